@@ -179,7 +179,7 @@ def _begin(stand: Stand, *, first: int) -> None:
     for (row_id,) in rows[:first]:
         relay.run_row(queues.WEBHOOKS, wakeups.INBOX, str(row_id))
     for (row_id,) in rows[first:]:
-        relay.nudge(queues.WEBHOOKS, wakeups.INBOX, row_id)
+        relay.send_wakeup(queues.WEBHOOKS, wakeups.INBOX, row_id)
     services.database.close()
 
 

@@ -64,7 +64,7 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
     print_table(
         ("ID", "Severity", "Identifier", "About", "Times", "Raised", "Last raised", "State"),
         [[row[name] for name in columns] for row in page.items],
-        wide=("About",),
+        wrapped_columns=("About",),
     )
     if page.next_position is not None:
         warn_truncated(MAX_LIMIT)
@@ -122,8 +122,8 @@ def _describe_unsent(message: dict[str, Any]) -> str:
 @click.option("--note", required=True, help="What was done about it.")
 def resolve(alert_id: UUID, note: str) -> None:
     """Resolve an alert."""
-    said = " ".join(note.split())
-    if not 3 <= len(said) <= operations.MAX_NOTE_LENGTH:
+    normalized_note = " ".join(note.split())
+    if not 3 <= len(normalized_note) <= operations.MAX_NOTE_LENGTH:
         raise click.UsageError(f"--note takes 3 to {operations.MAX_NOTE_LENGTH} characters.")
     current = build_services()
     connect_wakeups(Dispatcher(current))
@@ -131,7 +131,7 @@ def resolve(alert_id: UUID, note: str) -> None:
         current.database.in_transaction(
             operations.resolve_manually,
             alert_id=alert_id,
-            note=said,
+            note=normalized_note,
             act=build_operator_act(current.clock()),
         )
     click.echo(f"Resolved {alert_id}.")

@@ -77,32 +77,35 @@ def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
     _print_batch_facts(batch)
     if batch["halted"]:
         click.echo("\nPayouts are halted: nothing is sent until two officers resume them.")
-    for one in batch["risks"]:
+    for flag in batch["risks"]:
         click.echo(
-            f"\n{one['risk']}: {format_count(one['payments'], 'payment')}, {format_naira(one['amountMinor'])}."
-            f" {one['meaning']}"
+            f"\n{flag['risk']}: {format_count(flag['payments'], 'payment')}, {format_naira(flag['amountMinor'])}."
+            f" {flag['meaning']}"
         )
     if batch["changes"]:
         click.echo("\nNot as it was staged:")
         print_table(
             ("Payment", "Change", "Kobo", "At"),
-            [[one["intentId"], one["change"], one["amountMinor"], one["at"]] for one in batch["changes"]],
+            [
+                [change["intentId"], change["change"], change["amountMinor"], change["at"]]
+                for change in batch["changes"]
+            ],
         )
     click.echo()
     print_table(
         ("Payment", "Payee", "Kobo", "Status", "Account", "Risks"),
         [
             [
-                one["id"],
-                one["payee"]["storeName"] or one["payee"]["userId"],
-                one["amountMinor"],
-                one["status"],
-                f"{one['account']['bankCode']} {one['account']['accountNumber']}",
-                ", ".join(one["risks"]),
+                payment["id"],
+                payment["payee"]["storeName"] or payment["payee"]["userId"],
+                payment["amountMinor"],
+                payment["status"],
+                f"{payment['account']['bankCode']} {payment['account']['accountNumber']}",
+                ", ".join(payment["risks"]),
             ]
-            for one in page.items
+            for payment in page.items
         ],
-        wide=("Payee", "Risks"),
+        wrapped_columns=("Payee", "Risks"),
     )
     if page.next_position is not None:
         warn_truncated(MAX_LIMIT)
@@ -115,6 +118,8 @@ def _print_batch_facts(batch: dict[str, Any]) -> None:
         for name, value in batch.items()
         if name not in left_out
     )
-    for one in batch["approvals"]:
-        counts = "" if one["counts"] else ", of what it was then"
-        click.echo(f"Approved by {one['officer']['id']} at {one['createdAt']:%Y-%m-%d %H:%M:%SZ}{counts}")
+    for approval in batch["approvals"]:
+        counts = "" if approval["counts"] else ", of what it was then"
+        click.echo(
+            f"Approved by {approval['officer']['id']} at {approval['createdAt']:%Y-%m-%d %H:%M:%SZ}{counts}"
+        )

@@ -34,7 +34,7 @@ def show() -> None:
         (variable_name(item.name), _masked_text(item, getattr(current, item.name)), item.metadata["doc"])
         for item in dataclasses.fields(Settings)
     ]
-    print_table(("Setting", "Value", "What it is"), rows, wide=("Value", "What it is"))
+    print_table(("Setting", "Value", "What it is"), rows, wrapped_columns=("Value", "What it is"))
 
 
 @config.command(
@@ -50,10 +50,10 @@ def show() -> None:
 @click.argument("name")
 def get(name: str) -> None:
     """Print one setting."""
-    known = {variable_name(item.name): item for item in dataclasses.fields(Settings)}
-    item = known.get(name.upper())
+    settings_by_name = {variable_name(item.name): item for item in dataclasses.fields(Settings)}
+    item = settings_by_name.get(name.upper())
     if item is None:
-        near = difflib.get_close_matches(name.upper(), known, n=3)
+        near = difflib.get_close_matches(name.upper(), settings_by_name, n=3)
         hint = f"Did you mean {' or '.join(near)}?" if near else "`marketplace config show` lists them all."
         raise click.BadParameter(f"there is no setting {name}. {hint}", param_hint="NAME")
     current = get_settings()

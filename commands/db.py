@@ -63,10 +63,10 @@ def upgrade() -> None:
 def check(ctx: click.Context) -> None:
     """Check the schema."""
     url = get_settings().database_url
-    found = current_revision(url)
-    if found != latest_revision():
+    revision = current_revision(url)
+    if revision != latest_revision():
         raise CommandFailedError(
-            f"The database is at {found or 'no revision'}, the latest is {latest_revision()}."
+            f"The database is at {revision or 'no revision'}, the latest is {latest_revision()}."
             " Run `marketplace db upgrade`."
         )
     differing = list_differences(url)
@@ -102,10 +102,10 @@ def latest_revision() -> str:
 
     :raises LookupError: there is none, or more than one
     """
-    found = ScriptDirectory.from_config(alembic_config("")).get_current_head()
-    if found is None:
+    revision = ScriptDirectory.from_config(alembic_config("")).get_current_head()
+    if revision is None:
         raise LookupError("there are no migrations")
-    return found
+    return revision
 
 
 def current_revision(url: str) -> str | None:

@@ -56,9 +56,9 @@ class LazyGroup(click.Group):
         :raises click.UsageError: it is not in UTF-8
         """
         for argument in args:
-            given = os.fsencode(argument)
-            shown = given.decode("utf-8", "replace")
-            if shown.encode() != given:
+            argument_bytes = os.fsencode(argument)
+            shown = argument_bytes.decode("utf-8", "replace")
+            if shown.encode() != argument_bytes:
                 ctx.fail(f"{shown!r} is not in UTF-8.")
         return super().parse_args(ctx, args)
 

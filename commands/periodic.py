@@ -30,12 +30,18 @@ from marketplace.background.schedule import PeriodicTaskSnapshot
 from marketplace.kernel.clock import system_clock
 from marketplace.kernel.schedules import EXAMPLES, InvalidScheduleError, parse_schedule
 from marketplace.services import Services
-from tasks import periodic_tasks
+from tasks.all_tasks import PERIODIC_TASKS, get_periodic_task
 from tasks.dispatcher import Dispatcher, connect_wakeups
-from tasks.periodic_tasks import PeriodicTask
-from tasks.scheduler import HEARTBEAT_SECONDS, SCHEDULE_POLL_SECONDS, HeartbeatMonitor, TaskRunner
+from tasks.registry import PeriodicTask
+from tasks.scheduler import (
+    HEARTBEAT_SECONDS,
+    SCHEDULE_POLL_SECONDS,
+    HeartbeatMonitor,
+    TaskRunner,
+    format_result,
+)
 
-_TASK_NAMES = [task.name for task in periodic_tasks.PERIODIC_TASKS]
+_TASK_NAMES = [task.name for task in PERIODIC_TASKS]
 _INDENTED_TASK_NAMES = fill(", ".join(_TASK_NAMES), 70, break_on_hyphens=False, subsequent_indent="    ")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 # Tasks reckon with years before and after the time that they are given, and calendars end.
@@ -85,11 +91,11 @@ def periodic() -> None:
 )
 def list_tasks() -> None:
     """List the tasks."""
-    known = _task_states()
+    states = _task_states()
     print_table(
         ("Task", "When", "Next run", "Last run", "Took", "Outcome", "Now", "What it does"),
-        [_table_row(task, known.get(task.name)) for task in periodic_tasks.PERIODIC_TASKS],
-        wide=("When", "What it does"),
+        [_table_row(task, states.get(task.name)) for task in PERIODIC_TASKS],
+        wrapped_columns=("When", "What it does"),
     )
 
 
@@ -97,13 +103,13 @@ def list_tasks() -> None:
 @_name_argument
 def show(name: str) -> None:
     """Show a task."""
-    task, state = periodic_tasks.get_periodic_task(name), _task_states().get(name)
+    task, state = get_periodic_task(name), _task_states().get(name)
     shown: list[tuple[str, Any]] = [
         ("task", name),
         ("purpose", task.purpose),
         ("queue", task.queue),
-        ("when", state.in_force.words if state else task.timetable.words),
-        ("declared", task.when),
+        ("when", state.effective_schedule.words if state else task.schedule.words),
+        ("declared", task.schedule_text),
     ]
     if state is not None:
         shown += [
@@ -160,17 +166,17 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
             raise CommandFailedError("ENVIRONMENT is production: --now would do there what is not due yet.")
         fixed = moment
         services = dataclasses.replace(services, clock=lambda: fixed)
-    relay = Dispatcher(services)
-    connect_wakeups(relay)
-    runs = TaskRunner(
-        services, relay, by=f"operator@{socket.gethostname()}:{os.getpid()}", clock=system_clock
+    dispatcher = Dispatcher(services)
+    connect_wakeups(dispatcher)
+    runner = TaskRunner(
+        services, dispatcher, runner_name=f"operator@{socket.gethostname()}:{os.getpid()}", clock=system_clock
     )
-    task = periodic_tasks.get_periodic_task(name)
-    run_id = _start_run(task, services, runs.by, wait_seconds)
+    task = get_periodic_task(name)
+    run_id = _start_run(task, services, runner.runner_name, wait_seconds)
     started = time.monotonic()
-    with _send_heartbeats(name, runs):
-        result = runs.perform(task, run_id)
-    click.echo(f"{name} ran in {time.monotonic() - started:.1f} s: {periodic_tasks.format_result(result)}")
+    with _send_heartbeats(name, runner):
+        result = runner.perform(task, run_id)
+    click.echo(f"{name} ran in {time.monotonic() - started:.1f} s: {format_result(result)}")
 
 
 @periodic.command(
@@ -181,7 +187,7 @@ def pause(name: str) -> None:
     """Pause a task."""
     changed = open_database().in_transaction(
         controls.pause_task,
-        task=periodic_tasks.get_periodic_task(name),
+        task=get_periodic_task(name),
         act=build_operator_act(system_clock()),
     )
     click.echo(
@@ -197,7 +203,7 @@ def resume(name: str) -> None:
     """Resume a task."""
     changed = open_database().in_transaction(
         controls.resume_task,
-        task=periodic_tasks.get_periodic_task(name),
+        task=get_periodic_task(name),
         act=build_operator_act(system_clock()),
     )
     if not changed:
@@ -228,19 +234,19 @@ def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
         raise click.UsageError(
             f"Say when {name} is to run, or --default. WHEN is {EXAMPLES.replace('`', '')}."
         )
-    task, wanted = periodic_tasks.get_periodic_task(name), None
+    task, new_schedule = get_periodic_task(name), None
     if not declared:
         try:
-            wanted = parse_schedule(" ".join(when))
+            new_schedule = parse_schedule(" ".join(when))
         except InvalidScheduleError as error:
             raise click.BadParameter(str(error).replace("`", ""), param_hint="WHEN") from error
     following = open_database().in_transaction(
         controls.reschedule_task,
         task=task,
-        timetable=wanted,
+        schedule=new_schedule,
         act=build_operator_act(system_clock()),
     )
-    words = (wanted or task.timetable).words
+    words = (new_schedule or task.schedule).words
     state = _task_states()[name]
     click.echo(
         f"{name} runs {words}, next at {display_value(following)}."
@@ -250,21 +256,19 @@ def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
 
 def _task_states() -> dict[str, PeriodicTaskSnapshot]:
     with read_session() as session:
-        return {
-            state.name: state for state in schedule.fetch_snapshots(session, periodic_tasks.PERIODIC_TASKS)
-        }
+        return {state.name: state for state in schedule.fetch_snapshots(session, PERIODIC_TASKS)}
 
 
 def _table_row(task: PeriodicTask, state: PeriodicTaskSnapshot | None) -> tuple[Any, ...]:
     if state is None:
-        return task.name, task.timetable.words, None, None, None, None, "no worker yet", task.purpose
+        return task.name, task.schedule.words, None, None, None, None, "no worker yet", task.purpose
     now = "paused" if state.paused_at else ""
     if state.run_id is not None:
         now = f"{now}, running" if now else "running"
     outcome = f"{state.outcome}: {state.error}" if state.error else state.outcome
     return (
         task.name,
-        state.in_force.words + (" (set)" if state.timetable else ""),
+        state.effective_schedule.words + (" (set)" if state.timetable else ""),
         None if state.paused_at else state.next_run_at,
         state.finished_at,
         _duration_text(state),
@@ -278,33 +282,37 @@ def _duration_text(state: PeriodicTaskSnapshot) -> str | None:
     return None if state.duration_milliseconds is None else f"{state.duration_milliseconds / 1000:.1f} s"
 
 
-def _start_run(task: PeriodicTask, services: Services, by: str, wait_seconds: int) -> UUID:
+def _start_run(task: PeriodicTask, services: Services, runner_name: str, wait_seconds: int) -> UUID:
     """Begin a run, waiting for one that goes on; one whose worker is gone is given up.
 
     :raises CommandFailedError: the task is running for longer than is waited
     """
-    beats, pause_between, told = HeartbeatMonitor(), threading.Event(), False
+    monitor, pause_between, announced = HeartbeatMonitor(), threading.Event(), False
     until = time.monotonic() + wait_seconds
     while True:
-        run_id = services.database.in_transaction(_start_audited_run, task=task, by=by, now=system_clock())
+        run_id = services.database.in_transaction(
+            _start_audited_run, task=task, runner_name=runner_name, now=system_clock()
+        )
         if run_id is not None:
             return run_id
         state = _task_states()[task.name]
-        if beats.stand_still(state):
+        if monitor.is_stalled(state):
             services.database.in_transaction(schedule.mark_run_lost, state=state, now=system_clock())
         elif time.monotonic() >= until:
             raise CommandFailedError(
                 f"{task.name} is running on {state.run_by} since {display_value(state.started_at)},"
                 " and is not started twice. Try again later, or wait longer with --wait SECONDS."
             )
-        elif not told:
-            told = True
+        elif not announced:
+            announced = True
             click.echo(f"{task.name} is running on {state.run_by}; this waits for it.", err=True)
         pause_between.wait(SCHEDULE_POLL_SECONDS)
 
 
-def _start_audited_run(session: Session, *, task: PeriodicTask, by: str, now: datetime) -> UUID | None:
-    run_id = schedule.start_manual_run(session, task=task, by=by, now=now)
+def _start_audited_run(
+    session: Session, *, task: PeriodicTask, runner_name: str, now: datetime
+) -> UUID | None:
+    run_id = schedule.start_manual_run(session, task=task, operator_name=runner_name, now=now)
     if run_id is not None:
         record_audit_entry(
             session,
@@ -317,13 +325,13 @@ def _start_audited_run(session: Session, *, task: PeriodicTask, by: str, now: da
 
 
 @contextmanager
-def _send_heartbeats(name: str, runs: TaskRunner) -> Iterator[None]:
+def _send_heartbeats(name: str, runner: TaskRunner) -> Iterator[None]:
     """Beat while a run goes on, and show on a terminal that it does."""
     ended = threading.Event()
 
     def beat() -> None:
         while not ended.wait(HEARTBEAT_SECONDS):
-            runs.beat()
+            runner.send_heartbeats()
 
     thread = threading.Thread(target=beat, name="beat", daemon=True)
     thread.start()

@@ -30,33 +30,43 @@ def queues() -> None:
     """Show the queues."""
     services = make_services()
     with services.database.reading() as session:
-        found = figures.fetch_queue_report(session, services.cache, now=system_clock())
+        report = figures.fetch_queue_report(session, services.cache, now=system_clock())
     print_table(
         ("Queue", "Waiting", "Active", "Failed", "Completed", "Later", "Oldest due"),
         [
-            (name, one.waiting, one.active, one.failed, one.completed, one.later, one.oldest_due_at)
-            for name, one in found.queues.items()
+            (
+                name,
+                stats.waiting,
+                stats.active,
+                stats.failed,
+                stats.completed,
+                stats.scheduled,
+                stats.oldest_due_at,
+            )
+            for name, stats in report.queues.items()
         ],
     )
-    if found.seen is None:
+    if report.workers is None:
         click.echo(_CACHE_UNAVAILABLE, err=True)
     else:
-        memory = found.seen.memory_used_bytes / 2**20
-        click.echo(f"Workers: {len(found.seen.workers)}. The cache uses {memory:.1f} MiB.", err=True)
+        memory = report.workers.memory_used_bytes / 2**20
+        click.echo(f"Workers: {len(report.workers.workers)}. The cache uses {memory:.1f} MiB.", err=True)
 
 
 @click.command(help="List the worker processes that live, and what each does since when.")
 def workers() -> None:
     """List the workers."""
     try:
-        seen = heartbeats.fetch_live_workers(make_services().cache)
+        snapshot = heartbeats.fetch_live_workers(make_services().cache)
     except CacheDownError as error:
         raise CommandFailedError("The cache can't be reached, where workers tell that they live.") from error
-    if not seen.workers:
+    if not snapshot.workers:
         click.echo("No worker has told of itself in the last seconds.", err=True)
         return
     rows: list[tuple[object, ...]] = []
-    for one in seen.workers:
-        who = (one.name, one.queue, one.host, one.process_id, one.started_at)
-        rows += [(*who, doing.what, doing.since) for doing in one.doing] or [(*who, "nothing", None)]
+    for worker in snapshot.workers:
+        columns = (worker.name, worker.queue, worker.host, worker.process_id, worker.started_at)
+        rows += [(*columns, activity.what, activity.since) for activity in worker.doing] or [
+            (*columns, "nothing", None)
+        ]
     print_table(("Worker", "Queue", "Host", "Process", "Started", "Does", "Since"), rows)

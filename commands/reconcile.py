@@ -83,7 +83,7 @@ def _print_differences(current: Services, run_id: UUID) -> None:
     print_table(
         ("Kind", "Problem", "Kobo", "Reference", "Gateway's id", "Order", "What to do"),
         [[row[name] for name in columns] for row in shown],
-        wide=("What to do",),
+        wrapped_columns=("What to do",),
     )
 
 

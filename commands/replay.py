@@ -52,12 +52,12 @@ class ReplayedEvent:
     result: ReplayResult
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Tell whether it was tried, in vain."""
         return self.result.outcome == FAILED
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Tell whether somebody else had it, so that it was not tried here."""
         return self.result.outcome == BUSY
 
@@ -67,7 +67,7 @@ class ReplayRun:
     """What came of replays: those that were made, and what ended it before the last one, if anything did."""
 
     replayed: list[ReplayedEvent]
-    cut_short: str | None = None
+    interruption: str | None = None
 
     def counts(self) -> dict[str, Counter[str]]:
         """Count outcomes by cause, in the order that the causes were met."""
@@ -107,7 +107,7 @@ def replay_all(
     :param dry_run: whether all of it is rolled back
     :param rate: how many in a second; none for as fast as it goes
     """
-    run, pace, stages = ReplayRun([]), Throttle(rate), Stages(aside=True)
+    run, pace, stages = ReplayRun([]), Throttle(rate), Stages(on_stderr=True)
     try:
         for cause, group in _group_by_cause(rows):
             with stages.stage(cause, total=len(group)) as advance:
@@ -119,9 +119,9 @@ def replay_all(
                     run.replayed.append(ReplayedEvent(row["id"], row["event_type"], cause, result))
                     advance(1)
     except ServiceUnavailableError:
-        run.cut_short = "The database went away"
+        run.interruption = "The database went away"
     except KeyboardInterrupt:
-        run.cut_short = "Interrupted"
+        run.interruption = "Interrupted"
     return run
 
 
@@ -137,9 +137,9 @@ def _replay_one(services: Services, row: dict[str, Any], *, dry_run: bool, act: 
     try:
         if dry_run:
             return dry_run_event(services.database, inbox_id=row["id"], fee_bearer=bearer, now=act.now)
-        with services.database.reading() as outside:
+        with services.database.reading() as read_session:
             return services.database.in_transaction(
-                replay_event, outside, inbox_id=row["id"], fee_bearer=bearer, act=act
+                replay_event, read_session, inbox_id=row["id"], fee_bearer=bearer, act=act
             )
     except EventInProgressError as error:
         return ReplayResult(row["status"], row["status"], BUSY, error.detail)

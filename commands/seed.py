@@ -37,9 +37,9 @@ class DatabaseState(Enum):
     """What a database holds."""
 
     EMPTY = "empty"
-    BEGUN = "some demo data"
+    PARTIALLY_SEEDED = "some demo data"
     SEEDED = "the demo data"
-    FOREIGN = "other data"
+    OTHER_DATA = "other data"
 
 
 @click.command(
@@ -69,16 +69,16 @@ def seed(count: int, *, if_empty: bool) -> None:
     services = make_services()
     ensure_not_production(services.settings)
     state = find_state(services)
-    if if_empty and state in (DatabaseState.SEEDED, DatabaseState.FOREIGN):
+    if if_empty and state in (DatabaseState.SEEDED, DatabaseState.OTHER_DATA):
         click.echo(f"The database has {state.value} already: nothing was done.")
         return
-    if state is DatabaseState.FOREIGN:
+    if state is DatabaseState.OTHER_DATA:
         raise CommandFailedError(
             "The database has campuses that are not the demo's. Demo data would mix with them: use an empty"
             " database (DATABASE_URL)."
         )
     started = time.monotonic()
-    summary = seed_database(services, count=count, now=services.clock(), stages=Stages())
+    summary = seed_database(services, product_count=count, now=services.clock(), stages=Stages())
     click.echo(f"{summary} ({time.monotonic() - started:.1f} s)")
 
 
@@ -100,22 +100,22 @@ def find_state(services: Services) -> DatabaseState:
         if not campuses:
             return DatabaseState.EMPTY
         if campus_id(MAIN_CAMPUS) not in campuses:
-            return DatabaseState.FOREIGN
-        return DatabaseState.SEEDED if orders.has_all_scenarios(session) else DatabaseState.BEGUN
+            return DatabaseState.OTHER_DATA
+        return DatabaseState.SEEDED if orders.has_all_scenarios(session) else DatabaseState.PARTIALLY_SEEDED
 
 
-def seed_database(services: Services, *, count: int, now: datetime, stages: Stages) -> str:
+def seed_database(services: Services, *, product_count: int, now: datetime, stages: Stages) -> str:
     """Add whatever of the demo's data is not there.
 
-    :param count: up to which number there shall be products
+    :param product_count: up to which number there shall be products
     :param now: the present, that everything is dated back from
     :param stages: shows how long it goes
     :return: what was done, in a sentence
     :raises ProviderUnavailableError: the object storage does not take pictures; nothing was added
     """
     keys = _store_missing_pictures(services, stages)
-    with stages.stage("products", total=count) as progress:
-        added = services.database.in_transaction(_load_base_data, count, keys, now, progress)
+    with stages.stage("products", total=product_count) as progress:
+        added = services.database.in_transaction(_load_base_data, product_count, keys, now, progress)
     checkout: orders.SandboxCheckout | None = orders.SandboxCheckout(services)
     if checkout is not None and not checkout.wait_until_ready():
         click.echo(
@@ -127,7 +127,10 @@ def seed_database(services: Services, *, count: int, now: datetime, stages: Stag
     # After the orders, which were placed before all sales and at regular prices.
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
     analyze_tables(services)
-    return f"Added {added} products, {placed} orders and {promoted} promotions; there are {count} products of the seed."
+    return (
+        f"Added {added} products, {placed} orders and {promoted} promotions;"
+        f" there are {product_count} products of the seed."
+    )
 
 
 def analyze_tables(services: Services) -> None:

@@ -76,10 +76,10 @@ class _RateRange(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read a number."""
-        found = super().convert(value, param, ctx)
-        if math.isnan(found):
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
             self.fail(f"{value!r} is not a number", param, ctx)
-        return found
+        return number
 
 
 @click.group(help="List, inspect and replay webhooks that came in.")
@@ -136,8 +136,8 @@ def list_webhooks(
     filters = WebhookEventFilters(state, event_type, provider, since, error_like)
     find = queries.list_failure_causes if by_cause else queries.list_events
     with read_session() as session:
-        found = find(session, filters=filters, most=limit + 1)
-    rows = found[:limit] if by_cause else [_display_row(row) for row in found[:limit]]
+        matches = find(session, filters=filters, most=limit + 1)
+    rows = matches[:limit] if by_cause else [_display_row(row) for row in matches[:limit]]
     if as_json:
         _print_json(rows)
     elif not rows:
@@ -145,8 +145,8 @@ def list_webhooks(
     else:
         columns = _CAUSE_COLUMNS if by_cause else _EVENT_COLUMNS
         cells = [[row[name] for name in columns.values()] for row in rows]
-        print_table(tuple(columns), cells, wide=("Event", "Last error"))
-    if len(found) > limit:
+        print_table(tuple(columns), cells, wrapped_columns=("Event", "Last error"))
+    if len(matches) > limit:
         warn_truncated(_MAX_LISTED)
 
 
@@ -248,7 +248,7 @@ def replay_webhooks(
     elif not rows:
         click.echo("No dead webhook matches.", err=True)
     else:
-        _print_run(run, dry_run=dry_run, each=bool(ids) or dry_run)
+        _print_run(run, dry_run=dry_run, verbose=bool(ids) or dry_run)
     if left:
         turn = "--limit takes more" if dry_run else "the same command takes them next, --limit more at once"
         click.echo(f"{left:,} more match: {turn}.", err=True)
@@ -265,9 +265,9 @@ def _find_event(session: Any, webhook_id: UUID) -> dict[str, Any]:
 
 
 def _display_row(row: dict[str, Any]) -> dict[str, Any]:
-    told = row | {"state": _display_state(row["status"]), "dedupe_id": queries.disclosable_event_id(row)}
-    del told["status"]
-    return told
+    displayed = row | {"state": _display_state(row["status"]), "dedupe_id": queries.disclosable_event_id(row)}
+    del displayed["status"]
+    return displayed
 
 
 def _display_state(status: str) -> str:
@@ -275,9 +275,9 @@ def _display_state(status: str) -> str:
     return f"{state} (duplicate)" if status == "duplicate" else state
 
 
-def _print_run(run: ReplayRun, *, dry_run: bool, each: bool) -> None:
+def _print_run(run: ReplayRun, *, dry_run: bool, verbose: bool) -> None:
     """Print a run: what each event changed, or only what failed, and how many fared how."""
-    shown = run.replayed if each else [item for item in run.replayed if item.failed or item.busy]
+    shown = run.replayed if verbose else [item for item in run.replayed if item.has_failed or item.is_busy]
     if shown:
         _print_events(shown, dry_run=dry_run)
     if len(run.replayed) > 1:
@@ -288,7 +288,7 @@ def _print_run(run: ReplayRun, *, dry_run: bool, each: bool) -> None:
                 (cause, counts.total(), *(counts[name] for name in (*OUTCOMES, BUSY)))
                 for cause, counts in run.counts().items()
             ],
-            wide=("Cause",),
+            wrapped_columns=("Cause",),
         )
     if dry_run and len(run.replayed) > 1:
         click.echo("Each was tried alone: of two deliveries of one charge, both count here.", err=True)
@@ -301,31 +301,32 @@ def _print_events(replayed: Sequence[ReplayedEvent], *, dry_run: bool) -> None:
         for item in replayed
         for line in replay.describe_changes(item.result)
     ]
-    print_table(("ID", "Was", "Would be" if dry_run else "Is", what), rows, wide=(what,))
+    print_table(("ID", "Was", "Would be" if dry_run else "Is", what), rows, wrapped_columns=(what,))
 
 
-def _ensure_all_replayed(run: ReplayRun, wanted: int, *, dry_run: bool) -> None:
-    busy = sum(item.busy for item in run.replayed)
+def _ensure_all_replayed(run: ReplayRun, requested_count: int, *, dry_run: bool) -> None:
+    busy = sum(item.is_busy for item in run.replayed)
     if busy:
         click.echo(
-            f"{busy} of {wanted} were left alone, since a worker or another replay had them just then;"
+            f"{busy} of {requested_count} were left alone, since a worker or another replay had them just then;"
             " `marketplace webhooks list --state dead` shows whether they still are.",
             err=True,
         )
     counts = sum(run.counts().values(), Counter[str]())
     failed = counts[FAILED]
-    all_dead = all(item.result.before == "dead" for item in run.replayed if item.failed)
+    all_dead = all(item.result.before == "dead" for item in run.replayed if item.has_failed)
     stay = "stay dead" if all_dead else "stay as they were"
-    if run.cut_short:
+    if run.interruption:
         fared = [f"{counts[name]} {name}" for name in OUTCOMES if counts[name] or name == PROCESSED]
         rest = "nothing was changed" if dry_run else ", ".join(fared) + (f" and {stay}" if failed else "")
         raise CommandFailedError(
-            f"{run.cut_short} after {len(run.replayed)} of {wanted}: {rest}. Run the same command again for the rest."
+            f"{run.interruption} after {len(run.replayed)} of {requested_count}: {rest}."
+            " Run the same command again for the rest."
         )
     if failed:
         verb = "would fail" if dry_run else "failed"
         raise CommandFailedError(
-            f"{failed} of {wanted} {verb} again and {stay}; `marketplace webhooks show ID` tells more."
+            f"{failed} of {requested_count} {verb} again and {stay}; `marketplace webhooks show ID` tells more."
         )
 
 

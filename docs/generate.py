@@ -23,7 +23,7 @@ from marketplace.payments import states as payment_states
 from marketplace.payouts import states as payout_states
 from marketplace.payouts.batches.risk_flags import RISK_FLAGS
 from marketplace.proposals import states as proposal_states
-from tasks.periodic_tasks import PERIODIC_TASKS
+from tasks.all_tasks import PERIODIC_TASKS
 
 PROJECT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated:([\w-]+) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)
@@ -70,10 +70,7 @@ def _settings(asked_for: "Callable[[Field[Any]], bool]") -> str:
 def _periodic_tasks() -> str:
     return _table(
         ("Task", "What it does", "Queue", "When"),
-        (
-            (f"`{task.name}`", task.purpose, f"`{task.queue}`", task.timetable.words)
-            for task in PERIODIC_TASKS
-        ),
+        ((f"`{task.name}`", task.purpose, f"`{task.queue}`", task.schedule.words) for task in PERIODIC_TASKS),
     )
 
 

@@ -13,27 +13,27 @@ class Activity:
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        self._doing: dict[int, WorkerActivity] = {}
+        self._current: dict[int, WorkerActivity] = {}
 
     @contextmanager
-    def doing(
-        self, what: str, *, now: datetime, queue: str | None = None, row_id: str | None = None
+    def track(
+        self, description: str, *, now: datetime, queue: str | None = None, row_id: str | None = None
     ) -> Iterator[None]:
         """Have something go on while the context lasts.
 
-        :param what: for people
+        :param description: for people
         :param now: since when
         :param queue: the queue of a row
         :param row_id: the row's id
         """
         number = next(self._numbers)
-        self._doing[number] = WorkerActivity(what, now, queue, row_id)
+        self._current[number] = WorkerActivity(description, now, queue, row_id)
         try:
             yield
         finally:
-            del self._doing[number]
+            del self._current[number]
 
-    def now(self) -> tuple[WorkerActivity, ...]:
+    def current(self) -> tuple[WorkerActivity, ...]:
         """Tell what goes on, the longest first."""
         # A copy at once: other threads add and take away meanwhile.
-        return tuple(one for _, one in sorted(self._doing.copy().items()))
+        return tuple(activity for _, activity in sorted(self._current.copy().items()))

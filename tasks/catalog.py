@@ -1,32 +1,96 @@
-"""Tasks of the catalog: new and changed listings are screened."""
+"""Tasks of the catalog: screening of new and changed listings, pictures, search and statistics."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.catalog.media import image_cleanup
 from marketplace.catalog.moderation import automated_review
 from marketplace.catalog.moderation.automated_review import ScreenedListing
-from marketplace.infra.outbox import Handler
+from marketplace.catalog.search import index_maintenance
+from marketplace.catalog.statistics import counters
+from marketplace.kernel import queues
+from marketplace.orders.queries import is_image_used_by_orders
 from marketplace.services import Services
 from tasks.phased_handler import PhasedHandler
+from tasks.registry import QueueSweeper, periodic, phased_handler
 
 
-def _load_review(session: Session, payload: dict[str, Any]) -> ScreenedListing | None:
-    return automated_review.read_and_screen(session, product_id=UUID(payload["productId"]))
+@phased_handler(automated_review.SCREENING_TOPIC)
+class _ScreenListing(PhasedHandler[ScreenedListing | None, tuple[str, ...]]):
+    """Screen a listing, and publish it or hold it for staff."""
+
+    def read(self, session: Session, payload: dict[str, Any], _now: datetime) -> ScreenedListing | None:
+        return automated_review.read_and_screen(session, product_id=UUID(payload["productId"]))
+
+    def call_provider(self, services: Services, listing: ScreenedListing | None) -> tuple[str, ...]:
+        return automated_review.check_with_provider(services.moderator, listing, now=services.clock())
+
+    def apply(
+        self, session: Session, listing: ScreenedListing | None, doubts: tuple[str, ...], now: datetime
+    ) -> None:
+        automated_review.publish_or_hold(session, review=listing, doubts=doubts, now=now)
 
 
-def _screen_listing(services: Services, found: ScreenedListing | None) -> tuple[str, ...]:
-    return automated_review.check_with_provider(services.moderator, found, now=services.clock())
+# Not on the queue of the screening: that one may be stuck.
+@periodic(
+    "hold-overdue-listings",
+    queue=queues.NOTIFICATIONS,
+    schedule="*/5 * * * *",
+    purpose="Has staff look at listings whose screening has not come for half an hour",
+)
+def hold_overdue_listings(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
+    """Hold listings with an overdue screening for staff."""
+    return services.database.in_transaction(automated_review.hold_overdue_screenings, now=now)
 
 
-def _record_review(
-    session: Session, found: ScreenedListing | None, doubts: tuple[str, ...], now: datetime
-) -> None:
-    automated_review.publish_or_hold(session, review=found, doubts=doubts, now=now)
+@periodic(
+    "sweep-images",
+    queue=queues.AI_MODERATION,
+    schedule="47 * * * *",
+    purpose="Clears away pictures that nothing has shown for 24 hours",
+)
+def delete_unused_images(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
+    """Delete unused pictures."""
+    return image_cleanup.delete_unused_images(
+        services.database,
+        services.storage,
+        bucket=services.settings.s3_public_bucket,
+        shown_elsewhere=is_image_used_by_orders,
+        now=now,
+    )
 
 
-SCREENING = PhasedHandler(read=_load_review, ask=_screen_listing, settle=_record_review)
-HANDLERS: Mapping[str, Handler | PhasedHandler[Any, Any]] = {automated_review.SCREENING_TOPIC: SCREENING}
+@periodic(
+    "refresh-search-terms",
+    queue=queues.AI_MODERATION,
+    schedule="*/15 * * * *",
+    purpose="Counts the words of the catalog, and takes over how popular products are",
+)
+def refresh_search_terms(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
+    """Refresh the search index."""
+    return services.database.in_transaction(index_maintenance.refresh_search_index, now=now)
+
+
+@periodic(
+    "flush-statistics",
+    queue=queues.NOTIFICATIONS,
+    schedule="* * * * *",
+    purpose="Adds up views, cart adds and shares, and reckons what trends",
+)
+def flush_statistics(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
+    """Move the cache's counts to the database."""
+    return counters.flush_counts(services.database, services.cache, now=now)
+
+
+@periodic(
+    "purge-statistics",
+    queue=queues.NOTIFICATIONS,
+    schedule="47 * * * *",
+    purpose="Deletes hourly counts after 90 days",
+)
+def purge_statistics(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
+    """Delete old hourly counts."""
+    return services.database.in_transaction(counters.purge_old_counts, now=now)

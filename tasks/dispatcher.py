@@ -8,10 +8,9 @@ once.
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 import redis
@@ -24,31 +23,20 @@ from marketplace.alerts.operations import raise_alert
 from marketplace.background.in_flight import WORKER_CRASHED, InFlightMarkers
 from marketplace.background.workers import Worker
 from marketplace.infra import outbox, wakeups
-from marketplace.infra.outbox import Handler, RetryLaterError
+from marketplace.infra.outbox import RetryLaterError
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
+from tasks import all_tasks
 from tasks.activity import Activity
-from tasks.alerts import HANDLERS as ALERT_HANDLERS
-from tasks.catalog import HANDLERS as CATALOG_HANDLERS
-from tasks.payments import HANDLERS as PAYMENT_HANDLERS
-from tasks.payouts import HANDLERS as PAYOUT_HANDLERS
 from tasks.phased_handler import PhasedHandler
-from tasks.promotions import HANDLERS as PROMOTION_HANDLERS
 from tasks.queues import make_queue
-from tasks.reconciliation import HANDLERS as RECONCILIATION_HANDLERS
+from tasks.registry import OutboxHandler
 
 _log = structlog.get_logger(__name__)
 
-HANDLERS: Mapping[str, Handler | PhasedHandler[Any, Any]] = {
-    **CATALOG_HANDLERS,
-    **PROMOTION_HANDLERS,
-    **PAYMENT_HANDLERS,
-    **PAYOUT_HANDLERS,
-    **RECONCILIATION_HANDLERS,
-    **ALERT_HANDLERS,
-}
+HANDLERS: Mapping[str, OutboxHandler] = all_tasks.HANDLERS
 # What a sweep fills a queue up to. What is beyond stays in its rows until these are done.
 MAX_QUEUE_LENGTH = 2_000
 # What has become due since then has its message on the way, or in a worker's hands.
@@ -66,8 +54,8 @@ _DUE_MARGIN_SECONDS = 0.05  # a message that came a moment early would find the 
 class QueueSweepResult:
     """What a sweep did: rows that it handed to their queues, and those that it worked on itself."""
 
-    handed_on: int = 0
-    done_here: int = 0
+    enqueued: int = field(default=0, metadata={"label": "handed on"})
+    processed_inline: int = field(default=0, metadata={"label": "done here"})
 
 
 class Dispatcher:
@@ -80,41 +68,43 @@ class Dispatcher:
         """
         self._services = services
         self.activity = Activity()
-        self._beginnings = InFlightMarkers(services.cache, worker)
+        self._in_flight_markers = InFlightMarkers(services.cache, worker)
         self.queues: dict[str, RedisHuey] = {
             name: make_queue(name, services.settings.redis_url) for name in queues.NAMES
         }
-        self._run = {name: queue.task(name="run_row")(self.run_row) for name, queue in self.queues.items()}
-        self._down_until = 0.0
+        self._run_tasks = {
+            name: queue.task(name="run_row")(self.run_row) for name, queue in self.queues.items()
+        }
+        self._redis_down_until = 0.0
 
-    def nudge(self, queue: str, table: str, row_id: UUID, *, delay_seconds: float = 0) -> bool:
+    def send_wakeup(self, queue: str, table: str, row_id: UUID, *, delay_seconds: float = 0) -> bool:
         """Tell a queue that a committed row waits for it.
 
         It never raises: while the queue's server is gone, rows wait for the sweep.
 
         :return: whether the queue was told
         """
-        if time.monotonic() < self._down_until:
+        if time.monotonic() < self._redis_down_until:
             return False
         try:
             arguments = (queue, table, str(row_id))
             if delay_seconds:
-                self._run[queue].schedule(arguments, delay=delay_seconds)
+                self._run_tasks[queue].schedule(arguments, delay=delay_seconds)
             else:
-                self._run[queue](*arguments)
+                self._run_tasks[queue](*arguments)
         except (redis.RedisError, OSError) as error:
-            self._down_until = time.monotonic() + _REDIS_BACKOFF_SECONDS
+            self._redis_down_until = time.monotonic() + _REDIS_BACKOFF_SECONDS
             _log.warning("queue not nudged", queue=queue, error=type(error).__name__)
             return False
         return True
 
-    def nudge_when_due(self, queue: str, table: str, row_id: UUID, due_at: datetime | None) -> None:
+    def send_wakeup_when_due(self, queue: str, table: str, row_id: UUID, due_at: datetime | None) -> None:
         """Tell a queue of a row that it is to take up at a time, at once if that has come.
 
         A message that waits is the queue's own: if it is lost, the sweep takes the row up soon after its time.
         """
         delay = 0 if due_at is None else (due_at - self._services.clock()).total_seconds()
-        self.nudge(queue, table, row_id, delay_seconds=delay + _DUE_MARGIN_SECONDS if delay > 0 else 0)
+        self.send_wakeup(queue, table, row_id, delay_seconds=delay + _DUE_MARGIN_SECONDS if delay > 0 else 0)
 
     def run_row(self, queue: str, table: str, row_id: str) -> None:
         """Do what a row asks for; a worker calls it.
@@ -123,13 +113,13 @@ class Dispatcher:
         :param table: ``inbox`` or ``outbox``
         :param row_id: the row's id
         """
-        what, now = f"{table} {row_id}", self._services.clock()
+        row_key, now = f"{table} {row_id}", self._services.clock()
         with (
-            self.activity.doing(what, now=now, queue=queue, row_id=row_id),
-            self._beginnings.of(what) as has_killed,
+            self.activity.track(row_key, now=now, queue=queue, row_id=row_id),
+            self._in_flight_markers.track(row_key) as crashed_worker,
         ):
-            if has_killed:
-                self._note_death(queue, table, UUID(row_id))
+            if crashed_worker:
+                self._record_worker_crash(queue, table, UUID(row_id))
             elif table == wakeups.INBOX:
                 self._run_inbox(queue, UUID(row_id))
             else:
@@ -140,64 +130,70 @@ class Dispatcher:
 
         :param now: what was due some time before is taken up
         """
-        done = QueueSweepResult()
+        result = QueueSweepResult()
         self._services.database.in_transaction(webhooks.cap_retry_delays, now=now)
-        self._sweep(done, queues.WEBHOOKS, wakeups.INBOX, webhooks.list_due_events, now)
-        return done
+        self._enqueue_due_rows(result, queues.WEBHOOKS, wakeups.INBOX, webhooks.list_due_events, now)
+        return result
 
     def sweep_outbox(self, now: datetime) -> QueueSweepResult:
         """Hand the outbox rows that are due to their queues, the longest waiting first.
 
         :param now: what was due some time before is taken up
         """
-        done = QueueSweepResult()
+        result = QueueSweepResult()
         self._services.database.in_transaction(outbox.cap_retry_delays, now=now)
         for queue in queues.NAMES:
-            self._sweep(done, queue, wakeups.OUTBOX, partial(outbox.list_due_events, queue=queue), now)
-        return done
+            self._enqueue_due_rows(
+                result, queue, wakeups.OUTBOX, partial(outbox.list_due_events, queue=queue), now
+            )
+        return result
 
-    def put_back(self) -> int:
+    def requeue_running_rows(self) -> int:
         """Hand back what this process is at, since it must stop: another one takes it up.
 
         :return: how many rows they are
         """
-        rows = [one for one in self.activity.now() if one.queue and one.row_id]
-        for one in rows:
-            table = one.what.partition(" ")[0]
-            self.nudge(one.queue or "", table, UUID(one.row_id), delay_seconds=_REQUEUE_DELAY_SECONDS)
-            self._beginnings.forget(one.what)
-        return len(rows)
+        running = [activity for activity in self.activity.current() if activity.queue and activity.row_id]
+        for activity in running:
+            table = activity.what.partition(" ")[0]
+            self.send_wakeup(
+                activity.queue or "", table, UUID(activity.row_id), delay_seconds=_REQUEUE_DELAY_SECONDS
+            )
+            self._in_flight_markers.clear(activity.what)
+        return len(running)
 
-    def _sweep(
+    def _enqueue_due_rows(
         self,
-        done: QueueSweepResult,
+        result: QueueSweepResult,
         queue: str,
         table: str,
         due_rows: Callable[..., list[UUID]],
         now: datetime,
     ) -> None:
-        room = self._room(queue)
-        if room == 0:
+        capacity = self._free_capacity(queue)
+        if capacity == 0:
             # There are messages enough: when they are done, the next sweep hands on what is left.
             return
         with self._services.database.reading() as session:
-            due = due_rows(session, now=now - SWEEP_GRACE, most=room or _MAX_INLINE_ROWS)
-        for place, row_id in enumerate(due):
-            if room is None or not self.nudge(queue, table, row_id):
-                done.done_here += self._do_here(queue, table, due[place : place + _MAX_INLINE_ROWS])
+            due = due_rows(session, now=now - SWEEP_GRACE, most=capacity or _MAX_INLINE_ROWS)
+        for index, row_id in enumerate(due):
+            if capacity is None or not self.send_wakeup(queue, table, row_id):
+                result.processed_inline += self._process_inline(
+                    queue, table, due[index : index + _MAX_INLINE_ROWS]
+                )
                 break
-            done.handed_on += 1
+            result.enqueued += 1
 
-    def _room(self, queue: str) -> int | None:
+    def _free_capacity(self, queue: str) -> int | None:
         """Tell how many messages more a queue may hold; none if its server is away."""
         try:
             return max(0, MAX_QUEUE_LENGTH - int(self.queues[queue].pending_count()))
         except (redis.RedisError, OSError) as error:
-            self._down_until = time.monotonic() + _REDIS_BACKOFF_SECONDS
+            self._redis_down_until = time.monotonic() + _REDIS_BACKOFF_SECONDS
             _log.warning("queue not asked", queue=queue, error=type(error).__name__)
             return None
 
-    def _do_here(self, queue: str, table: str, rows: Sequence[UUID]) -> int:
+    def _process_inline(self, queue: str, table: str, rows: Sequence[UUID]) -> int:
         """Work on rows in this thread, for a while, and tell on how many."""
         until = time.monotonic() + _MAX_INLINE_SECONDS
         for count, row_id in enumerate(rows, start=1):
@@ -212,7 +208,7 @@ class Dispatcher:
                 return count
         return len(rows)
 
-    def _note_death(self, queue: str, table: str, row_id: UUID) -> None:
+    def _record_worker_crash(self, queue: str, table: str, row_id: UUID) -> None:
         """Count that a worker died at a row as a try of it. The next one comes after the delay, and is a real one."""
         database, now = self._services.database, self._services.clock()
         _log.warning("worker died at row", queue=queue, table=table, rowId=str(row_id))
@@ -226,7 +222,7 @@ class Dispatcher:
             share = random.uniform(_MIN_DELAY_SHARE, 1)  # noqa: S311 - no secret
             due_at = database.in_transaction(_record_failure, row_id, WORKER_CRASHED, now=now, share=share)
         if due_at is not None:
-            self.nudge_when_due(queue, table, row_id, due_at)
+            self.send_wakeup_when_due(queue, table, row_id, due_at)
 
     def _run_inbox(self, queue: str, row_id: UUID) -> None:
         result = webhooks.process_event(
@@ -238,31 +234,31 @@ class Dispatcher:
             clock=self._services.clock,
         )
         if result is not None and result.due_at is not None:
-            self.nudge_when_due(queue, wakeups.INBOX, row_id, result.due_at)
+            self.send_wakeup_when_due(queue, wakeups.INBOX, row_id, result.due_at)
 
     def _run_outbox(self, queue: str, row_id: UUID) -> None:
         database, clock = self._services.database, self._services.clock
         try:
-            self._do(row_id)
-        except RetryLaterError as put_off:
-            reason = type(put_off).__name__
+            self._process_outbox_event(row_id)
+        except RetryLaterError as retry_later:
+            reason = type(retry_later).__name__
             _log.debug("outbox event put off", eventId=str(row_id), reason=reason)
             due_at = database.in_transaction(
-                outbox.postpone_event, event_id=row_id, reason=reason, delay=put_off.delay, now=clock()
+                outbox.postpone_event, event_id=row_id, reason=reason, delay=retry_later.delay, now=clock()
             )
-            self._nudge_again(queue, row_id, due_at)
+            self._send_retry_wakeup(queue, row_id, due_at)
         except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
             _log.exception("outbox event failed", eventId=str(row_id))
             described = type(error).__name__
             # The time of the failure: a provider may have taken long to fail.
             due_at = database.in_transaction(_record_failure, row_id, described, now=clock())
-            self._nudge_again(queue, row_id, due_at)
+            self._send_retry_wakeup(queue, row_id, due_at)
 
-    def _nudge_again(self, queue: str, row_id: UUID, due_at: datetime | None) -> None:
+    def _send_retry_wakeup(self, queue: str, row_id: UUID, due_at: datetime | None) -> None:
         if due_at is not None:
-            self.nudge_when_due(queue, wakeups.OUTBOX, row_id, due_at)
+            self.send_wakeup_when_due(queue, wakeups.OUTBOX, row_id, due_at)
 
-    def _do(self, row_id: UUID) -> None:
+    def _process_outbox_event(self, row_id: UUID) -> None:
         """Do an event's work, having asked its provider first where it has one."""
         database, clock = self._services.database, self._services.clock
         with database.reading() as session:
@@ -271,7 +267,7 @@ class Dispatcher:
             return
         handler = HANDLERS[event.topic]
         if isinstance(handler, PhasedHandler):
-            handler = handler.asked(self._services, event.payload)
+            handler = handler.prepare(self._services, event.payload)
         database.in_transaction(
             outbox.run_event, event_id=row_id, handlers={event.topic: handler}, now=clock()
         )
@@ -297,7 +293,7 @@ def _record_failure(
     return failure.due_at if failure else None
 
 
-def connect_wakeups(relay: Dispatcher) -> None:
+def connect_wakeups(dispatcher: Dispatcher) -> None:
     """Have this process's commits nudge the queues."""
 
-    wakeups.set_wakeup_sender(relay.nudge_when_due)
+    wakeups.set_wakeup_sender(dispatcher.send_wakeup_when_due)

@@ -1,67 +1,106 @@
 """Tasks of payments: refunds are sent by the gateway, and it is asked about those that its events leave unclear."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.infra.outbox import Handler
-from marketplace.kernel.clock import system_clock
+from marketplace.kernel import queues
 from marketplace.payments import gateway_alerts
-from marketplace.payments.refunds import create, gateway_refund, polling, refund_events
+from marketplace.payments.intents import expiry
+from marketplace.payments.refunds import buyer_debt, create, gateway_refund, polling, refund_events
 from marketplace.payments.refunds.gateway_refund import PendingGatewayRefund
 from marketplace.providers.gateway.errors import GatewayKeyRefusedError
 from marketplace.providers.gateway.payments import GatewayRefund
 from marketplace.services import Services
 from tasks.phased_handler import PhasedHandler
+from tasks.registry import QueueSweeper, periodic, phased_handler
 
 
-def _lease_refund(session: Session, payload: dict[str, Any]) -> PendingGatewayRefund | None:
-    return gateway_refund.lease_refund(session, refund_id=UUID(payload["refundId"]), now=system_clock())
+@phased_handler(create.SEND_TOPIC)
+class _SubmitRefund(PhasedHandler[PendingGatewayRefund | None, GatewayRefund | None]):
+    """Create a refund at the gateway."""
+
+    def read(self, session: Session, payload: dict[str, Any], now: datetime) -> PendingGatewayRefund | None:
+        return gateway_refund.lease_refund(session, refund_id=UUID(payload["refundId"]), now=now)
+
+    def call_provider(
+        self, services: Services, pending_refund: PendingGatewayRefund | None
+    ) -> GatewayRefund | None:
+        try:
+            return gateway_refund.send_refund(services.gateway, pending_refund)
+        except GatewayKeyRefusedError as error:
+            # It is tried again, and what failed is rolled back: this stands by itself.
+            services.database.in_transaction(
+                gateway_alerts.raise_gateway_key_refused_alert,
+                status=error.refused_with,
+                now=services.clock(),
+            )
+            raise
+
+    def apply(
+        self,
+        session: Session,
+        pending_refund: PendingGatewayRefund | None,
+        reported: GatewayRefund | None,
+        now: datetime,
+    ) -> None:
+        if pending_refund is None:
+            return
+        if reported is None:
+            gateway_refund.record_refund_unknown_to_gateway(session, found=pending_refund, now=now)
+        else:
+            gateway_refund.apply_gateway_status(session, refund_id=pending_refund.id, told=reported, now=now)
+        gateway_alerts.resolve_gateway_key_refused_alert(session, now=now)
 
 
-def _submit_refund(services: Services, found: PendingGatewayRefund | None) -> GatewayRefund | None:
-    try:
-        return gateway_refund.send_refund(services.gateway, found)
-    except GatewayKeyRefusedError as error:
-        # It is tried again, and what failed is rolled back: this stands by itself.
-        services.database.in_transaction(
-            gateway_alerts.raise_gateway_key_refused_alert, status=error.refused_with, now=services.clock()
-        )
-        raise
+@phased_handler(refund_events.POLL_TOPIC)
+class _PollRefund(PhasedHandler[dict[str, Any], list[GatewayRefund]]):
+    """Fetch a refund's status from the gateway."""
+
+    def read(self, session: Session, payload: dict[str, Any], _now: datetime) -> dict[str, Any]:
+        return polling.find_refund(session, refund_id=UUID(payload["refundId"]))
+
+    def call_provider(self, services: Services, refund: dict[str, Any]) -> list[GatewayRefund]:
+        return polling.fetch_status(services.gateway, refund)
+
+    def apply(
+        self, session: Session, refund: dict[str, Any], attempts: list[GatewayRefund], now: datetime
+    ) -> None:
+        polling.record_status(session, refund, attempts, now)
 
 
-def _record_submission(
-    session: Session, found: PendingGatewayRefund | None, told: GatewayRefund | None, now: datetime
-) -> None:
-    if found is None:
-        return
-    if told is None:
-        gateway_refund.record_refund_unknown_to_gateway(session, found=found, now=now)
-    else:
-        gateway_refund.apply_gateway_status(session, refund_id=found.id, told=told, now=now)
-    gateway_alerts.resolve_gateway_key_refused_alert(session, now=now)
+@periodic(
+    "expire-checkouts",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="* * * * *",
+    purpose="Ends orders that nobody paid in time, having asked the gateway first",
+)
+def expire_checkouts(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
+    """Expire abandoned checkouts."""
+    return expiry.sweep_abandoned_checkouts(
+        services.database, services.gateway, fee_bearer=services.settings.gateway_fee_bearer, now=now
+    )
 
 
-def _load_refund(session: Session, payload: dict[str, Any]) -> dict[str, Any]:
-    return polling.find_refund(session, refund_id=UUID(payload["refundId"]))
+@periodic(
+    "requery-refunds",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="*/15 * * * *",
+    purpose="Asks the gateway about refunds that nothing was heard of for an hour",
+)
+def poll_refunds(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
+    """Poll the gateway for refunds without a final status."""
+    return polling.poll_refunds(services.database, services.gateway, now=now)
 
 
-def _fetch_gateway_refunds(services: Services, found: dict[str, Any]) -> list[GatewayRefund]:
-    return polling.fetch_status(services.gateway, found)
-
-
-def _record_status(
-    session: Session, found: dict[str, Any], known: list[GatewayRefund], now: datetime
-) -> None:
-    polling.record_status(session, found, known, now)
-
-
-HANDLERS: Mapping[str, Handler | PhasedHandler[Any, Any]] = {
-    create.SEND_TOPIC: PhasedHandler(read=_lease_refund, ask=_submit_refund, settle=_record_submission),
-    refund_events.POLL_TOPIC: PhasedHandler(
-        read=_load_refund, ask=_fetch_gateway_refunds, settle=_record_status
-    ),
-}
+@periodic(
+    "collect-debts",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="*/5 * * * *",
+    purpose="Sets off what buyers owe against their wallets",
+)
+def offset_buyer_debts(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
+    """Offset buyer debts against the buyers' wallets."""
+    return buyer_debt.offset_buyer_debts(services.database, now=now)

@@ -1,54 +1,98 @@
 """Tasks of payouts: they are sent by the gateway, and it is asked about those that its events leave unclear."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.infra.outbox import Handler
-from marketplace.kernel.clock import system_clock
-from marketplace.payouts.transfers import polling, submit, transfer_events, void
+from marketplace.kernel import queues
+from marketplace.payments.intents import stalled as stalled_intents
+from marketplace.payouts.batches import staging
+from marketplace.payouts.transfers import polling, stalled, submit, transfer_events, void
 from marketplace.payouts.transfers.submit import BulkTransferResult, LeasedPayouts
 from marketplace.providers.gateway.payloads import GatewayTransfer
 from marketplace.services import Services
 from tasks.phased_handler import PhasedHandler
+from tasks.registry import QueueSweeper, periodic, phased_handler
 
 
-def _lease_payouts(session: Session, payload: dict[str, Any]) -> LeasedPayouts:
-    batch_id, now = UUID(payload["batchId"]), system_clock()
-    void.void_payouts_to_replaced_accounts(session, batch_id=batch_id, now=now)
-    return submit.lease_payouts(session, batch_id=batch_id, now=now)
+@dataclass(frozen=True)
+class StalledCounts:
+    """How many payments it is unclear of whether they were made, and how many payouts were found to wait too long."""
+
+    payments: int
+    payouts_flagged: int
 
 
-def _submit_payouts(services: Services, found: LeasedPayouts) -> BulkTransferResult:
-    return submit.submit_payouts(services.transfers, found.claimed)
+@phased_handler(submit.SEND_TOPIC)
+class _SubmitPayouts(PhasedHandler[LeasedPayouts, BulkTransferResult]):
+    """Send a batch's payouts by the gateway."""
+
+    def read(self, session: Session, payload: dict[str, Any], now: datetime) -> LeasedPayouts:
+        batch_id = UUID(payload["batchId"])
+        void.void_payouts_to_replaced_accounts(session, batch_id=batch_id, now=now)
+        return submit.lease_payouts(session, batch_id=batch_id, now=now)
+
+    def call_provider(self, services: Services, leased: LeasedPayouts) -> BulkTransferResult:
+        return submit.submit_payouts(services.transfers, leased.claimed)
+
+    def apply(
+        self, session: Session, leased: LeasedPayouts, result: BulkTransferResult, now: datetime
+    ) -> None:
+        submit.record_submission(session, found=leased, answers=result, now=now)
 
 
-def _record_results(
-    session: Session, found: LeasedPayouts, answers: BulkTransferResult, now: datetime
-) -> None:
-    submit.record_submission(session, found=found, answers=answers, now=now)
+@phased_handler(transfer_events.POLL_TOPIC)
+class _PollTransfer(PhasedHandler[dict[str, Any], GatewayTransfer | None]):
+    """Fetch a transfer's status from the gateway."""
+
+    def read(self, session: Session, payload: dict[str, Any], _now: datetime) -> dict[str, Any]:
+        return polling.find_transfer(session, reference=payload["reference"])
+
+    def call_provider(self, services: Services, transfer: dict[str, Any]) -> GatewayTransfer | None:
+        return services.transfers.transfer(transfer["reference"])
+
+    def apply(
+        self, session: Session, transfer: dict[str, Any], reported: GatewayTransfer | None, now: datetime
+    ) -> None:
+        polling.record_status(session, transfer, reported, now=now)
 
 
-def _load_transfer(session: Session, payload: dict[str, Any]) -> dict[str, Any]:
-    return polling.find_transfer(session, reference=payload["reference"])
+@periodic(
+    "requery-transfers",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="* * * * *",
+    purpose="Asks the gateway about payouts that nothing was heard of, and has dispatched batches go on",
+)
+def poll_transfers(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
+    """Poll the gateway for transfers without a final status, and resume dispatched batches."""
+    return polling.poll_transfers(services.database, services.transfers, now=now)
 
 
-def _fetch_transfer(services: Services, found: dict[str, Any]) -> GatewayTransfer | None:
-    return services.transfers.transfer(found["reference"])
+@periodic(
+    "stage-payouts",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="0 6 * * *",
+    purpose="Stages what vendors can be paid, and what people have asked for, into a batch that two officers approve",
+)
+def stage_payouts(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Stage due payouts and withdrawal requests into a batch."""
+    return services.database.in_transaction(staging.stage_on_schedule, now=now).payments
 
 
-def _record_status(
-    session: Session, found: dict[str, Any], told: GatewayTransfer | None, now: datetime
-) -> None:
-    polling.record_status(session, found, told, now=now)
-
-
-HANDLERS: Mapping[str, Handler | PhasedHandler[Any, Any]] = {
-    submit.SEND_TOPIC: PhasedHandler(read=_lease_payouts, ask=_submit_payouts, settle=_record_results),
-    transfer_events.POLL_TOPIC: PhasedHandler(
-        read=_load_transfer, ask=_fetch_transfer, settle=_record_status
-    ),
-}
+@periodic(
+    "flag-stalled-intents",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="*/5 * * * *",
+    purpose="Raises payments of which it is unclear for hours whether they were made,"
+    " and payouts that wait for 48 hours",
+)
+def flag_stalled_intents(services: Services, _sweeper: QueueSweeper, now: datetime) -> StalledCounts:
+    """Raise alerts about stalled payments and payouts."""
+    database = services.database
+    return StalledCounts(
+        payments=database.in_transaction(stalled_intents.flag_stalled_payments, now=now),
+        payouts_flagged=database.in_transaction(stalled.flag_stalled_payouts, now=now),
+    )

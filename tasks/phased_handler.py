@@ -1,14 +1,14 @@
-"""Work of the outbox that asks a provider: read, ask, settle, with no transaction open while it waits.
+"""Outbox work that calls a provider in phases: read, call the provider, apply. No transaction is open meanwhile.
 
-What is read may be claimed too: that has committed before the provider is asked.
+``read`` may also lease rows: the lease has committed before the provider is called.
 
-The event's row is taken only to settle, in the transaction that marks it done. Until then nothing is held, so a
-worker that is killed while it waits leaves an event that is due, and two workers at the same event ask twice
-and settle once. So ``ask`` must be fit to come more than once, and ``settle`` must look again at what was read.
+The event's row is locked only to apply, in the transaction that marks the event done. Until then nothing is locked.
+A worker that is killed during the call leaves an event that is due. Two workers at the same event call the provider
+twice and apply once. So ``call_provider`` must be fit to run more than once, and ``apply`` must check again what was
+read.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -21,29 +21,30 @@ _Input = TypeVar("_Input")
 _Response = TypeVar("_Response")
 
 
-@dataclass(frozen=True)
-class PhasedHandler(Generic[_Input, _Response]):
-    """A handler in phases.
+class PhasedHandler(ABC, Generic[_Input, _Response]):
+    """A handler in phases; ``@phased_handler(TOPIC)`` on a subclass registers it."""
 
-    :param read: takes the payload, in a transaction of its own, and gives what the provider is to be asked about
-    :param ask: calls the provider; what it raises has the event tried again
-    :param settle: does the work, given what was read and what was answered, in a transaction
-    """
+    @abstractmethod
+    def read(self, session: Session, payload: dict[str, Any], now: datetime) -> _Input:
+        """Read the provider call's input, in a transaction of its own."""
 
-    read: Callable[[Session, dict[str, Any]], _Input]
-    ask: Callable[[Services, _Input], _Response]
-    settle: Callable[[Session, _Input, _Response, datetime], None]
+    @abstractmethod
+    def call_provider(self, services: Services, request: _Input) -> _Response:
+        """Call the provider, without a transaction. An error has the event tried again."""
 
-    def asked(self, services: Services, payload: dict[str, Any]) -> Handler:
-        """Go through the first two phases, and give the third as a handler.
+    @abstractmethod
+    def apply(self, session: Session, request: _Input, response: _Response, now: datetime) -> None:
+        """Apply the response, in the transaction that marks the event done."""
 
-        :param services: where the database and the providers are
+    def prepare(self, services: Services, payload: dict[str, Any]) -> Handler:
+        """Run the first two phases, and return the third as a handler.
+
         :param payload: the event's
         """
-        found = services.database.in_transaction(self.read, payload)
-        answer = self.ask(services, found)
+        request = services.database.in_transaction(self.read, payload, services.clock())
+        response = self.call_provider(services, request)
 
-        def settle(session: Session, _payload: dict[str, Any], now: datetime) -> None:
-            self.settle(session, found, answer, now)
+        def apply(session: Session, _payload: dict[str, Any], now: datetime) -> None:
+            self.apply(session, request, response, now)
 
-        return settle
+        return apply

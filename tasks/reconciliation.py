@@ -1,6 +1,5 @@
 """Tasks of reconciliation: runs that officers start, and charges that their events never told of."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,14 +8,15 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
-from marketplace.infra.outbox import Handler
+from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.gateway.payments import Charge
-from marketplace.reconciliation import resolution, run
+from marketplace.reconciliation import ledger_check, resolution, run
 from marketplace.reconciliation.figures import ReconciliationOutcome
 from marketplace.reconciliation.run import ReconciliationRunningError, ReconciliationStuckError
 from marketplace.services import Services
 from tasks.phased_handler import PhasedHandler
+from tasks.registry import QueueSweeper, periodic, phased_handler
 
 
 def reconcile(services: Services, now: datetime) -> ReconciliationOutcome | str:
@@ -59,35 +59,60 @@ class _FetchedCharge:
     fee_bearer: str
 
 
-def _load_run_id(_session: Session, payload: dict[str, Any]) -> UUID:
-    return UUID(payload["runId"])
+@phased_handler(run.RUN_TOPIC)
+class _ExecuteRun(PhasedHandler[UUID, None]):
+    """Perform a reconciliation that an officer started. The run commits its own steps."""
+
+    def read(self, _session: Session, payload: dict[str, Any], _now: datetime) -> UUID:
+        return UUID(payload["runId"])
+
+    def call_provider(self, services: Services, run_id: UUID) -> None:
+        execute_run(services, run_id, now=services.clock())
+
+    def apply(self, session: Session, run_id: UUID, response: None, now: datetime) -> None:
+        """Do nothing: the run has committed its steps."""
 
 
-def _execute_run(services: Services, run_id: UUID) -> None:
-    execute_run(services, run_id, now=services.clock())
+@phased_handler(resolution.APPLY_TOPIC)
+class _ApplyCharge(PhasedHandler[str, _FetchedCharge]):
+    """Apply a charge whose event was never received."""
+
+    def read(self, _session: Session, payload: dict[str, Any], _now: datetime) -> str:
+        reference: str = payload["reference"]
+        return reference
+
+    def call_provider(self, services: Services, reference: str) -> _FetchedCharge:
+        charge = resolution.fetch_charge(services.gateway, reference)
+        return _FetchedCharge(charge, services.settings.gateway_fee_bearer)
+
+    def apply(self, session: Session, reference: str, fetched: _FetchedCharge, now: datetime) -> None:
+        resolution.apply_charge(
+            session, reference=reference, charge=fetched.charge, fee_bearer=fetched.fee_bearer, now=now
+        )
 
 
-def _complete(_session: Session, _run_id: UUID, _done: None, _now: datetime) -> None:
-    """Nothing is left: the run has committed what it did."""
+@periodic(
+    "check-invariants",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="7 * * * *",
+    purpose="Checks that the books are whole",
+)
+def check_invariants(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Check the ledger's invariants.
+
+    :return: how many are violated
+    """
+    return len(ledger_check.check_ledger(services.database, now=now))
 
 
-def _load_reference(_session: Session, payload: dict[str, Any]) -> str:
-    reference: str = payload["reference"]
-    return reference
-
-
-def _fetch_charge(services: Services, reference: str) -> _FetchedCharge:
-    charge = resolution.fetch_charge(services.gateway, reference)
-    return _FetchedCharge(charge, services.settings.gateway_fee_bearer)
-
-
-def _apply_charge(session: Session, reference: str, asked: _FetchedCharge, now: datetime) -> None:
-    resolution.apply_charge(
-        session, reference=reference, charge=asked.charge, fee_bearer=asked.fee_bearer, now=now
-    )
-
-
-HANDLERS: Mapping[str, Handler | PhasedHandler[Any, Any]] = {
-    run.RUN_TOPIC: PhasedHandler(read=_load_run_id, ask=_execute_run, settle=_complete),
-    resolution.APPLY_TOPIC: PhasedHandler(read=_load_reference, ask=_fetch_charge, settle=_apply_charge),
-}
+@periodic(
+    "reconcile-escrow",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="22 * * * *",
+    purpose="Compares what the gateway holds with the books, and books its settlements",
+)
+def reconcile_escrow(
+    services: Services, _sweeper: QueueSweeper, now: datetime
+) -> ReconciliationOutcome | str:
+    """Reconcile the escrow accounts with the gateway."""
+    return reconcile(services, now)

@@ -8,6 +8,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -21,8 +22,9 @@ from marketplace.infra.db import sqlstate
 from marketplace.kernel.clock import Clock
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
+from tasks.all_tasks import PERIODIC_TASKS
 from tasks.dispatcher import Dispatcher
-from tasks.periodic_tasks import PERIODIC_TASKS, PeriodicTask, format_result
+from tasks.registry import PeriodicTask
 
 _log = structlog.get_logger(__name__)
 
@@ -36,6 +38,19 @@ MAX_CONCURRENT_RUNS = 4
 _RECORD_ATTEMPTS = 20  # a second apart: a database that is restarted is back by then
 
 
+def format_result(result: Any) -> str:
+    """Say in a few words what a task did.
+
+    :param result: nothing, a number, or a dataclass of counts, whose fields may have a ``label`` in their metadata
+    """
+    if is_dataclass(result) and not isinstance(result, type):
+        return ", ".join(
+            f"{item.metadata.get('label', item.name.replace('_', ' '))} {getattr(result, item.name)}"
+            for item in fields(result)
+        )
+    return "done" if result is None else str(result)
+
+
 class HeartbeatMonitor:
     """How long runs have not beaten, by this process's own measure of time, which no clock that is set changes."""
 
@@ -43,19 +58,19 @@ class HeartbeatMonitor:
         self._monotonic = monotonic
         self._seen: dict[str, tuple[tuple[UUID, int], float]] = {}
 
-    def stand_still(self, state: PeriodicTaskSnapshot) -> bool:
+    def is_stalled(self, state: PeriodicTaskSnapshot) -> bool:
         """Tell whether a run has not beaten for so long that its worker must be gone."""
         if state.run_id is None:
             self._seen.pop(state.name, None)
             return False
         beat = (state.run_id, state.beats)
-        before = self._seen.get(state.name)
-        if before is None or before[0] != beat:
+        previous = self._seen.get(state.name)
+        if previous is None or previous[0] != beat:
             self._seen[state.name] = (beat, self._monotonic())
             return False
-        return self._monotonic() - before[1] >= LOST_AFTER_SECONDS
+        return self._monotonic() - previous[1] >= LOST_AFTER_SECONDS
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin anew: while the database was away, nobody could beat."""
         self._seen.clear()
 
@@ -63,21 +78,23 @@ class HeartbeatMonitor:
 class TaskRunner:
     """The runs of this process: they beat while they go on, and what came of them is noted."""
 
-    def __init__(self, services: Services, relay: Dispatcher, *, by: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self, services: Services, dispatcher: Dispatcher, *, runner_name: str, clock: Clock | None = None
+    ) -> None:
         """Prepare for running tasks.
 
-        :param by: who runs them: the worker's name
+        :param runner_name: who runs them: the worker's name
         :param clock: tells when they ran; none means the services' own
         """
         self._services = services
-        self._relay = relay
+        self._dispatcher = dispatcher
         self._clock = clock or services.clock
-        self._going: dict[UUID, PeriodicTask] = {}
-        self.by = by
+        self._running: dict[UUID, PeriodicTask] = {}
+        self.runner_name = runner_name
 
     def __len__(self) -> int:
         """Count the runs that go on."""
-        return len(self._going)
+        return len(self._running)
 
     def perform(self, task: PeriodicTask, run_id: UUID) -> Any:
         """Run a task whose run was claimed, and note what came of it.
@@ -86,75 +103,79 @@ class TaskRunner:
         :raises Exception: whatever the task raised; it is noted too
         """
         started = time.monotonic()
-        self._going[run_id] = task
+        self._running[run_id] = task
         now = self._services.clock()
         try:
-            with self._relay.activity.doing(f"periodic {task.name}", now=now):
-                result = task.run(self._services, self._relay, now)
+            with self._dispatcher.activity.track(f"periodic {task.name}", now=now):
+                result = task.run(self._services, self._dispatcher, now)
         except BaseException as error:
             outcome = schedule.FAILED if isinstance(error, Exception) else schedule.INTERRUPTED
             described = f"{type(error).__name__} {sqlstate(error) or ''}".strip()
-            self._note(task, run_id, started, outcome=outcome, error=described, result=None)
+            self._record_result(task, run_id, started, outcome=outcome, error=described, result=None)
             raise
-        self._note(
+        self._record_result(
             task, run_id, started, outcome=schedule.SUCCEEDED, error=None, result=format_result(result)
         )
         _log.info("periodic task ran", task=task.name, result=str(result))
         return result
 
-    def beat(self) -> None:
+    def send_heartbeats(self) -> None:
         """Tell that the runs go on.
 
         :raises ServiceUnavailableError: the database is away
         """
-        going = list(self._going)
-        if not going:
+        running = list(self._running)
+        if not running:
             return
-        known = self._services.database.in_transaction(schedule.record_heartbeats, run_ids=going)
-        for run_id in set(going) - known:
-            task = self._going.pop(run_id, None)
+        recorded = self._services.database.in_transaction(schedule.record_heartbeats, run_ids=running)
+        for run_id in set(running) - recorded:
+            task = self._running.pop(run_id, None)
             if task is not None:
                 _log.warning("periodic task taken for lost while it ran", task=task.name)
 
-    def give_up(self) -> None:
+    def mark_interrupted(self) -> None:
         """Note of what still runs that the process stops; it runs again at its next tick.
 
         If the database is away, it is taken for lost some time later, with the same effect.
         """
         with contextlib.suppress(ServiceUnavailableError):
-            for run_id, task in list(self._going.items()):
+            for run_id, task in list(self._running.items()):
                 self._finish(
                     task, run_id, None, outcome=schedule.INTERRUPTED, error="worker stopped", result=None
                 )
 
-    def _note(self, task: PeriodicTask, run_id: UUID, started: float, **came: str | None) -> None:
+    def _record_result(
+        self, task: PeriodicTask, run_id: UUID, started: float, **result_fields: str | None
+    ) -> None:
         """Note a run's end, as soon as the database lets us; if it never does, the run is taken for lost."""
         milliseconds = round((time.monotonic() - started) * 1000)
         pause = threading.Event()
         try:
             for _ in range(_RECORD_ATTEMPTS):
                 try:
-                    self._finish(task, run_id, milliseconds, **came)
+                    self._finish(task, run_id, milliseconds, **result_fields)
                 except ServiceUnavailableError:
                     pause.wait(SCHEDULE_POLL_SECONDS)
                 else:
                     return
             _log.error("periodic task ran, but that could not be noted", task=task.name)
         finally:
-            self._going.pop(run_id, None)
+            self._running.pop(run_id, None)
 
-    def _finish(self, task: PeriodicTask, run_id: UUID, milliseconds: int | None, **came: str | None) -> None:
-        known = self._services.database.in_transaction(
+    def _finish(
+        self, task: PeriodicTask, run_id: UUID, milliseconds: int | None, **result_fields: str | None
+    ) -> None:
+        is_recorded = self._services.database.in_transaction(
             schedule.finish_run,
             task=task,
             run_id=run_id,
-            outcome=came["outcome"] or "",
-            error=came["error"],
-            result=came["result"],
+            outcome=result_fields["outcome"] or "",
+            error=result_fields["error"],
+            result=result_fields["result"],
             milliseconds=milliseconds,
             now=self._clock(),
         )
-        if not known:
+        if not is_recorded:
             _log.warning("periodic task ended after it was taken for lost", task=task.name)
 
 
@@ -164,7 +185,7 @@ class Scheduler:
     def __init__(
         self,
         services: Services,
-        runs: TaskRunner,
+        runner: TaskRunner,
         *,
         queue: str,
         tasks: Iterable[PeriodicTask] = PERIODIC_TASKS,
@@ -176,34 +197,34 @@ class Scheduler:
         :param monotonic: measures how long a run has not beaten
         """
         self._services = services
-        self._runs = runs
+        self._runner = runner
         self._queue = queue
         self._tasks = {task.name: task for task in tasks}
-        self._beats = HeartbeatMonitor(monotonic)
+        self._heartbeat_monitor = HeartbeatMonitor(monotonic)
         self._threads: list[threading.Thread] = []
-        self._told = False
+        self._registered = False
 
     def run(self, stopping: threading.Event, ended: threading.Event) -> None:
         """Look and beat until the process stops, and beat until it has ended.
 
         A database that is away is waited for.
         """
-        beaten = time.monotonic()
+        last_heartbeat = time.monotonic()
         while not ended.is_set():
             try:
-                if time.monotonic() - beaten >= HEARTBEAT_SECONDS:
-                    beaten = time.monotonic()
-                    self._runs.beat()
+                if time.monotonic() - last_heartbeat >= HEARTBEAT_SECONDS:
+                    last_heartbeat = time.monotonic()
+                    self._runner.send_heartbeats()
                 if not stopping.is_set():
-                    self.look()
+                    self.start_due_tasks()
             except ServiceUnavailableError:
-                self._beats.forget()
+                self._heartbeat_monitor.reset()
             except Exception:  # noqa: BLE001 - logged with its trace; the schedule must go on
-                self._beats.forget()
+                self._heartbeat_monitor.reset()
                 _log.exception("schedule not looked at")
             (ended if stopping.is_set() else stopping).wait(SCHEDULE_POLL_SECONDS)
 
-    def look(self) -> list[str]:
+    def start_due_tasks(self) -> list[str]:
         """Start what is due and is nobody else's, and set right what was left behind.
 
         :return: the names of the tasks that it started
@@ -212,25 +233,25 @@ class Scheduler:
         now = self._services.clock()
         tasks = self._tasks.values()
         with self._services.database.reading() as session:
-            found = schedule.fetch_snapshots(session, tasks)
-        if len(found) < len(self._tasks) or not self._told:
-            self._services.database.in_transaction(self._tell, now)
+            snapshots = schedule.fetch_snapshots(session, tasks)
+        if len(snapshots) < len(self._tasks) or not self._registered:
+            self._services.database.in_transaction(self._register_tasks, now)
             with self._services.database.reading() as session:
-                found = schedule.fetch_snapshots(session, tasks)
+                snapshots = schedule.fetch_snapshots(session, tasks)
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         return [
             state.name
-            for state in sorted(found, key=lambda one: one.next_run_at)
-            if self._is_for_us(state, now)
+            for state in sorted(snapshots, key=lambda snapshot: snapshot.next_run_at)
+            if self._may_start(state, now)
             and len(self._threads) < MAX_CONCURRENT_RUNS
             and self._start(state, now)
         ]
 
-    def _tell(self, session: Session, now: datetime) -> None:
+    def _register_tasks(self, session: Session, now: datetime) -> None:
         """Write down what tasks there are, as this version of the code has it."""
         schedule.register_tasks(session, tasks=self._tasks.values(), now=now)
         schedule.delete_unknown_tasks(session, tasks=self._tasks.values(), now=now)
-        self._told = True
+        self._registered = True
 
     def join(self, timeout_seconds: float) -> None:
         """Wait for the runs of this process to end, but no longer than it is told."""
@@ -238,15 +259,15 @@ class Scheduler:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _is_for_us(self, state: PeriodicTaskSnapshot, now: datetime) -> bool:
+    def _may_start(self, state: PeriodicTaskSnapshot, now: datetime) -> bool:
         """Tell whether to try for a task's tick, having set right what stands in its way."""
         database = self._services.database
-        if self._beats.stand_still(state):
+        if self._heartbeat_monitor.is_stalled(state):
             database.in_transaction(schedule.mark_run_lost, state=state, now=now)
-        again = state.out_of_time(now)
-        if again is not None:
+        corrected = state.corrected_next_run(now)
+        if corrected is not None:
             _log.warning("periodic task set right after a clock went back", task=state.name)
-            database.in_transaction(schedule.correct_next_run, state=state, moment=again)
+            database.in_transaction(schedule.correct_next_run, state=state, moment=corrected)
         if state.run_id is not None or state.paused_at is not None:
             return False
         ours = self._tasks[state.name].queue == self._queue
@@ -254,7 +275,7 @@ class Scheduler:
 
     def _start(self, state: PeriodicTaskSnapshot, now: datetime) -> bool:
         run_id = self._services.database.in_transaction(
-            schedule.start_due_run, state=state, by=self._runs.by, now=now
+            schedule.start_due_run, state=state, worker_name=self._runner.runner_name, now=now
         )
         if run_id is None:
             return False
@@ -268,6 +289,6 @@ class Scheduler:
 
     def _perform(self, task: PeriodicTask, run_id: UUID) -> None:
         try:
-            self._runs.perform(task, run_id)
+            self._runner.perform(task, run_id)
         except Exception:  # noqa: BLE001 - logged with its trace and noted on the task's row
             _log.exception("periodic task failed", task=task.name)

@@ -55,35 +55,38 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_worker(queue: str, settings: Settings) -> None:
-    roomy = replace(settings, database_pool_size=max(settings.database_pool_size, _MIN_POOL_SIZE))
-    services = Services.from_settings(roomy, application_name=f"worker {queue}")
-    me = _describe_worker(queue, services)
-    relay = Dispatcher(services, worker=me)
-    connect_wakeups(relay)
-    runs = TaskRunner(services, relay, by=me.name)
-    scheduler = Scheduler(services, runs, queue=queue)
-    consumer = _create_consumer(relay.queues[queue])
+    pooled_settings = replace(settings, database_pool_size=max(settings.database_pool_size, _MIN_POOL_SIZE))
+    services = Services.from_settings(pooled_settings, application_name=f"worker {queue}")
+    this_worker = _describe_worker(queue, services)
+    dispatcher = Dispatcher(services, worker=this_worker)
+    connect_wakeups(dispatcher)
+    runner = TaskRunner(services, dispatcher, runner_name=this_worker.name)
+    scheduler = Scheduler(services, runner, queue=queue)
+    consumer = _create_consumer(dispatcher.queues[queue])
     ended = threading.Event()
-    beside = [
+    helper_threads = [
         threading.Thread(
             target=scheduler.run, args=(consumer.stop_flag, ended), name="scheduler", daemon=True
         ),
         threading.Thread(
-            target=_send_heartbeats, args=(services, relay, me, ended), name="heartbeat", daemon=True
+            target=_send_heartbeats,
+            args=(services, dispatcher, this_worker, ended),
+            name="heartbeat",
+            daemon=True,
         ),
     ]
-    for thread in beside:
+    for thread in helper_threads:
         thread.start()
-    _log.info("worker started", worker=me.name)
+    _log.info("worker started", worker=this_worker.name)
     consumer.run()
     consumer.stop_flag.set()
     scheduler.join(_STOP_PERIODIC_SECONDS)
-    runs.give_up()
-    put_back = relay.put_back()
+    runner.mark_interrupted()
+    requeued = dispatcher.requeue_running_rows()
     ended.set()
-    for thread in beside:
+    for thread in helper_threads:
         thread.join(_THREAD_JOIN_SECONDS)
-    _log.info("worker stopped", worker=me.name, putBack=put_back)
+    _log.info("worker stopped", worker=this_worker.name, putBack=requeued)
 
 
 def _create_consumer(queue: RedisHuey) -> Consumer:
@@ -109,12 +112,15 @@ def _describe_worker(queue: str, services: Services) -> Worker:
     )
 
 
-def _send_heartbeats(services: Services, relay: Dispatcher, me: Worker, ended: threading.Event) -> None:
+def _send_heartbeats(
+    services: Services, dispatcher: Dispatcher, this_worker: Worker, ended: threading.Event
+) -> None:
     """Tell each second that this worker lives and what it does, and at its end that it does not."""
     while not ended.is_set():
         try:
             workers.record_heartbeat(
-                services.cache, replace(me, told_at=services.clock(), doing=relay.activity.now())
+                services.cache,
+                replace(this_worker, told_at=services.clock(), doing=dispatcher.activity.current()),
             )
         except CacheDownError:
             ended.wait(_CACHE_RETRY_SECONDS)
@@ -122,7 +128,7 @@ def _send_heartbeats(services: Services, relay: Dispatcher, me: Worker, ended: t
             ended.wait(workers.HEARTBEAT_SECONDS)
     # If the cache is away, it forgets by itself.
     with contextlib.suppress(CacheDownError):
-        workers.remove_worker(services.cache, me.name)
+        workers.remove_worker(services.cache, this_worker.name)
 
 
 if __name__ == "__main__":

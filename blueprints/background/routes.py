@@ -15,35 +15,35 @@ area = ContractBlueprint("background", "/api/admin", "Queues and periodic tasks"
 @area.get("/queues", auth=STAFF_AAL2, limit=SharedLimit.GLOBAL, reply=QueueStatistics)
 def show_queues(ctx: Context) -> dict[str, Any]:
     """Show how much work waits, goes on, failed and was done, queue by queue."""
-    figures, seen = queues.fetch_complete_queue_report(ctx.session, ctx.services.cache, now=ctx.now)
+    queue_stats, workers = queues.fetch_complete_queue_report(ctx.session, ctx.services.cache, now=ctx.now)
     return {
         "queues": {
             name: {
-                "waiting": one.waiting,
-                "active": one.active,
-                "failed": one.failed,
-                "completed": one.completed,
+                "waiting": stats.waiting,
+                "active": stats.active,
+                "failed": stats.failed,
+                "completed": stats.completed,
             }
-            for name, one in figures.items()
+            for name, stats in queue_stats.items()
         },
-        "redisMemoryUsedBytes": seen.memory_used_bytes,
-        "connectedWorkers": len(seen.workers),
+        "redisMemoryUsedBytes": workers.memory_used_bytes,
+        "connectedWorkers": len(workers.workers),
     }
 
 
 @area.get("/periodic", auth=STAFF_AAL2, limit=SharedLimit.GLOBAL, reply=PeriodicTaskView(many=True))
 def list_periodic(ctx: Context) -> list[dict[str, Any]]:
     """List the periodic tasks: when each runs next, and what came of its last run."""
-    return [_periodic_task_view(one) for one in schedule.list_all_tasks(ctx.session)]
+    return [_periodic_task_view(task) for task in schedule.list_all_tasks(ctx.session)]
 
 
-def _periodic_task_view(found: dict[str, Any]) -> dict[str, Any]:
-    state = found["state"]
+def _periodic_task_view(task: dict[str, Any]) -> dict[str, Any]:
+    state = task["state"]
     return {
-        "name": found["name"],
-        "purpose": found["purpose"],
-        "queue": found["queue"],
-        "timetable": state.in_force.text,
+        "name": task["name"],
+        "purpose": task["purpose"],
+        "queue": task["queue"],
+        "timetable": state.effective_schedule.text,
         "rescheduled": state.timetable is not None,
         "pausedAt": state.paused_at,
         "nextRunAt": None if state.paused_at else state.next_run_at,

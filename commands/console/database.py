@@ -23,9 +23,9 @@ def open_database(current: Settings | None = None) -> Database:
 
     :param current: the settings; none means those in force
     """
-    given = current or get_settings()
-    configure_command_logging(given)
-    return Database(given.database_url, pool_size=1, application_name="marketplace command")
+    settings = current or get_settings()
+    configure_command_logging(settings)
+    return Database(settings.database_url, pool_size=1, application_name="marketplace command")
 
 
 @contextmanager

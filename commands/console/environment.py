@@ -24,17 +24,17 @@ def read_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]
     :return: these, with the embedded stack's for all that is not given, unless DATABASE_URL is
     :raises CommandFailedError: there is neither
     """
-    given = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
+    variables = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
     # As the stack itself: its directory does not depend on where the command is called.
-    directory = given.get("DATA_DIR") or str(_PROJECT_DIRECTORY / ".data")
-    embedded = read_embedded_environment({**given, "DATA_DIR": directory})
-    if not embedded and "DATABASE_URL" not in given:
+    directory = variables.get("DATA_DIR") or str(_PROJECT_DIRECTORY / ".data")
+    embedded = read_embedded_environment({**variables, "DATA_DIR": directory})
+    if not embedded and "DATABASE_URL" not in variables:
         raise CommandFailedError(
             f"There are no settings: DATABASE_URL is not set, and no embedded stack has left its own in"
             f" {Path(directory) / EMBEDDED_ENVIRONMENT_FILE}.\n"
             "Start one with `make run` (DATA_DIR names another directory), or set the variables."
         )
-    return embedded | given
+    return embedded | variables
 
 
 @functools.cache

@@ -13,12 +13,14 @@ from rich.text import Text
 _ABSENT = "-"
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: Sequence[str] = ()) -> None:
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wrapped_columns: Sequence[str] = ()
+) -> None:
     """Print a table; in a pipe one line for each row, after one with the columns' names.
 
     :param columns: the headings
     :param rows: as many values each as there are columns
-    :param wide: columns that are broken over lines rather than cut
+    :param wrapped_columns: columns that are broken over lines rather than cut
     """
     if not sys.stdout.isatty():
         for row in (columns, *rows):
@@ -26,18 +28,18 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: 
         return
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        shown.add_column(column, overflow="fold", no_wrap=column not in wide)
+        shown.add_column(column, overflow="fold", no_wrap=column not in wrapped_columns)
     for row in rows:
         shown.add_row(*(Text(display_value(value)) for value in row))
     Console().print(shown)
 
 
-def warn_truncated(most: int) -> None:
+def warn_truncated(max_limit: int) -> None:
     """Say, aside, that a list was cut.
 
-    :param most: what ``--limit`` takes at the most
+    :param max_limit: what ``--limit`` takes at the most
     """
-    click.echo(f"There are more; --limit shows up to {most:,} of them.", err=True)
+    click.echo(f"There are more; --limit shows up to {max_limit:,} of them.", err=True)
 
 
 def print_facts(pairs: Iterable[tuple[str, Any]]) -> None:

@@ -13,13 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 class Stages:
     """Stages of work, one after the other."""
 
-    def __init__(self, *, aside: bool = False) -> None:
+    def __init__(self, *, on_stderr: bool = False) -> None:
         """Make them.
 
-        :param aside: whether they are shown on standard error, since standard output is for what comes of them
+        :param on_stderr: whether they are shown on standard error, since standard output is for what comes of them
         """
-        self._aside = aside
-        self._terminal = (sys.stderr if aside else sys.stdout).isatty()
+        self._on_stderr = on_stderr
+        self._terminal = (sys.stderr if on_stderr else sys.stdout).isatty()
 
     @contextmanager
     def stage(self, title: str, *, total: int) -> Iterator[Callable[[int], None]]:
@@ -37,7 +37,7 @@ class Stages:
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
             )
-            with Progress(*columns, console=Console(stderr=self._aside)) as progress:
+            with Progress(*columns, console=Console(stderr=self._on_stderr)) as progress:
                 task = progress.add_task(title, total=total)
                 yield lambda steps: progress.advance(task, steps)
         else:
@@ -54,4 +54,4 @@ class Stages:
                 count = f"{done} of {total}, broken off"
                 raise
             finally:
-                click.echo(f"{title}: {count} ({time.monotonic() - started:.1f} s)", err=self._aside)
+                click.echo(f"{title}: {count} ({time.monotonic() - started:.1f} s)", err=self._on_stderr)

@@ -40,7 +40,7 @@ def resume_task(session: Session, *, task: DeclaredTask, act: Act) -> bool:
     state = lock_task(session, task=task, now=act.now)
     if state.paused_at is None:
         return False
-    _RESUME_TASK.run(session, name=task.name, next_run_at=state.in_force.after(act.now))
+    _RESUME_TASK.run(session, name=task.name, next_run_at=state.effective_schedule.after(act.now))
     _audit_pause(session, act, task, paused=False)
     return True
 
@@ -49,20 +49,20 @@ def reschedule_task(
     session: Session,
     *,
     task: DeclaredTask,
-    timetable: Schedule | None,
+    schedule: Schedule | None,
     act: Act,
 ) -> datetime:
     """Give a task another timetable; workers go by it from their next look, within seconds.
 
-    :param timetable: the new one; none goes back to the declared one
+    :param schedule: the new one; none goes back to the declared one
     :return: when it runs next
     """
     state = lock_task(session, task=task, now=act.now)
-    following = (timetable or task.timetable).after(act.now)
+    following = (schedule or task.schedule).after(act.now)
     _UPDATE_SCHEDULE.run(
         session,
         name=task.name,
-        timetable=timetable.text if timetable else None,
+        timetable=schedule.text if schedule else None,
         next_run_at=following,
     )
     record_audit_entry(
@@ -71,8 +71,8 @@ def reschedule_task(
         action="periodic.schedule",
         target_type="periodic_task",
         target_id=task.name,
-        before={"timetable": state.in_force.text},
-        after={"timetable": (timetable or task.timetable).text},
+        before={"timetable": state.effective_schedule.text},
+        after={"timetable": (schedule or task.schedule).text},
     )
     return following
 

@@ -37,41 +37,46 @@ class InFlightMarkers:
         :param worker: the process, as its heartbeats tell of it
         """
         self._cache = cache
-        self._life = worker.life if worker else None
+        self._incarnation = worker.incarnation if worker else None
         self._numbers = itertools.count()
 
     @contextmanager
-    def of(self, row: str) -> Iterator[bool]:
+    def track(self, row: str) -> Iterator[bool]:
         """Leave word of a row while the context lasts, if nobody else has.
 
         :param row: names it among all rows
         :return: whether a worker died at it, which is to be noted instead of trying it
         """
-        is_mine, has_died = self._begin(row)
+        is_mine, worker_crashed = self._set_marker(row)
         try:
-            yield has_died
+            yield worker_crashed
         finally:
-            if is_mine or has_died:
-                self.forget(row)
+            if is_mine or worker_crashed:
+                self.clear(row)
 
-    def forget(self, row: str) -> None:
+    def clear(self, row: str) -> None:
         """Take the word of a row away. If the cache is away, its worker's death will count."""
-        if self._life is not None:
+        if self._incarnation is not None:
             with suppress(CacheDownError):
                 self._cache.remove(_KEY_PREFIX + row)
 
-    def _begin(self, row: str) -> tuple[bool, bool]:
+    def _set_marker(self, row: str) -> tuple[bool, bool]:
         """Leave word, and tell whether it is there now, and whether that of a dead worker was there before."""
-        if self._life is None:
+        if self._incarnation is None:
             return False, False
-        mine = f"{self._life} {next(self._numbers)}"
+        own_marker = f"{self._incarnation} {next(self._numbers)}"
         try:
-            found = self._cache.run(_SET_MARKER, (_KEY_PREFIX + row,), mine, _MARKER_TTL_SECONDS)
+            previous_marker = self._cache.run(
+                _SET_MARKER, (_KEY_PREFIX + row,), own_marker, _MARKER_TTL_SECONDS
+            )
             # Where the connection broke, it was sent twice.
-            if found is None or found.decode() == mine:
+            if previous_marker is None or previous_marker.decode() == own_marker:
                 return True, False
             # One that lives may be at it just now: the row's lock tells the two apart.
-            life = found.decode().rpartition(" ")[0]
-            return False, all(one.life != life for one in workers.fetch_live_workers(self._cache).workers)
+            incarnation = previous_marker.decode().rpartition(" ")[0]
+            return False, all(
+                worker.incarnation != incarnation
+                for worker in workers.fetch_live_workers(self._cache).workers
+            )
         except CacheDownError:
             return False, False

@@ -49,13 +49,13 @@ _COUNT_QUEUES = Statement(
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """What is known of a queue; ``later`` are the rows that are put off on purpose."""
+    """What is known of a queue; ``scheduled`` are the rows that are put off on purpose."""
 
     waiting: int = 0
     active: int = 0
     failed: int = 0
     completed: int = 0
-    later: int = 0
+    scheduled: int = 0
     oldest_due_at: datetime | None = None
 
 
@@ -64,7 +64,7 @@ class QueueReport:
     """The figures of all queues, and what the cache knows; none of it while the cache is away."""
 
     queues: dict[str, QueueStats]
-    seen: WorkersSnapshot | None
+    workers: WorkersSnapshot | None
 
 
 def fetch_queue_report(session: Session, cache: Cache, *, now: datetime) -> QueueReport:
@@ -74,14 +74,20 @@ def fetch_queue_report(session: Session, cache: Cache, *, now: datetime) -> Queu
     :param now: what is due by then is waiting
     """
     try:
-        seen = workers.fetch_live_workers(cache)
+        snapshot = workers.fetch_live_workers(cache)
     except CacheDownError:
-        seen = None
+        snapshot = None
     # A row may be held by two workers for a moment, of whom one will find it done.
-    held = {(one.queue, one.row_id) for worker in seen.workers for one in worker.doing} if seen else set()
-    active = Counter(queue for queue, row_id in held if row_id is not None)
+    in_flight = (
+        {(activity.queue, activity.row_id) for worker in snapshot.workers for activity in worker.doing}
+        if snapshot
+        else set()
+    )
+    active = Counter(queue for queue, row_id in in_flight if row_id is not None)
     rows = {row.pop("queue"): row for row in _COUNT_QUEUES.all(session, now=now, webhooks=queues.WEBHOOKS)}
-    return QueueReport({name: _queue_stats(rows.get(name, {}), active[name]) for name in queues.NAMES}, seen)
+    return QueueReport(
+        {name: _queue_stats(rows.get(name, {}), active[name]) for name in queues.NAMES}, snapshot
+    )
 
 
 def fetch_complete_queue_report(
@@ -91,16 +97,16 @@ def fetch_complete_queue_report(
 
     :raises ServiceUnavailableError: the cache is away, and with it what the workers do
     """
-    found = fetch_queue_report(session, cache, now=now)
-    if found.seen is None:
+    report = fetch_queue_report(session, cache, now=now)
+    if report.workers is None:
         raise ServiceUnavailableError(
             "The queues' server can't be reached, so nobody knows what the workers do.", retry_after_seconds=5
         )
-    return found.queues, found.seen
+    return report.queues, report.workers
 
 
-def _queue_stats(row: dict[str, Any], held: int) -> QueueStats:
+def _queue_stats(row: dict[str, Any], in_flight: int) -> QueueStats:
     # A row that is worked on is open until its transaction commits. What a heartbeat told of may be done by now.
     waiting = row.pop("waiting", 0)
-    active = min(held, waiting)
-    return QueueStats(waiting=waiting - active, active=active, **row)
+    active = min(in_flight, waiting)
+    return QueueStats(waiting=waiting - active, active=active, scheduled=row.pop("later", 0), **row)

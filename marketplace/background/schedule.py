@@ -130,17 +130,17 @@ _UPDATE_NEXT_RUN = Statement(
 
 @dataclass(frozen=True)
 class DeclaredTask:
-    """A periodic task as the code declares it; ``when`` is its timetable unless an operator says otherwise."""
+    """A periodic task as the code declares it; ``schedule_text`` is its schedule unless an operator says otherwise."""
 
     name: str
     purpose: str
     queue: str
-    when: str
+    schedule_text: str
 
     @cached_property
-    def timetable(self) -> Schedule:
+    def schedule(self) -> Schedule:
         """Give the declared timetable."""
-        return parse_schedule(self.when)
+        return parse_schedule(self.schedule_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class PeriodicTaskSnapshot:
     """A task's row as it was seen, and the timetable that is in force."""
 
     name: str
-    in_force: Schedule
+    effective_schedule: Schedule
     timetable: str | None
     next_run_at: datetime
     paused_at: datetime | None
@@ -164,7 +164,7 @@ class PeriodicTaskSnapshot:
     runs: int
     failures: int
 
-    def out_of_time(self, now: datetime) -> datetime | None:
+    def corrected_next_run(self, now: datetime) -> datetime | None:
         """Tell when a task is to run next whose next run is further away than it can be.
 
         That comes of a clock that went back. A small step is waited out: the ticks that it repeats were run.
@@ -173,15 +173,17 @@ class PeriodicTaskSnapshot:
 
         :return: when, or none if all is well
         """
-        tick = self.in_force.after(now)
+        tick = self.effective_schedule.after(now)
         if self.next_run_at <= tick:
             return None
-        period = self.in_force.after(tick) - tick
-        again = self.in_force.after(now + period)
+        period = self.effective_schedule.after(tick) - tick
+        again = self.effective_schedule.after(now + period)
         return again if self.next_run_at - now > 2 * period and again < self.next_run_at else None
 
 
-_SNAPSHOT_COLUMNS = tuple(item.name for item in fields(PeriodicTaskSnapshot) if item.name != "in_force")
+_SNAPSHOT_COLUMNS = tuple(
+    item.name for item in fields(PeriodicTaskSnapshot) if item.name != "effective_schedule"
+)
 
 
 def fetch_snapshots(session: Session, tasks: Iterable[DeclaredTask]) -> list[PeriodicTaskSnapshot]:
@@ -191,7 +193,9 @@ def fetch_snapshots(session: Session, tasks: Iterable[DeclaredTask]) -> list[Per
     """
     declared = {task.name: task for task in tasks}
     rows = {row["name"]: row for row in _SELECT_TASKS.all(session, names=list(declared))}
-    return [_snapshot_from_row(rows[name], task.when) for name, task in declared.items() if name in rows]
+    return [
+        _snapshot_from_row(rows[name], task.schedule_text) for name, task in declared.items() if name in rows
+    ]
 
 
 def list_all_tasks(session: Session) -> list[dict[str, Any]]:
@@ -208,32 +212,32 @@ def list_all_tasks(session: Session) -> list[dict[str, Any]]:
 
 
 def _snapshot_from_row(row: dict[str, Any], declared: str) -> PeriodicTaskSnapshot:
-    for text_of_it in (row["timetable"], declared):
-        if text_of_it is not None:
+    for schedule_text in (row["timetable"], declared):
+        if schedule_text is not None:
             try:
-                return PeriodicTaskSnapshot(in_force=parse_schedule(text_of_it), **row)
+                return PeriodicTaskSnapshot(effective_schedule=parse_schedule(schedule_text), **row)
             except InvalidScheduleError:
                 # Written by a version that knew more: the declared one is better than none.
-                _log.error("timetable not understood", task=row["name"], timetable=text_of_it)
+                _log.error("timetable not understood", task=row["name"], timetable=schedule_text)
     raise InvalidScheduleError(f"no timetable of {row['name']} is understood")
 
 
 def lock_task(session: Session, *, task: DeclaredTask, now: datetime) -> PeriodicTaskSnapshot:
     """Lock a task's row, made if there is none, and give its state."""
     register_tasks(session, tasks=(task,), now=now)
-    return _snapshot_from_row(_LOCK_TASK.one(session, name=task.name), task.when)
+    return _snapshot_from_row(_LOCK_TASK.one(session, name=task.name), task.schedule_text)
 
 
 def register_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: datetime) -> None:
     """Give tasks their rows that have none: an interval begins now, a crontab with its tick."""
     for task in tasks:
-        first = now if isinstance(task.timetable, Interval) else task.timetable.after(now)
+        first = now if isinstance(task.schedule, Interval) else task.schedule.after(now)
         _UPSERT_TASK.run(
             session,
             name=task.name,
             queue=task.queue,
             purpose=task.purpose,
-            declared=task.when,
+            declared=task.schedule_text,
             next_run_at=first,
         )
 
@@ -245,13 +249,15 @@ def delete_unknown_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now
     )
 
 
-def start_due_run(session: Session, *, state: PeriodicTaskSnapshot, by: str, now: datetime) -> UUID | None:
+def start_due_run(
+    session: Session, *, state: PeriodicTaskSnapshot, worker_name: str, now: datetime
+) -> UUID | None:
     """Claim a task's tick that is due; of all who try, one gets it.
 
     However many ticks were missed, they are one: the next one is the first after now.
 
     :param state: as the task was seen
-    :param by: who runs it
+    :param worker_name: who runs it
     :return: the run's id; none if somebody else has it, or an operator changed the task meanwhile
     """
     run_id = uuid4()
@@ -260,15 +266,17 @@ def start_due_run(session: Session, *, state: PeriodicTaskSnapshot, by: str, now
         name=state.name,
         timetable=state.timetable,
         next_run_at=state.next_run_at,
-        following=state.in_force.after(max(now, state.next_run_at)),
+        following=state.effective_schedule.after(max(now, state.next_run_at)),
         run_id=run_id,
-        run_by=by,
+        run_by=worker_name,
         now=now,
     )
     return run_id if claimed else None
 
 
-def start_manual_run(session: Session, *, task: DeclaredTask, by: str, now: datetime) -> UUID | None:
+def start_manual_run(
+    session: Session, *, task: DeclaredTask, operator_name: str, now: datetime
+) -> UUID | None:
     """Begin a run by hand, whatever the schedule says; its next tick stays where it is.
 
     :return: the run's id; none if the task is running
@@ -276,7 +284,9 @@ def start_manual_run(session: Session, *, task: DeclaredTask, by: str, now: date
     register_tasks(session, tasks=(task,), now=now)
     run_id = uuid4()
     return (
-        run_id if _START_MANUAL_RUN.run(session, name=task.name, run_id=run_id, run_by=by, now=now) else None
+        run_id
+        if _START_MANUAL_RUN.run(session, name=task.name, run_id=run_id, run_by=operator_name, now=now)
+        else None
     )
 
 
@@ -358,7 +368,7 @@ def finish_run(
         error=error,
         result=result[:_MAX_RESULT_CHARACTERS] if result is not None else None,
         milliseconds=milliseconds,
-        next_run_at=state.in_force.after(now) if passed else state.next_run_at,
+        next_run_at=state.effective_schedule.after(now) if passed else state.next_run_at,
         now=now,
     )
     if outcome != SUCCEEDED:

@@ -75,7 +75,7 @@ class Worker:
     doing: tuple[WorkerActivity, ...] = ()
 
     @property
-    def life(self) -> str:
+    def incarnation(self) -> str:
         """Name this one life: who is started anew in a container has the name of before."""
         return f"{self.name} {self.started_at.isoformat()}"
 
@@ -93,8 +93,8 @@ def record_heartbeat(cache: Cache, worker: Worker) -> None:
 
     :raises CacheDownError: the cache is not to be had
     """
-    told = orjson.dumps(asdict(worker)).decode()
-    cache.run(_RECORD_HEARTBEAT, (_LAST_SEEN_KEY, _DETAILS_KEY), worker.name, told, STALE_SECONDS)
+    details = orjson.dumps(asdict(worker)).decode()
+    cache.run(_RECORD_HEARTBEAT, (_LAST_SEEN_KEY, _DETAILS_KEY), worker.name, details, STALE_SECONDS)
 
 
 def remove_worker(cache: Cache, name: str) -> None:
@@ -110,16 +110,18 @@ def fetch_live_workers(cache: Cache) -> WorkersSnapshot:
 
     :raises CacheDownError: the cache is not to be had
     """
-    memory, told = cache.run(_LIST_WORKERS, (_LAST_SEEN_KEY, _DETAILS_KEY), STALE_SECONDS * 1000)
+    memory, details = cache.run(_LIST_WORKERS, (_LAST_SEEN_KEY, _DETAILS_KEY), STALE_SECONDS * 1000)
     workers = sorted(
-        (_parse_worker(orjson.loads(one)) for one in told), key=lambda one: (one.queue, one.name)
+        (_parse_worker(orjson.loads(item)) for item in details),
+        key=lambda worker: (worker.queue, worker.name),
     )
     return WorkersSnapshot(tuple(workers), memory)
 
 
-def _parse_worker(told: dict[str, Any]) -> Worker:
+def _parse_worker(details: dict[str, Any]) -> Worker:
     doing = tuple(
-        WorkerActivity(**(one | {"since": datetime.fromisoformat(one["since"])})) for one in told.pop("doing")
+        WorkerActivity(**(item | {"since": datetime.fromisoformat(item["since"])}))
+        for item in details.pop("doing")
     )
-    times = {name: datetime.fromisoformat(told[name]) for name in ("started_at", "told_at")}
-    return Worker(**(told | times), doing=doing)
+    times = {name: datetime.fromisoformat(details[name]) for name in ("started_at", "told_at")}
+    return Worker(**(details | times), doing=doing)

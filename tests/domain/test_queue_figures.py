@@ -67,7 +67,7 @@ class TestOutbox:
         enqueue(session, due_at=later(days=3))
         enqueue(session, queue=queues.NOTIFICATIONS)
         assert count(session, cache).waiting == before.waiting + 4
-        assert count(session, cache).later == before.later + 1
+        assert count(session, cache).scheduled == before.scheduled + 1
 
         outbox.run_event(session, event_id=done, handlers={"t": do_nothing}, now=NOW)
         outbox.record_failure(session, event_id=retried, error="x", now=NOW)
@@ -167,9 +167,9 @@ class TestWorkers:
         found = figures.fetch_queue_report(session, cache, now=NOW)
 
         assert (found.queues[QUEUE].active, found.queues[QUEUE].waiting) == (2, before.waiting + 1)
-        assert found.seen is not None
-        assert len(found.seen.workers) == 2
-        assert found.seen.memory_used_bytes > 100_000
+        assert found.workers is not None
+        assert len(found.workers.workers) == 2
+        assert found.workers.memory_used_bytes > 100_000
 
     def test_one_is_known_by_its_last_word_until_it_withdraws(self, cache: Cache) -> None:
         first = worker(name="a")
@@ -209,7 +209,7 @@ class TestWorkers:
 
         found = figures.fetch_queue_report(session, away, now=NOW)
 
-        assert found.seen is None
+        assert found.workers is None
         assert found.queues.keys() == set(queues.NAMES)
         with pytest.raises(ServiceUnavailableError, match="nobody knows what the workers do"):
             figures.fetch_complete_queue_report(session, away, now=NOW)

@@ -22,8 +22,8 @@ from marketplace.reconciliation.run import (
     ReconciliationStuckError,
 )
 from marketplace.reconciliation.window import EARLIEST
+from tasks.all_tasks import get_periodic_task
 from tasks.dispatcher import Dispatcher
-from tasks.periodic_tasks import get_periodic_task
 from tests.support.purchases import assert_books_are_whole
 from tests.support.reconciling import Double, Service, service
 from tests.support.resolving import resolve

@@ -59,7 +59,7 @@ def test_what_was_done_is_told_whatever_ends_it(
         replace(services, clock=clock_that_fails_at_third(error)), rows, dry_run=False, rate=None
     )
 
-    assert run.cut_short == told
+    assert run.interruption == told
     assert [item.id for item in run.replayed] == [row["id"] for row in rows[:2]]
     assert {name: counts.total() for name, counts in run.counts().items()} == {"not tried yet": 2}
     assert "not tried yet: 2 of 4, broken off (" in capsys.readouterr().err
@@ -112,5 +112,5 @@ def test_a_stage_that_is_done_is_told_by_its_number_alone(
 ) -> None:
     run = replay_all(services, [event(database)], dry_run=True, rate=None)
 
-    assert (run.cut_short, len(run.replayed)) == (None, 1)
+    assert (run.interruption, len(run.replayed)) == (None, 1)
     assert "not tried yet: 1 (" in capsys.readouterr().err

@@ -141,7 +141,9 @@ class TestPeriodic:
             "failuresInARow": 0,
         }
 
-        run_id = database.in_transaction(schedule.start_manual_run, task=task, by="worker-1", now=NOW)
+        run_id = database.in_transaction(
+            schedule.start_manual_run, task=task, operator_name="worker-1", now=NOW
+        )
         assert run_id is not None
         assert shown()["runningOn"] == "worker-1"
         database.in_transaction(
@@ -157,7 +159,7 @@ class TestPeriodic:
         database.in_transaction(
             controls.reschedule_task,
             task=task,
-            timetable=parse_schedule("every 1h"),
+            schedule=parse_schedule("every 1h"),
             act=Act("operator", NOW),
         )
         database.in_transaction(controls.pause_task, task=task, act=Act("operator", NOW))

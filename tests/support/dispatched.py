@@ -1,7 +1,7 @@
 """Batches that were dispatched, workers that die while they send them, and lines that fail."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -110,8 +110,8 @@ class Case:
                 relay.run_row("webhooks", "outbox", str(event_id))
 
     def sweep(self, **delta: float) -> TransferPollingResult:
-        """Have the sweep come so much later than now."""
-        return self.sweep_at(datetime.now(UTC) + timedelta(**delta))
+        """Have the sweep come so much later than NOW."""
+        return self.sweep_at(NOW + timedelta(**delta))
 
     def sweep_at(self, now: datetime) -> TransferPollingResult:
         """Have the sweep come at a time."""

@@ -84,7 +84,7 @@ class Site:
     def tell(self, queue: str, table: str, row_id: UUID) -> None:
         """Tell a queue of a row, as a commit does."""
         services = Services.from_settings(load_settings(self.environment), application_name="tests")
-        assert Dispatcher(services).nudge(queue, table, row_id)
+        assert Dispatcher(services).send_wakeup(queue, table, row_id)
 
     def _launch(self, name: str, module: str, *arguments: str) -> Forked:
         start = Start(module, list(arguments), self.environment, strict=False)

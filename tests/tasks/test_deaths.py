@@ -61,7 +61,7 @@ class Case:
 
     def begun_by(self, worker: Worker, what: str) -> Any:
         """Have a worker be at a row, as far as the others can tell."""
-        return InFlightMarkers(self.services.cache, worker).of(what)
+        return InFlightMarkers(self.services.cache, worker).track(what)
 
     def run(self, event_id: UUID) -> None:
         self.relay.run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
@@ -214,7 +214,7 @@ def test_what_is_put_back_leaves_no_word(
     left: list[bytes] = []
 
     def handle(*_: Any) -> None:
-        assert case.relay.put_back() == 1
+        assert case.relay.requeue_running_rows() == 1
         left.extend(words(case.services))
         raise ZeroDivisionError
 

@@ -96,8 +96,8 @@ class TestNudging:
 
         started = time.monotonic()
         for _ in range(50):
-            relay.nudge(queues.WEBHOOKS, "inbox", uuid4())
-            relay.nudge(queues.WEBHOOKS, "inbox", uuid4(), delay_seconds=5)
+            relay.send_wakeup(queues.WEBHOOKS, "inbox", uuid4())
+            relay.send_wakeup(queues.WEBHOOKS, "inbox", uuid4(), delay_seconds=5)
 
         assert time.monotonic() - started < 1
 
@@ -109,10 +109,10 @@ class TestNudging:
             url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
             relay = Dispatcher(changed(paying_services, redis_url=url))
             started = time.monotonic()
-            relay.nudge(queues.WEBHOOKS, "inbox", uuid4())
+            relay.send_wakeup(queues.WEBHOOKS, "inbox", uuid4())
             first = time.monotonic() - started
             for _ in range(50):
-                relay.nudge(queues.WEBHOOKS, "inbox", uuid4())
+                relay.send_wakeup(queues.WEBHOOKS, "inbox", uuid4())
 
         assert first < 2  # far less than what a worker waits for its next message
         assert time.monotonic() - started - first < 0.5
@@ -146,7 +146,7 @@ class TestRunningOutboxRows:
     ) -> None:
         event_id = enqueue(database, {"n": 2})
         for _ in range(3):
-            relay.nudge(queues.NOTIFICATIONS, "outbox", event_id)
+            relay.send_wakeup(queues.NOTIFICATIONS, "outbox", event_id)
 
         assert run_pending(relay, queues.NOTIFICATIONS) == 3
         assert done == [{"n": 2}]
@@ -222,8 +222,8 @@ class TestSweeping:
         late = enqueue(database, {"n": 4}, due_at=later(days=1000))
         inbox_id = database.in_transaction(webhooks.receive_event, provider="gateway", body=b"{", now=EARLY)
 
-        assert relay.sweep_outbox(EARLY + SWEEP_GRACE).handed_on >= 1
-        assert relay.sweep_inbox(EARLY + SWEEP_GRACE).handed_on >= 1
+        assert relay.sweep_outbox(EARLY + SWEEP_GRACE).enqueued >= 1
+        assert relay.sweep_inbox(EARLY + SWEEP_GRACE).enqueued >= 1
 
         assert outbox_row(database, event_id)["done_at"] is None
         run_pending(relay, queues.NOTIFICATIONS)
@@ -366,9 +366,9 @@ class TestSweeping:
     ) -> None:
         monkeypatch.setattr(relay_module, "MAX_QUEUE_LENGTH", 1)
         enqueue(database, {"n": 7})
-        relay.nudge(queues.NOTIFICATIONS, "outbox", uuid4())
+        relay.send_wakeup(queues.NOTIFICATIONS, "outbox", uuid4())
 
-        assert relay.sweep_outbox(EARLY + SWEEP_GRACE).done_here == 0
+        assert relay.sweep_outbox(EARLY + SWEEP_GRACE).processed_inline == 0
         assert relay.queues[queues.NOTIFICATIONS].pending_count() == 1
 
     def test_without_the_queues_server_it_works_itself(
@@ -380,8 +380,8 @@ class TestSweeping:
         inbox_id = database.in_transaction(webhooks.receive_event, provider="gateway", body=b"{", now=EARLY)
 
         swept = cut_off.sweep_outbox(EARLY + SWEEP_GRACE)
-        assert (swept.handed_on, swept.done_here >= 2) == (0, True)
-        assert cut_off.sweep_inbox(EARLY + SWEEP_GRACE).done_here >= 1
+        assert (swept.enqueued, swept.processed_inline >= 2) == (0, True)
+        assert cut_off.sweep_inbox(EARLY + SWEEP_GRACE).processed_inline >= 1
 
         assert outbox_row(database, event_id)["done_at"] == NOW
         assert outbox_row(database, failing)["attempts"] == 1
@@ -403,9 +403,9 @@ class TestSweeping:
         as_of = early + SWEEP_GRACE + timedelta(minutes=1)
 
         monkeypatch.setattr(relay_module, "_MAX_INLINE_ROWS", 2)
-        assert cut_off.sweep_outbox(as_of).done_here == 2
+        assert cut_off.sweep_outbox(as_of).processed_inline == 2
         monkeypatch.setattr(relay_module, "_MAX_INLINE_SECONDS", 0.0)
-        assert cut_off.sweep_outbox(as_of).done_here == 1
+        assert cut_off.sweep_outbox(as_of).processed_inline == 1
         assert [one["bounded"] for one in done if "bounded" in one] == [0, 1, 2]
 
 
@@ -416,13 +416,13 @@ class TestStopping:
         with ExitStack() as stack:
             for queue, table, row_id in going_on:
                 stack.enter_context(
-                    relay.activity.doing(f"{table} {row_id}", now=NOW, queue=queue, row_id=str(row_id))
+                    relay.activity.track(f"{table} {row_id}", now=NOW, queue=queue, row_id=str(row_id))
                 )
-            stack.enter_context(relay.activity.doing("periodic relay-inbox", now=NOW))
+            stack.enter_context(relay.activity.track("periodic relay-inbox", now=NOW))
 
-            assert relay.put_back() == 2
+            assert relay.requeue_running_rows() == 2
 
-        assert relay.put_back() == 0
+        assert relay.requeue_running_rows() == 0
         for queue, table, row_id in going_on:
             [task] = scheduled(relay, queue, row_id)
             assert list(task.args) == [queue, table, str(row_id)]
@@ -435,7 +435,7 @@ class TestActivity:
         seen: list[Any] = []
 
         def handler(_session: Session, _payload: dict[str, Any], _now: datetime) -> None:
-            seen.extend(relay.activity.now())
+            seen.extend(relay.activity.current())
             raise ZeroDivisionError
 
         monkeypatch.setattr(relay_module, "HANDLERS", {TOPIC: handler})
@@ -444,4 +444,4 @@ class TestActivity:
         relay.run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
 
         assert seen == [WorkerActivity(f"outbox {event_id}", NOW, queues.NOTIFICATIONS, str(event_id))]
-        assert relay.activity.now() == ()
+        assert relay.activity.current() == ()

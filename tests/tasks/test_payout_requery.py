@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
@@ -16,8 +16,8 @@ from marketplace.payouts.transfers.void import void_payout
 from marketplace.platform.halts import halt_payouts
 from marketplace.providers.gateway.payloads import GatewayTransfer
 from marketplace.services import Services
+from tasks.all_tasks import get_periodic_task
 from tasks.dispatcher import Dispatcher
-from tasks.periodic_tasks import get_periodic_task
 from tests.support.alerts import alerts_about, open_about
 from tests.support.dispatched import Case, KilledError, Losing, Mortal, deliver
 from tests.support.finance import act_of, make_officer
@@ -93,7 +93,7 @@ class TestTheSweep:
         assert about == {"TRANSFER_UNSETTLED": "SEV-2"}
         # An officer has it asked about anew, and then it is.
         payout_id = case.transfers[0]["intent_id"]
-        case.database.in_transaction(polling.restart_polling, payout_id=payout_id, now=datetime.now(UTC))
+        case.database.in_transaction(polling.restart_polling, payout_id=payout_id, now=NOW)
         assert case.sweep(minutes=6).resubmitted == 1
 
     def test_what_is_settled_is_asked_about_once(self, case: Case, relay: Dispatcher) -> None:
@@ -102,7 +102,7 @@ class TestTheSweep:
             deliver(case, data)
         case.assert_paid()
         payout_id, asked = case.transfers[0]["intent_id"], self.asked(case)
-        case.database.in_transaction(polling.restart_polling, payout_id=payout_id, now=datetime.now(UTC))
+        case.database.in_transaction(polling.restart_polling, payout_id=payout_id, now=NOW)
 
         for minutes in (1, 6, 600):
             case.sweep(minutes=minutes)
@@ -136,7 +136,7 @@ class TestTheSweep:
         )
         mortal = Mortal(case.services.transfers, moment)
         with pytest.raises(KilledError):
-            poll_transfers(case.database, mortal, now=datetime.now(UTC) + timedelta(minutes=6))
+            poll_transfers(case.database, mortal, now=NOW + timedelta(minutes=6))
 
         for hours in (2, 30):
             case.sweep(hours=hours)
@@ -226,7 +226,7 @@ def restrict(session: Session, payee: Payee) -> None:
 
 
 def change_account(session: Session, payee: Payee) -> None:
-    make_account(session, payee.user.id, created_at=datetime.now(UTC))
+    make_account(session, payee.user.id, created_at=NOW)
 
 
 def change_account_days_ago(session: Session, payee: Payee) -> None:

@@ -14,9 +14,9 @@ from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.services import Services
 from tasks import worker
+from tasks.all_tasks import PERIODIC_TASKS, UnknownPeriodicTaskError, get_periodic_task
 from tasks.dispatcher import SWEEP_GRACE, Dispatcher, QueueSweepResult
-from tasks.periodic_tasks import PERIODIC_TASKS, UnknownPeriodicTaskError, format_result, get_periodic_task
-from tasks.scheduler import LOST_AFTER_SECONDS, SCHEDULE_POLL_SECONDS
+from tasks.scheduler import LOST_AFTER_SECONDS, SCHEDULE_POLL_SECONDS, format_result
 from tests.support.gateway import MovableClock
 from tests.support.purchases import make_product, make_shop, place, status_of
 
@@ -39,30 +39,34 @@ def test_each_has_a_name_a_purpose_a_queue_and_a_time() -> None:
         assert task.purpose
         assert not task.purpose.endswith(".")
         assert task.queue in queues.NAMES
-        assert task.timetable.text == task.when
+        assert task.schedule.text == task.schedule_text
 
 
 def test_what_money_waits_for_runs_every_minute_at_least() -> None:
     for name in ("expire-checkouts", "relay-inbox", "relay-outbox"):
-        assert get_periodic_task(name).timetable.after(EARLY) - EARLY <= timedelta(minutes=1)
+        assert get_periodic_task(name).schedule.after(EARLY) - EARLY <= timedelta(minutes=1)
 
 
 def test_a_killed_workers_rows_are_taken_up_within_a_minute() -> None:
     """Even if the worker that was killed had begun the very sweep that is to take them up."""
     for name in ("relay-inbox", "relay-outbox"):
-        period = get_periodic_task(name).timetable.after(EARLY) - EARLY
+        period = get_periodic_task(name).schedule.after(EARLY) - EARLY
         noticed = timedelta(seconds=LOST_AFTER_SECONDS + SCHEDULE_POLL_SECONDS)
         assert SWEEP_GRACE + noticed + period <= timedelta(seconds=55)
 
 
 def test_an_unknown_one_is_refused_naming_those_there_are() -> None:
-    with pytest.raises(UnknownPeriodicTaskError, match=r"sweep-the-floor is none of expire-checkouts, "):
+    with pytest.raises(UnknownPeriodicTaskError, match=r"sweep-the-floor is none of apply-proposals, "):
         get_periodic_task("sweep-the-floor")
 
 
 @pytest.mark.parametrize(
     ("result", "words"),
-    [(None, "done"), (3, "3"), (QueueSweepResult(handed_on=2, done_here=1), "handed on 2, done here 1")],
+    [
+        (None, "done"),
+        (3, "3"),
+        (QueueSweepResult(enqueued=2, processed_inline=1), "handed on 2, done here 1"),
+    ],
 )
 def test_what_one_did_is_told_in_a_few_words(result: object, words: str) -> None:
     assert format_result(result) == words

@@ -78,7 +78,7 @@ def test_nothing_is_connected_to_before_it_is_used() -> None:
 def test_what_is_scheduled_waits_for_its_time(relay: Dispatcher, paying_services: Services) -> None:
     row_id = uuid4()
 
-    relay.nudge(queues.WEBHOOKS, "inbox", row_id, delay_seconds=30)
+    relay.send_wakeup(queues.WEBHOOKS, "inbox", row_id, delay_seconds=30)
 
     queue = relay.queues[queues.WEBHOOKS]
     # A worker that meets it too early puts it aside.
@@ -94,7 +94,7 @@ def test_what_is_scheduled_waits_for_its_time(relay: Dispatcher, paying_services
 
 
 def test_queues_are_kept_apart(relay: Dispatcher) -> None:
-    relay.nudge(queues.NOTIFICATIONS, "outbox", uuid4())
+    relay.send_wakeup(queues.NOTIFICATIONS, "outbox", uuid4())
 
     waiting = {name: len(queue.pending()) for name, queue in relay.queues.items()}
     assert waiting == dict.fromkeys(queues.NAMES, 0) | {queues.NOTIFICATIONS: 1}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -19,8 +19,8 @@ from marketplace.providers.gateway.payments import GatewayRefund
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
 from sandbox.process import wait_until
+from tasks.all_tasks import get_periodic_task
 from tasks.dispatcher import Dispatcher
-from tasks.periodic_tasks import get_periodic_task
 from tests.support.finance import dispute_charge, refunds_of
 from tests.support.gateway import MovableClock, TestGateway, event_of
 from tests.support.purchases import (
@@ -158,7 +158,7 @@ def test_a_worker_that_dies_is_made_up_for(
     # For a while nobody asks: the gateway may be at it still.
     case.run(relay)
     assert case.row["status"] == "pending"
-    case.change(asking_until=datetime.now(UTC) - timedelta(seconds=1))
+    case.change(asking_until=NOW - timedelta(seconds=1))
     case.run(relay)
 
     case.assert_sent_once(gateway)

@@ -22,7 +22,7 @@ from marketplace.services import Services
 from sandbox.process import wait_until
 from tasks import scheduler as scheduler_module
 from tasks.dispatcher import Dispatcher
-from tasks.periodic_tasks import PeriodicTask
+from tasks.registry import PeriodicTask, QueueSweeper
 from tasks.scheduler import LOST_AFTER_SECONDS, MAX_CONCURRENT_RUNS, TAKEOVER_AFTER, Scheduler, TaskRunner
 from tests.support.gateway import MovableClock
 from tests.support.threads import at_once
@@ -48,7 +48,7 @@ class Stage:
     def task(self, when: str, work: Callable[[], Any] = lambda: None, **given: str) -> PeriodicTask:
         """Make a task; its run waits until it is let go."""
 
-        def run(_services: Services, _relay: Dispatcher, now: datetime) -> Any:
+        def run(_services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
             self.ran.append(now)
             assert self.let_go.wait(BOUND_SECONDS)
             return work()
@@ -59,7 +59,7 @@ class Stage:
         return made
 
     def scheduler(self, queue: str = queues.WEBHOOKS, by: str = "worker-1") -> Scheduler:
-        runs = TaskRunner(self.services, self.relay, by=by)
+        runs = TaskRunner(self.services, self.relay, runner_name=by)
         made = Scheduler(self.services, runs, queue=queue, tasks=self.tasks, monotonic=lambda: self.monotonic)
         self.runs[made] = runs
         return made
@@ -67,7 +67,7 @@ class Stage:
     def look(self, scheduler: Scheduler, now: datetime) -> list[str]:
         """Look as of a time, and wait for what was started unless it is held."""
         self.clock.now = now
-        started = scheduler.look()
+        started = scheduler.start_due_tasks()
         if self.let_go.is_set():
             self.settle()
         return started
@@ -147,7 +147,7 @@ class TestTicks:
         for number in range(1, 11):
             stage.clock.now = FULL_HOUR + minutes(number) + seconds(number / 7)
 
-            started = at_once(Scheduler.look, schedulers)
+            started = at_once(Scheduler.start_due_tasks, schedulers)
 
             assert [one for one in started if one] == [[task.name]]
             stage.settle()
@@ -299,7 +299,7 @@ class TestFailures:
     def claimed_by_one_who_dies(self, stage: Stage, task: PeriodicTask) -> UUID:
         stage.clock.now = FULL_HOUR + minutes(1)
         run_id = stage.services.database.in_transaction(
-            schedule.start_due_run, state=stage.state(task), by="victim", now=stage.clock.now
+            schedule.start_due_run, state=stage.state(task), worker_name="victim", now=stage.clock.now
         )
         assert run_id is not None
         return run_id
@@ -312,7 +312,7 @@ class TestFailures:
         stage.look(one, FULL_HOUR + minutes(1))
         for number in range(20):
             stage.monotonic += LOST_AFTER_SECONDS - 1
-            stage.runs[one].beat()
+            stage.runs[one].send_heartbeats()
             assert stage.look(other, FULL_HOUR + minutes(1 + number)) == []
         assert stage.state(task).run_by == "worker-1"
 
@@ -325,7 +325,7 @@ class TestFailures:
         stage.look(other, FULL_HOUR + minutes(1))
 
         stage.monotonic += 2 * LOST_AFTER_SECONDS
-        other._beats.forget()
+        other._heartbeat_monitor.reset()
         stage.look(other, FULL_HOUR + minutes(1))
 
         assert stage.state(task).run_by == "worker-1"
@@ -341,7 +341,7 @@ class TestFailures:
         stage.look(other, FULL_HOUR + minutes(1))
         assert stage.state(task).outcome == "interrupted"
 
-        stage.runs[one].beat()
+        stage.runs[one].send_heartbeats()
         stage.let_go.set()
         stage.settle()
 
@@ -355,7 +355,7 @@ class TestFailures:
         stage.let_go.clear()
         stage.look(one, FULL_HOUR + minutes(1))
 
-        stage.runs[one].give_up()
+        stage.runs[one].mark_interrupted()
 
         state = stage.state(task)
         assert (state.run_id, state.outcome, state.error) == (None, "interrupted", "worker stopped")
@@ -423,18 +423,18 @@ class TestOperators:
         one = stage.scheduler()
         stage.look(one, FULL_HOUR + seconds(1))
 
-        following = stage.tell(controls.reschedule_task, task, timetable=parse_schedule("every 10s"))
+        following = stage.tell(controls.reschedule_task, task, schedule=parse_schedule("every 10s"))
         assert following == FULL_HOUR + seconds(10)
         stage.let_go.clear()
         assert stage.look(one, FULL_HOUR + seconds(10)) == [task.name]
-        stage.tell(controls.reschedule_task, task, timetable=parse_schedule("30 10 * * *"))
+        stage.tell(controls.reschedule_task, task, schedule=parse_schedule("30 10 * * *"))
         stage.let_go.set()
         stage.settle()
 
         assert stage.state(task).next_run_at == FULL_HOUR + minutes(30)
         assert stage.look(one, FULL_HOUR + seconds(20)) == []
         assert stage.look(one, FULL_HOUR + minutes(30)) == [task.name]
-        assert stage.tell(controls.reschedule_task, task, timetable=None) == FULL_HOUR + timedelta(hours=1)
+        assert stage.tell(controls.reschedule_task, task, schedule=None) == FULL_HOUR + timedelta(hours=1)
         assert stage.state(task).timetable is None
         assert [after for _, _, after in audited(database, task)] == [
             {"timetable": "every 10s"},
@@ -450,14 +450,14 @@ class TestOperators:
 
         def claimed() -> UUID | None:
             return stage.services.database.in_transaction(
-                schedule.start_due_run, state=seen, by="worker-1", now=stage.clock.now
+                schedule.start_due_run, state=seen, worker_name="worker-1", now=stage.clock.now
             )
 
         stage.tell(controls.pause_task, task)
         assert claimed() is None
         stage.tell(controls.resume_task, task)
         assert claimed() is None
-        stage.tell(controls.reschedule_task, task, timetable=parse_schedule("every 1m"))
+        stage.tell(controls.reschedule_task, task, schedule=parse_schedule("every 1m"))
         assert claimed() is None
 
     def test_one_that_is_begun_by_hand_is_not_started_twice(self, stage: Stage) -> None:
@@ -467,7 +467,7 @@ class TestOperators:
 
         def begin() -> UUID | None:
             return stage.services.database.in_transaction(
-                schedule.start_manual_run, task=task, by="operator", now=stage.clock.now
+                schedule.start_manual_run, task=task, operator_name="operator", now=stage.clock.now
             )
 
         first = begin()

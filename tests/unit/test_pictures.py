@@ -374,7 +374,7 @@ class TestBounds:
 def test_web_processes_hold_neither_the_decoder_nor_the_storages_client() -> None:
     """Both are large: the one is another process's, the other is loaded when it is first used."""
     check = (
-        "import sys, blueprints.areas, marketplace.services, tasks.periodic_tasks;"
+        "import sys, blueprints.areas, marketplace.services, tasks.all_tasks;"
         "sys.exit(', '.join({'PIL', 'boto3', 'botocore'} & sys.modules.keys()) or None)"
     )
     done = subprocess.run(

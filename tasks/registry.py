@@ -1,0 +1,103 @@
+"""Registries of background work: outbox handlers by topic, and periodic tasks by name.
+
+Functions register themselves with the decorators of this module. Importing ``tasks.all_tasks`` fills the registries.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from marketplace.background.schedule import DeclaredTask
+from marketplace.infra.outbox import Handler
+from marketplace.services import Services
+from tasks.phased_handler import PhasedHandler
+
+OutboxHandler = Handler | PhasedHandler[Any, Any]
+
+
+class QueueSweeper(Protocol):
+    """The dispatcher, as far as periodic tasks use it."""
+
+    def sweep_inbox(self, now: datetime) -> Any:
+        """Enqueue the inbox rows that are due."""
+
+    def sweep_outbox(self, now: datetime) -> Any:
+        """Enqueue the outbox rows that are due."""
+
+
+PeriodicFunction = Callable[[Services, QueueSweeper, datetime], Any]
+_Function = TypeVar("_Function", bound=Handler)
+_Phased = TypeVar("_Phased", bound=PhasedHandler[Any, Any])
+_Periodic = TypeVar("_Periodic", bound=PeriodicFunction)
+
+
+@dataclass(frozen=True)
+class PeriodicTask(DeclaredTask):
+    """A periodic task: its purpose, its queue, its schedule in UTC, and the function that it runs.
+
+    A run may be interrupted at any point, and two runs may overlap in rare cases. So the function commits in steps
+    and locks the rows that it works on.
+    """
+
+    run: PeriodicFunction
+
+
+# Read them from tasks.all_tasks, which imports all modules that register something.
+handlers: dict[str, OutboxHandler] = {}
+periodic_tasks: dict[str, PeriodicTask] = {}
+
+
+class AlreadyRegisteredError(Exception):
+    """A topic has a handler already, or a periodic task has the name already."""
+
+
+def handler(topic: str) -> Callable[[_Function], _Function]:
+    """Register a function ``(session, payload, now)`` as the handler of an outbox topic.
+
+    :raises AlreadyRegisteredError: the topic has a handler
+    """
+
+    def register(function: _Function) -> _Function:
+        _register_handler(topic, function)
+        return function
+
+    return register
+
+
+def phased_handler(topic: str) -> Callable[[type[_Phased]], type[_Phased]]:
+    """Register a subclass of ``PhasedHandler``, whose work calls a provider, as the handler of an outbox topic.
+
+    :raises AlreadyRegisteredError: the topic has a handler
+    """
+
+    def register(phased: type[_Phased]) -> type[_Phased]:
+        _register_handler(topic, phased())
+        return phased
+
+    return register
+
+
+def periodic(name: str, *, queue: str, schedule: str, purpose: str) -> Callable[[_Periodic], _Periodic]:
+    """Register a function ``(services, sweeper, now)`` as a periodic task.
+
+    :param name: identifies the task for operators and in the database
+    :param queue: the queue whose workers run the task
+    :param schedule: a crontab expression or an interval such as ``every 15s``, in UTC
+    :param purpose: one sentence for operators, without a full stop
+    :raises AlreadyRegisteredError: the name is taken
+    """
+
+    def register(function: _Periodic) -> _Periodic:
+        if name in periodic_tasks:
+            raise AlreadyRegisteredError(f"periodic task {name}")
+        periodic_tasks[name] = PeriodicTask(name, purpose, queue, schedule, function)
+        return function
+
+    return register
+
+
+def _register_handler(topic: str, registered: OutboxHandler) -> None:
+    if topic in handlers:
+        raise AlreadyRegisteredError(f"handler of {topic}")
+    handlers[topic] = registered
