@@ -29,9 +29,15 @@ class _ScreenListing(PhasedHandler[ScreenedListing | None, tuple[str, ...]]):
         return automated_review.check_with_provider(services.moderator, listing, now=services.clock())
 
     def apply(
-        self, session: Session, listing: ScreenedListing | None, doubts: tuple[str, ...], now: datetime
+        self,
+        session: Session,
+        listing: ScreenedListing | None,
+        provider_findings: tuple[str, ...],
+        now: datetime,
     ) -> None:
-        automated_review.publish_or_hold(session, review=listing, doubts=doubts, now=now)
+        automated_review.publish_or_hold(
+            session, listing=listing, provider_findings=provider_findings, now=now
+        )
 
 
 # Not on the queue of the screening: that one may be stuck.
@@ -58,7 +64,7 @@ def delete_unused_images(services: Services, _sweeper: QueueSweeper, now: dateti
         services.database,
         services.storage,
         bucket=services.settings.s3_public_bucket,
-        shown_elsewhere=is_image_used_by_orders,
+        is_used_elsewhere=is_image_used_by_orders,
         now=now,
     )
 

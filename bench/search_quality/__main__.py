@@ -70,7 +70,7 @@ def main(*, count: int, show_all: bool) -> None:
             def find(query: str) -> Sequence[str]:
                 page = search_find.search_catalog(
                     session,
-                    words=query,
+                    query=query,
                     filters=ProductFilters(),
                     page=PageRequest(DEPTH),
                     now=now,

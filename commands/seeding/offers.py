@@ -10,11 +10,11 @@ _ANY_CONDITION = ("new", "like_new", "good", "good", "fair")
 class Leaf:
     """A category in which things are offered.
 
-    ``things`` are names with their usual price in naira; ``variants`` tell one offer from the next.
+    ``goods`` are names with their usual price in naira; ``variants`` tell one offer from the next.
     """
 
     name: str
-    things: tuple[tuple[str, int], ...]
+    goods: tuple[tuple[str, int], ...]
     variants: tuple[str, ...]
     tags: tuple[str, ...]
     conditions: tuple[str, ...] = _ANY_CONDITION

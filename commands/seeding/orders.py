@@ -53,21 +53,21 @@ class OrderScenario:
     """An order that the demo has: who bought which of a store's products how long ago, and how far it came."""
 
     buyer_id: UUID
-    store: int
-    nth_product: int
+    store_number: int
+    product_index: int
     status: str
-    ago: timedelta
+    age: timedelta
     quantity: int = 1
-    picked_up: bool = False
+    is_pickup: bool = False
 
     @property
     def product(self) -> SeededProduct:
         """Find the product that was bought."""
-        vendor_id = STORES[self.store - 1].id
-        found = [
+        vendor_id = STORES[self.store_number - 1].id
+        products = [
             item for item in map(build_product, range(1, DEMO_PRODUCTS + 1)) if item.store.id == vendor_id
         ]
-        return found[self.nth_product]
+        return products[self.product_index]
 
 
 _BUYER_ID = persona_named("buyer").user_id
@@ -78,7 +78,7 @@ _SECOND_BUYER_ID = persona_named("buyer2").user_id
 ORDER_SCENARIOS: tuple[OrderScenario, ...] = (
     OrderScenario(_BUYER_ID, 1, 0, states.DELIVERED, timedelta(days=20)),
     OrderScenario(student_id(1), 2, 1, states.DELIVERED, timedelta(days=18), quantity=2),
-    OrderScenario(_SECOND_BUYER_ID, 2, 2, states.DELIVERED, timedelta(days=15), picked_up=True),
+    OrderScenario(_SECOND_BUYER_ID, 2, 2, states.DELIVERED, timedelta(days=15), is_pickup=True),
     OrderScenario(student_id(2), 1, 3, states.DELIVERED, timedelta(days=12)),
     OrderScenario(student_id(2), 1, 4, states.EXPIRED, timedelta(days=11)),
     OrderScenario(student_id(3), 3, 0, states.DELIVERED, timedelta(days=9), quantity=2),
@@ -87,7 +87,7 @@ ORDER_SCENARIOS: tuple[OrderScenario, ...] = (
     OrderScenario(_SECOND_BUYER_ID, 1, 6, states.EXPIRED, timedelta(days=5)),
     OrderScenario(student_id(4), 2, 4, states.SHIPPED, timedelta(days=1, hours=4)),
     OrderScenario(_BUYER_ID, 1, 7, states.SHIPPED, timedelta(hours=26), quantity=2),
-    OrderScenario(student_id(5), 2, 5, states.PROCESSING, timedelta(hours=9), picked_up=True),
+    OrderScenario(student_id(5), 2, 5, states.PROCESSING, timedelta(hours=9), is_pickup=True),
     OrderScenario(_SECOND_BUYER_ID, 1, 8, states.PROCESSING, timedelta(hours=7)),
     OrderScenario(student_id(5), 1, 9, states.PAID_ESCROW, timedelta(hours=3)),
     OrderScenario(student_id(6), 2, 6, states.PAID_ESCROW, timedelta(hours=2), quantity=3),
@@ -111,13 +111,13 @@ class SandboxCheckout:
         deadline = time.monotonic() + _GATEWAY_WAIT_SECONDS
         while address and time.monotonic() < deadline:
             try:
-                answer = self._session.get(
+                response = self._session.get(
                     f"{address}/sandbox/calls", params={"reference": "seed"}, timeout=_PROBE_TIMEOUT_SECONDS
                 )
             except requests.RequestException:
                 sleep(_POLL_SECONDS)
             else:
-                return answer.status_code == 200
+                return response.status_code == 200
         return False
 
     def pay(self, *, buyer: Caller, order_id: UUID, channel: str, now: datetime) -> None:
@@ -177,30 +177,35 @@ def create_orders(
     :return: how many orders were placed
     """
     placed = 0
-    for number, scene in enumerate(ORDER_SCENARIOS):
-        if scene.status not in _PAID_STATUSES or checkout is not None:
-            placed += _create_order(services, scene, number=number, checkout=checkout, now=now)
+    for number, scenario in enumerate(ORDER_SCENARIOS):
+        if scenario.status not in _PAID_STATUSES or checkout is not None:
+            placed += _create_order(services, scenario, number=number, checkout=checkout, now=now)
         progress(1)
     return placed
 
 
 def _create_order(
-    services: Services, scene: OrderScenario, *, number: int, checkout: SandboxCheckout | None, now: datetime
+    services: Services,
+    scenario: OrderScenario,
+    *,
+    number: int,
+    checkout: SandboxCheckout | None,
+    now: datetime,
 ) -> bool:
-    database, at = services.database, now - scene.ago
+    database, at = services.database, now - scenario.age
     with database.reading() as session:
-        buyer = _get_caller(session, scene.buyer_id)
-        vendor = _get_caller(session, STORES[scene.store - 1].user_id)
-        found = _find_order(session, scene)
-    if found is None:
-        database.in_transaction(_place_scenario_order, scene, buyer, at)
+        buyer = _get_caller(session, scenario.buyer_id)
+        vendor = _get_caller(session, STORES[scenario.store_number - 1].user_id)
+        existing_order = _find_order(session, scenario)
+    if existing_order is None:
+        database.in_transaction(_place_scenario_order, scenario, buyer, at)
         with database.reading() as session:
-            order = _find_order(session, scene) or {}
+            order = _find_order(session, scenario) or {}
     else:
-        order = found
+        order = existing_order
     order_id: UUID = order["id"]
     status: str = order["status"]
-    if status == states.PENDING_PAYMENT and scene.status in _PAID_STATUSES and checkout is not None:
+    if status == states.PENDING_PAYMENT and scenario.status in _PAID_STATUSES and checkout is not None:
         checkout.pay(
             buyer=buyer, order_id=order_id, channel=_CHANNELS[number % 3], now=at + timedelta(minutes=4)
         )
@@ -209,36 +214,36 @@ def _create_order(
         key=services.settings.delivery_pin_key, order_id=order_id, counter=order["pin_counter"]
     )
     for step in _SCENARIO_STEPS:
-        if status == step.source and scene.status in step.targets:
+        if status == step.source and scenario.status in step.final_statuses:
             database.in_transaction(
-                step.take, _ScenarioContext(order_id, buyer, vendor, pin, services, at + step.after)
+                step.apply, _ScenarioContext(order_id, buyer, vendor, pin, services, at + step.after)
             )
-            status = step.leads_to
-    return found is None
+            status = step.target
+    return existing_order is None
 
 
-def _find_order(session: Session, scene: OrderScenario) -> dict[str, Any] | None:
-    return _SELECT_PLACED_ORDER.first(session, buyer_id=scene.buyer_id, product_id=scene.product.id)
+def _find_order(session: Session, scenario: OrderScenario) -> dict[str, Any] | None:
+    return _SELECT_PLACED_ORDER.first(session, buyer_id=scenario.buyer_id, product_id=scenario.product.id)
 
 
 def _get_caller(session: Session, user_id: UUID) -> Caller:
-    found = find_caller(session, user_id=user_id, aal="aal1")
-    if found is None:
+    caller = find_caller(session, user_id=user_id, aal="aal1")
+    if caller is None:
         raise LookupError(f"the seeded person {user_id} is not there")
-    return found
+    return caller
 
 
-def _place_scenario_order(session: Session, scene: OrderScenario, buyer: Caller, at: datetime) -> UUID:
+def _place_scenario_order(session: Session, scenario: OrderScenario, buyer: Caller, at: datetime) -> UUID:
     buyers = [_BUYER_ID, _SECOND_BUYER_ID, *(student_id(number) for number in range(1, 7))]
     delivery = (
         Delivery(method="pickup", hub_id=seeded_id(SeededKind.HUB, 1))
-        if scene.picked_up
+        if scenario.is_pickup
         else Delivery(
-            method="delivery", address_id=seeded_id(SeededKind.ADDRESS, buyers.index(scene.buyer_id) + 1)
+            method="delivery", address_id=seeded_id(SeededKind.ADDRESS, buyers.index(scenario.buyer_id) + 1)
         )
     )
-    asked = OrderRequest(buyer, [RequestedItem(scene.product.id, scene.quantity)], delivery)
-    return place_order(session, asked=asked, now=at)
+    order_request = OrderRequest(buyer, [RequestedItem(scenario.product.id, scenario.quantity)], delivery)
+    return place_order(session, asked=order_request, now=at)
 
 
 @dataclass(frozen=True)
@@ -253,39 +258,39 @@ class _ScenarioContext:
     at: datetime
 
 
-def _cancel(session: Session, stage: _ScenarioContext) -> None:
+def _cancel(session: Session, context: _ScenarioContext) -> None:
     order_cancellation.cancel_order(
-        session, order_id=stage.order_id, caller=stage.buyer, reason="Found it in my hall", now=stage.at
+        session, order_id=context.order_id, caller=context.buyer, reason="Found it in my hall", now=context.at
     )
 
 
-def _expire(session: Session, stage: _ScenarioContext) -> None:
-    order = lock_order(session, order_id=stage.order_id)
-    operations.expire_order(session, order=order, actor=SYSTEM, now=stage.at)
+def _expire(session: Session, context: _ScenarioContext) -> None:
+    order = lock_order(session, order_id=context.order_id)
+    operations.expire_order(session, order=order, actor=SYSTEM, now=context.at)
 
 
-def _accept(session: Session, stage: _ScenarioContext) -> None:
-    operations.accept_order(session, order_id=stage.order_id, caller=stage.vendor, now=stage.at)
+def _accept(session: Session, context: _ScenarioContext) -> None:
+    operations.accept_order(session, order_id=context.order_id, caller=context.vendor, now=context.at)
 
 
-def _ship(session: Session, stage: _ScenarioContext) -> None:
+def _ship(session: Session, context: _ScenarioContext) -> None:
     operations.ship_order(
         session,
-        order_id=stage.order_id,
-        caller=stage.vendor,
+        order_id=context.order_id,
+        caller=context.vendor,
         tracking_note="With our rider, on a red bicycle",
-        now=stage.at,
+        now=context.at,
     )
 
 
-def _deliver(session: Session, stage: _ScenarioContext) -> None:
+def _deliver(session: Session, context: _ScenarioContext) -> None:
     operations.release_on_pin(
         session,
-        order_id=stage.order_id,
-        caller=stage.vendor,
-        pin=stage.pin,
-        pin_key=stage.services.settings.delivery_pin_key,
-        now=stage.at,
+        order_id=context.order_id,
+        caller=context.vendor,
+        pin=context.pin,
+        pin_key=context.services.settings.delivery_pin_key,
+        now=context.at,
     )
 
 
@@ -294,10 +299,10 @@ class _ScenarioStep:
     """A step from one status to the next, for scenes that go there or further."""
 
     source: str
-    leads_to: str
-    targets: tuple[str, ...]
+    target: str
+    final_statuses: tuple[str, ...]
     after: timedelta
-    take: Callable[[Session, _ScenarioContext], None]
+    apply: Callable[[Session, _ScenarioContext], None]
 
 
 _SCENARIO_STEPS = (

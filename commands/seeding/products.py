@@ -79,9 +79,9 @@ def build_product(number: int) -> SeededProduct:
     base = (number - 1) % DEMO_PRODUCTS
     category, leaf = LEAF_CATEGORIES[base % len(LEAF_CATEGORIES)]
     turn = (number - 1) // len(LEAF_CATEGORIES)
-    thing, usual_naira = leaf.things[turn % len(leaf.things)]
+    name, usual_naira = leaf.goods[turn % len(leaf.goods)]
     # Every thing comes in every variant before a title is used again.
-    variant = leaf.variants[(turn // len(leaf.things) + turn % len(leaf.things)) % len(leaf.variants)]
+    variant = leaf.variants[(turn // len(leaf.goods) + turn % len(leaf.goods)) % len(leaf.variants)]
     condition = chance.choice(leaf.conditions)
     naira = usual_naira * _CONDITION_PRICE_FACTORS[condition] * chance.uniform(0.9, 1.15)
     price = max(round(naira / _PRICE_STEP_NAIRA), 1) * _PRICE_STEP_NAIRA
@@ -92,8 +92,8 @@ def build_product(number: int) -> SeededProduct:
         id=seeded_id(SeededKind.PRODUCT, number),
         store=store,
         category=category,
-        title=f"{thing}, {variant}",
-        description=f"{thing} ({variant}). {_CONDITION_TEXTS[condition]} {chance.choice(_SELLING_REASONS)}"
+        title=f"{name}, {variant}",
+        description=f"{name} ({variant}). {_CONDITION_TEXTS[condition]} {chance.choice(_SELLING_REASONS)}"
         f" {chance.choice(_HANDOVER_TEXTS)}",
         price_minor=price * 100,
         condition=condition,
@@ -136,17 +136,17 @@ def load_products(
     :return: how many products were new
     """
     demo = map(build_product, range(1, min(count, DEMO_PRODUCTS) + 1))
-    owners = {picture: item for item in demo for picture in item.pictures}
+    product_of_picture = {picture: item for item in demo for picture in item.pictures}
     copy_rows(
         session,
         "images",
         ("id", "owner_id", "key", "content_type", "width", "height", "renditions", "created_at"),
         [
             (
-                *(seeded_id(SeededKind.IMAGE, picture), owner.store.user_id, keys[picture]),
-                *(PICTURE_TYPE, *PICTURE_SIZE, _rendition(keys[picture]), now - owner.age),
+                *(seeded_id(SeededKind.IMAGE, picture), product.store.user_id, keys[picture]),
+                *(PICTURE_TYPE, *PICTURE_SIZE, _rendition(keys[picture]), now - product.age),
             )
-            for picture, owner in owners.items()
+            for picture, product in product_of_picture.items()
         ],
     )
     added = copy_rows(
@@ -167,8 +167,8 @@ def load_products(
 def _rendition(key: str) -> str:
     """Describe a picture's only size."""
     width, height = PICTURE_SIZE
-    one = {"key": key, "width": width, "height": height, "contentType": PICTURE_TYPE}
-    return orjson.dumps([one]).decode()
+    rendition = {"key": key, "width": width, "height": height, "contentType": PICTURE_TYPE}
+    return orjson.dumps([rendition]).decode()
 
 
 def _product_rows(count: int, *, keys: Mapping[int, str], now: datetime) -> Iterator[tuple[object, ...]]:

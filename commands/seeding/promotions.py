@@ -58,13 +58,13 @@ def load_promotions(session: Session, *, now: datetime) -> int:
     wares = [
         item for item in map(build_product, range(1, DEMO_PRODUCTS + 1)) if item.store.campus == MAIN_CAMPUS
     ]
-    for (percent, pieces, later), item in zip(_SALES, wares[3::11], strict=False):
+    for (percent, pieces, delay), item in zip(_SALES, wares[3::11], strict=False):
         flash_sales.create_flash_sale(
             session,
             act,
             product_id=item.id,
             discount=Discount(percent=percent),
-            starts_at=now + later,
+            starts_at=now + delay,
             ends_at=now + _PROMOTION_LENGTH,
             quantity=pieces,
         )

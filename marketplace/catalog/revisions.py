@@ -32,7 +32,7 @@ class ListingSnapshot:
     category_id: UUID
 
     @classmethod
-    def of(cls, product: Product) -> Self:
+    def of_product(cls, product: Product) -> Self:
         """Note it before a listing is changed."""
         return cls(product.status, product.category_id)
 
@@ -51,16 +51,16 @@ def ensure_revision_current(product: Product, revision: int | None) -> None:
         )
 
 
-def drop_stale_listing_caches(session: Session, before: ListingSnapshot, product: Product) -> None:
+def drop_stale_listing_caches(session: Session, snapshot: ListingSnapshot, product: Product) -> None:
     """Drop the cached content that a change made stale, once it is committed.
 
-    :param before: as the listing was
+    :param snapshot: as the listing was
     :param product: as it is now
     """
-    was_shown, is_shown = before.status == "published", product.status == "published"
+    was_shown, is_shown = snapshot.status == "published", product.status == "published"
     if was_shown or is_shown:
         drop_cached(session, cache_tags.PRODUCTS)
-    if was_shown != is_shown or (is_shown and before.category_id != product.category_id):
+    if was_shown != is_shown or (is_shown and snapshot.category_id != product.category_id):
         drop_cached(session, cache_tags.CATEGORIES)
 
 

@@ -57,10 +57,10 @@ class SaleTerms:
     price_minor: int
     starts_at: datetime
     ends_at: datetime
-    left: int | None
+    units_left: int | None
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "SaleTerms | None":
+    def from_row(cls, row: Mapping[str, Any]) -> "SaleTerms | None":
         """Read the terms off a row that holds the columns ``SALE_COLUMNS_SQL``."""
         if row["sale_id"] is None:
             return None
@@ -72,7 +72,7 @@ class SaleTerms:
             row["sale_left"],
         )
 
-    def honours(self, *, quantity: int, regular_minor: int, now: datetime) -> bool:
+    def applies_to(self, *, quantity: int, regular_minor: int, now: datetime) -> bool:
         """Tell whether a line has the sale's price: it runs, and has pieces for all of it.
 
         A regular price that was lowered to the sale's or below wins.
@@ -81,9 +81,9 @@ class SaleTerms:
         :param regular_minor: the product's own price, in kobo
         :param now: the time of the request
         """
-        runs = self.starts_at <= now < self.ends_at
-        enough = self.left is None or self.left >= quantity
-        return runs and enough and self.price_minor < regular_minor
+        is_running = self.starts_at <= now < self.ends_at
+        has_enough_units = self.units_left is None or self.units_left >= quantity
+        return is_running and has_enough_units and self.price_minor < regular_minor
 
 
 def effective_unit_price(row: Mapping[str, Any], *, quantity: int, now: datetime) -> int:
@@ -94,9 +94,9 @@ def effective_unit_price(row: Mapping[str, Any], *, quantity: int, now: datetime
     :param now: the time of the request
     :return: kobo
     """
-    terms = SaleTerms.of(row)
+    terms = SaleTerms.from_row(row)
     regular: int = row["price_minor"]
-    if terms is not None and terms.honours(quantity=quantity, regular_minor=regular, now=now):
+    if terms is not None and terms.applies_to(quantity=quantity, regular_minor=regular, now=now):
         return terms.price_minor
     return regular
 
@@ -119,8 +119,8 @@ def price_at_percent_off(price_minor: int, *, percent: int) -> int:
     :param percent: what is taken off, 1 to 90
     :return: the sale's price, in kobo
     """
-    left = BASIS_POINTS - percent * 100
-    return (price_minor * left * 2 + BASIS_POINTS) // (2 * BASIS_POINTS)
+    remaining_bps = BASIS_POINTS - percent * 100
+    return (price_minor * remaining_bps * 2 + BASIS_POINTS) // (2 * BASIS_POINTS)
 
 
 def sale_view(sale: dict[str, Any] | None, *, price_minor: int) -> dict[str, Any] | None:

@@ -35,22 +35,24 @@ PRODUCT = StateMachine(
 )
 
 
-def trigger_for(status: str, *, wanted: str | None, material: bool, screened: bool) -> str | None:
+def trigger_for(
+    status: str, *, requested_status: str | None, screened_content_changed: bool, is_screened: bool
+) -> str | None:
     """Tell which trigger brings a listing to the status that its vendor wants.
 
     :param status: the current one
-    :param wanted: ``published``, ``paused``, ``draft``, or none to leave it
-    :param material: whether anything changes that was screened
-    :param screened: whether the content, after the change, is still what was screened
+    :param requested_status: ``published``, ``paused``, ``draft``, or none to leave it
+    :param screened_content_changed: whether anything changes that was screened
+    :param is_screened: whether the content, after the change, is still what was screened
     :return: the trigger, or none if the status stays
     :raises ConflictError: there is no way back to a draft
     """
-    if wanted is None or wanted == status:
-        return "revise" if status == "published" and material else None
-    if wanted == "paused":
+    if requested_status is None or requested_status == status:
+        return "revise" if status == "published" and screened_content_changed else None
+    if requested_status == "paused":
         return "pause"
-    if wanted == "draft":
+    if requested_status == "draft":
         raise ConflictError(f"The listing is {status}; it can't be a draft again. Pause it to hide it.")
     if status == "in_review":
         return None
-    return "resume" if status == "paused" and screened else "submit"
+    return "resume" if status == "paused" and is_screened else "submit"

@@ -83,7 +83,7 @@ class LockedProduct:
     sale: SaleTerms | None
 
     @classmethod
-    def of(cls, row: dict[str, Any]) -> "LockedProduct":
+    def from_row(cls, row: dict[str, Any]) -> "LockedProduct":
         """Make a product of a row."""
         return cls(
             row["id"],
@@ -95,7 +95,7 @@ class LockedProduct:
             row["available"],
             row["published"],
             row["commission_bps"],
-            SaleTerms.of(row),
+            SaleTerms.from_row(row),
         )
 
 
@@ -105,7 +105,9 @@ def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, Lo
     :param product_ids: any order, any number
     :return: those that exist, by id
     """
-    return {row["id"]: LockedProduct.of(row) for row in _LOCK_PRODUCTS.all(session, ids=sorted(product_ids))}
+    return {
+        row["id"]: LockedProduct.from_row(row) for row in _LOCK_PRODUCTS.all(session, ids=sorted(product_ids))
+    }
 
 
 def reserve_stock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:

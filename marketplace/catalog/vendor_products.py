@@ -97,7 +97,7 @@ def create_product(
     session.add(product)
     session.flush()
     _replace_images(session, product.id, image_ids, now=now)
-    _change_status(session, product, wanted=status, material=True, now=now)
+    _change_status(session, product, requested_status=status, screened_content_changed=True, now=now)
     return product.id
 
 
@@ -135,17 +135,21 @@ def update_product(
     _ensure_changeable(product, store, revision=revision)
     if not product.exclusive:
         _ensure_may_be_exclusive(caller, store, exclusive=changes.get("exclusive", False))
-    before = ListingSnapshot.of(product)
+    before = ListingSnapshot.of_product(product)
     changed = _apply_changes(session, product, changes)
     if image_ids is not None and list(image_ids) != list_image_ids(session, product.id):
-        keys = _resolve_image_keys(session, image_ids, owners={caller.id, store.user_id}, kept_by=product.id)
+        keys = _resolve_image_keys(
+            session, image_ids, owners={caller.id, store.user_id}, product_id=product.id
+        )
         _replace_images(session, product.id, image_ids, now=now)
         product.cover_key = keys[0] if keys else None
         changed.add("images")
-    material = bool(changed - _UNSCREENED_FIELDS)
-    if material:
+    screened_content_changed = bool(changed - _UNSCREENED_FIELDS)
+    if screened_content_changed:
         product.screened_at = None
-    _change_status(session, product, wanted=status, material=material, now=now)
+    _change_status(
+        session, product, requested_status=status, screened_content_changed=screened_content_changed, now=now
+    )
     if changed or product.status != before.status:
         product.revision += 1
         product.updated_at = now
@@ -221,15 +225,23 @@ def _apply_changes(session: Session, product: Product, changes: dict[str, Any]) 
 
 
 def _change_status(
-    session: Session, product: Product, *, wanted: str | None, material: bool, now: datetime
+    session: Session,
+    product: Product,
+    *,
+    requested_status: str | None,
+    screened_content_changed: bool,
+    now: datetime,
 ) -> None:
     """Bring the listing to the status that its vendor wants, by way of the review where that is due."""
     trigger = states.trigger_for(
-        product.status, wanted=wanted, material=material, screened=product.screened_at is not None
+        product.status,
+        requested_status=requested_status,
+        screened_content_changed=screened_content_changed,
+        is_screened=product.screened_at is not None,
     )
     if trigger is not None:
         product.status = states.PRODUCT.target(product.status, trigger)
-    if product.status == "in_review" and (trigger is not None or material):
+    if product.status == "in_review" and (trigger is not None or screened_content_changed):
         automated_review.submit_for_screening(session, product, now=now)
 
 
@@ -243,13 +255,13 @@ def _resolve_image_keys(
     image_ids: Sequence[UUID],
     *,
     owners: set[UUID],
-    kept_by: UUID | None = None,
+    product_id: UUID | None = None,
 ) -> list[str]:
     """Give the pictures' keys in their order; a picture must be one's own, or the product's already."""
     if not image_ids:
         return []
     found = {row["id"]: row for row in _LOCK_READY_IMAGES.all(session, image_ids=list(image_ids))}
-    kept = set(list_image_ids(session, kept_by)) if kept_by else set()
+    kept = set(list_image_ids(session, product_id)) if product_id else set()
     faults = [
         InvalidParam(f"imageIds[{index}]", "There is no such picture of yours.")
         for index, image_id in enumerate(image_ids)

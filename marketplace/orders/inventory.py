@@ -36,7 +36,7 @@ def release_reservation(session: Session, *, order: LockedOrder) -> None:
     pieces = fetch_remaining_units(session, order_id=order.id)
     if stock.release_reservation(session, quantities=pieces.by_product):
         drop_cached(session, cache_tags.PRODUCTS)
-    flash_sales.release_units(session, pieces=pieces.by_sale)
+    flash_sales.release_units(session, units_by_sale=pieces.by_sale)
 
 
 def mark_all_units_refunded(session: Session, *, order: LockedOrder, to_stock: bool) -> None:

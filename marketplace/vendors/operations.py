@@ -37,16 +37,16 @@ class StoreProfileChanges:
     """Changes to a store; none leaves a field as it is.
 
     ``policies`` are any of returns, delivery and warranty; the others stay, and one that is none goes.
-    ``ends_vacation`` opens the store again.
+    ``end_vacation`` opens the store again.
     """
 
     display_name: str | None = None
     description: str | None = None
     policies: dict[str, str | None] | None = None
     vacation: Vacation | None = None
-    ends_vacation: bool = False
+    end_vacation: bool = False
 
-    def texts(self) -> dict[str, str]:
+    def public_texts(self) -> dict[str, str]:
         """Give what of it the public reads, by the field's name on the wire."""
         texts = {
             "displayName": self.display_name,
@@ -132,7 +132,7 @@ def _changed_columns(store: VendorProfile, changes: StoreProfileChanges) -> dict
     if changes.policies is not None:
         policies = store.policies | changes.policies
         columns["policies"] = {name: value for name, value in policies.items() if value}
-    if changes.ends_vacation:
+    if changes.end_vacation:
         columns |= _NO_VACATION
     if changes.vacation is not None:
         columns |= {
@@ -155,7 +155,7 @@ def _ensure_no_contact_details(changes: StoreProfileChanges) -> None:
     """Refuse contact details: whoever deals beside the platform deals without its escrow."""
     faults = [
         InvalidParam(name, f"Holds {' and '.join(sorted(kind.value for kind in kinds))}: buyers write to you here.")
-        for name, text in changes.texts().items()
+        for name, text in changes.public_texts().items()
         if (kinds := detect_contacts(text))
     ]  # fmt: skip
     if faults:

@@ -42,7 +42,7 @@ def read(market: Market, product_id: UUID) -> automated_review.ScreenedListing |
 
 def settle(market: Market, found: automated_review.ScreenedListing | None, *doubts: str) -> str | None:
     return market.database.in_transaction(
-        automated_review.publish_or_hold, review=found, doubts=doubts, now=market.now
+        automated_review.publish_or_hold, listing=found, provider_findings=doubts, now=market.now
     )
 
 

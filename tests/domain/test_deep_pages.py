@@ -62,7 +62,7 @@ def compare(
 
 def listing(shelves: Shelves, sort: str, given: dict[str, Any], position: list[Any]) -> tuple[list[str], int]:
     statements = [
-        browse_listing._listing_statement(sort, tuple(given), continued=deep, usual=False)
+        browse_listing._listing_statement(sort, tuple(given), has_cursor=deep, is_default_page=False)
         for deep in (False, True)
     ]
     first, deep = (one.sql for one in statements)
@@ -129,7 +129,7 @@ def test_a_stores_listing_is_read_in_its_order(shelves: Shelves) -> None:
 
 def test_the_own_inventory_has_an_index_for_its_default_order(shelves: Shelves) -> None:
     statements = [
-        vendor_inventory._page_statement("updatedAt", (), descending=True, continued=deep)
+        vendor_inventory._page_statement("updatedAt", (), descending=True, has_cursor=deep)
         for deep in (False, True)
     ]
     values = statements[0]._constants | {"vendor_id": shelves.store_id}

@@ -316,7 +316,7 @@ class TestRaces:
             return False
 
         image_cleanup.delete_unused_images(
-            shelf.database, shelf.storage, bucket=BUCKET, shown_elsewhere=shown_elsewhere, now=A_DAY_LATER
+            shelf.database, shelf.storage, bucket=BUCKET, is_used_elsewhere=shown_elsewhere, now=A_DAY_LATER
         )
         listing.join(20)
 

@@ -26,7 +26,7 @@ def test_no_page_reads_the_whole_table(shelves: Shelves, sort: str, *, deep: boo
     session, filters = shelves.session, shelves.filters[filtered]
     given = listing.build_conditions(session, filters)
     assert given is not None
-    statement = listing._listing_statement(sort, tuple(given), continued=deep, usual=False)
+    statement = listing._listing_statement(sort, tuple(given), has_cursor=deep, is_default_page=False)
     values = statement._constants | given | {"now": "now", "media_base_url": "", "limit": LIMIT + 1}
     if deep:
         values |= dict(zip(("last_position", "last_id"), middle(session, filters, sort), strict=True))

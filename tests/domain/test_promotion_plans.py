@@ -90,7 +90,7 @@ def explain(session: Session, sql: str, parameters: dict[str, Any]) -> tuple[lis
 def test_sales_that_are_over_cost_nothing(
     session: Session, state: str | None, index: str, *, continued: bool
 ) -> None:
-    statement = flash_sale_listing._public_statement(state=state, campus=None, continued=continued)
+    statement = flash_sale_listing._public_statement(state=state, campus=None, has_cursor=continued)
     now = session.execute(text("SELECT now()")).scalar_one()
     values = statement._constants | {
         "now": now,
@@ -109,7 +109,7 @@ def test_sales_that_are_over_cost_nothing(
 
 
 def test_what_was_featured_once_costs_little(session: Session) -> None:
-    statement = featured._cards_statement(campus=None, continued=False)
+    statement = featured._cards_statement(campus=None, has_cursor=False)
     now = session.execute(text("SELECT now()")).scalar_one()
 
     nodes, buffers = explain(

@@ -143,7 +143,7 @@ def titles(database: Database, query: str) -> list[str]:
     with database.reading() as session:
         page = find.search_catalog(
             session,
-            words=query,
+            query=query,
             filters=ProductFilters(),
             page=PageRequest(10),
             now=datetime.now(UTC),

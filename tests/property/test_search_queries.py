@@ -63,15 +63,15 @@ def test_any_knowledge_gives_a_query_that_is_taken(
     lexicon = Lexicon(
         documents={given_words[0]: 3},
         frequent={given_words[-1]: LexemeFrequency(7, 9)},
-        beginning=5,
+        prefix_document_count=5,
         synonyms=[[fold(term) for term in terms] for terms in groups],
-        total=total,
+        total_documents=total,
     )
     corrected = {
         given_words[place]: some for place, some in meant.items() if place < len(given_words) and some
     }
 
-    query = query_builder.build_query(given_words, lexicon, corrected=corrected)
+    query = query_builder.build_query(given_words, lexicon, corrections=corrected)
 
     for part in (query.exact, query.wide, query.partial):
         if part is not None:
@@ -85,7 +85,7 @@ def test_any_knowledge_gives_a_query_that_is_taken(
 @given(typed=st.text(max_size=100))
 def test_folding_twice_changes_nothing_more(typed: str) -> None:
     once = tokenize(typed)
-    assert tokenize(" ".join(once), most=len(once) + 1) == once
+    assert tokenize(" ".join(once), limit=len(once) + 1) == once
     assert mask_personal_data(mask_personal_data(typed)) == mask_personal_data(typed)
 
 
@@ -95,6 +95,6 @@ LATIN = [chr(code) for code in range(1, 0x250) if fold(chr(code)).isascii()]
 @given(typed=st.text(alphabet=LATIN, max_size=60))
 def test_the_database_folds_as_we_do(reading: Session, typed: str) -> None:
     theirs = reading.execute(text("SELECT search_words(:typed)"), {"typed": typed}).scalar_one().split()
-    ours = tokenize(typed, most=60)
+    ours = tokenize(typed, limit=60)
     # Behind the words stand their parts; ours are cut off.
     assert [word[:40] for word in theirs[: len(ours)]] == ours

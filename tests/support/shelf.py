@@ -54,7 +54,7 @@ class Shelf:
             self.database,
             self.storage,
             bucket=BUCKET,
-            shown_elsewhere=lambda _session, key: key in self.shown_by_orders,
+            is_used_elsewhere=lambda _session, key: key in self.shown_by_orders,
             now=now,
         )
 

@@ -45,7 +45,7 @@ FIT = ListingContent(
 
 
 def found(text: str) -> list[str]:
-    return [term.term for term in BANNED.found_in(text)]
+    return [term.term for term in BANNED.find_phrases(text)]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_nothing_that_students_are_seen_to_sell_is_taken_for_it() -> None:
     """The whole catalogue that the demonstration is seeded with passes the rules of words."""
     names = [text for text in _texts(vars(wares)) if len(text) > 2]
     assert len(names) > 200
-    measure = ScreeningContext(banned=BANNED, prices=[])
+    measure = ScreeningContext(banned_words=BANNED, comparable_prices_minor=[])
     alarms = {name: find_rule_violations(replace(FIT, title=f"New {name}"[:140]), measure) for name in names}
     assert {name: reasons for name, reasons in alarms.items() if reasons} == {}
 
@@ -189,7 +189,7 @@ def _texts(value: Any, depth: int = 0) -> list[str]:
 
 class TestFindings:
     def test_the_words_that_are_meant_are_named_wherever_they_stand(self) -> None:
-        measure = ScreeningContext(banned=BANNED, prices=[])
+        measure = ScreeningContext(banned_words=BANNED, comparable_prices_minor=[])
         for change in ({"title": "Fresh weed"}, {"description": "Fresh weed"}, {"tags": ["weed"]}):
             [reason] = find_rule_violations(replace(FIT, **change), measure)  # type: ignore[arg-type]
             assert "\u201cweed\u201d" in reason
@@ -207,7 +207,9 @@ class TestFindings:
             tags=["0803", "123", "4567"],
         )
 
-        reasons = find_rule_violations(content, ScreeningContext(banned=BANNED, prices=[]))
+        reasons = find_rule_violations(
+            content, ScreeningContext(banned_words=BANNED, comparable_prices_minor=[])
+        )
 
         assert len(reasons) == 3
         assert reasons[0].startswith("The title holds a phone number.")
@@ -223,7 +225,8 @@ class TestFindings:
         prices = [80_000 + 2_000 * number for number in range(21)]
 
         reasons = find_rule_violations(
-            replace(FIT, price_minor=price_minor), ScreeningContext(banned=BANNED, prices=prices)
+            replace(FIT, price_minor=price_minor),
+            ScreeningContext(banned_words=BANNED, comparable_prices_minor=prices),
         )
 
         assert [word in reason for reason in reasons if word] == ([True] if word else [])
@@ -232,13 +235,15 @@ class TestFindings:
     def test_few_prices_tell_nothing(self) -> None:
         assert (
             find_rule_violations(
-                replace(FIT, price_minor=10**9), ScreeningContext(banned=BANNED, prices=[100_000] * 19)
+                replace(FIT, price_minor=10**9),
+                ScreeningContext(banned_words=BANNED, comparable_prices_minor=[100_000] * 19),
             )
             == []
         )
         assert (
             find_rule_violations(
-                replace(FIT, price_minor=10**9), ScreeningContext(banned=BANNED, prices=[100_000] * 20)
+                replace(FIT, price_minor=10**9),
+                ScreeningContext(banned_words=BANNED, comparable_prices_minor=[100_000] * 20),
             )
             != []
         )
@@ -246,20 +251,20 @@ class TestFindings:
     def test_where_prices_lie_far_apart_by_nature_more_is_in_line(self) -> None:
         """Cables and laptops in one category: its own spread is what counts."""
         prices = [100_000] * 30 + [30_000_000] * 30 + [1_000_000] * 30
-        measure = ScreeningContext(banned=BANNED, prices=prices)
+        measure = ScreeningContext(banned_words=BANNED, comparable_prices_minor=prices)
 
         assert find_rule_violations(replace(FIT, price_minor=50_000_000), measure) == []
         assert (
             find_rule_violations(
                 replace(FIT, price_minor=10_000_000_000),
-                ScreeningContext(banned=BANNED, prices=[100_000] * 30),
+                ScreeningContext(banned_words=BANNED, comparable_prices_minor=[100_000] * 30),
             )
             != []
         )
 
     @given(st.lists(st.integers(100, 10**10), max_size=60), st.integers(100, 10**10))
     def test_no_prices_break_it_and_the_median_is_in_line(self, prices: list[int], price_minor: int) -> None:
-        measure = ScreeningContext(banned=BANNED, prices=prices)
+        measure = ScreeningContext(banned_words=BANNED, comparable_prices_minor=prices)
         assert len(find_rule_violations(replace(FIT, price_minor=price_minor), measure)) <= 1
         if prices:
             usual = sorted(prices)[len(prices) // 2]
@@ -270,6 +275,8 @@ class TestFindings:
         content = replace(FIT, title="gu n " * 28, description="g u n s c 0 c " * 357, tags=["co caine"] * 10)
         started = time.perf_counter()
 
-        find_rule_violations(content, ScreeningContext(banned=BANNED, prices=list(range(100, 1_100))))
+        find_rule_violations(
+            content, ScreeningContext(banned_words=BANNED, comparable_prices_minor=list(range(100, 1_100)))
+        )
 
         assert time.perf_counter() - started < 0.5

@@ -10,7 +10,7 @@ from marketplace.catalog.states import PRODUCT, trigger_for
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.ratings import average_rating
 
-NOTHING = ScreeningContext(banned=BannedWords([]), prices=[])
+NOTHING = ScreeningContext(banned_words=BannedWords([]), comparable_prices_minor=[])
 FIT = ListingContent(
     title="Reading lamp",
     description="Hardly used.",
@@ -43,7 +43,10 @@ FIT = ListingContent(
 def test_a_wish_becomes_a_trigger(
     status: str, wanted: str | None, material: bool, screened: bool, trigger: str | None
 ) -> None:
-    assert trigger_for(status, wanted=wanted, material=material, screened=screened) == trigger
+    assert (
+        trigger_for(status, requested_status=wanted, screened_content_changed=material, is_screened=screened)
+        == trigger
+    )
     if trigger:
         assert PRODUCT.allows(status, trigger)
 
@@ -51,14 +54,16 @@ def test_a_wish_becomes_a_trigger(
 @pytest.mark.parametrize("status", ["in_review", "published", "paused", "rejected"])
 def test_nothing_becomes_a_draft_again(status: str) -> None:
     with pytest.raises(ConflictError, match=status):
-        trigger_for(status, wanted="draft", material=False, screened=False)
+        trigger_for(status, requested_status="draft", screened_content_changed=False, is_screened=False)
 
 
 def test_changed_content_never_reaches_the_public_unscreened() -> None:
     into_public = {row.trigger for row in PRODUCT.transitions if row.target == "published"}
     for status in PRODUCT.states:
         for wanted in (None, "published"):
-            trigger = trigger_for(status, wanted=wanted, material=True, screened=False)
+            trigger = trigger_for(
+                status, requested_status=wanted, screened_content_changed=True, is_screened=False
+            )
             assert trigger not in into_public
             assert status != "published" or trigger == "revise"
 

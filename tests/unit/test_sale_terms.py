@@ -52,7 +52,7 @@ def test_a_line_is_honoured_in_time_whole_and_if_it_is_cheaper(
     terms = SaleTerms(UUID(int=1), 1_000, NOW, NOW + timedelta(seconds=60), left)
     now = NOW + timedelta(seconds=seconds)
 
-    assert terms.honours(quantity=quantity, regular_minor=regular, now=now) is honoured
+    assert terms.applies_to(quantity=quantity, regular_minor=regular, now=now) is honoured
 
 
 def test_no_sale_shows_as_none() -> None:

@@ -65,12 +65,12 @@ def test_phrases_know_their_places() -> None:
     ],
 )
 def test_faults_are_counted(one: str, other: str, faults: int) -> None:
-    assert edit_distance(one, other, most=3) == edit_distance(other, one, most=3) == faults
+    assert edit_distance(one, other, max_distance=3) == edit_distance(other, one, max_distance=3) == faults
 
 
 def test_faults_are_not_counted_further_than_matters() -> None:
-    assert edit_distance("calculator", "mattress", most=2) == 3
-    assert edit_distance("a", "abcdef", most=2) == 3
+    assert edit_distance("calculator", "mattress", max_distance=2) == 3
+    assert edit_distance("a", "abcdef", max_distance=2) == 3
 
 
 def test_the_nearest_and_most_usual_spelling_is_chosen() -> None:
@@ -96,8 +96,8 @@ def test_the_nearest_and_most_usual_spelling_is_chosen() -> None:
 def test_a_known_word_is_corrected_to_a_far_more_usual_one_alone() -> None:
     near = [SpellingCandidate("laptop", 24), SpellingCandidate("lapdog", 900)]
 
-    assert choose_corrections("labtop", near, known_documents=1) == []
-    assert choose_corrections("labtop", [SpellingCandidate("laptop", 25)], known_documents=1) == ["laptop"]
+    assert choose_corrections("labtop", near, word_documents=1) == []
+    assert choose_corrections("labtop", [SpellingCandidate("laptop", 25)], word_documents=1) == ["laptop"]
 
 
 def test_a_query_needs_every_word_that_says_something() -> None:
@@ -125,7 +125,7 @@ def test_spellings_and_halves_are_alternatives() -> None:
     corrected = {"lapotp": ["laptop", "lap top"]}
 
     assert "'earbuds'" in query_builder.build_query(["ear", "buds"], lexicon).wide
-    query = query_builder.build_query(["lapotp", "bag"], Lexicon(), corrected=corrected)
+    query = query_builder.build_query(["lapotp", "bag"], Lexicon(), corrections=corrected)
     assert query.wide.startswith("(('lapotp' | 'laptop' | ('lap' <-> 'top')) & ")
     assert query_builder.corrected_query(["lapotp", "bag"], corrected) == "laptop bag"
 
@@ -136,7 +136,10 @@ def test_models_are_taken_apart() -> None:
 
 def test_what_is_common_is_known_to_be() -> None:
     lexicon = Lexicon(
-        documents={"lamp": 40}, frequent={"new": LexemeFrequency(100, 5_000)}, beginning=60, total=10_000
+        documents={"lamp": 40},
+        frequent={"new": LexemeFrequency(100, 5_000)},
+        prefix_document_count=60,
+        total_documents=10_000,
     )
 
     query = query_builder.build_query(["new", "lamp"], lexicon)

@@ -51,7 +51,7 @@ def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     return {
         "deleted": result.deleted,
         "alreadyDeleted": result.already_deleted,
-        "missing": result.missing,
+        "missing": result.not_found,
     }
 
 

@@ -106,6 +106,6 @@ def _product_view(ctx: Context, product_id: UUID) -> dict[str, Any]:
     )
 
 
-def _omit_fields(given: dict[str, Any], *names: str) -> dict[str, Any]:
+def _omit_fields(body: dict[str, Any], *names: str) -> dict[str, Any]:
     """Copy: a transaction that is tried again is given the same body."""
-    return {name: value for name, value in given.items() if name not in names}
+    return {name: value for name, value in body.items() if name not in names}

@@ -36,7 +36,7 @@ def search_products(ctx: Context, query: dict[str, Any]) -> Page:
     """Find products and merchants, the most relevant first."""
     return find.search_catalog(
         ctx.session,
-        words=query["q"],
+        query=query["q"],
         filters=ProductFilters(**{name: value for name, value in query.items() if name not in ("q", "sort")}),
         page=ctx.page,
         now=ctx.now,
@@ -57,7 +57,7 @@ def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
     """Suggest titles, categories and stores that have a word which begins so."""
     return suggestions.suggest(
         ctx.session,
-        beginning=query["q"],
+        prefix=query["q"],
         campus=query.get("campus"),
         limit=query["limit"],
         now=ctx.now,
@@ -76,7 +76,7 @@ def list_zero_result_queries(ctx: Context, query: dict[str, Any]) -> TablePage:
     return zero_result_queries.list_zero_result_queries(
         ctx.session,
         campus=query.get("campus"),
-        vendor=None if ctx.user.is_staff else ctx.user.id,
+        vendor_user_id=None if ctx.user.is_staff else ctx.user.id,
         page=ctx.table,
         now=ctx.now,
     )

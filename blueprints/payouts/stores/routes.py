@@ -62,5 +62,5 @@ def _profile_changes(body: dict[str, Any]) -> StoreProfileChanges:
         description=body.get("description"),
         policies=body.get("policies"),
         vacation=None if vacation is None else Vacation(**vacation),
-        ends_vacation="vacation_mode" in body and vacation is None,
+        end_vacation="vacation_mode" in body and vacation is None,
     )

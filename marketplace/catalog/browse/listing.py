@@ -48,7 +48,7 @@ class _Sort:
     column: Any
     descending: bool
     id_column: Any = Product.id
-    offered: bool = True
+    is_public: bool = True
 
 
 _SORTS = {
@@ -59,10 +59,10 @@ _SORTS = {
     "rating": _Sort(Product.rating_bayes, descending=True),
     # Of what is counted; not for clients to choose, since it leaves out what nobody looked at.
     "trending": _Sort(
-        ProductCount.trending, descending=True, id_column=ProductCount.product_id, offered=False
+        ProductCount.trending, descending=True, id_column=ProductCount.product_id, is_public=False
     ),
 }
-SORTS = tuple(name for name, sort in _SORTS.items() if sort.offered)
+SORTS = tuple(name for name, sort in _SORTS.items() if sort.is_public)
 DEFAULT_SORT = "newest"
 
 
@@ -122,8 +122,10 @@ _INDEX_FRIENDLY_IN_DEFAULT_SORT = _INDEX_FRIENDLY_FILTERS | {"campus_id", "campu
 
 
 @lru_cache(maxsize=2048)  # more than there are combinations
-def _listing_statement(sort: str, conditions: tuple[str, ...], *, continued: bool, usual: bool) -> Statement:
-    """Build the listing once; ``usual`` pages have the default length and no filter but plain ones."""
+def _listing_statement(
+    sort: str, conditions: tuple[str, ...], *, has_cursor: bool, is_default_page: bool
+) -> Statement:
+    """Build the listing once; ``is_default_page`` pages have the default length and no filter but plain ones."""
     column, id_column, descending = _SORTS[sort].column, _SORTS[sort].id_column, _SORTS[sort].descending
     clause = (
         select(*cards.CARD_COLUMNS, column.label("position"))
@@ -132,11 +134,11 @@ def _listing_statement(sort: str, conditions: tuple[str, ...], *, continued: boo
         .where(*(_CONDITIONS[name] for name in conditions))
         .order_by(*((column.desc(), id_column.desc()) if descending else (column, id_column)))
     )
-    if continued:
+    if has_cursor:
         here = tuple_(column, id_column)
         last = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
         clause = clause.where(here < last if descending else here > last)
-    if usual:
+    if is_default_page:
         return Prepared(clause.limit(DEFAULT_LIMIT + 1))
     return Statement(clause.limit(bindparam("limit")))
 
@@ -159,18 +161,18 @@ def list_products(
     :param media_base_url: where pictures are read
     :return: cards; none for a campus or category that does not exist
     """
-    given = build_conditions(session, filters)
-    if given is None:
+    conditions = build_conditions(session, filters)
+    if conditions is None:
         return Page(items=[], limit=page.limit, next_position=None)
     rows = fetch_listing_rows(
-        session, sort=sort, given=given, page=page, now=now, media_base_url=media_base_url
+        session, sort=sort, conditions=conditions, page=page, now=now, media_base_url=media_base_url
     )
-    more = len(rows) > page.limit
-    shown = rows[: page.limit]
+    has_more = len(rows) > page.limit
+    page_rows = rows[: page.limit]
     return Page(
-        items=[cards.build_card(row) for row in shown],
+        items=[cards.build_card(row) for row in page_rows],
         limit=page.limit,
-        next_position=cursor_position(shown[-1]) if more else None,
+        next_position=cursor_position(page_rows[-1]) if has_more else None,
     )
 
 
@@ -178,7 +180,7 @@ def fetch_listing_rows(
     session: Session,
     *,
     sort: str,
-    given: dict[str, Any],
+    conditions: dict[str, Any],
     page: PageRequest,
     now: datetime,
     media_base_url: str,
@@ -186,7 +188,7 @@ def fetch_listing_rows(
     """Fetch the rows of a page, and one more if there is one, in one query.
 
     :param sort: one of those above, offered to clients or not
-    :param given: the conditions that apply, with their values, as ``build_conditions`` gives them
+    :param conditions: the conditions that apply, with their values, as ``build_conditions`` gives them
     :param page: which page
     :param now: the time of the request
     :param media_base_url: where pictures are read
@@ -194,18 +196,18 @@ def fetch_listing_rows(
     """
     statement = _listing_statement(
         sort,
-        tuple(given),
-        continued=page.position is not None,
-        usual=page.limit == DEFAULT_LIMIT
+        tuple(conditions),
+        has_cursor=page.position is not None,
+        is_default_page=page.limit == DEFAULT_LIMIT
         and (_INDEX_FRIENDLY_IN_DEFAULT_SORT if sort == DEFAULT_SORT else _INDEX_FRIENDLY_FILTERS).issuperset(
-            given
+            conditions
         ),
     )
     last: dict[str, Any] = {}
     if page.position is not None:
         last["last_position"], last["last_id"] = page.after(cursor_part_type(_SORTS[sort].column), "id")
     return statement.tuples(
-        session, **given, **last, now=now, media_base_url=media_base_url, limit=page.limit + 1
+        session, **conditions, **last, now=now, media_base_url=media_base_url, limit=page.limit + 1
     )
 
 
@@ -229,15 +231,15 @@ def build_conditions(session: Session, filters: ProductFilters) -> dict[str, Any
     :param filters: what is wanted
     :return: none if nothing can meet them, there being no such category
     """
-    given: dict[str, Any] = {}
+    conditions: dict[str, Any] = {}
     if filters.campus is not None:
         campus_id = parse_uuid(filters.campus)
-        given |= {"campus_slug": filters.campus} if campus_id is None else {"campus_id": campus_id}
+        conditions |= {"campus_slug": filters.campus} if campus_id is None else {"campus_id": campus_id}
     if filters.category is not None:
-        given["category_ids"] = list_category_subtree(session, filters.category)
-        if not given["category_ids"]:
+        conditions["category_ids"] = list_category_subtree(session, filters.category)
+        if not conditions["category_ids"]:
             return None
-    given |= {
+    conditions |= {
         name: value
         for name, value in (
             ("min_price", filters.min_price_minor),
@@ -249,10 +251,10 @@ def build_conditions(session: Session, filters: ProductFilters) -> dict[str, Any
         if value is not None
     }
     if filters.in_stock is not None:
-        given["in_stock" if filters.in_stock else "sold_out"] = True
+        conditions["in_stock" if filters.in_stock else "sold_out"] = True
     if filters.exclusive:
-        given["exclusive"] = True
-    return given
+        conditions["exclusive"] = True
+    return conditions
 
 
 def list_category_subtree(session: Session, category: str) -> list[UUID]:

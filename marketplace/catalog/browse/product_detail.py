@@ -86,11 +86,11 @@ _SELECT_CATEGORIES = Statement(
 )
 
 
-def _price_neighbours_clause(*, dearer: bool) -> Any:
+def _price_neighbours_clause(*, above: bool) -> Any:
     """Select the cards next in price to a product, on one side of it, by the index of category and price."""
     price: ColumnElement[int] = Product.price_minor.expression
-    near = price >= bindparam("price_minor") if dearer else price < bindparam("price_minor")
-    order = (price, Product.id) if dearer else (price.desc(), Product.id.desc())
+    near = price >= bindparam("price_minor") if above else price < bindparam("price_minor")
+    order = (price, Product.id) if above else (price.desc(), Product.id.desc())
     return (
         select(*cards.CARD_COLUMNS)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
@@ -110,8 +110,8 @@ def _price_neighbours_clause(*, dearer: bool) -> Any:
 def _related_clause() -> ClauseElement:
     """Select what is most alike: title and price count the same, each from 0 to 1."""
     sides = union_all(
-        _price_neighbours_clause(dearer=True).subquery().select(),
-        _price_neighbours_clause(dearer=False).subquery().select(),
+        _price_neighbours_clause(above=True).subquery().select(),
+        _price_neighbours_clause(above=False).subquery().select(),
     ).subquery()
     price = cast(bindparam("price_minor"), Product.price_minor.type)
     unlike = func.abs(sides.c.price_minor - price) / cast(

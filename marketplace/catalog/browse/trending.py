@@ -35,7 +35,7 @@ def list_trending(
         return listing.fetch_listing_rows(
             session,
             sort=sort,
-            given=given | {part: True},
+            conditions=given | {part: True},
             page=PageRequest(limit, position),
             now=now,
             media_base_url=media_base_url,

@@ -114,7 +114,7 @@ def _apply_filters(clause: Any, conditions: tuple[str, ...]) -> Any:
 
 @lru_cache(maxsize=2048)  # more than there are combinations
 def _page_statement(
-    sort: str, conditions: tuple[str, ...], *, descending: bool, continued: bool
+    sort: str, conditions: tuple[str, ...], *, descending: bool, has_cursor: bool
 ) -> Statement:
     column = _SORTS[sort]
     clause = (
@@ -125,7 +125,7 @@ def _page_statement(
         .limit(bindparam("limit"))
         .offset(bindparam("offset"))
     )
-    if continued:
+    if has_cursor:
         here = tuple_(column, Product.id)
         last = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
         clause = clause.where(here < last if descending else here > last)
@@ -160,27 +160,27 @@ def list_inventory(
     if store is None:
         raise ForbiddenError("The account has no store.")
     counts = _count_by_status(session, vendor_id=store.id, low_stock_at=filters.low_stock_at)
-    given = _filter_parameters(session, filters)
-    if given is None:
+    parameters = _filter_parameters(session, filters)
+    if parameters is None:
         return TablePage([], page, 0, extra_meta={"counts": counts})
-    names = tuple(given)
-    values = {**given, "vendor_id": store.id, "low_stock_at": filters.low_stock_at}
-    total = _count_statement(names).one(session, **values)["total"]
+    conditions = tuple(parameters)
+    values = {**parameters, "vendor_id": store.id, "low_stock_at": filters.low_stock_at}
+    total = _count_statement(conditions).one(session, **values)["total"]
     if page.position is not None:
         values["last_position"], values["last_id"] = page.after(
             listing.cursor_part_type(_SORTS[page.sort]), "id"
         )
     rows = _page_statement(
-        page.sort, names, descending=page.descending, continued=page.position is not None
+        page.sort, conditions, descending=page.descending, has_cursor=page.position is not None
     ).tuples(
         session, **values, now=now, media_base_url=media_base_url, limit=page.limit + 1, offset=page.offset
     )
-    shown = rows[: page.limit]
+    page_rows = rows[: page.limit]
     return TablePage(
-        items=[_item_view(row) for row in shown],
+        items=[_item_view(row) for row in page_rows],
         request=page,
         total=total,
-        next_position=listing.cursor_position(shown[-1]) if len(rows) > page.limit else None,
+        next_position=listing.cursor_position(page_rows[-1]) if len(rows) > page.limit else None,
         extra_meta={"counts": counts},
     )
 
@@ -201,15 +201,15 @@ def _count_by_status(session: Session, *, vendor_id: UUID, low_stock_at: int) ->
 
 def _filter_parameters(session: Session, filters: InventoryFilters) -> dict[str, Any] | None:
     """Give the conditions that apply, with their values; none if nothing can meet them."""
-    given: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     if filters.category is not None:
-        given["category_ids"] = listing.list_category_subtree(session, filters.category)
-        if not given["category_ids"]:
+        parameters["category_ids"] = listing.list_category_subtree(session, filters.category)
+        if not parameters["category_ids"]:
             return None
     if filters.status is not None:
-        given["status"] = filters.status
+        parameters["status"] = filters.status
     if filters.words is not None:
-        given["words"] = filters.words
+        parameters["words"] = filters.words
     if filters.low_stock is not None:
-        given["low_stock" if filters.low_stock else "well_stocked"] = True
-    return given
+        parameters["low_stock" if filters.low_stock else "well_stocked"] = True
+    return parameters

@@ -88,7 +88,7 @@ _PURGE_DELETED_ROWS = Statement(
 class ImageCleanupResult:
     """What a sweep did: pictures condemned, and pictures whose objects were deleted."""
 
-    condemned: int
+    marked: int
     deleted: int
 
 
@@ -97,13 +97,13 @@ def delete_unused_images(
     storage: ObjectStorage,
     *,
     bucket: str,
-    shown_elsewhere: ImageUsageCheck,
+    is_used_elsewhere: ImageUsageCheck,
     now: datetime,
 ) -> ImageCleanupResult:
     """Clear away pictures that nothing has shown for a day, uploads broken off included.
 
     :param bucket: the public one
-    :param shown_elsewhere: tells whether another area still shows an object, by its key
+    :param is_used_elsewhere: tells whether another area still shows an object, by its key
     :param now: the time of the sweep
     :return: what it did; what it could not delete, it leaves to the next one
     """
@@ -111,7 +111,7 @@ def delete_unused_images(
     with database.reading() as session:
         candidates = _SELECT_UNUSED_IMAGES.all(session, unused_before=unused_before, most=MAX_IMAGES_PER_RUN)
     content_of = {row["id"]: row["content"] for row in candidates}
-    condemned = sum(
+    marked = sum(
         process_each(
             content_of,
             lambda image_id: database.in_transaction(
@@ -119,14 +119,14 @@ def delete_unused_images(
                 image_id=image_id,
                 content=content_of[image_id],
                 unused_before=unused_before,
-                shown_elsewhere=shown_elsewhere,
+                is_used_elsewhere=is_used_elsewhere,
             ),
             failure="picture not condemned",
         )
     )
     deleted = _delete_marked_images(database, storage, bucket=bucket, now=now)
     database.in_transaction(_purge_deleted_rows, before=now - DELETED_ROW_RETENTION)
-    return ImageCleanupResult(condemned, deleted)
+    return ImageCleanupResult(marked, deleted)
 
 
 def _mark_for_deletion(
@@ -135,7 +135,7 @@ def _mark_for_deletion(
     image_id: UUID,
     content: str,
     unused_before: datetime,
-    shown_elsewhere: ImageUsageCheck,
+    is_used_elsewhere: ImageUsageCheck,
 ) -> bool:
     """Condemn a picture, if nothing uses it; one that shares its objects with another is forgotten at once."""
     LOCK_IMAGE_CONTENT.run(session, content=content)
@@ -143,7 +143,7 @@ def _mark_for_deletion(
     if row is None:
         return False
     facts = _SELECT_IMAGE_USAGE.one(session, image_id=image_id)
-    if facts["used"] or shown_elsewhere(session, row["key"]):
+    if facts["used"] or is_used_elsewhere(session, row["key"]):
         _MARK_USED.run(session, image_id=image_id)
         return False
     (_DELETE_IMAGE_ROW if facts["shared"] else _MARK_FOR_DELETION).run(session, image_id=image_id)
@@ -152,14 +152,14 @@ def _mark_for_deletion(
 
 def _delete_marked_images(database: Database, storage: ObjectStorage, *, bucket: str, now: datetime) -> int:
     with database.reading() as session:
-        condemned = _SELECT_MARKED_IMAGES.all(session, most=MAX_IMAGES_PER_RUN)
+        marked = _SELECT_MARKED_IMAGES.all(session, most=MAX_IMAGES_PER_RUN)
     deleted = 0
-    for row in condemned:
-        keys = {row["key"], *(one["key"] for one in row["renditions"])}
+    for row in marked:
+        keys = {row["key"], *(rendition["key"] for rendition in row["renditions"])}
         try:
             delete_all(storage, bucket=bucket, keys=sorted(keys))
         except ProviderUnavailableError:
-            _log.warning("pictures not deleted", left=len(condemned) - deleted)
+            _log.warning("pictures not deleted", left=len(marked) - deleted)
             break
         deleted += database.in_transaction(_mark_deleted, image_id=row["id"], now=now)
     return deleted

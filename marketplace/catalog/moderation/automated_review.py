@@ -85,14 +85,14 @@ _MAX_PRICES_PER_CATEGORY = 100
 class ScreenedListing:
     """A listing as it was read, and what the rules find.
 
-    ``words`` is all of it that a provider gets to see.
+    ``text`` is all of it that a provider gets to see.
     """
 
     product_id: UUID
-    round: int
-    since: datetime
+    review_round: int
+    submitted_at: datetime
     findings: tuple[str, ...]
-    words: str
+    text: str
 
 
 def submit_for_screening(session: Session, product: Product, *, now: datetime) -> None:
@@ -132,26 +132,26 @@ def read_and_screen(session: Session, *, product_id: UUID) -> ScreenedListing | 
         image_count=row["image_count"],
     )
     prices = _fetch_comparable_prices(session, product_id=product_id, lineage=row["lineage"])
-    measure = rules.ScreeningContext(banned=load_banned_words(session), prices=prices)
-    found = rules.find_rule_violations(content, measure)
+    context = rules.ScreeningContext(banned_words=load_banned_words(session), comparable_prices_minor=prices)
+    violations = rules.find_rule_violations(content, context)
     return ScreenedListing(
         product_id=row["id"],
-        round=row["review_round"],
-        since=row["moderated_at"],
-        findings=(*([PREVIOUSLY_REJECTED] if row["needs_staff"] else []), *found),
-        words="\n".join((content.title, content.description, *content.tags)),
+        review_round=row["review_round"],
+        submitted_at=row["moderated_at"],
+        findings=(*([PREVIOUSLY_REJECTED] if row["needs_staff"] else []), *violations),
+        text="\n".join((content.title, content.description, *content.tags)),
     )
 
 
 def _fetch_comparable_prices(session: Session, *, product_id: UUID, lineage: Sequence[UUID]) -> list[int]:
     """Read what else costs in the category; where too few know, what is below its parent, or else its root."""
-    given = {"product_id": product_id, "most": rules.MAX_COMPARABLE_PRICES}
-    prices = _SELECT_PRICES_IN_CATEGORY.tuples(session, category_id=lineage[-1], **given)
-    for wider in dict.fromkeys((*lineage[-2:-1], lineage[0])):
+    parameters = {"product_id": product_id, "most": rules.MAX_COMPARABLE_PRICES}
+    prices = _SELECT_PRICES_IN_CATEGORY.tuples(session, category_id=lineage[-1], **parameters)
+    for wider_category_id in dict.fromkeys((*lineage[-2:-1], lineage[0])):
         if len(prices) >= rules.MIN_COMPARABLE_PRICES:
             break
         prices = _SELECT_PRICES_IN_SUBTREE.tuples(
-            session, category_id=wider, each=_MAX_PRICES_PER_CATEGORY, **given
+            session, category_id=wider_category_id, each=_MAX_PRICES_PER_CATEGORY, **parameters
         )
     return [price for (price,) in prices]
 
@@ -165,64 +165,64 @@ def load_banned_words(session: Session) -> BannedWords:
 
 
 def check_with_provider(
-    moderator: ContentModerator | None, review: ScreenedListing | None, *, now: datetime
+    moderator: ContentModerator | None, listing: ScreenedListing | None, *, now: datetime
 ) -> tuple[str, ...]:
     """Ask the provider about a listing in which the rules find nothing.
 
     :param moderator: the provider, or none where there is none
-    :param review: what was read, if anything
+    :param listing: what was read, if anything
     :param now: the time, which tells whether the listing has waited for the provider long enough
     :return: sentences for the vendor; none if there is nothing to say, or nothing to ask
     :raises ProviderUnavailableError: no usable answer in time: ask again later
     :raises ProviderRefusedError: the provider refused: ask again later, when whoever runs this has seen to it
     """
-    if moderator is None or review is None or review.findings:
+    if moderator is None or listing is None or listing.findings:
         return ()
     try:
-        verdict = moderator.check(review.words)
+        result = moderator.check(listing.text)
     except (ProviderUnavailableError, ProviderRefusedError):
-        if now - review.since < PROVIDER_MAX_WAIT:
+        if now - listing.submitted_at < PROVIDER_MAX_WAIT:
             raise
         return (NOT_CHECKED_IN_TIME,)
-    return _provider_findings(verdict)
+    return _provider_findings(result)
 
 
-def _provider_findings(verdict: ModerationResult) -> tuple[str, ...]:
-    if not verdict.flagged:
+def _provider_findings(result: ModerationResult) -> tuple[str, ...]:
+    if not result.flagged:
         return ()
     # What the provider names reaches the vendor: names only, and not any number of them.
-    names = [name for name in verdict.categories if _PROVIDER_CATEGORY_NAME.fullmatch(name)][
+    names = [name for name in result.categories if _PROVIDER_CATEGORY_NAME.fullmatch(name)][
         :_MAX_PROVIDER_CATEGORIES
     ]
-    told = f" ({', '.join(names)})" if names else ""
+    suffix = f" ({', '.join(names)})" if names else ""
     return (
-        f"The automatic check took the words of the listing amiss{told}. Say it in other words, or wait for staff.",
+        f"The automatic check took the words of the listing amiss{suffix}. Say it in other words, or wait for staff.",
     )
 
 
 def publish_or_hold(
-    session: Session, *, review: ScreenedListing | None, doubts: Sequence[str] = (), now: datetime
+    session: Session, *, listing: ScreenedListing | None, provider_findings: Sequence[str] = (), now: datetime
 ) -> str | None:
     """Publish a listing that was screened, or hold it for staff.
 
     It is safe to come twice or late: a listing in any other state, or changed since it was read, stays as it is.
 
-    :param review: what was read, if anything
-    :param doubts: what the provider found beside the rules
+    :param listing: what was read, if anything
+    :param provider_findings: what the provider found beside the rules
     :param now: the time of the task
     :return: the state that it led to (``in_review`` when held), or none if there was nothing to do
     """
-    if review is None:
+    if listing is None:
         return None
-    product = _lock_product(session, review.product_id)
+    product = _lock_product(session, listing.product_id)
     if (
         product is None
         or product.status != "in_review"
         or product.held
-        or product.review_round != review.round
+        or product.review_round != listing.review_round
     ):
         return None
-    reasons = [*review.findings, *doubts]
+    reasons = [*listing.findings, *provider_findings]
     if reasons:
         _hold_for_staff(session, product, reasons=reasons, now=now)
     else:
@@ -237,7 +237,7 @@ def screen_by_rules_alone(session: Session, *, product_id: UUID, now: datetime) 
     :param now: the time
     :return: as ``settle``
     """
-    return publish_or_hold(session, review=read_and_screen(session, product_id=product_id), now=now)
+    return publish_or_hold(session, listing=read_and_screen(session, product_id=product_id), now=now)
 
 
 def hold_overdue_screenings(session: Session, *, now: datetime) -> int:
@@ -279,7 +279,7 @@ def _lock_product(session: Session, product_id: UUID) -> Product | None:
 
 
 def _publish_product(session: Session, product: Product, *, now: datetime) -> None:
-    before = ListingSnapshot.of(product)
+    before = ListingSnapshot.of_product(product)
     product.status = states.PRODUCT.target(product.status, "clear")
     mark_published(product, now=now)
     drop_stale_listing_caches(session, before, product)
@@ -289,7 +289,7 @@ def _publish_product(session: Session, product: Product, *, now: datetime) -> No
         outcome="published",
         title="Your listing is live",
         body=f"{quoted_title(product)} can be seen and bought now.",
-        occasion=f"round-{product.review_round}",
+        cause_suffix=f"round-{product.review_round}",
         now=now,
     )
 
@@ -305,7 +305,7 @@ def _hold_for_staff(session: Session, product: Product, *, reasons: Sequence[str
         outcome="held",
         title="Your listing waits for review",
         body=f"{quoted_title(product)} waits for our staff. {product.status_reason}",
-        occasion=f"round-{product.review_round}",
+        cause_suffix=f"round-{product.review_round}",
         now=now,
     )
 
@@ -317,13 +317,13 @@ def notify_vendor(
     outcome: str,
     title: str,
     body: str,
-    occasion: str,
+    cause_suffix: str,
     now: datetime,
 ) -> None:
     """Notify a listing's vendor of what became of it.
 
     :param outcome: such as ``published``; the notification's type is made of it
-    :param occasion: tells this time from others of the same outcome
+    :param cause_suffix: tells this time from others of the same outcome
     """
     store = vendor_queries.find_store(session, vendor_id=product.vendor_id)
     if store is None:
@@ -335,7 +335,7 @@ def notify_vendor(
         title=title,
         body=body,
         link=f"/products/{product.id}",
-        cause=f"product.{outcome}:{product.id}:{occasion}",
+        cause=f"product.{outcome}:{product.id}:{cause_suffix}",
         now=now,
     )
 

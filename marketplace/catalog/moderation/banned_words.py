@@ -62,17 +62,17 @@ class BannedWords:
 
         :param terms: any number; one without words is passed over
         """
-        self._by_first: dict[str, list[tuple[tuple[str, ...], BannedPhrase]]] = defaultdict(list)
-        self._joined: dict[str, BannedPhrase] = {}
+        self._phrases_by_first_word: dict[str, list[tuple[tuple[str, ...], BannedPhrase]]] = defaultdict(list)
+        self._phrases_by_joined_form: dict[str, BannedPhrase] = {}
         self._exceptions: dict[str, list[tuple[str, ...]]] = {}
         for term in terms:
             words = tokenize_phrase(term.term)
             if words:
-                self._by_first[words[0]].append((words, term))
-                self._joined["".join(words)] = term
+                self._phrases_by_first_word[words[0]].append((words, term))
+                self._phrases_by_joined_form["".join(words)] = term
                 self._exceptions[term.term] = [tokenize_phrase(phrase) for phrase in term.exceptions]
 
-    def found_in(self, text: str) -> list[BannedPhrase]:
+    def find_phrases(self, text: str) -> list[BannedPhrase]:
         """Give the terms that a text holds, each once, in their order.
 
         :param text: as its writer wrote it
@@ -82,18 +82,18 @@ class BannedWords:
         found: dict[str, BannedPhrase] = {}
         for start in range(len(forms)):
             for first in forms[start]:
-                for words, term in self._by_first.get(first, ()):
-                    if _matches_at(forms, start, words) and not self._harmless(forms, start, words, term):
+                for words, term in self._phrases_by_first_word.get(first, ()):
+                    if _matches_at(forms, start, words) and not self._is_exception(forms, start, words, term):
                         found.setdefault(term.term, term)
-            for term in self._written_together(tokens, forms, start):
+            for term in self._match_joined_or_split(tokens, forms, start):
                 found.setdefault(term.term, term)
         for run in _join_spaced_letters(tokens):
-            for whole, term in self._joined.items():
+            for whole, term in self._phrases_by_joined_form.items():
                 if whole == run or (len(whole) >= _MIN_SUBSTRING_LENGTH and whole in run):
                     found.setdefault(term.term, term)
         return list(found.values())
 
-    def _harmless(
+    def _is_exception(
         self, forms: Sequence[frozenset[str]], start: int, words: tuple[str, ...], term: BannedPhrase
     ) -> bool:
         """Tell whether the words stand within one of the term's exceptions."""
@@ -108,17 +108,17 @@ class BannedWords:
                     return True
         return False
 
-    def _written_together(
+    def _match_joined_or_split(
         self, tokens: Sequence[str], forms: Sequence[frozenset[str]], start: int
     ) -> Iterable[BannedPhrase]:
         """Find a phrase written as one word, and a word written as two."""
         for form in forms[start]:
-            term = self._joined.get(form)
+            term = self._phrases_by_joined_form.get(form)
             if term is not None and " " in term.term:
                 yield term
         if start + 1 < len(tokens) and min(len(tokens[start]), len(tokens[start + 1])) > 1:
             for form in _spelling_variants(tokens[start] + tokens[start + 1]):
-                term = self._joined.get(form)
+                term = self._phrases_by_joined_form.get(form)
                 if term is not None and " " not in term.term and len(form) >= _MIN_JOINED_LENGTH:
                     yield term
 

@@ -50,8 +50,8 @@ _QUEUE_PAGE_SQL = """(
     )"""
 
 
-def _queue_statement(place: str) -> Statement:
-    page = _QUEUE_PAGE_SQL.format(place=place)
+def _queue_statement(campus_condition: str) -> Statement:
+    page = _QUEUE_PAGE_SQL.format(place=campus_condition)
     return Statement(text(f"{_SELECT_LISTING_SQL.format(products=page)} ORDER BY p.moderated_at, p.id"))
 
 

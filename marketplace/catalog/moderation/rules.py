@@ -47,24 +47,24 @@ class ListingContent:
 class ScreeningContext:
     """What a listing is held against: terms that are banned, and what else in its category costs (kobo)."""
 
-    banned: BannedWords
-    prices: Sequence[int]
+    banned_words: BannedWords
+    comparable_prices_minor: Sequence[int]
 
 
-def find_rule_violations(content: ListingContent, measure: ScreeningContext) -> list[str]:
+def find_rule_violations(content: ListingContent, context: ScreeningContext) -> list[str]:
     """Name what speaks against showing a listing, in sentences for its vendor.
 
     Each says what to change; none repeats contact details.
 
     :param content: as it is stored; listings that came in otherwise than by the API are held to the same
-    :param measure: what it is held against
+    :param context: what it is held against
     :return: none if the listing is fit to be published
     """
     return [
         *_format_violations(content),
-        *_banned_term_violations(content, measure.banned),
+        *_banned_term_violations(content, context.banned_words),
         *_contact_violations(content),
-        *_unusual_price_violations(content.price_minor, measure.prices),
+        *_unusual_price_violations(content.price_minor, context.comparable_prices_minor),
     ]
 
 
@@ -97,16 +97,16 @@ def _has_repeated_character(text: str) -> bool:
     )
 
 
-def _banned_term_violations(content: ListingContent, banned: BannedWords) -> list[str]:
-    found = {
+def _banned_term_violations(content: ListingContent, banned_words: BannedWords) -> list[str]:
+    terms = {
         term.term: term
         for text in (content.title, content.description, " | ".join(content.tags))
-        for term in banned.found_in(text)
+        for term in banned_words.find_phrases(text)
     }
     return [
         f"\u201c{term.term}\u201d stands for {BANNED_CATEGORIES[term.category]}, which may not be offered here."
         " If that is not what you offer, say it in other words."
-        for term in found.values()
+        for term in terms.values()
     ]
 
 
@@ -118,7 +118,7 @@ def _contact_violations(content: ListingContent) -> list[str]:
         "tags": " ".join(content.tags),
     }
     sentences = []
-    found: frozenset[ContactKind] = frozenset()
+    reported_kinds: frozenset[ContactKind] = frozenset()
     for place, text in places.items():
         kinds = detect_contacts(text)
         names = [kind.value for kind in ContactKind if kind in kinds]
@@ -127,9 +127,9 @@ def _contact_violations(content: ListingContent) -> list[str]:
             sentences.append(
                 f"The {place} {verb} {_join_names(names)}. Take that out: buyers write to you in the marketplace."
             )
-            found |= kinds
+            reported_kinds |= kinds
     # What is cut up over title, description and tags is read by people in one go, so here too.
-    kinds = detect_contacts("\n".join(places.values())) - found
+    kinds = detect_contacts("\n".join(places.values())) - reported_kinds
     names = [kind.value for kind in ContactKind if kind in kinds]
     if names:
         sentences.append(
@@ -143,13 +143,13 @@ def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _unusual_price_violations(price_minor: int, others: Sequence[int]) -> list[str]:
+def _unusual_price_violations(price_minor: int, comparable_prices_minor: Sequence[int]) -> list[str]:
     """Hold a price against others on a scale of ratios, so that twice and half are equally far."""
-    if len(others) < MIN_COMPARABLE_PRICES:
+    if len(comparable_prices_minor) < MIN_COMPARABLE_PRICES:
         return []
-    logarithms = [math.log(other) for other in others]
+    logarithms = [math.log(price) for price in comparable_prices_minor]
     usual = median(logarithms)
-    spread = median(abs(one - usual) for one in logarithms) * _MAD_TO_STANDARD_DEVIATION
+    spread = median(abs(logarithm - usual) for logarithm in logarithms) * _MAD_TO_STANDARD_DEVIATION
     distance = math.log(price_minor) - usual
     if abs(distance) <= max(math.log(UNUSUAL_PRICE_FACTOR), _MAX_DEVIATIONS * spread):
         return []

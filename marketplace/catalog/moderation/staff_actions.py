@@ -38,7 +38,7 @@ class BulkDeletionResult:
 
     deleted: list[UUID] = field(default_factory=list)
     already_deleted: list[UUID] = field(default_factory=list)
-    missing: list[UUID] = field(default_factory=list)
+    not_found: list[UUID] = field(default_factory=list)
 
 
 def approve_product(
@@ -65,7 +65,7 @@ def approve_product(
     action = _StaffAction(session, act, product, trigger)
     product.status = states.PRODUCT.target(product.status, trigger)
     automated_review.mark_published(product, now=act.now)
-    action.finish(
+    action.record_and_notify(
         note=note,
         outcome="published",
         title="Your listing is live",
@@ -92,7 +92,7 @@ def reject_product(
     )
     action = _StaffAction(session, act, product, "reject")
     _mark_rejected_or_removed(product, "reject", reason)
-    action.finish(
+    action.record_and_notify(
         outcome="rejected",
         title="Your listing was not approved",
         body=f"{automated_review.quoted_title(product)} was not approved: {reason} You can change it and"
@@ -119,7 +119,7 @@ def take_down_product(
     )
     action = _StaffAction(session, act, product, "take_down")
     _mark_rejected_or_removed(product, "take_down", reason)
-    action.finish(
+    action.record_and_notify(
         outcome="removed",
         title="Your listing was taken down",
         body=f"{automated_review.quoted_title(product)} was taken down by our staff: {reason}",
@@ -158,7 +158,7 @@ def delete_product(
     if store.status != "active":
         raise ForbiddenError(f"The store is {store.status}.")
     ensure_revision_current(found, revision)
-    before = ListingSnapshot.of(found)
+    before = ListingSnapshot.of_product(found)
     _mark_deleted(found, now=act.now)
     drop_stale_listing_caches(session, before, found)
 
@@ -192,7 +192,7 @@ def delete_products(
     for product_id in product_ids:
         product = found.get(product_id)
         if product is None:
-            result.missing.append(product_id)
+            result.not_found.append(product_id)
         elif product.status == "deleted":
             result.already_deleted.append(product_id)
         else:
@@ -209,10 +209,10 @@ class _StaffAction:
         self._act = act
         self._product = product
         self.trigger = trigger
-        self._shown = ListingSnapshot.of(product)
+        self._shown = ListingSnapshot.of_product(product)
         self._before = _audit_snapshot(product)
 
-    def finish(self, *, outcome: str, title: str, body: str, note: str | None = None) -> None:
+    def record_and_notify(self, *, outcome: str, title: str, body: str, note: str | None = None) -> None:
         """Count the change, drop what it made stale, record it and tell the vendor."""
         product, session, now = self._product, self._session, self._act.now
         product.revision += 1
@@ -233,7 +233,7 @@ class _StaffAction:
             outcome=outcome,
             title=title,
             body=body,
-            occasion=f"revision-{product.revision}",
+            cause_suffix=f"revision-{product.revision}",
             now=now,
         )
 
@@ -293,7 +293,7 @@ def _delete_by_staff(session: Session, act: Act, product: Product, *, reason: st
     _mark_deleted(product, now=act.now)
     if reason is not None:
         product.status_reason = reason
-    action.finish(
+    action.record_and_notify(
         outcome="deleted",
         title="Your listing was deleted",
         body=f"{automated_review.quoted_title(product)} was deleted by our staff{f': {reason}' if reason else '.'}",

@@ -76,49 +76,55 @@ def ensure_valid_window(
     starts_at: datetime,
     ends_at: datetime | None,
     now: datetime,
-    began: bool = False,
-    longest: timedelta | None = None,
+    already_started: bool = False,
+    max_duration: timedelta | None = None,
 ) -> None:
     """Refuse a window that can't be meant.
 
     :param starts_at: its beginning
     :param ends_at: its end, or none if it has none
     :param now: the time of the request
-    :param began: whether the beginning is one that was accepted before, and may have come
-    :param longest: how long it may be at most
+    :param already_started: whether the beginning is one that was accepted before, and may have come
+    :param max_duration: how long it may be at most
     :raises ValidationError: it begins or ends in the past, ends before it begins, or is too long
     """
     faults = []
-    if not began and starts_at < now:
+    if not already_started and starts_at < now:
         faults.append(InvalidParam("startsAt", "Is in the past; leave it out to begin at once."))
     if ends_at is not None:
         if ends_at <= starts_at:
             faults.append(InvalidParam("endsAt", "Must be after startsAt."))
         elif ends_at <= now:
             faults.append(InvalidParam("endsAt", "Is in the past."))
-        elif longest is not None and ends_at - starts_at > longest:
-            faults.append(InvalidParam("endsAt", f"Must be at most {longest.days} days after startsAt."))
+        elif max_duration is not None and ends_at - starts_at > max_duration:
+            faults.append(InvalidParam("endsAt", f"Must be at most {max_duration.days} days after startsAt."))
     if faults:
         raise ValidationError("The window can't be meant.", invalid_params=faults)
 
 
 def ensure_window_change_allowed(
-    row: Any, changes: dict[str, Any], *, now: datetime, longest: timedelta | None = None
+    row: Any, changes: dict[str, Any], *, now: datetime, max_duration: timedelta | None = None
 ) -> None:
     """Refuse changes to a promotion's window that come too late or can't be meant.
 
     :param row: the promotion, locked
     :param changes: columns of it; ``starts_at`` and ``ends_at`` among them, if they change
     :param now: the time of the request
-    :param longest: how long it may be at most
+    :param max_duration: how long it may be at most
     :raises ValidationError: as ``ensure_valid_window``, or it has begun and its beginning would change
     """
     starts_at, ends_at = changes.get("starts_at", row.starts_at), changes.get("ends_at", row.ends_at)
-    moved = starts_at != row.starts_at
-    if moved and row.starts_at <= now:
+    start_changes = starts_at != row.starts_at
+    if start_changes and row.starts_at <= now:
         raise ValidationError.of("startsAt", "It has begun, so that its beginning stays.")
-    if moved or ends_at != row.ends_at:
-        ensure_valid_window(starts_at=starts_at, ends_at=ends_at, now=now, began=not moved, longest=longest)
+    if start_changes or ends_at != row.ends_at:
+        ensure_valid_window(
+            starts_at=starts_at,
+            ends_at=ends_at,
+            now=now,
+            already_started=not start_changes,
+            max_duration=max_duration,
+        )
 
 
 def ensure_changeable(row: Promotion, *, revision: int | None, now: datetime) -> None:
@@ -156,15 +162,17 @@ def bump_revision(row: Promotion, *, now: datetime) -> None:
 
 
 def find_promotable_products(
-    session: Session, product_ids: Sequence[UUID], *, gone: bool = False
+    session: Session, product_ids: Sequence[UUID], *, include_removed: bool = False
 ) -> dict[UUID, PromotableProduct]:
     """Find the products that a promotion may show: neither taken down nor deleted.
 
-    :param gone: whether those are found too
+    :param include_removed: whether those are found too
     """
     rows = _SELECT_PRODUCTS.all(session, ids=list(product_ids)) if product_ids else []
     return {
-        row["id"]: PromotableProduct(**row) for row in rows if gone or row["status"] not in _REMOVED_STATUSES
+        row["id"]: PromotableProduct(**row)
+        for row in rows
+        if include_removed or row["status"] not in _REMOVED_STATUSES
     }
 
 
@@ -219,7 +227,7 @@ def apply_changes(session: Session, row: Any, changes: dict[str, Any], *, now: d
 def schedule_boundaries(
     session: Session,
     *,
-    moments: Iterable[datetime | None],
+    boundaries: Iterable[datetime | None],
     tags: Sequence[str],
     now: datetime,
     product_id: UUID | None = None,
@@ -228,11 +236,11 @@ def schedule_boundaries(
 
     Each moment becomes a row of the outbox that is due then. One that was overtaken by a change does no harm.
 
-    :param moments: when; those that have come are left out, what was written having dropped the content
+    :param boundaries: when; those that have come are left out, what was written having dropped the content
     :param tags: what the content depends on
     :param product_id: of a flash sale: the product whose next sale it may be by then
     """
-    for moment in moments:
+    for moment in boundaries:
         if moment is not None and moment > now:
             payload = {"tags": list(tags)} | ({"productId": str(product_id)} if product_id else {})
             outbox.enqueue(
@@ -243,7 +251,7 @@ def schedule_boundaries(
 def invalidate_now_and_at_boundaries(session: Session, act: Act, row: Any, *, tag: str) -> None:
     """Drop what a written promotion made stale, now and at its turns to come."""
     drop_cached(session, tag)
-    schedule_boundaries(session, moments=(row.starts_at, row.over_at), tags=(tag,), now=act.now)
+    schedule_boundaries(session, boundaries=(row.starts_at, row.over_at), tags=(tag,), now=act.now)
 
 
 def audit_snapshot(row: Any, names: Iterable[str]) -> dict[str, Any]:

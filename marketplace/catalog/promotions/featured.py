@@ -133,7 +133,7 @@ def end_featured_product(session: Session, act: Act, *, entry_id: UUID) -> None:
 
 
 @lru_cache(maxsize=16)
-def _cards_statement(*, campus: str | None, continued: bool) -> Statement:
+def _cards_statement(*, campus: str | None, has_cursor: bool) -> Statement:
     shown = and_(
         FeaturedProduct.ended_at.is_(None),
         FeaturedProduct.starts_at <= bindparam("now"),
@@ -149,7 +149,7 @@ def _cards_statement(*, campus: str | None, continued: bool) -> Statement:
     )
     if campus is not None:
         clause = clause.where(campus_condition(FeaturedProduct.campus_id, campus))
-    if continued:
+    if has_cursor:
         last = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
         clause = clause.where(tuple_(FeaturedProduct.position, FeaturedProduct.id) > last)
     return Statement(clause)
@@ -165,23 +165,25 @@ def list_featured_cards(
     :param now: the time of the request
     :param media_base_url: where pictures are read
     """
-    place = campus_parameters(campus)
+    campus_values = campus_parameters(campus)
     last_position, last_id = page.after("number", "id")
-    rows = _cards_statement(campus=next(iter(place), None), continued=page.position is not None).tuples(
+    rows = _cards_statement(
+        campus=next(iter(campus_values), None), has_cursor=page.position is not None
+    ).tuples(
         session,
-        **place,
+        **campus_values,
         last_position=last_position,
         last_id=last_id,
         now=now,
         media_base_url=media_base_url,
         limit=page.limit + 1,
     )
-    shown = rows[: page.limit]
-    more = len(rows) > page.limit
+    page_rows = rows[: page.limit]
+    has_more = len(rows) > page.limit
     return Page(
-        items=[cards.build_card(row) for row in shown],
+        items=[cards.build_card(row) for row in page_rows],
         limit=page.limit,
-        next_position=[shown[-1][-2], str(shown[-1][-1])] if more else None,
+        next_position=[page_rows[-1][-2], str(page_rows[-1][-1])] if has_more else None,
     )
 
 
@@ -232,7 +234,9 @@ def _lock_featured_product(session: Session, act: Act, entry_id: UUID) -> Featur
     entry = session.scalar(found)
     if entry is None:
         raise NotFoundError("There is no such featured product.")
-    [product] = promotions.find_promotable_products(session, [entry.product_id], gone=True).values()
+    [product] = promotions.find_promotable_products(
+        session, [entry.product_id], include_removed=True
+    ).values()
     promotions.ensure_not_own_store(product.user_id, user_id=act.person_id)
     stock.lock_products(session, product_ids=[entry.product_id])
     return session.execute(

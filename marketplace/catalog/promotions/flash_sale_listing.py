@@ -51,7 +51,7 @@ _SALE_COLUMNS = (
 
 
 @lru_cache(maxsize=64)
-def _public_statement(*, state: str | None, campus: str | None, continued: bool) -> Statement:
+def _public_statement(*, state: str | None, campus: str | None, has_cursor: bool) -> Statement:
     """Select what is public of sales that are not over: by their ends if they run, else by their beginnings."""
     clause = (
         select(*cards.CARD_COLUMNS, *_SALE_COLUMNS)
@@ -71,7 +71,7 @@ def _public_statement(*, state: str | None, campus: str | None, continued: bool)
     if state != RUNNING:
         # No sale is longer than that: older ones need not be looked at.
         clause = clause.where(FlashSale.starts_at > bindparam("oldest"))
-    if continued:
+    if has_cursor:
         last = tuple_(bindparam("last_moment", type_=Text), bindparam("last_id", type_=Text))
         clause = clause.where(tuple_(order, FlashSale.id) > last)
     return Statement(clause.order_by(order, FlashSale.id))
@@ -101,14 +101,14 @@ def list_public_flash_sales(
     :param now: the time of the request
     :param media_base_url: where pictures are read
     """
-    place = campus_parameters(campus)
+    campus_values = campus_parameters(campus)
     statement = _public_statement(
-        state=state, campus=next(iter(place), None), continued=page.position is not None
+        state=state, campus=next(iter(campus_values), None), has_cursor=page.position is not None
     )
     last_moment, last_id = page.after("time", "id")
     rows = statement.tuples(
         session,
-        **place,
+        **campus_values,
         last_moment=last_moment,
         last_id=last_id,
         now=now,
@@ -116,8 +116,8 @@ def list_public_flash_sales(
         media_base_url=media_base_url,
         limit=page.limit + 1,
     )
-    shown = rows[: page.limit]
-    items = [_public_view(row, now=now) for row in shown]
+    page_rows = rows[: page.limit]
+    items = [_public_view(row, now=now) for row in page_rows]
     next_position = None
     if len(rows) > page.limit:
         moment = items[-1]["endsAt" if state == RUNNING else "startsAt"]
@@ -180,15 +180,17 @@ _STAFF_COLUMNS = (
 
 
 @lru_cache(maxsize=32)
-def _staff_statement(*, state: str | None, of_product: bool, continued: bool, one: bool = False) -> Statement:
+def _staff_statement(
+    *, state: str | None, of_product: bool, has_cursor: bool, by_id: bool = False
+) -> Statement:
     clause = select(*_STAFF_COLUMNS).join(Product, Product.id == FlashSale.product_id)
-    if one:
+    if by_id:
         return Statement(clause.where(FlashSale.id == bindparam("sale_id")))
     if state is not None:
         clause = clause.where(_STATE_CONDITIONS[state])
     if of_product:
         clause = clause.where(FlashSale.product_id == bindparam("product_id"))
-    if continued:
+    if has_cursor:
         clause = clause.where(FlashSale.id < bindparam("last_id"))
     return Statement(clause.order_by(FlashSale.id.desc()).limit(bindparam("limit")))
 
@@ -203,7 +205,7 @@ def list_flash_sales_for_staff(
     """
     [last_id] = page.after("id")
     statement = _staff_statement(
-        state=state, of_product=product_id is not None, continued=page.position is not None
+        state=state, of_product=product_id is not None, has_cursor=page.position is not None
     )
     rows = statement.all(session, last_id=last_id, product_id=product_id, now=now, limit=page.limit + 1)
     found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
@@ -219,7 +221,7 @@ def fetch_flash_sale_for_staff(session: Session, *, sale_id: UUID, now: datetime
 
     :raises NotFoundError: there is none
     """
-    statement = _staff_statement(state=None, of_product=False, continued=False, one=True)
+    statement = _staff_statement(state=None, of_product=False, has_cursor=False, by_id=True)
     row = statement.first(session, sale_id=sale_id)
     if row is None:
         raise NotFoundError("There is no such flash sale.")

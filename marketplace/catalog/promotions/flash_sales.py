@@ -117,27 +117,27 @@ class Discount:
     price_minor: int | None = None
     percent: int | None = None
 
-    def of(self, regular_minor: int) -> int:
+    def sale_price(self, regular_minor: int) -> int:
         """Tell the sale's price.
 
         :param regular_minor: the product's own price, in kobo
         :raises ValidationError: it would not be below that, or below what ``MAX_PERCENT_OFF`` leaves of it or
             what anything costs at least
         """
-        least = max(price_at_percent_off(regular_minor, percent=MAX_PERCENT_OFF), MIN_PRICE_MINOR)
+        min_price = max(price_at_percent_off(regular_minor, percent=MAX_PERCENT_OFF), MIN_PRICE_MINOR)
         if self.percent is not None:
             price = price_at_percent_off(regular_minor, percent=self.percent)
-            if price < least:
-                raise ValidationError.of("percentOff", f"Must leave a price of at least {least} kobo.")
+            if price < min_price:
+                raise ValidationError.of("percentOff", f"Must leave a price of at least {min_price} kobo.")
             return price
         if self.price_minor is None:
             raise ValueError("a discount is a price or a percentage")
         if self.price_minor >= regular_minor:
             raise ValidationError.of("salePriceMinor", f"Must be below the regular price, {regular_minor}.")
-        if self.price_minor < least:
+        if self.price_minor < min_price:
             raise ValidationError.of(
                 "salePriceMinor",
-                f"Must be at least {least}: at most {MAX_PERCENT_OFF} percent off, and a price of"
+                f"Must be at least {min_price}: at most {MAX_PERCENT_OFF} percent off, and a price of"
                 f" {MIN_PRICE_MINOR} kobo.",
             )
         return self.price_minor
@@ -169,14 +169,16 @@ def create_flash_sale(
     if product is None:
         raise ValidationError.of("productId", "There is no such product.")
     promotions.ensure_not_own_store(product["user_id"], user_id=act.person_id)
-    begins = starts_at or act.now
-    promotions.ensure_valid_window(starts_at=begins, ends_at=ends_at, now=act.now, longest=MAX_SALE_DURATION)
-    _ensure_no_overlap(session, product_id=product_id, starts_at=begins, ends_at=ends_at)
+    start = starts_at or act.now
+    promotions.ensure_valid_window(
+        starts_at=start, ends_at=ends_at, now=act.now, max_duration=MAX_SALE_DURATION
+    )
+    _ensure_no_overlap(session, product_id=product_id, starts_at=start, ends_at=ends_at)
     sale = FlashSale(
         product_id=product_id,
-        sale_price_minor=discount.of(product["price_minor"]),
+        sale_price_minor=discount.sale_price(product["price_minor"]),
         percent_off=discount.percent,
-        starts_at=begins,
+        starts_at=start,
         ends_at=ends_at,
         quantity=quantity,
         created_by=act.person_id,
@@ -213,11 +215,11 @@ def update_flash_sale(
     """
     sale, product = _lock_sale(session, act, sale_id)
     promotions.ensure_changeable(sale, revision=revision, now=act.now)
-    promotions.ensure_window_change_allowed(sale, changes, now=act.now, longest=MAX_SALE_DURATION)
+    promotions.ensure_window_change_allowed(sale, changes, now=act.now, max_duration=MAX_SALE_DURATION)
     before = promotions.audit_snapshot(sale, _AUDITED_COLUMNS)
     if discount is not None:
         changes = changes | {
-            "sale_price_minor": discount.of(product["price_minor"]),
+            "sale_price_minor": discount.sale_price(product["price_minor"]),
             "percent_off": discount.percent,
         }
     quantity = changes.get("quantity")
@@ -288,28 +290,28 @@ def replace_ended_sales(
     return products | stock.lock_products(session, product_ids=over)
 
 
-def reserve_units(session: Session, *, pieces: Mapping[UUID, int]) -> None:
+def reserve_units(session: Session, *, units_by_sale: Mapping[UUID, int]) -> None:
     """Claim pieces of sales for an order.
 
-    :param pieces: by sale; the products' rows are locked, and their terms say that there are enough
+    :param units_by_sale: by sale; the products' rows are locked, and their terms say that there are enough
     """
-    _adjust_sold_units(session, pieces)
+    _adjust_sold_units(session, units_by_sale)
 
 
-def release_units(session: Session, *, pieces: Mapping[UUID, int]) -> None:
+def release_units(session: Session, *, units_by_sale: Mapping[UUID, int]) -> None:
     """Give back the pieces that an order claimed, the order having come to nothing.
 
-    :param pieces: by sale; the products' rows are locked
+    :param units_by_sale: by sale; the products' rows are locked
     """
-    _adjust_sold_units(session, {sale_id: -count for sale_id, count in pieces.items()})
+    _adjust_sold_units(session, {sale_id: -count for sale_id, count in units_by_sale.items()})
 
 
-def _adjust_sold_units(session: Session, pieces: Mapping[UUID, int]) -> None:
-    if not pieces:
+def _adjust_sold_units(session: Session, units_by_sale: Mapping[UUID, int]) -> None:
+    if not units_by_sale:
         return
-    ids = sorted(pieces)
+    ids = sorted(units_by_sale)
     # What is left is shown to everybody; of a sale without limit nothing changes for anybody.
-    if _ADD_SOLD_UNITS.one(session, ids=ids, pieces=[pieces[sale_id] for sale_id in ids])["told"]:
+    if _ADD_SOLD_UNITS.one(session, ids=ids, pieces=[units_by_sale[sale_id] for sale_id in ids])["told"]:
         drop_cached(session, *_CACHE_TAGS)
 
 
@@ -344,7 +346,7 @@ def _publish_sale(session: Session, act: Act, sale: FlashSale) -> None:
     drop_cached(session, *_CACHE_TAGS)
     promotions.schedule_boundaries(
         session,
-        moments=(sale.starts_at, sale.over_at) if sale.over_at > sale.starts_at else (),
+        boundaries=(sale.starts_at, sale.over_at) if sale.over_at > sale.starts_at else (),
         tags=_CACHE_TAGS,
         now=act.now,
         product_id=sale.product_id,

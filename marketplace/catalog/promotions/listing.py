@@ -72,12 +72,12 @@ def list_running_promotions(
     :param parameters: of the statement
     """
     conditions = (IS_RUNNING_SQL, *conditions)
-    given = dict(parameters)
+    values = dict(parameters)
     if page.position is not None:
         conditions = (*conditions, "(t.position, t.id) > (:last_position, :last_id)")
-        given["last_position"], given["last_id"] = page.after("number", "id")
+        values["last_position"], values["last_id"] = page.after("number", "id")
     statement = _listing_statement(select, conditions, "t.position, t.id")
-    rows = statement.all(session, **given, now=now, limit=page.limit + 1)
+    rows = statement.all(session, **values, now=now, limit=page.limit + 1)
     return page_of(rows, request=page, position_of=lambda row: [row["position"], str(row["id"])])
 
 
@@ -98,12 +98,12 @@ def list_promotions_for_staff(
     :param view: makes of a row what is shown
     """
     conditions = () if state is None else (_STATE_CONDITIONS[state],)
-    given = dict(parameters)
+    values = dict(parameters)
     if page.position is not None:
         conditions = (*conditions, "t.id < :last_id")
-        [given["last_id"]] = page.after("id")
+        [values["last_id"]] = page.after("id")
     statement = _listing_statement(select, conditions, "t.id DESC")
-    rows = statement.all(session, **given, now=now, limit=page.limit + 1)
+    rows = statement.all(session, **values, now=now, limit=page.limit + 1)
     found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
     return Page([view(row) for row in found.items], found.limit, found.next_position)
 

@@ -51,25 +51,27 @@ _SELECT_PRODUCT_IDS = Statement(
 @lru_cache(maxsize=4)
 def _cards_statement(*, campus: str | None) -> Statement:
     """Select, for each of some vibes, the first cards that the public sees."""
-    wanted = func.unnest(bindparam("ids", type_=ARRAY(Uuid))).table_valued("id").render_derived("wanted")
-    chosen = (
+    vibe_ids = func.unnest(bindparam("ids", type_=ARRAY(Uuid))).table_valued("id").render_derived("wanted")
+    vibe_cards = (
         select(*cards.CARD_COLUMNS, VibeProduct.position.label("place"))
         .join(Product, Product.id == VibeProduct.product_id)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .where(
-            VibeProduct.vibe_id == wanted.c.id, Product.status == literal_column("'published'"), STORE_IS_OPEN
+            VibeProduct.vibe_id == vibe_ids.c.id,
+            Product.status == literal_column("'published'"),
+            STORE_IS_OPEN,
         )
         .order_by(VibeProduct.position)
         .limit(bindparam("most"))
     )
     if campus is not None:
-        chosen = chosen.where(campus_condition(Product.campus_id, campus))
-    shown = chosen.lateral("shown")
+        vibe_cards = vibe_cards.where(campus_condition(Product.campus_id, campus))
+    first_cards = vibe_cards.lateral("shown")
     return Statement(
-        select(*shown.c, wanted.c.id.label("vibe_id"))
-        .select_from(wanted)
-        .join(shown, true())
-        .order_by(wanted.c.id, shown.c.place)
+        select(*first_cards.c, vibe_ids.c.id.label("vibe_id"))
+        .select_from(vibe_ids)
+        .join(first_cards, true())
+        .order_by(vibe_ids.c.id, first_cards.c.place)
     )
 
 
@@ -84,14 +86,22 @@ def list_running_vibes(
     conditions: tuple[str, ...] = ()
     parameters: dict[str, Any] = {"media_base_url": media_base_url}
     if campus is not None:
-        named, given = listing.campus_sql(campus)
-        conditions, parameters = (f"t.campus_id IS NULL OR t.campus_id = {named}",), parameters | given
+        campus_expression, campus_values = listing.campus_sql(campus)
+        conditions, parameters = (
+            (f"t.campus_id IS NULL OR t.campus_id = {campus_expression}",),
+            parameters | campus_values,
+        )
     found = listing.list_running_promotions(
         session, select=_SELECT_VIBES_SQL, conditions=conditions, parameters=parameters, page=page, now=now
     )
     ids = [row["id"] for row in found.items]
     feeds = _fetch_cards_by_vibe(
-        session, ids, campus=campus, most=CARDS_PER_LISTED_VIBE + 1, now=now, media_base_url=media_base_url
+        session,
+        ids,
+        campus=campus,
+        max_cards=CARDS_PER_LISTED_VIBE + 1,
+        now=now,
+        media_base_url=media_base_url,
     )
     items = [
         _public_view(row)
@@ -118,7 +128,12 @@ def fetch_running_vibe(session: Session, *, vibe: str, now: datetime, media_base
     if row is None:
         raise NotFoundError("There is no such vibe.")
     feeds = _fetch_cards_by_vibe(
-        session, [row["id"]], campus=None, most=MAX_PRODUCTS_PER_VIBE, now=now, media_base_url=media_base_url
+        session,
+        [row["id"]],
+        campus=None,
+        max_cards=MAX_PRODUCTS_PER_VIBE,
+        now=now,
+        media_base_url=media_base_url,
     )
     return _public_view(row) | {"products": feeds[row["id"]], "hasMore": False}
 
@@ -136,8 +151,8 @@ def list_vibes_for_staff(
         now=now,
         view=lambda row: _staff_view(row, now),
     )
-    chosen = _fetch_product_ids_by_vibe(session, [item["id"] for item in found.items])
-    items = [item | {"productIds": chosen.get(item["id"], [])} for item in found.items]
+    product_ids = _fetch_product_ids_by_vibe(session, [item["id"] for item in found.items])
+    items = [item | {"productIds": product_ids.get(item["id"], [])} for item in found.items]
     return Page(items, found.limit, found.next_position)
 
 
@@ -162,14 +177,14 @@ def _fetch_cards_by_vibe(
     ids: Sequence[UUID],
     *,
     campus: str | None,
-    most: int,
+    max_cards: int,
     now: datetime,
     media_base_url: str,
 ) -> dict[UUID, list[dict[str, Any]]]:
     feeds: dict[UUID, list[dict[str, Any]]] = {vibe_id: [] for vibe_id in ids}
-    place = campus_parameters(campus)
-    rows = _cards_statement(campus=next(iter(place), None)).tuples(
-        session, **place, ids=list(ids), most=most, now=now, media_base_url=media_base_url
+    campus_values = campus_parameters(campus)
+    rows = _cards_statement(campus=next(iter(campus_values), None)).tuples(
+        session, **campus_values, ids=list(ids), most=max_cards, now=now, media_base_url=media_base_url
     )
     for row in rows:
         feeds[row[-1]].append(cards.build_card(row))

@@ -87,9 +87,9 @@ def update_vibe(
     campus_id = changes.get("campus_id", vibe.campus_id)
     held = _list_product_ids(session, vibe.id)
     if product_ids is not None:
-        _ensure_products_promotable(session, act, product_ids, campus_id=campus_id, held=held)
+        _ensure_products_promotable(session, act, product_ids, campus_id=campus_id, current_product_ids=held)
     elif campus_id is not None and campus_id != vibe.campus_id:
-        _ensure_products_promotable(session, act, held, campus_id=campus_id, held=held)
+        _ensure_products_promotable(session, act, held, campus_id=campus_id, current_product_ids=held)
     before = _audit_snapshot(session, vibe)
     if product_ids is not None:
         _replace_products(session, vibe.id, product_ids)
@@ -148,22 +148,22 @@ def _ensure_products_promotable(
     product_ids: Sequence[UUID],
     *,
     campus_id: UUID | None,
-    held: Sequence[UUID] = (),
+    current_product_ids: Sequence[UUID] = (),
 ) -> None:
     """Check products that are chosen; those that the vibe holds already may be gone meanwhile, or one's own."""
-    found = promotions.find_promotable_products(session, product_ids, gone=True)
+    found = promotions.find_promotable_products(session, product_ids, include_removed=True)
     usable = promotions.find_promotable_products(session, product_ids)
     faults = []
     for index, product_id in enumerate(product_ids):
         product = found.get(product_id)
-        if product is None or not (product_id in usable or product_id in held):
+        if product is None or not (product_id in usable or product_id in current_product_ids):
             faults.append(InvalidParam(f"productIds[{index}]", "There is no such product."))
         elif campus_id not in (None, product.campus_id):
             faults.append(InvalidParam(f"productIds[{index}]", "Is of another campus than the vibe."))
     if faults:
         raise ValidationError("Not all products can be shown.", invalid_params=faults)
     for product in found.values():
-        if product.id not in held:
+        if product.id not in current_product_ids:
             promotions.ensure_not_own_store(product.user_id, user_id=act.person_id)
 
 

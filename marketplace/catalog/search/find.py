@@ -64,22 +64,22 @@ _SELECT_MERCHANTS: Mapping[str | None, Statement] = {
 class _SearchPosition:
     """Where a page begins: how the words were taken, the block of candidates, and the last row shown."""
 
-    way: int
-    start: Sequence[Any] | None = None  # step, prior and id of the last candidate of the block before
-    end: Sequence[Any] | None = None  # the same of this block; none for the last one, or not known yet
-    last: Sequence[Any] | None = None  # score and id of the last row shown
+    strategy: int
+    block_start: Sequence[Any] | None = None  # step, prior and id of the last candidate of the block before
+    block_end: Sequence[Any] | None = None  # the same of this block; none for the last one, or not known yet
+    last_row: Sequence[Any] | None = None  # score and id of the last row shown
 
-    def written(self, spelling: SpellingCorrections) -> list[Any]:
+    def to_cursor(self, corrections: SpellingCorrections) -> list[Any]:
         """Write the position, with the spellings: words that are listed meanwhile must not change the query."""
-        return [dict(spelling), self.way, self.start, self.end, self.last]
+        return [dict(corrections), self.strategy, self.block_start, self.block_end, self.last_row]
 
     @classmethod
-    def read(cls, written: list[Any]) -> tuple[SpellingCorrections, "_SearchPosition"]:
-        """Read what ``written`` wrote; raise ``UnknownCursorError`` for what it did not."""
-        if len(written) != 5:
+    def from_cursor(cls, cursor_values: list[Any]) -> tuple[SpellingCorrections, "_SearchPosition"]:
+        """Read what ``to_cursor`` wrote; raise ``UnknownCursorError`` for what it did not."""
+        if len(cursor_values) != 5:
             raise UnknownCursorError
-        spelling, way, start, end, last = written
-        if way not in (TYPED, CORRECTED, PARTIAL) or not _is_spelling_corrections(spelling):
+        corrections, strategy, start, end, last = cursor_values
+        if strategy not in (TYPED, CORRECTED, PARTIAL) or not _is_spelling_corrections(corrections):
             raise UnknownCursorError
         blocks: list[tuple[Any, tuple[CursorValueType, ...]]] = [
             (start, ("number", "number", "id")),
@@ -89,13 +89,14 @@ class _SearchPosition:
         for values, parts in blocks:
             if values is not None:
                 read_position(values if isinstance(values, list) else [], parts)
-        return spelling, cls(way, start, end, last)
+        return corrections, cls(strategy, start, end, last)
 
 
 def _is_spelling_corrections(value: Any) -> bool:
     """Tell whether a value maps words to words."""
     return isinstance(value, dict) and all(
-        isinstance(meant, list) and all(isinstance(word, str) for word in meant) for meant in value.values()
+        isinstance(alternatives, list) and all(isinstance(word, str) for word in alternatives)
+        for alternatives in value.values()
     )
 
 
@@ -103,10 +104,10 @@ def _is_spelling_corrections(value: Any) -> bool:
 class _MatchStrategy:
     """One way to take the words: the query of each step, and which spellings were put in."""
 
-    number: int
+    kind: int
     queries: tuple[str | None, str | None, str | None]
     steps: tuple[SearchStep, ...]
-    spelling: SpellingCorrections
+    corrections: SpellingCorrections
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +115,8 @@ class _SearchContext:
     """Who asks for what, when: the same in all queries of a search."""
 
     session: Session
-    typed: Sequence[str]
-    given: Mapping[str, Any]
+    words: Sequence[str]
+    conditions: Mapping[str, Any]
     now: datetime
     media_base_url: str
 
@@ -123,7 +124,7 @@ class _SearchContext:
 def search_catalog(
     session: Session,
     *,
-    words: str,
+    query: str,
     filters: ProductFilters,
     page: PageRequest,
     now: datetime,
@@ -135,148 +136,160 @@ def search_catalog(
     out. It takes three queries, one more with a category; a misspelling takes up to ten. What is found in
     neither of the first two ways is counted, unless filters other than the campus may have kept it away.
 
-    :param words: as they were typed
+    :param query: as they were typed
     :param filters: what is wanted
     :param page: which page; only this module knows what its position means
     :param now: the time of the request, which tells whose vacation is over
     :param media_base_url: where pictures are read
     :return: ``data`` has ``products`` (cards) and ``merchants``; ``extra_meta`` has ``suggestion``
     """
-    typed = tokenizer.tokenize(words)
-    given = build_conditions(session, filters) if typed else None
-    if given is None:
+    words = tokenizer.tokenize(query)
+    conditions = build_conditions(session, filters) if words else None
+    if conditions is None:
         return _build_page([], [], page=page)
-    asker = _SearchContext(session, typed, given, now, media_base_url)
-    lexicon = search_lexicon.load_lexicon(session, given=typed)
+    context = _SearchContext(session, words, conditions, now, media_base_url)
+    lexicon = search_lexicon.load_lexicon(session, words=words)
     if page.position is not None:
-        spelling, position = _SearchPosition.read(page.position)
+        corrections, position = _SearchPosition.from_cursor(page.position)
         lexicon = search_lexicon.add_synonyms_of_corrections(
-            session, given=typed, lexicon=lexicon, spelling=spelling
+            session, words=words, lexicon=lexicon, corrections=corrections
         )
-        way = _build_strategy(position.way, asker, lexicon, spelling)
-        rows, following = _fetch_products(asker, way, position, limit=page.limit)
-        return _build_page(rows, [], page=page, position=following, way=way, asker=asker)
-    for way in _match_strategies(asker, lexicon):  # there is one at least
-        rows, following = _fetch_products(asker, way, _SearchPosition(way.number), limit=page.limit)
-        merchants = _fetch_merchants(asker, way, filters)
+        strategy = _build_strategy(position.strategy, context, lexicon, corrections)
+        rows, next_position = _fetch_products(context, strategy, position, limit=page.limit)
+        return _build_page(rows, [], page=page, position=next_position, strategy=strategy, context=context)
+    for strategy in _match_strategies(context, lexicon):  # there is one at least
+        rows, next_position = _fetch_products(
+            context, strategy, _SearchPosition(strategy.kind), limit=page.limit
+        )
+        merchants = _fetch_merchants(context, strategy, filters)
         if rows or merchants:
             break
     if filters == ProductFilters(campus=filters.campus) and (
-        way.number == PARTIAL or not (rows or merchants)
+        strategy.kind == PARTIAL or not (rows or merchants)
     ):
-        zero_result_queries.record_zero_result(session, words=words, campus=filters.campus, now=now)
-    return _build_page(rows, merchants, page=page, position=following, way=way, asker=asker)
+        zero_result_queries.record_zero_result(session, query=query, campus=filters.campus, now=now)
+    return _build_page(rows, merchants, page=page, position=next_position, strategy=strategy, context=context)
 
 
-def _match_strategies(asker: _SearchContext, lexicon: Lexicon) -> Iterator[_MatchStrategy]:
+def _match_strategies(context: _SearchContext, lexicon: Lexicon) -> Iterator[_MatchStrategy]:
     """Give the ways to take the words, in order; spellings are looked for when it comes to them."""
-    typed, session = asker.typed, asker.session
-    spelling = None
-    usual: SpellingCorrections = {}
-    if any(0 < lexicon.known(word) <= RARE_WORD_DOCUMENTS for word in typed):
-        spelling = search_lexicon.find_corrections(session, given=typed, lexicon=lexicon)
-        usual = {word: meant for word, meant in spelling.items() if lexicon.known(word)}
-    yield _build_strategy(TYPED, asker, lexicon, usual)
-    if spelling is None:
-        spelling = search_lexicon.find_corrections(session, given=typed, lexicon=lexicon)
+    words, session = context.words, context.session
+    corrections = None
+    corrections_of_rare_words: SpellingCorrections = {}
+    if any(0 < lexicon.document_count(word) <= RARE_WORD_DOCUMENTS for word in words):
+        corrections = search_lexicon.find_corrections(session, words=words, lexicon=lexicon)
+        corrections_of_rare_words = {
+            word: meant for word, meant in corrections.items() if lexicon.document_count(word)
+        }
+    yield _build_strategy(TYPED, context, lexicon, corrections_of_rare_words)
+    if corrections is None:
+        corrections = search_lexicon.find_corrections(session, words=words, lexicon=lexicon)
     lexicon = search_lexicon.add_synonyms_of_corrections(
-        session, given=typed, lexicon=lexicon, spelling=spelling
+        session, words=words, lexicon=lexicon, corrections=corrections
     )
-    if spelling.keys() - usual.keys():
-        yield _build_strategy(CORRECTED, asker, lexicon, spelling)
-    partial = _build_strategy(PARTIAL, asker, lexicon, spelling)
+    if corrections.keys() - corrections_of_rare_words.keys():
+        yield _build_strategy(CORRECTED, context, lexicon, corrections)
+    partial = _build_strategy(PARTIAL, context, lexicon, corrections)
     if partial.queries[1]:
         yield partial
 
 
 def _build_strategy(
-    number: int, asker: _SearchContext, lexicon: Lexicon, spelling: SpellingCorrections
+    kind: int, context: _SearchContext, lexicon: Lexicon, corrections: SpellingCorrections
 ) -> _MatchStrategy:
-    query = query_builder.build_query(asker.typed, lexicon, corrected=spelling)
-    if number == PARTIAL:
+    query = query_builder.build_query(context.words, lexicon, corrections=corrections)
+    if kind == PARTIAL:
         title, body = (
-            _build_step(vector, query.share_partial, lexicon, asker) for vector in ("title", "body")
+            _build_step(vector, query.share_partial, lexicon, context) for vector in ("title", "body")
         )
-        return _MatchStrategy(number, (None, query.partial, query.partial), (title, title, body), spelling)
-    title = _build_step("title", query.share_in_title, lexicon, asker)
-    body = _build_step("body", query.share_anywhere, lexicon, asker)
-    exact = query.exact if number == TYPED else None
-    steps = (_build_step("title", query.share_exact, lexicon, asker), title, body)
-    return _MatchStrategy(number, (exact, query.wide, query.wide), steps, spelling)
+        return _MatchStrategy(kind, (None, query.partial, query.partial), (title, title, body), corrections)
+    title = _build_step("title", query.share_in_title, lexicon, context)
+    body = _build_step("body", query.share_anywhere, lexicon, context)
+    exact = query.exact if kind == TYPED else None
+    steps = (_build_step("title", query.share_exact, lexicon, context), title, body)
+    return _MatchStrategy(kind, (exact, query.wide, query.wide), steps, corrections)
 
 
-def _build_step(vector: str, share: float, lexicon: Lexicon, asker: _SearchContext) -> SearchStep:
-    most = (
+def _build_step(vector: str, share: float, lexicon: Lexicon, context: _SearchContext) -> SearchStep:
+    threshold = (
         FILTERED_POPULARITY_SCAN_THRESHOLD
-        if has_filters_besides_campus(asker.given)
+        if has_filters_besides_campus(context.conditions)
         else POPULARITY_SCAN_THRESHOLD
     )
-    return SearchStep(vector, walked=share * lexicon.total > most)
+    return SearchStep(vector, scans_by_popularity=share * lexicon.total_documents > threshold)
 
 
 def _fetch_products(
-    asker: _SearchContext, way: _MatchStrategy, position: _SearchPosition, *, limit: int
+    context: _SearchContext, strategy: _MatchStrategy, position: _SearchPosition, *, limit: int
 ) -> tuple[list[dict[str, Any]], _SearchPosition | None]:
     """Give a page of cards, and the position after it if there is more; a block that ends is followed by the next."""
-    found: list[dict[str, Any]] = []
-    after: list[_SearchPosition] = []
+    page_cards: list[dict[str, Any]] = []
+    positions: list[_SearchPosition] = []
     for _ in range(_MAX_BLOCKS_PER_PAGE):
-        rows = _fetch_block(asker, way, position, limit=limit + 1 - len(found))
-        end = position.end or next(([*row[-3:]] for row in rows if row[-3] is not None), None)
+        rows = _fetch_block(context, strategy, position, limit=limit + 1 - len(page_cards))
+        end = position.block_end or next(([*row[-3:]] for row in rows if row[-3] is not None), None)
         for row in rows:
-            found.append(cards.build_card(row))
-            after.append(
-                _SearchPosition(position.way, position.start, end, [row[_SCORE_COLUMN_INDEX], row[0]])
+            page_cards.append(cards.build_card(row))
+            positions.append(
+                _SearchPosition(
+                    position.strategy, position.block_start, end, [row[_SCORE_COLUMN_INDEX], row[0]]
+                )
             )
-        if end is None or len(found) > limit:
+        if end is None or len(page_cards) > limit:
             break
-        position = _SearchPosition(position.way, start=end)
-    return found[:limit], after[limit - 1] if len(found) > limit else None
+        position = _SearchPosition(position.strategy, block_start=end)
+    return page_cards[:limit], positions[limit - 1] if len(page_cards) > limit else None
 
 
 def _fetch_block(
-    asker: _SearchContext, way: _MatchStrategy, position: _SearchPosition, *, limit: int
+    context: _SearchContext, strategy: _MatchStrategy, position: _SearchPosition, *, limit: int
 ) -> list[tuple[Any, ...]]:
-    conditions = tuple(asker.given)
-    statement = search_statement(way.steps, conditions, prepared=not has_filters_besides_campus(conditions))
-    return statement.tuples(asker.session, **_block_parameters(asker, way, position, limit=limit))
+    conditions = tuple(context.conditions)
+    statement = search_statement(
+        strategy.steps, conditions, prepared=not has_filters_besides_campus(conditions)
+    )
+    return statement.tuples(context.session, **_block_parameters(context, strategy, position, limit=limit))
 
 
 def _block_parameters(
-    asker: _SearchContext, way: _MatchStrategy, position: _SearchPosition, *, limit: int
+    context: _SearchContext, strategy: _MatchStrategy, position: _SearchPosition, *, limit: int
 ) -> dict[str, Any]:
-    start, end = position.start or (0, None, None), position.end or (None, None, None)
-    last_score, last_id = position.last or (None, None)
+    start, end = position.block_start or (0, None, None), position.block_end or (None, None, None)
+    last_score, last_id = position.last_row or (None, None)
     candidates = (
-        FILTERED_CANDIDATES_PER_STEP if has_filters_besides_campus(asker.given) else CANDIDATES_PER_STEP
+        FILTERED_CANDIDATES_PER_STEP
+        if has_filters_besides_campus(context.conditions)
+        else CANDIDATES_PER_STEP
     )
     return {
-        **asker.given,
-        **{f"query_{number}": query for number, query in enumerate(way.queries)},
+        **context.conditions,
+        **{f"query_{number}": query for number, query in enumerate(strategy.queries)},
         **dict(zip(("start_step", "start_prior", "start_id"), start, strict=True)),
         **dict(zip(("end_step", "end_prior", "end_id"), end, strict=True)),
         "last_score": last_score,
         "last_id": last_id,
         # What was added meanwhile must not push out what the first page had among its candidates.
-        "most": candidates if position.last is None else 2 * candidates,
+        "most": candidates if position.last_row is None else 2 * candidates,
         "limit": limit,
-        "now": asker.now,
-        "media_base_url": asker.media_base_url,
+        "now": context.now,
+        "media_base_url": context.media_base_url,
     }
 
 
 def _fetch_merchants(
-    asker: _SearchContext, way: _MatchStrategy, filters: ProductFilters
+    context: _SearchContext, strategy: _MatchStrategy, filters: ProductFilters
 ) -> list[dict[str, Any]]:
     """Find open stores by their names; of filters only the campus and the store itself say anything of them."""
     if filters.vendor_id is not None:
         return []
-    campus = next((name for name in (BY_CAMPUS_ID, BY_CAMPUS_SLUG) if name in asker.given), None)
-    place = {campus: asker.given[campus]} if campus else {}
+    campus = next((name for name in (BY_CAMPUS_ID, BY_CAMPUS_SLUG) if name in context.conditions), None)
+    campus_parameters = {campus: context.conditions[campus]} if campus else {}
     # One word of a store's name is what many are called.
-    if way.number == PARTIAL:
+    if strategy.kind == PARTIAL:
         return []
-    rows = _SELECT_MERCHANTS[campus].tuples(asker.session, query=way.queries[1], now=asker.now, **place)
+    rows = _SELECT_MERCHANTS[campus].tuples(
+        context.session, query=strategy.queries[1], now=context.now, **campus_parameters
+    )
     return [
         {
             "id": store_id,
@@ -298,17 +311,17 @@ def _build_page(
     *,
     page: PageRequest,
     position: _SearchPosition | None = None,
-    way: _MatchStrategy | None = None,
-    asker: _SearchContext | None = None,
+    strategy: _MatchStrategy | None = None,
+    context: _SearchContext | None = None,
 ) -> Page:
     suggestion = None
     # A spelling with which there still is a word too many is of no help, unless there is nothing else to offer.
-    if asker and way and way.spelling and (way.number == CORRECTED or not rows):
-        suggestion = query_builder.corrected_query(asker.typed, way.spelling)
+    if context and strategy and strategy.corrections and (strategy.kind == CORRECTED or not rows):
+        suggestion = query_builder.corrected_query(context.words, strategy.corrections)
     return Page(
         items=rows,
         data={"products": rows, "merchants": merchants},
         limit=page.limit,
-        next_position=position.written(way.spelling) if position and way else None,
+        next_position=position.to_cursor(strategy.corrections) if position and strategy else None,
         extra_meta={"suggestion": suggestion},
     )

@@ -92,24 +92,24 @@ _SELECT_SYNONYMS = Prepared(
 )
 
 
-def load_lexicon(session: Session, *, given: Sequence[str]) -> Lexicon:
+def load_lexicon(session: Session, *, words: Sequence[str]) -> Lexicon:
     """Look up, in one query, what is known of the words of a query.
 
-    :param given: at least one word, folded
+    :param words: at least one word, folded
     """
-    wanted = [form for word in given for form in word_forms(word)]
-    wanted += [one + other for one, other in itertools.pairwise(given)]
-    last = given[-1]
+    forms = [form for word in words for form in word_forms(word)]
+    forms += [first + second for first, second in itertools.pairwise(words)]
+    last = words[-1]
     documents: dict[str, int] = {}
     frequent: dict[str, LexemeFrequency] = {}
     synonyms: list[Sequence[str]] = []
-    beginning = total = 0
+    prefix_document_count = total_documents = 0
     for kind, word, number, other_number, terms in _SELECT_LEXICON.tuples(
         session,
-        words=wanted,
+        words=forms,
         last=last,
         after_last=last[:-1] + _next_character(last[-1]),
-        phrases=list(find_phrases(list(given))),
+        phrases=list(find_phrases(list(words))),
     ):
         if kind == "word":
             documents[word] = number
@@ -118,57 +118,58 @@ def load_lexicon(session: Session, *, given: Sequence[str]) -> Lexicon:
         elif kind == "synonyms":
             synonyms.append(terms)
         elif kind == "beginning":
-            beginning = number
+            prefix_document_count = number
         else:
-            total = number
-    return Lexicon(documents, frequent, beginning, synonyms, total)
+            total_documents = number
+    return Lexicon(documents, frequent, prefix_document_count, synonyms, total_documents)
 
 
 def find_corrections(
-    session: Session, *, given: Sequence[str], lexicon: Lexicon
+    session: Session, *, words: Sequence[str], lexicon: Lexicon
 ) -> Mapping[str, Sequence[str]]:
     """Find what words may have meant that are not known, or hardly; in one query, if any.
 
-    :param given: the words of a query
+    :param words: the words of a query
     :param lexicon: what is known of them
     :return: the words that have a nearer, or a far more usual spelling, with the nearest ones
     """
     doubtful = [
         word
-        for word in dict.fromkeys(given)
+        for word in dict.fromkeys(words)
         if len(word) >= MIN_CORRECTABLE_LENGTH
         and word.isascii()
         and word.isalpha()
         and word not in STOP_WORDS
-        and lexicon.known(word) <= RARE_WORD_DOCUMENTS
+        and lexicon.document_count(word) <= RARE_WORD_DOCUMENTS
     ]
     if not doubtful:
         return {}
     near: dict[str, list[SpellingCandidate]] = defaultdict(list)
-    for word, found, documents in _SELECT_SIMILAR_WORDS.tuples(session, words=doubtful):
-        if found.isascii():  # a cursor holds what was chosen, and must stay short
-            near[word].append(SpellingCandidate(found, documents))
+    for word, similar_word, documents in _SELECT_SIMILAR_WORDS.tuples(session, words=doubtful):
+        if similar_word.isascii():  # a cursor holds what was chosen, and must stay short
+            near[word].append(SpellingCandidate(similar_word, documents))
     chosen = {
-        word: choose_corrections(word, near[word], known_documents=lexicon.known(word)) for word in doubtful
+        word: choose_corrections(word, near[word], word_documents=lexicon.document_count(word))
+        for word in doubtful
     }
     return {word: meant for word, meant in chosen.items() if meant}
 
 
 def add_synonyms_of_corrections(
-    session: Session, *, given: Sequence[str], lexicon: Lexicon, spelling: Mapping[str, Sequence[str]]
+    session: Session, *, words: Sequence[str], lexicon: Lexicon, corrections: Mapping[str, Sequence[str]]
 ) -> Lexicon:
     """Add the synonyms of what misspelled words may have meant; in one query, if any.
 
-    :param given: the words of a query
+    :param words: the words of a query
     :param lexicon: what is known of them
-    :param spelling: what some of them may have meant
+    :param corrections: what some of them may have meant
     """
-    if not spelling:
+    if not corrections:
         return lexicon
-    meant = find_phrases(corrected_words(given, spelling))
-    found = [terms for (terms,) in _SELECT_SYNONYMS.tuples(session, phrases=list(meant))]
+    phrases = find_phrases(corrected_words(words, corrections))
+    synonyms = [terms for (terms,) in _SELECT_SYNONYMS.tuples(session, phrases=list(phrases))]
     return replace(
-        lexicon, synonyms=[*lexicon.synonyms, *(terms for terms in found if terms not in lexicon.synonyms)]
+        lexicon, synonyms=[*lexicon.synonyms, *(terms for terms in synonyms if terms not in lexicon.synonyms)]
     )
 
 

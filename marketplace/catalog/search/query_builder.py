@@ -34,16 +34,16 @@ class Lexicon:
     frequent: Mapping[str, LexemeFrequency] = field(default_factory=dict)
     """The words whose stems very many documents have."""
 
-    beginning: int = 0
+    prefix_document_count: int = 0
     """How many documents have words that begin like the last one, at most."""
 
     synonyms: Sequence[Sequence[str]] = ()
     """Groups of words and phrases that mean the same."""
 
-    total: int = 0
+    total_documents: int = 0
     """How many documents there are, about."""
 
-    def known(self, word: str) -> int:
+    def document_count(self, word: str) -> int:
         """Tell how many documents have a word, in the singular or the plural."""
         return max((self.documents.get(form, 0) for form in word_forms(word)), default=0)
 
@@ -53,15 +53,15 @@ class QueryGroup:
     """A word or phrase of the query: what was typed, what may also stand for it, and how many that finds."""
 
     exact: str
-    others: tuple[str, ...]
+    alternatives: tuple[str, ...]
     share_exact: float
     share_in_title: float
     share_anywhere: float
 
     @property
-    def wide(self) -> str:
+    def with_alternatives(self) -> str:
         """Write the group with all its alternatives."""
-        return _any_of([self.exact, *self.others])
+        return _any_of([self.exact, *self.alternatives])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,28 +82,30 @@ class TextSearchQuery:
 
 
 def build_query(
-    given: Sequence[str], lexicon: Lexicon, *, corrected: Mapping[str, Sequence[str]] | None = None
+    query_words: Sequence[str], lexicon: Lexicon, *, corrections: Mapping[str, Sequence[str]] | None = None
 ) -> TextSearchQuery:
     """Build the query of some words.
 
-    :param given: at least one, folded
+    :param query_words: at least one, folded
     :param lexicon: what is known of them
-    :param corrected: what else a word may have meant
+    :param corrections: what else a word may have meant
     """
-    groups = _build_groups(list(given), lexicon, corrected or {})
+    groups = _build_groups(list(query_words), lexicon, corrections or {})
     rest = [groups[:index] + groups[index + 1 :] for index in range(len(groups))] if groups[1:] else []
-    if not rest and len(given) > 1:
+    if not rest and len(query_words) > 1:
         # A phrase that has synonyms as a whole is one group: without one of its words, the others are left.
-        words = [word for word in given if word not in STOP_WORDS]
+        words = [word for word in query_words if word not in STOP_WORDS]
         rest = [
-            [_build_group([word], [], lexicon, corrected=corrected or {}, last=False)]
+            [_build_group([word], [], lexicon, corrections=corrections or {}, is_last=False)]
             for word in words
             if words[1:]
         ]
     return TextSearchQuery(
         exact=_all_of([group.exact for group in groups]),
-        wide=_all_of([group.wide for group in groups]),
-        partial=_any_of([_all_of([group.wide for group in some]) for some in rest]) if rest else None,
+        wide=_all_of([group.with_alternatives for group in groups]),
+        partial=_any_of([_all_of([group.with_alternatives for group in some]) for some in rest])
+        if rest
+        else None,
         share_exact=_estimate_share(groups, "share_exact"),
         share_in_title=_estimate_share(groups, "share_in_title"),
         share_anywhere=_estimate_share(groups, "share_anywhere"),
@@ -111,89 +113,93 @@ def build_query(
     )
 
 
-def corrected_query(given: Sequence[str], corrected: Mapping[str, Sequence[str]]) -> str:
+def corrected_query(query_words: Sequence[str], corrections: Mapping[str, Sequence[str]]) -> str:
     """Write a query with each word in its nearest spelling."""
-    return " ".join(corrected_words(given, corrected))
+    return " ".join(corrected_words(query_words, corrections))
 
 
-def corrected_words(given: Sequence[str], corrected: Mapping[str, Sequence[str]]) -> list[str]:
+def corrected_words(query_words: Sequence[str], corrections: Mapping[str, Sequence[str]]) -> list[str]:
     """Give each word of a query in its nearest spelling, which may be two words."""
-    return [corrected[word][0] if corrected.get(word) else word for word in given]
+    return [corrections[word][0] if corrections.get(word) else word for word in query_words]
 
 
 def _build_groups(
-    given: list[str], lexicon: Lexicon, corrected: Mapping[str, Sequence[str]]
+    query_words: list[str], lexicon: Lexicon, corrections: Mapping[str, Sequence[str]]
 ) -> list[QueryGroup]:
-    spans = _find_alternatives(given, lexicon, corrected)
-    bare = all(word in STOP_WORDS for word in given)
-    found = []
+    spans = _find_alternatives(query_words, lexicon, corrections)
+    bare = all(word in STOP_WORDS for word in query_words)
+    groups = []
     start = 0
-    while start < len(given):
+    while start < len(query_words):
         end = max((stop for begin, stop in spans if begin == start), default=start + 1)
-        if end > start + 1 or bare or given[start] not in STOP_WORDS or (start, end) in spans:
-            found.append(
+        if end > start + 1 or bare or query_words[start] not in STOP_WORDS or (start, end) in spans:
+            groups.append(
                 _build_group(
-                    given[start:end],
+                    query_words[start:end],
                     spans.get((start, end), []),
                     lexicon,
-                    corrected=corrected,
-                    last=end == len(given),
+                    corrections=corrections,
+                    is_last=end == len(query_words),
                 )
             )
         start = end
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(groups))
 
 
 def _find_alternatives(
-    given: list[str], lexicon: Lexicon, corrected: Mapping[str, Sequence[str]]
+    query_words: list[str], lexicon: Lexicon, corrections: Mapping[str, Sequence[str]]
 ) -> dict[tuple[int, int], list[str]]:
     """Find the words and phrases that others may stand for: synonyms, and one word written as two."""
-    found: dict[tuple[int, int], list[str]] = {}
-    places = find_phrases(corrected_words(given, corrected)) | find_phrases(given)
+    alternatives_by_span: dict[tuple[int, int], list[str]] = {}
+    span_of_phrase = find_phrases(corrected_words(query_words, corrections)) | find_phrases(query_words)
     for terms in lexicon.synonyms:
         for term in terms:
-            place = places.get(term)
-            if place is not None:
+            span = span_of_phrase.get(term)
+            if span is not None:
                 others = [other for other in terms if other != term]
-                found.setdefault(place, []).extend(others)
-    for start in range(len(given) - 1):
-        glued = given[start] + given[start + 1]
-        if lexicon.known(glued):
-            found.setdefault((start, start + 2), []).append(glued)
-    return {place: list(dict.fromkeys(others))[:_MAX_SYNONYMS] for place, others in found.items()}
+                alternatives_by_span.setdefault(span, []).extend(others)
+    for start in range(len(query_words) - 1):
+        joined = query_words[start] + query_words[start + 1]
+        if lexicon.document_count(joined):
+            alternatives_by_span.setdefault((start, start + 2), []).append(joined)
+    return {
+        span: list(dict.fromkeys(others))[:_MAX_SYNONYMS] for span, others in alternatives_by_span.items()
+    }
 
 
 def _build_group(
-    typed: Sequence[str],
+    words: Sequence[str],
     synonyms: Sequence[str],
     lexicon: Lexicon,
     *,
-    corrected: Mapping[str, Sequence[str]],
-    last: bool,
+    corrections: Mapping[str, Sequence[str]],
+    is_last: bool,
 ) -> QueryGroup:
-    exact = _all_of([_word_query(word) for word in typed])
-    others = [_phrase_query(term.split()) for term in synonyms]
-    others += [
-        _all_of([*(_word_query(other) for other in typed if other != word), _phrase_query(meant.split())])
-        for word in typed
-        for meant in corrected.get(word, ())
+    exact = _all_of([_word_query(word) for word in words])
+    alternatives = [_phrase_query(term.split()) for term in synonyms]
+    alternatives += [
+        _all_of(
+            [*(_word_query(other) for other in words if other != word), _phrase_query(correction.split())]
+        )
+        for word in words
+        for correction in corrections.get(word, ())
     ]
-    beginning = 0
-    if last:
-        others.append(_all_of([*(_word_query(word) for word in typed[:-1]), f"{_quoted(typed[-1])}:*"]))
-        beginning = lexicon.beginning if len(typed) == 1 else 0
-    alternatives = [list(typed), *(term.split() for term in synonyms)]
-    alternatives += [meant.split() for word in typed for meant in corrected.get(word, ())]
-    titles = sum(min(_lexeme_frequency(word, lexicon).in_title for word in some) for some in alternatives)
-    anywhere = sum(min(_lexeme_frequency(word, lexicon).anywhere for word in some) for some in alternatives)
-    total = max(lexicon.total, 1)
+    prefix_document_count = 0
+    if is_last:
+        alternatives.append(_all_of([*(_word_query(word) for word in words[:-1]), f"{_quoted(words[-1])}:*"]))
+        prefix_document_count = lexicon.prefix_document_count if len(words) == 1 else 0
+    wordings = [list(words), *(term.split() for term in synonyms)]
+    wordings += [correction.split() for word in words for correction in corrections.get(word, ())]
+    titles = sum(min(_lexeme_frequency(word, lexicon).in_title for word in wording) for wording in wordings)
+    anywhere = sum(min(_lexeme_frequency(word, lexicon).anywhere for word in wording) for wording in wordings)
+    total = max(lexicon.total_documents, 1)
     return QueryGroup(
         exact,
-        tuple(others),
-        min(1.0, min(_lexeme_frequency(word, lexicon).in_title for word in typed) / total),
+        tuple(alternatives),
+        min(1.0, min(_lexeme_frequency(word, lexicon).in_title for word in words) / total),
         # What begins with the word has it in it.
-        min(1.0, max(titles, beginning) / total),
-        min(1.0, max(anywhere, beginning) / total),
+        min(1.0, max(titles, prefix_document_count) / total),
+        min(1.0, max(anywhere, prefix_document_count) / total),
     )
 
 
@@ -201,11 +207,11 @@ def _lexeme_frequency(word: str, lexicon: Lexicon) -> LexemeFrequency:
     frequent = lexicon.frequent.get(word)
     if frequent is not None:
         return frequent
-    documents = lexicon.known(word)
+    documents = lexicon.document_count(word)
     return LexemeFrequency(documents, documents)
 
 
-def _estimate_share(groups: Sequence[QueryGroup], name: str) -> float:
+def _estimate_share(groups: Sequence[QueryGroup], attribute: str) -> float:
     """Estimate the share of documents that have all groups.
 
     Words that are searched for together stand together ("brand new"): each further one takes away less than if
@@ -213,23 +219,23 @@ def _estimate_share(groups: Sequence[QueryGroup], name: str) -> float:
     "exponential backoff" by which planners estimate conjunctions.
     """
     share = 1.0
-    for number, one in enumerate(sorted(getattr(group, name) for group in groups)):
-        share *= one ** (0.5**number)
+    for number, group_share in enumerate(sorted(getattr(group, attribute) for group in groups)):
+        share *= group_share ** (0.5**number)
     return share
 
 
 def _word_query(word: str) -> str:
     """Write a word, or its parts where letters meet digits: "fx991" finds "fx-991ES"."""
-    pieces = split_letters_and_digits(word)
-    if len(pieces) == 1:
+    parts = split_letters_and_digits(word)
+    if len(parts) == 1:
         return _quoted(word)
-    return _any_of([_quoted(word), _all_of([_quoted(piece) for piece in pieces])])
+    return _any_of([_quoted(word), _all_of([_quoted(piece) for piece in parts])])
 
 
-def _phrase_query(some: Sequence[str]) -> str:
-    if len(some) == 1:
-        return _quoted(some[0])
-    return "(" + " <-> ".join(_quoted(word) for word in some) + ")"
+def _phrase_query(words: Sequence[str]) -> str:
+    if len(words) == 1:
+        return _quoted(words[0])
+    return "(" + " <-> ".join(_quoted(word) for word in words) + ")"
 
 
 def _quoted(word: str) -> str:
@@ -237,10 +243,10 @@ def _quoted(word: str) -> str:
     return f"'{word}'"
 
 
-def _all_of(some: Sequence[str]) -> str:
-    return some[0] if len(some) == 1 else "(" + " & ".join(dict.fromkeys(some)) + ")"
+def _all_of(terms: Sequence[str]) -> str:
+    return terms[0] if len(terms) == 1 else "(" + " & ".join(dict.fromkeys(terms)) + ")"
 
 
-def _any_of(some: Sequence[str]) -> str:
-    distinct = list(dict.fromkeys(some))
+def _any_of(terms: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(terms))
     return distinct[0] if len(distinct) == 1 else "(" + " | ".join(distinct) + ")"

@@ -71,7 +71,7 @@ class SearchStep:
     """One step: which of the two vectors is matched, and whether rows are walked through first."""
 
     vector: str
-    walked: bool
+    scans_by_popularity: bool
 
 
 @lru_cache(maxsize=1024)
@@ -104,7 +104,7 @@ def search_statement(
 
 
 def _ranked_candidates_sql(steps: Sequence[SearchStep], conditions: Sequence[str]) -> TextClause:
-    asked = ", ".join(
+    query_columns = ", ".join(
         f"to_tsquery('campus', CAST(:query_{number} AS text)) AS query_{number}"
         for number in range(STEP_COUNT)
     )
@@ -114,7 +114,7 @@ def _ranked_candidates_sql(steps: Sequence[SearchStep], conditions: Sequence[str
     )
     return text(
         f"""
-        WITH asked AS MATERIALIZED (SELECT {asked}),
+        WITH asked AS MATERIALIZED (SELECT {query_columns}),
         closed AS MATERIALIZED (SELECT v.id FROM vendor_profiles v WHERE NOT {STORE_IS_OPEN_SQL}),
         {", ".join(_step_sql(number, step, conditions) for number, step in enumerate(steps))},
         candidates AS MATERIALIZED ({candidates}),
@@ -146,7 +146,7 @@ def _step_sql(number: int, step: SearchStep, conditions: Sequence[str]) -> str:
     """Write the step's candidates: the most popular rows that match and that no earlier step matched."""
     columns = f"d.product_id, d.prior, d.{step.vector} AS vector, a.query_{number} AS query"
     order = "ORDER BY d.prior DESC, d.product_id DESC LIMIT"
-    wanted = " AND ".join(
+    row_conditions = " AND ".join(
         [
             "d.vendor_id NOT IN (SELECT c.id FROM closed c)",
             *(DOCUMENT_CONDITIONS[name] for name in conditions),
@@ -159,17 +159,19 @@ def _step_sql(number: int, step: SearchStep, conditions: Sequence[str]) -> str:
     within = f"{_step_is_due_sql(number)} AND {_row_is_in_range_sql(number)}"
     by_words = (
         f"FROM asked a, search_documents d WHERE {within}"
-        f" AND d.{step.vector} @@ a.query_{number} AND {wanted}"
+        f" AND d.{step.vector} @@ a.query_{number} AND {row_conditions}"
     )
-    if not step.walked:
+    if not step.scans_by_popularity:
         return f"step_{number} AS MATERIALIZED (SELECT {columns} {by_words} {order} :most)"
-    most_walked = _MAX_SCANNED_ROWS_FILTERED if has_filters_besides_campus(conditions) else _MAX_SCANNED_ROWS
+    max_scanned_rows = (
+        _MAX_SCANNED_ROWS_FILTERED if has_filters_besides_campus(conditions) else _MAX_SCANNED_ROWS
+    )
     return f"""
         walk_{number} AS MATERIALIZED (
             SELECT {columns} FROM asked a, (
-                SELECT * FROM search_documents d WHERE {within} {order} {most_walked}
+                SELECT * FROM search_documents d WHERE {within} {order} {max_scanned_rows}
             ) d
-            WHERE ts_match_vq(d.{step.vector}, a.query_{number}) AND {wanted} {order} :most
+            WHERE ts_match_vq(d.{step.vector}, a.query_{number}) AND {row_conditions} {order} :most
         ),
         words_{number} AS MATERIALIZED (
             SELECT {columns} {by_words} AND (SELECT count(*) FROM walk_{number}) < :most {order} :most

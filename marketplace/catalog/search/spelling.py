@@ -27,57 +27,60 @@ def max_edits(word: str) -> int:
     return 1 if len(word) <= _MAX_LENGTH_FOR_ONE_EDIT else 2 if len(word) <= _MAX_LENGTH_FOR_TWO_EDITS else 3
 
 
-def edit_distance(one: str, other: str, *, most: int) -> int:
+def edit_distance(word: str, candidate: str, *, max_distance: int) -> int:
     """Count the letters missing, added, changed or swapped with their neighbour.
 
-    :param most: beyond so many the exact number does not matter
+    :param max_distance: beyond so many the exact number does not matter
     :return: the number, or ``most + 1``
     """
-    if abs(len(one) - len(other)) > most:
-        return most + 1
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        last_but_one, before, row = before, row, [i]
-        for j, meant in enumerate(other, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != meant))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == meant:
-                cost = min(cost, last_but_one[j - 2] + 1)
+    if abs(len(word) - len(candidate)) > max_distance:
+        return max_distance + 1
+    previous_row: list[int] = []
+    row = list(range(len(candidate) + 1))
+    for i, letter in enumerate(word, 1):
+        row_before_previous, previous_row, row = previous_row, row, [i]
+        for j, other_letter in enumerate(candidate, 1):
+            cost = min(previous_row[j] + 1, row[j - 1] + 1, previous_row[j - 1] + (letter != other_letter))
+            if i > 1 and j > 1 and letter == candidate[j - 2] and word[i - 2] == other_letter:
+                cost = min(cost, row_before_previous[j - 2] + 1)
             row.append(cost)
-        if min(row) > most and min(before) > most:
-            return most + 1
-    return min(row[-1], most + 1)
+        if min(row) > max_distance and min(previous_row) > max_distance:
+            return max_distance + 1
+    return min(row[-1], max_distance + 1)
 
 
 def choose_corrections(
-    word: str, candidates: Iterable[SpellingCandidate], *, known_documents: int = 0
+    word: str, candidates: Iterable[SpellingCandidate], *, word_documents: int = 0
 ) -> list[str]:
     """Choose what a word that was typed may have meant.
 
     :param word: as it was typed, folded
     :param candidates: words that look like it
-    :param known_documents: how many documents have the word itself; the corrections must be far more usual
+    :param word_documents: how many documents have the word itself; the corrections must be far more usual
     :return: the nearest, the most usual first; none if nothing is near
     """
-    most = max_edits(word)
-    found = []
+    max_distance = max_edits(word)
+    matches = []
     for candidate in candidates:
         if candidate.text == word or candidate.documents < 1:
             continue
-        if known_documents and candidate.documents < max(_MIN_DOMINANT_DOCUMENTS, 10 * known_documents):
+        if word_documents and candidate.documents < max(_MIN_DOMINANT_DOCUMENTS, 10 * word_documents):
             continue
-        faults = _count_edits(word, candidate.text, most)
-        if faults <= (1 if known_documents else most):
+        faults = _count_edits(word, candidate.text, max_distance)
+        if faults <= (1 if word_documents else max_distance):
             # Few get the first letter wrong.
-            found.append((faults, candidate.text[0] != word[0], -candidate.documents, candidate.text))
-    found.sort()
-    best = [item[3] for item in found if item[0] == found[0][0]]
+            matches.append((faults, candidate.text[0] != word[0], -candidate.documents, candidate.text))
+    matches.sort()
+    best = [item[3] for item in matches if item[0] == matches[0][0]]
     return list(dict.fromkeys(best))[:MAX_CORRECTIONS]
 
 
-def _count_edits(word: str, meant: str, most: int) -> int:
+def _count_edits(word: str, candidate: str, max_distance: int) -> int:
     """Count the faults; a singular that was meant as a plural, or the other way round, has none for that."""
-    if meant.replace(" ", "") == word:
+    if candidate.replace(" ", "") == word:
         return 1  # a blank was forgotten
-    bare_word, bare_meant = word.removesuffix("s"), meant.removesuffix("s")
-    return min(edit_distance(word, meant, most=most), edit_distance(bare_word, bare_meant, most=most))
+    bare_word, bare_candidate = word.removesuffix("s"), candidate.removesuffix("s")
+    return min(
+        edit_distance(word, candidate, max_distance=max_distance),
+        edit_distance(bare_word, bare_candidate, max_distance=max_distance),
+    )

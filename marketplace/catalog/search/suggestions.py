@@ -31,21 +31,25 @@ _STORE_CAMPUS_CONDITIONS = {
 
 
 @lru_cache(maxsize=8)
-def _titles_statement(campus: str | None, *, walked: bool) -> Prepared:
+def _titles_statement(campus: str | None, *, scans_by_popularity: bool) -> Prepared:
     """Build the statement of titles; where many match, the most popular listings are walked through instead."""
-    place = DOCUMENT_CONDITIONS[campus] if campus else "true"
-    wanted = f"d.vendor_id NOT IN (SELECT c.id FROM closed c) AND {place}"  # noqa: S608 - our own text
+    campus_condition = DOCUMENT_CONDITIONS[campus] if campus else "true"
+    row_conditions = f"d.vendor_id NOT IN (SELECT c.id FROM closed c) AND {campus_condition}"  # noqa: S608 - our own text
     order = "ORDER BY d.prior DESC, d.product_id DESC LIMIT"
-    rows = f"(SELECT * FROM search_documents d {order} {_MAX_SCANNED_ROWS})" if walked else "search_documents"  # noqa: S608
+    rows = (
+        f"(SELECT * FROM search_documents d {order} {_MAX_SCANNED_ROWS})"  # noqa: S608 - our own text
+        if scans_by_popularity
+        else "search_documents"
+    )
     # The function does what the operator does, but never by the index.
-    matches = "ts_match_vq(d.title, a.query)" if walked else "d.title @@ a.query"
+    matches = "ts_match_vq(d.title, a.query)" if scans_by_popularity else "d.title @@ a.query"
     return Prepared(
         text(
             f"""
             WITH asked AS MATERIALIZED (SELECT to_tsquery('simple', CAST(:query AS text)) AS query),
             closed AS MATERIALIZED (SELECT v.id FROM vendor_profiles v WHERE NOT {STORE_IS_OPEN_SQL}),
             found AS (
-                SELECT d.product_id, d.prior FROM asked a, {rows} d WHERE {matches} AND {wanted}
+                SELECT d.product_id, d.prior FROM asked a, {rows} d WHERE {matches} AND {row_conditions}
                 {order} {_MAX_TITLE_CANDIDATES}
             )
             SELECT p.title FROM found f JOIN products p ON p.id = f.product_id
@@ -80,32 +84,32 @@ def _names_statement(campus: str | None) -> Prepared:
 
 
 def suggest(
-    session: Session, *, beginning: str, campus: str | None, limit: int, now: datetime
+    session: Session, *, prefix: str, campus: str | None, limit: int, now: datetime
 ) -> list[dict[str, Any]]:
     """Suggest what may be meant by what was typed so far, in three queries.
 
     Titles of listings that the public sees, the most popular first, then categories and stores. All words but
     the last must stand in them, the last must begin one of theirs.
 
-    :param beginning: what was typed so far
+    :param prefix: what was typed so far
     :param campus: id or slug, or none for all
     :param limit: how many, at most ``MAX_SUGGESTIONS``
     :param now: the time of the request
     :return: ``text`` and ``kind``; texts that differ only in case or accents come once
     """
-    typed = tokenizer.tokenize(beginning)
-    if not typed:
+    words = tokenizer.tokenize(prefix)
+    if not words:
         return []
-    place = campus_parameters(campus)
-    lexicon = search_lexicon.load_lexicon(session, given=typed)
+    campus_values = campus_parameters(campus)
+    lexicon = search_lexicon.load_lexicon(session, words=words)
     # Of the title's own words (weight A): what is only tagged so would not show why it is suggested.
-    exact, last = [f"'{word}':A" for word in typed[:-1]], f"'{typed[-1]}':*A"
-    many = min([lexicon.beginning, *(lexicon.known(word) for word in typed[:-1])])
-    name = next(iter(place), None)
-    titles = _titles_statement(name, walked=many > _POPULARITY_SCAN_THRESHOLD).tuples(
-        session, query=" & ".join([*exact, last]), now=now, **place
+    exact, last = [f"'{word}':A" for word in words[:-1]], f"'{words[-1]}':*A"
+    max_matches = min([lexicon.prefix_document_count, *(lexicon.document_count(word) for word in words[:-1])])
+    name = next(iter(campus_values), None)
+    titles = _titles_statement(name, scans_by_popularity=max_matches > _POPULARITY_SCAN_THRESHOLD).tuples(
+        session, query=" & ".join([*exact, last]), now=now, **campus_values
     )
-    names = _names_statement(name).tuples(session, query=" & ".join([*exact, last]), now=now, **place)
+    names = _names_statement(name).tuples(session, query=" & ".join([*exact, last]), now=now, **campus_values)
     return _merge_suggestions([(PRODUCT, title) for (title,) in titles], names, limit=limit)
 
 
@@ -113,18 +117,18 @@ def _merge_suggestions(
     titles: Iterable[tuple[str, str]], names: Iterable[tuple[str, str]], *, limit: int
 ) -> list[dict[str, Any]]:
     """Join what folds to the same; names have their places at the end, or more where there are fewer titles."""
-    products = _deduplicate(titles, most=limit)
-    others = {key: item for key, item in _deduplicate(names, most=limit).items() if key not in products}
+    products = _deduplicate(titles, limit=limit)
+    others = {key: item for key, item in _deduplicate(names, limit=limit).items() if key not in products}
     room = max(limit - len(others), 1)
     chosen = [*list(products.values())[:room], *others.values()][:limit]
     return [{"text": text_shown, "kind": kind} for kind, text_shown in chosen]
 
 
-def _deduplicate(items: Iterable[tuple[str, str]], *, most: int) -> dict[str, tuple[str, str]]:
+def _deduplicate(items: Iterable[tuple[str, str]], *, limit: int) -> dict[str, tuple[str, str]]:
     """Give the first ones that differ; many are written the same, and folding costs more than comparing."""
-    found: dict[str, tuple[str, str]] = {}
-    for kind, shown in dict.fromkeys(items):
-        if len(found) == most:
+    items_by_folded_text: dict[str, tuple[str, str]] = {}
+    for kind, text_shown in dict.fromkeys(items):
+        if len(items_by_folded_text) == limit:
             break
-        found.setdefault(" ".join(tokenizer.fold(shown).split()), (kind, shown))
-    return found
+        items_by_folded_text.setdefault(" ".join(tokenizer.fold(text_shown).split()), (kind, text_shown))
+    return items_by_folded_text

@@ -97,15 +97,15 @@ def _lock_synonyms(session: Session, synonyms_id: UUID) -> SearchSynonyms:
 
 def _normalize_terms(terms: Sequence[str]) -> list[str]:
     """Fold the terms as queries are; what differs only in that is one."""
-    split = [tokenize(term, most=MAX_TERM_WORDS + 1) for term in terms]
+    split = [tokenize(term, limit=MAX_TERM_WORDS + 1) for term in terms]
     faults = [
         InvalidParam(f"terms[{index}]", f"Must have one to {MAX_TERM_WORDS} words.")
-        for index, found in enumerate(split)
-        if not 1 <= len(found) <= MAX_TERM_WORDS
+        for index, words in enumerate(split)
+        if not 1 <= len(words) <= MAX_TERM_WORDS
     ]
     if faults:
         raise ValidationError("Not all terms can be searched.", invalid_params=faults)
-    folded = list(dict.fromkeys(" ".join(found) for found in split))
+    folded = list(dict.fromkeys(" ".join(words) for words in split))
     if len(folded) < 2:
         raise ValidationError.of("terms", "Must be at least two that differ in more than case and accents.")
     return folded
@@ -124,7 +124,7 @@ def _view(row: SearchSynonyms) -> dict[str, Any]:
 def _record_audit(
     session: Session,
     act: Act,
-    done: str,
+    verb: str,
     synonyms_id: UUID,
     *,
     before: Sequence[str] | None,
@@ -133,7 +133,7 @@ def _record_audit(
     record_audit_entry(
         session,
         act=act,
-        action=f"search_synonyms.{done}",
+        action=f"search_synonyms.{verb}",
         target_type="search_synonyms",
         target_id=str(synonyms_id),
         before=None if before is None else {"terms": list(before)},

@@ -58,15 +58,15 @@ def fold(text: str) -> str:
     return bare.translate(_LETTER_REPLACEMENTS)
 
 
-def tokenize(text: str, *, most: int = MAX_WORDS) -> list[str]:
+def tokenize(text: str, *, limit: int = MAX_WORDS) -> list[str]:
     """Give the words of a text, folded.
 
     :param text: anything
-    :param most: how many words, from the beginning; a word is cut at ``MAX_WORD_LENGTH`` characters
+    :param limit: how many words, from the beginning; a word is cut at ``MAX_WORD_LENGTH`` characters
     :return: letters and digits alone; empty where there are none
     """
     folded = _THOUSANDS_SEPARATOR.sub("", _APOSTROPHES.sub("", fold(text)))
-    return [found[:MAX_WORD_LENGTH] for found in _WORD.findall(folded)[:most]]
+    return [word[:MAX_WORD_LENGTH] for word in _WORD.findall(folded)[:limit]]
 
 
 def split_letters_and_digits(word: str) -> list[str]:
@@ -76,31 +76,31 @@ def split_letters_and_digits(word: str) -> list[str]:
 
 def word_forms(word: str) -> list[str]:
     """Give a word with the singular and plural forms that it may be, itself first."""
-    found = [word]
+    forms = [word]
     if word.endswith("ies"):
-        found.append(f"{word[:-3]}y")
+        forms.append(f"{word[:-3]}y")
     if word.endswith("es"):
-        found.append(word[:-2])
+        forms.append(word[:-2])
     if word.endswith("s"):
-        found.append(word[:-1])
+        forms.append(word[:-1])
     else:
-        found.append(f"{word}s")
-    return [form for form in found if form]
+        forms.append(f"{word}s")
+    return [form for form in forms if form]
 
 
-def find_phrases(given: list[str]) -> dict[str, tuple[int, int]]:
+def find_phrases(words: list[str]) -> dict[str, tuple[int, int]]:
     """Give the phrases of up to four words that stand in a query, each in all its forms.
 
-    :param given: the words
+    :param words: the words
     :return: from each phrase to the positions that it covers, the second exclusive
     """
-    found: dict[str, tuple[int, int]] = {}
-    for start in range(len(given)):
-        for end in range(start + 1, min(start + _MAX_PHRASE_WORDS, len(given)) + 1):
-            head = given[start : end - 1]
-            for last in word_forms(given[end - 1]):
-                found.setdefault(" ".join([*head, last]), (start, end))
-    return found
+    span_of_phrase: dict[str, tuple[int, int]] = {}
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + _MAX_PHRASE_WORDS, len(words)) + 1):
+            head = words[start : end - 1]
+            for last in word_forms(words[end - 1]):
+                span_of_phrase.setdefault(" ".join([*head, last]), (start, end))
+    return span_of_phrase
 
 
 def mask_personal_data(query: str) -> str:

@@ -62,28 +62,28 @@ _COUNT_QUERIES = Statement(
 _SELECT_CAMPUS_ID = Statement(text("SELECT id FROM campuses WHERE slug = :slug"))
 
 
-def record_zero_result(session: Session, *, words: str, campus: str | None, now: datetime) -> None:
+def record_zero_result(session: Session, *, query: str, campus: str | None, now: datetime) -> None:
     """Count a search that found nothing, in one statement.
 
     Nothing is kept of who searched; addresses, handles and long numbers are masked.
 
-    :param words: as they were typed
+    :param query: as they were typed
     :param campus: id or slug, or none
     :param now: the time of the request
     """
-    place = campus_parameters(campus)
-    _INCREMENT_COUNT[next(iter(place), None)].run(
-        session, query=mask_personal_data(words), day=now.date(), now=now, **place
+    campus_values = campus_parameters(campus)
+    _INCREMENT_COUNT[next(iter(campus_values), None)].run(
+        session, query=mask_personal_data(query), day=now.date(), now=now, **campus_values
     )
 
 
 def list_zero_result_queries(
-    session: Session, *, campus: str | None, vendor: UUID | None, page: TableRequest, now: datetime
+    session: Session, *, campus: str | None, vendor_user_id: UUID | None, page: TableRequest, now: datetime
 ) -> TablePage:
     """List what was searched in vain in the last 30 days.
 
     :param campus: id or slug; none is the vendor's own campus, or all for staff
-    :param vendor: the vendor's user, or none for staff
+    :param vendor_user_id: the vendor's user, or none for staff
     :param page: which page, and its order
     :param now: the time of the request
     """
@@ -92,8 +92,8 @@ def list_zero_result_queries(
         campus_id = _resolve_campus_id(session, campus)
         if campus_id is None:
             return TablePage([], page, total=0)
-    elif vendor is not None:
-        store = find_store_of_user(session, user_id=vendor)
+    elif vendor_user_id is not None:
+        store = find_store_of_user(session, user_id=vendor_user_id)
         campus_id = store.campus_id if store else None
     since = (now - REPORTING_PERIOD).date()
     rows = _SELECT_QUERIES[page.sort, page.descending].all(

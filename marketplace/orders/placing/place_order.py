@@ -236,7 +236,7 @@ def _reserve_stock(session: Session, parcels: Sequence[VendorOrder]) -> None:
         drop_cached(session, cache_tags.PRODUCTS)
     lines = [line for parcel in parcels for line in parcel.lines]
     flash_sales.reserve_units(
-        session, pieces={line.flash_sale_id: line.quantity for line in lines if line.flash_sale_id}
+        session, units_by_sale={line.flash_sale_id: line.quantity for line in lines if line.flash_sale_id}
     )
 
 
