@@ -4,22 +4,25 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags
-from marketplace.catalog.promotions import common as promotions
 from marketplace.catalog.promotions import listing
+from marketplace.catalog.promotions.common import PromotionType
 from marketplace.catalog.promotions.models import Banner
-from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest
 
 PLACEMENTS = ("hero", "card")
 
-_AUDITED_COLUMNS = (
-    *("title", "subtitle", "image_id", "image_url", "link", "placement", "campus_id", "position"),
-    *("starts_at", "ends_at", "ended_at"),
+_BANNERS = PromotionType(
+    Banner,
+    name="banner",
+    audited_columns=(
+        *("title", "subtitle", "image_id", "image_url", "link", "placement", "campus_id", "position"),
+        *("starts_at", "ends_at", "ended_at"),
+    ),
+    tag=cache_tags.BANNERS,
 )
 _SELECT_BANNERS_SQL = f"""
     SELECT t.id, t.title, t.subtitle, {listing.IMAGE_URL_SQL}, t.image_id, t.link, t.placement,
@@ -36,19 +39,7 @@ def create_banner(session: Session, act: Act, *, fields: dict[str, Any]) -> UUID
     :return: its id
     :raises ValidationError: no such picture or campus, or the window can't be meant
     """
-    begins = fields.get("starts_at") or act.now
-    promotions.ensure_valid_window(starts_at=begins, ends_at=fields.get("ends_at"), now=act.now)
-    promotions.ensure_references_exist(session, fields)
-    banner = Banner(
-        **fields | {"starts_at": begins},
-        created_by=act.person_id,
-        created_at=act.now,
-        updated_at=act.now,
-    )
-    session.add(banner)
-    session.flush()
-    _publish_and_audit(session, act, "create", banner, before=None)
-    return banner.id
+    return _BANNERS.insert(session, act, _BANNERS.build(session, act, fields))
 
 
 def update_banner(
@@ -63,13 +54,8 @@ def update_banner(
     :raises StalePromotionError: the revision is not the current one
     :raises ValidationError: as for ``create``, or it has begun and its beginning would change
     """
-    banner = _lock_banner(session, banner_id)
-    promotions.ensure_changeable(banner, revision=revision, now=act.now)
-    promotions.ensure_window_change_allowed(banner, changes, now=act.now)
-    promotions.ensure_references_exist(session, changes)
-    before = promotions.audit_snapshot(banner, _AUDITED_COLUMNS)
-    promotions.apply_changes(session, banner, changes, now=act.now)
-    _publish_and_audit(session, act, "change", banner, before=before)
+    banner = _BANNERS.lock_to_change(session, act, banner_id, revision=revision, changes=changes)
+    _BANNERS.change(session, act, banner, changes)
 
 
 def end_banner(session: Session, act: Act, *, banner_id: UUID) -> None:
@@ -78,11 +64,7 @@ def end_banner(session: Session, act: Act, *, banner_id: UUID) -> None:
     :raises NotFoundError: there is none
     :raises PromotionEndedError: it is over already
     """
-    banner = _lock_banner(session, banner_id)
-    before = promotions.audit_snapshot(banner, _AUDITED_COLUMNS)
-    promotions.end_promotion(banner, act)
-    session.flush()
-    _publish_and_audit(session, act, "end", banner, before=before)
+    _BANNERS.end(session, act, banner_id)
 
 
 def list_running_banners(
@@ -140,7 +122,7 @@ def fetch_banner_for_staff(
     parameters = {"media_base_url": media_base_url}
     row = listing.find_promotion(session, select=_SELECT_BANNERS_SQL, row_id=banner_id, parameters=parameters)
     if row is None:
-        raise NotFoundError("There is no such banner.")
+        raise _BANNERS.not_found()
     return _staff_view(row, now)
 
 
@@ -162,20 +144,3 @@ def _public_view(row: dict[str, Any]) -> dict[str, Any]:
 def _staff_view(row: dict[str, Any], now: datetime) -> dict[str, Any]:
     own = {"imageId": row["image_id"]}
     return _public_view(row) | own | listing.lifetime_view(row, now=now)
-
-
-def _lock_banner(session: Session, banner_id: UUID) -> Banner:
-    banner = session.scalar(select(Banner).where(Banner.id == banner_id).with_for_update(key_share=True))
-    if banner is None:
-        raise NotFoundError("There is no such banner.")
-    return banner
-
-
-def _publish_and_audit(
-    session: Session, act: Act, verb: str, banner: Banner, *, before: dict[str, Any] | None
-) -> None:
-    promotions.invalidate_now_and_at_boundaries(session, act, banner, tag=cache_tags.BANNERS)
-    after = promotions.audit_snapshot(banner, _AUDITED_COLUMNS)
-    promotions.record_audit(
-        session, act, action=f"banner.{verb}", row_id=banner.id, before=before, after=after
-    )

@@ -1,9 +1,10 @@
 """What all promotions have in common: their windows, what they refer to, who may not, and the trail they leave."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from sqlalchemy import ARRAY, Uuid, any_, bindparam, select, text
@@ -16,7 +17,13 @@ from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.clock import iso
-from marketplace.kernel.errors import ConflictError, ForbiddenError, InvalidParam, ValidationError
+from marketplace.kernel.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidParam,
+    NotFoundError,
+    ValidationError,
+)
 from marketplace.platform.models import Campus
 from marketplace.vendors.models import VendorProfile
 
@@ -59,6 +66,9 @@ class Promotion(Protocol):
     ended_by: Any
     revision: Any
     updated_at: Any
+
+
+PromotionT = TypeVar("PromotionT", bound=Promotion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,22 +155,6 @@ def ensure_changeable(row: Promotion, *, revision: int | None, now: datetime) ->
         )
 
 
-def end_promotion(row: Promotion, act: Act) -> None:
-    """End a locked promotion now.
-
-    :raises PromotionEndedError: it is over already
-    """
-    ensure_changeable(row, revision=None, now=act.now)
-    row.ended_at, row.ended_by = act.now, act.person_id
-    bump_revision(row, now=act.now)
-
-
-def bump_revision(row: Promotion, *, now: datetime) -> None:
-    """Note that a promotion was changed."""
-    row.revision += 1
-    row.updated_at = now
-
-
 def find_promotable_products(
     session: Session, product_ids: Sequence[UUID], *, include_removed: bool = False
 ) -> dict[UUID, PromotableProduct]:
@@ -202,28 +196,6 @@ def ensure_references_exist(session: Session, fields: dict[str, Any]) -> None:
         raise ValidationError("It names what does not exist.", invalid_params=faults)
 
 
-def release_image(session: Session, image_id: UUID | None, *, now: datetime) -> None:
-    """Have a picture looked at by the sweep again: what showed it shows another one."""
-    if image_id is not None:
-        _MARK_IMAGE_UNUSED.run(session, image_id=image_id, now=now)
-
-
-def apply_changes(session: Session, row: Any, changes: dict[str, Any], *, now: datetime) -> None:
-    """Change a locked promotion that has a picture: a new one takes the old one's place.
-
-    :param changes: columns
-    """
-    old = row.image_id
-    if "image_id" in changes or "image_url" in changes:
-        changes = {"image_id": None, "image_url": None} | changes
-    for name, value in changes.items():
-        setattr(row, name, value)
-    bump_revision(row, now=now)
-    session.flush()
-    if row.image_id != old:
-        release_image(session, old, now=now)
-
-
 def schedule_boundaries(
     session: Session,
     *,
@@ -248,15 +220,169 @@ def schedule_boundaries(
             )
 
 
-def invalidate_now_and_at_boundaries(session: Session, act: Act, row: Any, *, tag: str) -> None:
-    """Drop what a written promotion made stale, now and at its turns to come."""
-    drop_cached(session, tag)
-    schedule_boundaries(session, boundaries=(row.starts_at, row.over_at), tags=(tag,), now=act.now)
+class PromotionType(Generic[PromotionT]):
+    """One kind of promotion: its rows are created, changed and ended, cached content and audit trail following."""
+
+    def __init__(
+        self,
+        model: type[PromotionT],
+        *,
+        name: str,
+        audited_columns: Sequence[str],
+        tag: str,
+        max_duration: timedelta | None = None,
+    ) -> None:
+        """Describe the kind.
+
+        :param name: of the audit trail, such as ``flash_sale``
+        :param audited_columns: columns that the audit trail keeps
+        :param tag: of the cached content that shows these promotions
+        :param max_duration: of their windows, or none
+        """
+        self._model: Any = model
+        self._name = name
+        self._audited_columns = audited_columns
+        self._tag = tag
+        self._max_duration = max_duration
+
+    def build(self, session: Session, act: Act, fields: dict[str, Any]) -> PromotionT:
+        """Make a promotion that is in no session yet.
+
+        :param fields: columns; starts_at is none for now
+        :raises ValidationError: no such picture or campus, or the window can't be meant
+        """
+        starts_at = fields.get("starts_at") or act.now
+        ensure_valid_window(
+            starts_at=starts_at,
+            ends_at=fields.get("ends_at"),
+            now=act.now,
+            max_duration=self._max_duration,
+        )
+        ensure_references_exist(session, fields)
+        row: PromotionT = self._model(
+            **fields | {"starts_at": starts_at},
+            created_by=act.person_id,
+            created_at=act.now,
+            updated_at=act.now,
+        )
+        return row
+
+    def insert(self, session: Session, act: Act, row: PromotionT) -> UUID:
+        """Add a promotion that was built, and give its id."""
+        session.add(row)
+        session.flush()
+        self.publish_and_audit(session, act, "create", row, before=None)
+        row_id: UUID = row.id
+        return row_id
+
+    def lock(self, session: Session, row_id: UUID) -> PromotionT:
+        """Lock a promotion.
+
+        :raises NotFoundError: there is none
+        """
+        row: PromotionT | None = session.scalar(
+            select(self._model).where(self._model.id == row_id).with_for_update(key_share=True),
+            execution_options={"populate_existing": True},
+        )
+        if row is None:
+            raise self.not_found()
+        return row
+
+    def lock_to_change(
+        self, session: Session, act: Act, row_id: UUID, *, revision: int | None, changes: dict[str, Any]
+    ) -> PromotionT:
+        """Lock a promotion and check the changes that are common to all kinds.
+
+        :param revision: the one that the client read, or none not to compare
+        :param changes: columns
+        :raises NotFoundError: there is none
+        :raises PromotionEndedError: it is over
+        :raises StalePromotionError: the revision is not the current one
+        :raises ValidationError: as for ``build``, or it has begun and its beginning would change
+        """
+        row = self.lock(session, row_id)
+        ensure_changeable(row, revision=revision, now=act.now)
+        ensure_window_change_allowed(row, changes, now=act.now, max_duration=self._max_duration)
+        ensure_references_exist(session, changes)
+        return row
+
+    @contextmanager
+    def recorded(self, session: Session, act: Act, verb: str, row: PromotionT) -> Iterator[None]:
+        """Publish and audit what the body does to a locked promotion."""
+        before = self.snapshot(session, row)
+        yield
+        session.flush()
+        self.publish_and_audit(session, act, verb, row, before=before)
+
+    def change(self, session: Session, act: Act, row: PromotionT, changes: dict[str, Any]) -> None:
+        """Change columns of a locked promotion; a new picture takes the place of the old one."""
+        with self.recorded(session, act, "change", row):
+            apply_changes(session, row, changes, now=act.now)
+
+    def end(self, session: Session, act: Act, row_id: UUID) -> None:
+        """End a promotion now.
+
+        :raises NotFoundError: there is none
+        :raises PromotionEndedError: it is over already
+        """
+        row = self.lock(session, row_id)
+        with self.recorded(session, act, "end", row):
+            ensure_changeable(row, revision=None, now=act.now)
+            row.ended_at, row.ended_by = act.now, act.person_id
+            _bump_revision(row, now=act.now)
+
+    def not_found(self) -> NotFoundError:
+        """Name a promotion that does not exist."""
+        return NotFoundError(f"There is no such {self._name.replace('_', ' ')}.")
+
+    def snapshot(self, session: Session, row: PromotionT) -> dict[str, Any]:
+        """Write a promotion as the audit trail keeps it: as JSON scalars and lists of them."""
+        return {name: _to_json_value(getattr(row, name)) for name in self._audited_columns}
+
+    def publish(self, session: Session, act: Act, row: PromotionT) -> None:
+        """Drop what a written promotion made stale, now and at its boundaries to come."""
+        drop_cached(session, self._tag)
+        schedule_boundaries(session, boundaries=(row.starts_at, row.over_at), tags=(self._tag,), now=act.now)
+
+    def publish_and_audit(
+        self, session: Session, act: Act, verb: str, row: PromotionT, *, before: dict[str, Any] | None
+    ) -> None:
+        """Drop what a written promotion made stale, and record the write.
+
+        :param before: its snapshot before, or none if it is new
+        """
+        self.publish(session, act, row)
+        record_audit_entry(
+            session,
+            act=act,
+            action=f"{self._name}.{verb}",
+            target_type=self._name,
+            target_id=str(row.id),
+            before=before,
+            after=self.snapshot(session, row),
+        )
 
 
-def audit_snapshot(row: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Write columns of a row as the audit keeps them: as JSON scalars and lists of them."""
-    return {name: _to_json_value(getattr(row, name)) for name in names}
+def apply_changes(session: Session, row: Any, changes: dict[str, Any], *, now: datetime) -> None:
+    """Change a locked promotion; a new picture takes the place of the old one.
+
+    :param changes: columns
+    """
+    old_image_id = getattr(row, "image_id", None)
+    if "image_id" in changes or "image_url" in changes:
+        changes = {"image_id": None, "image_url": None} | changes
+    for name, value in changes.items():
+        setattr(row, name, value)
+    _bump_revision(row, now=now)
+    session.flush()
+    # The clean-up looks at a picture again that nothing may show any longer.
+    if old_image_id is not None and row.image_id != old_image_id:
+        _MARK_IMAGE_UNUSED.run(session, image_id=old_image_id, now=now)
+
+
+def _bump_revision(row: Promotion, *, now: datetime) -> None:
+    row.revision += 1
+    row.updated_at = now
 
 
 def _to_json_value(value: Any) -> Any:
@@ -265,30 +391,3 @@ def _to_json_value(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
     return [_to_json_value(item) for item in value] if isinstance(value, list) else value
-
-
-def record_audit(
-    session: Session,
-    act: Act,
-    *,
-    action: str,
-    row_id: UUID,
-    before: dict[str, Any] | None,
-    after: dict[str, Any] | None,
-) -> None:
-    """Record what somebody did to a promotion.
-
-    :param action: such as ``flash_sale.create``; what stands before the dot is the kind of promotion
-    :param row_id: which one
-    :param before: its columns before, or none if it is new
-    :param after: its columns now
-    """
-    record_audit_entry(
-        session,
-        act=act,
-        action=action,
-        target_type=action.partition(".")[0],
-        target_id=str(row_id),
-        before=before,
-        after=after,
-    )

@@ -15,16 +15,21 @@ from marketplace.catalog.campus_filter import campus_condition, campus_parameter
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import common as promotions
 from marketplace.catalog.promotions import listing
-from marketplace.catalog.promotions.common import PromotableProduct
+from marketplace.catalog.promotions.common import PromotableProduct, PromotionType
 from marketplace.catalog.promotions.models import FeaturedProduct
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
-from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
+from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.kernel.paging import Page, PageRequest
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN
 
-_AUDITED_COLUMNS = ("product_id", "position", "starts_at", "ends_at", "ended_at")
+_FEATURED = PromotionType(
+    FeaturedProduct,
+    name="featured_product",
+    audited_columns=("product_id", "position", "starts_at", "ends_at", "ended_at"),
+    tag=cache_tags.FEATURED,
+)
 
 _SELECT_OVERLAPPING = Statement(
     text(
@@ -69,23 +74,11 @@ def create_featured_product(
     :raises AlreadyFeaturedError: it is featured in that time
     """
     product = _lock_product_to_feature(session, act, product_id)
-    begins = starts_at or act.now
-    promotions.ensure_valid_window(starts_at=begins, ends_at=ends_at, now=act.now)
-    _ensure_no_overlap(session, product_id=product_id, starts_at=begins, ends_at=ends_at)
-    entry = FeaturedProduct(
-        product_id=product_id,
-        campus_id=product.campus_id,
-        position=position,
-        starts_at=begins,
-        ends_at=ends_at,
-        created_by=act.person_id,
-        created_at=act.now,
-        updated_at=act.now,
-    )
-    session.add(entry)
-    session.flush()
-    _publish_and_audit(session, act, "create", entry, before=None)
-    return entry.id
+    fields = {"product_id": product_id, "position": position, "starts_at": starts_at, "ends_at": ends_at}
+    entry = _FEATURED.build(session, act, fields)
+    entry.campus_id = product.campus_id
+    _ensure_no_overlap(session, product_id=product_id, starts_at=entry.starts_at, ends_at=ends_at)
+    return _FEATURED.insert(session, act, entry)
 
 
 def update_featured_product(
@@ -101,9 +94,8 @@ def update_featured_product(
     :raises ValidationError: the window can't be meant, or has begun and its beginning would change
     :raises AlreadyFeaturedError: the product is featured in that time
     """
-    entry = _lock_featured_product(session, act, entry_id)
-    promotions.ensure_changeable(entry, revision=revision, now=act.now)
-    promotions.ensure_window_change_allowed(entry, changes, now=act.now)
+    _lock_product_of_entry(session, act, entry_id)
+    entry = _FEATURED.lock_to_change(session, act, entry_id, revision=revision, changes=changes)
     _ensure_no_overlap(
         session,
         product_id=entry.product_id,
@@ -111,12 +103,7 @@ def update_featured_product(
         ends_at=changes.get("ends_at", entry.ends_at),
         entry_id=entry.id,
     )
-    before = promotions.audit_snapshot(entry, _AUDITED_COLUMNS)
-    for name, value in changes.items():
-        setattr(entry, name, value)
-    promotions.bump_revision(entry, now=act.now)
-    session.flush()
-    _publish_and_audit(session, act, "change", entry, before=before)
+    _FEATURED.change(session, act, entry, changes)
 
 
 def end_featured_product(session: Session, act: Act, *, entry_id: UUID) -> None:
@@ -125,11 +112,8 @@ def end_featured_product(session: Session, act: Act, *, entry_id: UUID) -> None:
     :raises NotFoundError: there is no such entry
     :raises PromotionEndedError: it is over already
     """
-    entry = _lock_featured_product(session, act, entry_id)
-    before = promotions.audit_snapshot(entry, _AUDITED_COLUMNS)
-    promotions.end_promotion(entry, act)
-    session.flush()
-    _publish_and_audit(session, act, "end", entry, before=before)
+    _lock_product_of_entry(session, act, entry_id)
+    _FEATURED.end(session, act, entry_id)
 
 
 @lru_cache(maxsize=16)
@@ -207,7 +191,7 @@ def fetch_featured_for_staff(session: Session, *, entry_id: UUID, now: datetime)
     """
     row = listing.find_promotion(session, select=_SELECT_FEATURED_SQL, row_id=entry_id, parameters={})
     if row is None:
-        raise NotFoundError("There is no such featured product.")
+        raise _FEATURED.not_found()
     return _staff_view(row, now)
 
 
@@ -229,19 +213,13 @@ def _lock_product_to_feature(session: Session, act: Act, product_id: UUID) -> Pr
     return product
 
 
-def _lock_featured_product(session: Session, act: Act, entry_id: UUID) -> FeaturedProduct:
-    found = select(FeaturedProduct).where(FeaturedProduct.id == entry_id)
-    entry = session.scalar(found)
-    if entry is None:
-        raise NotFoundError("There is no such featured product.")
-    [product] = promotions.find_promotable_products(
-        session, [entry.product_id], include_removed=True
-    ).values()
+def _lock_product_of_entry(session: Session, act: Act, entry_id: UUID) -> None:
+    product_id = session.scalar(select(FeaturedProduct.product_id).where(FeaturedProduct.id == entry_id))
+    if product_id is None:
+        raise _FEATURED.not_found()
+    [product] = promotions.find_promotable_products(session, [product_id], include_removed=True).values()
     promotions.ensure_not_own_store(product.user_id, user_id=act.person_id)
-    stock.lock_products(session, product_ids=[entry.product_id])
-    return session.execute(
-        found.with_for_update(key_share=True).execution_options(populate_existing=True)
-    ).scalar_one()
+    stock.lock_products(session, product_ids=[product_id])
 
 
 def _ensure_no_overlap(
@@ -261,12 +239,3 @@ def _ensure_no_overlap(
             f"The product is featured from {since} already.",
             invalid_params=[InvalidParam("startsAt", f"Overlaps with the entry from {since}.")],
         )
-
-
-def _publish_and_audit(
-    session: Session, act: Act, verb: str, entry: FeaturedProduct, *, before: dict[str, Any] | None
-) -> None:
-    promotions.invalidate_now_and_at_boundaries(session, act, entry, tag=cache_tags.FEATURED)
-    after = promotions.audit_snapshot(entry, _AUDITED_COLUMNS)
-    action = f"featured_product.{verb}"
-    promotions.record_audit(session, act, action=action, row_id=entry.id, before=before, after=after)

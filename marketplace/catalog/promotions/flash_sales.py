@@ -10,35 +10,27 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.moderation.rules import MIN_PRICE_MINOR
 from marketplace.catalog.promotions import common as promotions
+from marketplace.catalog.promotions.common import PromotionType
 from marketplace.catalog.promotions.models import FlashSale
 from marketplace.catalog.sale_price import price_at_percent_off
 from marketplace.catalog.stock import LockedProduct
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
-from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
+from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 
 MAX_SALE_DURATION = timedelta(days=30)
 MAX_PERCENT_OFF = 90
 MAX_QUANTITY = 100_000
 
 _CACHE_TAGS = (cache_tags.PRODUCTS, cache_tags.FLASH_SALES)
-_AUDITED_COLUMNS = (
-    "product_id",
-    "sale_price_minor",
-    "percent_off",
-    "starts_at",
-    "ends_at",
-    "quantity",
-    "ended_at",
-)
 
 _LOCK_PRODUCT = Statement(
     text(
@@ -169,27 +161,17 @@ def create_flash_sale(
     if product is None:
         raise ValidationError.of("productId", "There is no such product.")
     promotions.ensure_not_own_store(product["user_id"], user_id=act.person_id)
-    start = starts_at or act.now
-    promotions.ensure_valid_window(
-        starts_at=start, ends_at=ends_at, now=act.now, max_duration=MAX_SALE_DURATION
-    )
-    _ensure_no_overlap(session, product_id=product_id, starts_at=start, ends_at=ends_at)
-    sale = FlashSale(
-        product_id=product_id,
-        sale_price_minor=discount.sale_price(product["price_minor"]),
-        percent_off=discount.percent,
-        starts_at=start,
-        ends_at=ends_at,
-        quantity=quantity,
-        created_by=act.person_id,
-        created_at=act.now,
-        updated_at=act.now,
-    )
-    session.add(sale)
-    session.flush()
-    _publish_sale(session, act, sale)
-    _record_audit(session, act, "create", sale, before=None)
-    return sale.id
+    fields = {
+        "product_id": product_id,
+        "percent_off": discount.percent,
+        "starts_at": starts_at,
+        "ends_at": ends_at,
+        "quantity": quantity,
+    }
+    sale = _SALES.build(session, act, fields)
+    _ensure_no_overlap(session, product_id=product_id, starts_at=sale.starts_at, ends_at=ends_at)
+    sale.sale_price_minor = discount.sale_price(product["price_minor"])
+    return _SALES.insert(session, act, sale)
 
 
 def update_flash_sale(
@@ -213,10 +195,8 @@ def update_flash_sale(
     :raises ValidationError: as for ``create``, or it has begun and its beginning would change
     :raises OverlappingSaleError: the product has another sale in that time
     """
-    sale, product = _lock_sale(session, act, sale_id)
-    promotions.ensure_changeable(sale, revision=revision, now=act.now)
-    promotions.ensure_window_change_allowed(sale, changes, now=act.now, max_duration=MAX_SALE_DURATION)
-    before = promotions.audit_snapshot(sale, _AUDITED_COLUMNS)
+    product = _lock_product_of_sale(session, act, sale_id)
+    sale = _SALES.lock_to_change(session, act, sale_id, revision=revision, changes=changes)
     if discount is not None:
         changes = changes | {
             "sale_price_minor": discount.sale_price(product["price_minor"]),
@@ -235,12 +215,7 @@ def update_flash_sale(
         ends_at=changes.get("ends_at", sale.ends_at),
         sale_id=sale.id,
     )
-    for name, value in changes.items():
-        setattr(sale, name, value)
-    promotions.bump_revision(sale, now=act.now)
-    session.flush()
-    _publish_sale(session, act, sale)
-    _record_audit(session, act, "change", sale, before=before)
+    _SALES.change(session, act, sale, changes)
 
 
 def end_flash_sale(session: Session, act: Act, *, sale_id: UUID) -> None:
@@ -249,12 +224,8 @@ def end_flash_sale(session: Session, act: Act, *, sale_id: UUID) -> None:
     :raises NotFoundError: there is none
     :raises PromotionEndedError: it is over already
     """
-    sale, _product = _lock_sale(session, act, sale_id)
-    before = promotions.audit_snapshot(sale, _AUDITED_COLUMNS)
-    promotions.end_promotion(sale, act)
-    session.flush()
-    _publish_sale(session, act, sale)
-    _record_audit(session, act, "end", sale, before=before)
+    _lock_product_of_sale(session, act, sale_id)
+    _SALES.end(session, act, sale_id)
 
 
 def on_boundary(session: Session, *, product_id: UUID, now: datetime) -> None:
@@ -315,15 +286,12 @@ def _adjust_sold_units(session: Session, units_by_sale: Mapping[UUID, int]) -> N
         drop_cached(session, *_CACHE_TAGS)
 
 
-def _lock_sale(session: Session, act: Act, sale_id: UUID) -> tuple[FlashSale, dict[str, Any]]:
+def _lock_product_of_sale(session: Session, act: Act, sale_id: UUID) -> dict[str, Any]:
     product = _LOCK_PRODUCT_OF_SALE.first(session, sale_id=sale_id)
     if product is None:
-        raise NotFoundError("There is no such flash sale.")
+        raise _SALES.not_found()
     promotions.ensure_not_own_store(product["user_id"], user_id=act.person_id)
-    sale = session.execute(
-        select(FlashSale).where(FlashSale.id == sale_id).with_for_update(key_share=True)
-    ).scalar_one()
-    return sale, product
+    return product
 
 
 def _ensure_no_overlap(
@@ -341,26 +309,28 @@ def _ensure_no_overlap(
         )
 
 
-def _publish_sale(session: Session, act: Act, sale: FlashSale) -> None:
-    refresh_current_sales(session, product_ids=[sale.product_id], now=act.now)
-    drop_cached(session, *_CACHE_TAGS)
-    promotions.schedule_boundaries(
-        session,
-        boundaries=(sale.starts_at, sale.over_at) if sale.over_at > sale.starts_at else (),
-        tags=_CACHE_TAGS,
-        now=act.now,
-        product_id=sale.product_id,
-    )
+class _FlashSaleType(PromotionType[FlashSale]):
+    """Flash sales; their products carry the sale that runs or comes next."""
+
+    def publish(self, session: Session, act: Act, row: FlashSale) -> None:
+        """Have the product carry the sale that runs or comes next, now and at the boundaries to come."""
+        refresh_current_sales(session, product_ids=[row.product_id], now=act.now)
+        drop_cached(session, *_CACHE_TAGS)
+        promotions.schedule_boundaries(
+            session,
+            boundaries=(row.starts_at, row.over_at) if row.over_at > row.starts_at else (),
+            tags=_CACHE_TAGS,
+            now=act.now,
+            product_id=row.product_id,
+        )
 
 
-def _record_audit(
-    session: Session, act: Act, verb: str, sale: FlashSale, *, before: dict[str, Any] | None
-) -> None:
-    promotions.record_audit(
-        session,
-        act,
-        action=f"flash_sale.{verb}",
-        row_id=sale.id,
-        before=before,
-        after=promotions.audit_snapshot(sale, _AUDITED_COLUMNS),
-    )
+_SALES = _FlashSaleType(
+    FlashSale,
+    name="flash_sale",
+    audited_columns=(
+        *("product_id", "sale_price_minor", "percent_off", "starts_at", "ends_at", "quantity", "ended_at"),
+    ),
+    tag=cache_tags.FLASH_SALES,
+    max_duration=MAX_SALE_DURATION,
+)

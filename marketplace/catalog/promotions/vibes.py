@@ -1,6 +1,7 @@
 """Vibes: themed feeds of products, in an order that staff chose."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -11,19 +12,15 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import common as promotions
+from marketplace.catalog.promotions.common import PromotionType
 from marketplace.catalog.promotions.models import Vibe, VibeProduct
 from marketplace.infra.db import violated_constraint
-from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
+from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 
 MAX_PRODUCTS_PER_VIBE = 50
 SLUG_PATTERN = "[a-z0-9]+(-[a-z0-9]+)*"
 MAX_SLUG_LENGTH = 60
 RESERVED_SLUGS = frozenset({"all"})
-
-_AUDITED_COLUMNS = (
-    *("slug", "title", "description", "image_id", "image_url", "campus_id", "position"),
-    *("starts_at", "ends_at", "ended_at"),
-)
 
 
 class SlugTakenError(ConflictError):
@@ -42,20 +39,13 @@ def create_vibe(session: Session, act: Act, *, fields: dict[str, Any], product_i
     :raises ForbiddenError: a product is the officer's own store's
     :raises SlugTakenError: another vibe, not ended, has the slug
     """
-    begins = fields.get("starts_at") or act.now
-    promotions.ensure_valid_window(starts_at=begins, ends_at=fields.get("ends_at"), now=act.now)
-    promotions.ensure_references_exist(session, fields)
-    _ensure_products_promotable(session, act, product_ids, campus_id=fields.get("campus_id"))
-    vibe = Vibe(
-        **fields | {"starts_at": begins},
-        created_by=act.person_id,
-        created_at=act.now,
-        updated_at=act.now,
-    )
+    vibe = _VIBES.build(session, act, fields)
+    _ensure_products_promotable(session, act, product_ids, campus_id=vibe.campus_id)
     session.add(vibe)
-    _flush_unique_slug(session, fields["slug"])
+    with _unique_slug(session, vibe.slug):
+        session.flush()
     _replace_products(session, vibe.id, product_ids)
-    _publish_and_audit(session, act, "create", vibe, before=None)
+    _VIBES.publish_and_audit(session, act, "create", vibe, before=None)
     return vibe.id
 
 
@@ -80,25 +70,18 @@ def update_vibe(
     :raises ForbiddenError: a product that is added is the officer's own store's
     :raises SlugTakenError: another vibe, not ended, has the slug
     """
-    vibe = _lock_vibe(session, vibe_id)
-    promotions.ensure_changeable(vibe, revision=revision, now=act.now)
-    promotions.ensure_window_change_allowed(vibe, changes, now=act.now)
-    promotions.ensure_references_exist(session, changes)
+    vibe = _VIBES.lock_to_change(session, act, vibe_id, revision=revision, changes=changes)
     campus_id = changes.get("campus_id", vibe.campus_id)
     held = _list_product_ids(session, vibe.id)
     if product_ids is not None:
         _ensure_products_promotable(session, act, product_ids, campus_id=campus_id, current_product_ids=held)
     elif campus_id is not None and campus_id != vibe.campus_id:
         _ensure_products_promotable(session, act, held, campus_id=campus_id, current_product_ids=held)
-    before = _audit_snapshot(session, vibe)
-    if product_ids is not None:
-        _replace_products(session, vibe.id, product_ids)
-    try:
-        with session.begin_nested():
+    with _VIBES.recorded(session, act, "change", vibe):
+        if product_ids is not None:
+            _replace_products(session, vibe.id, product_ids)
+        with _unique_slug(session, changes.get("slug", vibe.slug)):
             promotions.apply_changes(session, vibe, changes, now=act.now)
-    except IntegrityError as error:
-        raise _translate_slug_conflict(error, changes.get("slug", vibe.slug)) from error
-    _publish_and_audit(session, act, "change", vibe, before=before)
 
 
 def end_vibe(session: Session, act: Act, *, vibe_id: UUID) -> None:
@@ -107,34 +90,20 @@ def end_vibe(session: Session, act: Act, *, vibe_id: UUID) -> None:
     :raises NotFoundError: there is none
     :raises PromotionEndedError: it is over already
     """
-    vibe = _lock_vibe(session, vibe_id)
-    before = _audit_snapshot(session, vibe)
-    promotions.end_promotion(vibe, act)
-    session.flush()
-    _publish_and_audit(session, act, "end", vibe, before=before)
+    _VIBES.end(session, act, vibe_id)
 
 
-def _lock_vibe(session: Session, vibe_id: UUID) -> Vibe:
-    vibe = session.scalar(select(Vibe).where(Vibe.id == vibe_id).with_for_update(key_share=True))
-    if vibe is None:
-        raise NotFoundError("There is no such vibe.")
-    return vibe
-
-
-def _flush_unique_slug(session: Session, slug: str) -> None:
+@contextmanager
+def _unique_slug(session: Session, slug: str) -> Iterator[None]:
     try:
         with session.begin_nested():
-            session.flush()
+            yield
     except IntegrityError as error:
-        raise _translate_slug_conflict(error, slug) from error
-
-
-def _translate_slug_conflict(error: IntegrityError, slug: str) -> Exception:
-    if violated_constraint(error) != "uq_vibes_slug":
-        return error
-    return SlugTakenError(
-        f"Another vibe has the slug {slug}.", invalid_params=[InvalidParam("slug", "Is taken.")]
-    )
+        if violated_constraint(error) != "uq_vibes_slug":
+            raise
+        raise SlugTakenError(
+            f"Another vibe has the slug {slug}.", invalid_params=[InvalidParam("slug", "Is taken.")]
+        ) from error
 
 
 def _list_product_ids(session: Session, vibe_id: UUID) -> list[UUID]:
@@ -176,14 +145,21 @@ def _replace_products(session: Session, vibe_id: UUID, product_ids: Sequence[UUI
     session.flush()
 
 
-def _audit_snapshot(session: Session, vibe: Vibe) -> dict[str, Any]:
-    products = [str(product_id) for product_id in _list_product_ids(session, vibe.id)]
-    return promotions.audit_snapshot(vibe, _AUDITED_COLUMNS) | {"product_ids": products}
+class _VibeType(PromotionType[Vibe]):
+    """Vibes; their snapshots hold the ids of their products."""
+
+    def snapshot(self, session: Session, row: Vibe) -> dict[str, Any]:
+        """Write a vibe with its products as the audit trail keeps it."""
+        products = [str(product_id) for product_id in _list_product_ids(session, row.id)]
+        return super().snapshot(session, row) | {"product_ids": products}
 
 
-def _publish_and_audit(
-    session: Session, act: Act, verb: str, vibe: Vibe, *, before: dict[str, Any] | None
-) -> None:
-    promotions.invalidate_now_and_at_boundaries(session, act, vibe, tag=cache_tags.VIBES)
-    after = _audit_snapshot(session, vibe)
-    promotions.record_audit(session, act, action=f"vibe.{verb}", row_id=vibe.id, before=before, after=after)
+_VIBES = _VibeType(
+    Vibe,
+    name="vibe",
+    audited_columns=(
+        *("slug", "title", "description", "image_id", "image_url", "campus_id", "position"),
+        *("starts_at", "ends_at", "ended_at"),
+    ),
+    tag=cache_tags.VIBES,
+)
