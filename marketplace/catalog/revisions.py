@@ -1,13 +1,14 @@
 """What every change of a listing has to mind, whoever makes it: revisions, and content that it made stale."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Self
 from uuid import UUID
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import cache_tags
+from marketplace.catalog import cache_tags, states
 from marketplace.catalog.models import Product, ProductImage
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
@@ -49,6 +50,17 @@ def ensure_revision_current(product: Product, revision: int | None) -> None:
             f"The listing is at revision {product.revision} by now, not {revision}: read it again.",
             invalid_params=[InvalidParam("revision", f"The current one is {product.revision}.")],
         )
+
+
+def mark_deleted(product: Product, *, now: datetime) -> None:
+    """Mark a listing as deleted; the row stays for its orders.
+
+    :param product: its row is locked
+    :raises IllegalTransitionError: it is deleted already
+    """
+    product.status = states.PRODUCT.target(product.status, "delete")
+    product.held = False
+    product.deleted_at = product.updated_at = now
 
 
 def drop_stale_listing_caches(session: Session, snapshot: ListingSnapshot, product: Product) -> None:

@@ -1,4 +1,4 @@
-"""Listings are made and changed by their vendors."""
+"""Listings are made, changed and deleted by their vendors."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,6 +16,7 @@ from marketplace.catalog.revisions import (
     drop_stale_listing_caches,
     ensure_revision_current,
     list_image_ids,
+    mark_deleted,
 )
 from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
@@ -154,6 +155,26 @@ def update_product(
         product.revision += 1
         product.updated_at = now
         drop_stale_listing_caches(session, before, product)
+
+
+def delete_product(
+    session: Session, *, caller: Caller, product_id: UUID, revision: int | None, now: datetime
+) -> None:
+    """Delete a listing of the caller's own store; the row stays for its orders.
+
+    :param caller: the vendor
+    :param revision: the one that the client read, or none not to compare
+    :param now: the time of the request
+    :raises NotFoundError: there is none, it is another store's, or it was deleted before
+    :raises ForbiddenError: the store is not active
+    :raises StaleListingError: the revision is not the current one
+    """
+    product, store = _lock_own_product(session, caller=caller, product_id=product_id)
+    _ensure_store_active(store)
+    ensure_revision_current(product, revision)
+    before = ListingSnapshot.of_product(product)
+    mark_deleted(product, now=now)
+    drop_stale_listing_caches(session, before, product)
 
 
 def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:

@@ -20,6 +20,7 @@ from blueprints.http.fields import Deleted
 from blueprints.http.paging import CursorQuery
 from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
+from marketplace.catalog import vendor_products
 from marketplace.catalog.moderation import banned_terms, queries, staff_actions
 from marketplace.kernel.paging import Page
 
@@ -29,13 +30,15 @@ area = ContractBlueprint("moderation", "/api/products", "Moderation of listings"
 @area.delete("/<uuid:product_id>", auth=VENDOR_OR_STAFF, limit=SharedLimit.VENDOR, reply=Deleted)
 def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     """Delete a listing: of the own store, or any as staff that manages products."""
-    staff_actions.delete_product(
-        ctx.session,
-        caller=ctx.user,
-        act=ctx.act,
-        product_id=product_id,
-        revision=expected_revision(None),
-    )
+    revision = expected_revision(None)
+    if ctx.user.is_staff:
+        staff_actions.delete_product(
+            ctx.session, caller=ctx.user, act=ctx.act, product_id=product_id, revision=revision
+        )
+    else:
+        vendor_products.delete_product(
+            ctx.session, caller=ctx.user, product_id=product_id, revision=revision, now=ctx.now
+        )
     return {"deleted": True, "id": product_id}
 
 

@@ -1,4 +1,4 @@
-"""What staff do about listings: approve, reject, take down, delete; and how a listing is deleted by its vendor.
+"""Staff's actions on listings: approve, reject, take down, delete.
 
 Each act of staff is made under the row's lock, is audited with before and after, and tells the vendor. Nobody
 acts on a listing of the own store.
@@ -6,7 +6,6 @@ acts on a listing of the own store.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +16,12 @@ from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog import states
 from marketplace.catalog.models import Product
 from marketplace.catalog.moderation import automated_review
-from marketplace.catalog.revisions import ListingSnapshot, drop_stale_listing_caches, ensure_revision_current
+from marketplace.catalog.revisions import (
+    ListingSnapshot,
+    drop_stale_listing_caches,
+    ensure_revision_current,
+    mark_deleted,
+)
 from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
@@ -136,31 +140,19 @@ def delete_product(
 ) -> None:
     """Delete a listing: the row stays for its orders, and nobody is shown it any more.
 
-    :param caller: the vendor, of a listing of the own store, or staff that manages products
+    :param caller: staff that manages products
     :param revision: the one that the caller read, or none not to compare
-    :raises ForbiddenError: no permission, or the vendor's store is not active
-    :raises NotFoundError: there is none, it is another store's, or it was deleted before
-    :raises OwnListingError: staff delete a listing of their own store
+    :raises ForbiddenError: no permission
+    :raises NotFoundError: there is none, or it was deleted before
+    :raises OwnListingError: it is of the officer's own store
     :raises StaleListingError: it changed since the caller read it
     """
-    if caller.is_staff:
-        if not caller.has_permission(MANAGE_PRODUCTS):
-            raise ForbiddenError(f"This takes the permission {MANAGE_PRODUCTS}.")
-        product = _lock_product_for_officer(
-            session, officer_id=caller.id, product_id=product_id, revision=revision
-        )
-        _delete_by_staff(session, act, product, reason=None)
-        return
-    store = vendor_queries.find_store_of_user(session, user_id=caller.id)
-    found = _lock_product(session, product_id)
-    if store is None or found is None or found.vendor_id != store.id:
-        raise NotFoundError("There is no such product in the own store.")
-    if store.status != "active":
-        raise ForbiddenError(f"The store is {store.status}.")
-    ensure_revision_current(found, revision)
-    before = ListingSnapshot.of_product(found)
-    _mark_deleted(found, now=act.now)
-    drop_stale_listing_caches(session, before, found)
+    if not caller.has_permission(MANAGE_PRODUCTS):
+        raise ForbiddenError(f"This takes the permission {MANAGE_PRODUCTS}.")
+    product = _lock_product_for_officer(
+        session, officer_id=caller.id, product_id=product_id, revision=revision
+    )
+    _delete_by_staff(session, act, product, reason=None)
 
 
 def delete_products(
@@ -253,18 +245,14 @@ def _audit_snapshot(product: Product) -> dict[str, Any]:
     }
 
 
-def _lock_product(session: Session, product_id: UUID) -> Product | None:
-    return session.scalar(
+def _lock_product_for_officer(
+    session: Session, *, officer_id: UUID, product_id: UUID, revision: int | None
+) -> Product:
+    product = session.scalar(
         select(Product)
         .where(Product.id == product_id, Product.status != "deleted")
         .with_for_update(key_share=True)
     )
-
-
-def _lock_product_for_officer(
-    session: Session, *, officer_id: UUID, product_id: UUID, revision: int | None
-) -> Product:
-    product = _lock_product(session, product_id)
     if product is None:
         raise NotFoundError("There is no such product.")
     store = vendor_queries.find_store_of_user(session, user_id=officer_id)
@@ -282,15 +270,9 @@ def _mark_rejected_or_removed(product: Product, trigger: str, reason: str) -> No
     product.status_reason = reason
 
 
-def _mark_deleted(product: Product, *, now: datetime) -> None:
-    product.status = states.PRODUCT.target(product.status, "delete")
-    product.held = False
-    product.deleted_at = product.updated_at = now
-
-
 def _delete_by_staff(session: Session, act: Act, product: Product, *, reason: str | None) -> None:
     action = _StaffAction(session, act, product, "delete")
-    _mark_deleted(product, now=act.now)
+    mark_deleted(product, now=act.now)
     if reason is not None:
         product.status_reason = reason
     action.record_and_notify(
