@@ -59,7 +59,7 @@ def load_places(session: Session, *, now: datetime) -> None:
             for number, (slug, name) in enumerate(hostels, 1)
         ],
     )
-    hubs = [(slug, *hub) for slug, found in _HUBS.items() for hub in found]
+    hubs = [(slug, *hub) for slug, hubs_of_campus in _HUBS.items() for hub in hubs_of_campus]
     copy_rows(
         session,
         "hubs",

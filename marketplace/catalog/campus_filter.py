@@ -30,7 +30,9 @@ def campus_condition(column: Any, by: str) -> ColumnElement[bool]:
     :param by: ``BY_CAMPUS_ID`` or ``BY_CAMPUS_SLUG``
     """
     if by == BY_CAMPUS_ID:
-        found: ColumnElement[bool] = column == bindparam(BY_CAMPUS_ID)
+        condition: ColumnElement[bool] = column == bindparam(BY_CAMPUS_ID)
     else:
-        found = column == select(Campus.id).where(Campus.slug == bindparam(BY_CAMPUS_SLUG)).scalar_subquery()
-    return found
+        condition = (
+            column == select(Campus.id).where(Campus.slug == bindparam(BY_CAMPUS_SLUG)).scalar_subquery()
+        )
+    return condition

@@ -281,16 +281,17 @@ def _resolve_image_keys(
     """Give the pictures' keys in their order; a picture must be one's own, or the product's already."""
     if not image_ids:
         return []
-    found = {row["id"]: row for row in _LOCK_READY_IMAGES.all(session, image_ids=list(image_ids))}
-    kept = set(list_image_ids(session, product_id)) if product_id else set()
+    images = {row["id"]: row for row in _LOCK_READY_IMAGES.all(session, image_ids=list(image_ids))}
+    current_image_ids = set(list_image_ids(session, product_id)) if product_id else set()
     faults = [
         InvalidParam(f"imageIds[{index}]", "There is no such picture of yours.")
         for index, image_id in enumerate(image_ids)
-        if image_id not in found or not (found[image_id]["owner_id"] in owners or image_id in kept)
+        if image_id not in images
+        or not (images[image_id]["owner_id"] in owners or image_id in current_image_ids)
     ]
     if faults:
         raise ValidationError("Not all pictures are there.", invalid_params=faults)
-    return [found[image_id]["key"] for image_id in image_ids]
+    return [images[image_id]["key"] for image_id in image_ids]
 
 
 def _replace_images(session: Session, product_id: UUID, image_ids: Sequence[UUID], *, now: datetime) -> None:

@@ -64,10 +64,12 @@ def large(addresses: Addresses) -> Iterator[Database]:
 def test_common_words_do_not_read_everything(large: Database, words: list[str]) -> None:
     with large.reading() as session:
         lexicon = search_lexicon.load_lexicon(session, words=words)
-        asker = _SearchContext(session, words, {}, datetime.now(UTC), "")
-        way = next(_match_strategies(asker, lexicon))
-        statement = search_statement(way.steps, (), prepared=False)
-        values = statement._constants | _block_parameters(asker, way, _SearchPosition(way.kind), limit=21)
+        context = _SearchContext(session, words, {}, datetime.now(UTC), "")
+        strategy = next(_match_strategies(context, lexicon))
+        statement = search_statement(strategy.steps, (), prepared=False)
+        values = statement._constants | _block_parameters(
+            context, strategy, _SearchPosition(strategy.kind), limit=21
+        )
 
         with driver_cursor(session) as cursor:
             cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", values)
@@ -75,7 +77,7 @@ def test_common_words_do_not_read_everything(large: Database, words: list[str]) 
 
     plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
     assert plan["Actual Rows"] == 21
-    assert any(step.scans_by_popularity for step in way.steps) is (words != ["seldom"])
+    assert any(step.scans_by_popularity for step in strategy.steps) is (words != ["seldom"])
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
 
 

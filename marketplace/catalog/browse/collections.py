@@ -121,11 +121,13 @@ def list_products_by_ids(
     :param media_base_url: where pictures are read
     :return: cards in the order of the ids, and the ids of which there is none
     """
-    wanted = list(dict.fromkeys(product_ids))
-    rows = _SELECT_CARDS_BY_IDS.tuples(session, product_ids=wanted, now=now, media_base_url=media_base_url)
-    found = {row[0]: row for row in rows}
-    names = [str(product_id) for product_id in wanted]
+    distinct_ids = list(dict.fromkeys(product_ids))
+    rows = _SELECT_CARDS_BY_IDS.tuples(
+        session, product_ids=distinct_ids, now=now, media_base_url=media_base_url
+    )
+    rows_by_id = {row[0]: row for row in rows}
+    names = [str(product_id) for product_id in distinct_ids]
     return (
-        [cards.build_card(found[name]) for name in names if name in found],
-        [name for name in names if name not in found],
+        [cards.build_card(rows_by_id[name]) for name in names if name in rows_by_id],
+        [name for name in names if name not in rows_by_id],
     )

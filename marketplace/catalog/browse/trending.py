@@ -27,15 +27,15 @@ def list_trending(
     :param media_base_url: where pictures are read
     :return: cards
     """
-    given = listing.build_conditions(session, filters)
-    if given is None:
+    conditions = listing.build_conditions(session, filters)
+    if conditions is None:
         return Page(items=[], limit=page.limit, next_position=None)
 
-    def rows_of(part: str, sort: str, limit: int, position: list[Any] | None) -> list[tuple[Any, ...]]:
+    def fetch_rows(part: str, sort: str, limit: int, position: list[Any] | None) -> list[tuple[Any, ...]]:
         return listing.fetch_listing_rows(
             session,
             sort=sort,
-            conditions=given | {part: True},
+            conditions=conditions | {part: True},
             page=PageRequest(limit, position),
             now=now,
             media_base_url=media_base_url,
@@ -49,18 +49,20 @@ def list_trending(
             raise UnknownCursorError
     rows: list[tuple[Any, ...]] = []
     if part == _TRENDING:
-        rows = rows_of(_TRENDING, "trending", page.limit, position)
+        rows = fetch_rows(_TRENDING, "trending", page.limit, position)
         if len(rows) > page.limit:
             return _build_page(page, rows[:-1], [_TRENDING, *listing.cursor_position(rows[-2])])
         position = None
     room = page.limit - len(rows)
-    tail = rows_of(_NOT_TRENDING, "popular", room, position or None)
+    tail = fetch_rows(_NOT_TRENDING, "popular", room, position or None)
     more = len(tail) > room
-    shown = tail[:room]
+    shown_rows = tail[:room]
     if not more:
-        return _build_page(page, rows + shown, None)
+        return _build_page(page, rows + shown_rows, None)
     return _build_page(
-        page, rows + shown, [_NOT_TRENDING, *(listing.cursor_position(shown[-1]) if shown else ())]
+        page,
+        rows + shown_rows,
+        [_NOT_TRENDING, *(listing.cursor_position(shown_rows[-1]) if shown_rows else ())],
     )
 
 

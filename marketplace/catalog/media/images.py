@@ -101,23 +101,25 @@ def upload_image(
     :raises ProviderUnavailableError: the storage does not take it
     """
     content_hash = hashlib.sha256(f"{_RENDITION_VERSION}:{sha256}".encode()).hexdigest()
-    known = database.in_transaction(_reuse_ready_image, owner_id=owner_id, content_hash=content_hash, now=now)
-    if known is not None:
-        return known
+    reused_image_id = database.in_transaction(
+        _reuse_ready_image, owner_id=owner_id, content_hash=content_hash, now=now
+    )
+    if reused_image_id is not None:
+        return reused_image_id
     picture = re_encode(file, name="file", sizes=RENDITION_SIZES)
-    begun = database.in_transaction(
+    upload = database.in_transaction(
         _start_upload, owner_id=owner_id, content_hash=content_hash, picture=picture, now=now
     )
-    put_all(storage, bucket=bucket, objects=begun.objects)
-    return begun.image_id
+    put_all(storage, bucket=bucket, objects=upload.objects)
+    return upload.image_id
 
 
 def complete_upload(session: Session, *, image_id: UUID, media_base_url: str) -> dict[str, Any]:
     """Make a picture whose objects are all stored one that listings can show.
 
-    :param image_id: as ``store`` gave it
+    :param image_id: as ``upload_image`` gave it
     :param media_base_url: where pictures are read
-    :return: the picture, as ``shown`` gives it
+    :return: the picture, as ``image_view`` gives it
     :raises ImageUploadExpiredError: it was cleared away meanwhile
     """
     row = _MARK_READY.first(session, image_id=image_id)
@@ -136,9 +138,12 @@ def image_view(
     :return: ``url``, ``width`` and ``height`` are those of the size for a listing's own page
     """
     page = None
-    for one in renditions:
-        if one["contentType"] == "image/webp" and max(one["width"], one["height"]) <= DETAIL_IMAGE_SIZE:
-            page = one
+    for rendition in renditions:
+        if (
+            rendition["contentType"] == "image/webp"
+            and max(rendition["width"], rendition["height"]) <= DETAIL_IMAGE_SIZE
+        ):
+            page = rendition
     return {
         "id": image_id,
         "url": f"{media_base_url}/{page['key'] if page else key}",
@@ -146,12 +151,12 @@ def image_view(
         "height": page["height"] if page else None,
         "sizes": [
             {
-                "url": f"{media_base_url}/{one['key']}",
-                "width": one["width"],
-                "height": one["height"],
-                "contentType": one["contentType"],
+                "url": f"{media_base_url}/{rendition['key']}",
+                "width": rendition["width"],
+                "height": rendition["height"],
+                "contentType": rendition["contentType"],
             }
-            for one in renditions
+            for rendition in renditions
         ],
     }
 
@@ -169,8 +174,8 @@ def _start_upload(
     rows = _SELECT_IMAGES_BY_HASH.all(session, content_hash=content_hash)
     keys = _object_keys(content_hash, picture, rows)
     objects = [
-        StoredObject(key, one.content, one.content_type, IMMUTABLE_CACHE_CONTROL)
-        for key, one in zip(keys, picture.renditions, strict=True)
+        StoredObject(key, rendition.content, rendition.content_type, IMMUTABLE_CACHE_CONTROL)
+        for key, rendition in zip(keys, picture.renditions, strict=True)
     ]
     for row in rows:
         if row["owner_id"] == owner_id and row["status"] in ("pending", "ready"):
@@ -185,7 +190,10 @@ def _start_upload(
         width=picture.width,
         height=picture.height,
         renditions=Json(
-            [_rendition_record(key, one) for key, one in zip(keys, picture.renditions, strict=True)]
+            [
+                _rendition_record(key, rendition)
+                for key, rendition in zip(keys, picture.renditions, strict=True)
+            ]
         ),
         status="pending",
         unused_since=now,
@@ -206,7 +214,7 @@ def _object_keys(content_hash: str, picture: Picture, rows: Sequence[Mapping[str
             [f"products/{content_hash}"], (f"products/{content_hash}.{n}" for n in itertools.count(2))
         )
         stem = next(stem for stem in stems if stem + first not in used)
-    return [stem + _key_suffix(one) for one in picture.renditions]
+    return [stem + _key_suffix(rendition) for rendition in picture.renditions]
 
 
 def _key_suffix(rendition: Rendition) -> str:

@@ -1,8 +1,8 @@
 """The review of listings by machine: handed in, read, held against rules and provider, published or held.
 
-It comes in phases, since the provider is asked while no transaction is open: ``read`` takes a listing down as it
-is, ``ask`` asks the provider about that, ``settle`` publishes or holds it if it still is what was read. What was
-changed meanwhile has an event of its own, which decides.
+It comes in phases, since the provider is asked while no transaction is open: ``read_and_screen`` takes a listing down
+as it is, ``check_with_provider`` asks the provider about that, ``publish_or_hold`` publishes or holds it if it
+still is what was read. What was changed meanwhile has an event of its own, which decides.
 """
 
 import re
@@ -235,7 +235,7 @@ def screen_by_rules_alone(session: Session, *, product_id: UUID, now: datetime) 
 
     :param product_id: which
     :param now: the time
-    :return: as ``settle``
+    :return: as ``publish_or_hold``
     """
     return publish_or_hold(session, listing=read_and_screen(session, product_id=product_id), now=now)
 

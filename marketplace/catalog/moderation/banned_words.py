@@ -79,19 +79,19 @@ class BannedWords:
         """
         tokens = _TOKEN.findall(_APOSTROPHES.sub("", normalize_text(text)))
         forms = [_spelling_variants(token) for token in tokens]
-        found: dict[str, BannedPhrase] = {}
+        matches: dict[str, BannedPhrase] = {}
         for start in range(len(forms)):
             for first in forms[start]:
                 for words, term in self._phrases_by_first_word.get(first, ()):
                     if _matches_at(forms, start, words) and not self._is_exception(forms, start, words, term):
-                        found.setdefault(term.term, term)
+                        matches.setdefault(term.term, term)
             for term in self._match_joined_or_split(tokens, forms, start):
-                found.setdefault(term.term, term)
+                matches.setdefault(term.term, term)
         for run in _join_spaced_letters(tokens):
             for whole, term in self._phrases_by_joined_form.items():
                 if whole == run or (len(whole) >= _MIN_SUBSTRING_LENGTH and whole in run):
-                    found.setdefault(term.term, term)
-        return list(found.values())
+                    matches.setdefault(term.term, term)
+        return list(matches.values())
 
     def _is_exception(
         self, forms: Sequence[frozenset[str]], start: int, words: tuple[str, ...], term: BannedPhrase

@@ -70,7 +70,7 @@ def list_moderation_queue(
 ) -> Page:
     """List listings in moderation, those that wait longest first.
 
-    :param state: one of ``STATES``
+    :param state: one of ``QUEUE_STATES``
     :param campus: id or slug, or none for all
     :param page: which; its position is the last row's time and id
     :param media_base_url: where pictures are read

@@ -87,7 +87,7 @@ def reject_product(
 ) -> None:
     """Reject a listing that is in review; its vendor may mend it and hand it in again.
 
-    Parameters and errors are those of ``approve``.
+    Parameters and errors are those of ``approve_product``.
 
     :param reason: for the vendor
     """
@@ -114,7 +114,7 @@ def take_down_product(
 ) -> None:
     """Take a listing down; staff alone can bring it back.
 
-    Parameters and errors are those of ``approve``.
+    Parameters and errors are those of ``approve_product``.
 
     :param reason: for the vendor
     """
@@ -176,13 +176,13 @@ def delete_products(
         .order_by(Product.id)
         .with_for_update(key_share=True)
     )
-    found = {product.id: product for product in rows}
-    own = vendor_queries.find_store_of_user(session, user_id=act.person_id)
-    if own is not None and any(product.vendor_id == own.id for product in found.values()):
+    products = {product.id: product for product in rows}
+    own_store = vendor_queries.find_store_of_user(session, user_id=act.person_id)
+    if own_store is not None and any(product.vendor_id == own_store.id for product in products.values()):
         raise OwnListingError("Nobody deletes listings of the own store as an officer.")
     result = BulkDeletionResult()
     for product_id in product_ids:
-        product = found.get(product_id)
+        product = products.get(product_id)
         if product is None:
             result.not_found.append(product_id)
         elif product.status == "deleted":

@@ -48,11 +48,11 @@ def update_banner(
     """Change a banner that is not over.
 
     :param revision: the one that the client read, or none not to compare
-    :param changes: columns, as for ``create``; a new picture takes the place of the old one
+    :param changes: columns, as for ``create_banner``; a new picture takes the place of the old one
     :raises NotFoundError: there is none
     :raises PromotionEndedError: it is over
     :raises StalePromotionError: the revision is not the current one
-    :raises ValidationError: as for ``create``, or it has begun and its beginning would change
+    :raises ValidationError: as for ``create_banner``, or it has begun and its beginning would change
     """
     banner = _BANNERS.lock_to_change(session, act, banner_id, revision=revision, changes=changes)
     _BANNERS.change(session, act, banner, changes)
@@ -83,18 +83,19 @@ def list_running_banners(
     """
     conditions: tuple[str, ...] = ()
     parameters: dict[str, Any] = {"media_base_url": media_base_url}
-    if campus is not None:
-        named, given = listing.campus_sql(campus)
-        conditions, parameters = (f"t.campus_id IS NULL OR t.campus_id = {named}",), parameters | given
     if placement is not None:
-        conditions, parameters = (
-            (*conditions, "t.placement = :placement"),
-            parameters | {"placement": placement},
-        )
-    found = listing.list_running_promotions(
-        session, select=_SELECT_BANNERS_SQL, conditions=conditions, parameters=parameters, page=page, now=now
+        conditions = ("t.placement = :placement",)
+        parameters["placement"] = placement
+    running = listing.list_running_promotions(
+        session,
+        select=_SELECT_BANNERS_SQL,
+        campus=campus,
+        conditions=conditions,
+        parameters=parameters,
+        page=page,
+        now=now,
     )
-    return Page([_public_view(row) for row in found.items], found.limit, found.next_position)
+    return Page([_public_view(row) for row in running.items], running.limit, running.next_position)
 
 
 def list_banners_for_staff(

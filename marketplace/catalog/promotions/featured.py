@@ -118,7 +118,7 @@ def end_featured_product(session: Session, act: Act, *, entry_id: UUID) -> None:
 
 @lru_cache(maxsize=16)
 def _cards_statement(*, campus: str | None, has_cursor: bool) -> Statement:
-    shown = and_(
+    is_running = and_(
         FeaturedProduct.ended_at.is_(None),
         FeaturedProduct.starts_at <= bindparam("now"),
         or_(FeaturedProduct.ends_at.is_(None), FeaturedProduct.ends_at > bindparam("now")),
@@ -127,7 +127,7 @@ def _cards_statement(*, campus: str | None, has_cursor: bool) -> Statement:
         select(*cards.CARD_COLUMNS, FeaturedProduct.position, FeaturedProduct.id.label("entry_id"))
         .join(Product, Product.id == FeaturedProduct.product_id)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
-        .where(shown, Product.status == literal_column("'published'"), STORE_IS_OPEN)
+        .where(is_running, Product.status == literal_column("'published'"), STORE_IS_OPEN)
         .order_by(FeaturedProduct.position, FeaturedProduct.id)
         .limit(bindparam("limit"))
     )
@@ -234,8 +234,8 @@ def _ensure_no_overlap(
         session, product_id=product_id, starts_at=starts_at, ends_at=ends_at, entry_id=entry_id
     )
     if other is not None:
-        since = iso(other["starts_at"])
+        other_start = iso(other["starts_at"])
         raise AlreadyFeaturedError(
-            f"The product is featured from {since} already.",
-            invalid_params=[InvalidParam("startsAt", f"Overlaps with the entry from {since}.")],
+            f"The product is featured from {other_start} already.",
+            invalid_params=[InvalidParam("startsAt", f"Overlaps with the entry from {other_start}.")],
         )

@@ -200,7 +200,7 @@ def list_flash_sales_for_staff(
 ) -> Page:
     """List flash sales of any state, the last that was made first.
 
-    :param state: one of ``STATES``, or none for all
+    :param state: one of ``FLASH_SALE_STATES``, or none for all
     :param product_id: of one product, or none for all
     """
     [last_id] = page.after("id")
@@ -208,11 +208,11 @@ def list_flash_sales_for_staff(
         state=state, of_product=product_id is not None, has_cursor=page.position is not None
     )
     rows = statement.all(session, last_id=last_id, product_id=product_id, now=now, limit=page.limit + 1)
-    found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
+    sales = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
     return Page(
-        items=[_staff_view(row, now=now) for row in found.items],
-        limit=found.limit,
-        next_position=found.next_position,
+        items=[_staff_view(row, now=now) for row in sales.items],
+        limit=sales.limit,
+        next_position=sales.next_position,
     )
 
 

@@ -192,7 +192,7 @@ def update_flash_sale(
     :raises PromotionEndedError: it is over
     :raises StalePromotionError: the revision is not the current one
     :raises QuantityBelowSoldError: orders have claimed more than ``quantity``
-    :raises ValidationError: as for ``create``, or it has begun and its beginning would change
+    :raises ValidationError: as for ``create_flash_sale``, or it has begun and its beginning would change
     :raises OverlappingSaleError: the product has another sale in that time
     """
     product = _lock_product_of_sale(session, act, sale_id)

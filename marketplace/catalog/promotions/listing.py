@@ -42,7 +42,7 @@ _CAMPUS_BY_ID_SQL = "CAST(:campus_id AS uuid)"
 _CAMPUS_BY_SLUG_SQL = "(SELECT k.id FROM campuses k WHERE k.slug = :campus_slug)"
 
 
-def campus_sql(campus: str) -> tuple[str, dict[str, Any]]:
+def _campus_sql(campus: str) -> tuple[str, dict[str, Any]]:
     """Give a campus that is named by id or slug, as SQL and its parameter."""
     campus_id = parse_uuid(campus)
     if campus_id is None:
@@ -60,7 +60,8 @@ def list_running_promotions(
     session: Session,
     *,
     select: str,
-    conditions: tuple[str, ...],
+    campus: str | None,
+    conditions: tuple[str, ...] = (),
     parameters: dict[str, Any],
     page: PageRequest,
     now: datetime,
@@ -68,11 +69,16 @@ def list_running_promotions(
     """List what is in its window, by its position; rows as the database gives them.
 
     :param select: up to its WHERE; the table is ``t``, its position and id are among the columns
+    :param campus: its id or slug: its promotions and those of all campuses; none for every promotion
     :param conditions: further ones
     :param parameters: of the statement
     """
-    conditions = (IS_RUNNING_SQL, *conditions)
     values = dict(parameters)
+    if campus is not None:
+        campus_expression, campus_values = _campus_sql(campus)
+        conditions = (f"t.campus_id IS NULL OR t.campus_id = {campus_expression}", *conditions)
+        values |= campus_values
+    conditions = (IS_RUNNING_SQL, *conditions)
     if page.position is not None:
         conditions = (*conditions, "(t.position, t.id) > (:last_position, :last_id)")
         values["last_position"], values["last_id"] = page.after("number", "id")
@@ -91,7 +97,7 @@ def list_promotions_for_staff(
     now: datetime,
     view: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> Page:
-    """List what staff made, in any state or in one of ``STATES``, the last made first.
+    """List what staff made, in any state or in one of ``PROMOTION_STATES``, the last made first.
 
     :param select: up to its WHERE; the table is ``t``
     :param parameters: of the statement
@@ -104,8 +110,8 @@ def list_promotions_for_staff(
         [values["last_id"]] = page.after("id")
     statement = _listing_statement(select, conditions, "t.id DESC")
     rows = statement.all(session, **values, now=now, limit=page.limit + 1)
-    found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
-    return Page([view(row) for row in found.items], found.limit, found.next_position)
+    promotions = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
+    return Page([view(row) for row in promotions.items], promotions.limit, promotions.next_position)
 
 
 def find_promotion(

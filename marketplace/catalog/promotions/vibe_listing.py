@@ -83,18 +83,15 @@ def list_running_vibes(
     :param campus: its id or slug: its vibes and those of all campuses, with what is sold there alone; none for
         every vibe
     """
-    conditions: tuple[str, ...] = ()
-    parameters: dict[str, Any] = {"media_base_url": media_base_url}
-    if campus is not None:
-        campus_expression, campus_values = listing.campus_sql(campus)
-        conditions, parameters = (
-            (f"t.campus_id IS NULL OR t.campus_id = {campus_expression}",),
-            parameters | campus_values,
-        )
-    found = listing.list_running_promotions(
-        session, select=_SELECT_VIBES_SQL, conditions=conditions, parameters=parameters, page=page, now=now
+    running = listing.list_running_promotions(
+        session,
+        select=_SELECT_VIBES_SQL,
+        campus=campus,
+        parameters={"media_base_url": media_base_url},
+        page=page,
+        now=now,
     )
-    ids = [row["id"] for row in found.items]
+    ids = [row["id"] for row in running.items]
     feeds = _fetch_cards_by_vibe(
         session,
         ids,
@@ -109,9 +106,9 @@ def list_running_vibes(
             "products": feeds[row["id"]][:CARDS_PER_LISTED_VIBE],
             "hasMore": len(feeds[row["id"]]) > CARDS_PER_LISTED_VIBE,
         }
-        for row in found.items
+        for row in running.items
     ]
-    return Page(items, found.limit, found.next_position)
+    return Page(items, running.limit, running.next_position)
 
 
 def fetch_running_vibe(session: Session, *, vibe: str, now: datetime, media_base_url: str) -> dict[str, Any]:
@@ -142,7 +139,7 @@ def list_vibes_for_staff(
     session: Session, *, state: str | None, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
     """List vibes of any state, or of one, the last made first."""
-    found = listing.list_promotions_for_staff(
+    vibes = listing.list_promotions_for_staff(
         session,
         select=_SELECT_VIBES_SQL,
         state=state,
@@ -151,9 +148,9 @@ def list_vibes_for_staff(
         now=now,
         view=lambda row: _staff_view(row, now),
     )
-    product_ids = _fetch_product_ids_by_vibe(session, [item["id"] for item in found.items])
-    items = [item | {"productIds": product_ids.get(item["id"], [])} for item in found.items]
-    return Page(items, found.limit, found.next_position)
+    product_ids = _fetch_product_ids_by_vibe(session, [item["id"] for item in vibes.items])
+    items = [item | {"productIds": product_ids.get(item["id"], [])} for item in vibes.items]
+    return Page(items, vibes.limit, vibes.next_position)
 
 
 def fetch_vibe_for_staff(

@@ -61,22 +61,26 @@ def update_vibe(
     """Change a vibe that is not over.
 
     :param revision: the one that the client read, or none not to compare
-    :param changes: columns, as for ``create``; a new picture takes the place of the old one
+    :param changes: columns, as for ``create_vibe``; a new picture takes the place of the old one
     :param product_ids: all of its products in their order, or none to leave them
     :raises NotFoundError: there is none
     :raises PromotionEndedError: it is over
     :raises StalePromotionError: the revision is not the current one
-    :raises ValidationError: as for ``create``, or it has begun and its beginning would change
+    :raises ValidationError: as for ``create_vibe``, or it has begun and its beginning would change
     :raises ForbiddenError: a product that is added is the officer's own store's
     :raises SlugTakenError: another vibe, not ended, has the slug
     """
     vibe = _VIBES.lock_to_change(session, act, vibe_id, revision=revision, changes=changes)
     campus_id = changes.get("campus_id", vibe.campus_id)
-    held = _list_product_ids(session, vibe.id)
+    current_product_ids = _list_product_ids(session, vibe.id)
     if product_ids is not None:
-        _ensure_products_promotable(session, act, product_ids, campus_id=campus_id, current_product_ids=held)
+        _ensure_products_promotable(
+            session, act, product_ids, campus_id=campus_id, current_product_ids=current_product_ids
+        )
     elif campus_id is not None and campus_id != vibe.campus_id:
-        _ensure_products_promotable(session, act, held, campus_id=campus_id, current_product_ids=held)
+        _ensure_products_promotable(
+            session, act, current_product_ids, campus_id=campus_id, current_product_ids=current_product_ids
+        )
     with _VIBES.recorded(session, act, "change", vibe):
         if product_ids is not None:
             _replace_products(session, vibe.id, product_ids)
@@ -107,8 +111,8 @@ def _unique_slug(session: Session, slug: str) -> Iterator[None]:
 
 
 def _list_product_ids(session: Session, vibe_id: UUID) -> list[UUID]:
-    chosen = select(VibeProduct.product_id).where(VibeProduct.vibe_id == vibe_id)
-    return list(session.scalars(chosen.order_by(VibeProduct.position)))
+    products_of_vibe = select(VibeProduct.product_id).where(VibeProduct.vibe_id == vibe_id)
+    return list(session.scalars(products_of_vibe.order_by(VibeProduct.position)))
 
 
 def _ensure_products_promotable(
@@ -120,18 +124,18 @@ def _ensure_products_promotable(
     current_product_ids: Sequence[UUID] = (),
 ) -> None:
     """Check products that are chosen; those that the vibe holds already may be gone meanwhile, or one's own."""
-    found = promotions.find_promotable_products(session, product_ids, include_removed=True)
-    usable = promotions.find_promotable_products(session, product_ids)
+    products = promotions.find_promotable_products(session, product_ids, include_removed=True)
+    promotable = promotions.find_promotable_products(session, product_ids)
     faults = []
     for index, product_id in enumerate(product_ids):
-        product = found.get(product_id)
-        if product is None or not (product_id in usable or product_id in current_product_ids):
+        product = products.get(product_id)
+        if product is None or not (product_id in promotable or product_id in current_product_ids):
             faults.append(InvalidParam(f"productIds[{index}]", "There is no such product."))
         elif campus_id not in (None, product.campus_id):
             faults.append(InvalidParam(f"productIds[{index}]", "Is of another campus than the vibe."))
     if faults:
         raise ValidationError("Not all products can be shown.", invalid_params=faults)
-    for product in found.values():
+    for product in products.values():
         if product.id not in current_product_ids:
             promotions.ensure_not_own_store(product.user_id, user_id=act.person_id)
 

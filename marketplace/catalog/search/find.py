@@ -179,7 +179,7 @@ def _match_strategies(context: _SearchContext, lexicon: Lexicon) -> Iterator[_Ma
     if any(0 < lexicon.document_count(word) <= RARE_WORD_DOCUMENTS for word in words):
         corrections = search_lexicon.find_corrections(session, words=words, lexicon=lexicon)
         corrections_of_rare_words = {
-            word: meant for word, meant in corrections.items() if lexicon.document_count(word)
+            word: alternatives for word, alternatives in corrections.items() if lexicon.document_count(word)
         }
     yield _build_strategy(TYPED, context, lexicon, corrections_of_rare_words)
     if corrections is None:

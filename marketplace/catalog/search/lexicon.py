@@ -144,15 +144,15 @@ def find_corrections(
     ]
     if not doubtful:
         return {}
-    near: dict[str, list[SpellingCandidate]] = defaultdict(list)
+    candidates: dict[str, list[SpellingCandidate]] = defaultdict(list)
     for word, similar_word, documents in _SELECT_SIMILAR_WORDS.tuples(session, words=doubtful):
         if similar_word.isascii():  # a cursor holds what was chosen, and must stay short
-            near[word].append(SpellingCandidate(similar_word, documents))
-    chosen = {
-        word: choose_corrections(word, near[word], word_documents=lexicon.document_count(word))
+            candidates[word].append(SpellingCandidate(similar_word, documents))
+    corrections = {
+        word: choose_corrections(word, candidates[word], word_documents=lexicon.document_count(word))
         for word in doubtful
     }
-    return {word: meant for word, meant in chosen.items() if meant}
+    return {word: alternatives for word, alternatives in corrections.items() if alternatives}
 
 
 def add_synonyms_of_corrections(

@@ -80,7 +80,7 @@ def search_statement(
 ) -> Statement:
     """Build the statement of a search, once for each form.
 
-    Its rows are ``cards.COLUMNS``, the score, and three columns that are the same in all rows: step, prior and
+    Its rows are ``cards.CARD_COLUMNS``, the score, and three columns that are the same in all rows: step, prior and
     id of the last candidate where there may be more of them, else nulls.
 
     :param steps: as many as ``STEP_COUNT``

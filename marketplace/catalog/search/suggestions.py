@@ -118,10 +118,10 @@ def _merge_suggestions(
 ) -> list[dict[str, Any]]:
     """Join what folds to the same; names have their places at the end, or more where there are fewer titles."""
     products = _deduplicate(titles, limit=limit)
-    others = {key: item for key, item in _deduplicate(names, limit=limit).items() if key not in products}
-    room = max(limit - len(others), 1)
-    chosen = [*list(products.values())[:room], *others.values()][:limit]
-    return [{"text": text_shown, "kind": kind} for kind, text_shown in chosen]
+    named_items = {key: item for key, item in _deduplicate(names, limit=limit).items() if key not in products}
+    room = max(limit - len(named_items), 1)
+    suggestions = [*list(products.values())[:room], *named_items.values()][:limit]
+    return [{"text": text_shown, "kind": kind} for kind, text_shown in suggestions]
 
 
 def _deduplicate(items: Iterable[tuple[str, str]], *, limit: int) -> dict[str, tuple[str, str]]:

@@ -57,11 +57,11 @@ def update_synonyms(
 
     :param synonyms_id: which
     :param revision: the one that the client read, or none not to compare
-    :param terms: as for ``create``
+    :param terms: as for ``create_synonyms``
     :return: the group
     :raises NotFoundError: there is none
     :raises StaleSynonymsError: the revision is not the current one
-    :raises ValidationError: as for ``create``
+    :raises ValidationError: as for ``create_synonyms``
     """
     row = _lock_synonyms(session, synonyms_id)
     if revision is not None and revision != row.revision:

@@ -95,15 +95,15 @@ def list_zero_result_queries(
     elif vendor_user_id is not None:
         store = find_store_of_user(session, user_id=vendor_user_id)
         campus_id = store.campus_id if store else None
-    since = (now - REPORTING_PERIOD).date()
+    first_day = (now - REPORTING_PERIOD).date()
     rows = _SELECT_QUERIES[page.sort, page.descending].all(
-        session, since=since, campus_id=campus_id, limit=page.limit, offset=page.offset
+        session, since=first_day, campus_id=campus_id, limit=page.limit, offset=page.offset
     )
-    counted = rows[0] if rows else _COUNT_QUERIES.one(session, since=since, campus_id=campus_id)
+    total_row = rows[0] if rows else _COUNT_QUERIES.one(session, since=first_day, campus_id=campus_id)
     items: list[dict[str, Any]] = [
         {"query": row["query"], "count": row["searches"], "lastAt": row["last_at"]} for row in rows
     ]
-    return TablePage(items, page, total=counted["total"])
+    return TablePage(items, page, total=total_row["total"])
 
 
 def purge_old_counts(session: Session, *, now: datetime) -> int:
