@@ -162,18 +162,18 @@ class SandboxCheckout:
 
 
 def has_all_scenarios(session: Session) -> bool:
-    """Tell whether the last of the scenes was played."""
+    """Tell whether the last scenario was played."""
     return _find_order(session, ORDER_SCENARIOS[-1]) is not None
 
 
 def create_orders(
     services: Services, *, checkout: SandboxCheckout | None, now: datetime, progress: ProgressCallback
 ) -> int:
-    """Play the scenes, going on where an earlier run was interrupted.
+    """Play the scenarios, going on where an earlier run was interrupted.
 
-    :param checkout: who pays; without one, scenes that take a payment are left out
-    :param now: the present, that the scenes are in the past of
-    :param progress: is told of each scene that is over
+    :param checkout: who pays; without one, scenarios that take a payment are left out
+    :param now: the present, that the scenarios are in the past of
+    :param progress: is told of each scenario that is over
     :return: how many orders were placed
     """
     placed = 0
@@ -248,7 +248,7 @@ def _place_scenario_order(session: Session, scenario: OrderScenario, buyer: Call
 
 @dataclass(frozen=True)
 class _ScenarioContext:
-    """What a step of a scene is given."""
+    """What a step of a scenario is given."""
 
     order_id: UUID
     buyer: Caller
@@ -296,7 +296,7 @@ def _deliver(session: Session, context: _ScenarioContext) -> None:
 
 @dataclass(frozen=True)
 class _ScenarioStep:
-    """A step from one status to the next, for scenes that go there or further."""
+    """A step from one status to the next, for scenarios that go there or further."""
 
     source: str
     target: str

@@ -121,9 +121,9 @@ def fetch_banner_for_staff(
     :raises NotFoundError: there is none
     """
     parameters = {"media_base_url": media_base_url}
-    row = listing.find_promotion(session, select=_SELECT_BANNERS_SQL, row_id=banner_id, parameters=parameters)
-    if row is None:
-        raise _BANNERS.not_found()
+    row = listing.fetch_promotion(
+        session, select=_SELECT_BANNERS_SQL, row_id=banner_id, parameters=parameters, name="banner"
+    )
     return _staff_view(row, now)
 
 

@@ -220,30 +220,21 @@ def schedule_boundaries(
             )
 
 
+@dataclass(frozen=True)
 class PromotionType(Generic[PromotionT]):
-    """One kind of promotion: its rows are created, changed and ended, cached content and audit trail following."""
+    """One kind of promotion: its rows are created, changed and ended, cached content and audit trail following.
 
-    def __init__(
-        self,
-        model: type[PromotionT],
-        *,
-        name: str,
-        audited_columns: Sequence[str],
-        tag: str,
-        max_duration: timedelta | None = None,
-    ) -> None:
-        """Describe the kind.
+    :ivar name: of the audit trail, such as ``flash_sale``
+    :ivar audited_columns: columns that the audit trail keeps
+    :ivar tag: of the cached content that shows these promotions
+    :ivar max_duration: of their windows, or none
+    """
 
-        :param name: of the audit trail, such as ``flash_sale``
-        :param audited_columns: columns that the audit trail keeps
-        :param tag: of the cached content that shows these promotions
-        :param max_duration: of their windows, or none
-        """
-        self._model: Any = model
-        self._name = name
-        self._audited_columns = audited_columns
-        self._tag = tag
-        self._max_duration = max_duration
+    model: type[PromotionT]
+    name: str
+    audited_columns: Sequence[str]
+    tag: str
+    max_duration: timedelta | None = None
 
     def build(self, session: Session, act: Act, fields: dict[str, Any]) -> PromotionT:
         """Make a promotion that is in no session yet.
@@ -252,20 +243,11 @@ class PromotionType(Generic[PromotionT]):
         :raises ValidationError: no such picture or campus, or the window can't be meant
         """
         starts_at = fields.get("starts_at") or act.now
-        ensure_valid_window(
-            starts_at=starts_at,
-            ends_at=fields.get("ends_at"),
-            now=act.now,
-            max_duration=self._max_duration,
-        )
+        ends_at, max_duration = fields.get("ends_at"), self.max_duration
+        ensure_valid_window(starts_at=starts_at, ends_at=ends_at, now=act.now, max_duration=max_duration)
         ensure_references_exist(session, fields)
-        row: PromotionT = self._model(
-            **fields | {"starts_at": starts_at},
-            created_by=act.person_id,
-            created_at=act.now,
-            updated_at=act.now,
-        )
-        return row
+        origin = {"created_by": act.person_id, "created_at": act.now, "updated_at": act.now}
+        return self.model(**fields | {"starts_at": starts_at} | origin)
 
     def insert(self, session: Session, act: Act, row: PromotionT) -> UUID:
         """Add a promotion that was built, and give its id."""
@@ -281,7 +263,7 @@ class PromotionType(Generic[PromotionT]):
         :raises NotFoundError: there is none
         """
         row: PromotionT | None = session.scalar(
-            select(self._model).where(self._model.id == row_id).with_for_update(key_share=True),
+            select(self.model).where(self.model.id == row_id).with_for_update(key_share=True),
             execution_options={"populate_existing": True},
         )
         if row is None:
@@ -302,7 +284,7 @@ class PromotionType(Generic[PromotionT]):
         """
         row = self.lock(session, row_id)
         ensure_changeable(row, revision=revision, now=act.now)
-        ensure_window_change_allowed(row, changes, now=act.now, max_duration=self._max_duration)
+        ensure_window_change_allowed(row, changes, now=act.now, max_duration=self.max_duration)
         ensure_references_exist(session, changes)
         return row
 
@@ -333,16 +315,16 @@ class PromotionType(Generic[PromotionT]):
 
     def not_found(self) -> NotFoundError:
         """Name a promotion that does not exist."""
-        return NotFoundError(f"There is no such {self._name.replace('_', ' ')}.")
+        return NotFoundError(f"There is no such {self.name.replace('_', ' ')}.")
 
     def snapshot(self, session: Session, row: PromotionT) -> dict[str, Any]:
         """Write a promotion as the audit trail keeps it: as JSON scalars and lists of them."""
-        return {name: _to_json_value(getattr(row, name)) for name in self._audited_columns}
+        return {name: _to_json_value(getattr(row, name)) for name in self.audited_columns}
 
     def publish(self, session: Session, act: Act, row: PromotionT) -> None:
         """Drop what a written promotion made stale, now and at its boundaries to come."""
-        drop_cached(session, self._tag)
-        schedule_boundaries(session, boundaries=(row.starts_at, row.over_at), tags=(self._tag,), now=act.now)
+        drop_cached(session, self.tag)
+        schedule_boundaries(session, boundaries=(row.starts_at, row.over_at), tags=(self.tag,), now=act.now)
 
     def publish_and_audit(
         self, session: Session, act: Act, verb: str, row: PromotionT, *, before: dict[str, Any] | None
@@ -355,8 +337,8 @@ class PromotionType(Generic[PromotionT]):
         record_audit_entry(
             session,
             act=act,
-            action=f"{self._name}.{verb}",
-            target_type=self._name,
+            action=f"{self.name}.{verb}",
+            target_type=self.name,
             target_id=str(row.id),
             before=before,
             after=self.snapshot(session, row),

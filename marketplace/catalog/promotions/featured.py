@@ -189,9 +189,9 @@ def fetch_featured_for_staff(session: Session, *, entry_id: UUID, now: datetime)
 
     :raises NotFoundError: there is none
     """
-    row = listing.find_promotion(session, select=_SELECT_FEATURED_SQL, row_id=entry_id, parameters={})
-    if row is None:
-        raise _FEATURED.not_found()
+    row = listing.fetch_promotion(
+        session, select=_SELECT_FEATURED_SQL, row_id=entry_id, parameters={}, name="featured product"
+    )
     return _staff_view(row, now)
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
@@ -114,15 +115,20 @@ def list_promotions_for_staff(
     return Page([view(row) for row in promotions.items], promotions.limit, promotions.next_position)
 
 
-def find_promotion(
-    session: Session, *, select: str, row_id: Any, parameters: dict[str, Any]
-) -> dict[str, Any] | None:
-    """Find one, in any state, or none.
+def fetch_promotion(
+    session: Session, *, select: str, row_id: Any, parameters: dict[str, Any], name: str
+) -> dict[str, Any]:
+    """Fetch one, in any state.
 
     :param select: up to its WHERE; the table is ``t``
+    :param name: of its kind
+    :raises NotFoundError: there is none
     """
     statement = _listing_statement(select, ("t.id = :row_id",), "t.id")
-    return statement.first(session, **parameters, row_id=row_id, limit=1)
+    row = statement.first(session, **parameters, row_id=row_id, limit=1)
+    if row is None:
+        raise NotFoundError(f"There is no such {name}.")
+    return row
 
 
 def lifetime_view(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:

@@ -161,9 +161,9 @@ def fetch_vibe_for_staff(
     :raises NotFoundError: there is none
     """
     parameters = {"media_base_url": media_base_url}
-    row = listing.find_promotion(session, select=_SELECT_VIBES_SQL, row_id=vibe_id, parameters=parameters)
-    if row is None:
-        raise NotFoundError("There is no such vibe.")
+    row = listing.fetch_promotion(
+        session, select=_SELECT_VIBES_SQL, row_id=vibe_id, parameters=parameters, name="vibe"
+    )
     return _staff_view(row, now) | {
         "productIds": _fetch_product_ids_by_vibe(session, [vibe_id]).get(vibe_id, [])
     }

@@ -73,13 +73,10 @@ def update_vibe(
     vibe = _VIBES.lock_to_change(session, act, vibe_id, revision=revision, changes=changes)
     campus_id = changes.get("campus_id", vibe.campus_id)
     current_product_ids = _list_product_ids(session, vibe.id)
-    if product_ids is not None:
+    if product_ids is not None or campus_id not in (None, vibe.campus_id):
+        new_product_ids = current_product_ids if product_ids is None else product_ids
         _ensure_products_promotable(
-            session, act, product_ids, campus_id=campus_id, current_product_ids=current_product_ids
-        )
-    elif campus_id is not None and campus_id != vibe.campus_id:
-        _ensure_products_promotable(
-            session, act, current_product_ids, campus_id=campus_id, current_product_ids=current_product_ids
+            session, act, new_product_ids, campus_id=campus_id, current_product_ids=current_product_ids
         )
     with _VIBES.recorded(session, act, "change", vibe):
         if product_ids is not None:
