@@ -49,9 +49,9 @@ class _SubmitRefund(PhasedHandler[PendingGatewayRefund | None, GatewayRefund | N
         if pending_refund is None:
             return
         if reported is None:
-            gateway_refund.record_refund_unknown_to_gateway(session, found=pending_refund, now=now)
+            gateway_refund.record_refund_unknown_to_gateway(session, pending_refund=pending_refund, now=now)
         else:
-            gateway_refund.apply_gateway_status(session, refund_id=pending_refund.id, told=reported, now=now)
+            gateway_refund.apply_gateway_status(session, refund_id=pending_refund.id, reported=reported, now=now)
         gateway_alerts.resolve_gateway_key_refused_alert(session, now=now)
 
 

@@ -37,14 +37,14 @@ def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str
 
     Wholly or in part; a worker has the gateway send it.
     """
-    wanted = RefundRequest(
+    refund_request = RefundRequest(
         destination=body["destination"],
         reason=body["reason"],
         amount_minor=body.get("amount_minor"),
         items=[RefundItem(**item) for item in body.get("items", ())],
     )
-    work = claw_back if body["clawback"] else process_refund
-    return work(ctx.session, order_id=order_id, act=ctx.act, wanted=wanted)
+    execute = claw_back if body["clawback"] else process_refund
+    return execute(ctx.session, order_id=order_id, act=ctx.act, refund_request=refund_request)
 
 
 @area.get("/refunds", auth=FINANCE, limit=SharedLimit.GLOBAL, query=RefundQuery, reply=RefundRow(many=True))
@@ -74,12 +74,12 @@ def credit_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
 
 def _recover_refund(ctx: Context, refund_id: UUID, trigger: str) -> FinalPhase:
     with ctx.transaction() as session:
-        stuck = recovery.find_failed_refund(
+        failed_refund = recovery.find_failed_refund(
             session, refund_id=refund_id, trigger=trigger, officer_id=ctx.user.id
         )
-    known = recovery.fetch_status(ctx.services.gateway, stuck)
-    work = recovery.retry_failed_refund if trigger == states.RETRY else recovery.credit_failed_refund
-    return FinalPhase(partial(work, stuck=stuck, known=known, act=ctx.act))
+    attempts = recovery.fetch_status(ctx.services.gateway, failed_refund)
+    recover = recovery.retry_failed_refund if trigger == states.RETRY else recovery.credit_failed_refund
+    return FinalPhase(partial(recover, failed_refund=failed_refund, attempts=attempts, act=ctx.act))
 
 
 @area.get(
@@ -104,7 +104,7 @@ def resolve_quarantine(ctx: Context, held_id: UUID, body: dict[str, Any]) -> dic
     """Decide what becomes of a charge that is held back."""
     return quarantine.resolve_quarantined_charge(
         ctx.session,
-        held_id=held_id,
+        quarantined_charge_id=held_id,
         action=body["action"],
         note=body["note"],
         act=ctx.act,

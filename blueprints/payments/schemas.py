@@ -38,16 +38,16 @@ class CreatePaymentIntent(Schema):
         """Ask for exactly one thing to be paid."""
         named = [name for name in ("order_id", "checkout_id", "reference") if name in data]
         if len(named) != 1:
-            raise ValidationError(f"Send one of {self._targets}.", "orderId")
+            raise ValidationError(f"Send one of {self._target_names}.", "orderId")
 
-    _targets = "orderId and checkoutId"
+    _target_names = "orderId and checkoutId"
 
 
 class InitializePayment(CreatePaymentIntent):
     """What is to be paid: an order, a checkout, or an intent by its reference."""
 
     reference = fields.String(validate=_REFERENCE)
-    _targets = "orderId, checkoutId and reference"
+    _target_names = "orderId, checkoutId and reference"
 
 
 class VerifyPayment(Schema):

@@ -31,7 +31,7 @@ def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
     store = find_store_of_user(ctx.session, user_id=ctx.user.id)
     as_csv = wants_csv(query["format"])
     owners = [ctx.user.id] if store is None else [ctx.user.id, store.id]
-    wanted = EntryFilter(
+    entry_filter = EntryFilter(
         starts=query["from_"],
         ends=query["to"],
         kind=query["kind"],
@@ -39,6 +39,8 @@ def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
         order_id=query["order_id"],
     )
     if not as_csv:
-        return queries.fetch_statement_page(ctx.session, owners=owners, wanted=wanted, page=ctx.page)
-    rows = queries.iterate_statement_entries(ctx.session, owners=owners, wanted=wanted, most=MAX_CSV_ROWS + 1)
+        return queries.fetch_statement_page(ctx.session, owners=owners, wanted=entry_filter, page=ctx.page)
+    rows = queries.iterate_statement_entries(
+        ctx.session, owners=owners, wanted=entry_filter, most=MAX_CSV_ROWS + 1
+    )
     return csv_response("transactions", columns=_CSV_COLUMNS, rows=rows, most=MAX_CSV_ROWS)

@@ -63,8 +63,8 @@ def find_chargeback_state(session: Session, *, charge_id: UUID) -> ChargebackSta
     :param charge_id: of a charge that is locked in this transaction, as a dispute locks it
     :return: none where there is no dispute, or all were won
     """
-    found: ChargebackState | None = _SELECT_STATE_OF_CHARGE.one(session, id=charge_id)["standing"]
-    return found
+    state: ChargebackState | None = _SELECT_STATE_OF_CHARGE.one(session, id=charge_id)["standing"]
+    return state
 
 
 def find_refunds_awaiting_chargeback(session: Session, *, refund_ids: Sequence[UUID]) -> set[UUID]:
@@ -78,36 +78,36 @@ def ensure_order_not_charged_back(session: Session, *, order_id: UUID) -> None:
     :param order_id: of an order that is locked in this transaction, as a dispute locks it
     :raises ChargedBackError: it would be paid back twice
     """
-    standing = _SELECT_STATE_OF_ORDER.one(session, id=order_id, escrow_id=accounts.ESCROW.id)["standing"]
-    _ensure_not_open(standing)
-    if standing == "lost":
+    state = _SELECT_STATE_OF_ORDER.one(session, id=order_id, escrow_id=accounts.ESCROW.id)["standing"]
+    _ensure_not_open(state)
+    if state == "lost":
         raise ChargedBackError(
             "The dispute of the payment was lost: the buyer's bank gave the money back, so there is none to give back."
         )
 
 
 def ensure_charge_not_charged_back(
-    session: Session, *, charge_id: UUID, into_wallet: bool
+    session: Session, *, charge_id: UUID, to_wallet: bool
 ) -> ChargebackState | None:
     """Refuse likewise for a charge, which is locked in this transaction.
 
-    :param into_wallet: whether the money goes there. What a bank took is booked, and owed by a buyer who has it twice:
+    :param to_wallet: whether the money goes there. What a bank took is booked, and owed by a buyer who has it twice:
         the wallet may have it then, out of which that is taken.
     :return: how a dispute of it stands that does not forbid it
     :raises ChargedBackError: it would be paid back twice
     """
-    standing = find_chargeback_state(session, charge_id=charge_id)
-    _ensure_not_open(standing)
-    if standing == "lost" and not into_wallet:
+    state = find_chargeback_state(session, charge_id=charge_id)
+    _ensure_not_open(state)
+    if state == "lost" and not to_wallet:
         raise ChargedBackError(
             "The dispute of the payment was lost: the buyer's bank gave the money back, so it is not sent or kept as"
             " well. Give it to the wallet: what the buyer owes for it is taken from there."
         )
-    return standing
+    return state
 
 
-def _ensure_not_open(standing: ChargebackState | None) -> None:
-    if standing == "open":
+def _ensure_not_open(state: ChargebackState | None) -> None:
+    if state == "open":
         raise ChargedBackError(
             "The buyer's bank disputes the payment, and gives it back if the dispute is lost: giving it back here too"
             " would be the second time. Answer the dispute at the gateway, and try again when it is won."

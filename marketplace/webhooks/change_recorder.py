@@ -228,6 +228,6 @@ def _find_referenced_rows(session: Session, body: bytes) -> tuple[set[UUID], set
     if event.type.startswith("refund."):
         with suppress(MalformedGatewayDataError):  # for which it will be refused
             refunds.update(
-                refund_events.list_affected_refunds(session, told=GatewayRefund.from_wire(event.data))
+                refund_events.list_affected_refunds(session, reported=GatewayRefund.from_wire(event.data))
             )
     return {row["id"] for row in orders}, refunds

@@ -58,4 +58,4 @@ def _apply_charge(session: Session, event: Event, *, fee_bearer: str, now: datet
 def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
     """Note what the gateway tells of a refund; one that is not ours is recorded as ignored."""
     told = GatewayRefund.from_wire(event.data)
-    return "processed" if refund_events.handle_refund_event(session, told=told, now=now) else "ignored"
+    return "processed" if refund_events.handle_refund_event(session, reported=told, now=now) else "ignored"

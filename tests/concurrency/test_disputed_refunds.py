@@ -95,7 +95,7 @@ def test_it_is_asked_for_before_the_dispute_or_not_at_all(database: Database, sh
         assert unforeseen(results, RefundInProgressError) == []
         claimed = [result for result in results if isinstance(result, PendingGatewayRefund)]
         assert len(claimed) <= 1
-        assert not any(found.disputed for found in claimed)
+        assert not any(found.has_chargeback for found in claimed)
         with database.reading() as session:
             asked = row_of(session, "refunds", id=case.refund_id)["asked_at"] is not None
         assert asked == bool(claimed)
@@ -156,7 +156,7 @@ def test_the_end_of_a_dispute_and_a_worker_that_asks_leave_nothing_behind(
 
         def unknown(it: Case = case, to_send: PendingGatewayRefund = found) -> None:
             it.database.in_transaction(
-                gateway_refund.record_refund_unknown_to_gateway, found=to_send, now=NOW
+                gateway_refund.record_refund_unknown_to_gateway, pending_refund=to_send, now=NOW
             )
 
         def end(it: Case = case, word: str = resolution) -> UUID:
@@ -175,4 +175,4 @@ def test_the_end_of_a_dispute_and_a_worker_that_asks_leave_nothing_behind(
             assert case.has() == (0, 0)
         else:
             assert again is not None
-            assert not again.disputed
+            assert not again.has_chargeback

@@ -237,8 +237,8 @@ def test_a_credit_and_a_retry_at_once_give_the_money_once(
         def act(number: int, stuck: list[recovery.FailedRefund] = stuck) -> object:
             return database.in_transaction(
                 list(works.values())[number],
-                stuck=stuck[number],
-                known=[],
+                failed_refund=stuck[number],
+                attempts=[],
                 act=act_of(officers[number], now=NOW),
             )
 
@@ -271,7 +271,10 @@ def test_a_credit_and_the_gateway_sending_it_after_all_at_once_are_both_booked(
 
         def credit(stuck: recovery.FailedRefund = stuck) -> object:
             return database.in_transaction(
-                recovery.credit_failed_refund, stuck=stuck, known=[], act=act_of(officers[0], now=NOW)
+                recovery.credit_failed_refund,
+                failed_refund=stuck,
+                attempts=[],
+                act=act_of(officers[0], now=NOW),
             )
 
         def tell(refund_id: UUID = refund_id) -> object:
@@ -316,7 +319,7 @@ def test_a_held_charge_that_is_accepted_and_sent_back_at_once_is_one_of_both(
         def decide(number: int, held_id: UUID = held_id) -> object:
             return database.in_transaction(
                 quarantine.resolve_quarantined_charge,
-                held_id=held_id,
+                quarantined_charge_id=held_id,
                 action=("accept_rest", "refund")[number],  # type: ignore[arg-type]
                 note="Decided at once with another officer.",
                 act=act_of(officers[number], now=NOW),

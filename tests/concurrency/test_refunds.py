@@ -237,7 +237,7 @@ class TestOnTheirWay:
             if told is None:
                 return None
             return database.in_transaction(
-                gateway_refund.apply_gateway_status, refund_id=refund_id, told=told, now=NOW
+                gateway_refund.apply_gateway_status, refund_id=refund_id, reported=told, now=NOW
             )
 
         results = at_once(work, range(8))
@@ -279,7 +279,9 @@ class TestOnTheirWay:
                 stuck = recovery.find_failed_refund(
                     session, refund_id=refund_id, trigger=trigger, officer_id=officer.id
                 )
-            return database.in_transaction(work, stuck=stuck, known=[], act=act_of(officer, now=NOW))
+            return database.in_transaction(
+                work, failed_refund=stuck, attempts=[], act=act_of(officer, now=NOW)
+            )
 
         results = at_once(act, range(4))
 
@@ -311,7 +313,7 @@ def test_a_held_charge_is_decided_on_once(
         def decide(index: int, held_id: UUID = held_id) -> object:
             return database.in_transaction(
                 quarantine.resolve_quarantined_charge,
-                held_id=held_id,
+                quarantined_charge_id=held_id,
                 action=actions[index],  # type: ignore[arg-type]
                 note="Decided at once with others.",
                 act=act_of(officers[index], now=later(minutes=1)),

@@ -102,10 +102,10 @@ class TestRefunds:
     def test_one_that_the_gateway_refuses_to_send(self, session: Session, refund_id: UUID) -> None:
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
         note = gateway_refund.refund_reference(refund_id, 1)
-        refused = RefusedRefund("", "failed", amount, note, "checkout-x", refused_with=400)
+        refused = RefusedRefund("", "failed", amount, note, "checkout-x", refusal_status=400)
 
         assert (
-            gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=refused, now=NOW)
+            gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=refused, now=NOW)
             == "failed"
         )
 
@@ -130,7 +130,7 @@ class TestRefunds:
 
         def told(status: str) -> None:
             word = GatewayRefund(status=status, id="7", amount_minor=amount, note=first_try, reference="x")
-            gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=word, now=NOW)
+            gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=word, now=NOW)
 
         say(session, refund_id, "pending")
         told("failed")
@@ -225,13 +225,13 @@ class TestQuarantine:
             "orderIds": [str(order_id)],
         }
         # The same charge again is no other.
-        assert apply(session, charge) is ChargeOutcome.REPEATED
+        assert apply(session, charge) is ChargeOutcome.DUPLICATE
         assert alerts_about(session, f"quarantine:{held_id}")[0]["occurrences"] == 1
 
         officer = make_officer(session)
         quarantine.resolve_quarantined_charge(
             session,
-            held_id=held_id,
+            quarantined_charge_id=held_id,
             action="wallet",
             note="The buyer wants it so.",
             act=act_of(officer, now=later(hours=1)),

@@ -88,7 +88,7 @@ def test_the_same_charge_again_changes_nothing(session: Session, order_id: UUID,
     apply(session, charge)
     before, revision = fetch_balances_by_kind(session), row_of(session, "orders", id=order_id)["revision"]
 
-    assert [apply(session, charge, now=later(days=1)) for _ in range(3)] == [ChargeOutcome.REPEATED] * 3
+    assert [apply(session, charge, now=later(days=1)) for _ in range(3)] == [ChargeOutcome.DUPLICATE] * 3
 
     assert changed(session, before) == {}
     assert row_of(session, "orders", id=order_id)["revision"] == revision
@@ -167,7 +167,7 @@ class TestHeldBack:
         charge = make_charge(intent, amount_minor=short)
 
         assert apply(session, charge) is ChargeOutcome.QUARANTINED
-        assert apply(session, charge) is ChargeOutcome.REPEATED
+        assert apply(session, charge) is ChargeOutcome.DUPLICATE
 
         assert changed(session, before) == {"gateway_clearing": short, "quarantine": short}
         [row] = held_back(session, intent)
@@ -295,7 +295,7 @@ class TestSentBack:
         before, again = fetch_balances_by_kind(session), make_charge(intent)
 
         assert apply(session, again) is ChargeOutcome.RETURNED
-        assert apply(session, again) is ChargeOutcome.REPEATED
+        assert apply(session, again) is ChargeOutcome.DUPLICATE
 
         assert changed(session, before) == {
             "gateway_clearing": intent.amount_minor,
@@ -387,8 +387,8 @@ def test_a_charge_told_of_with_and_without_its_id_is_one(
     first, second = (named, nameless) if first_has_id else (nameless, named)
 
     assert apply(session, first) is (ChargeOutcome.QUARANTINED if missing else ChargeOutcome.APPLIED)
-    assert apply(session, second) is ChargeOutcome.REPEATED
-    assert apply(session, first) is ChargeOutcome.REPEATED
+    assert apply(session, second) is ChargeOutcome.DUPLICATE
+    assert apply(session, first) is ChargeOutcome.DUPLICATE
 
     assert changed(session, before)["gateway_clearing"] == amount
     assert_books_are_whole(session)
@@ -397,11 +397,11 @@ def test_a_charge_told_of_with_and_without_its_id_is_one(
 def test_once_a_charge_has_its_id_another_is_other_money(session: Session, intent: Intent) -> None:
     nameless, named = make_charge(intent, id=intent.reference), make_charge(intent)
     assert apply(session, nameless) is ChargeOutcome.APPLIED
-    assert apply(session, named) is ChargeOutcome.REPEATED
+    assert apply(session, named) is ChargeOutcome.DUPLICATE
     assert row_of(session, "payment_intents", id=intent.id)["gateway_charge_id"] == named.id
 
     assert apply(session, make_charge(intent)) is ChargeOutcome.RETURNED
-    assert [apply(session, charge) for charge in (nameless, named)] == [ChargeOutcome.REPEATED] * 2
+    assert [apply(session, charge) for charge in (nameless, named)] == [ChargeOutcome.DUPLICATE] * 2
     assert_books_are_whole(session)
 
 

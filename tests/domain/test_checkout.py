@@ -339,7 +339,7 @@ class TestItsPayment:
         officer = make_officer(session)
         quarantine.resolve_quarantined_charge(
             session,
-            held_id=row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"],
+            quarantined_charge_id=row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"],
             action="accept_rest",
             note="The bank took a kobo.",
             act=act_of(officer, now=NOW),
@@ -471,8 +471,8 @@ class TestItsCharge:
 
         assert [apply(session, charge) for _ in range(3)] == [
             ChargeOutcome.APPLIED,
-            ChargeOutcome.REPEATED,
-            ChargeOutcome.REPEATED,
+            ChargeOutcome.DUPLICATE,
+            ChargeOutcome.DUPLICATE,
         ]
         assert sent_back(session, shops[0].buyer.id) == TOTAL
         assert_books_are_whole(session)

@@ -100,9 +100,9 @@ def work_off(session: Session, refund_id: UUID, gateway: Any) -> gateway_refund.
     found = gateway_refund.lease_refund(session, refund_id=refund_id, now=later(minutes=3))
     told = gateway_refund.send_refund(gateway, found)
     if found is not None and told is None:
-        gateway_refund.record_refund_unknown_to_gateway(session, found=found, now=later(minutes=3))
+        gateway_refund.record_refund_unknown_to_gateway(session, pending_refund=found, now=later(minutes=3))
     elif found is not None and told is not None:
-        gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=later(minutes=3))
+        gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=told, now=later(minutes=3))
     return found
 
 
@@ -152,7 +152,7 @@ class TestWhileItIsOpen:
         assert handed_on(session, refund_id) == before + 1
         found = gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         assert found is not None
-        assert (found.was_asked, found.disputed) == (False, False)
+        assert (found.may_be_known_to_gateway, found.has_chargeback) == (False, False)
 
     def test_of_two_disputes_both_must_be_won(
         self, session: Session, order_id: UUID, refund_id: UUID
@@ -256,7 +256,7 @@ class TestThatWasAskedFor:
         found = work_off(session, refund_id, gateway.adapter(settings))
 
         assert found is not None
-        assert found.disputed
+        assert found.has_chargeback
         assert status_of(session, refund_id) in ("submitted", "processed")
         assert gateway.calls(lost_answer)["POST /refund"] == 1
 
@@ -312,7 +312,7 @@ class TestThatWasAskedFor:
         dispute_charge(session, charge_of(session, order_id), WON)
         before = handed_on(session, refund_id)
 
-        gateway_refund.record_refund_unknown_to_gateway(session, found=found, now=later(minutes=3))
+        gateway_refund.record_refund_unknown_to_gateway(session, pending_refund=found, now=later(minutes=3))
 
         assert handed_on(session, refund_id) == before + 1
         assert gateway_refund.lease_refund(session, refund_id=refund_id, now=later(minutes=3)) is not None
@@ -329,7 +329,7 @@ class TestAfterALoss:
         held_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
         decided = {"action": "accept_rest", "note": "Part of it."}
         quarantine.resolve_quarantined_charge(
-            session, held_id=held_id, act=act_of(officer, now=NOW), **decided
+            session, quarantined_charge_id=held_id, act=act_of(officer, now=NOW), **decided
         )
         dispute_charge(session, charge.id, LOST, refund_amount=1_000)
         assert owed_by(session, shop.buyer.id) == 1_000

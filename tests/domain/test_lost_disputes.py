@@ -257,8 +257,12 @@ class TestChargesThatNothingTook:
 
         def decide(action: str) -> None:
             quarantine.resolve_quarantined_charge(
-                session, held_id=held_id, action=action, note="The bank took it.", act=act_of(officer, now=NOW),
-            )  # fmt: skip
+                session,
+                quarantined_charge_id=held_id,
+                action=action,
+                note="The bank took it.",
+                act=act_of(officer, now=NOW),
+            )
 
         for action in ("accept_rest", "refund"):
             with pytest.raises(ChargedBackError, match="Give it to the wallet"):

@@ -100,7 +100,7 @@ class TestRetry:
         assert fetch_balances_by_kind(session) == before
         found = gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         assert found is not None
-        assert not found.was_asked
+        assert not found.may_be_known_to_gateway
         waiting = session.execute(
             text("SELECT count(*) FROM outbox_events WHERE payload ->> 'refundId' = :id"),
             {"id": str(refund_id)},
@@ -248,7 +248,8 @@ class TestWhatCameBack:
         for word in ("processed", "failed"):
             first = GatewayRefund("11", word, amount, gateway_refund.refund_reference(refund_id, 1))
             assert (
-                gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=first, now=NOW) == word
+                gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=first, now=NOW)
+                == word
             )
 
         done = mend_refund(session, refund_id, officer, states.RETRY)
@@ -293,7 +294,7 @@ class TestBoth:
 
         for work in (recovery.retry_failed_refund, recovery.credit_failed_refund):
             with pytest.raises(ConflictError):
-                work(session, stuck=stuck, known=[], act=act_of(officer, now=NOW))
+                work(session, failed_refund=stuck, attempts=[], act=act_of(officer, now=NOW))
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
@@ -341,7 +342,9 @@ class TestAskingTheGatewayFirst:
         stuck = find(session, made["id"], officer)
         assert recovery.fetch_status(adapter, stuck) == known
         with pytest.raises(RefundStillInFlightError):
-            recovery.credit_failed_refund(session, stuck=stuck, known=known, act=act_of(officer, now=NOW))
+            recovery.credit_failed_refund(
+                session, failed_refund=stuck, attempts=known, act=act_of(officer, now=NOW)
+            )
 
         gateway.line.fault = "lose"
         with pytest.raises(ProviderUnavailableError):
@@ -355,4 +358,4 @@ def test_a_claim_that_ran_out_is_taken_over(session: Session, officer: Caller, r
     again = gateway_refund.lease_refund(session, refund_id=refund_id, now=later() + timedelta(minutes=2))
 
     assert again is not None
-    assert (again.was_asked, again.attempt) == (True, 2)
+    assert (again.may_be_known_to_gateway, again.attempt) == (True, 2)

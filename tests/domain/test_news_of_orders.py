@@ -81,7 +81,7 @@ def by_event(session: Session, shop: Shop) -> UUID:
     order_id = place(session, shop, make_product(session, shop))
     charge = make_charge(make_intent(session, shop, order_id))
     apply(session, charge)
-    assert apply(session, charge) is ChargeOutcome.REPEATED
+    assert apply(session, charge) is ChargeOutcome.DUPLICATE
     return order_id
 
 
@@ -123,7 +123,7 @@ def resolve(session: Session, charge_id: str, action: str) -> None:
     officer = make_officer(session)
     quarantine.resolve_quarantined_charge(
         session,
-        held_id=row_of(session, "quarantined_charges", gateway_charge_id=charge_id)["id"],
+        quarantined_charge_id=row_of(session, "quarantined_charges", gateway_charge_id=charge_id)["id"],
         action=action,  # type: ignore[arg-type]
         note="Looked into it.",
         act=act_of(officer, now=NOW),

@@ -77,7 +77,7 @@ def mend(session: Session, refund_id: UUID, officer: Caller, trigger: str, word:
 
 
 def settle(session: Session, refund_id: UUID, told: GatewayRefund) -> str:
-    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=NOW)
+    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=told, now=NOW)
 
 
 def spend(session: Session, shop: Shop, minor: int) -> UUID:
@@ -148,7 +148,7 @@ class TestAfterTheCredit:
         reference = row_of(session, "orders", id=order_id)["payment_reference"]
         bare = GatewayRefund("", "processed", made.amount_minor, "", reference)
 
-        assert refund_events.handle_refund_event(session, told=made if named else bare, now=NOW)
+        assert refund_events.handle_refund_event(session, reported=made if named else bare, now=NOW)
 
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
         assert times_to_ask(session, refund_id) == 1
@@ -170,7 +170,7 @@ class TestAfterTheCredit:
         settle(session, refund_id, made)
         failed = replace(made, status="failed")
 
-        assert refund_events.handle_refund_event(session, told=failed, now=NOW)
+        assert refund_events.handle_refund_event(session, reported=failed, now=NOW)
         assert times_to_ask(session, refund_id) == 1
         for _ in range(2):
             assert settle(session, refund_id, failed) == "credited"

@@ -85,7 +85,7 @@ def resolve(
 ) -> dict[str, object]:
     return quarantine.resolve_quarantined_charge(
         session,
-        held_id=held_id,
+        quarantined_charge_id=held_id,
         action=action,  # type: ignore[arg-type]
         note=NOTE,
         act=act_of(officer, now=later(**delta)),
@@ -502,7 +502,7 @@ class TestDeciding:
     ) -> None:
         held_id = hold_back(session, intent, 500, id=intent.reference)
         named = make_charge(intent, amount_minor=500)
-        assert apply(session, named) is ChargeOutcome.REPEATED
+        assert apply(session, named) is ChargeOutcome.DUPLICATE
 
         resolve(session, held_id, officer, "refund")
 

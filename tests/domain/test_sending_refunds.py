@@ -67,13 +67,20 @@ def sent(gateway: TestGateway, found: PendingGatewayRefund) -> int:
 
 
 def word(found: PendingGatewayRefund, status: str, **values: Any) -> GatewayRefund:
-    given = {"id": "77", "amount_minor": found.amount_minor, "note": found.note, "reference": found.reference}
+    given = {
+        "id": "77",
+        "amount_minor": found.amount_minor,
+        "note": found.refund_reference,
+        "reference": found.reference,
+    }
     return GatewayRefund(**{"status": status} | given | values)
 
 
 def settle(session: Session, told: GatewayRefund | None, refund_id: UUID) -> str:
     assert told is not None
-    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=later(minutes=5))
+    return gateway_refund.apply_gateway_status(
+        session, refund_id=refund_id, reported=told, now=later(minutes=5)
+    )
 
 
 class TestSending:
@@ -82,7 +89,7 @@ class TestSending:
     ) -> None:
         before = fetch_balances_by_kind(session)
         found = claimed(session, refund_id)
-        assert not found.was_asked
+        assert not found.may_be_known_to_gateway
 
         told = gateway_refund.send_refund(gateway.adapter(settings), found)
 
@@ -104,7 +111,7 @@ class TestSending:
         with pytest.raises(RefundInProgressError):
             gateway_refund.lease_refund(session, refund_id=refund_id, now=later(seconds=119))
 
-        assert claimed(session, refund_id, seconds=SENDING_LEASE.total_seconds()).was_asked
+        assert claimed(session, refund_id, seconds=SENDING_LEASE.total_seconds()).may_be_known_to_gateway
 
     def test_a_worker_that_died_before_it_asked_is_made_up_for(
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
@@ -206,7 +213,7 @@ def test_all_pages_of_the_gateways_refunds_are_read(
 
 
 def hear(session: Session, told: GatewayRefund) -> bool:
-    return refund_events.handle_refund_event(session, told=told, now=later(minutes=5))
+    return refund_events.handle_refund_event(session, reported=told, now=later(minutes=5))
 
 
 class TestTheGatewaysWord:
@@ -267,7 +274,10 @@ class TestTheGatewaysWord:
             {"id": refund_id},
         )
         second = claimed(session, refund_id, minutes=9)
-        assert (second.was_asked, second.note) == (False, f"marketplace refund {refund_id} try 2")
+        assert (second.may_be_known_to_gateway, second.refund_reference) == (
+            False,
+            f"marketplace refund {refund_id} try 2",
+        )
 
         for said in ("failed", "processed", "pending"):
             assert settle(session, word(first, said), refund_id) == "pending"

@@ -46,7 +46,7 @@ def said(refund_id: UUID, minor: int, status: str = "processed", *, attempt: int
 
 
 def settle(session: Session, refund_id: UUID, told: GatewayRefund) -> str:
-    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=NOW)
+    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=told, now=NOW)
 
 
 def told_of(session: Session, user_id: UUID) -> list[str]:

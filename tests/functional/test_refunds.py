@@ -109,7 +109,7 @@ def test_one_that_failed_is_finances_and_is_sent_once_more_when_they_say_so(site
         stuck = recovery.find_failed_refund(
             session, refund_id=refund.id, trigger=states.RETRY, officer_id=officer.id
         )
-        recovery.retry_failed_refund(session, stuck=stuck, known=[], act=act_of(officer, now=NOW))
+        recovery.retry_failed_refund(session, failed_refund=stuck, attempts=[], act=act_of(officer, now=NOW))
     site.stop_processes()
     site.web()
     workers(site)

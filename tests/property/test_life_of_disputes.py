@@ -167,8 +167,8 @@ class LifeOfDisputes(RuleBasedStateMachine):
         found = self.database.in_transaction(gateway_refund.lease_refund, refund_id=refund_id, now=self.now)
         if found is None:
             return
-        told = self.tries.get(found.note) if found.was_asked else None
-        if told is None and not found.disputed:
+        told = self.tries.get(found.refund_reference) if found.may_be_known_to_gateway else None
+        if told is None and not found.has_chargeback:
             [row] = self.rows(
                 "SELECT c.gateway_charge_id AS id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id"  # noqa: S608
                 f" WHERE r.buyer_id = :id AND r.id = '{refund_id}'"
@@ -177,17 +177,19 @@ class LifeOfDisputes(RuleBasedStateMachine):
             if answer == "never":
                 return
             status = "processed" if answer == "lost" else answer
-            told = GatewayRefund(str(uuid4().int % 10**12), status, found.amount_minor, found.note, "")
-            self.tries[found.note] = told
+            told = GatewayRefund(
+                str(uuid4().int % 10**12), status, found.amount_minor, found.refund_reference, ""
+            )
+            self.tries[found.refund_reference] = told
             if answer == "lost":
                 return
         if told is None:
             self.database.in_transaction(
-                gateway_refund.record_refund_unknown_to_gateway, found=found, now=self.now
+                gateway_refund.record_refund_unknown_to_gateway, pending_refund=found, now=self.now
             )
         else:
             self.database.in_transaction(
-                gateway_refund.apply_gateway_status, refund_id=refund_id, told=told, now=self.now
+                gateway_refund.apply_gateway_status, refund_id=refund_id, reported=told, now=self.now
             )
 
     @precondition(lambda self: self.tries)
@@ -207,7 +209,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
         named = gateway_refund.parse_refund_reference(note)
         assert named is not None
         self.database.in_transaction(
-            gateway_refund.apply_gateway_status, refund_id=named[0], told=told, now=self.now
+            gateway_refund.apply_gateway_status, refund_id=named[0], reported=told, now=self.now
         )
 
     @rule(pick=PICK, trigger=st.sampled_from(["retry", "credit"]))
@@ -250,7 +252,10 @@ class LifeOfDisputes(RuleBasedStateMachine):
             named = gateway_refund.parse_refund_reference(note)
             assert named is not None
             self.database.in_transaction(
-                gateway_refund.apply_gateway_status, refund_id=named[0], told=self.tries[note], now=self.now
+                gateway_refund.apply_gateway_status,
+                refund_id=named[0],
+                reported=self.tries[note],
+                now=self.now,
             )
         while (refund_id := self.some_refund(0, "pending")) is not None:
             self.work_off(refund_id, "processed")

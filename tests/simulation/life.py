@@ -338,7 +338,7 @@ class Life:
         told = gateway_refund.send_refund(self.till, found)
         with self.database.transaction() as session:
             if found is not None and told is not None:
-                gateway_refund.apply_gateway_status(session, refund_id=found.id, told=told, now=self.now)
+                gateway_refund.apply_gateway_status(session, refund_id=found.id, reported=told, now=self.now)
                 self.done["send"] += 1
             session.execute(
                 text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
@@ -439,7 +439,7 @@ class Life:
             self.attempt(
                 action,
                 quarantine.resolve_quarantined_charge,
-                held_id=self.draw.choice(held)["id"],
+                quarantined_charge_id=self.draw.choice(held)["id"],
                 action=action,
                 note="Looked into.",
                 act=act_of(self.officer, now=self.now),

@@ -58,7 +58,7 @@ def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> 
         session,
         order_id=order_id,
         act=act_of(officer, now=NOW),
-        wanted=RefundRequest(**given),
+        refund_request=RefundRequest(**given),
     )
 
 
@@ -94,7 +94,7 @@ def mend_refund(
     """Have an officer try a refund again, or credit it, the gateway having told what it knows."""
     stuck = recovery.find_failed_refund(session, refund_id=refund_id, trigger=trigger, officer_id=officer.id)
     work = recovery.retry_failed_refund if trigger == states.RETRY else recovery.credit_failed_refund
-    return work(session, stuck=stuck, known=known, act=act_of(officer, now=now))
+    return work(session, failed_refund=stuck, attempts=known, act=act_of(officer, now=now))
 
 
 def owed_by(session: Session, buyer_id: UUID) -> int:
@@ -141,7 +141,7 @@ def claw_back(session: Session, order_id: UUID, officer: Caller, **wanted: Any) 
         session,
         order_id=order_id,
         act=act_of(officer, now=NOW),
-        wanted=RefundRequest(**given),
+        refund_request=RefundRequest(**given),
     )
 
 
@@ -172,7 +172,7 @@ def say(session: Session, refund_id: UUID, status: str, **values: Any) -> str:
     # A try has one id at the gateway, however often it is told of.
     given = {"id": str((refund_id.int + row[1]) % 10**12), "amount_minor": row[0]} | values
     told = GatewayRefund(status=status, note=gateway_refund.refund_reference(refund_id, row[1]), **given)
-    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=NOW)
+    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=told, now=NOW)
 
 
 def times_to_ask(session: Session, refund_id: UUID) -> int:

@@ -253,7 +253,7 @@ class Service:
         told = gateway_refund.send_refund(self.services.gateway, claimed)
         assert told is not None
         with self.database.transaction() as session:
-            gateway_refund.apply_gateway_status(session, refund_id=refund_id, told=told, now=now)
+            gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=told, now=now)
         return refund_id
 
     def hear_of_refund(self, refund_id: UUID, reference: str) -> str:
@@ -261,7 +261,7 @@ class Service:
         [told] = [one for one in self.services.gateway.refunds_of(reference) if str(refund_id) in one.note]
         with self.database.transaction() as session:
             return gateway_refund.apply_gateway_status(
-                session, refund_id=refund_id, told=told, now=datetime.now(UTC)
+                session, refund_id=refund_id, reported=told, now=datetime.now(UTC)
             )
 
     def wait_for_refund(self, reference: str, status: str) -> None:

@@ -329,11 +329,11 @@ class TestTheSweep:
             lambda: gateway.call("GET", f"/refund/{case.row['gateway_refund_id']}")["status"] == "processed"
         )
 
-        assert self.sweep(paying_services, minutes=59).news == 0
+        assert self.sweep(paying_services, minutes=59).changed == 0
         assert case.row["status"] == "submitted"
         done = self.sweep(paying_services, minutes=61)
 
-        assert done.asked >= done.news >= 1
+        assert done.polled >= done.changed >= 1
         assert case.row["status"] == "processed"
         with case.database.reading() as session:
             assert_books_are_whole(session)
@@ -440,7 +440,7 @@ class TestTheSweep:
 
         done = self.sweep(paying_services, minutes=61)
 
-        assert (done.gateway_down, done.asked, case.row["status"]) == (True, 0, "submitted")
+        assert (done.gateway_down, done.polled, case.row["status"]) == (True, 0, "submitted")
 
     def test_it_is_a_periodic_task(self, relay: Dispatcher, paying_services: Services) -> None:
         assert isinstance(

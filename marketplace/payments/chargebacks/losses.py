@@ -147,7 +147,9 @@ def record_chargeback_loss(
             purse -= from_purse
             losses.append(loss)
     what = _summarize(taken, stopped, losses, given_minor=before - purse)
-    notifications.notify_charged_back(session, buyer_id=buyer_id, dispute_id=dispute_id, what=what, now=now)
+    notifications.notify_charged_back(
+        session, buyer_id=buyer_id, dispute_id=dispute_id, summary=what, now=now
+    )
     return losses
 
 
@@ -244,11 +246,11 @@ def _summarize(
 ) -> ChargebackSummary:
     stopped_minor = sum(row["amount_minor"] for row in stopped)
     return ChargebackSummary(
-        bank_minor=taken_minor,
-        unsent_minor=stopped_minor,
-        left_minor=stopped_minor - sum(loss.unsent_minor for loss in losses),
-        taken_minor=given_minor,
-        owed_minor=sum(loss.buyer_minor for loss in losses) - given_minor,
+        returned_by_bank_minor=taken_minor,
+        cancelled_refunds_minor=stopped_minor,
+        kept_in_wallet_minor=stopped_minor - sum(loss.unsent_minor for loss in losses),
+        paid_by_wallet_minor=given_minor,
+        outstanding_minor=sum(loss.buyer_minor for loss in losses) - given_minor,
     )
 
 

@@ -13,33 +13,35 @@ from marketplace.payments.charges.charge_context import ChargeContext
 
 
 def raise_quarantined_charge_alert(
-    session: Session, settled: ChargeContext, *, held_id: UUID, reason: str, now: datetime
+    session: Session, context: ChargeContext, *, quarantined_charge_id: UUID, reason: str, now: datetime
 ) -> None:
     """Raise that a charge is held back.
 
-    :param held_id: of its row
+    :param quarantined_charge_id: of its row
     :param reason: why
     """
-    locked: Sequence[LockedOrder] = [*settled.waiting, *settled.over]
+    locked_orders: Sequence[LockedOrder] = [*context.payable_orders, *context.closed_orders]
     raise_alert(
         session,
         identifier=kinds.CHARGE_QUARANTINED,
-        subject=f"quarantine:{held_id}",
+        subject=f"quarantine:{quarantined_charge_id}",
         title="A charge is held back",
         facts={
-            "quarantineId": held_id,
+            "quarantineId": quarantined_charge_id,
             "reason": reason,
-            "reference": settled.intent.reference,
-            "amountMinor": settled.charge.amount_minor,
-            "dueMinor": settled.due_minor,
-            "currency": settled.charge.currency,
-            "orderIds": [order.id for order in locked],
+            "reference": context.intent.reference,
+            "amountMinor": context.charge.amount_minor,
+            "dueMinor": context.due_minor,
+            "currency": context.charge.currency,
+            "orderIds": [order.id for order in locked_orders],
         },
         now=now,
     )
 
 
-def resolve_quarantined_charge_alert(session: Session, *, held_id: UUID, action: str, now: datetime) -> None:
+def resolve_quarantined_charge_alert(
+    session: Session, *, quarantined_charge_id: UUID, action: str, now: datetime
+) -> None:
     """Resolve that a charge is held back: finance has decided on it.
 
     :param action: what was decided
@@ -47,7 +49,7 @@ def resolve_quarantined_charge_alert(session: Session, *, held_id: UUID, action:
     resolve_alert(
         session,
         identifier=kinds.CHARGE_QUARANTINED,
-        subject=f"quarantine:{held_id}",
+        subject=f"quarantine:{quarantined_charge_id}",
         note=f"Finance decided: {action}.",
         now=now,
     )

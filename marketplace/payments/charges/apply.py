@@ -94,7 +94,7 @@ class ChargeOutcome(Enum):
     APPLIED = "applied"
     QUARANTINED = "quarantined"
     RETURNED = "returned"
-    REPEATED = "repeated"
+    DUPLICATE = "repeated"
 
 
 def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: datetime) -> ChargeOutcome:
@@ -114,50 +114,50 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
     :return: what became of it
     :raises UnknownReferenceError: no payment of ours has its reference
     """
-    found = _SELECT_INTENT_WITH_ORDERS.first(session, reference=charge.reference)
-    if found is None:
+    intent_row = _SELECT_INTENT_WITH_ORDERS.first(session, reference=charge.reference)
+    if intent_row is None:
         raise UnknownReferenceError("no payment has this reference")
-    locked = lock_orders(session, order_ids=found["order_ids"])
-    intent = LockedIntent(**_LOCK_INTENT.one(session, intent_id=found["intent_id"]))
+    locked_orders = lock_orders(session, order_ids=intent_row["order_ids"])
+    intent = LockedIntent(**_LOCK_INTENT.one(session, intent_id=intent_row["intent_id"]))
     if is_duplicate_charge(session, charge=charge, intent=intent):
-        return ChargeOutcome.REPEATED
+        return ChargeOutcome.DUPLICATE
     # Fees that are more than the charge can't be told by a gateway in order. They are not booked, nor taken off.
-    believed = charge.fees_minor <= charge.amount_minor
-    settled = ChargeContext(
+    fees_are_plausible = charge.fees_minor <= charge.amount_minor
+    context = ChargeContext(
         charge,
         intent,
-        waiting=[order for order in locked if order.status == states.PENDING_PAYMENT],
-        over=[order for order in locked if order.status != states.PENDING_PAYMENT],
+        payable_orders=[order for order in locked_orders if order.status == states.PENDING_PAYMENT],
+        closed_orders=[order for order in locked_orders if order.status != states.PENDING_PAYMENT],
         principal_minor=charge.amount_minor
-        - (charge.fees_minor if fee_bearer == "customer" and believed else 0),
+        - (charge.fees_minor if fee_bearer == "customer" and fees_are_plausible else 0),
         fee_bearer=fee_bearer,
     )
     if charge.currency != CURRENCY:
-        return _quarantine_charge(session, settled, reason="currency", now=now)
-    if not believed:
-        return _quarantine_charge(session, settled, reason="fees_above_amount", now=now)
-    if not settled.waiting:
-        return _return_full_charge(session, settled, now=now)
-    if settled.principal_minor < settled.due_minor:
-        return _quarantine_charge(session, settled, reason="amount_below_total", now=now)
-    return _apply_to_orders(session, settled, now=now)
+        return _quarantine_charge(session, context, reason="currency", now=now)
+    if not fees_are_plausible:
+        return _quarantine_charge(session, context, reason="fees_above_amount", now=now)
+    if not context.payable_orders:
+        return _return_full_charge(session, context, now=now)
+    if context.principal_minor < context.due_minor:
+        return _quarantine_charge(session, context, reason="amount_below_total", now=now)
+    return _apply_to_orders(session, context, now=now)
 
 
-def _apply_to_orders(session: Session, settled: ChargeContext, *, now: datetime) -> ChargeOutcome:
+def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime) -> ChargeOutcome:
     """Take the money through the buyer's own account to escrow; what is above the total stays in the wallet."""
-    charge, intent = settled.charge, settled.intent
-    for_over = min(
-        settled.principal_minor - settled.due_minor, sum(order.due_minor for order in settled.over)
+    charge, intent = context.charge, context.intent
+    returned_minor = min(
+        context.principal_minor - context.due_minor, sum(order.due_minor for order in context.closed_orders)
     )
-    kept_minor = settled.principal_minor - for_over
-    buyer = accounts.wallet(intent.buyer_id)
+    kept_minor = context.principal_minor - returned_minor
+    buyer_wallet = accounts.wallet(intent.buyer_id)
     postings = [
         Posting(accounts.GATEWAY_CLEARING, "debit", kept_minor),
-        Posting(buyer, "credit", kept_minor),
+        Posting(buyer_wallet, "credit", kept_minor),
     ]
-    for order in settled.waiting:
+    for order in context.payable_orders:
         if order.due_minor:
-            postings.append(Posting(buyer, "debit", order.due_minor, order.id))
+            postings.append(Posting(buyer_wallet, "debit", order.due_minor, order.id))
             postings.append(Posting(accounts.ESCROW, "credit", order.due_minor, order.id))
         orders.mark_paid(
             session,
@@ -168,7 +168,7 @@ def _apply_to_orders(session: Session, settled: ChargeContext, *, now: datetime)
             actor=GATEWAY,
             now=now,
         )
-    orders.consume_stock(session, paid=settled.waiting)
+    orders.consume_stock(session, paid=context.payable_orders)
     _MARK_INTENT_SUCCEEDED.run(
         session,
         intent_id=intent.id,
@@ -178,123 +178,123 @@ def _apply_to_orders(session: Session, settled: ChargeContext, *, now: datetime)
         settled_at=charge.paid_at or now,
         now=now,
     )
-    numbers = ", ".join(order.number for order in settled.waiting)
+    numbers = ", ".join(order.number for order in context.payable_orders)
     transaction_id = post_transaction(
         session,
         kind="payment",
-        source=settled.source,
+        source=context.ledger_source,
         description=f"Payment for {numbers}",
-        postings=[*postings, *fee_postings(settled)],
+        postings=[*postings, *fee_postings(context)],
         now=now,
     )
-    charge_id = insert_charge(session, settled, "applied", transaction_id, now=now)
-    if for_over:
-        _return_amount(session, settled, charge_id, amount_minor=for_over, now=now)
-    excess = kept_minor - settled.due_minor
-    if excess:
-        _notify_excess_credited(session, settled, excess, now=now)
+    charge_id = insert_charge(session, context, "applied", transaction_id, now=now)
+    if returned_minor:
+        _return_amount(session, context, charge_id, amount_minor=returned_minor, now=now)
+    excess_minor = kept_minor - context.due_minor
+    if excess_minor:
+        _notify_excess_credited(session, context, excess_minor, now=now)
     return ChargeOutcome.APPLIED
 
 
-def _return_full_charge(session: Session, settled: ChargeContext, *, now: datetime) -> ChargeOutcome:
+def _return_full_charge(session: Session, context: ChargeContext, *, now: datetime) -> ChargeOutcome:
     """Send a charge back that comes late, or once more: there is nothing for it to pay."""
     transaction_id = None
-    fees = fee_postings(settled)
+    fees = fee_postings(context)
     if fees:
         transaction_id = post_transaction(
             session,
             kind="gateway_fees",
-            source=settled.source,
+            source=context.ledger_source,
             description="Fees of a charge that goes back",
             postings=fees,
             now=now,
         )
-    charge_id = insert_charge(session, settled, "returned", transaction_id, now=now)
-    if settled.principal_minor > 0:
-        _return_amount(session, settled, charge_id, amount_minor=settled.principal_minor, now=now)
-    _log.warning("charge returned", reference=settled.intent.reference)
+    charge_id = insert_charge(session, context, "returned", transaction_id, now=now)
+    if context.principal_minor > 0:
+        _return_amount(session, context, charge_id, amount_minor=context.principal_minor, now=now)
+    _log.warning("charge returned", reference=context.intent.reference)
     return ChargeOutcome.RETURNED
 
 
 def _return_amount(
-    session: Session, settled: ChargeContext, charge_id: UUID, *, amount_minor: int, now: datetime
+    session: Session, context: ChargeContext, charge_id: UUID, *, amount_minor: int, now: datetime
 ) -> None:
     """Send a part of a charge, or all of it, back: for each order that it is no use to what it was to pay."""
-    left = amount_minor
-    for number, order in enumerate(settled.over):
-        last = number == len(settled.over) - 1
-        part = left if last else min(left, order.due_minor)
-        left -= part
-        if part:
+    left_minor = amount_minor
+    for number, order in enumerate(context.closed_orders):
+        is_last = number == len(context.closed_orders) - 1
+        part_minor = left_minor if is_last else min(left_minor, order.due_minor)
+        left_minor -= part_minor
+        if part_minor:
             reason = _RETURN_REASON_BY_ORDER_STATUS.get(order.status, _RETURN_REASON_ALREADY_PAID)
             create.refund_charge(
                 session,
                 charge_id=charge_id,
-                buyer_id=settled.intent.buyer_id,
-                amount_minor=part,
+                buyer_id=context.intent.buyer_id,
+                amount_minor=part_minor,
                 order_id=order.id,
-                request=create.RefundCause(settled.source, reason).part(number),
+                refund_cause=create.RefundCause(context.ledger_source, reason).numbered(number),
                 description=f"Payment for {order.number} sent back",
-                source=accounts.GATEWAY_CLEARING,
+                debit_account=accounts.GATEWAY_CLEARING,
                 now=now,
             )
-    numbers = ", ".join(order.number for order in settled.over)
+    numbers = ", ".join(order.number for order in context.closed_orders)
     reasons = " ".join(
         dict.fromkeys(
             _RETURN_REASON_BY_ORDER_STATUS.get(order.status, _RETURN_REASON_ALREADY_PAID)
-            for order in settled.over
+            for order in context.closed_orders
         )
     )
     notify(
         session,
-        user_id=settled.intent.buyer_id,
+        user_id=context.intent.buyer_id,
         type="payment_returned",
         title="A payment goes back to you",
         body=f"{format_naira(amount_minor)} that you paid for {numbers} go back to where you paid from. {reasons}",
-        link=f"/orders/{settled.over[0].id}" if len(settled.over) == 1 else "/orders",
-        cause=f"{settled.source}:returned",
+        link=f"/orders/{context.closed_orders[0].id}" if len(context.closed_orders) == 1 else "/orders",
+        cause=f"{context.ledger_source}:returned",
         now=now,
     )
 
 
 def _notify_excess_credited(
-    session: Session, settled: ChargeContext, excess_minor: int, *, now: datetime
+    session: Session, context: ChargeContext, excess_minor: int, *, now: datetime
 ) -> None:
     notify(
         session,
-        user_id=settled.intent.buyer_id,
+        user_id=context.intent.buyer_id,
         type="wallet_credited",
         title="You paid more than was due",
         body=f"{format_naira(excess_minor)} of your payment are in your wallet: use them for your next order.",
         link="/wallet",
-        cause=f"{settled.source}:excess",
+        cause=f"{context.ledger_source}:excess",
         now=now,
     )
 
 
 def _quarantine_charge(
-    session: Session, settled: ChargeContext, *, reason: str, now: datetime
+    session: Session, context: ChargeContext, *, reason: str, now: datetime
 ) -> ChargeOutcome:
     """Book a charge that can't be applied to the quarantine account and show it to finance."""
-    charge, intent = settled.charge, settled.intent
+    charge, intent = context.charge, context.intent
     transaction_id = None
     # The books are in naira: money of another currency has a row here, and no entry until it is exchanged.
-    if charge.currency == CURRENCY and settled.principal_minor > 0:
+    if charge.currency == CURRENCY and context.principal_minor > 0:
         transaction_id = post_transaction(
             session,
             kind="quarantine",
-            source=settled.source,
+            source=context.ledger_source,
             description=f"Charge held back: {reason}",
             postings=[
-                Posting(accounts.GATEWAY_CLEARING, "debit", settled.principal_minor),
-                Posting(accounts.QUARANTINE, "credit", settled.principal_minor),
-                *([] if reason == "fees_above_amount" else fee_postings(settled)),
+                Posting(accounts.GATEWAY_CLEARING, "debit", context.principal_minor),
+                Posting(accounts.QUARANTINE, "credit", context.principal_minor),
+                *([] if reason == "fees_above_amount" else fee_postings(context)),
             ],
             now=now,
         )
-    insert_charge(session, settled, "quarantined", transaction_id, now=now)
-    locked = [*settled.waiting, *settled.over]
-    held = _INSERT_QUARANTINED_CHARGE.one(
+    insert_charge(session, context, "quarantined", transaction_id, now=now)
+    locked_orders = [*context.payable_orders, *context.closed_orders]
+    quarantined = _INSERT_QUARANTINED_CHARGE.one(
         session,
         gateway_charge_id=charge.id,
         intent_id=intent.id,
@@ -303,7 +303,7 @@ def _quarantine_charge(
         currency=charge.currency,
         fees_minor=charge.fees_minor,
         ledger_transaction_id=transaction_id,
-        details=Json(_quarantine_details(intent, locked)),
+        details=Json(_quarantine_details(intent, locked_orders)),
         created_at=now,
     )
     # A payment that succeeded stays so, whatever else comes for it.
@@ -313,44 +313,50 @@ def _quarantine_charge(
             intent_id=intent.id,
             status=intent_states.INTENT.target(intent.status, "quarantine"),
             reference=intent.reference,
-            order_ids=[order.id for order in settled.waiting],
+            order_ids=[order.id for order in context.payable_orders],
             now=now,
         )
-    _notify_quarantined(session, settled, reason, now=now)
-    alerts.raise_quarantined_charge_alert(session, settled, held_id=held["id"], reason=reason, now=now)
+    _notify_quarantined(session, context, reason, now=now)
+    alerts.raise_quarantined_charge_alert(
+        session, context, quarantined_charge_id=quarantined["id"], reason=reason, now=now
+    )
     return ChargeOutcome.QUARANTINED
 
 
-def _notify_quarantined(session: Session, settled: ChargeContext, reason: str, *, now: datetime) -> None:
+def _notify_quarantined(session: Session, context: ChargeContext, reason: str, *, now: datetime) -> None:
     """Tell the buyer what came, what is due, and that an officer decides: they need not pay once more for now."""
-    locked = [*settled.waiting, *settled.over]
-    numbers = ", ".join(order.number for order in locked)
+    locked_orders = [*context.payable_orders, *context.closed_orders]
+    numbers = ", ".join(order.number for order in locked_orders)
     if reason == "currency":
-        what = f"A payment for {numbers} came in another currency than naira, and is held back."
+        summary = f"A payment for {numbers} came in another currency than naira, and is held back."
     elif reason == "fees_above_amount":
-        what = f"{format_naira(settled.principal_minor)} came for {numbers}, with figures that can not be right: your"
-        what += " payment is held back."
+        summary = (
+            f"{format_naira(context.principal_minor)} came for {numbers}, with figures that can not be right:"
+        )
+        summary += " your payment is held back."
     else:
-        what = (
-            f"{format_naira(max(settled.principal_minor, 0))} came for {numbers}, and"
-            f" {format_naira(settled.due_minor)} are due: your payment is held back."
+        summary = (
+            f"{format_naira(max(context.principal_minor, 0))} came for {numbers}, and"
+            f" {format_naira(context.due_minor)} are due: your payment is held back."
         )
     notify(
         session,
-        user_id=settled.intent.buyer_id,
+        user_id=context.intent.buyer_id,
         type="payment_held",
         title="Your payment is held back",
-        body=f"{what} Our finance officers look into it, and you hear from us: you pay what is missing then, or get"
+        body=f"{summary} Our finance officers look into it, and you hear from us: you pay what is missing then, or get"
         " your money back. Please do not pay again before that.",
-        link=f"/orders/{locked[0].id}" if len(locked) == 1 else "/orders",
-        cause=f"{settled.source}:held",
+        link=f"/orders/{locked_orders[0].id}" if len(locked_orders) == 1 else "/orders",
+        cause=f"{context.ledger_source}:held",
         now=now,
     )
 
 
-def _quarantine_details(intent: LockedIntent, locked: Sequence[LockedOrder]) -> dict[str, Any]:
+def _quarantine_details(intent: LockedIntent, locked_orders: Sequence[LockedOrder]) -> dict[str, Any]:
     return {
         "reference": intent.reference,
         "expectedMinor": intent.amount_minor,
-        "orders": [{"id": str(order.id), "number": order.number, "status": order.status} for order in locked],
+        "orders": [
+            {"id": str(order.id), "number": order.number, "status": order.status} for order in locked_orders
+        ],
     }

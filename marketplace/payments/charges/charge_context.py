@@ -70,18 +70,18 @@ class ChargeContext:
 
     charge: Charge
     intent: LockedIntent
-    waiting: Sequence[LockedOrder]
-    over: Sequence[LockedOrder]
+    payable_orders: Sequence[LockedOrder]
+    closed_orders: Sequence[LockedOrder]
     principal_minor: int
     fee_bearer: str
 
     @property
     def due_minor(self) -> int:
         """Give what the orders that wait still cost."""
-        return sum(order.due_minor for order in self.waiting)
+        return sum(order.due_minor for order in self.payable_orders)
 
     @property
-    def source(self) -> str:
+    def ledger_source(self) -> str:
         """Name the charge as the cause of what is posted."""
         return f"charge:{self.charge.id}"
 
@@ -92,26 +92,26 @@ def is_duplicate_charge(session: Session, *, charge: Charge, intent: LockedInten
     :param charge: as the gateway tells of it now
     :param intent: its payment, locked
     """
-    known = _SELECT_KNOWN_CHARGE.first(
+    stored = _SELECT_KNOWN_CHARGE.first(
         session,
         charge_id=charge.id,
         intent_id=intent.id,
         amount_minor=charge.amount_minor,
         reference=intent.reference,
     )
-    if known is not None and known["gateway_charge_id"] == intent.reference != charge.id:
+    if stored is not None and stored["gateway_charge_id"] == intent.reference != charge.id:
         _SET_GATEWAY_CHARGE_ID.run(
             session,
-            row_id=known["id"],
+            row_id=stored["id"],
             intent_id=intent.id,
             reference=intent.reference,
             charge_id=charge.id,
         )
-    return known is not None
+    return stored is not None
 
 
 def insert_charge(
-    session: Session, settled: ChargeContext, outcome: str, transaction_id: UUID | None, *, now: datetime
+    session: Session, context: ChargeContext, outcome: str, transaction_id: UUID | None, *, now: datetime
 ) -> UUID:
     """Keep a charge, and what became of it.
 
@@ -119,15 +119,15 @@ def insert_charge(
     :param transaction_id: of the ledger's transaction that booked it, if one did
     :return: the row's id
     """
-    charge = settled.charge
+    charge = context.charge
     row = _INSERT_CHARGE.one(
         session,
         gateway_charge_id=charge.id,
-        intent_id=settled.intent.id,
+        intent_id=context.intent.id,
         outcome=outcome,
         amount_minor=charge.amount_minor,
         fees_minor=charge.fees_minor,
-        principal_minor=settled.principal_minor,
+        principal_minor=context.principal_minor,
         currency=charge.currency,
         channel=charge.channel,
         ledger_transaction_id=transaction_id,
@@ -138,14 +138,14 @@ def insert_charge(
     return charge_id
 
 
-def fee_postings(settled: ChargeContext) -> list[Posting]:
+def fee_postings(context: ChargeContext) -> list[Posting]:
     """Give the postings of the gateway's fees where they are our cost.
 
     They are booked so that gateway_clearing stays what the gateway holds for us.
     """
-    if settled.fee_bearer == "customer" or not settled.charge.fees_minor:
+    if context.fee_bearer == "customer" or not context.charge.fees_minor:
         return []
     return [
-        Posting(accounts.GATEWAY_FEES, "debit", settled.charge.fees_minor),
-        Posting(accounts.GATEWAY_CLEARING, "credit", settled.charge.fees_minor),
+        Posting(accounts.GATEWAY_FEES, "debit", context.charge.fees_minor),
+        Posting(accounts.GATEWAY_CLEARING, "credit", context.charge.fees_minor),
     ]

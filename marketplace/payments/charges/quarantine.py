@@ -117,7 +117,7 @@ class QuarantineActionNotAllowedError(ConflictError):
 def resolve_quarantined_charge(
     session: Session,
     *,
-    held_id: UUID,
+    quarantined_charge_id: UUID,
     action: QuarantineAction,
     note: str,
     act: Act,
@@ -129,7 +129,7 @@ def resolve_quarantined_charge(
     back by the gateway, ``wallet`` gives it to the buyer's wallet; the orders can be paid anew then. Money of
     another currency is in no book: it is sent back at the gateway by hand, and ``refund`` alone notes that it was.
 
-    :param held_id: of the row
+    :param quarantined_charge_id: of the row
     :param note: why, for the audit
     :return: the row's id, what was done, the kobo that moved, and the orders with what is left to pay
     :raises NotFoundError: there is no such row
@@ -138,68 +138,79 @@ def resolve_quarantined_charge(
     :raises ChargedBackError: the buyer's bank gives the money back, or did
     :raises QuarantineActionNotAllowedError: no order waits for the accepted money, or the ledger has none
     """
-    held = _lock_open_charge(session, held_id=held_id, officer_id=act.person_id)
-    into_wallet = action == "wallet" or (action == "refund" and not held.minor)
-    standing = ensure_charge_not_charged_back(session, charge_id=held.charge_id, into_wallet=into_wallet)
+    quarantined = _lock_open_charge(
+        session, quarantined_charge_id=quarantined_charge_id, officer_id=act.person_id
+    )
+    to_wallet = action == "wallet" or (action == "refund" and not quarantined.amount_minor)
+    chargeback_state = ensure_charge_not_charged_back(
+        session, charge_id=quarantined.charge_id, to_wallet=to_wallet
+    )
     if action == "accept_rest":
-        _accept_for_orders(session, held, officer_id=act.person_id, now=act.now)
-    elif action == "wallet" and not held.minor:
+        _accept_for_orders(session, quarantined, officer_id=act.person_id, now=act.now)
+    elif action == "wallet" and not quarantined.amount_minor:
         raise QuarantineActionNotAllowedError(
             "No money of it is in the books, so there is none for the wallet: send it back at the gateway by hand,"
             " then note that with refund."
         )
-    elif held.minor:
-        buyer_id = held.intent["buyer_id"]
-        if standing == "lost":
+    elif quarantined.amount_minor:
+        buyer_id = quarantined.intent["buyer_id"]
+        if chargeback_state == "lost":
             lock_balances(session, wanted=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
-        _return_to_buyer(session, held, action, officer_id=act.person_id, now=act.now)
-        if standing == "lost":
+        _return_to_buyer(session, quarantined, action, officer_id=act.person_id, now=act.now)
+        if chargeback_state == "lost":
             # The bank gave the buyer the money: they owe it.
             buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=act.now)
     _MARK_RESOLVED.run(
-        session, held_id=held_id, action=action, note=note, officer_id=act.person_id, now=act.now
+        session,
+        held_id=quarantined_charge_id,
+        action=action,
+        note=note,
+        officer_id=act.person_id,
+        now=act.now,
     )
-    alerts.resolve_quarantined_charge_alert(session, held_id=held_id, action=action, now=act.now)
+    alerts.resolve_quarantined_charge_alert(
+        session, quarantined_charge_id=quarantined_charge_id, action=action, now=act.now
+    )
     until = act.now + (REMAINDER_PAYMENT_WINDOW if action == "accept_rest" else PAYMENT_WINDOW)
     _REOPEN_ORDERS.run(
         session,
-        intent_id=held.intent["id"],
-        order_ids=[order.id for order in held.orders],
+        intent_id=quarantined.intent["id"],
+        order_ids=[order.id for order in quarantined.orders],
         until=until,
         now=act.now,
     )
-    after = lock_orders(session, order_ids=[order.id for order in held.orders])
-    _notify_buyer(session, held, action, after, now=act.now)
-    shown = [
+    updated_orders = lock_orders(session, order_ids=[order.id for order in quarantined.orders])
+    _notify_buyer(session, quarantined, action, updated_orders, now=act.now)
+    order_views = [
         {
             "id": order.id,
             "number": order.number,
             "status": order.status,
             "dueMinor": order.due_minor if order.status == order_states.PENDING_PAYMENT else 0,
         }
-        for order in after
+        for order in updated_orders
     ]
     record_audit_entry(
         session,
         act=act,
         action="quarantine.resolve",
         target_type="quarantined_charge",
-        target_id=str(held_id),
-        before={"status": "open", "orders": [_audit_snapshot(order) for order in held.orders]},
+        target_id=str(quarantined_charge_id),
+        before={"status": "open", "orders": [_audit_snapshot(order) for order in quarantined.orders]},
         after={
             "status": "resolved",
             "resolution": action,
             "note": note,
-            "amountMinor": held.minor,
-            "orders": [_audit_snapshot(order) for order in after],
+            "amountMinor": quarantined.amount_minor,
+            "orders": [_audit_snapshot(order) for order in updated_orders],
         },
     )
     return {
-        "id": held_id,
+        "id": quarantined_charge_id,
         "status": "resolved",
         "resolution": action,
-        "amountMinor": held.minor,
-        "orders": shown,
+        "amountMinor": quarantined.amount_minor,
+        "orders": order_views,
     }
 
 
@@ -207,192 +218,207 @@ def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
     return {"id": str(order.id), "status": order.status, "acceptedMinor": order.accepted_minor}
 
 
-def _lock_open_charge(session: Session, *, held_id: UUID, officer_id: UUID) -> LockedQuarantinedCharge:
+def _lock_open_charge(
+    session: Session, *, quarantined_charge_id: UUID, officer_id: UUID
+) -> LockedQuarantinedCharge:
     """Lock all that is concerned in the order that all keep to, and make sure that it is open."""
-    found = _SELECT_ALLOCATIONS.first(session, held_id=held_id)
-    if found is None:
+    allocations = _SELECT_ALLOCATIONS.first(session, held_id=quarantined_charge_id)
+    if allocations is None:
         raise NotFoundError("There is no such charge held back.")
-    locked = lock_orders(session, order_ids=found["order_ids"])
-    intent = _LOCK_INTENT.one(session, intent_id=found["intent_id"])
-    row = _LOCK_QUARANTINED_CHARGE.one(session, held_id=held_id)
+    locked_orders = lock_orders(session, order_ids=allocations["order_ids"])
+    intent = _LOCK_INTENT.one(session, intent_id=allocations["intent_id"])
+    row = _LOCK_QUARANTINED_CHARGE.one(session, held_id=quarantined_charge_id)
     ensure_no_conflict_of_interest(
         session,
         officer_id=officer_id,
         buyer_id=intent["buyer_id"],
-        vendor_ids=[order.vendor_id for order in locked],
+        vendor_ids=[order.vendor_id for order in locked_orders],
     )
     if row["status"] != "open":
         raise ChargeAlreadyResolvedError("It was decided on already.")
-    booked = row["ledger_transaction_id"] is not None and row["currency"] == CURRENCY
+    is_posted = row["ledger_transaction_id"] is not None and row["currency"] == CURRENCY
     return LockedQuarantinedCharge(
-        held_id,
+        quarantined_charge_id,
         row["charge_id"],
         row["channel"],
         intent,
-        locked,
-        dict(zip(found["order_ids"], found["amounts"], strict=True)),
-        row["principal_minor"] if booked else 0,
+        locked_orders,
+        dict(zip(allocations["order_ids"], allocations["amounts"], strict=True)),
+        row["principal_minor"] if is_posted else 0,
     )
 
 
 def _return_to_buyer(
     session: Session,
-    held: LockedQuarantinedCharge,
+    quarantined: LockedQuarantinedCharge,
     action: QuarantineAction,
     *,
     officer_id: UUID,
     now: datetime,
 ) -> None:
-    request = create.RefundCause(held.cause, "The payment was held back.", requested_by=officer_id)
-    shares = split_among_orders(held.minor, to_pay=held.to_pay)
+    refund_cause = create.RefundCause(
+        quarantined.cause, "The payment was held back.", requested_by=officer_id
+    )
+    shares = split_among_orders(quarantined.amount_minor, allocated_minor=quarantined.allocated_minor)
     if action == "wallet":
-        _credit_wallet(session, held, shares, request=request, now=now)
+        _credit_wallet(session, quarantined, shares, refund_cause=refund_cause, now=now)
         return
     for number, (order_id, share) in enumerate(shares.items()):
         create.refund_charge(
             session,
-            charge_id=held.charge_id,
-            buyer_id=held.intent["buyer_id"],
+            charge_id=quarantined.charge_id,
+            buyer_id=quarantined.intent["buyer_id"],
             amount_minor=share,
             order_id=order_id,
-            request=request.part(number),
+            refund_cause=refund_cause.numbered(number),
             description="Payment that was held back sent back",
-            source=accounts.QUARANTINE,
+            debit_account=accounts.QUARANTINE,
             now=now,
         )
 
 
 def _credit_wallet(
     session: Session,
-    held: LockedQuarantinedCharge,
+    quarantined: LockedQuarantinedCharge,
     shares: Mapping[UUID, int],
     *,
-    request: create.RefundCause,
+    refund_cause: create.RefundCause,
     now: datetime,
 ) -> None:
     for number, (order_id, share) in enumerate(shares.items()):
         create.credit_charge_to_wallet(
             session,
-            buyer_id=held.intent["buyer_id"],
+            buyer_id=quarantined.intent["buyer_id"],
             amount_minor=share,
             order_id=order_id,
-            request=request.part(number),
+            refund_cause=refund_cause.numbered(number),
             description="Payment that was held back credited to the wallet",
-            source=accounts.QUARANTINE,
+            debit_account=accounts.QUARANTINE,
             now=now,
         )
 
 
 def _accept_for_orders(
-    session: Session, held: LockedQuarantinedCharge, *, officer_id: UUID, now: datetime
+    session: Session, quarantined: LockedQuarantinedCharge, *, officer_id: UUID, now: datetime
 ) -> None:
     """Put the money into the escrow of the orders that wait: it pays them, or is a part of what they cost."""
-    waiting = held.waiting
-    if not waiting:
+    payable_orders = quarantined.payable_orders
+    if not payable_orders:
         raise QuarantineActionNotAllowedError(
             "No order waits for this money: send it back, or give it to the wallet."
         )
-    if not held.minor:
+    if not quarantined.amount_minor:
         raise QuarantineActionNotAllowedError(
             "There is no money of it in the books that could pay for anything."
         )
-    due = [order.due_minor for order in waiting]
-    whole = held.minor >= sum(due)
+    due_minor = [order.due_minor for order in payable_orders]
+    is_fully_paid = quarantined.amount_minor >= sum(due_minor)
     # All of them or none: each is paid in part, so that the difference pays them all at once.
-    parts = due if whole else split_by_weights(held.minor, due)
-    buyer = accounts.wallet(held.intent["buyer_id"])
+    parts_minor = due_minor if is_fully_paid else split_by_weights(quarantined.amount_minor, due_minor)
+    buyer_wallet = accounts.wallet(quarantined.intent["buyer_id"])
     postings = []
-    for order, part in zip(waiting, parts, strict=True):
-        if part:
+    for order, part_minor in zip(payable_orders, parts_minor, strict=True):
+        if part_minor:
             postings += [
-                Posting(accounts.QUARANTINE, "debit", part, order.id),
-                Posting(buyer, "credit", part, order.id),
-                Posting(buyer, "debit", part, order.id),
-                Posting(accounts.ESCROW, "credit", part, order.id),
+                Posting(accounts.QUARANTINE, "debit", part_minor, order.id),
+                Posting(buyer_wallet, "credit", part_minor, order.id),
+                Posting(buyer_wallet, "debit", part_minor, order.id),
+                Posting(accounts.ESCROW, "credit", part_minor, order.id),
             ]
-    if whole:
-        for order in waiting:
+    if is_fully_paid:
+        for order in payable_orders:
             orders.mark_paid(
                 session,
                 order=order,
-                reference=held.intent["reference"],
-                channel=held.channel,
+                reference=quarantined.intent["reference"],
+                channel=quarantined.channel,
                 paid_at=now,
                 actor=Actor("staff", officer_id),
                 now=now,
             )
-        orders.consume_stock(session, paid=waiting)
+        orders.consume_stock(session, paid=payable_orders)
     else:
-        order_ids = [order.id for order in waiting]
-        _ADD_ACCEPTED_AMOUNTS.run(session, order_ids=order_ids, parts=parts, now=now)
+        order_ids = [order.id for order in payable_orders]
+        _ADD_ACCEPTED_AMOUNTS.run(session, order_ids=order_ids, parts=parts_minor, now=now)
     transaction_id = post_transaction(
         session,
-        kind="payment" if whole else "held_payment",
-        source=held.cause,
-        description=f"Payment that was held back for {', '.join(order.number for order in waiting)}",
+        kind="payment" if is_fully_paid else "held_payment",
+        source=quarantined.cause,
+        description=f"Payment that was held back for {', '.join(order.number for order in payable_orders)}",
         postings=postings,
         now=now,
     )
-    _MARK_CHARGE_APPLIED.run(session, charge_id=held.charge_id, transaction_id=transaction_id)
-    if whole:
+    _MARK_CHARGE_APPLIED.run(session, charge_id=quarantined.charge_id, transaction_id=transaction_id)
+    if is_fully_paid:
         _MARK_INTENT_SUCCEEDED.run(
             session,
-            intent_id=held.intent["id"],
-            status=states.INTENT.target(held.intent["status"], "settle"),
-            channel=held.channel,
+            intent_id=quarantined.intent["id"],
+            status=states.INTENT.target(quarantined.intent["status"], "settle"),
+            channel=quarantined.channel,
             now=now,
         )
-        request = create.RefundCause(
-            held.cause, "It was more than the orders cost that wait.", requested_by=officer_id
+        refund_cause = create.RefundCause(
+            quarantined.cause, "It was more than the orders cost that wait.", requested_by=officer_id
         )
-        _credit_wallet(session, held, held.excess(), request=request, now=now)
+        _credit_wallet(
+            session, quarantined, quarantined.excess_by_order(), refund_cause=refund_cause, now=now
+        )
 
 
 def _notify_buyer(
     session: Session,
-    held: LockedQuarantinedCharge,
+    quarantined: LockedQuarantinedCharge,
     action: QuarantineAction,
-    after: Sequence[LockedOrder],
+    updated_orders: Sequence[LockedOrder],
     *,
     now: datetime,
 ) -> None:
     notify(
         session,
-        user_id=held.intent["buyer_id"],
+        user_id=quarantined.intent["buyer_id"],
         type="payment_resolved",
         title="We looked into your payment",
-        body=_resolution_message(held, action, after),
-        link=f"/orders/{held.order_id}" if held.order_id else "/orders",
-        cause=held.cause,
+        body=_resolution_message(quarantined, action, updated_orders),
+        link=f"/orders/{quarantined.single_order_id}" if quarantined.single_order_id else "/orders",
+        cause=quarantined.cause,
         now=now,
     )
 
 
 def _resolution_message(
-    held: LockedQuarantinedCharge, action: QuarantineAction, after: Sequence[LockedOrder]
+    quarantined: LockedQuarantinedCharge, action: QuarantineAction, updated_orders: Sequence[LockedOrder]
 ) -> str:
     """Tell where the money is, all of it, and what is left to pay, of the orders that wait for it."""
-    amount, waiting = format_naira(held.minor), ", ".join(order.number for order in held.waiting)
-    due = sum(order.due_minor for order in after if order.status == order_states.PENDING_PAYMENT)
+    amount, order_numbers = (
+        format_naira(quarantined.amount_minor),
+        ", ".join(order.number for order in quarantined.payable_orders),
+    )
+    due_minor = sum(
+        order.due_minor for order in updated_orders if order.status == order_states.PENDING_PAYMENT
+    )
     if action == "accept_rest":
-        excess = sum(held.excess().values())
-        kept = format_naira(held.minor - excess)
-        if due:
+        excess_minor = sum(quarantined.excess_by_order().values())
+        kept = format_naira(quarantined.amount_minor - excess_minor)
+        if due_minor:
             return (
-                f"{amount} were accepted for {waiting}, and {format_naira(due)} are left to pay. Open the order within"
-                " a day, and pay: the payment page asks for exactly the rest."
+                f"{amount} were accepted for {order_numbers}, and {format_naira(due_minor)} are left to pay. Open the"
+                " order within a day, and pay: the payment page asks for exactly the rest."
             )
-        paid = f"{kept} were accepted: {waiting} {'are' if len(held.waiting) > 1 else 'is'} paid."
+        paid = f"{kept} were accepted: {order_numbers} {'are' if len(quarantined.payable_orders) > 1 else 'is'} paid."
         return (
-            f"{paid} {format_naira(excess)} were more than was due, and are in your wallet."
-            if excess
+            f"{paid} {format_naira(excess_minor)} were more than was due, and are in your wallet."
+            if excess_minor
             else paid
         )
     if action == "wallet":
         where = f"{amount} are in your wallet."
-    elif held.minor:
+    elif quarantined.amount_minor:
         where = f"{amount} go back to where you paid from."
     else:
         where = "Your payment in another currency goes back to where you paid from."
-    again = f" {format_naira(due)} are due for {waiting}: open the order, and pay it anew." if due else ""
+    again = (
+        f" {format_naira(due_minor)} are due for {order_numbers}: open the order, and pay it anew."
+        if due_minor
+        else ""
+    )
     return where + again

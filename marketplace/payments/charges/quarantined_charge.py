@@ -10,25 +10,25 @@ from marketplace.orders import states
 from marketplace.orders.transitions import LockedOrder
 
 
-def split_among_orders(minor: int, *, to_pay: Mapping[UUID, int]) -> dict[UUID, int]:
+def split_among_orders(amount_minor: int, *, allocated_minor: Mapping[UUID, int]) -> dict[UUID, int]:
     """Split what is held back over the orders that it was for, by the largest remainder.
 
     So each order can tell of its own part, wherever that goes.
 
-    :param minor: kobo
-    :param to_pay: what the payment was to pay of each order, in kobo; not of all of them nothing
+    :param amount_minor: kobo
+    :param allocated_minor: what the payment was to pay of each order, in kobo; not of all of them nothing
     :return: kobo of each order that has a share, by the order's id
     """
-    order_ids = sorted(to_pay)
-    parts = split_by_weights(minor, [to_pay[order_id] for order_id in order_ids])
-    return {order_id: part for order_id, part in zip(order_ids, parts, strict=True) if part}
+    order_ids = sorted(allocated_minor)
+    shares = split_by_weights(amount_minor, [allocated_minor[order_id] for order_id in order_ids])
+    return {order_id: share for order_id, share in zip(order_ids, shares, strict=True) if share}
 
 
 @dataclass(frozen=True)
 class LockedQuarantinedCharge:
     """A charge that is held back, all that it concerns being locked.
 
-    ``minor`` is what the books hold of it, ``to_pay`` what it was to pay of each order.
+    ``amount_minor`` is what the books hold of it, ``allocated_minor`` what it was to pay of each order.
     """
 
     id: UUID
@@ -36,16 +36,16 @@ class LockedQuarantinedCharge:
     channel: str
     intent: dict[str, Any]
     orders: Sequence[LockedOrder]
-    to_pay: Mapping[UUID, int]
-    minor: int
+    allocated_minor: Mapping[UUID, int]
+    amount_minor: int
 
     @property
-    def waiting(self) -> list[LockedOrder]:
+    def payable_orders(self) -> list[LockedOrder]:
         """Give the orders that wait to be paid."""
         return [order for order in self.orders if order.status == states.PENDING_PAYMENT]
 
     @property
-    def order_id(self) -> UUID | None:
+    def single_order_id(self) -> UUID | None:
         """Give the one order that it was for, if it was for one."""
         return self.orders[0].id if len(self.orders) == 1 else None
 
@@ -54,15 +54,24 @@ class LockedQuarantinedCharge:
         """Give what names the decision on it."""
         return f"quarantine:{self.id}"
 
-    def excess(self) -> dict[UUID, int]:
+    def excess_by_order(self) -> dict[UUID, int]:
         """Give what is more than the orders cost that wait, by order.
 
         It is of those that do not wait any more, or of all of them.
         """
-        waiting = self.waiting
-        excess = self.minor - sum(order.due_minor for order in waiting)
-        if excess <= 0:
+        payable_orders = self.payable_orders
+        excess_minor = self.amount_minor - sum(order.due_minor for order in payable_orders)
+        if excess_minor <= 0:
             return {}
-        pays = {order.id for order in waiting}
-        over = {order_id: minor for order_id, minor in self.to_pay.items() if order_id not in pays}
-        return split_among_orders(excess, to_pay=over if any(over.values()) else self.to_pay)
+        payable_ids = {order.id for order in payable_orders}
+        closed_allocated_minor = {
+            order_id: amount_minor
+            for order_id, amount_minor in self.allocated_minor.items()
+            if order_id not in payable_ids
+        }
+        return split_among_orders(
+            excess_minor,
+            allocated_minor=closed_allocated_minor
+            if any(closed_allocated_minor.values())
+            else self.allocated_minor,
+        )

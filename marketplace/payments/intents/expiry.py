@@ -215,7 +215,7 @@ def _expire_or_apply(
     settled = [charge for charge in answers if charge is not None and charge.settled]
     outcomes = [database.in_transaction(_apply_found_charge, charge, fee_bearer, now) for charge in settled]
     # What was known before paid nothing then, such as a charge that was held back, and decided on since.
-    if any(outcome is not ChargeOutcome.REPEATED for outcome in outcomes):
+    if any(outcome is not ChargeOutcome.DUPLICATE for outcome in outcomes):
         done.paid += 1
     elif not all(
         _is_outcome_final(reference, charge, due)

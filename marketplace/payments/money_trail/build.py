@@ -152,7 +152,7 @@ def _list_quarantined_charges(session: Session, order_id: UUID) -> list[dict[str
         to_pay = dict(zip(row["order_ids"], row["amounts"], strict=True))
         row["foreign"] = row["currency"] != CURRENCY
         booked = row["minor"] if row["id"] is not None else 0
-        row["minor"] = split_among_orders(booked, to_pay=to_pay).get(order_id, 0)
+        row["minor"] = split_among_orders(booked, allocated_minor=to_pay).get(order_id, 0)
     return rows
 
 

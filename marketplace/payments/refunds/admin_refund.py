@@ -65,14 +65,16 @@ class RefundRequest:
     amount_minor: int | None = None
     items: Sequence[RefundItem] = ()
 
-    def request(self, cause: str, before_minor: int, *, officer_id: UUID) -> create.RefundCause:
+    def to_refund_cause(
+        self, cause: str, refunded_before_minor: int, *, officer_id: UUID
+    ) -> create.RefundCause:
         """Give what the refund is for.
 
         :param cause: what kind of refund, and of which order
-        :param before_minor: what went back of the order before; it only grows, so it tells one from the next
+        :param refunded_before_minor: what went back of the order before; it only grows, so it tells one from the next
         :param officer_id: who decides
         """
-        return create.RefundCause(f"{cause}:{before_minor}", self.reason, requested_by=officer_id)
+        return create.RefundCause(f"{cause}:{refunded_before_minor}", self.reason, requested_by=officer_id)
 
 
 def process_refund(
@@ -80,7 +82,7 @@ def process_refund(
     *,
     order_id: UUID,
     act: Act,
-    wanted: RefundRequest,
+    refund_request: RefundRequest,
 ) -> dict[str, Any]:
     """Refund an order out of its escrow, for an officer.
 
@@ -88,7 +90,7 @@ def process_refund(
     later, and vendor and platform bear the part in proportion to what each would have had.
 
     :param order_id: any order whose escrow is held or frozen
-    :param wanted: how much, whereto and why
+    :param refund_request: how much, whereto and why
     :return: the order's and its escrow's states, what escrow still holds, and the refunds that were made; no clawback
     :raises NotFoundError: there is no such order
     :raises ForbiddenError: the officer is a party of it
@@ -109,22 +111,26 @@ def process_refund(
         )
     states.ORDER.target(order.status, states.REFUND)
     ensure_order_not_charged_back(session, order_id=order.id)
-    held_minor = order.held_minor
+    available_minor = order.held_minor
     lines = {row["product_id"]: row for row in SELECT_ORDER_LINES.all(session, order_id=order.id)}
-    amount_minor = compute_refund_amount(wanted, lines, held_minor=held_minor, whose="Escrow holds")
+    amount_minor = compute_refund_amount(
+        refund_request, lines, available_minor=available_minor, limit_label="Escrow holds"
+    )
     create.lock_charges(session, order=order)
-    _debit_escrow(session, order, wanted, amount_minor, Actor("staff", act.person_id), now=act.now)
-    made = create.refund_order(
+    _debit_escrow(session, order, refund_request, amount_minor, Actor("staff", act.person_id), now=act.now)
+    refund_ids = create.refund_order(
         session,
         order=order,
         amount_minor=amount_minor,
-        destination=wanted.destination,
-        request=wanted.request(f"order:{order.id}:refund", order.refunded_minor, officer_id=act.person_id),
+        destination=refund_request.destination,
+        refund_cause=refund_request.to_refund_cause(
+            f"order:{order.id}:refund", order.refunded_minor, officer_id=act.person_id
+        ),
         now=act.now,
     )
-    after = lock_order(session, order_id=order_id)
-    refunded = refund_audit_details(wanted, amount_minor) | {
-        "refundIds": [str(refund_id) for refund_id in made]
+    updated_order = lock_order(session, order_id=order_id)
+    details = refund_audit_details(refund_request, amount_minor) | {
+        "refundIds": [str(refund_id) for refund_id in refund_ids]
     }
     record_audit_entry(
         session,
@@ -133,87 +139,97 @@ def process_refund(
         target_type="order",
         target_id=str(order.id),
         before=_audit_snapshot(order),
-        after=_audit_snapshot(after) | refunded,
+        after=_audit_snapshot(updated_order) | details,
     )
     _notify_parties(
-        session, order, wanted, amount_minor, lines, whole=amount_minor == held_minor, now=act.now
+        session,
+        order,
+        refund_request,
+        amount_minor,
+        lines,
+        is_full=amount_minor == available_minor,
+        now=act.now,
     )
     return {
         "orderId": order.id,
-        "status": after.status,
-        "escrowStatus": after.escrow_status,
+        "status": updated_order.status,
+        "escrowStatus": updated_order.escrow_status,
         "amountMinor": amount_minor,
-        "heldMinor": after.held_minor,
-        "refunds": describe_refunds(session, order.id, made),
+        "heldMinor": updated_order.held_minor,
+        "refunds": describe_refunds(session, order.id, refund_ids),
         "clawback": None,
     }
 
 
-def describe_refunds(session: Session, order_id: UUID, made: Sequence[UUID]) -> list[dict[str, Any]]:
+def describe_refunds(session: Session, order_id: UUID, refund_ids: Sequence[UUID]) -> list[dict[str, Any]]:
     """Give refunds of an order as all see them.
 
-    :param made: their ids
+    :param refund_ids: their ids
     """
     return [
         {name: row[name] for name in create.PUBLIC_REFUND_FIELDS}
         for row in create.list_refunds_of_orders(session, order_ids=[order_id])
-        if row["id"] in made
+        if row["id"] in refund_ids
     ]
 
 
 def _debit_escrow(
     session: Session,
     order: LockedOrder,
-    wanted: RefundRequest,
+    refund_request: RefundRequest,
     amount_minor: int,
-    by: Actor,
+    actor: Actor,
     *,
     now: datetime,
 ) -> None:
     """Take it out of the escrow's record; all of it ends the order."""
     if amount_minor == order.held_minor:
-        orders.refund_fully(session, order=order, actor=by, reason=wanted.reason, now=now)
+        orders.refund_fully(session, order=order, actor=actor, reason=refund_request.reason, now=now)
         return
     inventory.refund_partially(
         session,
         order=order,
-        quantities={item.product_id: item.quantity for item in wanted.items},
+        quantities={item.product_id: item.quantity for item in refund_request.items},
         amount_minor=amount_minor,
-        actor=by,
-        reason=wanted.reason,
+        actor=actor,
+        reason=refund_request.reason,
         now=now,
     )
 
 
 def compute_refund_amount(
-    wanted: RefundRequest, lines: Mapping[UUID, dict[str, Any]], *, held_minor: int, whose: str
+    refund_request: RefundRequest,
+    lines: Mapping[UUID, dict[str, Any]],
+    *,
+    available_minor: int,
+    limit_label: str,
 ) -> int:
     """Give what is to be refunded, in kobo: named, or of the items, or all that there is.
 
     :param lines: of the order, by product
-    :param held_minor: kobo that there are
-    :param whose: begins the sentence that tells how much there is
+    :param available_minor: kobo that there are
+    :param limit_label: begins the sentence that tells how much there is
     :raises ValidationError: an item is not of the order, or not so often, or costs another amount
     :raises EscrowDeficitError: there is less
     """
-    of_items = _price_items(lines, wanted.items) if wanted.items else None
-    if of_items is not None and wanted.amount_minor not in (None, of_items):
+    items_minor = _price_items(lines, refund_request.items) if refund_request.items else None
+    if items_minor is not None and refund_request.amount_minor not in (None, items_minor):
         raise ValidationError(
             "The items cost another amount. Leave it out; or name no items, and it is for no piece of the order.",
-            invalid_params=[InvalidParam("amountMinor", f"The items cost {of_items}.")],
+            invalid_params=[InvalidParam("amountMinor", f"The items cost {items_minor}.")],
         )
-    amount = wanted.amount_minor or of_items or held_minor
-    if not 0 < amount <= held_minor:
+    amount_minor = refund_request.amount_minor or items_minor or available_minor
+    if not 0 < amount_minor <= available_minor:
         raise EscrowDeficitError(
-            f"{whose} {held_minor} kobo of the order, not {amount}.",
-            invalid_params=[InvalidParam("amountMinor", f"{whose} {held_minor}.")],
+            f"{limit_label} {available_minor} kobo of the order, not {amount_minor}.",
+            invalid_params=[InvalidParam("amountMinor", f"{limit_label} {available_minor}.")],
         )
-    return amount
+    return amount_minor
 
 
 def _price_items(lines: Mapping[UUID, dict[str, Any]], items: Sequence[RefundItem]) -> int:
     """Give what the items cost, none of whose pieces may have been refunded before."""
-    total, faults = 0, []
+    total_minor, faults = 0, []
     for index, item in enumerate(items):
         line = lines.get(item.product_id)
         if line is None:
@@ -225,10 +241,10 @@ def _price_items(lines: Mapping[UUID, dict[str, Any]], items: Sequence[RefundIte
                 InvalidParam(f"items[{index}].quantity", f"The order has {line['quantity']} of it{fewer}.")
             )
         else:
-            total += line["unit_price_minor"] * item.quantity
+            total_minor += line["unit_price_minor"] * item.quantity
     if faults:
         raise ValidationError("Not all of it is left in the order.", invalid_params=faults)
-    return total
+    return total_minor
 
 
 def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
@@ -240,46 +256,52 @@ def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
     }
 
 
-def refund_audit_details(wanted: RefundRequest, amount_minor: int) -> dict[str, Any]:
+def refund_audit_details(refund_request: RefundRequest, amount_minor: int) -> dict[str, Any]:
     """Write what an officer refunded, for the audit."""
     return {
         "amountMinor": amount_minor,
-        "destination": wanted.destination,
-        "reason": wanted.reason,
-        "items": [{"productId": str(item.product_id), "quantity": item.quantity} for item in wanted.items],
+        "destination": refund_request.destination,
+        "reason": refund_request.reason,
+        "items": [
+            {"productId": str(item.product_id), "quantity": item.quantity} for item in refund_request.items
+        ],
     }
 
 
 def _notify_parties(
     session: Session,
     order: LockedOrder,
-    wanted: RefundRequest,
+    refund_request: RefundRequest,
     amount_minor: int,
     lines: Mapping[UUID, dict[str, Any]],
     *,
-    whole: bool,
+    is_full: bool,
     now: datetime,
 ) -> None:
     """Tell both sides how much and what for; the officer's reason is for the trail, which both can read."""
     amount = format_naira(amount_minor)
-    where = "to your wallet" if wanted.destination == "wallet" else "to where you paid from"
-    rest = "The order is over." if whole else "The order goes on; the rest stays in escrow."
-    named = ", ".join(f"{item.quantity} of {lines[item.product_id]['title']}" for item in wanted.items)
-    what_for = f" for {named}" if named else ""
-    unshipped = order.shipped_at is None and (whole or named)
-    stocked = " Do not ship what was refunded: it is in stock again." if unshipped else ""
-    told = {
-        order.buyer_id: f"{amount} of order {order.number} go back {where}{what_for}. {rest}",
+    destination_text = (
+        "to your wallet" if refund_request.destination == "wallet" else "to where you paid from"
+    )
+    closing = "The order is over." if is_full else "The order goes on; the rest stays in escrow."
+    item_list = ", ".join(
+        f"{item.quantity} of {lines[item.product_id]['title']}" for item in refund_request.items
+    )
+    items_text = f" for {item_list}" if item_list else ""
+    restocked = order.shipped_at is None and (is_full or item_list)
+    restock_text = " Do not ship what was refunded: it is in stock again." if restocked else ""
+    body_by_user = {
+        order.buyer_id: f"{amount} of order {order.number} go back {destination_text}{items_text}. {closing}",
         fetch_vendor_user_id(
             session, order=order
-        ): f"{amount} of order {order.number} go back to its buyer{what_for}. {rest}{stocked}",
+        ): f"{amount} of order {order.number} go back to its buyer{items_text}. {closing}{restock_text}",
     }
-    for user_id, body in told.items():
+    for user_id, body in body_by_user.items():
         notify(
             session,
             user_id=user_id,
             type="order_refunded",
-            title="An order was refunded" if whole else "An order was refunded in part",
+            title="An order was refunded" if is_full else "An order was refunded in part",
             body=body,
             link=f"/orders/{order.id}",
             cause=f"order:{order.id}:refund:{order.refunded_minor}",

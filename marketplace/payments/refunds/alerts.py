@@ -35,39 +35,39 @@ def _refund_facts(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def raise_failed_refund_alert(
-    session: Session, row: dict[str, Any], *, status: str, refused_with: int | None, now: datetime
+    session: Session, row: dict[str, Any], *, status: str, refusal_status: int | None, now: datetime
 ) -> None:
     """Raise that a refund failed, or needs something of somebody.
 
     :param row: the refund, locked
     :param status: what it is now
-    :param refused_with: the HTTP status with which the gateway refused to send it, if it did
+    :param refusal_status: the HTTP status with which the gateway refused to send it, if it did
     """
-    refused = {} if refused_with is None else {"refusedWith": refused_with}
+    refusal_facts = {} if refusal_status is None else {"refusedWith": refusal_status}
     raise_alert(
         session,
-        identifier=kinds.REFUND_STUCK if refused_with is None else kinds.REFUND_REFUSED,
+        identifier=kinds.REFUND_STUCK if refusal_status is None else kinds.REFUND_REFUSED,
         subject=_refund_subject(row["id"]),
-        title="A refund needs finance" if refused_with is None else "The gateway refused a refund",
-        facts=_refund_facts(row) | {"status": status} | refused,
+        title="A refund needs finance" if refusal_status is None else "The gateway refused a refund",
+        facts=_refund_facts(row) | {"status": status} | refusal_facts,
         now=now,
     )
 
 
 def raise_duplicate_refund_alert(
-    session: Session, row: dict[str, Any], *, sent_at_try: int, now: datetime
+    session: Session, row: dict[str, Any], *, sent_attempt: int, now: datetime
 ) -> None:
     """Raise that the gateway sent a refund which went another way already.
 
     :param row: the refund, locked
-    :param sent_at_try: which try the gateway says that it sent
+    :param sent_attempt: which try the gateway says that it sent
     """
     raise_alert(
         session,
         identifier=kinds.REFUND_SENT_TWICE,
         subject=_refund_subject(row["id"]),
         title="A refund was paid twice",
-        facts=_refund_facts(row) | {"sentAtTry": sent_at_try},
+        facts=_refund_facts(row) | {"sentAtTry": sent_attempt},
         now=now,
     )
 
@@ -84,7 +84,7 @@ def resolve_duplicate_refund_alert(session: Session, *, refund_id: UUID, now: da
 
 
 def raise_refund_id_mismatch_alert(
-    session: Session, row: dict[str, Any], *, told: GatewayRefund, now: datetime
+    session: Session, row: dict[str, Any], *, reported: GatewayRefund, now: datetime
 ) -> None:
     """Raise that the gateway has our note of a refund under another id than it told us."""
     raise_alert(
@@ -92,7 +92,7 @@ def raise_refund_id_mismatch_alert(
         identifier=kinds.REFUND_ID_DIFFERS,
         subject=_refund_subject(row["id"]),
         title="The gateway has a refund twice",
-        facts=_refund_facts(row) | {"toldId": told.id, "toldStatus": told.status},
+        facts=_refund_facts(row) | {"toldId": reported.id, "toldStatus": reported.status},
         now=now,
     )
 
@@ -110,7 +110,7 @@ def raise_returned_refund_alert(session: Session, row: dict[str, Any], *, now: d
 
 
 def raise_refund_amount_mismatch_alert(
-    session: Session, row: dict[str, Any], *, told: GatewayRefund, now: datetime
+    session: Session, row: dict[str, Any], *, reported: GatewayRefund, now: datetime
 ) -> None:
     """Raise that the gateway tells of another amount than a refund has."""
     raise_alert(
@@ -118,7 +118,7 @@ def raise_refund_amount_mismatch_alert(
         identifier=kinds.REFUND_AMOUNT_DIFFERS,
         subject=_refund_subject(row["id"]),
         title="The gateway tells of another amount of a refund",
-        facts=_refund_facts(row) | {"toldMinor": told.amount_minor, "toldStatus": told.status},
+        facts=_refund_facts(row) | {"toldMinor": reported.amount_minor, "toldStatus": reported.status},
         now=now,
     )
 

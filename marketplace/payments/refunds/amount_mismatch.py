@@ -20,7 +20,7 @@ from marketplace.providers.gateway.payments import GatewayRefund
 
 
 def correct_amount_mismatch(
-    session: Session, refund: dict[str, Any], sent: Sequence[GatewayRefund], *, now: datetime
+    session: Session, refund: dict[str, Any], attempts: Sequence[GatewayRefund], *, now: datetime
 ) -> str:
     """Give the wallet a whole refund, and take what was sent of it back from there.
 
@@ -28,28 +28,28 @@ def correct_amount_mismatch(
     as one that was paid twice.
 
     :param refund: its row, locked, and its charge's
-    :param sent: the tries that the gateway sent with another amount, none of them booked
+    :param attempts: the tries that the gateway sent with another amount, none of them booked
     :param now: when
     :return: the refund's status
     """
     buyer_id = refund["buyer_id"]
     lock_balances(session, wanted=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
     status = wallet_fallback.credit_unsent_refund(session, refund, trigger=states.CREDIT, now=now)
-    claims = [
+    debts = [
         duplicate_payment.debit_buyer_for_attempt(
             session,
             refund,
-            told,
-            attempt=gateway_refund.resolve_attempt(refund, told),
+            reported,
+            attempt=gateway_refund.resolve_attempt(refund, reported),
             description="Refund that was sent with another amount",
             now=now,
         )
-        for told in sent
+        for reported in attempts
     ]
-    owed_minor = sum(claim.owed_minor for claim in claims)
-    sent_minor = sum(told.amount_minor for told in sent)
+    outstanding_minor = sum(debt.outstanding_minor for debt in debts)
+    sent_minor = sum(reported.amount_minor for reported in attempts)
     notifications.notify_refund_amount_mismatch(
-        session, refund, sent_minor=sent_minor, owed_minor=owed_minor, now=now
+        session, refund, sent_minor=sent_minor, outstanding_minor=outstanding_minor, now=now
     )
     # What they owed before, or what their bank took, may be set off against what is left.
     buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=now)

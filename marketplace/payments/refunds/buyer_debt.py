@@ -42,8 +42,8 @@ _SELECT_TOTAL_OFFSET = Statement(
 class BuyerDebt:
     """What was booked of money that reached a buyer twice: taken from the wallet, and owed, in kobo."""
 
-    taken_minor: int
-    owed_minor: int
+    paid_by_wallet_minor: int
+    outstanding_minor: int
 
 
 def record_overpayment(
@@ -66,21 +66,21 @@ def record_overpayment(
     :param description: for statements
     """
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
-    taken = min(amount_minor, lock_balances(session, wanted=[wallet, debt])[wallet])
-    owed = amount_minor - taken
-    taken_from = ((wallet, taken), (debt, owed))
+    paid_by_wallet_minor = min(amount_minor, lock_balances(session, wanted=[wallet, debt])[wallet])
+    outstanding_minor = amount_minor - paid_by_wallet_minor
+    sources = ((wallet, paid_by_wallet_minor), (debt, outstanding_minor))
     post_transaction(
         session,
         kind=DUPLICATE_REFUND_KIND,
         source=source,
         description=description,
         postings=[
-            *(Posting(account, "debit", minor, order_id) for account, minor in taken_from if minor),
+            *(Posting(account, "debit", minor, order_id) for account, minor in sources if minor),
             Posting(accounts.GATEWAY_CLEARING, "credit", amount_minor, order_id),
         ],
         now=now,
     )
-    return BuyerDebt(taken, owed)
+    return BuyerDebt(paid_by_wallet_minor, outstanding_minor)
 
 
 def offset_buyer_debts(database: Database, *, now: datetime) -> int:
@@ -90,10 +90,10 @@ def offset_buyer_debts(database: Database, *, now: datetime) -> int:
     :return: how many buyers paid something; at most 500 in one sweep
     """
     with database.reading() as session:
-        found = _SELECT_BUYERS_TO_OFFSET.all(session, most=_BATCH)
+        buyers = _SELECT_BUYERS_TO_OFFSET.all(session, most=_BATCH)
     return sum(
         process_each(
-            [row["buyer_id"] for row in found],
+            [row["buyer_id"] for row in buyers],
             lambda buyer_id: database.in_transaction(offset_against_wallet, buyer_id=buyer_id, now=now),
             failure="debt not collected",
         )
@@ -106,9 +106,9 @@ def offset_against_wallet(session: Session, *, buyer_id: UUID, now: datetime) ->
     :return: whether there was anything to set off
     """
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
-    held = lock_balances(session, wanted=[wallet, debt])
-    minor = min(held[wallet], held[debt])
-    if not minor:
+    balances = lock_balances(session, wanted=[wallet, debt])
+    offset_minor = min(balances[wallet], balances[debt])
+    if not offset_minor:
         return False
     source = f"debt:{buyer_id}:{_SELECT_TOTAL_OFFSET.one(session, account_id=debt.id)['minor']}"
     post_transaction(
@@ -116,17 +116,21 @@ def offset_against_wallet(session: Session, *, buyer_id: UUID, now: datetime) ->
         kind="debt_collected",
         source=source,
         description="What had reached the buyer twice, given back by the wallet",
-        postings=[Posting(wallet, "debit", minor), Posting(debt, "credit", minor)],
+        postings=[Posting(wallet, "debit", offset_minor), Posting(debt, "credit", offset_minor)],
         now=now,
     )
-    left = held[debt] - minor
-    rest = f" {format_naira(left)} are still owed." if left else " Nothing is owed any more."
+    outstanding_minor = balances[debt] - offset_minor
+    closing = (
+        f" {format_naira(outstanding_minor)} are still owed."
+        if outstanding_minor
+        else " Nothing is owed any more."
+    )
     notify(
         session,
         user_id=buyer_id,
         type="debt_collected",
         title="Your wallet gave back what had reached you twice",
-        body=f"{format_naira(minor)} were taken from your wallet for money that had reached you twice.{rest}",
+        body=f"{format_naira(offset_minor)} were taken from your wallet for money that had reached you twice.{closing}",
         link="/wallet",
         cause=source,
         now=now,

@@ -39,14 +39,14 @@ def claw_back(
     *,
     order_id: UUID,
     act: Act,
-    wanted: RefundRequest,
+    refund_request: RefundRequest,
 ) -> dict[str, Any]:
     """Refund an order whose money was released, for an officer.
 
     The order stays delivered. Rows are locked in the order: the order with its escrow, charges, balances.
 
     :param order_id: an order whose escrow is released
-    :param wanted: how much, whereto and why; without amount and items, all that did not go back before
+    :param refund_request: how much, whereto and why; without amount and items, all that did not go back before
     :return: the order's and its escrow's states, the refunds that were made, and who bears how much of them
     :raises NotFoundError: there is no such order
     :raises ForbiddenError: the officer is a party of it
@@ -67,30 +67,35 @@ def claw_back(
     ensure_order_not_charged_back(session, order_id=order.id)
     lines = {row["product_id"]: row for row in SELECT_ORDER_LINES.all(session, order_id=order.id)}
     amount_minor = compute_refund_amount(
-        wanted, lines, held_minor=order.left_with_vendor_minor, whose="Vendor and platform have"
+        refund_request,
+        lines,
+        available_minor=order.left_with_vendor_minor,
+        limit_label="Vendor and platform have",
     )
-    borne = allocate_clawback(order, amount_minor)
+    sources = allocate_clawback(order, amount_minor)
     record_clawback(
         session,
         order=order,
         amount_minor=amount_minor,
         actor=Actor("staff", act.person_id),
-        note=wanted.reason,
+        note=refund_request.reason,
         now=act.now,
     )
     inventory.record_refunded_units(
-        session, order=order, quantities={item.product_id: item.quantity for item in wanted.items}
+        session, order=order, quantities={item.product_id: item.quantity for item in refund_request.items}
     )
-    made = create.refund_released_order(
+    refund_ids = create.refund_released_order(
         session,
         order=order,
-        sources=borne,
-        destination=wanted.destination,
-        request=wanted.request(f"clawback:{order.id}", order.clawed_back_minor, officer_id=act.person_id),
+        sources=sources,
+        destination=refund_request.destination,
+        refund_cause=refund_request.to_refund_cause(
+            f"clawback:{order.id}", order.clawed_back_minor, officer_id=act.person_id
+        ),
         now=act.now,
     )
-    vendor_minor, platform_minor = (minor for _, minor in borne)
-    owes_minor = fetch_balance(session, account=accounts.vendor_receivable(order.vendor_id))
+    vendor_minor, platform_minor = (minor for _, minor in sources)
+    total_debt_minor = fetch_balance(session, account=accounts.vendor_receivable(order.vendor_id))
     record_audit_entry(
         session,
         act=act,
@@ -103,11 +108,17 @@ def claw_back(
             "vendorMinor": vendor_minor,
             "platformMinor": platform_minor,
         }
-        | refund_audit_details(wanted, amount_minor)
-        | {"refundIds": [str(refund_id) for refund_id in made]},
+        | refund_audit_details(refund_request, amount_minor)
+        | {"refundIds": [str(refund_id) for refund_id in refund_ids]},
     )
     _notify_parties(
-        session, order, wanted, amount_minor, vendor_minor=vendor_minor, owes_minor=owes_minor, now=act.now
+        session,
+        order,
+        refund_request,
+        amount_minor,
+        vendor_minor=vendor_minor,
+        total_debt_minor=total_debt_minor,
+        now=act.now,
     )
     return {
         "orderId": order.id,
@@ -115,11 +126,11 @@ def claw_back(
         "escrowStatus": order.escrow_status,
         "amountMinor": amount_minor,
         "heldMinor": order.held_minor,
-        "refunds": describe_refunds(session, order.id, made),
+        "refunds": describe_refunds(session, order.id, refund_ids),
         "clawback": {
             "vendorMinor": vendor_minor,
             "platformMinor": platform_minor,
-            "vendorOwesMinor": owes_minor,
+            "vendorOwesMinor": total_debt_minor,
         },
     }
 
@@ -131,9 +142,11 @@ def allocate_clawback(order: LockedOrder, amount_minor: int) -> Sequence[create.
     :param amount_minor: kobo; at most what did not go back before
     :return: the vendor's account and the platform's, each with its part; one of them may be 0
     """
-    had = split_escrow(order.price, commission_minor=order.commission_minor).of_held(order.released_minor)
+    released = split_escrow(order.price, commission_minor=order.commission_minor).of_held(
+        order.released_minor
+    )
     vendor, platform = allocate_after(
-        amount_minor, (had.vendor_minor, had.platform_minor), before_minor=order.clawed_back_minor
+        amount_minor, (released.vendor_minor, released.platform_minor), before_minor=order.clawed_back_minor
     )
     return [(accounts.vendor_receivable(order.vendor_id), vendor), (accounts.PLATFORM_REVENUE, platform)]
 
@@ -141,41 +154,43 @@ def allocate_clawback(order: LockedOrder, amount_minor: int) -> Sequence[create.
 def _notify_parties(
     session: Session,
     order: LockedOrder,
-    wanted: RefundRequest,
+    refund_request: RefundRequest,
     amount_minor: int,
     *,
     vendor_minor: int,
-    owes_minor: int,
+    total_debt_minor: int,
     now: datetime,
 ) -> None:
-    where = "to your wallet" if wanted.destination == "wallet" else "to where you paid from"
+    destination_text = (
+        "to your wallet" if refund_request.destination == "wallet" else "to where you paid from"
+    )
     amount = format_naira(amount_minor)
     notify_parties_of_clawback(
         session,
         order,
         {
-            order.buyer_id: f"{amount} of order {order.number} go back {where}.",
+            order.buyer_id: f"{amount} of order {order.number} go back {destination_text}.",
             fetch_vendor_user_id(
                 session, order=order
             ): f"{amount} of order {order.number} went back to its buyer."
-            f" {vendor_debt_message(vendor_minor, owes_minor)}",
+            f" {vendor_debt_message(vendor_minor, total_debt_minor)}",
         },
         cause=f"order:{order.id}:clawback:{order.clawed_back_minor}",
         now=now,
     )
 
 
-def vendor_debt_message(vendor_minor: int, owes_minor: int) -> str:
+def vendor_debt_message(vendor_minor: int, total_debt_minor: int) -> str:
     """Tell a vendor what they bear of a clawback, and what they owe in all by now.
 
     :param vendor_minor: kobo of this one
-    :param owes_minor: kobo in all
+    :param total_debt_minor: kobo in all
     """
     if not vendor_minor:
         return "You had given back all that you had of it: this part is ours."
     return (
-        f"{format_naira(vendor_minor)} of it are yours to bear. In all you owe {format_naira(owes_minor)}, which is"
-        " taken from your next payouts."
+        f"{format_naira(vendor_minor)} of it are yours to bear. In all you owe {format_naira(total_debt_minor)},"
+        " which is taken from your next payouts."
     )
 
 

@@ -90,18 +90,18 @@ _SELECT_REFUNDS_OF_ORDERS = Prepared(
 class RefundCause:
     """What a refund is for.
 
-    :param cause: names it once and for all, such as ``order:<id>:cancel``
+    :param key: names it once and for all, such as ``order:<id>:cancel``
     :param reason: for people
     :param requested_by: the officer or party, or none of a refund that starts by itself
     """
 
-    cause: str
+    key: str
     reason: str
     requested_by: UUID | None = None
 
-    def part(self, number: int) -> "RefundCause":
+    def numbered(self, number: int) -> "RefundCause":
         """Give the request of a part, counted from 0, of what is refunded in several."""
-        return self if number == 0 else replace(self, cause=f"{self.cause}:{number + 1}")
+        return self if number == 0 else replace(self, key=f"{self.key}:{number + 1}")
 
 
 def lock_charges(session: Session, *, order: LockedOrder) -> None:
@@ -118,7 +118,7 @@ def refund_order(
     order: LockedOrder,
     amount_minor: int,
     destination: Destination,
-    request: RefundCause,
+    refund_cause: RefundCause,
     now: datetime,
 ) -> list[UUID]:
     """Refund money of a locked order's escrow; the caller moves the escrow's own record.
@@ -129,7 +129,7 @@ def refund_order(
     :param order: locked in this transaction
     :param amount_minor: kobo; at most what escrow holds of the order
     :param destination: where the gateway's part goes
-    :param request: what for
+    :param refund_cause: what for
     :return: the refunds' ids
     :raises ValueError: it is more than escrow holds, or nothing: a fault of the caller's code
     """
@@ -140,7 +140,7 @@ def refund_order(
         order=order,
         sources=[(accounts.ESCROW, amount_minor)],
         destination=destination,
-        request=request,
+        refund_cause=refund_cause,
         now=now,
     )
 
@@ -151,7 +151,7 @@ def refund_released_order(
     order: LockedOrder,
     sources: Sequence[DebitSource],
     destination: Destination,
-    request: RefundCause,
+    refund_cause: RefundCause,
     now: datetime,
 ) -> list[UUID]:
     """Refund money of a locked order that was released; the caller moves the escrow's own record.
@@ -159,11 +159,11 @@ def refund_released_order(
     :param order: locked in this transaction
     :param sources: who bears how much of it
     :param destination: where the gateway's part goes; what the wallet paid goes back to the wallet
-    :param request: what for
+    :param refund_cause: what for
     :return: the refunds' ids
     """
     return _create_order_refunds(
-        session, order=order, sources=sources, destination=destination, request=request, now=now
+        session, order=order, sources=sources, destination=destination, refund_cause=refund_cause, now=now
     )
 
 
@@ -183,7 +183,7 @@ def refund_partial_payment(session: Session, *, order: LockedOrder, reason: str,
         order=order,
         sources=[(accounts.ESCROW, order.accepted_minor)],
         destination="gateway",
-        request=RefundCause(f"accepted:{order.id}", reason),
+        refund_cause=RefundCause(f"accepted:{order.id}", reason),
         now=now,
     )
 
@@ -194,32 +194,34 @@ def _create_order_refunds(
     order: LockedOrder,
     sources: Sequence[DebitSource],
     destination: Destination,
-    request: RefundCause,
+    refund_cause: RefundCause,
     now: datetime,
 ) -> list[UUID]:
     parts: list[tuple[UUID | None, int]] = []
-    left = sum(minor for _, minor in sources)
+    left_minor = sum(minor for _, minor in sources)
     if destination == "gateway":
         lock_charges(session, order=order)
         for charge in _SELECT_CHARGES_OF_ORDER.all(session, order_id=order.id, escrow_id=accounts.ESCROW.id):
-            part = min(left, charge["left_minor"])
-            if part > 0:
-                parts.append((charge["id"], part))
-                left -= part
-    if left > 0:
-        parts.append((None, left))
+            part_minor = min(left_minor, charge["left_minor"])
+            if part_minor > 0:
+                parts.append((charge["id"], part_minor))
+                left_minor -= part_minor
+    if left_minor > 0:
+        parts.append((None, left_minor))
     return [
         _create_refund(
             session,
             buyer_id=order.buyer_id,
             order_id=order.id,
             charge_id=charge_id,
-            request=request.part(number),
-            sources=_allocate_sources(sources, part, before_minor=sum(minor for _, minor in parts[:number])),
+            refund_cause=refund_cause.numbered(number),
+            sources=_allocate_sources(
+                sources, part_minor, before_minor=sum(minor for _, minor in parts[:number])
+            ),
             description=f"Refund of order {order.number}",
             now=now,
         )
-        for number, (charge_id, part) in enumerate(parts)
+        for number, (charge_id, part_minor) in enumerate(parts)
     ]
 
 
@@ -227,8 +229,8 @@ def _allocate_sources(
     sources: Sequence[DebitSource], part_minor: int, *, before_minor: int
 ) -> list[DebitSource]:
     """Give what a part takes of each source: the first is emptied before the next gives anything."""
-    taken = allocate_after(part_minor, [minor for _, minor in sources], before_minor=before_minor)
-    return [(account, minor) for (account, _), minor in zip(sources, taken, strict=True)]
+    taken_minor = allocate_after(part_minor, [minor for _, minor in sources], before_minor=before_minor)
+    return [(account, minor) for (account, _), minor in zip(sources, taken_minor, strict=True)]
 
 
 def refund_charge(
@@ -238,9 +240,9 @@ def refund_charge(
     buyer_id: UUID,
     amount_minor: int,
     order_id: UUID,
-    request: RefundCause,
+    refund_cause: RefundCause,
     description: str,
-    source: accounts.Account,
+    debit_account: accounts.Account,
     now: datetime,
 ) -> UUID:
     """Send a charge, or a part of it, back to where it came from: nothing takes it.
@@ -249,7 +251,7 @@ def refund_charge(
     :param amount_minor: kobo; at most what of the charge is left
     :param order_id: the order that it was meant for; what was for several is given back order by order
     :param description: for the ledger
-    :param source: the account that it is in: ``gateway_clearing`` of a charge not booked yet, or quarantine
+    :param debit_account: the account that it is in: ``gateway_clearing`` of a charge not booked yet, or quarantine
     :return: the refund's id
     """
     return _create_refund(
@@ -257,8 +259,8 @@ def refund_charge(
         buyer_id=buyer_id,
         order_id=order_id,
         charge_id=charge_id,
-        request=request,
-        sources=[(source, amount_minor)],
+        refund_cause=refund_cause,
+        sources=[(debit_account, amount_minor)],
         description=description,
         now=now,
     )
@@ -270,9 +272,9 @@ def credit_charge_to_wallet(
     buyer_id: UUID,
     amount_minor: int,
     order_id: UUID,
-    request: RefundCause,
+    refund_cause: RefundCause,
     description: str,
-    source: accounts.Account,
+    debit_account: accounts.Account,
     now: datetime,
 ) -> UUID:
     """Give a buyer money that nothing took into the wallet, at once.
@@ -280,7 +282,7 @@ def credit_charge_to_wallet(
     :param amount_minor: kobo
     :param order_id: the order that it was meant for; what was for several is given back order by order
     :param description: for the ledger
-    :param source: the account that it is in, such as quarantine
+    :param debit_account: the account that it is in, such as quarantine
     :return: the refund's id
     """
     return _create_refund(
@@ -288,8 +290,8 @@ def credit_charge_to_wallet(
         buyer_id=buyer_id,
         order_id=order_id,
         charge_id=None,
-        request=request,
-        sources=[(source, amount_minor)],
+        refund_cause=refund_cause,
+        sources=[(debit_account, amount_minor)],
         description=description,
         now=now,
     )
@@ -301,26 +303,26 @@ def _create_refund(
     buyer_id: UUID,
     order_id: UUID | None,
     charge_id: UUID | None,
-    request: RefundCause,
+    refund_cause: RefundCause,
     sources: Sequence[DebitSource],
     description: str,
     now: datetime,
 ) -> UUID:
     """Write a refund with its ledger transaction: by the gateway if it is of a charge, else into the wallet."""
-    sends = charge_id is not None
+    via_gateway = charge_id is not None
     amount_minor = sum(minor for _, minor in sources)
     refund_id: UUID = _INSERT_REFUND.one(
         session,
         order_id=order_id,
         charge_id=charge_id,
         buyer_id=buyer_id,
-        destination="gateway" if sends else "wallet",
+        destination="gateway" if via_gateway else "wallet",
         amount_minor=amount_minor,
-        status=states.REFUND.initial if sends else states.PROCESSED,
-        cause=request.cause,
-        reason=request.reason,
-        requested_by=request.requested_by,
-        settled_at=None if sends else now,
+        status=states.REFUND.initial if via_gateway else states.PROCESSED,
+        cause=refund_cause.key,
+        reason=refund_cause.reason,
+        requested_by=refund_cause.requested_by,
+        settled_at=None if via_gateway else now,
         created_at=now,
         updated_at=now,
     )["id"]
@@ -330,7 +332,7 @@ def _create_refund(
         *(Posting(account, "debit", minor, order_id) for account, minor in sources if minor),
         Posting(wallet, "credit", amount_minor, order_id),
     ]
-    if sends:
+    if via_gateway:
         postings += [
             Posting(wallet, "debit", amount_minor, order_id),
             Posting(accounts.REFUNDS_IN_TRANSIT, "credit", amount_minor, order_id),

@@ -37,39 +37,39 @@ _ADD_DUPLICATE_AMOUNT = Statement(
 
 def is_duplicate_attempt(session: Session, refund: dict[str, Any], *, attempt: int) -> bool:
     """Tell whether a try was booked as paid twice, whatever became of it or the refund since."""
-    found = _SELECT_TRANSACTION.first(
+    transaction = _SELECT_TRANSACTION.first(
         session, kind=buyer_debt.DUPLICATE_REFUND_KIND, source=_ledger_source(refund, attempt)
     )
-    return found is not None
+    return transaction is not None
 
 
 def record_duplicate_refund(
-    session: Session, refund: dict[str, Any], told: GatewayRefund, *, attempt: int, now: datetime
+    session: Session, refund: dict[str, Any], reported: GatewayRefund, *, attempt: int, now: datetime
 ) -> None:
     """Book what the gateway paid although the buyer has the money, and ask it back of them.
 
     It does so once for each try.
 
     :param refund: its row, locked, and its charge's
-    :param told: the gateway's word that it was sent
+    :param reported: the gateway's word that it was sent
     :param attempt: which try it was
     """
     if is_duplicate_attempt(session, refund, attempt=attempt):
         return
-    alerts.raise_duplicate_refund_alert(session, refund, sent_at_try=attempt, now=now)
-    claimed = debit_buyer_for_attempt(
-        session, refund, told, attempt=attempt, description="Refund that reached its buyer twice", now=now
+    alerts.raise_duplicate_refund_alert(session, refund, sent_attempt=attempt, now=now)
+    debt = debit_buyer_for_attempt(
+        session, refund, reported, attempt=attempt, description="Refund that reached its buyer twice", now=now
     )
     source = _ledger_source(refund, attempt)
     notifications.notify_duplicate_refund(
-        session, refund, claimed, amount_minor=told.amount_minor, source=source, now=now
+        session, refund, debt, amount_minor=reported.amount_minor, source=source, now=now
     )
 
 
 def debit_buyer_for_attempt(
     session: Session,
     refund: dict[str, Any],
-    told: GatewayRefund,
+    reported: GatewayRefund,
     *,
     attempt: int,
     description: str,
@@ -78,17 +78,17 @@ def debit_buyer_for_attempt(
     """Book what a try paid a buyer who has the money, and take it from their wallet, or claim it.
 
     :param refund: its row, locked, and its charge's
-    :param told: the gateway's word that it was sent
+    :param reported: the gateway's word that it was sent
     :param attempt: which try it was; it is not booked
     :param description: for statements
     """
-    _ADD_DUPLICATE_AMOUNT.run(session, refund_id=refund["id"], amount_minor=told.amount_minor, now=now)
+    _ADD_DUPLICATE_AMOUNT.run(session, refund_id=refund["id"], amount_minor=reported.amount_minor, now=now)
     create.recalculate_refunded_total(session, charge_id=refund["charge_id"])
     return buyer_debt.record_overpayment(
         session,
         buyer_id=refund["buyer_id"],
         order_id=refund["order_id"],
-        amount_minor=told.amount_minor,
+        amount_minor=reported.amount_minor,
         source=_ledger_source(refund, attempt),
         description=description,
         now=now,

@@ -93,33 +93,33 @@ class RefundInProgressError(ConflictError):
 class RefusedRefund(GatewayRefund):
     """That the gateway refused to send a refund, as if it had told us that it failed."""
 
-    refused_with: int = 0
+    refusal_status: int = 0
 
 
 @dataclass(frozen=True)
 class PendingGatewayRefund:
-    """A refund that is ours to send; ``was_asked`` says that the gateway may know it already.
+    """A refund that is ours to send; ``may_be_known_to_gateway`` says that the gateway may know it already.
 
-    Of one whose charge is ``disputed`` it is only asked whether it does.
+    Of one whose charge is ``has_chargeback`` it is only asked whether it does.
     """
 
     id: UUID
     amount_minor: int
     attempt: int
-    was_asked: bool
+    may_be_known_to_gateway: bool
     reference: str
-    disputed: bool = False
+    has_chargeback: bool = False
 
     @property
-    def note(self) -> str:
+    def refund_reference(self) -> str:
         """Give what the gateway is told to keep with the refund, and gives back."""
         return refund_reference(self.id, self.attempt)
 
 
 def refund_reference(refund_id: UUID, attempt: int) -> str:
     """Name a try at a refund, for the gateway."""
-    name = _REFERENCE_FORMAT.format(id=refund_id)
-    return name if attempt == 1 else f"{name} try {attempt}"
+    reference = _REFERENCE_FORMAT.format(id=refund_id)
+    return reference if attempt == 1 else f"{reference} try {attempt}"
 
 
 def parse_refund_reference(note: str) -> tuple[UUID, int] | None:
@@ -127,9 +127,9 @@ def parse_refund_reference(note: str) -> tuple[UUID, int] | None:
 
     :return: which refund, and which try at it; none if it is no note of ours
     """
-    found = _REFERENCE_PATTERN.fullmatch(note)
+    match = _REFERENCE_PATTERN.fullmatch(note)
     try:
-        return (UUID(found[1]), int(found[2] or 1)) if found else None
+        return (UUID(match[1]), int(match[2] or 1)) if match else None
     except ValueError:
         return None
 
@@ -152,67 +152,87 @@ def lease_refund(session: Session, *, refund_id: UUID, now: datetime) -> Pending
         return None
     if row["asking_until"] is not None and row["asking_until"] > now:
         raise RefundInProgressError("The refund is being sent.")
-    standing = find_chargeback_state(session, charge_id=row["charge_id"])
-    was_asked = row["asked_at"] is not None
-    if standing is not None and not was_asked:
-        _defer_or_credit(session, row, standing, now=now)
+    chargeback_state = find_chargeback_state(session, charge_id=row["charge_id"])
+    may_be_known_to_gateway = row["asked_at"] is not None
+    if chargeback_state is not None and not may_be_known_to_gateway:
+        _defer_or_credit(session, row, chargeback_state, now=now)
         return None
-    asked = _LEASE_REFUND.one(session, refund_id=refund_id, now=now, until=now + SENDING_LEASE)
+    leased = _LEASE_REFUND.one(session, refund_id=refund_id, now=now, until=now + SENDING_LEASE)
     return PendingGatewayRefund(
-        refund_id, row["amount_minor"], row["attempt"], was_asked, asked["reference"], standing is not None
+        refund_id,
+        row["amount_minor"],
+        row["attempt"],
+        may_be_known_to_gateway,
+        leased["reference"],
+        chargeback_state is not None,
     )
 
 
-def record_refund_unknown_to_gateway(session: Session, *, found: PendingGatewayRefund, now: datetime) -> None:
+def record_refund_unknown_to_gateway(
+    session: Session, *, pending_refund: PendingGatewayRefund, now: datetime
+) -> None:
     """Note that the gateway does not know a refund that it is not to be told to send.
 
-    :param found: claimed, its charge disputed, and asked about
+    :param pending_refund: claimed, its charge disputed, and asked about
     :param now: when
     """
-    row = lock_refund(session, refund_id=found.id)
-    if row["status"] != states.REFUND.initial or row["attempt"] != found.attempt:
+    row = lock_refund(session, refund_id=pending_refund.id)
+    if row["status"] != states.REFUND.initial or row["attempt"] != pending_refund.attempt:
         return
-    _RELEASE_LEASE.run(session, refund_id=found.id)
-    standing = find_chargeback_state(session, charge_id=row["charge_id"])
-    if standing is None:
+    _RELEASE_LEASE.run(session, refund_id=pending_refund.id)
+    chargeback_state = find_chargeback_state(session, charge_id=row["charge_id"])
+    if chargeback_state is None:
         # It ended meanwhile, while nobody could send it.
-        create.enqueue_sending(session, refund_id=found.id, now=now)
+        create.enqueue_sending(session, refund_id=pending_refund.id, now=now)
     else:
-        _defer_or_credit(session, row, standing, now=now)
+        _defer_or_credit(session, row, chargeback_state, now=now)
 
 
 def _defer_or_credit(
-    session: Session, row: dict[str, Any], standing: ChargebackState, *, now: datetime
+    session: Session, row: dict[str, Any], chargeback_state: ChargebackState, *, now: datetime
 ) -> None:
     """Leave a locked refund unsent that the gateway does not know: it waits, or goes to the wallet."""
-    if standing == "lost":
+    if chargeback_state == "lost":
         wallet_fallback.credit_and_offset_debt(session, row, trigger=states.WITHDRAW, now=now)
     else:
         _log.info("refund waits for the end of a dispute", refundId=str(row["id"]))
 
 
-def send_refund(gateway: PaymentGateway, found: PendingGatewayRefund | None) -> GatewayRefund | None:
+def send_refund(gateway: PaymentGateway, pending_refund: PendingGatewayRefund | None) -> GatewayRefund | None:
     """Have the gateway send a refund, unless it knows of it already.
 
-    :param found: claimed, and the claim committed
+    :param pending_refund: claimed, and the claim committed
     :return: what the gateway says of it; none if there is nothing to send, or nothing may be sent
     :raises GatewayKeyRefusedError: the gateway refuses our key
     :raises ProviderUnavailableError: no usable answer: it is asked again later, by the note first
     """
-    if found is None:
+    if pending_refund is None:
         return None
-    if found.was_asked:
-        known = find_gateway_refund(gateway, reference=found.reference, note=found.note)
-        if known is not None:
-            return known
-    if found.disputed:
+    if pending_refund.may_be_known_to_gateway:
+        reported = find_gateway_refund(
+            gateway, reference=pending_refund.reference, note=pending_refund.refund_reference
+        )
+        if reported is not None:
+            return reported
+    if pending_refund.has_chargeback:
         return None
     try:
-        return gateway.refund(reference=found.reference, amount_minor=found.amount_minor, note=found.note)
+        return gateway.refund(
+            reference=pending_refund.reference,
+            amount_minor=pending_refund.amount_minor,
+            note=pending_refund.refund_reference,
+        )
     except ProviderRefusedError as error:
         if error.status in _KEY_REFUSED_STATUSES:
             raise GatewayKeyRefusedError(error.status) from error
-        return RefusedRefund("", "failed", found.amount_minor, found.note, found.reference, error.status)
+        return RefusedRefund(
+            "",
+            "failed",
+            pending_refund.amount_minor,
+            pending_refund.refund_reference,
+            pending_refund.reference,
+            error.status,
+        )
 
 
 def find_gateway_refund(gateway: PaymentGateway, *, reference: str, note: str) -> GatewayRefund | None:
@@ -222,7 +242,7 @@ def find_gateway_refund(gateway: PaymentGateway, *, reference: str, note: str) -
     :param note: as ``refund_reference`` names it
     :raises ProviderUnavailableError: no usable answer
     """
-    return next((known for known in gateway.refunds_of(reference) if known.note == note), None)
+    return next((reported for reported in gateway.refunds_of(reference) if reported.note == note), None)
 
 
 def list_gateway_attempts(
@@ -235,12 +255,12 @@ def list_gateway_attempts(
     :param gateway_refund_id: the gateway's own, if it told us one
     :raises ProviderUnavailableError: no usable answer
     """
-    found = []
-    for known in gateway.refunds_of(reference):
-        named = parse_refund_reference(known.note)
-        if (named[0] == refund_id) if named else bool(known.id) and known.id == gateway_refund_id:
-            found.append(known)
-    return found
+    attempts = []
+    for reported in gateway.refunds_of(reference):
+        named = parse_refund_reference(reported.note)
+        if (named[0] == refund_id) if named else bool(reported.id) and reported.id == gateway_refund_id:
+            attempts.append(reported)
+    return attempts
 
 
 def lock_refund(session: Session, *, refund_id: UUID) -> dict[str, Any]:
@@ -253,7 +273,7 @@ def lock_refund(session: Session, *, refund_id: UUID) -> dict[str, Any]:
     return _LOCK_REFUND.one(session, refund_id=refund_id)
 
 
-def apply_gateway_status(session: Session, *, refund_id: UUID, told: GatewayRefund, now: datetime) -> str:
+def apply_gateway_status(session: Session, *, refund_id: UUID, reported: GatewayRefund, now: datetime) -> str:
     """Note what the gateway says of a refund, and book it when the money has left, or come back.
 
     It may come any number of times: what is said once more changes nothing, and what is said of an earlier try
@@ -262,39 +282,39 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, told: GatewayRefu
     than what it changes.
 
     :param refund_id: ours
-    :param told: the gateway's word
+    :param reported: the gateway's word
     :param now: when
     :return: the refund's status
     """
     row = lock_refund(session, refund_id=refund_id)
-    attempt = resolve_attempt(row, told)
-    booked_twice = duplicate_payment.is_duplicate_attempt(session, row, attempt=attempt)
-    if told.status == _STATUS_SENT and (booked_twice or _is_already_reimbursed(row, attempt)):
-        duplicate_payment.record_duplicate_refund(session, row, told, attempt=attempt, now=now)
+    attempt = resolve_attempt(row, reported)
+    is_duplicate = duplicate_payment.is_duplicate_attempt(session, row, attempt=attempt)
+    if reported.status == _STATUS_SENT and (is_duplicate or _is_already_reimbursed(row, attempt)):
+        duplicate_payment.record_duplicate_refund(session, row, reported, attempt=attempt, now=now)
         return str(row["status"])
-    if told.status == _STATUS_FAILED and booked_twice:
+    if reported.status == _STATUS_FAILED and is_duplicate:
         duplicate_payment.reverse_duplicate_refund(session, row, attempt=attempt, now=now)
         return str(row["status"])
-    trigger = _choose_trigger(session, row, told, attempt, now=now)
+    trigger = _choose_trigger(session, row, reported, attempt, now=now)
     if trigger is None or not states.REFUND.allows(row["status"], trigger):
         return str(row["status"])
     status = states.REFUND.target(row["status"], trigger)
-    came_back = row["status"] == states.PROCESSED
+    was_returned = row["status"] == states.PROCESSED
     _UPDATE_REFUND_STATUS.run(
         session,
         refund_id=refund_id,
         status=status,
-        gateway_refund_id=told.id or None,
+        gateway_refund_id=reported.id or None,
         attempt=attempt,
         settled_at=now if status == states.PROCESSED else None,
-        returned=int(came_back),
+        returned=int(was_returned),
         now=now,
     )
     if status == states.PROCESSED:
         _post_sent_or_returned(session, row, "refund_sent", "Refund sent by the gateway", now=now)
         notifications.notify_refund_sent(session, row, now=now)
         alerts.resolve_refund_alerts(session, refund_id=refund_id, status=status, now=now)
-    elif came_back:
+    elif was_returned:
         # Its buyer hears of it when finance has decided what becomes of it.
         _post_sent_or_returned(
             session, row, "refund_returned", "Refund that came back to the gateway", now=now
@@ -302,9 +322,11 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, told: GatewayRefu
         alerts.raise_returned_refund_alert(session, row, now=now)
     elif status in (states.FAILED, states.NEEDS_ATTENTION):
         # That its amount differs is an alert of its own.
-        if told.amount_minor == row["amount_minor"]:
-            refused_with = told.refused_with if isinstance(told, RefusedRefund) else None
-            alerts.raise_failed_refund_alert(session, row, status=status, refused_with=refused_with, now=now)
+        if reported.amount_minor == row["amount_minor"]:
+            refusal_status = reported.refusal_status if isinstance(reported, RefusedRefund) else None
+            alerts.raise_failed_refund_alert(
+                session, row, status=status, refusal_status=refusal_status, now=now
+            )
         notifications.notify_refund_delayed(session, row, now=now)
     return status
 
@@ -313,46 +335,54 @@ def _post_sent_or_returned(
     session: Session, row: dict[str, Any], kind: str, description: str, *, now: datetime
 ) -> None:
     """Book that a refund has left the gateway, or that it came back there; either may happen more than once."""
-    leaves = kind == "refund_sent"
-    time = row["times_returned"] + 1
+    is_sent = kind == "refund_sent"
+    occurrence = row["times_returned"] + 1
     post_transaction(
         session,
         kind=kind,
-        source=f"refund:{row['id']}" if time == 1 else f"refund:{row['id']}:{time}",
+        source=f"refund:{row['id']}" if occurrence == 1 else f"refund:{row['id']}:{occurrence}",
         description=description,
         postings=[
-            Posting(account, "debit" if debits == leaves else "credit", row["amount_minor"], row["order_id"])
-            for account, debits in ((accounts.REFUNDS_IN_TRANSIT, True), (accounts.GATEWAY_CLEARING, False))
+            Posting(
+                account,
+                "debit" if debited_when_sent == is_sent else "credit",
+                row["amount_minor"],
+                row["order_id"],
+            )
+            for account, debited_when_sent in (
+                (accounts.REFUNDS_IN_TRANSIT, True),
+                (accounts.GATEWAY_CLEARING, False),
+            )
         ],
         now=now,
     )
 
 
-def resolve_attempt(row: dict[str, Any], told: GatewayRefund) -> int:
+def resolve_attempt(row: dict[str, Any], reported: GatewayRefund) -> int:
     """Tell which try at a refund the gateway speaks of.
 
     :param row: the refund's
-    :param told: the gateway's word
+    :param reported: the gateway's word
     :return: the present one, unless its note names another
     """
-    named = parse_refund_reference(told.note)
+    named = parse_refund_reference(reported.note)
     attempt: int = row["attempt"] if named is None else named[1]
     return attempt
 
 
-def is_amount_mismatch(row: dict[str, Any], told: GatewayRefund) -> bool:
+def is_amount_mismatch(row: dict[str, Any], reported: GatewayRefund) -> bool:
     """Tell whether the gateway says that it sent a refund of ours, with another amount.
 
     :param row: the refund's
-    :param told: the gateway's word
+    :param reported: the gateway's word
     """
-    is_another = resolve_attempt(row, told) == row["attempt"] and _is_second_gateway_refund(row, told)
-    return told.status == _STATUS_SENT and told.amount_minor != row["amount_minor"] and not is_another
+    is_another = resolve_attempt(row, reported) == row["attempt"] and _is_second_gateway_refund(row, reported)
+    return reported.status == _STATUS_SENT and reported.amount_minor != row["amount_minor"] and not is_another
 
 
-def _is_second_gateway_refund(row: dict[str, Any], told: GatewayRefund) -> bool:
+def _is_second_gateway_refund(row: dict[str, Any], reported: GatewayRefund) -> bool:
     """Tell whether the gateway has a second refund with our note of the present try."""
-    return bool(told.id) and row["gateway_refund_id"] not in (None, told.id)
+    return bool(reported.id) and row["gateway_refund_id"] not in (None, reported.id)
 
 
 def _is_already_reimbursed(row: dict[str, Any], attempt: int) -> bool:
@@ -370,17 +400,17 @@ def _is_already_reimbursed(row: dict[str, Any], attempt: int) -> bool:
 
 
 def _choose_trigger(
-    session: Session, row: dict[str, Any], told: GatewayRefund, attempt: int, *, now: datetime
+    session: Session, row: dict[str, Any], reported: GatewayRefund, attempt: int, *, now: datetime
 ) -> str | None:
     """Tell what the gateway's word means for a locked refund: a trigger of its table, or nothing."""
-    trigger = _TRIGGER_BY_GATEWAY_STATUS.get(told.status)
-    if attempt != row["attempt"] and told.status != _STATUS_SENT:
-        _log.info("word of an earlier try at a refund", refundId=str(row["id"]), status=told.status)
+    trigger = _TRIGGER_BY_GATEWAY_STATUS.get(reported.status)
+    if attempt != row["attempt"] and reported.status != _STATUS_SENT:
+        _log.info("word of an earlier try at a refund", refundId=str(row["id"]), status=reported.status)
         return None
-    if attempt == row["attempt"] and _is_second_gateway_refund(row, told):
-        alerts.raise_refund_id_mismatch_alert(session, row, told=told, now=now)
+    if attempt == row["attempt"] and _is_second_gateway_refund(row, reported):
+        alerts.raise_refund_id_mismatch_alert(session, row, reported=reported, now=now)
         return None
-    if told.amount_minor != row["amount_minor"]:
-        alerts.raise_refund_amount_mismatch_alert(session, row, told=told, now=now)
+    if reported.amount_minor != row["amount_minor"]:
+        alerts.raise_refund_amount_mismatch_alert(session, row, reported=reported, now=now)
         return "need-attention"
     return trigger

@@ -17,17 +17,17 @@ def notify_refund_sent(session: Session, refund: dict[str, Any], *, now: datetim
 
     :param refund: its id, buyer, order and amount, and how often it was sent before and came back
     """
-    again = refund["times_returned"]
-    before = " What we had sent before came back to us." if again else ""
+    times_returned = refund["times_returned"]
+    returned_text = " What we had sent before came back to us." if times_returned else ""
     notify(
         session,
         user_id=refund["buyer_id"],
         type="refund_processed",
-        title="Your refund was sent again" if again else "Your refund was sent",
+        title="Your refund was sent again" if times_returned else "Your refund was sent",
         body=f"{format_naira(refund['amount_minor'])} are on their way to where you paid from. Your bank may take a few"
-        f" days to show them.{before}",
+        f" days to show them.{returned_text}",
         link=_order_link(refund),
-        cause=f"refund:{refund['id']}:processed" + (f":{again}" if again else ""),
+        cause=f"refund:{refund['id']}:processed" + (f":{times_returned}" if times_returned else ""),
         now=now,
     )
 
@@ -111,44 +111,46 @@ def notify_credited_after_chargeback(session: Session, refund: dict[str, Any], *
 class ChargebackSummary:
     """What a bank gave a buyer of a payment that had gone back to them, or was about to, in kobo.
 
-    :param bank_minor: what the bank gave
-    :param unsent_minor: what had not been sent yet, and is not sent any more
-    :param left_minor: what of that is in the wallet, the bank having given less
-    :param taken_minor: what the wallet gave back of what they had before
-    :param owed_minor: what they owe of it
+    :param returned_by_bank_minor: what the bank gave
+    :param cancelled_refunds_minor: what had not been sent yet, and is not sent any more
+    :param kept_in_wallet_minor: what of that is in the wallet, the bank having given less
+    :param paid_by_wallet_minor: what the wallet gave back of what they had before
+    :param outstanding_minor: what they owe of it
     """
 
-    bank_minor: int
-    unsent_minor: int
-    left_minor: int
-    taken_minor: int
-    owed_minor: int
+    returned_by_bank_minor: int
+    cancelled_refunds_minor: int
+    kept_in_wallet_minor: int
+    paid_by_wallet_minor: int
+    outstanding_minor: int
 
 
 def notify_charged_back(
-    session: Session, *, buyer_id: UUID, dispute_id: UUID, what: ChargebackSummary, now: datetime
+    session: Session, *, buyer_id: UUID, dispute_id: UUID, summary: ChargebackSummary, now: datetime
 ) -> None:
     """Tell the buyer what their bank's giving a payment back means for what we gave, or were to.
 
     Where nothing had gone back, or was about to, they hear of it from their bank alone.
 
     :param dispute_id: ours
-    :param what: in kobo
+    :param summary: in kobo
     """
-    twice_minor = what.taken_minor + what.owed_minor
-    if not what.unsent_minor and not twice_minor:
+    duplicate_minor = summary.paid_by_wallet_minor + summary.outstanding_minor
+    if not summary.cancelled_refunds_minor and not duplicate_minor:
         return
-    body = f"Your bank gave you {format_naira(what.bank_minor)} of a payment back."
-    if what.unsent_minor:
-        body += f" So {format_naira(what.unsent_minor)} of it are not sent by us as well."
-    if what.left_minor:
-        body += f" {format_naira(what.left_minor)} that your bank did not give are in your wallet."
-    if twice_minor:
-        body += f" {format_naira(twice_minor)} you had got from us before."
-    if what.taken_minor:
-        body += f" {format_naira(what.taken_minor)} were taken from your wallet for them."
-    if what.owed_minor:
-        body += f" You owe us {format_naira(what.owed_minor)}: they come off what your wallet receives next."
+    body = f"Your bank gave you {format_naira(summary.returned_by_bank_minor)} of a payment back."
+    if summary.cancelled_refunds_minor:
+        body += f" So {format_naira(summary.cancelled_refunds_minor)} of it are not sent by us as well."
+    if summary.kept_in_wallet_minor:
+        body += (
+            f" {format_naira(summary.kept_in_wallet_minor)} that your bank did not give are in your wallet."
+        )
+    if duplicate_minor:
+        body += f" {format_naira(duplicate_minor)} you had got from us before."
+    if summary.paid_by_wallet_minor:
+        body += f" {format_naira(summary.paid_by_wallet_minor)} were taken from your wallet for them."
+    if summary.outstanding_minor:
+        body += f" You owe us {format_naira(summary.outstanding_minor)}: they come off what your wallet receives next."
     notify(
         session,
         user_id=buyer_id,
@@ -164,7 +166,7 @@ def notify_charged_back(
 def notify_duplicate_refund(
     session: Session,
     refund: dict[str, Any],
-    claim: BuyerDebt,
+    debt: BuyerDebt,
     *,
     amount_minor: int,
     source: str,
@@ -173,16 +175,18 @@ def notify_duplicate_refund(
     """Tell the buyer that they got money twice, what of it the wallet gave back, what they owe.
 
     :param refund: its buyer
-    :param claim: what was booked
+    :param debt: what was booked
     :param amount_minor: kobo that came once more
     :param source: names the payment that came once more
     """
-    taken = (
-        f" {format_naira(claim.taken_minor)} were taken from your wallet for it." if claim.taken_minor else ""
+    paid_text = (
+        f" {format_naira(debt.paid_by_wallet_minor)} were taken from your wallet for it."
+        if debt.paid_by_wallet_minor
+        else ""
     )
-    owed = (
-        f" You owe us {format_naira(claim.owed_minor)}: they come off what your wallet receives next."
-        if claim.owed_minor
+    outstanding_text = (
+        f" You owe us {format_naira(debt.outstanding_minor)}: they come off what your wallet receives next."
+        if debt.outstanding_minor
         else ""
     )
     notify(
@@ -191,7 +195,7 @@ def notify_duplicate_refund(
         type="refund_paid_twice",
         title="A refund reached you twice",
         body=f"{format_naira(amount_minor)} were sent to where you paid from, although you had got them back"
-        f" already.{taken}{owed}",
+        f" already.{paid_text}{outstanding_text}",
         link="/wallet",
         cause=f"{source}:paid_twice",
         now=now,
@@ -199,22 +203,27 @@ def notify_duplicate_refund(
 
 
 def notify_refund_amount_mismatch(
-    session: Session, refund: dict[str, Any], *, sent_minor: int, owed_minor: int, now: datetime
+    session: Session, refund: dict[str, Any], *, sent_minor: int, outstanding_minor: int, now: datetime
 ) -> None:
     """Tell the buyer that a refund was sent with another amount, and where the difference is.
 
     :param refund: its id, buyer, order and amount
     :param sent_minor: kobo that were sent
-    :param owed_minor: kobo that were too much, and that the wallet could not give
+    :param outstanding_minor: kobo that were too much, and that the wallet could not give
     """
-    more_minor = sent_minor - refund["amount_minor"]
+    difference_minor = sent_minor - refund["amount_minor"]
     body = f"{format_naira(sent_minor)} were sent to where you paid from, not {format_naira(refund['amount_minor'])}."
-    if more_minor < 0:
-        body += f" The other {format_naira(-more_minor)} are in your wallet."
-    if more_minor > owed_minor:
-        body += f" {format_naira(more_minor - owed_minor)} of what was too much were taken from your wallet."
-    if owed_minor:
-        body += f" You owe us {format_naira(owed_minor)}: they come off what your wallet receives next."
+    if difference_minor < 0:
+        body += f" The other {format_naira(-difference_minor)} are in your wallet."
+    if difference_minor > outstanding_minor:
+        body += (
+            f" {format_naira(difference_minor - outstanding_minor)} of what was too much were taken from your"
+        )
+        body += " wallet."
+    if outstanding_minor:
+        body += (
+            f" You owe us {format_naira(outstanding_minor)}: they come off what your wallet receives next."
+        )
     notify(
         session,
         user_id=refund["buyer_id"],

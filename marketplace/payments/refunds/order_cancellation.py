@@ -29,17 +29,17 @@ def cancel_order(
     """
     actor = Actor(orders.fetch_party_role(session, order_id=order_id, caller=caller), caller.id)
     order = lock_order(session, order_id=order_id)
-    paid = order.status != states.PENDING_PAYMENT
-    if paid or order.accepted_minor:
+    was_paid = order.status != states.PENDING_PAYMENT
+    if was_paid or order.accepted_minor:
         create.lock_charges(session, order=order)
     orders.cancel_order(session, order=order, actor=actor, reason=reason, now=now)
-    if paid:
+    if was_paid:
         create.refund_order(
             session,
             order=order,
             amount_minor=order.held_minor,
             destination="gateway",
-            request=create.RefundCause(
+            refund_cause=create.RefundCause(
                 f"order:{order.id}:cancel", f"Cancelled by the {actor.role}.", requested_by=caller.id
             ),
             now=now,
@@ -48,16 +48,20 @@ def cancel_order(
         create.refund_partial_payment(
             session, order=order, reason=f"Cancelled by the {actor.role} before the rest was paid.", now=now
         )
-    _notify_parties(session, order, actor, paid=paid, now=now)
+    _notify_parties(session, order, actor, was_paid=was_paid, now=now)
 
 
-def _notify_parties(session: Session, order: LockedOrder, actor: Actor, *, paid: bool, now: datetime) -> None:
+def _notify_parties(
+    session: Session, order: LockedOrder, actor: Actor, *, was_paid: bool, now: datetime
+) -> None:
     """Tell both sides; a vendor does not hear of orders that nobody paid."""
     cancelled = f"Order {order.number} was cancelled by the {actor.role}."
-    told = {order.buyer_id: f"{cancelled}{_refund_summary(session, order, paid=paid)}"}
-    if paid:
-        told[fetch_vendor_user_id(session, order=order)] = f"{cancelled} Its pieces are in stock again."
-    for user_id, body in told.items():
+    body_by_user = {order.buyer_id: f"{cancelled}{_refund_summary(session, order, was_paid=was_paid)}"}
+    if was_paid:
+        body_by_user[fetch_vendor_user_id(session, order=order)] = (
+            f"{cancelled} Its pieces are in stock again."
+        )
+    for user_id, body in body_by_user.items():
         notify(
             session,
             user_id=user_id,
@@ -70,21 +74,21 @@ def _notify_parties(session: Session, order: LockedOrder, actor: Actor, *, paid:
         )
 
 
-def _refund_summary(session: Session, order: LockedOrder, *, paid: bool) -> str:
+def _refund_summary(session: Session, order: LockedOrder, *, was_paid: bool) -> str:
     """Tell the buyer how much goes back whereto: by the gateway, and into the wallet."""
-    if not paid:
-        wallet, gateway = order.wallet_minor, order.accepted_minor
+    if not was_paid:
+        wallet_minor, gateway_minor = order.wallet_minor, order.accepted_minor
     else:
-        made = create.list_refunds_of_orders(session, order_ids=[order.id])
-        of_cancel = [row for row in made if row["cause"].startswith(f"order:{order.id}:cancel")]
-        wallet, gateway = (
-            sum(row["amountMinor"] for row in of_cancel if row["destination"] == destination)
+        refunds = create.list_refunds_of_orders(session, order_ids=[order.id])
+        cancel_refunds = [row for row in refunds if row["cause"].startswith(f"order:{order.id}:cancel")]
+        wallet_minor, gateway_minor = (
+            sum(row["amountMinor"] for row in cancel_refunds if row["destination"] == destination)
             for destination in ("wallet", "gateway")
         )
-    sent = (
-        f" {format_naira(gateway)} go back to where you paid from; we tell you when they are sent."
-        if gateway
+    gateway_text = (
+        f" {format_naira(gateway_minor)} go back to where you paid from; we tell you when they are sent."
+        if gateway_minor
         else ""
     )
-    kept = f" {format_naira(wallet)} are back in your wallet." if wallet else ""
-    return sent + kept
+    wallet_text = f" {format_naira(wallet_minor)} are back in your wallet." if wallet_minor else ""
+    return gateway_text + wallet_text

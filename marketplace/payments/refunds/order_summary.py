@@ -25,34 +25,34 @@ def add_refunds_to_orders(session: Session, orders: list[dict[str, Any]]) -> lis
 
     :param orders: as ``orders.queries`` gives them; they are changed in place
     """
-    found: dict[Any, list[dict[str, Any]]] = {order["id"]: [] for order in orders}
+    refunds_by_order: dict[Any, list[dict[str, Any]]] = {order["id"]: [] for order in orders}
     if orders:
-        for row in create.list_refunds_of_orders(session, order_ids=list(found)):
-            found[row.pop("orderId")].append(row)
+        for row in create.list_refunds_of_orders(session, order_ids=list(refunds_by_order)):
+            refunds_by_order[row.pop("orderId")].append(row)
     for order in orders:
-        of_order = found[order["id"]]
+        refunds = refunds_by_order[order["id"]]
         if order["payment"] is not None:
-            order["payment"]["status"] = _payment_status(order, of_order)
-        order["refunds"] = [{name: row[name] for name in create.PUBLIC_REFUND_FIELDS} for row in of_order]
+            order["payment"]["status"] = _payment_status(order, refunds)
+        order["refunds"] = [{name: row[name] for name in create.PUBLIC_REFUND_FIELDS} for row in refunds]
         if order["walletMinor"] is None:  # as their vendor sees them, who does not see the buyer's wallet
             for refund in order["refunds"]:
                 refund["destination"] = None
     return orders
 
 
-def _payment_status(order: dict[str, Any], of_order: list[dict[str, Any]]) -> str:
-    paid = order["paidAt"] is not None
+def _payment_status(order: dict[str, Any], refunds: list[dict[str, Any]]) -> str:
+    was_paid = order["paidAt"] is not None
     # What goes back of an order that still waits was an earlier payment.
     counted = [
         row
-        for row in of_order
-        if row["fromOrder"] or (not paid and order["status"] in _CLOSED_UNPAID_STATUSES)
+        for row in refunds
+        if row["fromOrder"] or (not was_paid and order["status"] in _CLOSED_UNPAID_STATUSES)
     ]
     # The wallet part of one that ended unpaid went back when it ended.
-    whole = bool(counted) and sum(row["amountMinor"] for row in counted) >= counted[0]["wholeMinor"]
-    if not counted or not (paid or whole or any(not row["fromCharge"] for row in counted)):
+    is_full = bool(counted) and sum(row["amountMinor"] for row in counted) >= counted[0]["wholeMinor"]
+    if not counted or not (was_paid or is_full or any(not row["fromCharge"] for row in counted)):
         return str(order["payment"]["status"])
     if any(row["status"] not in _SETTLED_REFUND_STATUSES for row in counted):
         return REFUND_PENDING
     # Of one that ended unpaid all goes back that came for it, and was held back, or accepted.
-    return REFUNDED if whole or not paid else PARTIALLY_REFUNDED
+    return REFUNDED if is_full or not was_paid else PARTIALLY_REFUNDED

@@ -71,8 +71,8 @@ class RefundPollingResult:
     ``failed`` are those that could not be settled; they are asked about again.
     """
 
-    asked: int = 0
-    news: int = 0
+    polled: int = 0
+    changed: int = 0
     enqueued: int = 0
     failed: int = 0
     gateway_down: bool = False
@@ -87,38 +87,38 @@ def poll_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) 
     :param now: the time
     :return: what was done
     """
-    done = RefundPollingResult()
-    done.enqueued = database.in_transaction(_enqueue_unqueued, now)
+    result = RefundPollingResult()
+    result.enqueued = database.in_transaction(_enqueue_unqueued, now)
     with database.reading() as session:
-        quiet = _SELECT_REFUNDS_TO_POLL.all(
+        rows = _SELECT_REFUNDS_TO_POLL.all(
             session,
             before=now - POLL_AFTER,
             day_before=now - _CREDITED_POLL_INTERVAL,
             watched_since=now - _CREDITED_POLL_WINDOW,
             most=_BATCH,
         )
-    for row in quiet:
+    for row in rows:
         try:
-            done.news += _poll_refund(database, gateway, row, now)
+            result.changed += _poll_refund(database, gateway, row, now)
         except ProviderUnavailableError:
-            done.gateway_down = True
+            result.gateway_down = True
             break
         except ServiceUnavailableError:
             # The database is away, for the next one too.
             raise
         except Exception:  # noqa: BLE001 - logged with its trace; it must not keep those behind it waiting
             _log.exception("refund not settled", refundId=str(row["id"]))
-            done.failed += 1
-        done.asked += 1
-    if done.asked and not done.gateway_down:
+            result.failed += 1
+        result.polled += 1
+    if result.polled and not result.gateway_down:
         database.in_transaction(gateway_alerts.resolve_gateway_unreachable_alert, now=now)
-    return done
+    return result
 
 
 def _poll_refund(database: Database, gateway: PaymentGateway, row: dict[str, Any], now: datetime) -> bool:
-    known = fetch_status(gateway, row)
+    attempts = fetch_status(gateway, row)
     try:
-        return database.in_transaction(record_status, row, known, now)
+        return database.in_transaction(record_status, row, attempts, now)
     except RefundChangedError:
         _log.info("refund changed while it was asked about", refundId=str(row["id"]))
         return False
@@ -151,23 +151,25 @@ def fetch_status(gateway: PaymentGateway, row: dict[str, Any]) -> list[GatewayRe
     )
 
 
-def record_status(session: Session, row: dict[str, Any], known: list[GatewayRefund], now: datetime) -> bool:
+def record_status(
+    session: Session, row: dict[str, Any], attempts: list[GatewayRefund], now: datetime
+) -> bool:
     """Settle a refund by the gateway's word on each try; it is asked again in a while.
 
     :param row: as it was found, before the gateway was asked
-    :param known: what the gateway answered
+    :param attempts: what the gateway answered
     :return: whether it was news
     :raises RefundChangedError: it does not stand as it was found any more
     """
     locked = gateway_refund.lock_refund(session, refund_id=row["id"])
     if any(locked[name] != row[name] for name in ("status", "attempt", "updated_at")):
         raise RefundChangedError("The refund changed while the gateway was asked about it.")
-    if known:
+    if attempts:
         alerts.resolve_missing_refund_alert(session, refund_id=row["id"], now=now)
     elif row["status"] in _KNOWN_TO_GATEWAY_STATUSES:
         alerts.raise_missing_refund_alert(session, row, now=now)
-    after = row["status"]
-    for told in known:
-        after = gateway_refund.apply_gateway_status(session, refund_id=row["id"], told=told, now=now)
+    status = row["status"]
+    for reported in attempts:
+        status = gateway_refund.apply_gateway_status(session, refund_id=row["id"], reported=reported, now=now)
     _TOUCH_REFUND.run(session, refund_id=row["id"], now=now)
-    return bool(after != row["status"])
+    return bool(status != row["status"])

@@ -92,7 +92,7 @@ def find_failed_refund(session: Session, *, refund_id: UUID, trigger: str, offic
     return FailedRefund(row["id"], row["attempt"], row["reference"], row["gateway_refund_id"])
 
 
-def fetch_status(gateway: PaymentGateway, stuck: FailedRefund) -> list[GatewayRefund]:
+def fetch_status(gateway: PaymentGateway, failed_refund: FailedRefund) -> list[GatewayRefund]:
     """Ask the gateway what it knows of a refund, so that no money is given twice.
 
     :return: each try at it that the gateway knows
@@ -100,36 +100,36 @@ def fetch_status(gateway: PaymentGateway, stuck: FailedRefund) -> list[GatewayRe
     """
     return gateway_refund.list_gateway_attempts(
         gateway,
-        reference=stuck.reference,
-        refund_id=stuck.id,
-        gateway_refund_id=stuck.gateway_refund_id,
+        reference=failed_refund.reference,
+        refund_id=failed_refund.id,
+        gateway_refund_id=failed_refund.gateway_refund_id,
     )
 
 
 def retry_failed_refund(
-    session: Session, *, stuck: FailedRefund, known: Sequence[GatewayRefund], act: Act
+    session: Session, *, failed_refund: FailedRefund, attempts: Sequence[GatewayRefund], act: Act
 ) -> dict[str, Any]:
     """Have the gateway try a failed refund again.
 
-    :param stuck: as it was found
-    :param known: what the gateway answered about it
+    :param failed_refund: as it was found
+    :param attempts: what the gateway answered about it
     :return: the refund
     :raises RefundStillInFlightError: the gateway may still send it, or has
     :raises ChargedBackError: the buyer's bank gives the money back, or did
     :raises IllegalTransitionError: somebody else saw to it
     """
-    row = _lock_same_attempt(session, stuck)
-    _ensure_not_in_flight(session, row, _filter_in_flight(session, row, known), now=act.now)
-    ensure_charge_not_charged_back(session, charge_id=row["charge_id"], into_wallet=False)
+    row = _lock_same_attempt(session, failed_refund)
+    _ensure_not_in_flight(session, row, _filter_in_flight(session, row, attempts), now=act.now)
+    ensure_charge_not_charged_back(session, charge_id=row["charge_id"], to_wallet=False)
     status = states.REFUND.target(row["status"], states.RETRY)
-    _START_NEW_ATTEMPT.run(session, refund_id=stuck.id, status=status, now=act.now)
-    create.enqueue_sending(session, refund_id=stuck.id, now=act.now)
-    alerts.resolve_refund_alerts(session, refund_id=stuck.id, status=status, now=act.now)
+    _START_NEW_ATTEMPT.run(session, refund_id=failed_refund.id, status=status, now=act.now)
+    create.enqueue_sending(session, refund_id=failed_refund.id, now=act.now)
+    alerts.resolve_refund_alerts(session, refund_id=failed_refund.id, status=status, now=act.now)
     return _audit_and_describe(session, row, status, act=act, action="refund.retry")
 
 
 def credit_failed_refund(
-    session: Session, *, stuck: FailedRefund, known: Sequence[GatewayRefund], act: Act
+    session: Session, *, failed_refund: FailedRefund, attempts: Sequence[GatewayRefund], act: Act
 ) -> dict[str, Any]:
     """Give a buyer's wallet what the gateway could not send back.
 
@@ -139,29 +139,31 @@ def credit_failed_refund(
     comes off the wallet at once. So does what the gateway sent of it, if that is another amount: the wallet has the
     difference then, or the buyer owes it.
 
-    :param stuck: as it was found
-    :param known: what the gateway answered about it
+    :param failed_refund: as it was found
+    :param attempts: what the gateway answered about it
     :return: the refund
     :raises RefundStillInFlightError: the gateway may still send it, or has
     :raises ChargedBackError: the buyer's bank may yet give the money back
     :raises GatewayStatusUnknownError: the gateway had it, and does not tell of it
     :raises IllegalTransitionError: somebody else saw to it
     """
-    row = _lock_same_attempt(session, stuck)
-    underway = _filter_in_flight(session, row, known)
-    otherwise = [told for told in underway if gateway_refund.is_amount_mismatch(row, told)]
-    _ensure_not_in_flight(session, row, [told for told in underway if told not in otherwise], now=act.now)
-    standing = ensure_charge_not_charged_back(session, charge_id=row["charge_id"], into_wallet=True)
+    row = _lock_same_attempt(session, failed_refund)
+    in_flight = _filter_in_flight(session, row, attempts)
+    mismatched = [attempt for attempt in in_flight if gateway_refund.is_amount_mismatch(row, attempt)]
+    _ensure_not_in_flight(
+        session, row, [attempt for attempt in in_flight if attempt not in mismatched], now=act.now
+    )
+    chargeback_state = ensure_charge_not_charged_back(session, charge_id=row["charge_id"], to_wallet=True)
     states.REFUND.target(row["status"], states.CREDIT)
-    is_told = any(gateway_refund.resolve_attempt(row, told) == row["attempt"] for told in known)
-    if row["status"] == states.NEEDS_ATTENTION and not is_told:
+    is_reported = any(gateway_refund.resolve_attempt(row, attempt) == row["attempt"] for attempt in attempts)
+    if row["status"] == states.NEEDS_ATTENTION and not is_reported:
         raise GatewayStatusUnknownError(
             "The gateway had this refund, and does not tell now how far it is: it may still send it. Look it up at"
             " the gateway, and try again."
         )
-    if otherwise:
-        status = amount_mismatch.correct_amount_mismatch(session, row, otherwise, now=act.now)
-    elif standing == "lost":
+    if mismatched:
+        status = amount_mismatch.correct_amount_mismatch(session, row, mismatched, now=act.now)
+    elif chargeback_state == "lost":
         status = wallet_fallback.credit_and_offset_debt(session, row, trigger=states.CREDIT, now=act.now)
     else:
         status = wallet_fallback.credit_unsent_refund(session, row, trigger=states.CREDIT, now=act.now)
@@ -169,39 +171,39 @@ def credit_failed_refund(
     return _audit_and_describe(session, row, status, act=act, action="refund.credit")
 
 
-def _lock_same_attempt(session: Session, stuck: FailedRefund) -> dict[str, Any]:
+def _lock_same_attempt(session: Session, failed_refund: FailedRefund) -> dict[str, Any]:
     """Lock the charge and the refund, unless another try began since it was found."""
-    row = gateway_refund.lock_refund(session, refund_id=stuck.id)
-    if row["attempt"] != stuck.attempt:
+    row = gateway_refund.lock_refund(session, refund_id=failed_refund.id)
+    if row["attempt"] != failed_refund.attempt:
         raise ConflictError("Somebody else had it tried again meanwhile.")
     return row
 
 
 def _filter_in_flight(
-    session: Session, row: dict[str, Any], known: Sequence[GatewayRefund]
+    session: Session, row: dict[str, Any], attempts: Sequence[GatewayRefund]
 ) -> Sequence[GatewayRefund]:
     """Give the tries that were sent, or may still be; what was is owed already, if it was booked as paid twice."""
     return [
-        told
-        for told in known
-        if told.status in _IN_FLIGHT_STATUSES
+        attempt
+        for attempt in attempts
+        if attempt.status in _IN_FLIGHT_STATUSES
         and not duplicate_payment.is_duplicate_attempt(
-            session, row, attempt=gateway_refund.resolve_attempt(row, told)
+            session, row, attempt=gateway_refund.resolve_attempt(row, attempt)
         )
     ]
 
 
 def _ensure_not_in_flight(
-    session: Session, row: dict[str, Any], underway: Sequence[GatewayRefund], *, now: datetime
+    session: Session, row: dict[str, Any], in_flight: Sequence[GatewayRefund], *, now: datetime
 ) -> None:
     """Refuse to give what the gateway has sent, or may; what it says is kept."""
-    if not underway:
+    if not in_flight:
         return
-    told = underway[0]
-    status = gateway_refund.apply_gateway_status(session, refund_id=row["id"], told=told, now=now)
-    amount = f", with {told.amount_minor} kobo" if told.amount_minor != row["amount_minor"] else ""
+    reported = in_flight[0]
+    status = gateway_refund.apply_gateway_status(session, refund_id=row["id"], reported=reported, now=now)
+    amount = f", with {reported.amount_minor} kobo" if reported.amount_minor != row["amount_minor"] else ""
     raise RefundStillInFlightError(
-        f"The gateway has sent the refund, or may still send it: it says {told.status} of it{amount}. The refund is"
+        f"The gateway has sent the refund, or may still send it: it says {reported.status} of it{amount}. The refund is"
         f" {status} here now."
     )
 
@@ -209,7 +211,7 @@ def _ensure_not_in_flight(
 def _audit_and_describe(
     session: Session, row: dict[str, Any], status: str, *, act: Act, action: str
 ) -> dict[str, Any]:
-    after = gateway_refund.lock_refund(session, refund_id=row["id"])
+    updated_row = gateway_refund.lock_refund(session, refund_id=row["id"])
     record_audit_entry(
         session,
         act=act,
@@ -217,11 +219,11 @@ def _audit_and_describe(
         target_type="refund",
         target_id=str(row["id"]),
         before={"status": row["status"], "attempt": row["attempt"]},
-        after={"status": status, "attempt": after["attempt"], "amountMinor": row["amount_minor"]},
+        after={"status": status, "attempt": updated_row["attempt"], "amountMinor": row["amount_minor"]},
     )
     return {
         "id": row["id"],
         "status": status,
-        "attempt": after["attempt"],
+        "attempt": updated_row["attempt"],
         "amountMinor": row["amount_minor"],
     }

@@ -48,60 +48,62 @@ _SELECT_POSSIBLE_REFUNDS = Statement(
 )
 
 
-def handle_refund_event(session: Session, *, told: GatewayRefund, now: datetime) -> bool:
+def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datetime) -> bool:
     """Take in an event of the gateway about a refund.
 
     What it says of a refund that it names, by the gateway's id or by our note, is noted, unless it contradicts
     what is settled. Otherwise the gateway is asked about each refund that may be meant.
 
-    :param told: the event
+    :param reported: the event
     :param now: when
     :return: whether it may be one of ours: there are such as were made by hand at the gateway
     """
-    row = _find_named_refund(session, told)
+    row = _find_named_refund(session, reported)
     if row is not None:
-        if _contradicts_final_status(row, told):
+        if _contradicts_final_status(row, reported):
             _enqueue_polling(session, refund_id=row["id"], now=now)
         else:
-            gateway_refund.apply_gateway_status(session, refund_id=row["id"], told=told, now=now)
+            gateway_refund.apply_gateway_status(session, refund_id=row["id"], reported=reported, now=now)
         return True
-    meant = _list_possible_refunds(session, told)
-    if not meant:
+    possible_ids = _list_possible_refunds(session, reported)
+    if not possible_ids:
         _log.warning(
-            "refund of the gateway is none of ours", gatewayRefundId=told.id, reference=told.reference
+            "refund of the gateway is none of ours", gatewayRefundId=reported.id, reference=reported.reference
         )
-    for refund_id in meant:
+    for refund_id in possible_ids:
         _enqueue_polling(session, refund_id=refund_id, now=now)
-    return bool(meant)
+    return bool(possible_ids)
 
 
-def list_affected_refunds(session: Session, *, told: GatewayRefund) -> list[UUID]:
+def list_affected_refunds(session: Session, *, reported: GatewayRefund) -> list[UUID]:
     """List the refunds that an event of the gateway names, or may mean."""
-    row = _find_named_refund(session, told)
-    return _list_possible_refunds(session, told) if row is None else [row["id"]]
+    row = _find_named_refund(session, reported)
+    return _list_possible_refunds(session, reported) if row is None else [row["id"]]
 
 
-def _find_named_refund(session: Session, told: GatewayRefund) -> dict[str, Any] | None:
-    named = gateway_refund.parse_refund_reference(told.note)
+def _find_named_refund(session: Session, reported: GatewayRefund) -> dict[str, Any] | None:
+    named = gateway_refund.parse_refund_reference(reported.note)
     return _SELECT_NAMED_REFUND.first(
-        session, noted_id=named[0] if named else None, gateway_refund_id=told.id or None
+        session, noted_id=named[0] if named else None, gateway_refund_id=reported.id or None
     )
 
 
-def _list_possible_refunds(session: Session, told: GatewayRefund) -> list[UUID]:
-    if told.note:  # not ours: it is another's
+def _list_possible_refunds(session: Session, reported: GatewayRefund) -> list[UUID]:
+    if reported.note:  # not ours: it is another's
         return []
-    rows = _SELECT_POSSIBLE_REFUNDS.all(session, reference=told.reference, amount_minor=told.amount_minor)
+    rows = _SELECT_POSSIBLE_REFUNDS.all(
+        session, reference=reported.reference, amount_minor=reported.amount_minor
+    )
     return [row["id"] for row in rows]
 
 
-def _contradicts_final_status(row: dict[str, Any], told: GatewayRefund) -> bool:
+def _contradicts_final_status(row: dict[str, Any], reported: GatewayRefund) -> bool:
     """Tell whether an event would change what is settled, in which case it may be older than that."""
-    present = gateway_refund.resolve_attempt(row, told) == row["attempt"]
-    if told.status == _STATUS_SENT:
-        return not present or row["status"] in (states.FAILED, states.CREDITED)
-    was_sent = row["paid_twice_minor"] > 0 or (present and row["status"] == states.PROCESSED)
-    return told.status == "failed" and was_sent
+    is_current_attempt = gateway_refund.resolve_attempt(row, reported) == row["attempt"]
+    if reported.status == _STATUS_SENT:
+        return not is_current_attempt or row["status"] in (states.FAILED, states.CREDITED)
+    was_sent = row["paid_twice_minor"] > 0 or (is_current_attempt and row["status"] == states.PROCESSED)
+    return reported.status == "failed" and was_sent
 
 
 def _enqueue_polling(session: Session, *, refund_id: UUID, now: datetime) -> None:

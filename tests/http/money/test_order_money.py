@@ -201,7 +201,7 @@ def decide(desk: Desk, action: quarantine.QuarantineAction) -> None:
         officer = make_officer(session)
         quarantine.resolve_quarantined_charge(
             session,
-            held_id=held_id,
+            quarantined_charge_id=held_id,
             action=action,
             note="The buyer was asked.",
             act=act_of(officer, now=NOW),
