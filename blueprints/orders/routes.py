@@ -53,7 +53,7 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
     All are placed or none. Each order has its own delivery fee and service fee.
     """
-    done = check_out(ctx.session, asked=_parse_placement(ctx, body), now=ctx.now)
+    done = check_out(ctx.session, placement=_parse_placement(ctx, body), now=ctx.now)
     payment = done.payment
     return {
         "checkoutId": done.checkout_id,

@@ -117,18 +117,18 @@ def list_refunds(session: Session, *, filters: RefundFilters, page: TableRequest
     paid_twice = filters.status == PAID_TWICE_FILTER
     if filters.status is not None and not paid_twice:
         statuses = list(OPEN_REFUND_STATUSES) if filters.status == OPEN_FILTER else [filters.status]
-    age = filters.older_than_hours
-    wanted = {
+    min_age_hours = filters.older_than_hours
+    parameters = {
         "statuses": statuses,
         "paid_twice": paid_twice,
         "destination": filters.destination,
         "causes": None if filters.cause is None else list(CAUSE_PREFIXES[filters.cause]),
-        "created_by": None if age is None else now - timedelta(hours=age),
+        "created_by": None if min_age_hours is None else now - timedelta(hours=min_age_hours),
     }
     rows = _SELECT_REFUND_PAGES[page.sort, page.descending].all(
-        session, **wanted, now=now, most=page.limit, offset=page.offset
+        session, **parameters, now=now, most=page.limit, offset=page.offset
     )
-    total = _COUNT_REFUNDS.one(session, **wanted)["total"]
+    total = _COUNT_REFUNDS.one(session, **parameters)["total"]
     return TablePage([_with_buyer(row) for row in rows], page, total)
 
 
@@ -141,11 +141,11 @@ def list_quarantine(
     :param reason: why it was held back; none for any
     :param page: which page, sorted by one of ``QUARANTINE_SORTS``
     """
-    wanted = {"status": status, "reason": reason}
+    parameters = {"status": status, "reason": reason}
     rows = _SELECT_QUARANTINE_PAGES[page.sort, page.descending].all(
-        session, **wanted, most=page.limit, offset=page.offset
+        session, **parameters, most=page.limit, offset=page.offset
     )
-    total = _COUNT_QUARANTINE.one(session, **wanted)["total"]
+    total = _COUNT_QUARANTINE.one(session, **parameters)["total"]
     return TablePage([_with_buyer(row) for row in rows], page, total)
 
 

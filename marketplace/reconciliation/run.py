@@ -369,7 +369,7 @@ class _Run:
                     "exceptions": outcome.exceptions,
                     "first": [item for item, _ in self._drifted[:_ALERT_ITEMS_LIMIT]],
                 },
-                found=[self._drifted, outcome.drift_minor],
+                findings=[self._drifted, outcome.drift_minor],
                 now=self._now,
             )
         else:

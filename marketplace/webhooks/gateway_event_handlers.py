@@ -36,7 +36,7 @@ def apply_gateway_event(session: Session, event: Event, *, fee_bearer: str, now:
         return _apply_refund(session, event, now=now)
     if event.type in _DISPUTE_EVENT_TYPES:
         told = GatewayDispute.from_wire(event.data)
-        news = record_chargeback(session, told=told, over=event.type == DISPUTE_RESOLVED, now=now)
+        news = record_chargeback(session, reported=told, is_final=event.type == DISPUTE_RESOLVED, now=now)
         return "processed" if news else "ignored"
     if event.type in _TRANSFER_OUTCOMES:
         transfer = GatewayTransfer.from_wire(event.data)

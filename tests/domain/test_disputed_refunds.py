@@ -207,7 +207,7 @@ class TestWhatItIsAbout:
         apply(session, make_charge(intent, id=intent.reference))
         told = GatewayDispute.from_wire(dispute_data(intent.reference, 4711))
 
-        assert record_chargeback(session, told=told, over=False, now=NOW)
+        assert record_chargeback(session, reported=told, is_final=False, now=NOW)
 
         assert row_of(session, "orders", id=order_id)["status"] == "disputed"
         apply(session, make_charge(intent, id="4711"))

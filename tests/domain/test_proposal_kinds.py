@@ -235,7 +235,7 @@ class TestResuming:
         def drift(of: str, minor: int) -> None:
             facts = {"driftMinor": minor}
             raise_drift_and_halt_payouts(
-                session, subject=of, title="Drift", facts=facts, found=minor, now=NOW
+                session, subject=of, title="Drift", facts=facts, findings=minor, now=NOW
             )
 
         drift("a rule", 500)

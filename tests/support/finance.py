@@ -127,7 +127,7 @@ def dispute_charge(
     ).scalar_one()
     data = dispute_data(reference, int(gateway_charge_id), id=int(gateway_charge_id)) | values
     told = GatewayDispute.from_wire(data | {"resolution": resolution})
-    assert record_chargeback(session, told=told, over=resolution is not None, now=NOW)
+    assert record_chargeback(session, reported=told, is_final=resolution is not None, now=NOW)
     found: UUID = session.execute(
         text("SELECT id FROM charge_disputes WHERE gateway_dispute_id = :id"), {"id": told.id}
     ).scalar_one()

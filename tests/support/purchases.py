@@ -183,7 +183,7 @@ def check_out(
 ) -> CheckoutResult:
     """Check wishes, or the cart, out."""
     asked = OrderRequest(shop.buyer, wishes, more.pop("delivery", DELIVERY), wallet=wallet, **more)
-    return checkout.check_out(session, asked=asked, now=now)
+    return checkout.check_out(session, placement=asked, now=now)
 
 
 def neighbours(session: Session, shop: Shop, count: int) -> list[Shop]:

@@ -77,68 +77,74 @@ _UPSERT_CHARGEBACK = Statement(
 )
 
 
-def record_chargeback(session: Session, *, told: GatewayDispute, over: bool, now: datetime) -> bool:
+def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: bool, now: datetime) -> bool:
     """Keep what the gateway tells of a dispute, freeze what it is about, and raise an alert.
 
     It may come any number of times and in any order. Rows are locked in the order: orders by id with their escrow,
     charges, the dispute, balances.
 
-    :param told: the gateway's word
-    :param over: whether it tells of the end
+    :param reported: the gateway's word
+    :param is_final: whether it tells of the end
     :param now: when
     :return: whether that was news; what comes after the end is none
     :raises UnknownReferenceError: no payment of ours has the charge's reference, or the charge has not come yet
     """
-    found = _SELECT_INTENT_WITH_ORDERS.first(session, reference=told.reference)
-    if found is None:
+    intent_row = _SELECT_INTENT_WITH_ORDERS.first(session, reference=reported.reference)
+    if intent_row is None:
         raise UnknownReferenceError("no payment has this reference")
-    locked = lock_orders(session, order_ids=found["order_ids"])
-    known = _LOCK_CHARGES.all(session, intent_id=found["intent_id"])
-    kept = _UPSERT_CHARGEBACK.first(
+    locked_orders = lock_orders(session, order_ids=intent_row["order_ids"])
+    all_charges = _LOCK_CHARGES.all(session, intent_id=intent_row["intent_id"])
+    stored = _UPSERT_CHARGEBACK.first(
         session,
-        gateway_dispute_id=told.id,
-        intent_id=found["intent_id"],
-        gateway_charge_id=_reported_charge_id(told, known),
-        status="resolved" if over else "open",
-        gateway_status=told.status or None,
-        resolution=told.resolution or None,
-        category=told.category or None,
-        amount_minor=told.amount_minor,
-        due_at=told.due_at,
-        resolved_at=now if over else None,
+        gateway_dispute_id=reported.id,
+        intent_id=intent_row["intent_id"],
+        gateway_charge_id=_reported_charge_id(reported, all_charges),
+        status="resolved" if is_final else "open",
+        gateway_status=reported.status or None,
+        resolution=reported.resolution or None,
+        category=reported.category or None,
+        amount_minor=reported.amount_minor,
+        due_at=reported.due_at,
+        resolved_at=now if is_final else None,
         clear=[DISPUTE_WON, DISPUTE_LOST],
         now=now,
     )
-    if kept is None:
+    if stored is None:
         return False
-    charges = _filter_disputed_charges(known, kept["gateway_charge_id"])
+    charges = _filter_disputed_charges(all_charges, stored["gateway_charge_id"])
     # One that was held back, or goes back, pays for no order; nor does it for those of its checkout that others paid.
-    paid = sum_paid_by_order(session, charge_ids=[charge["id"] for charge in charges])
-    disputed = [order for order in locked if order.id in paid and not told.in_our_favour]
-    frozen = _freeze_orders(session, disputed, told, now=now)
+    paid_by_order = sum_paid_by_order(session, charge_ids=[charge["id"] for charge in charges])
+    disputed = [order for order in locked_orders if order.id in paid_by_order and not reported.in_our_favour]
+    frozen = _freeze_orders(session, disputed, reported, now=now)
     for order in frozen:
         _notify_vendor(session, order, now=now)
-    losses: list[ChargebackAllocation] = []
-    if over and told.lost:
-        losses = record_chargeback_loss(
+    allocations: list[ChargebackAllocation] = []
+    if is_final and reported.lost:
+        allocations = record_chargeback_loss(
             session,
-            dispute_id=kept["id"],
+            dispute_id=stored["id"],
             charges=[charge for charge in charges if charge["currency"] == CURRENCY],
-            amount_minor=kept["amount_minor"],
-            locked=locked,
+            amount_minor=stored["amount_minor"],
+            locked_orders=locked_orders,
             now=now,
         )
-    waiting = _pause_or_resume_refunds(session, kept["id"], charges, ended=over and told.is_clear, now=now)
-    facts = _alert_facts(kept["id"], told, locked=locked, frozen=frozen, waiting=waiting)
-    _update_alerts(session, kept["id"], told, over=over, facts=facts, losses=losses, now=now)
+    waiting_refunds = _pause_or_resume_refunds(
+        session, stored["id"], charges, has_clear_outcome=is_final and reported.is_clear, now=now
+    )
+    facts = _alert_facts(
+        stored["id"], reported, locked_orders=locked_orders, frozen=frozen, waiting_refunds=waiting_refunds
+    )
+    _update_alerts(
+        session, stored["id"], reported, is_final=is_final, facts=facts, allocations=allocations, now=now
+    )
     return True
 
 
-def _reported_charge_id(told: GatewayDispute, known: Sequence[dict[str, Any]]) -> str | None:
+def _reported_charge_id(reported: GatewayDispute, charges: Sequence[dict[str, Any]]) -> str | None:
     """Tell which charge a dispute names; none where one of the payment goes by its reference: it may be that."""
-    names = {charge["gateway_charge_id"] for charge in known}
-    may_be_another = told.charge_id not in names and told.reference in names
-    return None if may_be_another else told.charge_id or None
+    names = {charge["gateway_charge_id"] for charge in charges}
+    may_be_another = reported.charge_id not in names and reported.reference in names
+    return None if may_be_another else reported.charge_id or None
 
 
 def _filter_disputed_charges(
@@ -148,19 +154,24 @@ def _filter_disputed_charges(
 
     :raises UnknownReferenceError: the charge has not come yet; frozen too early, the order would be paid afterwards
     """
-    meant = [charge for charge in charges if charge_id is None or charge["gateway_charge_id"] == charge_id]
-    if not meant:
+    disputed = [charge for charge in charges if charge_id is None or charge["gateway_charge_id"] == charge_id]
+    if not disputed:
         raise UnknownReferenceError("the disputed charge is not known")
-    applied = [charge for charge in meant if charge["outcome"] == "applied"]
-    return applied or meant
+    applied = [charge for charge in disputed if charge["outcome"] == "applied"]
+    return applied or disputed
 
 
 def _pause_or_resume_refunds(
-    session: Session, dispute_id: UUID, charges: Sequence[dict[str, Any]], *, ended: bool, now: datetime
+    session: Session,
+    dispute_id: UUID,
+    charges: Sequence[dict[str, Any]],
+    *,
+    has_clear_outcome: bool,
+    now: datetime,
 ) -> Sequence[dict[str, Any]]:
     """Have what was not sent of the charges wait, its buyer being told, or go on; give what waits."""
     charge_ids = [charge["id"] for charge in charges]
-    if ended:
+    if has_clear_outcome:
         wallet_fallback.enqueue_waiting_refunds(session, charge_ids=charge_ids, now=now)
         return []
     waiting = [
@@ -174,17 +185,17 @@ def _pause_or_resume_refunds(
 
 
 def _freeze_orders(
-    session: Session, locked: Sequence[LockedOrder], told: GatewayDispute, *, now: datetime
+    session: Session, orders_to_freeze: Sequence[LockedOrder], reported: GatewayDispute, *, now: datetime
 ) -> list[LockedOrder]:
     """Freeze the orders that still can be; what was released, refunded or is disputed already, can't."""
-    frozen = [order for order in locked if states.ORDER.allows(order.status, states.CHARGE_DISPUTE)]
+    frozen = [order for order in orders_to_freeze if states.ORDER.allows(order.status, states.CHARGE_DISPUTE)]
     for order in frozen:
         orders.freeze_order(
             session,
             order=order,
             trigger=states.CHARGE_DISPUTE,
             actor=GATEWAY,
-            note=f"Dispute {told.id} of the payment",
+            note=f"Dispute {reported.id} of the payment",
             now=now,
         )
     return frozen
@@ -207,75 +218,82 @@ def _notify_vendor(session: Session, order: LockedOrder, *, now: datetime) -> No
 
 def _alert_facts(
     dispute_id: UUID,
-    told: GatewayDispute,
+    reported: GatewayDispute,
     *,
-    locked: Sequence[LockedOrder],
+    locked_orders: Sequence[LockedOrder],
     frozen: Sequence[LockedOrder],
-    waiting: Sequence[dict[str, Any]],
+    waiting_refunds: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     newly = {order.id for order in frozen}
     return {
         "disputeId": dispute_id,
-        "reference": told.reference,
-        "status": told.status,
-        "category": told.category,
-        "amountMinor": told.amount_minor,
-        "dueAt": told.due_at,
+        "reference": reported.reference,
+        "status": reported.status,
+        "category": reported.category,
+        "amountMinor": reported.amount_minor,
+        "dueAt": reported.due_at,
         "orders": [
             {"id": order.id, "number": order.number, "was": order.status, "frozen": order.id in newly}
-            for order in locked
+            for order in locked_orders
         ],
-        "refundsWaiting": [{"id": refund["id"], "amountMinor": refund["amount_minor"]} for refund in waiting],
+        "refundsWaiting": [
+            {"id": refund["id"], "amountMinor": refund["amount_minor"]} for refund in waiting_refunds
+        ],
     }
 
 
 def _update_alerts(
     session: Session,
     dispute_id: UUID,
-    told: GatewayDispute,
+    reported: GatewayDispute,
     *,
-    over: bool,
+    is_final: bool,
     facts: dict[str, Any],
-    losses: Sequence[ChargebackAllocation],
+    allocations: Sequence[ChargebackAllocation],
     now: datetime,
 ) -> None:
     # Ours, not the gateway's number: an alert would take that for a number of somebody's.
     subject = f"charge-dispute:{dispute_id}"
-    given: dict[str, Any] = {"subject": subject, "now": now}
-    if not over:
+    arguments: dict[str, Any] = {"subject": subject, "now": now}
+    if not is_final:
         raise_alert(
-            session, identifier=kinds.CHARGE_DISPUTED, title="A charge is disputed", facts=facts, **given
+            session, identifier=kinds.CHARGE_DISPUTED, title="A charge is disputed", facts=facts, **arguments
         )
         return
-    facts = facts | {"resolution": told.resolution, "booked": [_allocation_facts(loss) for loss in losses]}
-    ended = [kinds.CHARGE_DISPUTED]
-    if told.is_clear:
+    facts = facts | {
+        "resolution": reported.resolution,
+        "booked": [_allocation_facts(allocation) for allocation in allocations],
+    }
+    identifiers = [kinds.CHARGE_DISPUTED]
+    if reported.is_clear:
         raise_alert(
             session,
             identifier=kinds.CHARGE_DISPUTE_RESOLVED,
-            severity="SEV-3" if told.in_our_favour else "SEV-2",
+            severity="SEV-3" if reported.in_our_favour else "SEV-2",
             title="A disputed charge was decided on",
-            facts=facts | {"inOurFavour": told.in_our_favour},
-            **given,
+            facts=facts | {"inOurFavour": reported.in_our_favour},
+            **arguments,
         )
-        ended.append(kinds.CHARGE_DISPUTE_UNCLEAR)
+        identifiers.append(kinds.CHARGE_DISPUTE_UNCLEAR)
     else:
         raise_alert(
             session,
             identifier=kinds.CHARGE_DISPUTE_UNCLEAR,
             title="A dispute ended, and the gateway does not say who won",
             facts=facts,
-            **given,
+            **arguments,
         )
-    resolve_alert(session, identifier=ended, note="The gateway told how the dispute ended.", **given)
+    resolve_alert(
+        session, identifier=identifiers, note="The gateway told how the dispute ended.", **arguments
+    )
 
 
-def _allocation_facts(loss: ChargebackAllocation) -> dict[str, Any]:
+def _allocation_facts(allocation: ChargebackAllocation) -> dict[str, Any]:
     return {
-        "orderId": loss.order_id,
-        "vendorMinor": loss.vendor_minor,
-        "platformMinor": loss.platform_minor,
-        "buyerMinor": loss.buyer_minor,
-        "undecidedMinor": loss.undecided_minor,
-        "unsentMinor": loss.unsent_minor,
+        "orderId": allocation.order_id,
+        "vendorMinor": allocation.vendor_minor,
+        "platformMinor": allocation.platform_minor,
+        "buyerMinor": allocation.duplicate_minor,
+        "undecidedMinor": allocation.undecided_minor,
+        "unsentMinor": allocation.cancelled_refund_minor,
     }

@@ -71,15 +71,16 @@ _SELECT_CHARGED_BACK = Statement(
 class ChargebackAllocation:
     """What of a lost dispute was booked for an order, in kobo: who bears it.
 
-    ``unsent_minor`` was about to go back, and is not sent any more; ``buyer_minor`` has reached the buyer twice.
+    ``cancelled_refund_minor`` was about to go back, and is not sent any more; ``duplicate_minor`` has reached the
+    buyer twice.
     """
 
     order_id: UUID
     vendor_minor: int
     platform_minor: int
-    buyer_minor: int
+    duplicate_minor: int
     undecided_minor: int
-    unsent_minor: int
+    cancelled_refund_minor: int
 
 
 @dataclass
@@ -87,15 +88,15 @@ class _ChargeShare:
     """What a charge was for: an order's price, or money that was no use to an order and is its buyer's."""
 
     order: LockedOrder
-    brought_minor: int
-    is_orders: bool
-    unsent_minor: int = 0
-    taken_minor: int = 0
+    paid_minor: int
+    paid_for_order: bool
+    unsent_refunds_minor: int = 0
+    charged_back_minor: int = 0
 
     @property
-    def covered_minor(self) -> int:
+    def covered_by_unsent_minor(self) -> int:
         """Give what the bank took of what was about to go back: that is given once so."""
-        return min(self.taken_minor, self.unsent_minor)
+        return min(self.charged_back_minor, self.unsent_refunds_minor)
 
 
 def record_chargeback_loss(
@@ -104,7 +105,7 @@ def record_chargeback_loss(
     dispute_id: UUID,
     charges: Sequence[dict[str, Any]],
     amount_minor: int | None,
-    locked: Sequence[LockedOrder],
+    locked_orders: Sequence[LockedOrder],
     now: datetime,
 ) -> list[ChargebackAllocation]:
     """Book that a bank took the money of charges: it has left the gateway.
@@ -115,42 +116,57 @@ def record_chargeback_loss(
     :param dispute_id: ours; it is lost once
     :param charges: which; locked, of one payment, and in naira
     :param amount_minor: kobo that were taken; none for all that the charges brought
-    :param locked: the payment's orders, locked
+    :param locked_orders: the payment's orders, locked
     :return: what was booked, order by order
     """
     charge_ids = [charge["id"] for charge in charges]
-    brought = sum(max(charge["principal_minor"], 0) for charge in charges)
-    taken = brought if amount_minor is None else min(amount_minor, brought)
-    if not taken:
+    principal_minor = sum(max(charge["principal_minor"], 0) for charge in charges)
+    charged_back_minor = principal_minor if amount_minor is None else min(amount_minor, principal_minor)
+    if not charged_back_minor:
         return []
-    parts = _split_into_shares(session, charge_ids, brought, locked)
-    stopped = wallet_fallback.lock_unsent_refunds(session, charge_ids=charge_ids)
-    for part in parts:
-        part.unsent_minor = sum(row["amount_minor"] for row in stopped if _belongs_to_share(row, part))
-    for part, share in zip(
-        parts, split_by_weights(taken, [part.brought_minor for part in parts]), strict=True
+    charge_shares = _split_into_shares(session, charge_ids, principal_minor, locked_orders)
+    cancelled_refunds = wallet_fallback.lock_unsent_refunds(session, charge_ids=charge_ids)
+    for charge_share in charge_shares:
+        charge_share.unsent_refunds_minor = sum(
+            row["amount_minor"] for row in cancelled_refunds if _belongs_to_share(row, charge_share)
+        )
+    for charge_share, share_minor in zip(
+        charge_shares,
+        split_by_weights(charged_back_minor, [charge_share.paid_minor for charge_share in charge_shares]),
+        strict=True,
     ):
-        part.taken_minor = share
-    buyer_id = locked[0].buyer_id
+        charge_share.charged_back_minor = share_minor
+    buyer_id = locked_orders[0].buyer_id
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
-    vendors = [accounts.vendor_receivable(order.vendor_id) for order in locked]
+    vendors = [accounts.vendor_receivable(order.vendor_id) for order in locked_orders]
     # At once, as whoever posts afterwards locks them one by one.
-    purse = lock_balances(session, wanted=list(dict.fromkeys([wallet, debt, *vendors])))[wallet]
-    for row in stopped:
+    wallet_balance_minor = lock_balances(session, wanted=list(dict.fromkeys([wallet, debt, *vendors])))[
+        wallet
+    ]
+    for row in cancelled_refunds:
         wallet_fallback.credit_unsent_refund(session, row, trigger=states.WITHDRAW, now=now)
     # What was stopped is in the wallet by now, so at least that can be taken from there.
-    purse += sum(row["amount_minor"] for row in stopped) - sum(part.covered_minor for part in parts)
-    losses, before = [], purse
-    for part in parts:
-        if part.taken_minor:
-            loss, from_purse = _post_share(session, dispute_id, part, purse, now=now)
-            purse -= from_purse
-            losses.append(loss)
-    what = _summarize(taken, stopped, losses, given_minor=before - purse)
-    notifications.notify_charged_back(
-        session, buyer_id=buyer_id, dispute_id=dispute_id, summary=what, now=now
+    wallet_balance_minor += sum(row["amount_minor"] for row in cancelled_refunds) - sum(
+        charge_share.covered_by_unsent_minor for charge_share in charge_shares
     )
-    return losses
+    allocations, balance_before_minor = [], wallet_balance_minor
+    for charge_share in charge_shares:
+        if charge_share.charged_back_minor:
+            allocation, paid_by_wallet_minor = _post_share(
+                session, dispute_id, charge_share, wallet_balance_minor, now=now
+            )
+            wallet_balance_minor -= paid_by_wallet_minor
+            allocations.append(allocation)
+    summary = _summarize(
+        charged_back_minor,
+        cancelled_refunds,
+        allocations,
+        paid_by_wallet_minor=balance_before_minor - wallet_balance_minor,
+    )
+    notifications.notify_charged_back(
+        session, buyer_id=buyer_id, dispute_id=dispute_id, summary=summary, now=now
+    )
+    return allocations
 
 
 def sum_paid_by_order(session: Session, *, charge_ids: Sequence[UUID]) -> dict[UUID, int]:
@@ -159,106 +175,139 @@ def sum_paid_by_order(session: Session, *, charge_ids: Sequence[UUID]) -> dict[U
     return {row["order_id"]: row["minor"] for row in rows}
 
 
-def _belongs_to_share(refund: dict[str, Any], part: _ChargeShare) -> bool:
+def _belongs_to_share(refund: dict[str, Any], charge_share: _ChargeShare) -> bool:
     is_orders = refund["cause"].partition(":")[0] in _ORDER_REFUND_CAUSES
-    return refund["order_id"] == part.order.id and is_orders == part.is_orders
+    return refund["order_id"] == charge_share.order.id and is_orders == charge_share.paid_for_order
 
 
 def _split_into_shares(
-    session: Session, charge_ids: Sequence[UUID], brought: int, locked: Sequence[LockedOrder]
+    session: Session, charge_ids: Sequence[UUID], principal_minor: int, locked_orders: Sequence[LockedOrder]
 ) -> list[_ChargeShare]:
     """Tell what charges were for; together the parts are what they brought."""
-    by_id = {order.id: order for order in locked}
-    paid = sum_paid_by_order(session, charge_ids=charge_ids)
-    back = _SELECT_RETURNED_BY_ORDER.all(session, charge_ids=charge_ids, out_of_orders=_ORDER_REFUND_CAUSES)
-    parts = [_ChargeShare(by_id[order_id], minor, is_orders=True) for order_id, minor in paid.items()]
-    parts += [_ChargeShare(by_id[row["order_id"]], row["minor"], is_orders=False) for row in back]
+    by_id = {order.id: order for order in locked_orders}
+    paid_by_order = sum_paid_by_order(session, charge_ids=charge_ids)
+    returned = _SELECT_RETURNED_BY_ORDER.all(
+        session, charge_ids=charge_ids, out_of_orders=_ORDER_REFUND_CAUSES
+    )
+    charge_shares = [
+        _ChargeShare(by_id[order_id], minor, paid_for_order=True) for order_id, minor in paid_by_order.items()
+    ]
+    charge_shares += [
+        _ChargeShare(by_id[row["order_id"]], row["minor"], paid_for_order=False) for row in returned
+    ]
     # More than was due is in the wallet; what is held back is finance's to decide on. Either is the buyer's.
-    rest = brought - sum(part.brought_minor for part in parts)
-    if rest:
-        of_first = [part for part in parts if part.order.id == locked[0].id and not part.is_orders]
+    rest_minor = principal_minor - sum(charge_share.paid_minor for charge_share in charge_shares)
+    if rest_minor:
+        of_first = [
+            charge_share
+            for charge_share in charge_shares
+            if charge_share.order.id == locked_orders[0].id and not charge_share.paid_for_order
+        ]
         if of_first:
-            of_first[0].brought_minor += rest
+            of_first[0].paid_minor += rest_minor
         else:
-            parts.append(_ChargeShare(locked[0], rest, is_orders=False))
-    return parts
+            charge_shares.append(_ChargeShare(locked_orders[0], rest_minor, paid_for_order=False))
+    return charge_shares
 
 
 def _post_share(
-    session: Session, dispute_id: UUID, part: _ChargeShare, purse: int, *, now: datetime
+    session: Session,
+    dispute_id: UUID,
+    charge_share: _ChargeShare,
+    wallet_balance_minor: int,
+    *,
+    now: datetime,
 ) -> tuple[ChargebackAllocation, int]:
     """Book what was taken of a part, and give what of it the wallet gave that was not about to be sent."""
-    order, minor = part.order, part.taken_minor
-    left = minor - part.covered_minor
-    clawed_back = min(left, order.left_with_vendor_minor) if part.is_orders else 0
-    borne = allocate_clawback(order, clawed_back) if clawed_back else []
-    if clawed_back:
+    order, charged_back_minor = charge_share.order, charge_share.charged_back_minor
+    left_minor = charged_back_minor - charge_share.covered_by_unsent_minor
+    clawed_back_minor = min(left_minor, order.left_with_vendor_minor) if charge_share.paid_for_order else 0
+    clawback_sources = allocate_clawback(order, clawed_back_minor) if clawed_back_minor else []
+    if clawed_back_minor:
         record_clawback(
             session,
             order=order,
-            amount_minor=clawed_back,
+            amount_minor=clawed_back_minor,
             actor=GATEWAY,
             note="The buyer's bank took the payment back",
             now=now,
         )
-    in_escrow = max(order.held_minor - _sum_charged_back_before(session, order), 0) if part.is_orders else 0
-    undecided = min(left - clawed_back, in_escrow)
-    twice = left - clawed_back - undecided
-    from_purse = min(twice, purse)
+    in_escrow_minor = (
+        max(order.held_minor - _sum_charged_back_before(session, order), 0)
+        if charge_share.paid_for_order
+        else 0
+    )
+    undecided_minor = min(left_minor - clawed_back_minor, in_escrow_minor)
+    duplicate_minor = left_minor - clawed_back_minor - undecided_minor
+    paid_by_wallet_minor = min(duplicate_minor, wallet_balance_minor)
     sources = [
-        *borne,
-        (accounts.LOST_DISPUTES, undecided),
-        (accounts.wallet(order.buyer_id), part.covered_minor + from_purse),
-        (accounts.buyer_receivable(order.buyer_id), twice - from_purse),
+        *clawback_sources,
+        (accounts.LOST_DISPUTES, undecided_minor),
+        (accounts.wallet(order.buyer_id), charge_share.covered_by_unsent_minor + paid_by_wallet_minor),
+        (accounts.buyer_receivable(order.buyer_id), duplicate_minor - paid_by_wallet_minor),
     ]
     post_transaction(
         session,
         kind=CHARGEBACK,
-        source=f"charge-dispute:{dispute_id}:{order.id}" + ("" if part.is_orders else ":unneeded"),
+        source=f"charge-dispute:{dispute_id}:{order.id}"
+        + ("" if charge_share.paid_for_order else ":unneeded"),
         description=f"Payment of order {order.number} taken back by the buyer's bank",
         postings=[
             *(Posting(account, "debit", share, order.id) for account, share in sources if share),
-            Posting(accounts.GATEWAY_CLEARING, "credit", minor, order.id),
+            Posting(accounts.GATEWAY_CLEARING, "credit", charged_back_minor, order.id),
         ],
         now=now,
     )
-    vendor_minor, platform_minor = (share for _, share in borne) if borne else (0, 0)
-    if clawed_back:
-        _notify_vendor(session, dispute_id, order, minor, vendor_minor, now=now)
+    vendor_minor, platform_minor = (share for _, share in clawback_sources) if clawback_sources else (0, 0)
+    if clawed_back_minor:
+        _notify_vendor(session, dispute_id, order, charged_back_minor, vendor_minor, now=now)
     return ChargebackAllocation(
-        order.id, vendor_minor, platform_minor, twice, undecided, part.covered_minor
-    ), from_purse
+        order.id,
+        vendor_minor,
+        platform_minor,
+        duplicate_minor,
+        undecided_minor,
+        charge_share.covered_by_unsent_minor,
+    ), paid_by_wallet_minor
 
 
 def _sum_charged_back_before(session: Session, order: LockedOrder) -> int:
     """Give what banks took of an order before, while escrow holds its money."""
     row = _SELECT_CHARGED_BACK.one(session, order_id=order.id, account_id=accounts.LOST_DISPUTES.id)
-    taken: int = row["minor"]
-    return taken
+    charged_back_minor: int = row["minor"]
+    return charged_back_minor
 
 
 def _summarize(
-    taken_minor: int,
-    stopped: Sequence[dict[str, Any]],
-    losses: Sequence[ChargebackAllocation],
+    charged_back_minor: int,
+    cancelled_refunds: Sequence[dict[str, Any]],
+    allocations: Sequence[ChargebackAllocation],
     *,
-    given_minor: int,
+    paid_by_wallet_minor: int,
 ) -> ChargebackSummary:
-    stopped_minor = sum(row["amount_minor"] for row in stopped)
+    cancelled_minor = sum(row["amount_minor"] for row in cancelled_refunds)
     return ChargebackSummary(
-        returned_by_bank_minor=taken_minor,
-        cancelled_refunds_minor=stopped_minor,
-        kept_in_wallet_minor=stopped_minor - sum(loss.unsent_minor for loss in losses),
-        paid_by_wallet_minor=given_minor,
-        outstanding_minor=sum(loss.buyer_minor for loss in losses) - given_minor,
+        returned_by_bank_minor=charged_back_minor,
+        cancelled_refunds_minor=cancelled_minor,
+        kept_in_wallet_minor=cancelled_minor
+        - sum(allocation.cancelled_refund_minor for allocation in allocations),
+        paid_by_wallet_minor=paid_by_wallet_minor,
+        outstanding_minor=sum(allocation.duplicate_minor for allocation in allocations)
+        - paid_by_wallet_minor,
     )
 
 
 def _notify_vendor(
-    session: Session, dispute_id: UUID, order: LockedOrder, minor: int, vendor_minor: int, *, now: datetime
+    session: Session,
+    dispute_id: UUID,
+    order: LockedOrder,
+    amount_minor: int,
+    vendor_minor: int,
+    *,
+    now: datetime,
 ) -> None:
     owes = fetch_balance(session, account=accounts.vendor_receivable(order.vendor_id))
-    body = f"The buyer's bank took {format_naira(minor)} of order {order.number} back."
+    body = f"The buyer's bank took {format_naira(amount_minor)} of order {order.number} back."
     body += f" {vendor_debt_message(vendor_minor, owes)}"
     notify_parties_of_clawback(
         session,

@@ -30,7 +30,7 @@ def update_invariant_alerts(session: Session, violations: Sequence[Violation], *
                 "rows": len(violation.rows),
                 "first": violation.rows[:_ROWS_SHOWN],
             },
-            found=violation.rows,
+            findings=violation.rows,
             now=now,
         )
     resolve_alerts_except(

@@ -18,7 +18,7 @@ GATEWAY_BALANCE_SUBJECT = "what the gateway holds is what the books say"
 
 
 def raise_drift_and_halt_payouts(
-    session: Session, *, subject: str, title: str, facts: Mapping[str, Any], found: Any, now: datetime
+    session: Session, *, subject: str, title: str, facts: Mapping[str, Any], findings: Any, now: datetime
 ) -> UUID:
     """Raise ESCROW_DRIFT and halt payouts.
 
@@ -28,14 +28,15 @@ def raise_drift_and_halt_payouts(
     :param subject: what drifted, such as a rule of the books: one alert is open for each
     :param title: in a few words that are the same each time
     :param facts: ids, counts and amounts, for whoever looks at it
-    :param found: all that was found, made of what JSON can say, UUIDs and times: it tells whether it is still the same
+    :param findings: all that was found, made of what JSON can say, UUIDs and times: it tells whether it is still
+        the same
     :param now: when
     :return: the alert's id
     """
     alert_id = raise_alert(
         session, identifier=kinds.ESCROW_DRIFT, subject=subject, title=title, facts=facts, now=now
     )
-    content = orjson.dumps([alert_id, found], default=str, option=orjson.OPT_SORT_KEYS)
+    content = orjson.dumps([alert_id, findings], default=str, option=orjson.OPT_SORT_KEYS)
     halt_payouts(
         session,
         f"{kinds.ESCROW_DRIFT}: {subject}",

@@ -84,27 +84,27 @@ def open_transfer_account(
     :raises InitializationInProgressError: another request is still at it
     """
 
-    def ensure(session: Session, now: datetime) -> Intent:
-        def live() -> Intent:
+    def get_intent(session: Session, now: datetime) -> Intent:
+        def get_live_intent() -> Intent:
             return lifecycle.get_or_create_intent(
                 session, buyer_id=buyer_id, target=target, callback_url=callback_url, now=now
             )
 
-        intent = live()
+        intent = get_live_intent()
         account = _find_transfer_account(session, intent)
         if account is None or account.expires_at > now:
             return intent
         # The gateway takes nothing for it any more: another reference gets another account.
         lifecycle.abandon_intent(session, intent_id=intent.id, now=now)
-        return live()
+        return get_live_intent()
 
     return initialize_payment(
         database,
         gateway,
         PaymentMethodFlow(
-            ensure=ensure,
-            opened=_find_transfer_account,
-            ask=lambda intent: gateway.transfer_account(
+            get_intent=get_intent,
+            find_initialized=_find_transfer_account,
+            initialize=lambda intent: gateway.transfer_account(
                 reference=intent.reference,
                 amount_minor=intent.amount_minor,
                 email=email,

@@ -23,15 +23,15 @@ def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
     :raises ProviderUnavailableError: nothing is kept, and the gateway gave no usable answer
     """
     try:
-        found = cache.look_up(window=None, content_key=_CACHE_KEY, tags=(BANKS_CACHE_TAG,))
+        entry = cache.look_up(window=None, content_key=_CACHE_KEY, tags=(BANKS_CACHE_TAG,))
     except CacheDownError:
         return gateway.banks()
-    if found.content is not None:
-        return [Bank(**bank) for bank in orjson.loads(found.content)]
+    if entry.content is not None:
+        return [Bank(**bank) for bank in orjson.loads(entry.content)]
     banks = gateway.banks()
     # An empty list is a mishap, and none to keep for a day.
     if banks:
-        _cache_banks(cache, banks, version=found.version)
+        _cache_banks(cache, banks, version=entry.version)
     return banks
 
 

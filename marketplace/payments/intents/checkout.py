@@ -19,20 +19,20 @@ class CheckoutResult:
     payment: Intent | None
 
 
-def check_out(session: Session, *, asked: OrderRequest, now: datetime) -> CheckoutResult:
+def check_out(session: Session, *, placement: OrderRequest, now: datetime) -> CheckoutResult:
     """Place an order with each vendor of what somebody wants, and make one payment for all.
 
-    :param asked: what is ordered
+    :param placement: what is ordered
     :param now: the time of the request
     :raises ValidationError: something is not to be had, each item named; nothing was placed then
     :raises ConflictError: too little stock, another total, too little in the wallet, or too many unpaid orders
     """
-    placed = place_checkout(session, asked=asked, now=now)
+    placed = place_checkout(session, asked=placement, now=now)
     payment = None
     if placed.due_minor:
         payment = get_or_create_intent(
             session,
-            buyer_id=asked.buyer.id,
+            buyer_id=placement.buyer.id,
             target=PaymentTarget(checkout_id=placed.id),
             callback_url=None,
             now=now,

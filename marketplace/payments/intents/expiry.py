@@ -99,20 +99,20 @@ class _ChargeLookup:
         self._unanswered = 0
 
     @property
-    def is_down(self) -> bool:
+    def is_gateway_down(self) -> bool:
         """Tell whether asking more is of no use in this sweep."""
         return self._unanswered >= _UNANSWERED_LIMIT
 
-    def charges(self, references: list[str]) -> list[Charge | None]:
+    def fetch_charges(self, references: list[str]) -> list[Charge | None]:
         """Give the gateway's answers.
 
         :raises ProviderUnavailableError: there is no usable one about one of them
         """
-        return [self._charge(reference) for reference in references]
+        return [self._fetch_charge(reference) for reference in references]
 
-    def _charge(self, reference: str) -> Charge | None:
+    def _fetch_charge(self, reference: str) -> Charge | None:
         if reference not in self._answers:
-            if reference in self._unclear or self.is_down:
+            if reference in self._unclear or self.is_gateway_down:
                 raise ProviderUnavailableError
             try:
                 self._answers[reference] = self._gateway.charge(reference)
@@ -137,12 +137,12 @@ def sweep_abandoned_checkouts(
     :param now: orders whose time was over by then are due
     :return: what was done
     """
-    done, inquiry = ExpiryResult(), _ChargeLookup(gateway)
-    asked_about: list[datetime] = []
+    result, lookup = ExpiryResult(), _ChargeLookup(gateway)
+    overdue_since: list[datetime] = []
     after = (datetime.min.replace(tzinfo=now.tzinfo), UUID(int=0))
     for _ in range(_MAX_BATCHES):
         with database.reading() as session:
-            due = _SELECT_OVERDUE_ORDERS.all(
+            overdue_orders = _SELECT_OVERDUE_ORDERS.all(
                 session,
                 now=now,
                 lapsed=now - BANK_TRANSFER_GRACE_PERIOD,
@@ -150,48 +150,48 @@ def sweep_abandoned_checkouts(
                 after_id=after[1],
                 most=_BATCH,
             )
-        asked_about += [row["expires_at"] for row in due if row["references"]]
-        for row in due:
+        overdue_since += [row["expires_at"] for row in overdue_orders if row["references"]]
+        for row in overdue_orders:
             try:
-                _expire_or_apply(database, inquiry, done, row, fee_bearer=fee_bearer, now=now)
+                _expire_or_apply(database, lookup, result, row, fee_bearer=fee_bearer, now=now)
             except ServiceUnavailableError:
                 raise
             except Exception:  # noqa: BLE001 - logged with its trace; one order must not hold up those behind it
                 _log.exception("abandoned checkout not decided", orderId=str(row["id"]))
-                done.failed += 1
-        if len(due) < _BATCH:
+                result.failed += 1
+        if len(overdue_orders) < _BATCH:
             break
-        after = (due[-1]["expires_at"], due[-1]["id"])
-    _abandon_payments(database, done, now)
-    _update_gateway_alert(database, asked_about, down=done.gateway_down, now=now)
-    return done
+        after = (overdue_orders[-1]["expires_at"], overdue_orders[-1]["id"])
+    _abandon_payments(database, result, now)
+    _update_gateway_alert(database, overdue_since, gateway_down=result.gateway_down, now=now)
+    return result
 
 
 def _update_gateway_alert(
-    database: Database, asked_about: Sequence[datetime], *, down: bool, now: datetime
+    database: Database, overdue_since: Sequence[datetime], *, gateway_down: bool, now: datetime
 ) -> None:
     """Raise that the gateway does not answer, or resolve that, where there was something to ask it about.
 
-    :param asked_about: when the time was over of the orders that it was, or would have been, asked about
+    :param overdue_since: when the time was over of the orders that it was, or would have been, asked about
     """
-    if asked_about and not down:
+    if overdue_since and not gateway_down:
         database.in_transaction(gateway_alerts.resolve_gateway_unreachable_alert, now=now)
     # What waits for longer may do so whatever the gateway answers: that is an alert of its own.
     waiting = [
-        moment for moment in asked_about if _UNREACHABLE_ALERT_AFTER <= now - moment <= stalled.STALLED_AFTER
+        since for since in overdue_since if _UNREACHABLE_ALERT_AFTER <= now - since <= stalled.STALLED_AFTER
     ]
-    if waiting and down:
+    if waiting and gateway_down:
         database.in_transaction(
             gateway_alerts.raise_gateway_unreachable_alert, waiting_since=min(waiting), now=now
         )
 
 
-def _abandon_payments(database: Database, done: ExpiryResult, now: datetime) -> None:
+def _abandon_payments(database: Database, result: ExpiryResult, now: datetime) -> None:
     with database.reading() as session:
-        over = _SELECT_ABANDONED_INTENTS.all(session, most=_BATCH * _MAX_BATCHES)
-    done.abandoned = len(
+        abandoned = _SELECT_ABANDONED_INTENTS.all(session, most=_BATCH * _MAX_BATCHES)
+    result.abandoned = len(
         process_each(
-            [row["id"] for row in over],
+            [row["id"] for row in abandoned],
             lambda intent_id: database.in_transaction(payments.abandon_intent, intent_id=intent_id, now=now),
             failure="payment not given up",
         )
@@ -200,41 +200,41 @@ def _abandon_payments(database: Database, done: ExpiryResult, now: datetime) -> 
 
 def _expire_or_apply(
     database: Database,
-    inquiry: _ChargeLookup,
-    done: ExpiryResult,
-    due: dict[str, Any],
+    lookup: _ChargeLookup,
+    result: ExpiryResult,
+    overdue_order: dict[str, Any],
     *,
     fee_bearer: str,
     now: datetime,
 ) -> None:
     try:
-        answers = inquiry.charges(due["references"])
+        charges = lookup.fetch_charges(overdue_order["references"])
     except ProviderUnavailableError:
-        done.gateway_down = True
+        result.gateway_down = True
         return
-    settled = [charge for charge in answers if charge is not None and charge.settled]
+    settled = [charge for charge in charges if charge is not None and charge.settled]
     outcomes = [database.in_transaction(_apply_found_charge, charge, fee_bearer, now) for charge in settled]
     # What was known before paid nothing then, such as a charge that was held back, and decided on since.
     if any(outcome is not ChargeOutcome.DUPLICATE for outcome in outcomes):
-        done.paid += 1
+        result.paid += 1
     elif not all(
-        _is_outcome_final(reference, charge, due)
-        for reference, charge in zip(due["references"], answers, strict=True)
+        _is_outcome_final(reference, charge, overdue_order)
+        for reference, charge in zip(overdue_order["references"], charges, strict=True)
     ):
-        done.undecided += 1
-    elif database.in_transaction(_expire_order, due["id"], now):
-        done.expired += 1
+        result.undecided += 1
+    elif database.in_transaction(_expire_order, overdue_order["id"], now):
+        result.expired += 1
 
 
-def _is_outcome_final(reference: str, charge: Charge | None, due: dict[str, Any]) -> bool:
+def _is_outcome_final(reference: str, charge: Charge | None, overdue_order: dict[str, Any]) -> bool:
     """Tell whether the gateway is clear about an attempt to pay: no money came by it, or all of it is known."""
     if charge is None:
         # Its page stands there: that it is unknown says something of the answer, not of the payment. While it stays
         # so, the order does not expire, and the payment is flagged as stalled.
-        if reference in due["opened"]:
+        if reference in overdue_order["opened"]:
             _log.warning("payment unknown to the gateway", reference=reference)
-        return reference not in due["opened"]
-    return charge.settled or charge.failed or reference in due["lapsed"]
+        return reference not in overdue_order["opened"]
+    return charge.settled or charge.failed or reference in overdue_order["lapsed"]
 
 
 def _apply_found_charge(session: Session, charge: Charge, fee_bearer: str, now: datetime) -> ChargeOutcome:

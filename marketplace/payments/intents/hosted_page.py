@@ -23,16 +23,16 @@ _POLL_SECONDS = 0.1
 _MAX_REFERENCES = 2
 
 
-Opened = TypeVar("Opened")
+Initialized = TypeVar("Initialized")
 
 
 @dataclass(frozen=True)
-class PaymentMethodFlow(Generic[Opened]):
+class PaymentMethodFlow(Generic[Initialized]):
     """A way to pay: the live intent, what of it is open, and how the gateway is asked to open it."""
 
-    ensure: Callable[[Session, datetime], Intent]
-    opened: Callable[[Session, Intent], Opened | None]
-    ask: Callable[[Intent], Opened]
+    get_intent: Callable[[Session, datetime], Intent]
+    find_initialized: Callable[[Session, Intent], Initialized | None]
+    initialize: Callable[[Intent], Initialized]
 
 
 class InitializationInProgressError(ConflictError):
@@ -70,11 +70,11 @@ def open_hosted_page(
         database,
         gateway,
         PaymentMethodFlow(
-            ensure=lambda session, now: lifecycle.get_or_create_intent(
+            get_intent=lambda session, now: lifecycle.get_or_create_intent(
                 session, buyer_id=buyer_id, target=target, callback_url=callback_url, now=now
             ),
-            opened=lambda _session, intent: intent.page,
-            ask=lambda intent: gateway.initialize(
+            find_initialized=lambda _session, intent: intent.page,
+            initialize=lambda intent: gateway.initialize(
                 reference=intent.reference,
                 amount_minor=intent.amount_minor,
                 email=email,
@@ -90,25 +90,25 @@ def open_hosted_page(
 def initialize_payment(
     database: Database,
     gateway: PaymentGateway,
-    way: PaymentMethodFlow[Opened],
+    flow: PaymentMethodFlow[Initialized],
     *,
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
-) -> tuple[Intent, Opened]:
+) -> tuple[Intent, Initialized]:
     """Get what somebody pays by: what is open, or what one caller alone asks the gateway for.
 
-    :param way: what is asked for, and how
+    :param flow: what is asked for, and how
     :return: the intent and what was opened, which the caller records in its own last transaction
     :raises ProviderUnavailableError: the gateway gave no usable answer; the same call may be made again
     :raises InitializationInProgressError: another request is still at it
     """
     for _ in range(_MAX_REFERENCES):
-        reserved = _acquire_lease(database, way, clock=clock, sleep=sleep)
-        intent, opened = reserved
-        if opened is not None:
-            return intent, opened
+        reserved = _acquire_lease(database, flow, clock=clock, sleep=sleep)
+        intent, initialized = reserved
+        if initialized is not None:
+            return intent, initialized
         try:
-            return intent, way.ask(intent)
+            return intent, flow.initialize(intent)
         except ProviderUnavailableError:
             database.in_transaction(lifecycle.release_initialization, intent_id=intent.id)
             raise
@@ -132,22 +132,22 @@ def _is_reference_known(database: Database, gateway: PaymentGateway, intent: Int
 
 
 def _acquire_lease(
-    database: Database, way: PaymentMethodFlow[Opened], *, clock: Clock, sleep: Callable[[float], None]
-) -> tuple[Intent, Opened | None]:
+    database: Database, flow: PaymentMethodFlow[Initialized], *, clock: Clock, sleep: Callable[[float], None]
+) -> tuple[Intent, Initialized | None]:
     """Give an intent with what is open of it, or one whose opening is ours."""
 
-    def attempt(session: Session, now: datetime) -> tuple[Intent, Opened | None, bool]:
-        intent = way.ensure(session, now)
-        opened = way.opened(session, intent)
-        if opened is None:
+    def attempt(session: Session, now: datetime) -> tuple[Intent, Initialized | None, bool]:
+        intent = flow.get_intent(session, now)
+        initialized = flow.find_initialized(session, intent)
+        if initialized is None:
             return intent, None, lifecycle.lease_initialization(session, intent=intent, now=now)
         lifecycle.extend_reservations(session, intent=intent, now=now)
-        return intent, opened, True
+        return intent, initialized, True
 
     for _ in range(int(_WAIT_SECONDS / _POLL_SECONDS)):
-        intent, opened, ours = database.in_transaction(attempt, clock())
-        if ours:
-            return intent, opened
+        intent, initialized, is_ready = database.in_transaction(attempt, clock())
+        if is_ready:
+            return intent, initialized
         sleep(_POLL_SECONDS)
     raise InitializationInProgressError(
         "Another request is opening the payment. Try again.", retry_after_seconds=5

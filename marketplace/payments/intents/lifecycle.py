@@ -205,20 +205,20 @@ def get_or_create_intent(
     if any(order.payment_status == states.QUARANTINED for order in payable):
         raise NotPayableError("A payment for this is held back; our finance officers look into it.")
     due_minor = sum(order.due_minor for order in payable)
-    kept = None
+    matching = None
     for row in _LOCK_LIVE_INTENTS.all(session, order_ids=list(order_ids)):
-        found = Intent(**row | {"order_ids": tuple(row["order_ids"])})
-        if found.order_ids == order_ids and found.amount_minor == due_minor:
-            kept = found
+        live = Intent(**row | {"order_ids": tuple(row["order_ids"])})
+        if live.order_ids == order_ids and live.amount_minor == due_minor:
+            matching = live
         else:
             # One of more or of fewer orders, or of another amount. Its page may stay open: what is paid on it still
             # finds its orders.
-            _close_intent(session, intent_id=found.id, status=found.status, trigger="abandon", now=now)
-    if kept is not None:
-        return _update_callback_url(session, kept, callback_url)
+            _close_intent(session, intent_id=live.id, status=live.status, trigger="abandon", now=now)
+    if matching is not None:
+        return _update_callback_url(session, matching, callback_url)
     if not due_minor:
         raise NotPayableError("The wallet covers it: there is nothing left to pay on a page.")
-    made = _INSERT_INTENT.one(
+    row = _INSERT_INTENT.one(
         session,
         buyer_id=buyer_id,
         checkout_id=payable[0].checkout_id,
@@ -229,7 +229,7 @@ def get_or_create_intent(
         amounts=[order.due_minor for order in payable],
         now=now,
     )
-    return Intent(**made, order_ids=order_ids)
+    return Intent(**row, order_ids=order_ids)
 
 
 def _update_callback_url(session: Session, intent: Intent, callback_url: str | None) -> Intent:
@@ -282,12 +282,12 @@ def ensure_intent_payable(session: Session, *, intent: Intent) -> None:
     :raises NotPayableError: one does not, or the intent is over
     """
     status, orders = _lock_intent_and_orders(session, intent_id=intent.id)
-    waiting = [
+    payable = [
         order
         for order in orders
         if order.status == order_states.PENDING_PAYMENT and order.payment_status != states.QUARANTINED
     ]
-    if len(waiting) < len(orders) or not states.INTENT.allows(status, "open"):
+    if len(payable) < len(orders) or not states.INTENT.allows(status, "open"):
         raise NotPayableError(
             f"The payment is {status} by now, or an order of it no longer waits for it. Try again."
         )
@@ -377,18 +377,22 @@ def _lock_payable_orders(
         rows = _SELECT_ORDER_OF_BUYER.all(session, order_id=target.order_id, buyer_id=buyer_id)
     if not rows:
         raise NotFoundError("There is no such order to pay.")
-    wanted = {row["id"] for row in rows if row["wanted"]}
-    locked = [
-        order for order in lock_orders(session, order_ids=[row["id"] for row in rows]) if order.id in wanted
+    target_ids = {row["id"] for row in rows if row["wanted"]}
+    locked_orders = [
+        order
+        for order in lock_orders(session, order_ids=[row["id"] for row in rows])
+        if order.id in target_ids
     ]
     payable = [
-        order for order in locked if order.status == order_states.PENDING_PAYMENT and order.expires_at > now
+        order
+        for order in locked_orders
+        if order.status == order_states.PENDING_PAYMENT and order.expires_at > now
     ]
     if not payable:
-        if any(order.status == order_states.PENDING_PAYMENT for order in locked):
+        if any(order.status == order_states.PENDING_PAYMENT for order in locked_orders):
             raise NotPayableError(
                 "The order is pending_payment, but its time to pay is over: place it again."
             )
-        states_shown = ", ".join(sorted({order.status for order in locked}))
+        states_shown = ", ".join(sorted({order.status for order in locked_orders}))
         raise NotPayableError(f"The order is {states_shown}; paying takes one that is pending_payment.")
     return payable

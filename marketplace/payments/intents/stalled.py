@@ -42,9 +42,9 @@ def flag_stalled_payments(session: Session, *, now: datetime) -> int:
     :return: how many payments are unclear
     """
     rows = _SELECT_STALLED_PAYMENTS.all(session, before=now - STALLED_AFTER, most=_STALLED_LIMIT)
-    known = list_open_subjects(session, identifier=kinds.PAYMENT_STALLED)
+    open_subjects = list_open_subjects(session, identifier=kinds.PAYMENT_STALLED)
     for row in rows:
-        if _payment_subject(row["id"]) not in known:
+        if _payment_subject(row["id"]) not in open_subjects:
             raise_alert(
                 session,
                 identifier=kinds.PAYMENT_STALLED,

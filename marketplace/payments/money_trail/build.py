@@ -71,35 +71,43 @@ class _OrderTransaction:
     kind: str
     source: str
     at: datetime
-    net: dict[str, int]
+    net_by_account: dict[str, int]
 
     @property
     def meaning(self) -> str:
         """Tell refunds apart: out of escrow or not, by the gateway or into the wallet; and what was held back."""
         if self.kind == "payment" and self.source.startswith("quarantine:"):
             return "held_payment"
-        if self.kind == "chargeback" and not self.net.keys() & set(_CLAWBACK_ACCOUNTS):
-            return "chargeback_undecided" if "lost_disputes" in self.net else "chargeback_of_refunded"
+        if self.kind == "chargeback" and not self.net_by_account.keys() & set(_CLAWBACK_ACCOUNTS):
+            return (
+                "chargeback_undecided" if "lost_disputes" in self.net_by_account else "chargeback_of_refunded"
+            )
         if self.kind != "refund":
             return self.kind
         of = next(
-            (word for account, word in _REFUND_MEANING_BY_SOURCE_ACCOUNT.items() if account in self.net),
+            (
+                word
+                for account, word in _REFUND_MEANING_BY_SOURCE_ACCOUNT.items()
+                if account in self.net_by_account
+            ),
             "return",
         )
-        return of if "refunds_in_transit" in self.net else f"{of.removeprefix('held_')}_to_wallet"
+        return of if "refunds_in_transit" in self.net_by_account else f"{of.removeprefix('held_')}_to_wallet"
 
     @property
-    def minor(self) -> int:
+    def amount_minor(self) -> int:
         # What was paid twice may come out of the wallet in part only.
         if self.meaning in ("refund_sent_twice", "chargeback_of_refunded"):
-            return abs(self.net["gateway_clearing"])
+            return abs(self.net_by_account["gateway_clearing"])
         # Beyond what they bear, it reached the buyer twice.
         if self.kind == "chargeback":
-            return sum(abs(self.net.get(account, 0)) for account in (*_CLAWBACK_ACCOUNTS, "lost_disputes"))
+            return sum(
+                abs(self.net_by_account.get(account, 0)) for account in (*_CLAWBACK_ACCOUNTS, "lost_disputes")
+            )
         for account in ("escrow", "refunds_in_transit", "wallet"):
-            if self.net.get(account):
-                return abs(self.net[account])
-        return max((abs(minor) for minor in self.net.values()), default=0)
+            if self.net_by_account.get(account):
+                return abs(self.net_by_account[account])
+        return max((abs(amount_minor) for amount_minor in self.net_by_account.values()), default=0)
 
 
 def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> dict[str, Any]:
@@ -115,23 +123,25 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> di
     """
     order, roles = orders.fetch_order_with_roles(session, order_id=order_id, caller=caller)
     role: Role = "staff" if "staff" in roles else "buyer" if "buyer" in roles else "vendor"
-    held_back: list[dict[str, Any]] = []
+    quarantined_charges: list[dict[str, Any]] = []
     refunds: list[dict[str, Any]] = []
     waiting: set[UUID] = set()
     if role != "vendor":
-        held_back = _list_quarantined_charges(session, order_id)
+        quarantined_charges = _list_quarantined_charges(session, order_id)
         refunds = list_refunds_of_orders(session, order_ids=[order_id])
         pending = [row["id"] for row in refunds if row["status"] == payment_states.PENDING]
         waiting = find_refunds_awaiting_chargeback(session, refund_ids=pending) if pending else set()
     # What was put aside for an order that was never paid is none of the vendor's business.
-    moves = [] if role == "vendor" and order["paidAt"] is None else _list_transactions(session, order_id)
+    transactions = (
+        [] if role == "vendor" and order["paidAt"] is None else _list_transactions(session, order_id)
+    )
     holders = [
-        *_unpaid_holders(order, role, held_back),
-        *_quarantine_holders(held_back),
-        *_escrow_holders(order, moves),
-        *_in_transit_holders(refunds, moves, waiting),
-        *_released_holders(moves, role),
-        *_refunded_holders(moves, refunds, role),
+        *_unpaid_holders(order, role, quarantined_charges),
+        *_quarantine_holders(quarantined_charges),
+        *_escrow_holders(order, transactions),
+        *_in_transit_holders(refunds, transactions, waiting),
+        *_released_holders(transactions, role),
+        *_refunded_holders(transactions, refunds, role),
     ]
     return {
         "orderId": order_id,
@@ -141,7 +151,7 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> di
         "total_amount": order["total_amount"],
         "currency": CURRENCY,
         "holders": [holder | {"isYou": holder["holder"] == role} for holder in holders],
-        "entries": _timeline(moves, held_back, role),
+        "entries": _timeline(transactions, quarantined_charges, role),
     }
 
 
@@ -149,55 +159,68 @@ def _list_quarantined_charges(session: Session, order_id: UUID) -> list[dict[str
     """Give what is, or was, held back, with this order's share of it; of foreign money that is nothing."""
     rows = _SELECT_QUARANTINED_CHARGES.all(session, order_id=order_id)
     for row in rows:
-        to_pay = dict(zip(row["order_ids"], row["amounts"], strict=True))
+        allocated_minor = dict(zip(row["order_ids"], row["amounts"], strict=True))
         row["foreign"] = row["currency"] != CURRENCY
-        booked = row["minor"] if row["id"] is not None else 0
-        row["minor"] = split_among_orders(booked, allocated_minor=to_pay).get(order_id, 0)
+        posted_minor = row["minor"] if row["id"] is not None else 0
+        row["minor"] = split_among_orders(posted_minor, allocated_minor=allocated_minor).get(order_id, 0)
     return rows
 
 
 def _list_transactions(session: Session, order_id: UUID) -> list[_OrderTransaction]:
-    found: dict[UUID, _OrderTransaction] = {}
+    transactions: dict[UUID, _OrderTransaction] = {}
     for row in _SELECT_TRANSACTIONS_OF_ORDER.all(session, order_id=order_id):
-        move = found.setdefault(
+        transaction = transactions.setdefault(
             row["id"], _OrderTransaction(row["id"], row["kind"], row["source"], row["at"], {})
         )
         # What only passes through an account does not count as having been there.
         if row["net"]:
-            move.net[row["account"]] = row["net"]
-    return list(found.values())
+            transaction.net_by_account[row["account"]] = row["net"]
+    return list(transactions.values())
 
 
 def _holder(
-    holder: str, minor: int, why: str, then: str, *, by: datetime | None = None, since: UUID | None = None
+    holder: str,
+    amount_minor: int,
+    why: str,
+    next_step: str,
+    *,
+    deadline: datetime | None = None,
+    transaction_id: UUID | None = None,
 ) -> dict[str, Any]:
-    """Tell of a part of the money; ``since`` is the ledger transaction that brought it there."""
+    """Tell of a part of the money; ``transaction_id`` is the ledger transaction that brought it there."""
     return {
         "holder": holder,
-        "amountMinor": minor,
+        "amountMinor": amount_minor,
         "why": why,
-        "next": then,
-        "by": by,
-        "transactionId": since,
+        "next": next_step,
+        "by": deadline,
+        "transactionId": transaction_id,
     }
 
 
-def _find_last_transaction(moves: list[_OrderTransaction], *accounts: str) -> UUID | None:
+def _find_last_transaction(transactions: list[_OrderTransaction], *accounts: str) -> UUID | None:
     """Give the last transaction that moved one of these accounts."""
-    return next((move.id for move in reversed(moves) if move.net.keys() & set(accounts)), None)
+    return next(
+        (
+            transaction.id
+            for transaction in reversed(transactions)
+            if transaction.net_by_account.keys() & set(accounts)
+        ),
+        None,
+    )
 
 
 def _unpaid_holders(
-    order: dict[str, Any], role: Role, held_back: list[dict[str, Any]]
+    order: dict[str, Any], role: Role, quarantined_charges: list[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     due = orders.due_minor(order)
     waits = order["status"] == states.PENDING_PAYMENT and due and role != "vendor"
-    if waits and not any(row["status"] == "open" for row in held_back):
+    if waits and not any(row["status"] == "open" for row in quarantined_charges):
         opened = order["payment_status"] == payment_states.PENDING
         why = "The payment was started and we have not heard of its end." if opened else "It is not paid yet."
         yield _holder(
             "buyer", due, why, "It is paid, or the order expires and its items are sold to others.",
-            by=order["expiresAt"],
+            deadline=order["expiresAt"],
         )  # fmt: skip
 
 
@@ -214,7 +237,7 @@ def _quarantine_holders(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 row["minor"],
                 "A payment came that does not fit the order, and is held back.",
                 "Our finance officers decide: it is kept for the order, sent back, or put into the wallet.",
-                since=row["id"],
+                transaction_id=row["id"],
             )
 
 
@@ -223,36 +246,50 @@ def _foreign_currency_text(row: dict[str, Any]) -> str:
     return f"A payment of {amount} came: it is no naira, is in none of our books, and was held back."
 
 
-def _escrow_holders(order: dict[str, Any], moves: list[_OrderTransaction]) -> Iterator[dict[str, Any]]:
-    minor = sum(move.net.get("escrow", 0) for move in moves)
+def _escrow_holders(order: dict[str, Any], transactions: list[_OrderTransaction]) -> Iterator[dict[str, Any]]:
+    minor = sum(transaction.net_by_account.get("escrow", 0) for transaction in transactions)
     if not minor:
         return
-    why, then = words.ESCROW_TEXTS.get(order["status"], words.DEFAULT_ESCROW_TEXT)
-    by = {
+    why, next_step = words.ESCROW_TEXTS.get(order["status"], words.DEFAULT_ESCROW_TEXT)
+    deadline = {
         states.PENDING_PAYMENT: order["expiresAt"],
         states.PAID_ESCROW: order["paidAt"] and order["paidAt"] + ACCEPTANCE_DEADLINE,
         states.SHIPPED: order["shippedAt"] and order["shippedAt"] + DELIVERY_DEADLINE,
     }.get(order["status"])
-    yield _holder("escrow", minor, why, then, by=by, since=_find_last_transaction(moves, "escrow"))
+    yield _holder(
+        "escrow",
+        minor,
+        why,
+        next_step,
+        deadline=deadline,
+        transaction_id=_find_last_transaction(transactions, "escrow"),
+    )
 
 
 def _in_transit_holders(
-    refunds: list[dict[str, Any]], moves: list[_OrderTransaction], waiting: set[UUID]
+    refunds: list[dict[str, Any]], transactions: list[_OrderTransaction], waiting: set[UUID]
 ) -> Iterator[dict[str, Any]]:
-    begun = {move.source: move.id for move in moves if move.kind == "refund"}
+    transaction_by_source = {
+        transaction.source: transaction.id for transaction in transactions if transaction.kind == "refund"
+    }
     for refund in refunds:
         if refund["status"] in words.IN_TRANSIT_TEXTS:
             waits = refund["id"] in waiting
-            why, then = words.CHARGEBACK_OPEN_TEXT if waits else words.IN_TRANSIT_TEXTS[refund["status"]]
-            since = begun.get(f"refund:{refund['id']}")
-            yield _holder("on_the_way_back", refund["amountMinor"], why, then, since=since)
+            why, next_step = words.CHARGEBACK_OPEN_TEXT if waits else words.IN_TRANSIT_TEXTS[refund["status"]]
+            transaction_id = transaction_by_source.get(f"refund:{refund['id']}")
+            yield _holder(
+                "on_the_way_back", refund["amountMinor"], why, next_step, transaction_id=transaction_id
+            )
 
 
-def _released_holders(moves: list[_OrderTransaction], role: Role) -> Iterator[dict[str, Any]]:
+def _released_holders(transactions: list[_OrderTransaction], role: Role) -> Iterator[dict[str, Any]]:
     # What vendors owe of it is on the other side of the books.
     vendor, platform = (
-        sum(move.net.get(account, 0) - move.net.get(owed, 0) for move in moves)
-        for account, owed in (("vendor_payable", "vendor_receivable"), ("platform_revenue", ""))
+        sum(
+            transaction.net_by_account.get(account, 0) - transaction.net_by_account.get(debt_account, 0)
+            for transaction in transactions
+        )
+        for account, debt_account in (("vendor_payable", "vendor_receivable"), ("platform_revenue", ""))
     )
     if role == "buyer":
         # What we keep of it is between the vendor and us.
@@ -260,12 +297,18 @@ def _released_holders(moves: list[_OrderTransaction], role: Role) -> Iterator[di
     if vendor:
         why = "The delivery was confirmed, and the money is in the vendor's balance"
         why += ", less our fees." if role == "buyer" else "."
-        since = _find_last_transaction(moves, "vendor_payable", "vendor_receivable")
-        yield _holder("vendor", vendor, why, "It is part of the vendor's next payout.", since=since)
-    if platform:
-        since = _find_last_transaction(moves, "platform_revenue")
+        transaction_id = _find_last_transaction(transactions, "vendor_payable", "vendor_receivable")
         yield _holder(
-            "platform", platform, "The commission and the service fee.", "It stays there.", since=since
+            "vendor", vendor, why, "It is part of the vendor's next payout.", transaction_id=transaction_id
+        )
+    if platform:
+        transaction_id = _find_last_transaction(transactions, "platform_revenue")
+        yield _holder(
+            "platform",
+            platform,
+            "The commission and the service fee.",
+            "It stays there.",
+            transaction_id=transaction_id,
         )
 
 
@@ -286,42 +329,56 @@ _REFUNDED_MEANINGS_FOR_VENDOR = frozenset(
 
 
 def _refunded_holders(
-    moves: list[_OrderTransaction], refunds: list[dict[str, Any]], role: Role
+    transactions: list[_OrderTransaction], refunds: list[dict[str, Any]], role: Role
 ) -> Iterator[dict[str, Any]]:
     if role == "vendor":
-        minor = sum(move.minor for move in moves if move.meaning in _REFUNDED_MEANINGS_FOR_VENDOR)
+        minor = sum(
+            transaction.amount_minor
+            for transaction in transactions
+            if transaction.meaning in _REFUNDED_MEANINGS_FOR_VENDOR
+        )
     else:
         minor = sum(
             row["amountMinor"]
             for row in refunds
             if row["status"] in (payment_states.PROCESSED, payment_states.CREDITED)
         )
-        minor += sum(move.minor for move in moves if move.meaning in ("wallet_return", "chargeback"))
+        minor += sum(
+            transaction.amount_minor
+            for transaction in transactions
+            if transaction.meaning in ("wallet_return", "chargeback")
+        )
     if minor:
         why = (
             "It goes back, or went back, to the buyer." if role == "vendor" else "It went back to the buyer."
         )
-        came_back = _REFUNDED_MEANINGS_FOR_VENDOR if role == "vendor" else _REFUNDED_MEANINGS
-        since = next((move.id for move in reversed(moves) if move.meaning in came_back), None)
-        yield _holder("buyer", minor, why, "Nothing is left to do.", since=since)
+        meanings = _REFUNDED_MEANINGS_FOR_VENDOR if role == "vendor" else _REFUNDED_MEANINGS
+        transaction_id = next(
+            (transaction.id for transaction in reversed(transactions) if transaction.meaning in meanings),
+            None,
+        )
+        yield _holder("buyer", minor, why, "Nothing is left to do.", transaction_id=transaction_id)
 
 
 def _timeline(
-    moves: list[_OrderTransaction], held_back: list[dict[str, Any]], role: Role
+    transactions: list[_OrderTransaction], quarantined_charges: list[dict[str, Any]], role: Role
 ) -> list[dict[str, Any]]:
-    shown = [
-        move
-        for move in moves
+    visible = [
+        transaction
+        for transaction in transactions
         if role != "vendor"
-        or (move.net.keys() & _ACCOUNTS_VISIBLE_TO_VENDOR and move.kind != "wallet_return")
+        or (
+            transaction.net_by_account.keys() & _ACCOUNTS_VISIBLE_TO_VENDOR
+            and transaction.kind != "wallet_return"
+        )
     ]
-    shown += [
+    visible += [
         _OrderTransaction(row["id"], "quarantine", "", row["at"], {"quarantine": row["minor"]})
-        for row in held_back
+        for row in quarantined_charges
         if row["minor"]
     ]
-    entries = [_timeline_entry(move, role) for move in shown]
-    for row in held_back:
+    entries = [_timeline_entry(transaction, role) for transaction in visible]
+    for row in quarantined_charges:
         if row["foreign"]:
             entries += _foreign_currency_entries(row)
     return sorted(entries, key=lambda entry: (entry["at"], str(entry["transactionId"])))
@@ -329,25 +386,27 @@ def _timeline(
 
 def _foreign_currency_entries(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Tell of money that no ledger transaction tells of, since it is not naira."""
-    told = {"transactionId": None, "kind": "quarantine", "amountMinor": 0}
-    yield told | {"at": row["at"], "from": "gateway", "to": "held_back", "what": _foreign_currency_text(row)}
+    entry = {"transactionId": None, "kind": "quarantine", "amountMinor": 0}
+    yield entry | {"at": row["at"], "from": "gateway", "to": "held_back", "what": _foreign_currency_text(row)}
     if row["resolved_at"] is not None:
         what = "The payment in another currency was sent back by hand."
-        yield told | {"at": row["resolved_at"], "from": "held_back", "to": "buyer", "what": what}
+        yield entry | {"at": row["resolved_at"], "from": "held_back", "to": "buyer", "what": what}
 
 
-def _timeline_entry(move: _OrderTransaction, role: Role) -> dict[str, Any]:
-    told = words.TRANSACTION_TEXTS.get(move.meaning, words.DEFAULT_TRANSACTION_TEXT)
+def _timeline_entry(transaction: _OrderTransaction, role: Role) -> dict[str, Any]:
+    texts = words.TRANSACTION_TEXTS.get(transaction.meaning, words.DEFAULT_TRANSACTION_TEXT)
     if role == "vendor":
-        told = words.TRANSACTION_TEXTS_FOR_VENDOR.get(move.meaning, told)
-    source, target, what = told
+        texts = words.TRANSACTION_TEXTS_FOR_VENDOR.get(transaction.meaning, texts)
+    source, target, description = texts
     return {
-        "transactionId": move.id,
+        "transactionId": transaction.id,
         # That a wallet paid, or what was held back, is the buyer's alone to know.
-        "kind": "payment" if role == "vendor" and move.kind in words.KINDS_SHOWN_AS_PAYMENT else move.kind,
-        "amountMinor": move.minor,
-        "at": move.at,
+        "kind": "payment"
+        if role == "vendor" and transaction.kind in words.KINDS_SHOWN_AS_PAYMENT
+        else transaction.kind,
+        "amountMinor": transaction.amount_minor,
+        "at": transaction.at,
         "from": source,
         "to": target,
-        "what": what,
+        "what": description,
     }
