@@ -55,7 +55,7 @@ def list_campus_orders(ctx: Context, query: dict[str, Any]) -> Page:
         caller=ctx.user,
         campus=query["campus"],
         status=query["status"],
-        method=query["delivery_method"],
+        delivery_method=query["delivery_method"],
         page=ctx.page,
     )
 

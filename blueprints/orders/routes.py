@@ -40,7 +40,7 @@ _PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
 )  # fmt: skip
 def place(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Place an order of one vendor's products and reserve their stock for 30 minutes."""
-    order_id = place_order(ctx.session, asked=_parse_placement(ctx, body), now=ctx.now)
+    order_id = place_order(ctx.session, request=_parse_placement(ctx, body), now=ctx.now)
     return _order_view(ctx, order_id, with_pin=False)
 
 
@@ -63,7 +63,7 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
                 ctx.session,
                 checkout_id=done.checkout_id,
                 caller=ctx.user,
-                view=_view_options(ctx, with_pin=False),
+                context=_view_options(ctx, with_pin=False),
             ),
         ),
         "payment": payment
@@ -114,7 +114,9 @@ def detail(ctx: Context, order_id: UUID) -> dict[str, Any]:
 )
 def items(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
     """List an order's items."""
-    return queries.list_order_items(ctx.session, order_id=order_id, caller=ctx.user, view=_view_options(ctx))
+    return queries.list_order_items(
+        ctx.session, order_id=order_id, caller=ctx.user, context=_view_options(ctx)
+    )
 
 
 @area.get(
@@ -195,14 +197,14 @@ def _release_on_pin(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[
 
 def _order_view(ctx: Context, order_id: UUID, *, with_pin: bool = True) -> dict[str, Any]:
     view = _view_options(ctx, with_pin=with_pin)
-    order = queries.fetch_order_view(ctx.session, order_id=order_id, caller=ctx.user, view=view)
+    order = queries.fetch_order_view(ctx.session, order_id=order_id, caller=ctx.user, context=view)
     return add_refunds_to_orders(ctx.session, [order])[0]
 
 
 def _parse_placement(ctx: Context, body: dict[str, Any]) -> OrderRequest:
     return OrderRequest(
         buyer=ctx.user,
-        wishes=[RequestedItem(**item) for item in body["items"]] if "items" in body else None,
+        items=[RequestedItem(**item) for item in body["items"]] if "items" in body else None,
         delivery=Delivery(
             method=body.get("delivery_method") or ("pickup" if "hub_id" in body else "delivery"),
             address_id=body.get("address_id"),

@@ -243,7 +243,7 @@ def _place_scenario_order(session: Session, scenario: OrderScenario, buyer: Call
         )
     )
     order_request = OrderRequest(buyer, [RequestedItem(scenario.product.id, scenario.quantity)], delivery)
-    return place_order(session, asked=order_request, now=at)
+    return place_order(session, request=order_request, now=at)
 
 
 @dataclass(frozen=True)

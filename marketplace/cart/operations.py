@@ -87,8 +87,8 @@ def synchronise_cart(session: Session, *, caller: Caller, lines: Sequence[CartLi
     """
     identity_operations.lock_profile(session, user_id=caller.id)
     ids = [line.product_id for line in lines]
-    found = {row["id"]: row for row in _SELECT_PRODUCTS.all(session, ids=ids, now=now)} if ids else {}
-    _ensure_lines_allowed(lines, found, caller=caller)
+    products = {row["id"]: row for row in _SELECT_PRODUCTS.all(session, ids=ids, now=now)} if ids else {}
+    _ensure_lines_allowed(lines, products, caller=caller)
     _DELETE_OTHER_LINES.run(session, user_id=caller.id, ids=ids)
     if ids:
         _UPSERT_LINES.run(
@@ -97,7 +97,7 @@ def synchronise_cart(session: Session, *, caller: Caller, lines: Sequence[CartLi
             ids=ids,
             quantities=[line.quantity for line in lines],
             prices=[
-                effective_unit_price(found[line.product_id], quantity=line.quantity, now=now)
+                effective_unit_price(products[line.product_id], quantity=line.quantity, now=now)
                 for line in lines
             ],
             now=now,
@@ -122,13 +122,13 @@ def remove_from_cart(
 
 
 def _ensure_lines_allowed(
-    lines: Sequence[CartLine], found: dict[UUID, dict[str, Any]], *, caller: Caller
+    lines: Sequence[CartLine], products: dict[UUID, dict[str, Any]], *, caller: Caller
 ) -> None:
     faults = []
     campus_id = caller.campus_id
     seen: set[UUID] = set()
     for index, line in enumerate(lines):
-        product = found.get(line.product_id)
+        product = products.get(line.product_id)
         reason = None
         if line.product_id in seen:
             reason = "Is in the cart already: send one line with the whole quantity."

@@ -191,13 +191,13 @@ def list_orders_for_staff(
     :param table: the page, sorted by one of ``SORTS``
     :param now: the time of the request, from which ages count
     """
-    given = _filter_parameters(session, caller, filters, now)
-    if given is None:
+    parameters = _filter_parameters(session, caller, filters, now)
+    if parameters is None:
         return TablePage(items=[], request=table, total=0)
-    conditions = _condition_names(given)
-    total: int = _count_statement(conditions).one(session, **given)["total"]
+    conditions = _condition_names(parameters)
+    total: int = _count_statement(conditions).one(session, **parameters)["total"]
     rows = _page_statement(table.sort, conditions, descending=table.descending).all(
-        session, **given, now=now, limit=table.limit, offset=table.offset
+        session, **parameters, now=now, limit=table.limit, offset=table.offset
     )
     return TablePage(items=_order_views(session, rows, now), request=table, total=total)
 
@@ -211,11 +211,11 @@ def export_orders(
 
     :param table: how many rows at most, and their order; from the first on
     """
-    given = _filter_parameters(session, caller, filters, now)
-    if given is None:
+    parameters = _filter_parameters(session, caller, filters, now)
+    if parameters is None:
         return
-    statement = _ids_statement(table.sort, _condition_names(given), descending=table.descending)
-    ids = [order_id for (order_id,) in statement.tuples(session, **given, most=table.limit)]
+    statement = _ids_statement(table.sort, _condition_names(parameters), descending=table.descending)
+    ids = [order_id for (order_id,) in statement.tuples(session, **parameters, most=table.limit)]
     for start in range(0, len(ids), EXPORT_BATCH_SIZE):
         batch = ids[start : start + EXPORT_BATCH_SIZE]
         yield from _order_views(session, _SELECT_ORDERS_BY_IDS.all(session, ids=batch, now=now), now)
@@ -225,21 +225,21 @@ def _filter_parameters(
     session: Session, caller: Caller, filters: OrderFilters, now: datetime
 ) -> dict[str, Any] | None:
     """Give the conditions that apply, with their values; none if nothing can meet them."""
-    given = vars(filters) | {"own_campus": _restricted_campus_id(caller)}
+    parameters = vars(filters) | {"own_campus": _restricted_campus_id(caller)}
     if filters.campus is not None:
         # Looked up first: by a value that the planner knows, a small campus is found by its index.
-        named = _SELECT_CAMPUS_ID.first(session, campus=filters.campus)
-        if named is None:
+        campus_row = _SELECT_CAMPUS_ID.first(session, campus=filters.campus)
+        if campus_row is None:
             return None
-        given["campus"] = named["id"]
-    stuck = given.pop("stuck")
+        parameters["campus"] = campus_row["id"]
+    stuck = parameters.pop("stuck")
     if stuck is not None:
-        given["stuck" if stuck else "not_stuck"] = True
-    return {name: value for name, value in given.items() if value is not None} | _stuck_cutoffs(now)
+        parameters["stuck" if stuck else "not_stuck"] = True
+    return {name: value for name, value in parameters.items() if value is not None} | _stuck_cutoffs(now)
 
 
-def _condition_names(given: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(name for name in given if name in _CONDITIONS)
+def _condition_names(parameters: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name in parameters if name in _CONDITIONS)
 
 
 def _stuck_cutoffs(now: datetime) -> dict[str, datetime]:
@@ -249,7 +249,7 @@ def _stuck_cutoffs(now: datetime) -> dict[str, datetime]:
 def _order_views(session: Session, rows: list[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
     """Shape rows, with what the books hold for each, and why it is stuck."""
     ids = [row["id"] for row in rows]
-    held = {
+    escrow_balances = {
         row["order_id"]: row["minor"]
         for row in _SUM_ESCROW_BALANCES.all(session, escrow_id=accounts.ESCROW.id, order_ids=ids)
     }
@@ -258,20 +258,21 @@ def _order_views(session: Session, rows: list[dict[str, Any]], now: datetime) ->
         for row in _SELECT_STUCK_REASONS.all(session, order_ids=ids, **_stuck_cutoffs(now))
     }
     return [
-        _order_view(row) | {"escrowMinor": held.get(row["id"], 0), "stuck": list(reasons.get(row["id"], ()))}
+        _order_view(row)
+        | {"escrowMinor": escrow_balances.get(row["id"], 0), "stuck": list(reasons.get(row["id"], ()))}
         for row in rows
     ]
 
 
 def _order_view(row: dict[str, Any]) -> dict[str, Any]:
     """Shape a row: who buys, who sells, and where."""
-    shown = dict(row)
-    buyer_name, vendor_name, slug = shown.pop("buyer_name"), shown.pop("display_name"), shown.pop("slug")
-    campus_name, campus_slug = shown.pop("campus_name"), shown.pop("campus_slug")
-    shown["buyer"] = {"id": shown.pop("buyer_id"), "name": buyer_name}
-    shown["vendor"] = {"id": shown.pop("vendor_id"), "displayName": vendor_name, "slug": slug}
-    shown["campus"] = {"id": shown.pop("campus_id"), "name": campus_name, "slug": campus_slug}
-    return shown
+    view = dict(row)
+    buyer_name, vendor_name, slug = view.pop("buyer_name"), view.pop("display_name"), view.pop("slug")
+    campus_name, campus_slug = view.pop("campus_name"), view.pop("campus_slug")
+    view["buyer"] = {"id": view.pop("buyer_id"), "name": buyer_name}
+    view["vendor"] = {"id": view.pop("vendor_id"), "displayName": vendor_name, "slug": slug}
+    view["campus"] = {"id": view.pop("campus_id"), "name": campus_name, "slug": campus_slug}
+    return view
 
 
 # A representative without a campus sees nothing: this is nobody's.
@@ -308,7 +309,7 @@ def list_orders_on_campus(
     caller: Caller,
     campus: str | None,
     status: str | None,
-    method: str | None,
+    delivery_method: str | None,
     page: PageRequest,
 ) -> Page:
     """List the paid orders that are handed over on a campus, or on all, the latest first.
@@ -316,32 +317,32 @@ def list_orders_on_campus(
     :param caller: staff; a campus representative sees the own campus alone
     :param campus: its id or slug, or none for all that the caller may see
     :param status: one status, or none for all
-    :param method: delivery or pickup, or none for both
+    :param delivery_method: delivery or pickup, or none for both
     :param page: how many, and after which
     :raises NotFoundError: there is no such campus, or it is not the representative's
     """
     campus_id = _restricted_campus_id(caller)
     if campus is not None:
-        named = _SELECT_CAMPUS_ID.first(session, campus=campus)
-        if named is None or campus_id not in (None, named["id"]):
+        campus_row = _SELECT_CAMPUS_ID.first(session, campus=campus)
+        if campus_row is None or campus_id not in (None, campus_row["id"]):
             raise NotFoundError("There is no such campus.")
-        campus_id = named["id"]
+        campus_id = campus_row["id"]
     [after] = page.after("id")
     rows = _SELECT_ORDERS_ON_CAMPUS.all(
         session,
         campus_id=campus_id,
         status=status,
-        method=method,
+        method=delivery_method,
         after=UUID(after) if after else None,
         most=page.limit + 1,
     )
-    found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
-    return Page([_on_campus_view(row) for row in found.items], found.limit, found.next_position)
+    cut = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
+    return Page([_on_campus_view(row) for row in cut.items], cut.limit, cut.next_position)
 
 
 def _on_campus_view(row: dict[str, Any]) -> dict[str, Any]:
-    shown = _order_view(row)
-    address = shown.pop("address")
-    shown["hub"] = {"id": address["hubId"], "name": address["hub"]} if "hubId" in address else None
-    shown["deliveryStatus"] = states.delivery_status(row["status"], shipped=row["shippedAt"] is not None)
-    return shown
+    view = _order_view(row)
+    address = view.pop("address")
+    view["hub"] = {"id": address["hubId"], "name": address["hub"]} if "hubId" in address else None
+    view["deliveryStatus"] = states.delivery_status(row["status"], was_shipped=row["shippedAt"] is not None)
+    return view

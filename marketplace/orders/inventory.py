@@ -33,20 +33,20 @@ _MARK_ALL_UNITS_REFUNDED = Statement(
 
 def release_reservation(session: Session, *, order: LockedOrder) -> None:
     """Free what is reserved for a locked order that ends unpaid."""
-    pieces = fetch_remaining_units(session, order_id=order.id)
-    if stock.release_reservation(session, quantities=pieces.by_product):
+    remaining_units = fetch_remaining_units(session, order_id=order.id)
+    if stock.release_reservation(session, quantities=remaining_units.by_product):
         drop_cached(session, cache_tags.PRODUCTS)
-    flash_sales.release_units(session, units_by_sale=pieces.by_sale)
+    flash_sales.release_units(session, units_by_sale=remaining_units.by_sale)
 
 
-def mark_all_units_refunded(session: Session, *, order: LockedOrder, to_stock: bool) -> None:
+def mark_all_units_refunded(session: Session, *, order: LockedOrder, restock: bool) -> None:
     """Note that all pieces of a locked, paid order are refunded, those that were not before.
 
     Those of a flash sale stay sold at its price.
 
-    :param to_stock: whether they can be had again
+    :param restock: whether they can be had again
     """
-    if to_stock:
+    if restock:
         _restock(session, fetch_remaining_units(session, order_id=order.id).by_product)
     _MARK_ALL_UNITS_REFUNDED.run(session, order_id=order.id)
 

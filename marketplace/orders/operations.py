@@ -96,12 +96,12 @@ def cancel_order(
         actor=actor,
         now=now,
         note=reason,
-        escrow=EscrowTransition("refund", refunded_minor=order.held_minor) if paid else None,
+        escrow=EscrowTransition("refund", refunded_minor=order.escrow_balance_minor) if paid else None,
         columns={"cancelled_at": now, "cancelled_by": actor.role, "cancellation_reason": reason}
         | ({} if paid else _abandoned_payment_columns(order)),
     )
     if paid:
-        inventory.mark_all_units_refunded(session, order=order, to_stock=True)
+        inventory.mark_all_units_refunded(session, order=order, restock=True)
     else:
         inventory.release_reservation(session, order=order)
         _return_wallet_part(session, order, now=now)
@@ -147,10 +147,10 @@ def refund_fully(session: Session, *, order: LockedOrder, actor: Actor, reason: 
         actor=actor,
         now=now,
         note=reason,
-        escrow=EscrowTransition("refund", refunded_minor=order.held_minor),
+        escrow=EscrowTransition("refund", refunded_minor=order.escrow_balance_minor),
         columns={"refunded_at": now},
     )
-    inventory.mark_all_units_refunded(session, order=order, to_stock=order.shipped_at is None)
+    inventory.mark_all_units_refunded(session, order=order, restock=order.shipped_at is None)
 
 
 def expire_order(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
@@ -244,13 +244,13 @@ def mark_paid(
     notifications.notify_order_paid(session, order=order, now=now)
 
 
-def consume_stock(session: Session, *, paid: Sequence[LockedOrder]) -> None:
+def consume_stock(session: Session, *, paid_orders: Sequence[LockedOrder]) -> None:
     """Take the stock of orders that were just paid out for good, all of it at once.
 
     Products are locked by id over all the orders together, so that two payments can't deadlock.
     """
     quantities: Counter[UUID] = Counter()
-    for order in paid:
+    for order in paid_orders:
         quantities.update(fetch_remaining_units(session, order_id=order.id).by_product)
     stock.consume_stock(session, quantities=quantities)
 
@@ -316,7 +316,7 @@ def _release_escrow(
 
     Of an order that was refunded in part, each side bears its share of that.
     """
-    held = order.held_minor
+    held = order.escrow_balance_minor
     whole = held == order.total_minor
     apply_transition(
         session,
@@ -327,7 +327,7 @@ def _release_escrow(
         escrow=EscrowTransition("release" if whole else "release-rest", released_minor=held),
         columns={"delivered_at": now, "pin_failures": 0, "pin_locked_until": None},
     )
-    share = split_escrow(order.price, commission_minor=order.commission_minor).of_held(held)
+    share = split_escrow(order.price, commission_minor=order.commission_minor).scaled_to(held)
     shares = (
         (accounts.vendor_payable(order.vendor_id), share.vendor_minor),
         (accounts.PLATFORM_REVENUE, share.platform_minor),

@@ -58,28 +58,28 @@ class EscrowSplit:
     vendor_minor: int
     platform_minor: int
 
-    def of_held(self, held_minor: int) -> "EscrowSplit":
+    def scaled_to(self, remaining_minor: int) -> "EscrowSplit":
         """Split what is left in escrow in the same proportion, to the kobo.
 
         Where a part was refunded, each side bears its share of that (largest remainder).
 
-        :param held_minor: kobo; all of the order's total, or less
+        :param remaining_minor: kobo; all of the order's total, or less
         """
-        if held_minor == self.vendor_minor + self.platform_minor:
+        if remaining_minor == self.vendor_minor + self.platform_minor:
             return self
-        return EscrowSplit(*split_by_weights(held_minor, (self.vendor_minor, self.platform_minor)))
+        return EscrowSplit(*split_by_weights(remaining_minor, (self.vendor_minor, self.platform_minor)))
 
 
-def price_order(lines: Sequence[OrderLine], *, fees: Fees, delivered: bool) -> Price:
+def price_order(lines: Sequence[OrderLine], *, fees: Fees, is_delivery: bool) -> Price:
     """Price an order.
 
     :param lines: at least one
     :param fees: the platform's, as they stand when the order is placed
-    :param delivered: whether it is delivered (delivery fee) or picked up (none)
+    :param is_delivery: whether it is delivered (delivery fee) or picked up (none)
     """
     return Price(
         subtotal_minor=sum(line.total_minor for line in lines),
-        delivery_fee_minor=fees.delivery_fee_minor if delivered else 0,
+        delivery_fee_minor=fees.delivery_fee_minor if is_delivery else 0,
         service_fee_minor=fees.service_fee_minor,
         discount_minor=0,
     )
@@ -105,23 +105,25 @@ def allocate_in_order(amount_minor: int, capacities_minor: Sequence[int]) -> lis
     """
     if amount_minor < 0 or amount_minor > sum(capacities_minor) or min(capacities_minor, default=0) < 0:
         raise ValueError("what is poured is at least 0, and at most what there is room for")
-    parts = []
-    left = amount_minor
+    allocated = []
+    left_minor = amount_minor
     for capacity in capacities_minor:
-        parts.append(min(left, capacity))
-        left -= parts[-1]
-    return parts
+        allocated.append(min(left_minor, capacity))
+        left_minor -= allocated[-1]
+    return allocated
 
 
-def allocate_after(amount_minor: int, capacities_minor: Sequence[int], *, before_minor: int) -> list[int]:
-    """Pour an amount into what holds some already, filled as ``fill`` does.
+def allocate_after(
+    amount_minor: int, capacities_minor: Sequence[int], *, allocated_before_minor: int
+) -> list[int]:
+    """Pour an amount into what holds some already, filled as ``allocate_in_order`` does.
 
     :param amount_minor: kobo, not negative
     :param capacities_minor: what each takes in all, in kobo
-    :param before_minor: kobo that were poured in before
+    :param allocated_before_minor: kobo that were poured in before
     :return: kobo that each gets of the amount
     :raises ValueError: there is no room for it
     """
-    before = allocate_in_order(before_minor, capacities_minor)
-    after = allocate_in_order(before_minor + amount_minor, capacities_minor)
+    before = allocate_in_order(allocated_before_minor, capacities_minor)
+    after = allocate_in_order(allocated_before_minor + amount_minor, capacities_minor)
     return [last - first for first, last in zip(before, after, strict=True)]

@@ -104,17 +104,17 @@ class OrderViewContext:
 
 
 def fetch_order_view(
-    session: Session, *, order_id: UUID, caller: Caller, view: OrderViewContext
+    session: Session, *, order_id: UUID, caller: Caller, context: OrderViewContext
 ) -> dict[str, Any]:
     """Give an order as its caller sees it.
 
     :param order_id: the order's
     :param caller: its buyer, its vendor once it is paid, or staff (a campus rep: of their campus)
-    :param view: what views are made with
+    :param context: what views are made with
     :raises NotFoundError: there is no such order, or the caller is none of these
     """
     row, roles = fetch_order_with_roles(session, order_id=order_id, caller=caller)
-    return _order_views(session, [row], roles_of=lambda _row: roles, view=view)[0]
+    return _order_views(session, [row], roles_of_row=lambda _row: roles, context=context)[0]
 
 
 def list_orders_of_buyer(
@@ -130,7 +130,7 @@ def list_orders_of_buyer(
     rows = _SELECT_ORDERS_OF_BUYER.all(
         session, user_id=caller.id, status=status, after=_cursor_id(page), most=page.limit + 1
     )
-    return _build_page(session, rows, page=page, role="buyer", view=view)
+    return _build_page(session, rows, page=page, role="buyer", context=view)
 
 
 def list_orders_of_vendor(
@@ -146,19 +146,19 @@ def list_orders_of_vendor(
     rows = _SELECT_ORDERS_OF_VENDOR.all(
         session, vendor_id=vendor_id, status=status, after=_cursor_id(page), most=page.limit + 1
     )
-    return _build_page(session, rows, page=page, role="vendor", view=view)
+    return _build_page(session, rows, page=page, role="vendor", context=view)
 
 
 def list_orders_of_checkout(
-    session: Session, *, checkout_id: UUID, caller: Caller, view: OrderViewContext
+    session: Session, *, checkout_id: UUID, caller: Caller, context: OrderViewContext
 ) -> list[dict[str, Any]]:
     """List the orders of a checkout, as their buyer sees them.
 
     :param caller: the buyer
-    :param view: what views are made with
+    :param context: what views are made with
     """
     rows = _SELECT_ORDERS_OF_CHECKOUT.all(session, checkout_id=checkout_id, user_id=caller.id)
-    return _order_views(session, rows, roles_of=lambda _row: ["buyer"], view=view)
+    return _order_views(session, rows, roles_of_row=lambda _row: ["buyer"], context=context)
 
 
 def count_orders_of_vendor(session: Session, *, vendor_id: UUID) -> dict[str, Any]:
@@ -171,15 +171,15 @@ def count_orders_of_vendor(session: Session, *, vendor_id: UUID) -> dict[str, An
 
 
 def list_order_items(
-    session: Session, *, order_id: UUID, caller: Caller, view: OrderViewContext
+    session: Session, *, order_id: UUID, caller: Caller, context: OrderViewContext
 ) -> list[dict[str, Any]]:
     """List an order's items.
 
     :raises NotFoundError: there is no such order in the caller's scope
     """
-    items: list[dict[str, Any]] = fetch_order_view(session, order_id=order_id, caller=caller, view=view)[
-        "items"
-    ]
+    items: list[dict[str, Any]] = fetch_order_view(
+        session, order_id=order_id, caller=caller, context=context
+    )["items"]
     return items
 
 
@@ -226,27 +226,29 @@ def _cursor_id(page: PageRequest) -> UUID | None:
 
 
 def _build_page(
-    session: Session, rows: list[dict[str, Any]], *, page: PageRequest, role: str, view: OrderViewContext
+    session: Session, rows: list[dict[str, Any]], *, page: PageRequest, role: str, context: OrderViewContext
 ) -> Page:
     found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
-    views = _order_views(session, found.items, roles_of=lambda _row: [role], view=view)
+    views = _order_views(session, found.items, roles_of_row=lambda _row: [role], context=context)
     return Page(views, found.limit, found.next_position)
 
 
 def _order_views(
-    session: Session, rows: list[dict[str, Any]], *, roles_of: Any, view: OrderViewContext
+    session: Session, rows: list[dict[str, Any]], *, roles_of_row: Any, context: OrderViewContext
 ) -> list[dict[str, Any]]:
     items: dict[UUID, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
     if rows:
         for item in _SELECT_ITEMS.all(session, order_ids=list(items)):
             key = item.pop("image_key")
-            item["imageUrl"] = f"{view.media_base_url}/{key}" if key else None
+            item["imageUrl"] = f"{context.media_base_url}/{key}" if key else None
             items[item.pop("order_id")].append(item)
-    return [_order_view(row, items=items[row["id"]], roles=roles_of(row), view=view) for row in rows]
+    return [
+        _order_view(row, items=items[row["id"]], roles=roles_of_row(row), context=context) for row in rows
+    ]
 
 
 def _order_view(
-    row: dict[str, Any], *, items: list[dict[str, Any]], roles: list[str], view: OrderViewContext
+    row: dict[str, Any], *, items: list[dict[str, Any]], roles: list[str], context: OrderViewContext
 ) -> dict[str, Any]:
     """Shape a row; the total in naira is written as digits, since floats never touch money."""
     shown = dict(row)
@@ -270,21 +272,21 @@ def _order_view(
     counter = shown.pop("pin_counter")
     shows_pin = "buyer" in roles and row["status"] in states.PIN_VISIBLE_STATES
     shown["deliveryPin"] = (
-        delivery_pin(key=view.pin_key, order_id=row["id"], counter=counter)
-        if shows_pin and view.pin_key
+        delivery_pin(key=context.pin_key, order_id=row["id"], counter=counter)
+        if shows_pin and context.pin_key
         else None
     )
     waits = row["status"] == states.PENDING_PAYMENT
     shown["dueMinor"] = due_minor(row) if waits else 0
-    shown["deliveryStatus"] = states.delivery_status(row["status"], shipped=row["shippedAt"] is not None)
+    shown["deliveryStatus"] = states.delivery_status(row["status"], was_shipped=row["shippedAt"] is not None)
     shown["total"] = orjson.Fragment(format_decimal(row["total_amount"]))
     shown["items"] = items
     # Money that is held back is for our officers to decide on; until then there is nothing more to pay. Nor is
     # there for an order whose time is over, which is about to expire.
-    payable = shown["dueMinor"] > 0 and status != "quarantined" and row["expiresAt"] > view.now
+    payable = shown["dueMinor"] > 0 and status != "quarantined" and row["expiresAt"] > context.now
     barred = set() if payable else {states.PAY}
     locked_until = shown.pop("pin_locked_until")
-    if locked_until is not None and locked_until > view.now:
+    if locked_until is not None and locked_until > context.now:
         barred.add(states.VERIFY_CODE)
     shown["nextActions"] = [
         trigger for trigger in states.ORDER.triggers_for(row["status"], roles) if trigger not in barred

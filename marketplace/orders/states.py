@@ -83,12 +83,12 @@ _DELIVERY_STATUS = {
 DELIVERY_STATUSES = frozenset(_DELIVERY_STATUS.values())
 
 
-def delivery_status(status: str, *, shipped: bool) -> str:
+def delivery_status(status: str, *, was_shipped: bool) -> str:
     """Tell how far the goods of an order are.
 
     :param status: the order's
-    :param shipped: whether they were ever on their way: what was not can't come back
+    :param was_shipped: whether they were ever on their way: what was not can't come back
     """
-    if status in (DISPUTED, REFUNDED) and not shipped:
+    if status in (DISPUTED, REFUNDED) and not was_shipped:
         return "not_started"
     return _DELIVERY_STATUS[status]

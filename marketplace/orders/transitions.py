@@ -84,14 +84,14 @@ class LockedOrder:
         return self.total_minor - self.wallet_minor - self.accepted_minor
 
     @property
-    def held_minor(self) -> int:
+    def escrow_balance_minor(self) -> int:
         """Give what escrow still holds of a paid order."""
         if self.escrow_status not in states.ESCROW_FUNDED_STATES:
             return 0
         return self.escrow_minor - self.released_minor - self.refunded_minor
 
     @property
-    def left_with_vendor_minor(self) -> int:
+    def net_released_minor(self) -> int:
         """Give what was released, to the vendor and to us, and did not go back since."""
         return self.released_minor - self.clawed_back_minor
 

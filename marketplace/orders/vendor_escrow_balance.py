@@ -34,8 +34,8 @@ class VendorEscrowBalance:
 
     held_minor: int = 0
     frozen_minor: int = 0
-    held_orders: int = 0
-    frozen_orders: int = 0
+    held_order_count: int = 0
+    frozen_order_count: int = 0
 
     @property
     def total_minor(self) -> int:
@@ -52,11 +52,11 @@ def fetch_vendor_escrow_balance(session: Session, *, vendor_id: UUID) -> VendorE
     for row in _SUM_VENDOR_SHARES.all(session, vendor_id=vendor_id):
         vendor = row["vendor_minor"]
         release = EscrowSplit(vendor_minor=vendor, platform_minor=row["total_minor"] - vendor)
-        shares[row["status"]] += release.of_held(row["held_minor"]).vendor_minor
+        shares[row["status"]] += release.scaled_to(row["held_minor"]).vendor_minor
         orders[row["status"]] += row["orders"]
     return VendorEscrowBalance(
         held_minor=shares["held"],
         frozen_minor=shares["frozen"],
-        held_orders=orders["held"],
-        frozen_orders=orders["frozen"],
+        held_order_count=orders["held"],
+        frozen_order_count=orders["frozen"],
     )

@@ -21,7 +21,7 @@ def sample_order(settings: Mapping[str, Any], *, commission_bps: int | None = No
         delivery_fee_minor=settings["delivery_fee_minor"],
     )
     line = OrderLine(SAMPLE_PRICE_MINOR, 1, fees.commission_bps if commission_bps is None else commission_bps)
-    price = price_order([line], fees=fees, delivered=True)
+    price = price_order([line], fees=fees, is_delivery=True)
     release = split_escrow(price, commission_minor=line.commission_minor)
     return {
         "subtotalMinor": price.subtotal_minor,

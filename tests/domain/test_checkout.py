@@ -346,7 +346,7 @@ class TestItsPayment:
         )
 
         seen = [
-            queries.fetch_order_view(session, order_id=order_id, caller=shops[0].buyer, view=VIEW)
+            queries.fetch_order_view(session, order_id=order_id, caller=shops[0].buyer, context=VIEW)
             for order_id in done.order_ids
         ]
 

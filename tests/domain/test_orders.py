@@ -50,7 +50,7 @@ def cancel(session: Session, order_id: UUID, caller: Caller, reason: str | None 
 
 
 def see(session: Session, order_id: UUID, caller: Caller) -> dict[str, object]:
-    return queries.fetch_order_view(session, order_id=order_id, caller=caller, view=VIEW)
+    return queries.fetch_order_view(session, order_id=order_id, caller=caller, context=VIEW)
 
 
 class TestStock:

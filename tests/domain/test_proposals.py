@@ -59,7 +59,7 @@ class TestFiling:
 
         sample = row["effect"]["sampleOrder"]
         fees = Fees(COMMISSION_BPS, SERVICE_FEE_MINOR, DELIVERY_FEE_MINOR)
-        price = price_order([OrderLine(1_000_000, 1, COMMISSION_BPS)], fees=fees, delivered=True)
+        price = price_order([OrderLine(1_000_000, 1, COMMISSION_BPS)], fees=fees, is_delivery=True)
         assert sample["before"]["totalMinor"] == price.total_minor
         assert sample["before"]["commissionMinor"] == 50_000
         assert sample["before"]["vendorMinor"] == 1_000_000 - 50_000 + DELIVERY_FEE_MINOR

@@ -546,7 +546,7 @@ def test_what_is_left_is_shared_to_the_kobo(
     whole = split_escrow(price, commission_minor=subtotal * commission // 10_000)
     left = price.total_minor * held // 10_000
 
-    share = whole.of_held(left)
+    share = whole.scaled_to(left)
 
     assert share.vendor_minor + share.platform_minor == left
     for part, of_whole in (

@@ -169,7 +169,7 @@ def place(
     asked = OrderRequest(
         shop.buyer, wanted, delivery, expected_total_minor=expected_total_minor, wallet=wallet
     )
-    return place_order(session, asked=asked, now=now)
+    return place_order(session, request=asked, now=now)
 
 
 def check_out(

@@ -127,7 +127,7 @@ def test_examples_of_postings_balance(name: str) -> None:
 def test_the_example_of_a_purchase_is_what_the_code_reckons() -> None:
     fees = Fees(commission_bps=500, service_fee_minor=10_000, delivery_fee_minor=50_000)
     line = OrderLine(170_000, 2, fees.commission_bps)
-    price = price_order([line], fees=fees, delivered=True)
+    price = price_order([line], fees=fees, is_delivery=True)
     share = split_escrow(price, commission_minor=line.commission_minor)
     assert ("escrow", 0, price.total_minor) in booked("payment")
     assert ("gateway_fees", fee_of(price.total_minor), 0) in booked("payment")

@@ -35,7 +35,7 @@ FEES = st.builds(
 
 @given(lines=LINES, fees=FEES, delivered=st.booleans())
 def test_a_price_is_the_sum_of_its_parts(lines: list[OrderLine], fees: Fees, delivered: bool) -> None:
-    price = price_order(lines, fees=fees, delivered=delivered)
+    price = price_order(lines, fees=fees, is_delivery=delivered)
 
     assert price.subtotal_minor == sum(line.unit_price_minor * line.quantity for line in lines)
     assert price.delivery_fee_minor == (fees.delivery_fee_minor if delivered else 0)
@@ -56,7 +56,7 @@ def test_a_price_is_the_sum_of_its_parts(lines: list[OrderLine], fees: Fees, del
 def test_a_release_gives_away_what_was_paid_and_takes_no_more_than_the_rate(
     lines: list[OrderLine], fees: Fees, delivered: bool
 ) -> None:
-    price = price_order(lines, fees=fees, delivered=delivered)
+    price = price_order(lines, fees=fees, is_delivery=delivered)
     commission = sum(line.commission_minor for line in lines)
 
     release = split_escrow(price, commission_minor=commission)
@@ -88,7 +88,7 @@ def test_what_is_left_after_a_part_was_refunded_is_shared_as_all_of_it_would_be(
     total = vendor + platform
     held = data.draw(st.integers(0, total)) if total else 0
 
-    left = EscrowSplit(vendor, platform).of_held(held)
+    left = EscrowSplit(vendor, platform).scaled_to(held)
 
     assert left.vendor_minor + left.platform_minor == held
     assert 0 <= left.vendor_minor <= vendor

@@ -82,12 +82,12 @@ def test_each_party_is_offered_its_own_triggers() -> None:
 
 def test_every_state_has_a_delivery_status_and_the_pin_only_where_it_is_of_use() -> None:
     told = {
-        status: order_states.delivery_status(status, shipped=True) for status in order_states.ORDER.states
+        status: order_states.delivery_status(status, was_shipped=True) for status in order_states.ORDER.states
     }
     assert set(told.values()) == order_states.DELIVERY_STATUSES
     assert (told["refunded"], told["disputed"]) == ("returned", "in_transit")
-    assert order_states.delivery_status("refunded", shipped=False) == "not_started"
-    assert order_states.delivery_status("disputed", shipped=False) == "not_started"
+    assert order_states.delivery_status("refunded", was_shipped=False) == "not_started"
+    assert order_states.delivery_status("disputed", was_shipped=False) == "not_started"
     assert {"paid_escrow", "processing", "shipped"} == order_states.PIN_VISIBLE_STATES
 
 

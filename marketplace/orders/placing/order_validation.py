@@ -48,64 +48,66 @@ class VendorOrder:
 
 def validate_and_price(
     session: Session,
-    wishes: Sequence[RequestedItem],
+    items: Sequence[RequestedItem],
     *,
     buyer: Caller,
     fees: Fees,
-    delivered: bool,
-    one_vendor: bool,
+    is_delivery: bool,
+    single_vendor: bool,
     now: datetime,
 ) -> list[VendorOrder]:
     """Lock, check and price what somebody wants, and pack a parcel for each vendor.
 
     The products' rows are locked by id over all vendors together, so that no two orders can deadlock.
 
-    :param wishes: no product twice
+    :param items: no product twice
     :param buyer: who orders; nobody from the own store, or from another campus than the own
     :param fees: the platform's, as they stand
-    :param delivered: whether each parcel is delivered (each vendor's delivery has its fee) or picked up
-    :param one_vendor: whether all must be of one vendor
+    :param is_delivery: whether each parcel is delivered (each vendor's delivery has its fee) or picked up
+    :param single_vendor: whether all must be of one vendor
     :param now: the time of the request
     :return: parcels in the order in which their vendors come first, each with its lines in their order
     :raises ValidationError: something is not to be had, or not together; each item at fault is named
     :raises InsufficientStockError: there is less than wished for; each such item is named
     """
-    products = stock.lock_products(session, product_ids=[wish.product_id for wish in wishes])
+    products = stock.lock_products(session, product_ids=[item.product_id for item in items])
     stores = find_stores(session, vendor_ids={product.vendor_id for product in products.values()})
-    _ensure_orderable(wishes, products, stores, buyer=buyer, one_vendor=one_vendor, now=now)
+    _ensure_orderable(items, products, stores, buyer=buyer, single_vendor=single_vendor, now=now)
     products = flash_sales.replace_ended_sales(session, products, now=now)
-    by_vendor: dict[UUID, list[RequestedItem]] = {}
-    for wish in wishes:
-        by_vendor.setdefault(products[wish.product_id].vendor_id, []).append(wish)
-    parcels = []
-    for vendor_id, of_vendor in by_vendor.items():
-        lines = [_price_line(products[wish.product_id], wish.quantity, fees, now=now) for wish in of_vendor]
-        parcels.append(
+    items_by_vendor: dict[UUID, list[RequestedItem]] = {}
+    for item in items:
+        items_by_vendor.setdefault(products[item.product_id].vendor_id, []).append(item)
+    vendor_orders = []
+    for vendor_id, vendor_items in items_by_vendor.items():
+        lines = [
+            _price_line(products[item.product_id], item.quantity, fees, now=now) for item in vendor_items
+        ]
+        vendor_orders.append(
             VendorOrder(
                 vendor_id,
                 stores[vendor_id].campus_id,
-                [products[wish.product_id] for wish in of_vendor],
+                [products[item.product_id] for item in vendor_items],
                 lines,
-                price_order(lines, fees=fees, delivered=delivered),
+                price_order(lines, fees=fees, is_delivery=is_delivery),
             )
         )
-    return parcels
+    return vendor_orders
 
 
 def _ensure_orderable(
-    wishes: Sequence[RequestedItem],
+    items: Sequence[RequestedItem],
     products: Mapping[UUID, LockedProduct],
     stores: Mapping[UUID, Store],
     *,
     buyer: Caller,
-    one_vendor: bool,
+    single_vendor: bool,
     now: datetime,
 ) -> None:
     """Check that everything can be ordered together, naming each item that stands in the way."""
     faults = []
     campus_id = buyer.campus_id
-    for index, wish in enumerate(wishes):
-        product = products.get(wish.product_id)
+    for index, item in enumerate(items):
+        product = products.get(item.product_id)
         reason = None
         if product is None or not product.published:
             reason = "There is no such product to be had."
@@ -123,17 +125,17 @@ def _ensure_orderable(
         raise ValidationError(
             f"Not everything can be ordered. {faults[0].name}: {faults[0].reason}", invalid_params=faults
         )
-    if one_vendor and len({products[wish.product_id].vendor_id for wish in wishes}) > 1:
+    if single_vendor and len({products[item.product_id].vendor_id for item in items}) > 1:
         raise ValidationError.of(
             "items", "They are of several vendors; an order is of one, a checkout takes them together."
         )
-    short = [
-        InvalidParam(f"items[{index}].quantity", f"{products[wish.product_id].available} are left.")
-        for index, wish in enumerate(wishes)
-        if products[wish.product_id].available < wish.quantity
+    shortages = [
+        InvalidParam(f"items[{index}].quantity", f"{products[item.product_id].available} are left.")
+        for index, item in enumerate(items)
+        if products[item.product_id].available < item.quantity
     ]
-    if short:
-        raise InsufficientStockError("There is less in stock than was ordered.", invalid_params=short)
+    if shortages:
+        raise InsufficientStockError("There is less in stock than was ordered.", invalid_params=shortages)
 
 
 def _price_line(product: LockedProduct, quantity: int, fees: Fees, *, now: datetime) -> OrderLine:

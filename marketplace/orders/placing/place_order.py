@@ -93,7 +93,7 @@ class OrderRequest:
     """What somebody orders.
 
     :param buyer: who orders
-    :param wishes: what, no product twice; none takes the whole cart
+    :param items: what, no product twice; none takes the whole cart
     :param delivery: where it goes
     :param note: for each vendor
     :param expected_total_minor: what the client showed, in kobo, over all orders; another total is refused
@@ -101,7 +101,7 @@ class OrderRequest:
     """
 
     buyer: Caller
-    wishes: Sequence[RequestedItem] | None
+    items: Sequence[RequestedItem] | None
     delivery: Delivery
     note: str | None = None
     expected_total_minor: int | None = None
@@ -121,21 +121,21 @@ class Checkout:
 class _PlannedOrder:
     """An order that is about to be written, and what of it the wallet pays, in kobo."""
 
-    parcel: VendorOrder
+    vendor_order: VendorOrder
     wallet_minor: int
 
     @property
     def due_minor(self) -> int:
         """Give what remains to be paid."""
-        return self.parcel.price.total_minor - self.wallet_minor
+        return self.vendor_order.price.total_minor - self.wallet_minor
 
 
-def place_order(session: Session, *, asked: OrderRequest, now: datetime) -> UUID:
+def place_order(session: Session, *, request: OrderRequest, now: datetime) -> UUID:
     """Place an order: priced, its stock reserved, its escrow record made.
 
     It waits for payment, unless the wallet pays all of it. The cart is emptied if it is what was ordered.
 
-    :param asked: what is ordered, all of one vendor
+    :param request: what is ordered, all of one vendor
     :param now: the time of the request; payment has 30 minutes from it
     :return: the order's id
     :raises ValidationError: an item, the address or the hub is not to be had, each named
@@ -145,20 +145,20 @@ def place_order(session: Session, *, asked: OrderRequest, now: datetime) -> UUID
     :raises InsufficientFundsError: the wallet holds less than it is to pay
     :raises FeatureUnavailableError: nothing is placed for now: it is switched off, or there is maintenance
     """
-    wishes = _lock_requested_items(session, asked)
-    planned = _plan_orders(session, asked, wishes, one_vendor=True, now=now)
-    [order_id] = _write_orders(session, asked, planned, checkout_id=None, now=now)
-    if asked.wishes is None:
-        cart_operations.clear_cart(session, user_id=asked.buyer.id)
+    items = _lock_requested_items(session, request)
+    planned = _plan_orders(session, request, items, single_vendor=True, now=now)
+    [order_id] = _write_orders(session, request, planned, checkout_id=None, now=now)
+    if request.items is None:
+        cart_operations.clear_cart(session, user_id=request.buyer.id)
     return order_id
 
 
-def place_checkout(session: Session, *, asked: OrderRequest, now: datetime) -> Checkout:
+def place_checkout(session: Session, *, request: OrderRequest, now: datetime) -> Checkout:
     """Place an order with each vendor of what somebody wants: all of them, or none.
 
     What was ordered is taken out of the cart, and nothing else.
 
-    :param asked: what is ordered; its wallet's part fills the orders one after the other
+    :param request: what is ordered; its wallet's part fills the orders one after the other
     :param now: the time of the request
     :raises ValidationError: as for ``place_order``; of several vendors it may be
     :raises TooManyUnpaidOrdersError: with these, more than five would wait for payment
@@ -167,74 +167,86 @@ def place_checkout(session: Session, *, asked: OrderRequest, now: datetime) -> C
     :raises InsufficientFundsError: the wallet holds less than it is to pay
     :raises FeatureUnavailableError: nothing is placed for now: it is switched off, or there is maintenance
     """
-    wishes = _lock_requested_items(session, asked)
-    planned = _plan_orders(session, asked, wishes, one_vendor=False, now=now)
+    items = _lock_requested_items(session, request)
+    planned = _plan_orders(session, request, items, single_vendor=False, now=now)
     checkout_id: UUID = _GENERATE_CHECKOUT_ID.one(session)["id"]
-    order_ids = _write_orders(session, asked, planned, checkout_id=checkout_id, now=now)
+    order_ids = _write_orders(session, request, planned, checkout_id=checkout_id, now=now)
     cart_operations.remove_from_cart(
         session,
-        user_id=asked.buyer.id,
-        quantities={wish.product_id: wish.quantity for wish in wishes},
+        user_id=request.buyer.id,
+        quantities={item.product_id: item.quantity for item in items},
         now=now,
     )
     return Checkout(checkout_id, tuple(order_ids), sum(order.due_minor for order in planned))
 
 
-def _lock_requested_items(session: Session, asked: OrderRequest) -> Sequence[RequestedItem]:
+def _lock_requested_items(session: Session, request: OrderRequest) -> Sequence[RequestedItem]:
     """Give what is wanted. Two orders of one buyer at once come one after the other from here on.
 
     Otherwise each would count the other out of the limit, and both would order the same cart.
     """
-    identity_operations.lock_profile(session, user_id=asked.buyer.id)
-    if asked.wishes is not None:
-        return asked.wishes
-    lines = cart_queries.list_cart_quantities(session, user_id=asked.buyer.id)
+    identity_operations.lock_profile(session, user_id=request.buyer.id)
+    if request.items is not None:
+        return request.items
+    lines = cart_queries.list_cart_quantities(session, user_id=request.buyer.id)
     if not lines:
         raise ValidationError.of("items", "The cart is empty: name items or fill the cart first.")
     return [RequestedItem(product_id, quantity) for product_id, quantity in lines]
 
 
 def _plan_orders(
-    session: Session, asked: OrderRequest, wishes: Sequence[RequestedItem], *, one_vendor: bool, now: datetime
+    session: Session,
+    request: OrderRequest,
+    items: Sequence[RequestedItem],
+    *,
+    single_vendor: bool,
+    now: datetime,
 ) -> list[_PlannedOrder]:
     """Check and price everything, reserve it, and spread the wallet's part; all rows are locked after that."""
-    parcels = validate_and_price(
+    vendor_orders = validate_and_price(
         session,
-        wishes,
-        buyer=asked.buyer,
+        items,
+        buyer=request.buyer,
         fees=_current_fees(session, now=now),
-        delivered=asked.delivery.method == "delivery",
-        one_vendor=one_vendor,
+        is_delivery=request.delivery.method == "delivery",
+        single_vendor=single_vendor,
         now=now,
     )
-    totals = [parcel.price.total_minor for parcel in parcels]
-    total = sum(totals)
-    if asked.expected_total_minor not in (None, total):
+    totals_minor = [vendor_order.price.total_minor for vendor_order in vendor_orders]
+    total_minor = sum(totals_minor)
+    if request.expected_total_minor not in (None, total_minor):
         raise PriceChangedError(
-            f"The total is {total} kobo, not {asked.expected_total_minor}.",
-            invalid_params=[InvalidParam("expectedTotalMinor", f"The total is {total} by now.")],
+            f"The total is {total_minor} kobo, not {request.expected_total_minor}.",
+            invalid_params=[InvalidParam("expectedTotalMinor", f"The total is {total_minor} by now.")],
         )
-    _reserve_stock(session, parcels)
-    parts = wallet.allocate_wallet_payment(
-        session, buyer_id=asked.buyer.id, use=asked.wallet, totals_minor=totals
+    _reserve_stock(session, vendor_orders)
+    wallet_parts_minor = wallet.allocate_wallet_payment(
+        session, buyer_id=request.buyer.id, wallet_use=request.wallet, totals_minor=totals_minor
     )
-    planned = [_PlannedOrder(parcel, part) for parcel, part in zip(parcels, parts, strict=True)]
-    unpaid = _COUNT_UNPAID_ORDERS.one(session, buyer_id=asked.buyer.id)["unpaid"]
-    more = sum(order.due_minor > 0 for order in planned)
-    if more and unpaid + more > MAX_UNPAID_ORDERS:
+    planned = [
+        _PlannedOrder(vendor_order, wallet_part_minor)
+        for vendor_order, wallet_part_minor in zip(vendor_orders, wallet_parts_minor, strict=True)
+    ]
+    unpaid = _COUNT_UNPAID_ORDERS.one(session, buyer_id=request.buyer.id)["unpaid"]
+    new_unpaid = sum(order.due_minor > 0 for order in planned)
+    if new_unpaid and unpaid + new_unpaid > MAX_UNPAID_ORDERS:
         advice = "pay or cancel some first" if unpaid else "order from fewer vendors at a time"
         raise TooManyUnpaidOrdersError(
-            f"{unpaid + more} orders would wait for payment; at most {MAX_UNPAID_ORDERS} may: {advice}."
+            f"{unpaid + new_unpaid} orders would wait for payment; at most {MAX_UNPAID_ORDERS} may: {advice}."
         )
     return planned
 
 
-def _reserve_stock(session: Session, parcels: Sequence[VendorOrder]) -> None:
+def _reserve_stock(session: Session, vendor_orders: Sequence[VendorOrder]) -> None:
     """Reserve the stock of all parcels, and claim the pieces of flash sales; the products are locked."""
-    quantities = {product_id: count for parcel in parcels for product_id, count in parcel.quantities.items()}
+    quantities = {
+        product_id: count
+        for vendor_order in vendor_orders
+        for product_id, count in vendor_order.quantities.items()
+    }
     if stock.reserve_stock(session, quantities=quantities):
         drop_cached(session, cache_tags.PRODUCTS)
-    lines = [line for parcel in parcels for line in parcel.lines]
+    lines = [line for vendor_order in vendor_orders for line in vendor_order.lines]
     flash_sales.reserve_units(
         session, units_by_sale={line.flash_sale_id: line.quantity for line in lines if line.flash_sale_id}
     )
@@ -242,22 +254,25 @@ def _reserve_stock(session: Session, parcels: Sequence[VendorOrder]) -> None:
 
 def _write_orders(
     session: Session,
-    asked: OrderRequest,
+    request: OrderRequest,
     planned: Sequence[_PlannedOrder],
     *,
     checkout_id: UUID | None,
     now: datetime,
 ) -> list[UUID]:
     address = _resolve_delivery_address(
-        session, asked.delivery, buyer=asked.buyer, campus_id=planned[0].parcel.campus_id
+        session, request.delivery, buyer=request.buyer, campus_id=planned[0].vendor_order.campus_id
     )
     order_ids = [
-        _insert_order(session, asked, order, address=address, checkout_id=checkout_id, now=now)
+        _insert_order(session, request, order, address=address, checkout_id=checkout_id, now=now)
         for order in planned
     ]
-    parts = [order.wallet_minor for order in planned]
+    amounts_minor = [order.wallet_minor for order in planned]
     wallet.pay_from_wallet(
-        session, buyer_id=asked.buyer.id, parts_minor=dict(zip(order_ids, parts, strict=True)), now=now
+        session,
+        buyer_id=request.buyer.id,
+        amounts_minor=dict(zip(order_ids, amounts_minor, strict=True)),
+        now=now,
     )
     return order_ids
 
@@ -297,19 +312,19 @@ def _resolve_delivery_address(
 
 def _insert_order(
     session: Session,
-    asked: OrderRequest,
+    request: OrderRequest,
     order: _PlannedOrder,
     *,
     address: dict[str, Any],
     checkout_id: UUID | None,
     now: datetime,
 ) -> UUID:
-    parcel, price = order.parcel, order.parcel.price
+    vendor_order, price = order.vendor_order, order.vendor_order.price
     order_id: UUID = _INSERT_ORDER.one(
         session,
-        buyer_id=asked.buyer.id,
-        vendor_id=parcel.vendor_id,
-        campus_id=parcel.campus_id,
+        buyer_id=request.buyer.id,
+        vendor_id=vendor_order.vendor_id,
+        campus_id=vendor_order.campus_id,
         checkout_id=checkout_id,
         status=states.ORDER.initial,
         escrow_status=states.ESCROW.initial,
@@ -319,17 +334,17 @@ def _insert_order(
         discount_minor=price.discount_minor,
         total_minor=price.total_minor,
         wallet_minor=order.wallet_minor,
-        delivery_method=asked.delivery.method,
+        delivery_method=request.delivery.method,
         shipping_address=Json(address),
-        note=asked.note,
+        note=request.note,
         expires_at=now + PAYMENT_WINDOW,
         now=now,
-        products=[product.id for product in parcel.products],
-        titles=[product.title for product in parcel.products],
-        images=[product.cover_key for product in parcel.products],
-        prices=[line.unit_price_minor for line in parcel.lines],
-        quantities=[line.quantity for line in parcel.lines],
-        commissions=[line.commission_bps for line in parcel.lines],
-        sales=[line.flash_sale_id for line in parcel.lines],
+        products=[product.id for product in vendor_order.products],
+        titles=[product.title for product in vendor_order.products],
+        images=[product.cover_key for product in vendor_order.products],
+        prices=[line.unit_price_minor for line in vendor_order.lines],
+        quantities=[line.quantity for line in vendor_order.lines],
+        commissions=[line.commission_bps for line in vendor_order.lines],
+        sales=[line.flash_sale_id for line in vendor_order.lines],
     )["id"]
     return order_id

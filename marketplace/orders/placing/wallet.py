@@ -29,49 +29,49 @@ NO_WALLET = WalletUse()
 
 
 def allocate_wallet_payment(
-    session: Session, *, buyer_id: UUID, use: WalletUse, totals_minor: Sequence[int]
+    session: Session, *, buyer_id: UUID, wallet_use: WalletUse, totals_minor: Sequence[int]
 ) -> list[int]:
     """Tell what the wallet pays of each of several orders, its balance being locked from now.
 
     The earlier order is filled first, so at most one of them is paid in part.
 
-    :param use: how much in all
+    :param wallet_use: how much in all
     :param totals_minor: what the orders cost, in kobo
     :return: kobo of each order, in their order; together exactly what was asked for
     :raises ValidationError: more is to be paid than the orders cost
     :raises InsufficientFundsError: the wallet holds less
     """
     total = sum(totals_minor)
-    if use.amount_minor > total:
+    if wallet_use.amount_minor > total:
         raise ValidationError.of("walletMinor", f"Is more than the total, {total}.")
-    if not use.amount_minor and not use.as_much_as_possible:
+    if not wallet_use.amount_minor and not wallet_use.as_much_as_possible:
         return [0] * len(totals_minor)
     balance = lock_balance(session, account=accounts.wallet(buyer_id))
-    wanted = min(balance, total) if use.as_much_as_possible else use.amount_minor
-    if wanted > balance:
+    amount_minor = min(balance, total) if wallet_use.as_much_as_possible else wallet_use.amount_minor
+    if amount_minor > balance:
         raise InsufficientFundsError(
             f"The wallet holds {balance} kobo.",
             invalid_params=[InvalidParam("walletMinor", f"The wallet holds {balance}.")],
         )
-    return allocate_in_order(wanted, totals_minor)
+    return allocate_in_order(amount_minor, totals_minor)
 
 
 def pay_from_wallet(
-    session: Session, *, buyer_id: UUID, parts_minor: Mapping[UUID, int], now: datetime
+    session: Session, *, buyer_id: UUID, amounts_minor: Mapping[UUID, int], now: datetime
 ) -> None:
     """Move the wallet's part of orders into escrow; those that it pays whole are paid.
 
     :param buyer_id: whose wallet, and orders, they are
-    :param parts_minor: kobo by order; the orders were placed in this transaction with that as their wallet part
+    :param amounts_minor: kobo by order; the orders were placed in this transaction with that as their wallet part
     :param now: the time of the request
     :raises InsufficientFundsError: the wallet holds less
     """
-    used = sorted(order_id for order_id, minor in parts_minor.items() if minor)
-    if not used:
+    order_ids = sorted(order_id for order_id, minor in amounts_minor.items() if minor)
+    if not order_ids:
         return
-    orders = lock_orders(session, order_ids=used)
-    whole = [order for order in orders if not order.due_minor]
-    for order in whole:
+    orders = lock_orders(session, order_ids=order_ids)
+    fully_paid = [order for order in orders if not order.due_minor]
+    for order in fully_paid:
         operations.mark_paid(
             session,
             order=order,
@@ -81,8 +81,8 @@ def pay_from_wallet(
             actor=Actor("buyer", buyer_id),
             now=now,
         )
-    if whole:
-        operations.consume_stock(session, paid=whole)
+    if fully_paid:
+        operations.consume_stock(session, paid_orders=fully_paid)
     for order in orders:
         _post_wallet_payment(session, order, now=now)
 

@@ -221,7 +221,7 @@ def _post_share(
     """Book what was taken of a part, and give what of it the wallet gave that was not about to be sent."""
     order, charged_back_minor = charge_share.order, charge_share.charged_back_minor
     left_minor = charged_back_minor - charge_share.covered_by_unsent_minor
-    clawed_back_minor = min(left_minor, order.left_with_vendor_minor) if charge_share.paid_for_order else 0
+    clawed_back_minor = min(left_minor, order.net_released_minor) if charge_share.paid_for_order else 0
     clawback_sources = allocate_clawback(order, clawed_back_minor) if clawed_back_minor else []
     if clawed_back_minor:
         record_clawback(
@@ -233,7 +233,7 @@ def _post_share(
             now=now,
         )
     in_escrow_minor = (
-        max(order.held_minor - _sum_charged_back_before(session, order), 0)
+        max(order.escrow_balance_minor - _sum_charged_back_before(session, order), 0)
         if charge_share.paid_for_order
         else 0
     )

@@ -168,7 +168,7 @@ def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime)
             actor=GATEWAY,
             now=now,
         )
-    orders.consume_stock(session, paid=context.payable_orders)
+    orders.consume_stock(session, paid_orders=context.payable_orders)
     _MARK_INTENT_SUCCEEDED.run(
         session,
         intent_id=intent.id,

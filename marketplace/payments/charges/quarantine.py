@@ -336,7 +336,7 @@ def _accept_for_orders(
                 actor=Actor("staff", officer_id),
                 now=now,
             )
-        orders.consume_stock(session, paid=payable_orders)
+        orders.consume_stock(session, paid_orders=payable_orders)
     else:
         order_ids = [order.id for order in payable_orders]
         _ADD_ACCEPTED_AMOUNTS.run(session, order_ids=order_ids, parts=parts_minor, now=now)

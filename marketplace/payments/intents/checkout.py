@@ -27,7 +27,7 @@ def check_out(session: Session, *, placement: OrderRequest, now: datetime) -> Ch
     :raises ValidationError: something is not to be had, each item named; nothing was placed then
     :raises ConflictError: too little stock, another total, too little in the wallet, or too many unpaid orders
     """
-    placed = place_checkout(session, asked=placement, now=now)
+    placed = place_checkout(session, request=placement, now=now)
     payment = None
     if placed.due_minor:
         payment = get_or_create_intent(

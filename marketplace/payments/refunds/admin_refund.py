@@ -111,7 +111,7 @@ def process_refund(
         )
     states.ORDER.target(order.status, states.REFUND)
     ensure_order_not_charged_back(session, order_id=order.id)
-    available_minor = order.held_minor
+    available_minor = order.escrow_balance_minor
     lines = {row["product_id"]: row for row in SELECT_ORDER_LINES.all(session, order_id=order.id)}
     amount_minor = compute_refund_amount(
         refund_request, lines, available_minor=available_minor, limit_label="Escrow holds"
@@ -155,7 +155,7 @@ def process_refund(
         "status": updated_order.status,
         "escrowStatus": updated_order.escrow_status,
         "amountMinor": amount_minor,
-        "heldMinor": updated_order.held_minor,
+        "heldMinor": updated_order.escrow_balance_minor,
         "refunds": describe_refunds(session, order.id, refund_ids),
         "clawback": None,
     }
@@ -183,7 +183,7 @@ def _debit_escrow(
     now: datetime,
 ) -> None:
     """Take it out of the escrow's record; all of it ends the order."""
-    if amount_minor == order.held_minor:
+    if amount_minor == order.escrow_balance_minor:
         orders.refund_fully(session, order=order, actor=actor, reason=refund_request.reason, now=now)
         return
     inventory.refund_partially(
@@ -251,7 +251,7 @@ def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
     return {
         "status": order.status,
         "escrowStatus": order.escrow_status,
-        "heldMinor": order.held_minor,
+        "heldMinor": order.escrow_balance_minor,
         "refundedMinor": order.refunded_minor,
     }
 

@@ -69,7 +69,7 @@ def claw_back(
     amount_minor = compute_refund_amount(
         refund_request,
         lines,
-        available_minor=order.left_with_vendor_minor,
+        available_minor=order.net_released_minor,
         limit_label="Vendor and platform have",
     )
     sources = allocate_clawback(order, amount_minor)
@@ -125,7 +125,7 @@ def claw_back(
         "status": order.status,
         "escrowStatus": order.escrow_status,
         "amountMinor": amount_minor,
-        "heldMinor": order.held_minor,
+        "heldMinor": order.escrow_balance_minor,
         "refunds": describe_refunds(session, order.id, refund_ids),
         "clawback": {
             "vendorMinor": vendor_minor,
@@ -142,11 +142,13 @@ def allocate_clawback(order: LockedOrder, amount_minor: int) -> Sequence[create.
     :param amount_minor: kobo; at most what did not go back before
     :return: the vendor's account and the platform's, each with its part; one of them may be 0
     """
-    released = split_escrow(order.price, commission_minor=order.commission_minor).of_held(
+    released = split_escrow(order.price, commission_minor=order.commission_minor).scaled_to(
         order.released_minor
     )
     vendor, platform = allocate_after(
-        amount_minor, (released.vendor_minor, released.platform_minor), before_minor=order.clawed_back_minor
+        amount_minor,
+        (released.vendor_minor, released.platform_minor),
+        allocated_before_minor=order.clawed_back_minor,
     )
     return [(accounts.vendor_receivable(order.vendor_id), vendor), (accounts.PLATFORM_REVENUE, platform)]
 

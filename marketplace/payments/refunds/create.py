@@ -133,8 +133,10 @@ def refund_order(
     :return: the refunds' ids
     :raises ValueError: it is more than escrow holds, or nothing: a fault of the caller's code
     """
-    if not 0 < amount_minor <= order.held_minor:
-        raise ValueError(f"{amount_minor} is not within what escrow holds of the order, {order.held_minor}")
+    if not 0 < amount_minor <= order.escrow_balance_minor:
+        raise ValueError(
+            f"{amount_minor} is not within what escrow holds of the order, {order.escrow_balance_minor}"
+        )
     return _create_order_refunds(
         session,
         order=order,
@@ -229,7 +231,9 @@ def _allocate_sources(
     sources: Sequence[DebitSource], part_minor: int, *, before_minor: int
 ) -> list[DebitSource]:
     """Give what a part takes of each source: the first is emptied before the next gives anything."""
-    taken_minor = allocate_after(part_minor, [minor for _, minor in sources], before_minor=before_minor)
+    taken_minor = allocate_after(
+        part_minor, [minor for _, minor in sources], allocated_before_minor=before_minor
+    )
     return [(account, minor) for (account, _), minor in zip(sources, taken_minor, strict=True)]
 
 

@@ -37,7 +37,7 @@ def cancel_order(
         create.refund_order(
             session,
             order=order,
-            amount_minor=order.held_minor,
+            amount_minor=order.escrow_balance_minor,
             destination="gateway",
             refund_cause=create.RefundCause(
                 f"order:{order.id}:cancel", f"Cancelled by the {actor.role}.", requested_by=caller.id
