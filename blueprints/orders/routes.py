@@ -75,7 +75,7 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the caller's orders, the latest first."""
     page = queries.list_orders_of_buyer(
-        ctx.session, caller=ctx.user, status=query["status"], page=ctx.page, view=_view_options(ctx)
+        ctx.session, caller=ctx.user, status=query["status"], page=ctx.page, context=_view_options(ctx)
     )
     add_refunds_to_orders(ctx.session, page.items)
     return page
@@ -88,7 +88,7 @@ def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
     if store is None:
         raise ForbiddenError("The account has no store.")
     page = queries.list_orders_of_vendor(
-        ctx.session, vendor_id=store.id, status=query["status"], page=ctx.page, view=_view_options(ctx)
+        ctx.session, vendor_id=store.id, status=query["status"], page=ctx.page, context=_view_options(ctx)
     )
     add_refunds_to_orders(ctx.session, page.items)
     return page

@@ -118,35 +118,35 @@ def fetch_order_view(
 
 
 def list_orders_of_buyer(
-    session: Session, *, caller: Caller, status: str | None, page: PageRequest, view: OrderViewContext
+    session: Session, *, caller: Caller, status: str | None, page: PageRequest, context: OrderViewContext
 ) -> Page:
     """List what somebody has ordered, the latest first.
 
     :param caller: the buyer
     :param status: one status, or none for all
     :param page: how many, and after which
-    :param view: what views are made with
+    :param context: what views are made with
     """
     rows = _SELECT_ORDERS_OF_BUYER.all(
         session, user_id=caller.id, status=status, after=_cursor_id(page), most=page.limit + 1
     )
-    return _build_page(session, rows, page=page, role="buyer", context=view)
+    return _build_page(session, rows, page=page, role="buyer", context=context)
 
 
 def list_orders_of_vendor(
-    session: Session, *, vendor_id: UUID, status: str | None, page: PageRequest, view: OrderViewContext
+    session: Session, *, vendor_id: UUID, status: str | None, page: PageRequest, context: OrderViewContext
 ) -> Page:
     """List the paid orders of a store, the latest first.
 
     :param vendor_id: the store's
     :param status: one status, or none for all
     :param page: how many, and after which
-    :param view: what views are made with
+    :param context: what views are made with
     """
     rows = _SELECT_ORDERS_OF_VENDOR.all(
         session, vendor_id=vendor_id, status=status, after=_cursor_id(page), most=page.limit + 1
     )
-    return _build_page(session, rows, page=page, role="vendor", context=view)
+    return _build_page(session, rows, page=page, role="vendor", context=context)
 
 
 def list_orders_of_checkout(

@@ -330,15 +330,15 @@ class TestWhoSeesWhat:
         others = paid_order(session, with_buyer(session, shop))
         page = PageRequest(10)
 
-        own = queries.list_orders_of_buyer(session, caller=shop.buyer, status=None, page=page, view=VIEW)
+        own = queries.list_orders_of_buyer(session, caller=shop.buyer, status=None, page=page, context=VIEW)
         assert [order["id"] for order in own.items] == [paid, unpaid]
         inbound = queries.list_orders_of_vendor(
-            session, vendor_id=shop.store_id, status=None, page=page, view=VIEW
+            session, vendor_id=shop.store_id, status=None, page=page, context=VIEW
         )
         assert [order["id"] for order in inbound.items] == [others, paid]
         assert {order["deliveryPin"] for order in inbound.items} == {None}
         waiting = queries.list_orders_of_buyer(
-            session, caller=shop.buyer, status="pending_payment", page=page, view=VIEW
+            session, caller=shop.buyer, status="pending_payment", page=page, context=VIEW
         )
         assert [order["id"] for order in waiting.items] == [unpaid]
 
@@ -347,7 +347,7 @@ class TestWhoSeesWhat:
         seen, position = [], None
         for _ in range(4):
             page = queries.list_orders_of_buyer(
-                session, caller=shop.buyer, status=None, page=PageRequest(2, position), view=VIEW
+                session, caller=shop.buyer, status=None, page=PageRequest(2, position), context=VIEW
             )
             seen += [order["id"] for order in page.items]
             position = page.next_position
