@@ -25,13 +25,13 @@ elif worker_class != "sync":
 from gunicorn.glogging import Logger  # noqa: E402 - after the patching
 
 
-def _whole(name: str, default: int) -> int:
-    given = os.environ.get(name, "")
-    if not given:
+def _read_integer(name: str, default: int) -> int:
+    value = os.environ.get(name, "")
+    if not value:
         return default
-    if not given.isdecimal() or not 1 <= int(given) <= 1_000:
-        raise SystemExit(f"{name} must be a whole number from 1 to 1000, not {given!r}")
-    return int(given)
+    if not value.isdecimal() or not 1 <= int(value) <= 1_000:
+        raise SystemExit(f"{name} must be a whole number from 1 to 1000, not {value!r}")
+    return int(value)
 
 
 def _default_workers() -> int:
@@ -63,7 +63,7 @@ class ServiceLogger(Logger):
 
 
 bind = os.environ.get("WEB_BIND", "127.0.0.1:8000")
-workers = _whole("WEB_CONCURRENCY", _default_workers())
+workers = _read_integer("WEB_CONCURRENCY", _default_workers())
 worker_connections = 500
 backlog = 512
 proc_name = f"marketplace-{worker_class}"
@@ -75,7 +75,7 @@ preload_app = True
 
 # A request gets so long; longer than a statement (30 s) may take. Gevent workers only report that they live.
 timeout = 40
-graceful_timeout = _whole("WEB_GRACEFUL_SECONDS", 20)
+graceful_timeout = _read_integer("WEB_GRACEFUL_SECONDS", 20)
 # Longer than the proxy keeps idle connections (2 minutes), or it might send a request into a closing one.
 # Sync workers keep none.
 keepalive = 130

@@ -157,7 +157,7 @@ def pay(stand: Stand, *, vendors: int, tell: Callable[[str], None]) -> Paid:
     last = resident_mebibytes(stand.process_id(worker))
     with services.database.reading() as session:
         broken = verify_ledger(session)
-    listed = services.transfers.transfers(
+    listed = services.transfers.list_transfers(
         since=datetime.now(UTC) - timedelta(days=1), until=datetime.now(UTC) + timedelta(days=1)
     )
     left = sum(one.amount_minor for one in listed if one.succeeded)
@@ -205,7 +205,7 @@ def _recipient(transfers: TransferGateway) -> str:
 
     def look() -> bool:
         with suppress(ProviderUnavailableError):
-            code = transfers.make_recipient(name="STORE", account_number="0123456789", bank_code="058")
+            code = transfers.create_recipient(name="STORE", account_number="0123456789", bank_code="058")
             found.extend([code] if code else [])
         return bool(found)
 
@@ -226,7 +226,7 @@ def _post(session: Session, stores: list[UUID]) -> None:
         )
         for store in stores
     ]
-    post_transactions(session, movements=movements, now=datetime.now(UTC))
+    post_transactions(session, transactions=movements, now=datetime.now(UTC))
 
 
 def _officer(services: Services) -> Caller:

@@ -108,7 +108,7 @@ def show(name: str) -> None:
         ("task", name),
         ("purpose", task.purpose),
         ("queue", task.queue),
-        ("when", state.effective_schedule.words if state else task.schedule.words),
+        ("when", state.effective_schedule.description if state else task.schedule.description),
         ("declared", task.schedule_text),
     ]
     if state is not None:
@@ -246,7 +246,7 @@ def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
         schedule=new_schedule,
         act=build_operator_act(system_clock()),
     )
-    words = (new_schedule or task.schedule).words
+    words = (new_schedule or task.schedule).description
     state = _task_states()[name]
     click.echo(
         f"{name} runs {words}, next at {display_value(following)}."
@@ -261,14 +261,14 @@ def _task_states() -> dict[str, PeriodicTaskSnapshot]:
 
 def _table_row(task: PeriodicTask, state: PeriodicTaskSnapshot | None) -> tuple[Any, ...]:
     if state is None:
-        return task.name, task.schedule.words, None, None, None, None, "no worker yet", task.purpose
+        return task.name, task.schedule.description, None, None, None, None, "no worker yet", task.purpose
     now = "paused" if state.paused_at else ""
     if state.run_id is not None:
         now = f"{now}, running" if now else "running"
     outcome = f"{state.outcome}: {state.error}" if state.error else state.outcome
     return (
         task.name,
-        state.effective_schedule.words + (" (set)" if state.timetable else ""),
+        state.effective_schedule.description + (" (set)" if state.timetable else ""),
         None if state.paused_at else state.next_run_at,
         state.finished_at,
         _duration_text(state),

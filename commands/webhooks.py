@@ -136,7 +136,7 @@ def list_webhooks(
     filters = WebhookEventFilters(state, event_type, provider, since, error_like)
     find = queries.list_failure_causes if by_cause else queries.list_events
     with read_session() as session:
-        matches = find(session, filters=filters, most=limit + 1)
+        matches = find(session, filters=filters, limit=limit + 1)
     rows = matches[:limit] if by_cause else [_display_row(row) for row in matches[:limit]]
     if as_json:
         _print_json(rows)
@@ -240,7 +240,7 @@ def replay_webhooks(
             rows = [_find_event(session, webhook_id) for webhook_id in dict.fromkeys(ids)]
         else:
             filters = WebhookEventFilters("dead", event_type, provider, since, error_like)
-            rows, matching = queries.list_dead_events(session, filters=filters, most=limit)
+            rows, matching = queries.list_dead_events(session, filters=filters, limit=limit)
     left = 0 if ids else matching - len(rows)
     run = replay.replay_all(build_services(), rows, dry_run=dry_run, rate=rate)
     if as_json:

@@ -70,7 +70,10 @@ def _settings(asked_for: "Callable[[Field[Any]], bool]") -> str:
 def _periodic_tasks() -> str:
     return _table(
         ("Task", "What it does", "Queue", "When"),
-        ((f"`{task.name}`", task.purpose, f"`{task.queue}`", task.schedule.words) for task in PERIODIC_TASKS),
+        (
+            (f"`{task.name}`", task.purpose, f"`{task.queue}`", task.schedule.description)
+            for task in PERIODIC_TASKS
+        ),
     )
 
 
@@ -80,10 +83,10 @@ def _alerts() -> str:
         (
             (
                 f"`{identifier}` {kind.severity}",
-                kind.about,
+                kind.subject_description,
                 kind.meaning,
                 kind.first_step,
-                kind.ends,
+                kind.resolution_rule,
                 f"`{kind.permission}`",
             )
             for identifier, kind in ALERT_KINDS.items()
@@ -121,7 +124,7 @@ def _path(contract: Contract) -> str:
 def _limit(contract: Contract) -> str:
     if isinstance(contract.limit, RouteLimit):
         return contract.limit.quota
-    if contract.limit is SharedLimit.VENDOR:
+    if contract.limit is SharedLimit.MERCHANT_TIER:
         return f"merchant tier, {RateLimitTier.MERCHANT.value}"
     tier: str = contract.limit.value
     return tier

@@ -28,7 +28,7 @@ class Services:
     settings: Settings
     database: Database
     cache: Cache
-    tokens: TokenVerifier
+    token_verifier: TokenVerifier
     gateway: PaymentGateway
     transfers: TransferGateway
     gateway_records: GatewayRecords
@@ -52,10 +52,10 @@ class Services:
                 settings.database_url,
                 pool_size=settings.database_pool_size,
                 application_name=application_name,
-                drop_stale_content=cache.drop_committed,
+                drop_stale_content=cache.drop_after_commit,
             ),
             cache=cache,
-            tokens=TokenVerifier(settings),
+            token_verifier=TokenVerifier(settings),
             gateway=HttpPaymentGateway(settings),
             transfers=HttpTransferGateway(settings),
             gateway_records=HttpGatewayRecords(settings),

@@ -51,10 +51,10 @@ def _send_to_channels(services: Services, message: _PendingAlertMessage) -> None
     for name, channel in services.alert_channels.items():
         if channel_kind(name) != message.channel_kind:
             continue
-        if not messages.is_severe_enough(channel.least_severity, message.alert["severity"]):
+        if not messages.is_severe_enough(channel.minimum_severity, message.alert["severity"]):
             continue
         try:
-            with services.alert_circuit_breakers[message.channel_kind].passing(services.clock):
+            with services.alert_circuit_breakers[message.channel_kind].guard(services.clock):
                 _send_to_channel(services, message, name)
         except (ProviderRefusedError, messages.DeliveryInProgressError) as failure:
             failures.append(failure)

@@ -280,7 +280,7 @@ def _record_failure(
 
     Many of a kind may fail together: the alert is about the kind of work, and counts them.
     """
-    failure = outbox.record_failure(session, event_id=event_id, error=error, now=now, share=share)
+    failure = outbox.record_failure(session, event_id=event_id, error=error, now=now, delay_factor=share)
     if failure is not None and failure.due_at is None:
         raise_alert(
             session,

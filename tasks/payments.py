@@ -34,7 +34,7 @@ class _SubmitRefund(PhasedHandler[PendingGatewayRefund | None, GatewayRefund | N
             # It is tried again, and what failed is rolled back: this stands by itself.
             services.database.in_transaction(
                 gateway_alerts.raise_gateway_key_refused_alert,
-                status=error.refused_with,
+                status=error.refused_status,
                 now=services.clock(),
             )
             raise
@@ -51,7 +51,9 @@ class _SubmitRefund(PhasedHandler[PendingGatewayRefund | None, GatewayRefund | N
         if reported is None:
             gateway_refund.record_refund_unknown_to_gateway(session, pending_refund=pending_refund, now=now)
         else:
-            gateway_refund.apply_gateway_status(session, refund_id=pending_refund.id, reported=reported, now=now)
+            gateway_refund.apply_gateway_status(
+                session, refund_id=pending_refund.id, reported=reported, now=now
+            )
         gateway_alerts.resolve_gateway_key_refused_alert(session, now=now)
 
 

@@ -52,7 +52,7 @@ class _PollTransfer(PhasedHandler[dict[str, Any], GatewayTransfer | None]):
         return polling.find_transfer(session, reference=payload["reference"])
 
     def call_provider(self, services: Services, transfer: dict[str, Any]) -> GatewayTransfer | None:
-        return services.transfers.transfer(transfer["reference"])
+        return services.transfers.fetch_transfer(transfer["reference"])
 
     def apply(
         self, session: Session, transfer: dict[str, Any], reported: GatewayTransfer | None, now: datetime

@@ -12,14 +12,14 @@ from marketplace.kernel.paging import Page
 area = ContractBlueprint("alerts", "/api/admin/alerts", "Alerts, for staff")
 
 
-@area.get("", auth=STAFF, limit=SharedLimit.GLOBAL, query=AlertQuery, reply=AlertView(many=True))
+@area.get("", auth=STAFF, limit=SharedLimit.CALLER_TIER, query=AlertQuery, reply=AlertView(many=True))
 def list_alerts(ctx: Context, query: dict[str, Any]) -> Page:
     """List alerts, the latest first."""
     return queries.list_alerts(ctx.session, filters=queries.AlertFilters(**query), page=ctx.page)
 
 
 @area.post(
-    "/<uuid:alert_id>/resolve", auth=STAFF, limit=SharedLimit.GLOBAL, body=ResolveAlert, reply=AlertView,
+    "/<uuid:alert_id>/resolve", auth=STAFF, limit=SharedLimit.CALLER_TIER, body=ResolveAlert, reply=AlertView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def resolve_alert(ctx: Context, alert_id: UUID, body: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class AlertView(Schema):
     )
     facts = fields.Dict(required=True, metadata=_FACTS_METADATA)
     latest_facts = fields.Dict(required=True, metadata=_FACTS_METADATA)
-    occurrences = StrictInteger(low=1, required=True)
+    occurrences = StrictInteger(minimum=1, required=True)
     state = Choice(*queries.STATES, required=True)
     raised_at = Timestamp(required=True)
     last_raised_at = Timestamp(required=True)
@@ -45,8 +45,8 @@ class ResolveAlert(Schema):
     """That an alert is over."""
 
     note = SingleLineText(
-        least=3,
-        most=operations.MAX_NOTE_LENGTH,
+        min_length=3,
+        max_length=operations.MAX_NOTE_LENGTH,
         required=True,
         metadata={"description": "What was done about it."},
     )

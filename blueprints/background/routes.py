@@ -12,7 +12,7 @@ from marketplace.background import queues, schedule
 area = ContractBlueprint("background", "/api/admin", "Queues and periodic tasks")
 
 
-@area.get("/queues", auth=STAFF_AAL2, limit=SharedLimit.GLOBAL, reply=QueueStatistics)
+@area.get("/queues", auth=STAFF_AAL2, limit=SharedLimit.CALLER_TIER, reply=QueueStatistics)
 def show_queues(ctx: Context) -> dict[str, Any]:
     """Show how much work waits, goes on, failed and was done, queue by queue."""
     queue_stats, workers = queues.fetch_complete_queue_report(ctx.session, ctx.services.cache, now=ctx.now)
@@ -31,7 +31,7 @@ def show_queues(ctx: Context) -> dict[str, Any]:
     }
 
 
-@area.get("/periodic", auth=STAFF_AAL2, limit=SharedLimit.GLOBAL, reply=PeriodicTaskView(many=True))
+@area.get("/periodic", auth=STAFF_AAL2, limit=SharedLimit.CALLER_TIER, reply=PeriodicTaskView(many=True))
 def list_periodic(ctx: Context) -> list[dict[str, Any]]:
     """List the periodic tasks: when each runs next, and what came of its last run."""
     return [_periodic_task_view(task) for task in schedule.list_all_tasks(ctx.session)]

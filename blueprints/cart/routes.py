@@ -12,7 +12,7 @@ from marketplace.cart.operations import CartLine
 area = ContractBlueprint("cart", "/api/cart", "The cart")
 
 
-@area.get("", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=CartView)
+@area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=CartView)
 def get_cart(ctx: Context) -> dict[str, Any]:
     """Show the cart, each line with what is in stock and at what price now."""
     return _cart_view(ctx)
@@ -26,7 +26,7 @@ def synchronise_cart(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     return _cart_view(ctx)
 
 
-@area.delete("", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=Deleted)
+@area.delete("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=Deleted)
 def clear_cart(ctx: Context) -> dict[str, Any]:
     """Clear the cart; its id is its owner's."""
     operations.clear_cart(ctx.session, user_id=ctx.user.id)

@@ -11,7 +11,7 @@ class RequestedCartItem(Schema):
     """A product and how many of it."""
 
     product_id = Uuid(required=True)
-    quantity = StrictInteger(low=1, high=MAX_QUANTITY, required=True)
+    quantity = StrictInteger(minimum=1, maximum=MAX_QUANTITY, required=True)
 
 
 class SynchroniseCart(Schema):
@@ -35,7 +35,7 @@ class CartVendor(Schema):
 class CartVendorTotal(CartVendor):
     """A store with what its lines come to."""
 
-    item_count = StrictInteger(low=0, required=True)
+    item_count = StrictInteger(minimum=0, required=True)
     subtotal_minor = MinorAmount(required=True)
 
 
@@ -52,9 +52,9 @@ class CartLineView(Schema):
     regular_price_minor = MinorAmount(required=True)
     on_sale_until = Timestamp(required=True, allow_none=True)
     previous_price_minor = MinorAmount(required=True, allow_none=True)
-    quantity = StrictInteger(low=1, required=True)
+    quantity = StrictInteger(minimum=1, required=True)
     line_total_minor = MinorAmount(required=True)
-    available = StrictInteger(low=0, required=True)
+    available = StrictInteger(minimum=0, required=True)
     in_stock = fields.Boolean(required=True)
     orderable = fields.Boolean(required=True)
     problem = Choice(
@@ -72,7 +72,7 @@ class CartView(Schema):
     items = fields.List(fields.Nested(CartLineView), required=True)
     vendors = fields.List(fields.Nested(CartVendorTotal), required=True)
     campus_id = Uuid(required=True, allow_none=True)
-    item_count = StrictInteger(low=0, required=True)
+    item_count = StrictInteger(minimum=0, required=True)
     subtotal_minor = MinorAmount(required=True, metadata={"description": "Of the lines that can be ordered."})
     currency = fields.String(required=True)
     valid = fields.Boolean(required=True)

@@ -36,9 +36,12 @@ def live(_ctx: Context) -> Response:
 )
 def ready(ctx: Context) -> Response:
     """Tell whether the service can serve: the database and the cache answer."""
-    found = queries.check_readiness(ctx.services.database, ctx.services.cache)
+    readiness = queries.check_readiness(ctx.services.database, ctx.services.cache)
     body = {
-        "status": "ready" if found.ready else "not_ready",
-        "checks": {"database": "up" if found.database else "down", "cache": "up" if found.cache else "down"},
+        "status": "ready" if readiness.ready else "not_ready",
+        "checks": {
+            "database": "up" if readiness.database else "down",
+            "cache": "up" if readiness.cache else "down",
+        },
     }
-    return Response(dump_json(body), status=200 if found.ready else 503, content_type=JSON_TYPE)
+    return Response(dump_json(body), status=200 if readiness.ready else 503, content_type=JSON_TYPE)

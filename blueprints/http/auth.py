@@ -21,10 +21,10 @@ from marketplace.providers.identity import TokenClaims
 _BEARER_PREFIX = "bearer "
 
 
-def authenticate(exchange: RequestScope, contract: Contract) -> None:
-    """Find out who calls and whether they may, and note the caller on the exchange.
+def authenticate(request_scope: RequestScope, contract: Contract) -> None:
+    """Find out who calls and whether they may, and note the caller on the request's scope.
 
-    :param exchange: the request
+    :param request_scope: the request
     :param contract: its route's
     :raises UnauthorizedError: no valid token where one is needed; counted against the address
     :raises TokenExpiredError: likewise
@@ -35,34 +35,34 @@ def authenticate(exchange: RequestScope, contract: Contract) -> None:
     if access.token is TokenPolicy.NONE:
         return
     try:
-        exchange.caller = _resolve_caller(exchange, access)
+        request_scope.caller = _resolve_caller(request_scope, access)
     except (UnauthorizedError, TokenExpiredError):
-        if access.token is not TokenPolicy.IGNORED_IF_BAD:
-            limits.enforce_anonymous_rate_limit(exchange)
+        if access.token is not TokenPolicy.IGNORED_IF_INVALID:
+            limits.enforce_anonymous_rate_limit(request_scope)
             raise
     except ProviderUnavailableError:
-        if access.token is not TokenPolicy.IGNORED_IF_BAD:
+        if access.token is not TokenPolicy.IGNORED_IF_INVALID:
             raise
-    if exchange.caller and access.token is not TokenPolicy.IGNORED_IF_BAD:
+    if request_scope.caller and access.token is not TokenPolicy.IGNORED_IF_INVALID:
         try:
-            access.check(exchange.caller)
+            access.ensure_allowed(request_scope.caller)
         except (ForbiddenError, StepUpRequiredError):
-            limits.count_refused_request(exchange, contract=contract)
+            limits.count_refused_request(request_scope, contract=contract)
             raise
 
 
-def identify(exchange: RequestScope) -> None:
+def identify(request_scope: RequestScope) -> None:
     """Note the caller of a path without contract, if it can be told who that is.
 
     Nothing but the quota hangs on it there, so that neither a bad token nor a database that is down matters.
     """
     try:
-        exchange.caller = _resolve_caller(exchange, Access("any", TokenPolicy.IGNORED_IF_BAD))
+        request_scope.caller = _resolve_caller(request_scope, Access("any", TokenPolicy.IGNORED_IF_INVALID))
     except (UnauthorizedError, TokenExpiredError, ProviderUnavailableError, ServiceUnavailableError):
-        exchange.caller = None
+        request_scope.caller = None
 
 
-def _resolve_caller(exchange: RequestScope, access: Access) -> Caller | None:
+def _resolve_caller(request_scope: RequestScope, access: Access) -> Caller | None:
     header = request.headers.get("Authorization")
     if header is None:
         if access.token is TokenPolicy.REQUIRED:
@@ -70,15 +70,15 @@ def _resolve_caller(exchange: RequestScope, access: Access) -> Caller | None:
         return None
     if header[: len(_BEARER_PREFIX)].lower() != _BEARER_PREFIX or not header[len(_BEARER_PREFIX) :].strip():
         raise UnauthorizedError("The Authorization header is not of the form: Bearer <ACCESS_TOKEN>.")
-    claims = exchange.services.tokens.verify(header[len(_BEARER_PREFIX) :].strip())
-    with exchange.services.database.reading() as session:
+    claims = request_scope.services.token_verifier.verify(header[len(_BEARER_PREFIX) :].strip())
+    with request_scope.services.database.reading() as session:
         caller = queries.find_caller(session, user_id=claims.user_id, aal=claims.aal)
     # Seen for the first time: a lost provisioning hook must lock nobody out.
-    return caller or exchange.services.database.in_transaction(_provision_profile, claims, exchange)
+    return caller or request_scope.services.database.in_transaction(_provision_profile, claims, request_scope)
 
 
-def _provision_profile(session: Session, claims: TokenClaims, exchange: RequestScope) -> Caller | None:
+def _provision_profile(session: Session, claims: TokenClaims, request_scope: RequestScope) -> Caller | None:
     operations.create_profile(
-        session, user_id=claims.user_id, email=claims.email, name=claims.name, now=exchange.now
+        session, user_id=claims.user_id, email=claims.email, name=claims.name, now=request_scope.now
     )
     return queries.find_caller(session, user_id=claims.user_id, aal=claims.aal)

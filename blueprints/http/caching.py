@@ -47,33 +47,37 @@ def parse_cacheable_request(contract: Contract, path: Mapping[str, Any]) -> Cach
     :param path: the values of its path
     :raises ValidationError: one entry of ``invalid_params`` for each fault
     """
-    raw = request.query_string
+    query_string = request.query_string
     if isinstance(contract.query, CursorQuery):
         # Each page has a cursor of its own, beside parameters that all pages share.
-        parts = raw.split(b"&")
+        parts = query_string.split(b"&")
         cursors = [match for match in map(_CURSOR_PARAMETER.fullmatch, parts) if match]
         if len(cursors) == 1:
             shared = b"&".join(part for part in parts if not _CURSOR_PARAMETER.fullmatch(part))
-            found = _parse_query(contract, tuple(path.items()), shared)
-            if found.query["cursor"] is None:
+            first_page = _parse_query(contract, tuple(path.items()), shared)
+            if first_page.query["cursor"] is None:
                 cursor = cursors[0][1].decode()
-                return CacheableRequest(f"{found.content_key}:{cursor}", {**found.query, "cursor": cursor})
-    return _parse_query(contract, tuple(path.items()), raw)
+                return CacheableRequest(
+                    f"{first_page.content_key}:{cursor}", {**first_page.query, "cursor": cursor}
+                )
+    return _parse_query(contract, tuple(path.items()), query_string)
 
 
 # Most of what is asked for is asked for again, and reading it costs more than finding it here.
 @lru_cache(maxsize=1024)
-def _parse_query(contract: Contract, path: tuple[tuple[str, Any], ...], raw: bytes) -> CacheableRequest:
-    query = request_parsing.load_query(contract.query, raw)
-    words = orjson.dumps([path, query], option=orjson.OPT_SORT_KEYS).decode()
-    return CacheableRequest(f"{contract.path}:{words}", query)
+def _parse_query(
+    contract: Contract, path: tuple[tuple[str, Any], ...], query_string: bytes
+) -> CacheableRequest:
+    query = request_parsing.load_query(contract.query, query_string)
+    arguments = orjson.dumps([path, query], option=orjson.OPT_SORT_KEYS).decode()
+    return CacheableRequest(f"{contract.path}:{arguments}", query)
 
 
 def get_or_compute_content(
-    exchange: RequestScope,
+    request_scope: RequestScope,
     *,
     key: str,
-    found: CacheLookup | None,
+    lookup: CacheLookup | None,
     ttl_seconds: int,
     compute: Callable[[], tuple[bytes, bytes]],
 ) -> bytes:
@@ -83,22 +87,22 @@ def get_or_compute_content(
     most. A cache that is down costs speed, never correctness.
 
     :param key: names the content
-    :param found: what the look-up told; none when the cache is down
+    :param lookup: what the look-up told; none when the cache is down
     :param ttl_seconds: how long the content is kept
     :param compute: gives data and paging, as JSON
     :return: entity tag, paging and data, one a line
     """
-    if found is None:
+    if lookup is None:
         return _pack_content(*compute())
-    if found.content is not None:
-        return found.content
-    cache = exchange.services.cache
-    waited_for = None if found.claimed else _wait_for_content(cache, key, found.version)
+    if lookup.content is not None:
+        return lookup.content
+    cache = request_scope.services.cache
+    waited_for = None if lookup.must_compute else _wait_for_content(cache, key, lookup.version)
     if waited_for is not None:
         return waited_for
-    content = _pack_content(*_compute_or_release(cache, key, found, compute))
+    content = _pack_content(*_compute_or_release(cache, key, lookup, compute))
     with contextlib.suppress(CacheDownError):
-        cache.store(content_key=key, version=found.version, content=content, ttl_seconds=ttl_seconds)
+        cache.store(content_key=key, version=lookup.version, content=content, ttl_seconds=ttl_seconds)
     return content
 
 
@@ -115,26 +119,26 @@ def _wait_for_content(cache: Cache, key: str, version: str) -> bytes | None:
 
 
 def _compute_or_release(
-    cache: Cache, key: str, found: CacheLookup, compute: Callable[[], tuple[bytes, bytes]]
+    cache: Cache, key: str, lookup: CacheLookup, compute: Callable[[], tuple[bytes, bytes]]
 ) -> tuple[bytes, bytes]:
     """Compute, and let others try at once if it fails: parameters that are refused are not worth a wait."""
     try:
         return compute()
     except Exception:
-        if found.claimed:
+        if lookup.must_compute:
             with contextlib.suppress(CacheDownError):
-                cache.release(content_key=key, version=found.version)
+                cache.release_compute_lease(content_key=key, version=lookup.version)
         raise
 
 
-def build_cached_response(exchange: RequestScope, *, content: bytes, ttl_seconds: int) -> Response:
+def build_cached_response(request_scope: RequestScope, *, content: bytes, ttl_seconds: int) -> Response:
     """Answer with content, or with 304 to a client that has it already."""
     tag, paging, data = content.split(_SEPARATOR, 2)
     etag = tag.decode()
     headers = {"ETag": f'W/"{etag}"', "Cache-Control": f"public, max-age={ttl_seconds}"}
     if "If-None-Match" in request.headers and request.if_none_match.contains_weak(etag):
         return Response(status=304, headers=headers)
-    body = envelope(data=data, paging=paging, request_id=str(exchange.request_id), now=exchange.now)
+    body = envelope(data=data, paging=paging, request_id=str(request_scope.request_id), now=request_scope.now)
     return Response(body, headers=headers, content_type=JSON_TYPE)
 
 

@@ -23,9 +23,9 @@ class Context:
     """What a view is given: who calls, when, and the session that the edge opened for it."""
 
     def __init__(
-        self, current: RequestScope, page: PageRequest | None, table: TableRequest | None = None
+        self, request_scope: RequestScope, page: PageRequest | None, table: TableRequest | None = None
     ) -> None:
-        self._exchange = current
+        self._request_scope = request_scope
         self._page = page
         self._table = table
         self._session: Session | None = None
@@ -40,12 +40,12 @@ class Context:
     @property
     def services(self) -> Services:
         """Give what the process shares."""
-        return self._exchange.services
+        return self._request_scope.services
 
     @property
     def now(self) -> datetime:
         """Give the time of the request."""
-        return self._exchange.now
+        return self._request_scope.now
 
     @property
     def user(self) -> Caller:
@@ -53,14 +53,14 @@ class Context:
 
         :raises UnauthorizedError: nobody is signed in
         """
-        if self._exchange.caller is None:
+        if self._request_scope.caller is None:
             raise UnauthorizedError
-        return self._exchange.caller
+        return self._request_scope.caller
 
     @property
     def caller(self) -> Caller | None:
         """Give the caller, or none where nobody is signed in."""
-        return self._exchange.caller
+        return self._request_scope.caller
 
     @property
     def act(self) -> Act:
@@ -95,7 +95,7 @@ class Context:
         """Open one of the transactions of a phased route."""
         return self.services.database.transaction()
 
-    def begin(self, session: Session) -> None:
+    def bind_session(self, session: Session) -> None:
         """Lend the view a session; the edge calls it."""
         self._session = session
 
@@ -104,4 +104,4 @@ class Context:
 class FinalPhase:
     """What a phased view returns: its last transaction's work, in which the edge completes the key."""
 
-    work: Callable[[Session], Any]
+    apply: Callable[[Session], Any]

@@ -14,7 +14,7 @@ class TokenPolicy(Enum):
     """What a route wants of the bearer token."""
 
     NONE = "none"  # not looked at: webhooks and probes authenticate otherwise or not at all
-    IGNORED_IF_BAD = "ignored if bad"  # public: a good one gives its holder their own quota
+    IGNORED_IF_INVALID = "ignored if bad"  # public: a good one gives its holder their own quota
     CHECKED_IF_GIVEN = "checked if given"
     REQUIRED = "required"
 
@@ -34,7 +34,7 @@ class Access:
     aal2: bool = False
     open_to_restricted: bool = False
 
-    def check(self, caller: Caller) -> None:
+    def ensure_allowed(self, caller: Caller) -> None:
         """Hold a caller against the contract, in the order that the API promises.
 
         :raises ForbiddenError: the account's status, its role or its permissions don't allow it
@@ -51,7 +51,7 @@ class Access:
 
 
 UNCHECKED = Access("Webhook or probe", TokenPolicy.NONE)
-PUBLIC = Access("Public", TokenPolicy.IGNORED_IF_BAD)
+PUBLIC = Access("Public", TokenPolicy.IGNORED_IF_INVALID)
 OPTIONAL = Access("Optional", TokenPolicy.CHECKED_IF_GIVEN)
 AUTHENTICATED = Access("Authenticated", TokenPolicy.REQUIRED)
 AUTHENTICATED_ANY_STATUS = Access(
@@ -75,8 +75,8 @@ class RateLimitTier(Enum):
 class SharedLimit(Enum):
     """Which tier a route counts on, where it has no limit of its own."""
 
-    GLOBAL = "the caller's tier"
-    VENDOR = "the merchant tier"
+    CALLER_TIER = "the caller's tier"
+    MERCHANT_TIER = "the merchant tier"
     UNLIMITED = "not limited"
 
 
@@ -146,6 +146,6 @@ class Contract:
     group: ProcessGroup
 
     @property
-    def transacts(self) -> bool:
+    def opens_transaction(self) -> bool:
         """Tell whether the edge opens a transaction for the route, if only its last one."""
         return self.method not in ("GET", "HEAD") and not self.autocommit

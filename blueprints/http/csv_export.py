@@ -18,30 +18,32 @@ FORMATS = ("json", "csv")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def wants_csv(chosen: str | None) -> bool:
+def wants_csv(requested_format: str | None) -> bool:
     """Tell whether a client wants a file: by ``format``, or without it by the Accept header.
 
-    :param chosen: the parameter's value, one of ``FORMATS``, or none
+    :param requested_format: the parameter's value, one of ``FORMATS``, or none
     """
-    if chosen is not None:
-        return chosen == "csv"
+    if requested_format is not None:
+        return requested_format == "csv"
     return request.accept_mimetypes.best_match(["application/json", "text/csv"]) == "text/csv"
 
 
-def negotiate_format(chosen: str | None, offered: Mapping[str, str]) -> str:
+def negotiate_format(requested_format: str | None, content_types: Mapping[str, str]) -> str:
     """Tell in which format a client wants an answer: by ``format``, or else by the Accept header.
 
-    :param chosen: the parameter's value, one of the offered formats, or none
-    :param offered: content types by format; the first is for those who want none of them
+    :param requested_format: the parameter's value, one of the offered formats, or none
+    :param content_types: content types by format; the first is for those who want none of them
     """
-    if chosen is not None:
-        return chosen
-    wanted = request.accept_mimetypes.best_match(offered.values())
-    return next((name for name, kind in offered.items() if kind == wanted), next(iter(offered)))
+    if requested_format is not None:
+        return requested_format
+    best_match = request.accept_mimetypes.best_match(content_types.values())
+    return next(
+        (name for name, kind in content_types.items() if kind == best_match), next(iter(content_types))
+    )
 
 
 def csv_response(
-    name: str, *, columns: Sequence[str], rows: Iterable[dict[str, Any]], most: int = MAX_CSV_ROWS
+    name: str, *, columns: Sequence[str], rows: Iterable[dict[str, Any]], max_rows: int = MAX_CSV_ROWS
 ) -> Response:
     """Answer rows as a file.
 
@@ -49,14 +51,14 @@ def csv_response(
     :param columns: which of each row's values are written, in this order
     :param rows: each with a value for every column; times are written in ISO 8601, nothing as an empty cell. They
         are taken one by one, so that what reads them in batches never holds all of them
-    :param most: so many rows are written; if there is one more, a header says that the file is cut short
+    :param max_rows: so many rows are written; if there is one more, a header says that the file is cut short
     """
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     for number, row in enumerate(rows):
-        if number == most:
+        if number == max_rows:
             headers[TRUNCATED_HEADER] = "true"
             break
         writer.writerow([_format_cell(row[column]) for column in columns])

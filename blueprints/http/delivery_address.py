@@ -10,20 +10,20 @@ from blueprints.http.fields import Degrees, Phone, Schema, SingleLineText, Text
 class AddressFields(Schema):
     """The fields of an address that say where it is and how to get there."""
 
-    label = SingleLineText(most=60, allow_none=True)
-    hostel = SingleLineText(most=120)
-    hall = SingleLineText(most=120, allow_none=True)
-    room_number = SingleLineText(most=40, allow_none=True)
-    latitude = Degrees(most=90, allow_none=True)
-    longitude = Degrees(most=180, allow_none=True)
-    instructions = Text(most=500, allow_none=True)
+    label = SingleLineText(max_length=60, allow_none=True)
+    hostel = SingleLineText(max_length=120)
+    hall = SingleLineText(max_length=120, allow_none=True)
+    room_number = SingleLineText(max_length=40, allow_none=True)
+    latitude = Degrees(max_degrees=90, allow_none=True)
+    longitude = Degrees(max_degrees=180, allow_none=True)
+    instructions = Text(max_length=500, allow_none=True)
     phone = Phone(allow_none=True)
 
     @validates_schema
     def check_coordinates(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse half a position."""
-        given = [data.get(name) is not None for name in ("latitude", "longitude")]
-        if any(given) and not all(given):
+        is_given = [data.get(name) is not None for name in ("latitude", "longitude")]
+        if any(is_given) and not all(is_given):
             raise ValidationError(
-                "Send latitude and longitude together.", "longitude" if given[0] else "latitude"
+                "Send latitude and longitude together.", "longitude" if is_given[0] else "latitude"
             )

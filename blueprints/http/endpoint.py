@@ -48,30 +48,30 @@ class Endpoint:
 
     def __call__(self, **path: Any) -> Response:
         """Serve a request: token, status, role, assurance, limit, body, then the view."""
-        current = current_scope()
-        current.contract = self.contract
-        auth.authenticate(current, self.contract)
+        request_scope = current_scope()
+        request_scope.contract = self.contract
+        auth.authenticate(request_scope, self.contract)
         if self.contract.cache_seconds:
-            return self._cached(current, path)
-        limits.enforce_rate_limit(current, contract=self.contract)
-        context, arguments = self._arguments(current, path)
+            return self._serve_cached(request_scope, path)
+        limits.enforce_rate_limit(request_scope, contract=self.contract)
+        context, arguments = self._load_arguments(request_scope, path)
         if self.contract.idempotency is not Idempotency.NONE:
             key = idempotency.read_idempotency_key(self.contract)
             if key is not None:
                 return idempotency.perform_once(
-                    current,
+                    request_scope,
                     key=key,
                     request_hash=_digest_arguments(arguments),
-                    perform=lambda claim: self._answer(current, context, arguments, claim),
+                    execute=lambda lease: self._run_write(request_scope, context, arguments, lease),
                 )
-        if not self.contract.transacts:
-            value = self._read(context, arguments)
-            return value if isinstance(value, Response) else self._respond(current, value)
-        answer = self._answer(current, context, arguments, None)
-        return Response(answer.body, status=answer.status, content_type=answer.content_type)
+        if not self.contract.opens_transaction:
+            value = self._run_read(context, arguments)
+            return value if isinstance(value, Response) else self._respond(request_scope, value)
+        response = self._run_write(request_scope, context, arguments, None)
+        return Response(response.body, status=response.status, content_type=response.content_type)
 
-    def _arguments(
-        self, current: RequestScope, path: dict[str, Any], query: Mapping[str, Any] | None = None
+    def _load_arguments(
+        self, request_scope: RequestScope, path: dict[str, Any], query: Mapping[str, Any] | None = None
     ) -> tuple[Context, dict[str, Any]]:
         """Read what the view is given; ``query`` if it has been read already."""
         contract = self.contract
@@ -82,99 +82,105 @@ class Endpoint:
         query = request_parsing.load_query(contract.query) if query is None else dict(query)
         if contract.query is not None:
             if isinstance(contract.query, paging.CursorQuery):
-                page = paging.page_request(current, query)
+                page = paging.page_request(request_scope, query)
             elif isinstance(contract.query, paging.OffsetQuery):
-                table = paging.table_request(current, query)
+                table = paging.table_request(request_scope, query)
             arguments["query"] = query
         if contract.body is not None:
             arguments["body"] = request_parsing.load_body(contract.body)
         if contract.upload is not None:
-            arguments["file"] = current.hold(uploads.receive_file(contract.upload))
-        return Context(current, page, table), arguments
+            arguments["file"] = request_scope.close_after_response(uploads.receive_file(contract.upload))
+        return Context(request_scope, page, table), arguments
 
-    def _read(self, context: Context, arguments: dict[str, Any]) -> Any:
+    def _run_read(self, context: Context, arguments: dict[str, Any]) -> Any:
         if self.contract.phased:
             return self._view(context, **arguments)
         with context.services.database.reading() as session:
-            context.begin(session)
+            context.bind_session(session)
             return self._view(context, **arguments)
 
-    def _cached(self, current: RequestScope, path: dict[str, Any]) -> Response:
+    def _serve_cached(self, request_scope: RequestScope, path: dict[str, Any]) -> Response:
         contract = self.contract
         try:
-            asked = caching.parse_cacheable_request(contract, path)
+            cacheable = caching.parse_cacheable_request(contract, path)
         except MarketplaceError:
             # What is refused counts like what is served, and too much of it is told so first.
-            limits.enforce_rate_limit(current, contract=contract)
+            limits.enforce_rate_limit(request_scope, contract=contract)
             raise
-        key = asked.content_key
-        found = limits.enforce_rate_limit(
-            current, contract=contract, content_key=key, tags=contract.cache_tags
+        key = cacheable.content_key
+        lookup = limits.enforce_rate_limit(
+            request_scope, contract=contract, content_key=key, tags=contract.cache_tags
         )
 
         def compute() -> tuple[bytes, bytes]:
-            context, arguments = self._arguments(current, path, asked.query)
-            data, meta = _data_and_meta(current, self._read(context, arguments))
+            context, arguments = self._load_arguments(request_scope, path, cacheable.query)
+            data, meta = _data_and_meta(request_scope, self._run_read(context, arguments))
             return dump_json(data), dump_members(meta) if meta else b""
 
         content = caching.get_or_compute_content(
-            current, key=key, found=found, ttl_seconds=contract.cache_seconds, compute=compute
+            request_scope, key=key, lookup=lookup, ttl_seconds=contract.cache_seconds, compute=compute
         )
-        return caching.build_cached_response(current, content=content, ttl_seconds=contract.cache_seconds)
+        return caching.build_cached_response(
+            request_scope, content=content, ttl_seconds=contract.cache_seconds
+        )
 
-    def _answer(
-        self, current: RequestScope, context: Context, arguments: dict[str, Any], claim: KeyLease | None
+    def _run_write(
+        self, request_scope: RequestScope, context: Context, arguments: dict[str, Any], lease: KeyLease | None
     ) -> StoredResponse:
         """Perform a write: in one transaction, or as phases of which the last one completes the key."""
         if not self.contract.phased:
-            return self._transact(current, lambda session: self._lend(context, session, arguments), claim)
+            return self._run_transaction(
+                request_scope, lambda session: self._call_with_session(context, session, arguments), lease
+            )
         value = self._view(context, **arguments)
-        work = value.work if isinstance(value, FinalPhase) else (lambda _session: value)
-        return self._transact(current, work, claim)
+        work = value.apply if isinstance(value, FinalPhase) else (lambda _session: value)
+        return self._run_transaction(request_scope, work, lease)
 
-    def _lend(self, context: Context, session: Session, arguments: dict[str, Any]) -> Any:
-        context.begin(session)
+    def _call_with_session(self, context: Context, session: Session, arguments: dict[str, Any]) -> Any:
+        context.bind_session(session)
         return self._view(context, **arguments)
 
-    def _transact(
-        self, current: RequestScope, work: Callable[[Session], Any], claim: KeyLease | None
+    def _run_transaction(
+        self, request_scope: RequestScope, work: Callable[[Session], Any], lease: KeyLease | None
     ) -> StoredResponse:
-        database = current.services.database
+        database = request_scope.services.database
 
         def attempt() -> StoredResponse | MarketplaceError:
             with database.transaction() as session:
                 try:
-                    answer = self._render(current, work(session))
+                    response = self._render(request_scope, work(session))
                 except MarketplaceError as error:
                     if not error.keeps_changes:
                         raise
-                    if claim is not None:
-                        idempotency.store_error_response(session, current, claim, error)
+                    if lease is not None:
+                        idempotency.store_error_response(session, request_scope, lease, error)
                     return error
-                if claim is not None:
-                    keys.complete_key(session, claim=claim, answer=answer, now=current.services.clock())
-                return answer
+                if lease is not None:
+                    keys.complete_key(
+                        session, lease=lease, response=response, now=request_scope.services.clock()
+                    )
+                return response
 
         outcome = run_with_retries(attempt)
         if isinstance(outcome, MarketplaceError):
             raise outcome
         return outcome
 
-    def _render(self, current: RequestScope, value: Any) -> StoredResponse:
-        data, meta = _data_and_meta(current, value)
+    def _render(self, request_scope: RequestScope, value: Any) -> StoredResponse:
+        data, meta = _data_and_meta(request_scope, value)
         body = dump_json(data)
         if self.contract.enveloped:
             body = envelope(
                 data=body,
                 paging=dump_members(meta) if meta else b"",
-                request_id=str(current.request_id),
-                now=current.now,
+                request_id=str(request_scope.request_id),
+                now=request_scope.now,
             )
         return StoredResponse(self.contract.status, JSON_TYPE, body)
 
-    def _respond(self, current: RequestScope, value: Any) -> Response:
-        answer = self._render(current, value)
-        return Response(answer.body, status=answer.status, content_type=answer.content_type)
+    def _respond(self, request_scope: RequestScope, value: Any) -> Response:
+        response = self._render(request_scope, value)
+        return Response(response.body, status=response.status, content_type=response.content_type)
 
 
 def _digest_arguments(arguments: dict[str, Any]) -> str:
@@ -183,11 +189,11 @@ def _digest_arguments(arguments: dict[str, Any]) -> str:
     return request_parsing.digest_body(arguments.get("body") if file is None else file.sha256)
 
 
-def _data_and_meta(current: RequestScope, value: Any) -> tuple[Any, dict[str, Any]]:
+def _data_and_meta(request_scope: RequestScope, value: Any) -> tuple[Any, dict[str, Any]]:
     if isinstance(value, Page):
-        return value.items if value.data is None else value.data, paging.page_meta(current, value)
+        return value.items if value.data is None else value.data, paging.page_meta(request_scope, value)
     if isinstance(value, TablePage):
-        return value.items, paging.table_meta(current, value)
+        return value.items, paging.table_meta(request_scope, value)
     if isinstance(value, DataWithMeta):
         return value.data, value.meta
     return value, {}
@@ -200,21 +206,21 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         super().__init__(name, name, url_prefix=prefix, description=description)
         self.contracts: list[Contract] = []
 
-    def get(self, rule: str, **terms: Any) -> Callable[[View], View]:
+    def get(self, rule: str, **options: Any) -> Callable[[View], View]:
         """Declare a GET; see ``route_under_contract``."""
-        return self.route_under_contract("GET", rule, **terms)
+        return self.route_under_contract("GET", rule, **options)
 
-    def post(self, rule: str, **terms: Any) -> Callable[[View], View]:
+    def post(self, rule: str, **options: Any) -> Callable[[View], View]:
         """Declare a POST; see ``route_under_contract``."""
-        return self.route_under_contract("POST", rule, **terms)
+        return self.route_under_contract("POST", rule, **options)
 
-    def put(self, rule: str, **terms: Any) -> Callable[[View], View]:
+    def put(self, rule: str, **options: Any) -> Callable[[View], View]:
         """Declare a PUT; see ``route_under_contract``."""
-        return self.route_under_contract("PUT", rule, **terms)
+        return self.route_under_contract("PUT", rule, **options)
 
-    def delete(self, rule: str, **terms: Any) -> Callable[[View], View]:
+    def delete(self, rule: str, **options: Any) -> Callable[[View], View]:
         """Declare a DELETE; see ``route_under_contract``."""
-        return self.route_under_contract("DELETE", rule, **terms)
+        return self.route_under_contract("DELETE", rule, **options)
 
     def route_under_contract(
         self,
@@ -292,12 +298,12 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
                 group=group or (ProcessGroup.WAITING if phased else ProcessGroup.API),
             )
             self.contracts.append(contract)
-            self._serve(rule, contract, view)
+            self._add_route(rule, contract, view)
             return view
 
         return decorate
 
-    def _serve(self, rule: str, contract: Contract, view: View) -> None:
+    def _add_route(self, rule: str, contract: Contract, view: View) -> None:
         endpoint = Endpoint(contract, view)
 
         def handler(**arguments: Any) -> Response:
@@ -305,7 +311,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
 
         handler.__name__ = view.__name__
         handler.__doc__ = (view.__doc__ or "").strip()
-        handler._apidoc = self._documented(contract, view)  # type: ignore[attr-defined]
+        handler._apidoc = self._build_apidoc(contract, view)  # type: ignore[attr-defined]
         parameters = [
             {"in": "path", "name": name, "schema": {"type": "string", "enum": list(words)}}
             for name, words in contract.choices
@@ -314,7 +320,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
             rule, view.__name__, handler, methods=[contract.method], parameters=parameters or None
         )
 
-    def _with_replies(self, contract: Contract, view: View) -> View:
+    def _document_responses(self, contract: Contract, view: View) -> View:
         described: View = view
         if contract.reply is not None:
             schema = contract.reply
@@ -338,9 +344,9 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
             )(described)
         return described
 
-    def _documented(self, contract: Contract, view: View) -> Any:
+    def _build_apidoc(self, contract: Contract, view: View) -> Any:
         """Have flask-smorest describe the route; its decorators' wrappers are not what serves it."""
-        described = self._with_replies(contract, view)
+        described = self._document_responses(contract, view)
         if contract.query is not None:
             described = self.arguments(contract.query, location="query")(described)
         extra: dict[str, Any] = {}

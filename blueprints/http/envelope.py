@@ -28,8 +28,8 @@ def envelope(*, data: bytes, paging: bytes, request_id: str, now: datetime) -> b
     :param now: the time of this request
     """
     meta = f'{{"timestamp":"{iso(now)}","version":"{API_VERSION}","requestId":"{request_id}"'.encode()
-    more = b"," + paging if paging else b""
-    return b'{"success":true,"data":' + data + b',"meta":' + meta + more + b"}}"
+    further_meta = b"," + paging if paging else b""
+    return b'{"success":true,"data":' + data + b',"meta":' + meta + further_meta + b"}}"
 
 
 def dump_members(meta: dict[str, Any]) -> bytes:

@@ -48,10 +48,10 @@ class Text(fields.String):
     What can't be seen is left out, so that no text shows as another one, or differs from it unseen.
     """
 
-    def __init__(self, *, most: int, least: int = 1, **kwargs: Any) -> None:
-        given = kwargs.pop("validate", None)
-        checks: list[Any] = [validate.Length(min=least, max=most)]
-        super().__init__(validate=checks + ([given] if given else []), **kwargs)
+    def __init__(self, *, max_length: int, min_length: int = 1, **kwargs: Any) -> None:
+        validator = kwargs.pop("validate", None)
+        checks: list[Any] = [validate.Length(min=min_length, max=max_length)]
+        super().__init__(validate=checks + ([validator] if validator else []), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         text: str = super()._deserialize(value, attr, data, **kwargs)
@@ -70,19 +70,21 @@ class SingleLineText(Text):
 class UniqueList(fields.List[Any]):
     """A list of bounded length that names nothing twice."""
 
-    def __init__(self, inner: fields.Field[Any], *, most: int, least: int = 0, **kwargs: Any) -> None:
-        super().__init__(inner, validate=validate.Length(min=least or None, max=most), **kwargs)
+    def __init__(
+        self, inner: fields.Field[Any], *, max_length: int, min_length: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(inner, validate=validate.Length(min=min_length or None, max=max_length), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> list[Any]:
         loaded = super()._deserialize(value, attr, data, **kwargs) or []
-        seen = set()
-        twice: dict[int, list[str]] = {}
+        seen_items = set()
+        duplicates: dict[int, list[str]] = {}
         for index, item in enumerate(loaded):
-            if item in seen:
-                twice[index] = ["Is in the list already."]
-            seen.add(item)
-        if twice:
-            raise marshmallow.ValidationError(twice)
+            if item in seen_items:
+                duplicates[index] = ["Is in the list already."]
+            seen_items.add(item)
+        if duplicates:
+            raise marshmallow.ValidationError(duplicates)
         return loaded
 
 
@@ -134,8 +136,8 @@ class BankCode(fields.String):
 class StrictInteger(fields.Integer):
     """A whole number in JSON: neither a string, nor a boolean, nor a decimal."""
 
-    def __init__(self, *, low: int, high: int = _MAX_INT64, **kwargs: Any) -> None:
-        super().__init__(strict=True, validate=validate.Range(min=low, max=high), **kwargs)
+    def __init__(self, *, minimum: int, maximum: int = _MAX_INT64, **kwargs: Any) -> None:
+        super().__init__(strict=True, validate=validate.Range(min=minimum, max=maximum), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> int:
         if type(value) is not int:
@@ -146,8 +148,8 @@ class StrictInteger(fields.Integer):
 class IntegerParameter(fields.Integer):
     """A whole number in a query."""
 
-    def __init__(self, *, low: int, high: int = _MAX_INT64, **kwargs: Any) -> None:
-        super().__init__(validate=validate.Range(min=low, max=high), **kwargs)
+    def __init__(self, *, minimum: int, maximum: int = _MAX_INT64, **kwargs: Any) -> None:
+        super().__init__(validate=validate.Range(min=minimum, max=maximum), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> int:
         if not isinstance(value, str) or not _DIGITS.fullmatch(value):
@@ -175,10 +177,10 @@ class Uuid(fields.UUID):
     """A UUID in its canonical form."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> UUID:
-        found = parse_uuid(value) if isinstance(value, str) else None
-        if found is None:
+        parsed = parse_uuid(value) if isinstance(value, str) else None
+        if parsed is None:
             raise self.make_error("invalid_uuid")
-        return found
+        return parsed
 
 
 class Choice(fields.String):
@@ -191,8 +193,8 @@ class Choice(fields.String):
 class MinorAmount(StrictInteger):
     """An amount in kobo."""
 
-    def __init__(self, *, low: int = 0, high: int = 10**15, **kwargs: Any) -> None:
-        super().__init__(low=low, high=high, **kwargs)
+    def __init__(self, *, minimum: int = 0, maximum: int = 10**15, **kwargs: Any) -> None:
+        super().__init__(minimum=minimum, maximum=maximum, **kwargs)
 
 
 class Timestamp(fields.AwareDateTime):
@@ -229,8 +231,8 @@ class HttpUrl(fields.Url):
 class Degrees(fields.Float):
     """An angle in degrees: a JSON number, at most so far from zero."""
 
-    def __init__(self, *, most: float, **kwargs: Any) -> None:
-        super().__init__(validate=validate.Range(min=-most, max=most), **kwargs)
+    def __init__(self, *, max_degrees: float, **kwargs: Any) -> None:
+        super().__init__(validate=validate.Range(min=-max_degrees, max=max_degrees), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> float:
         if isinstance(value, bool | str):

@@ -29,22 +29,22 @@ def register(app: Flask, settings: Settings) -> None:
     ]
     if settings.public_base_url.startswith("https://"):
         always.append(("Strict-Transport-Security", "max-age=31536000; includeSubDomains"))
-    of_pages = [*always, ("Content-Security-Policy", _PAGE_CSP)]
-    of_others = [*always, ("Content-Security-Policy", _API_CSP)]
+    page_headers = [*always, ("Content-Security-Policy", _PAGE_CSP)]
+    api_headers = [*always, ("Content-Security-Policy", _API_CSP)]
 
     @app.after_request
     def set_headers(response: Response) -> Response:
         headers = response.headers
-        current = current_scope()
-        if current.quota is not None:
-            for name, value in current.quota.headers().items():
+        request_scope = current_scope()
+        if request_scope.rate_limit_status is not None:
+            for name, value in request_scope.rate_limit_status.headers().items():
                 headers.add(name, value)
-        for name, value in current.headers.items():
+        for name, value in request_scope.headers.items():
             headers[name] = value
         if "Cache-Control" not in headers:
             headers.add("Cache-Control", "no-store")
         page = headers.get("Content-Type", "").startswith("text/html")
-        for name, value in of_pages if page else of_others:
+        for name, value in page_headers if page else api_headers:
             headers.add(name, value)
         if origins:
             _add_cors_headers(response, origins)

@@ -33,86 +33,90 @@ def read_idempotency_key(contract: Contract) -> str | None:
 
     :raises ValidationError: it is missing where it is required, or is no UUID of version 4
     """
-    given = request.headers.get(IDEMPOTENCY_KEY_HEADER)
-    if given is None:
+    header = request.headers.get(IDEMPOTENCY_KEY_HEADER)
+    if header is None:
         if contract.idempotency is Idempotency.REQUIRED:
             raise ValidationError.of(
                 IDEMPOTENCY_KEY_HEADER, "This takes an Idempotency-Key header with a UUID of version 4."
             )
         return None
-    key = parse_uuid(given.strip(), version=4)
+    key = parse_uuid(header.strip(), version=4)
     if key is None:
         raise ValidationError.of(IDEMPOTENCY_KEY_HEADER, "Must be a UUID of version 4.")
     return str(key)
 
 
 def perform_once(
-    exchange: RequestScope, *, key: str, request_hash: str, perform: Callable[[KeyLease], StoredResponse]
+    request_scope: RequestScope, *, key: str, request_hash: str, execute: Callable[[KeyLease], StoredResponse]
 ) -> Response:
     """Perform a request under its key, or answer what it answered before.
 
-    :param exchange: the request
+    :param request_scope: the request
     :param key: its Idempotency-Key
     :param request_hash: the digest of its body
-    :param perform: does it, and completes the claim in the transaction of the effect
+    :param execute: does it, and completes the lease in the transaction of the effect
     :raises MarketplaceError: what perform raises; or that the key is in progress or was used otherwise
     """
     scope = KeyScope(
-        caller=str(exchange.caller.id) if exchange.caller else "",
+        caller=str(request_scope.caller.id) if request_scope.caller else "",
         method=request.method,
         path=request.path,
         key=key,
         request_hash=request_hash,
     )
-    database = exchange.services.database
-    found = database.in_transaction(operations.acquire_key, scope=scope, now=exchange.now)
-    if isinstance(found, StoredResponse):
-        exchange.headers["X-Cache-Lookup"] = "HIT"
-        return Response(found.body, status=found.status, content_type=found.content_type)
+    database = request_scope.services.database
+    lease_or_response = database.in_transaction(operations.acquire_key, scope=scope, now=request_scope.now)
+    if isinstance(lease_or_response, StoredResponse):
+        request_scope.headers["X-Cache-Lookup"] = "HIT"
+        return Response(
+            lease_or_response.body,
+            status=lease_or_response.status,
+            content_type=lease_or_response.content_type,
+        )
     try:
-        answer = perform(found)
+        response = execute(lease_or_response)
     except MarketplaceError as error:
-        _store_or_release(exchange, found, error)
+        _store_or_release(request_scope, lease_or_response, error)
         raise
     except BaseException:
-        _release_key(exchange, found)
+        _release_key(request_scope, lease_or_response)
         raise
-    return Response(answer.body, status=answer.status, content_type=answer.content_type)
+    return Response(response.body, status=response.status, content_type=response.content_type)
 
 
 def store_error_response(
-    session: Session, exchange: RequestScope, claim: KeyLease, error: MarketplaceError
+    session: Session, request_scope: RequestScope, lease: KeyLease, error: MarketplaceError
 ) -> None:
     """Store a refusal that is final; the edge does it where changes that it keeps are written.
 
-    :param claim: the request's
+    :param lease: the request's
     :param error: one that may turn into a success is not stored
-    :raises ConflictError: the claim is completed already, or somebody took it over
+    :raises ConflictError: the lease is completed already, or somebody took it over
     """
     if _is_final(error):
-        answer = StoredResponse(error.status, PROBLEM_TYPE, problem_body(error, exchange))
-        operations.complete_key(session, claim=claim, answer=answer, now=exchange.services.clock())
+        response = StoredResponse(error.status, PROBLEM_TYPE, problem_body(error, request_scope))
+        operations.complete_key(session, lease=lease, response=response, now=request_scope.services.clock())
 
 
 def _is_final(error: MarketplaceError) -> bool:
     return 400 <= error.status < 500 and error.code not in _RETRYABLE_CODES
 
 
-def _store_or_release(exchange: RequestScope, claim: KeyLease, error: MarketplaceError) -> None:
+def _store_or_release(request_scope: RequestScope, lease: KeyLease, error: MarketplaceError) -> None:
     if not _is_final(error):
-        _release_key(exchange, claim)
+        _release_key(request_scope, lease)
         return
     try:
-        exchange.services.database.in_transaction(store_error_response, exchange, claim, error)
+        request_scope.services.database.in_transaction(store_error_response, request_scope, lease, error)
     except ConflictError:
-        return  # It is stored already, with the changes that it keeps, or somebody took the claim over.
+        return  # It is stored already, with the changes that it keeps, or somebody took the lease over.
     except MarketplaceError as failure:
         _log.warning("idempotent refusal not stored", error=type(failure).__name__)
 
 
-def _release_key(exchange: RequestScope, claim: KeyLease) -> None:
+def _release_key(request_scope: RequestScope, lease: KeyLease) -> None:
     try:
-        exchange.services.database.in_transaction(operations.release_key, claim=claim)
+        request_scope.services.database.in_transaction(operations.release_key, lease=lease)
     except ServiceUnavailableError:
-        # The claim runs out by itself after 120 s.
+        # The lease runs out by itself after 120 s.
         _log.warning("idempotency key not freed")

@@ -35,63 +35,67 @@ def _caller_tier(caller: Caller | None) -> RateLimitTier:
 
 
 def _build_window(
-    contract: Contract | None, exchange: RequestScope, caller: Caller | None
+    contract: Contract | None, request_scope: RequestScope, caller: Caller | None
 ) -> RateLimitWindow | None:
-    limit = contract.limit if contract else SharedLimit.GLOBAL
+    limit = contract.limit if contract else SharedLimit.CALLER_TIER
     if limit is SharedLimit.UNLIMITED:
         return None
-    who = str(caller.id) if caller else client_subnet()
+    client_key = str(caller.id) if caller else client_subnet()
     if isinstance(limit, RouteLimit):
         quota, scope = limit.quota, limit.scope
     else:
-        tier = RateLimitTier.MERCHANT if limit is SharedLimit.VENDOR and caller else _caller_tier(caller)
+        tier = (
+            RateLimitTier.MERCHANT if limit is SharedLimit.MERCHANT_TIER and caller else _caller_tier(caller)
+        )
         quota, scope = tier.value, tier.name
-    item = _parse_quota(quota, exchange.services.settings.rate_limit_scale)
-    return RateLimitWindow(key=f"{scope}:{who}", limit=item.amount, period_seconds=item.get_expiry())
+    item = _parse_quota(quota, request_scope.services.settings.rate_limit_scale)
+    return RateLimitWindow(key=f"{scope}:{client_key}", limit=item.amount, period_seconds=item.get_expiry())
 
 
 def enforce_rate_limit(
-    exchange: RequestScope, *, contract: Contract | None, content_key: str = "", tags: Sequence[str] = ()
+    request_scope: RequestScope, *, contract: Contract | None, content_key: str = "", tags: Sequence[str] = ()
 ) -> CacheLookup | None:
     """Count a request against its limit, and look up cached content on the way.
 
-    :param exchange: the request, its caller known
+    :param request_scope: the request, its caller known
     :param contract: its route's, or none for a path without route: these count on the caller's tier
     :param content_key: the content that the route keeps in the cache, if any
     :param tags: what that content depends on
     :return: what the cache told; none when it is gone or had nothing to do
     :raises RateLimitError: the quota is used up
     """
-    window = _build_window(contract, exchange, exchange.caller)
+    window = _build_window(contract, request_scope, request_scope.caller)
     if window is None and not content_key:
         return None
-    found: CacheLookup | None = None
+    cached_lookup: CacheLookup | None = None
     try:
-        found = exchange.services.cache.look_up(window=window, content_key=content_key, tags=tags)
+        cached_lookup = request_scope.services.cache.look_up(
+            window=window, content_key=content_key, tags=tags
+        )
     except CacheDownError:
-        counted = _count_in_memory(window) if window else None
+        lookup = _count_in_memory(window) if window else None
     else:
-        counted = found
-    if window and counted:
-        _apply_count(exchange, window, counted)
-    return found
+        lookup = cached_lookup
+    if window and lookup:
+        _apply_count(request_scope, window, lookup)
+    return cached_lookup
 
 
-def count_refused_request(exchange: RequestScope, *, contract: Contract | None) -> None:
+def count_refused_request(request_scope: RequestScope, *, contract: Contract | None) -> None:
     """Count a request that is refused for another reason, so that its headers are true."""
     try:
-        enforce_rate_limit(exchange, contract=contract)
+        enforce_rate_limit(request_scope, contract=contract)
     except RateLimitError:
         return
 
 
-def enforce_anonymous_rate_limit(exchange: RequestScope) -> None:
+def enforce_anonymous_rate_limit(request_scope: RequestScope) -> None:
     """Count a request whose token was refused against its address.
 
     :raises RateLimitError: the address's quota is used up
     """
-    exchange.caller = None
-    enforce_rate_limit(exchange, contract=None)
+    request_scope.caller = None
+    enforce_rate_limit(request_scope, contract=None)
 
 
 def _count_in_memory(window: RateLimitWindow) -> CacheLookup:
@@ -99,11 +103,13 @@ def _count_in_memory(window: RateLimitWindow) -> CacheLookup:
     allowed = _fallback_limiter.hit(item, window.key)
     stats = _fallback_limiter.get_window_stats(item, window.key)
     seconds = max(stats.reset_time - time.time(), 0)
-    return CacheLookup(allowed, window.limit - stats.remaining, seconds, "", None, claimed=False)
+    return CacheLookup(allowed, window.limit - stats.remaining, seconds, "", None, must_compute=False)
 
 
-def _apply_count(exchange: RequestScope, window: RateLimitWindow, counted: CacheLookup) -> None:
-    seconds = max(1, math.ceil(counted.frees_in_seconds))
-    exchange.quota = RateLimitStatus(window.limit, max(window.limit - counted.used, 0), seconds)
-    if not counted.allowed:
+def _apply_count(request_scope: RequestScope, window: RateLimitWindow, lookup: CacheLookup) -> None:
+    seconds = max(1, math.ceil(lookup.retry_after_seconds))
+    request_scope.rate_limit_status = RateLimitStatus(
+        window.limit, max(window.limit - lookup.used, 0), seconds
+    )
+    if not lookup.allowed:
         raise RateLimitError(retry_after_seconds=seconds)

@@ -30,8 +30,8 @@ _MAX_CURSOR_LENGTH = 1024
 class CursorQuery(Schema):
     """The parameters of a collection that is paged by cursor."""
 
-    limit = IntegerParameter(low=1, high=MAX_LIMIT, load_default=DEFAULT_LIMIT)
-    cursor = Text(most=_MAX_CURSOR_LENGTH, load_default=None)
+    limit = IntegerParameter(minimum=1, maximum=MAX_LIMIT, load_default=DEFAULT_LIMIT)
+    cursor = Text(max_length=_MAX_CURSOR_LENGTH, load_default=None)
 
 
 class OffsetQuery(Schema):
@@ -41,8 +41,8 @@ class OffsetQuery(Schema):
     ``sort = Choice("createdAt", ..., load_default="createdAt")``.
     """
 
-    page = IntegerParameter(low=1, high=MAX_PAGE_NUMBER, load_default=1)
-    limit = IntegerParameter(low=1, high=MAX_LIMIT, load_default=DEFAULT_TABLE_LIMIT)
+    page = IntegerParameter(minimum=1, maximum=MAX_PAGE_NUMBER, load_default=1)
+    limit = IntegerParameter(minimum=1, maximum=MAX_LIMIT, load_default=DEFAULT_TABLE_LIMIT)
     order = Choice("asc", "desc", load_default="desc")
 
 
@@ -52,36 +52,36 @@ class OffsetOrCursorQuery(OffsetQuery):
     Every page tells the cursor to go on from; without page and cursor it is the first page by number.
     """
 
-    page = IntegerParameter(low=1, high=MAX_PAGE_NUMBER)
-    cursor = Text(most=_MAX_CURSOR_LENGTH, load_default=None)
+    page = IntegerParameter(minimum=1, maximum=MAX_PAGE_NUMBER)
+    cursor = Text(max_length=_MAX_CURSOR_LENGTH, load_default=None)
 
     @validates_schema
-    def check_form(self, data: dict[str, Any], **_kwargs: Any) -> None:
+    def check_page_or_cursor(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse a page that is named both ways."""
         if data.get("cursor") is not None and "page" in data:
             raise SchemaError("Is not for a page that is named by its number.", "cursor")
 
 
-def page_request(exchange: RequestScope, query: dict[str, Any]) -> PageRequest:
+def page_request(request_scope: RequestScope, query: dict[str, Any]) -> PageRequest:
     """Read the page that a client asks for.
 
-    :param exchange: the request
+    :param request_scope: the request
     :param query: loaded by a schema of ``CursorQuery``; ``limit`` and ``cursor`` are taken out of it
     :raises UnknownCursorError: the cursor was altered, or is another listing's or other filters'
     """
     limit, cursor = query.pop("limit"), query.pop("cursor")
-    return PageRequest(limit, _decode_position(exchange, query, cursor))
+    return PageRequest(limit, _decode_position(request_scope, query, cursor))
 
 
-def table_request(exchange: RequestScope, query: dict[str, Any]) -> TableRequest:
+def table_request(request_scope: RequestScope, query: dict[str, Any]) -> TableRequest:
     """Read the page of a table that a client asks for.
 
-    :param exchange: the request
+    :param request_scope: the request
     :param query: loaded by a schema of ``OffsetQuery``; what tells the page and the order is taken out of it
     :raises UnknownCursorError: the cursor was altered, or is another listing's or other filters'
     """
     number, limit, cursor = query.pop("page", None), query.pop("limit"), query.pop("cursor", None)
-    position = _decode_position(exchange, query, cursor)
+    position = _decode_position(request_scope, query, cursor)
     return TableRequest(
         number=None if cursor else number or 1,
         limit=limit,
@@ -91,36 +91,42 @@ def table_request(exchange: RequestScope, query: dict[str, Any]) -> TableRequest
     )
 
 
-def _decode_position(exchange: RequestScope, filters: dict[str, Any], cursor: str | None) -> list[Any] | None:
-    exchange.listing = _listing_key(exchange, filters)
+def _decode_position(
+    request_scope: RequestScope, filters: dict[str, Any], cursor: str | None
+) -> list[Any] | None:
+    request_scope.cursor_listing_key = _listing_key(request_scope, filters)
     if cursor is None:
         return None
     try:
-        return decode_cursor(_cursor_key(exchange), listing=exchange.listing, cursor=cursor)
+        return decode_cursor(
+            _cursor_key(request_scope), listing=request_scope.cursor_listing_key, cursor=cursor
+        )
     except InvalidCursorError as error:
         raise UnknownCursorError from error
 
 
-def page_meta(exchange: RequestScope, page: Page) -> dict[str, Any]:
+def page_meta(request_scope: RequestScope, page: Page) -> dict[str, Any]:
     """Give the fields of ``meta`` that a page carries."""
-    return {"limit": page.limit} | _next_page_meta(exchange, page.next_position) | page.extra_meta
+    return {"limit": page.limit} | _next_page_meta(request_scope, page.next_position) | page.extra_meta
 
 
-def table_meta(exchange: RequestScope, page: TablePage) -> dict[str, Any]:
+def table_meta(request_scope: RequestScope, page: TablePage) -> dict[str, Any]:
     """Give the fields of ``meta`` that a page of a table carries."""
     number, limit = page.request.number, page.request.limit
     meta: dict[str, Any] = {"limit": limit, "total": page.total}
     if number is not None:
         meta |= {"page": number, "total_pages": -(-page.total // limit)}
-    if exchange.contract and isinstance(exchange.contract.query, OffsetOrCursorQuery):
-        meta |= _next_page_meta(exchange, page.next_position)
+    if request_scope.contract and isinstance(request_scope.contract.query, OffsetOrCursorQuery):
+        meta |= _next_page_meta(request_scope, page.next_position)
     return meta | page.extra_meta
 
 
-def _next_page_meta(exchange: RequestScope, position: list[Any] | None) -> dict[str, Any]:
+def _next_page_meta(request_scope: RequestScope, position: list[Any] | None) -> dict[str, Any]:
     cursor = None
     if position is not None:
-        cursor = encode_cursor(_cursor_key(exchange), listing=exchange.listing, position=position)
+        cursor = encode_cursor(
+            _cursor_key(request_scope), listing=request_scope.cursor_listing_key, position=position
+        )
     return {"has_more": position is not None, "next_cursor": cursor}
 
 
@@ -139,15 +145,15 @@ def meta_schema_for(query: marshmallow.Schema | None) -> type[MetaSchema]:
     return MetaSchema
 
 
-def _cursor_key(exchange: RequestScope) -> bytes:
-    return exchange.services.settings.cursor_key.encode()
+def _cursor_key(request_scope: RequestScope) -> bytes:
+    return request_scope.services.settings.cursor_key.encode()
 
 
-def _listing_key(exchange: RequestScope, filters: dict[str, Any]) -> str:
+def _listing_key(request_scope: RequestScope, filters: dict[str, Any]) -> str:
     """A cursor is good for one caller, one collection (concrete path) and one set of filters."""
     caller = (
-        str(exchange.caller.id)
-        if exchange.caller and exchange.contract and not exchange.contract.cache_seconds
+        str(request_scope.caller.id)
+        if request_scope.caller and request_scope.contract and not request_scope.contract.cache_seconds
         else ""
     )
     return orjson.dumps([request.path, caller, filters], option=orjson.OPT_SORT_KEYS).decode()

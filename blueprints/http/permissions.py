@@ -25,15 +25,15 @@ PRODUCT_STAFF = _staff_with(MANAGE_PRODUCTS)
 class _VendorOrFinance(Access):
     """A vendor, or an officer of finance with two factors."""
 
-    def check(self, caller: Caller) -> None:
+    def ensure_allowed(self, caller: Caller) -> None:
         """Hold a caller against what their role takes.
 
         :raises ForbiddenError: the account's status, its role or its permissions don't allow it
         :raises StepUpRequiredError: an officer's assurance level is too low
         """
-        super().check(caller)
+        super().ensure_allowed(caller)
         if caller.is_staff:
-            FINANCE_AAL2.check(caller)
+            FINANCE_AAL2.ensure_allowed(caller)
 
 
 VENDOR_OR_FINANCE_AAL2 = _VendorOrFinance(

@@ -52,21 +52,21 @@ def error_slug(code: str) -> str:
     return code.lower().replace("_", "-")
 
 
-def problem_body(error: MarketplaceError, current: RequestScope) -> bytes:
+def problem_body(error: MarketplaceError, request_scope: RequestScope) -> bytes:
     """Write an error as problem details.
 
     :param error: what is wrong
-    :param current: the request that it is wrong with
+    :param request_scope: the request that it is wrong with
     """
     body = {
-        "type": f"{current.services.settings.public_base_url}/errors/{error_slug(error.code)}",
+        "type": f"{request_scope.services.settings.public_base_url}/errors/{error_slug(error.code)}",
         "title": error.title,
         "status": error.status,
         "detail": error.detail,
-        "instance": current.path,
+        "instance": request_scope.path,
         "code": error.code,
-        "requestId": current.request_id,
-        "timestamp": iso(current.now),
+        "requestId": request_scope.request_id,
+        "timestamp": iso(request_scope.now),
     }
     if error.invalid_params:
         body["invalid_params"] = [{"name": item.name, "reason": item.reason} for item in error.invalid_params]
@@ -91,20 +91,20 @@ def register(app: Flask) -> None:
     """Have the app answer errors as problem details, and explain them under /errors."""
 
     @app.errorhandler(MarketplaceError)
-    def _known(error: MarketplaceError) -> Response:
+    def handle_marketplace_error(error: MarketplaceError) -> Response:
         _count_if_uncounted(current_scope())
         return problem_response(error)
 
     @app.errorhandler(HTTPException)
-    def _of_framework(error: HTTPException) -> Response:
+    def handle_http_exception(error: HTTPException) -> Response:
         if isinstance(error, RequestRedirect):
             return Response(status=error.code, headers={"Location": error.new_url})
-        current = current_scope()
-        if current.contract is None:
+        request_scope = current_scope()
+        if request_scope.contract is None:
             # A path or method without route counts on the caller's tier like a route does.
             try:
-                auth.identify(current)
-                limits.enforce_rate_limit(current, contract=None)
+                auth.identify(request_scope)
+                limits.enforce_rate_limit(request_scope, contract=None)
             except MarketplaceError as refused:
                 return problem_response(refused)
         response = problem_response(_translate_http_exception(error))
@@ -113,7 +113,7 @@ def register(app: Flask) -> None:
         return response
 
     @app.errorhandler(Exception)
-    def _unforeseen(error: Exception) -> Response:
+    def handle_unexpected_error(error: Exception) -> Response:
         sentry_sdk.capture_exception(error)
         _count_if_uncounted(current_scope())
         _log.error("unhandled error", correlationId=correlation_id(), exc_info=error)
@@ -122,9 +122,9 @@ def register(app: Flask) -> None:
     @app.get("/errors/<slug>")
     def error_page(slug: str) -> Response:
         """Explain an error code to a person."""
-        current = current_scope()
-        auth.identify(current)
-        limits.enforce_rate_limit(current, contract=None)
+        request_scope = current_scope()
+        auth.identify(request_scope)
+        limits.enforce_rate_limit(request_scope, contract=None)
         code = slug.replace("-", "_").upper()
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug) or code not in CATALOG:
             raise NotFoundError("There is no such error code.")
@@ -134,10 +134,10 @@ def register(app: Flask) -> None:
         )
 
 
-def _count_if_uncounted(current: RequestScope) -> None:
+def _count_if_uncounted(request_scope: RequestScope) -> None:
     """Count a request that failed before its limit was looked at, since its headers stand on errors too."""
-    if current.quota is None and current.contract is not None:
-        limits.count_refused_request(current, contract=current.contract)
+    if request_scope.rate_limit_status is None and request_scope.contract is not None:
+        limits.count_refused_request(request_scope, contract=request_scope.contract)
 
 
 def _translate_http_exception(error: HTTPException) -> MarketplaceError:

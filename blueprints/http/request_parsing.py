@@ -108,22 +108,24 @@ def load_body(schema: Schema) -> Any:
     return _load_with_schema(schema, body)
 
 
-def load_query(schema: Schema | None, raw: bytes | None = None) -> dict[str, Any]:
+def load_query(schema: Schema | None, query_string: bytes | None = None) -> dict[str, Any]:
     """Check the query's parameters against a schema; without one, none are known.
 
     :param schema: the route's
-    :param raw: the query, or none for that of the current request
+    :param query_string: the query, or none for that of the current request
     :raises ValidationError: one entry of ``invalid_params`` for each fault
     """
-    given = request.args if raw is None else _parse_query(raw)
-    if schema is None and not given:
+    parameters = request.args if query_string is None else _parse_query(query_string)
+    if schema is None and not parameters:
         return {}
-    repeated = [name for name, values in given.lists() if len(values) > 1 and _is_validated(schema, name)]
+    repeated = [
+        name for name, values in parameters.lists() if len(values) > 1 and _is_validated(schema, name)
+    ]
     if repeated:
         raise build_validation_error([InvalidParam(name, "was given more than once") for name in repeated])
     if schema is None:
-        raise build_validation_error([InvalidParam(name, "Unknown field.") for name in given])
-    loaded: dict[str, Any] = _load_with_schema(schema, given.to_dict())
+        raise build_validation_error([InvalidParam(name, "Unknown field.") for name in parameters])
+    loaded: dict[str, Any] = _load_with_schema(schema, parameters.to_dict())
     return loaded
 
 
@@ -150,9 +152,9 @@ def ensure_valid_path_choices(choices: Sequence[tuple[str, Sequence[str]]], path
         raise build_validation_error(faults)
 
 
-def _parse_query(raw: bytes) -> MultiDict[str, str]:
+def _parse_query(query_string: bytes) -> MultiDict[str, str]:
     """Read a query as the framework reads a request's own."""
-    words = raw.decode("ascii", errors="replace")
+    words = query_string.decode("ascii", errors="replace")
     return MultiDict(parse_qsl(words, keep_blank_values=True, errors="replace"))
 
 
@@ -162,23 +164,24 @@ def digest_body(body: Any) -> str:
     return hashlib.sha256(canonical).hexdigest()
 
 
-def _load_with_schema(schema: Schema, given: Any) -> Any:
+def _load_with_schema(schema: Schema, value: Any) -> Any:
     try:
-        return schema.load(given)
+        return schema.load(value)
     except marshmallow.ValidationError as error:
         messages = error.normalized_messages()  # type: ignore[no-untyped-call]
         raise build_validation_error(list(_flatten_messages(messages))) from error
 
 
-def build_validation_error(params: list[InvalidParam]) -> ValidationError:
+def build_validation_error(invalid_params: list[InvalidParam]) -> ValidationError:
     """Make the error of a request's faults, as many as are fit to be shown."""
     # A name may be the client's own words, a megabyte of them.
-    shown = [
-        InvalidParam(item.name[:_MAX_PARAM_NAME_LENGTH], item.reason) for item in params[:_MAX_INVALID_PARAMS]
+    reported = [
+        InvalidParam(item.name[:_MAX_PARAM_NAME_LENGTH], item.reason)
+        for item in invalid_params[:_MAX_INVALID_PARAMS]
     ]
-    names = ", ".join(item.name for item in shown[:5])
+    names = ", ".join(item.name for item in reported[:5])
     return ValidationError(
-        f"Something is wrong with {names}; invalid_params says what.", invalid_params=shown
+        f"Something is wrong with {names}; invalid_params says what.", invalid_params=reported
     )
 
 

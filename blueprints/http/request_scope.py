@@ -43,32 +43,32 @@ class RequestScope:
     services: Services
     request_id: UUID
     now: datetime
-    started: float
+    started_at_seconds: float
     path: str
     contract: Contract | None = None
     caller: Caller | None = None
-    quota: RateLimitStatus | None = None
-    listing: str = ""  # names the collection that is paged, for its cursors
+    rate_limit_status: RateLimitStatus | None = None
+    cursor_listing_key: str = ""  # names the collection that is paged, for its cursors
     headers: dict[str, str] = field(default_factory=dict)
-    held: list[UploadedFile] = field(default_factory=list)
+    open_files: list[UploadedFile] = field(default_factory=list)
 
-    def hold(self, file: UploadedFile) -> UploadedFile:
+    def close_after_response(self, file: UploadedFile) -> UploadedFile:
         """Hold a file until the answer was made, and close it then."""
-        self.held.append(file)
+        self.open_files.append(file)
         return file
 
 
 def current_scope() -> RequestScope:
-    """Give the exchange of the current request."""
-    current: RequestScope = g.exchange
-    return current
+    """Give the scope of the current request."""
+    request_scope: RequestScope = g.request_scope
+    return request_scope
 
 
 def correlation_id() -> str:
     """Give the correlation id that the client sent, or else the request id."""
-    given = request.headers.get("x-correlation-id", "")
-    if given and len(given) <= _MAX_CORRELATION_LENGTH and given.isascii() and given.isprintable():
-        return given
+    header = request.headers.get("x-correlation-id", "")
+    if header and len(header) <= _MAX_CORRELATION_LENGTH and header.isascii() and header.isprintable():
+        return header
     return str(current_scope().request_id)
 
 
@@ -94,50 +94,50 @@ def client_subnet() -> str:
     if ":" not in address:
         return address
     try:
-        found = ipaddress.IPv6Address(address)
+        ipv6 = ipaddress.IPv6Address(address)
     except ValueError:
         return address
-    if found.ipv4_mapped is not None:
+    if ipv6.ipv4_mapped is not None:
         # An IPv4 client of an IPv6 socket; all of them share one /64.
-        return str(found.ipv4_mapped)
+        return str(ipv6.ipv4_mapped)
     # Whoever has an IPv6 address has a /64 of them.
-    return str(ipaddress.IPv6Network((int(found), 64), strict=False))
+    return str(ipaddress.IPv6Network((int(ipv6), 64), strict=False))
 
 
 def register(app: Flask, services: Services) -> None:
-    """Have requests begin an exchange, and answers end it with one line of log."""
+    """Have requests begin a scope, and answers end it with one line of log."""
 
     @app.before_request
     def start() -> None:
-        given = request.headers.get("x-request-id")
-        request_id = (parse_uuid(given, version=4) if given else None) or uuid4()
+        header = request.headers.get("x-request-id")
+        request_id = (parse_uuid(header, version=4) if header else None) or uuid4()
         path = request.path
         if "marketplace.versioned" in request.environ:
             path = f"/api/v1/{path.removeprefix('/api/')}"
-        g.exchange = RequestScope(
+        g.request_scope = RequestScope(
             services=services,
             request_id=request_id,
             now=services.clock(),
-            started=time.perf_counter(),
+            started_at_seconds=time.perf_counter(),
             path=path,
         )
         structlog.contextvars.bind_contextvars(requestId=str(request_id), path=path, method=request.method)
 
     @app.after_request
     def finish(response: Response) -> Response:
-        current = current_scope()
-        response.headers.add("X-Request-ID", str(current.request_id))
+        request_scope = current_scope()
+        response.headers.add("X-Request-ID", str(request_scope.request_id))
         _log.info(
             "request served",
             status=response.status_code,
-            durationMs=round((time.perf_counter() - current.started) * 1000, 2),
-            **({"userId": current.caller.id} if current.caller else {}),
+            durationMs=round((time.perf_counter() - request_scope.started_at_seconds) * 1000, 2),
+            **({"userId": request_scope.caller.id} if request_scope.caller else {}),
         )
         return response
 
     @app.teardown_request
     def forget(_error: BaseException | None) -> None:
         structlog.contextvars.clear_contextvars()
-        if "exchange" in g:
-            for file in current_scope().held:
+        if "request_scope" in g:
+            for file in current_scope().open_files:
                 file.content.close()

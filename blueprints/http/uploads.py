@@ -106,12 +106,12 @@ class _MultipartReader:
             if isinstance(event, NeedData):
                 decoder.receive_data(request.stream.read(_CHUNK_BYTES) or None)
             else:
-                self._take(event)
-        self._check()
+                self._handle_event(event)
+        self._ensure_valid()
         self._content.flush()
         return UploadedFile(self._content, self._size, self._hash.hexdigest())
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if isinstance(event, Field | File):
             name = event.name or ""
             self._names[name] += 1
@@ -131,7 +131,7 @@ class _MultipartReader:
         except OSError as error:
             raise ServiceUnavailableError("There is no room for the file.", retry_after_seconds=30) from error
 
-    def _check(self) -> None:
+    def _ensure_valid(self) -> None:
         field = self._upload.field
         faults = [InvalidParam(name, "Unknown field.") for name in self._names if name != field]
         if not self._names[field]:

@@ -42,11 +42,11 @@ def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
     rows = admin_table.export_orders(
         ctx.session, caller=ctx.user, filters=filters, table=all_rows, now=ctx.now
     )
-    return csv_response("orders", columns=_CSV_COLUMNS, rows=map(_flatten_row, rows), most=MAX_CSV_ROWS)
+    return csv_response("orders", columns=_CSV_COLUMNS, rows=map(_flatten_row, rows), max_rows=MAX_CSV_ROWS)
 
 
 @campus_area.get(
-    "", auth=STAFF, limit=SharedLimit.GLOBAL, query=CampusOrderQuery, reply=CampusOrder(many=True)
+    "", auth=STAFF, limit=SharedLimit.CALLER_TIER, query=CampusOrderQuery, reply=CampusOrder(many=True)
 )
 def list_campus_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the paid orders of a campus, the latest first; a campus's own staff see theirs alone."""

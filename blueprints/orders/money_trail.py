@@ -58,7 +58,7 @@ class MoneyTrailView(Schema):
     entries = fields.List(fields.Nested(MoneyMovementView), required=True)
 
 
-@area.get("/<uuid:order_id>/money", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=MoneyTrailView)
+@area.get("/<uuid:order_id>/money", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=MoneyTrailView)
 def show_money_trail(ctx: Context, order_id: UUID) -> dict[str, Any]:
     """Tell an order's buyer, its vendor or staff who holds its money, and what happens next."""
     return build_money_trail(ctx.session, order_id=order_id, caller=ctx.user)

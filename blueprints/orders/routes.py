@@ -71,7 +71,7 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@area.get("", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
+@area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, query=OrderQuery, reply=OrderView(many=True))
 def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the caller's orders, the latest first."""
     page = queries.list_orders_of_buyer(
@@ -81,7 +81,7 @@ def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
     return page
 
 
-@area.get("/vendor", auth=VENDOR, limit=SharedLimit.GLOBAL, query=OrderQuery, reply=OrderView(many=True))
+@area.get("/vendor", auth=VENDOR, limit=SharedLimit.CALLER_TIER, query=OrderQuery, reply=OrderView(many=True))
 def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the paid orders of the caller's store, the latest first."""
     store = find_store_of_user(ctx.session, user_id=ctx.user.id)
@@ -94,7 +94,7 @@ def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
     return page
 
 
-@area.get("/vendor/counts", auth=VENDOR, limit=SharedLimit.GLOBAL, reply=VendorOrderCounts)
+@area.get("/vendor/counts", auth=VENDOR, limit=SharedLimit.CALLER_TIER, reply=VendorOrderCounts)
 def count_vendor_orders(ctx: Context) -> dict[str, Any]:
     """Count the paid orders of the caller's store by how far they are."""
     store = find_store_of_user(ctx.session, user_id=ctx.user.id)
@@ -103,14 +103,17 @@ def count_vendor_orders(ctx: Context) -> dict[str, Any]:
     return queries.count_orders_of_vendor(ctx.session, vendor_id=store.id)
 
 
-@area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=OrderView)
+@area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=OrderView)
 def detail(ctx: Context, order_id: UUID) -> dict[str, Any]:
     """Give an order to its buyer, its vendor or staff."""
     return _order_view(ctx, order_id)
 
 
 @area.get(
-    "/<uuid:order_id>/items", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=OrderItemView(many=True)
+    "/<uuid:order_id>/items",
+    auth=AUTHENTICATED,
+    limit=SharedLimit.CALLER_TIER,
+    reply=OrderItemView(many=True),
 )
 def items(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
     """List an order's items."""
@@ -120,7 +123,10 @@ def items(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
 
 
 @area.get(
-    "/<uuid:order_id>/events", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=OrderEventView(many=True)
+    "/<uuid:order_id>/events",
+    auth=AUTHENTICATED,
+    limit=SharedLimit.CALLER_TIER,
+    reply=OrderEventView(many=True),
 )
 def events(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
     """List an order's trail, the earliest step first."""

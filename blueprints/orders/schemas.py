@@ -35,13 +35,13 @@ class RequestedOrderItem(Schema):
     """A product and how many of it."""
 
     product_id = Uuid(required=True)
-    quantity = StrictInteger(low=1, high=1000, required=True)
+    quantity = StrictInteger(minimum=1, maximum=1000, required=True)
 
 
 class ShippingAddress(AddressFields):
     """An address that is used once."""
 
-    hostel = SingleLineText(most=120, required=True)
+    hostel = SingleLineText(max_length=120, required=True)
 
 
 class PlaceOrder(Schema):
@@ -52,7 +52,7 @@ class PlaceOrder(Schema):
     shipping_address = fields.Nested(ShippingAddress)
     hub_id = Uuid()
     delivery_method = Choice("delivery", "pickup")
-    note = Text(most=500)
+    note = Text(max_length=500)
     expected_total_minor = MinorAmount(
         metadata={"description": "What the client showed; of a checkout, the sum over its orders."}
     )
@@ -97,13 +97,13 @@ class FulfilmentUpdate(Schema):
     """How far the vendor has come."""
 
     status = Choice("shipped", required=True)
-    tracking_note = Text(most=500)
+    tracking_note = Text(max_length=500)
 
 
 class CancelOrder(Schema):
     """Why an order is cancelled."""
 
-    reason = Text(most=500)
+    reason = Text(max_length=500)
 
 
 class OrderQuery(CursorQuery):
@@ -134,11 +134,11 @@ class OrderItemView(Schema):
     title = fields.String(required=True)
     image_url = fields.String(required=True, allow_none=True)
     unit_price_minor = MinorAmount(required=True)
-    quantity = StrictInteger(low=1, required=True)
+    quantity = StrictInteger(minimum=1, required=True)
     line_total_minor = MinorAmount(required=True)
-    commission_bps = StrictInteger(low=0, high=10_000, required=True)
+    commission_bps = StrictInteger(minimum=0, maximum=10_000, required=True)
     refunded_quantity = StrictInteger(
-        low=0,
+        minimum=0,
         required=True,
         metadata={"description": "How many of its pieces were paid back: not to be shipped."},
     )
@@ -160,7 +160,7 @@ class RefundView(Schema):
     destination = Choice(
         "gateway", "wallet", required=True, allow_none=True, metadata=_NULL_FOR_VENDOR_METADATA
     )
-    amount_minor = MinorAmount(low=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
     status = Choice(*sorted(REFUND.states), required=True)
     created_at = Timestamp(required=True)
     settled_at = Timestamp(required=True, allow_none=True)
@@ -228,7 +228,7 @@ class OrderView(Schema):
     refunded_at = Timestamp(required=True, allow_none=True)
     cancellation = fields.Nested(CancellationView, required=True, allow_none=True)
     refunds = fields.List(fields.Nested(RefundView), required=True)
-    revision = StrictInteger(low=1, required=True)
+    revision = StrictInteger(minimum=1, required=True)
     next_actions = fields.List(fields.String(), required=True)
 
 
@@ -256,10 +256,10 @@ class CheckoutView(Schema):
 class VendorOrderCounts(Schema):
     """How many orders a store has in each state; pending ones are paid and wait to be accepted."""
 
-    pending = StrictInteger(low=0, required=True)
-    processing = StrictInteger(low=0, required=True)
-    shipped = StrictInteger(low=0, required=True)
-    delivered = StrictInteger(low=0, required=True)
+    pending = StrictInteger(minimum=0, required=True)
+    processing = StrictInteger(minimum=0, required=True)
+    shipped = StrictInteger(minimum=0, required=True)
+    delivered = StrictInteger(minimum=0, required=True)
 
 
 class OrderEventView(Schema):
@@ -285,14 +285,14 @@ class OrderAuditQuery(DateRangeQuery, OffsetQuery):
     sort = Choice(*admin_table.SORTS, load_default="createdAt")
     status = Choice(*_STATUSES)
     escrow_status = Choice(*_ESCROW_STATUSES)
-    campus = Text(most=80, metadata={"description": "A campus by its id or slug."})
+    campus = Text(max_length=80, metadata={"description": "A campus by its id or slug."})
     vendor = Uuid(metadata={"description": "The store's id."})
     buyer = Uuid()
-    min_total = IntegerParameter(low=0, high=_MAX_TOTAL_MINOR)
-    max_total = IntegerParameter(low=0, high=_MAX_TOTAL_MINOR)
+    min_total = IntegerParameter(minimum=0, maximum=_MAX_TOTAL_MINOR)
+    max_total = IntegerParameter(minimum=0, maximum=_MAX_TOTAL_MINOR)
     from_ = DateRangeBound(data_key="from", metadata={"description": "Placed from then on."})
     to = DateRangeBound(metadata={"description": "Placed before then."})
-    older_than_hours = IntegerParameter(low=1, high=_MAX_AGE_HOURS)
+    older_than_hours = IntegerParameter(minimum=1, maximum=_MAX_AGE_HOURS)
     stuck = BooleanParameter(
         metadata={
             "description": "Paid and not accepted for 24 hours, shipped and not delivered for 14 days, with a"
@@ -334,7 +334,7 @@ class OrderAuditRow(Schema):
 class CampusOrderQuery(CursorQuery):
     """Which of the paid orders of a campus, or of all, are listed."""
 
-    campus = Text(most=80, load_default=None, metadata={"description": "A campus by its id or slug."})
+    campus = Text(max_length=80, load_default=None, metadata={"description": "A campus by its id or slug."})
     status = Choice(*_STATUSES, load_default=None)
     delivery_method = Choice("delivery", "pickup", load_default=None)
 

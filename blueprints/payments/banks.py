@@ -51,7 +51,7 @@ class VirtualAccount(Schema):
     expires_at = Timestamp(required=True)
 
 
-@area.get("/banks", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=BankView(many=True), phased=True)
+@area.get("/banks", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=BankView(many=True), phased=True)
 def list_banks(ctx: Context) -> list[dict[str, Any]]:
     """List the banks that accounts can be at, with their codes, by name."""
     found = banks.list_banks(ctx.services.cache, ctx.services.gateway)

@@ -47,7 +47,9 @@ def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str
     return execute(ctx.session, order_id=order_id, act=ctx.act, refund_request=refund_request)
 
 
-@area.get("/refunds", auth=FINANCE, limit=SharedLimit.GLOBAL, query=RefundQuery, reply=RefundRow(many=True))
+@area.get(
+    "/refunds", auth=FINANCE, limit=SharedLimit.CALLER_TIER, query=RefundQuery, reply=RefundRow(many=True)
+)
 def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List refunds with how far and how old they are."""
     filters = admin_queries.RefundFilters(**query)
@@ -85,7 +87,7 @@ def _recover_refund(ctx: Context, refund_id: UUID, trigger: str) -> FinalPhase:
 @area.get(
     "/quarantine",
     auth=FINANCE,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=QuarantinedChargeQuery,
     reply=QuarantinedChargeRow(many=True),
 )

@@ -72,7 +72,7 @@ def verify(ctx: Context, body: dict[str, Any]) -> FinalPhase:
         reference = lifecycle.ensure_reference_belongs_to_buyer(
             session, buyer_id=ctx.user.id, reference=body["reference"]
         )
-    charge = ctx.services.gateway.charge(reference)
+    charge = ctx.services.gateway.fetch_charge(reference)
     bearer = ctx.services.settings.gateway_fee_bearer
     return FinalPhase(
         partial(

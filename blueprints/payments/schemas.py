@@ -98,7 +98,7 @@ class PaymentView(Schema):
 class LedgerEntryQuery(DateRangeQuery, CursorQuery):
     """Which entries of the caller's statement are listed; ``to`` is exclusive."""
 
-    kind = Text(most=40, load_default=None)
+    kind = Text(max_length=40, load_default=None)
     direction = Choice("debit", "credit", load_default=None)
     order_id = Uuid(load_default=None)
     format = Choice(*FORMATS, load_default=None)
@@ -112,14 +112,14 @@ class LedgerEntryView(Schema):
     account = fields.String(required=True)
     kind = fields.String(required=True)
     direction = Choice("debit", "credit", required=True)
-    amount_minor = MinorAmount(low=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
     balance_after_minor = MinorAmount(required=True, allow_none=True)
     order_id = Uuid(required=True, allow_none=True)
     description = fields.String(required=True)
     created_at = Timestamp(required=True)
 
 
-_REASON_LENGTH = {"least": 10, "most": 500}
+_REASON_LENGTH = {"min_length": 10, "max_length": 500}
 _REFUND_STATUSES = sorted(states.REFUND.states)
 # Late and double charges are not held back: they go back at once, and are refunds of the cause ``unneeded_charge``.
 _QUARANTINE_REASONS = ("amount_below_total", "currency", "fees_above_amount")
@@ -129,14 +129,14 @@ class RefundedItem(Schema):
     """So many of a product of the order."""
 
     product_id = Uuid(required=True)
-    quantity = StrictInteger(low=1, high=1000, required=True)
+    quantity = StrictInteger(minimum=1, maximum=1000, required=True)
 
 
 class ProcessRefund(Schema):
     """How much of an order goes back, whereto, and why."""
 
     amount_minor = MinorAmount(
-        low=1, metadata={"description": "Without it, what the items cost, or all that escrow holds."}
+        minimum=1, metadata={"description": "Without it, what the items cost, or all that escrow holds."}
     )
     destination = Choice("wallet", "gateway", required=True)
     reason = Text(
@@ -165,7 +165,7 @@ class RefundSummary(Schema):
 
     id = Uuid(required=True)
     destination = Choice("gateway", "wallet", required=True)
-    amount_minor = MinorAmount(low=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
     status = Choice(*_REFUND_STATUSES, required=True)
     created_at = Timestamp(required=True)
     settled_at = Timestamp(required=True, allow_none=True)
@@ -207,7 +207,7 @@ class RefundQuery(OffsetQuery):
             " came late or once more; held_charge: it was held back, and decided on; clawback: after the release."
         },
     )
-    older_than_hours = IntegerParameter(low=0, high=24 * 366, load_default=None)
+    older_than_hours = IntegerParameter(minimum=0, maximum=24 * 366, load_default=None)
 
 
 class Buyer(Schema):
@@ -221,7 +221,7 @@ class RefundRow(RefundSummary):
     """A refund as finance sees it."""
 
     reason = fields.String(required=True)
-    attempt = StrictInteger(low=1, required=True)
+    attempt = StrictInteger(minimum=1, required=True)
     order_id = Uuid(required=True, allow_none=True)
     order_number = fields.String(required=True, allow_none=True)
     buyer = fields.Nested(Buyer, required=True)
@@ -246,10 +246,14 @@ class RefundRow(RefundSummary):
         metadata={"description": "What the buyer owes for money that reached them twice, by now and in all."},
     )
     times_returned = StrictInteger(
-        low=0, required=True, metadata={"description": "How often it was sent, and came back to the gateway."}
+        minimum=0,
+        required=True,
+        metadata={"description": "How often it was sent, and came back to the gateway."},
     )
     age_seconds = StrictInteger(
-        low=0, required=True, metadata={"description": "From its making until it was settled, or until now."}
+        minimum=0,
+        required=True,
+        metadata={"description": "From its making until it was settled, or until now."},
     )
 
 
@@ -258,8 +262,8 @@ class RecoveredRefund(Schema):
 
     id = Uuid(required=True)
     status = Choice(*_REFUND_STATUSES, required=True)
-    attempt = StrictInteger(low=1, required=True)
-    amount_minor = MinorAmount(low=1, required=True)
+    attempt = StrictInteger(minimum=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
 
 
 class QuarantinedChargeQuery(OffsetQuery):

@@ -21,7 +21,7 @@ _CSV_COLUMNS = tuple(field.data_key or name for name, field in LedgerEntryView()
 @area.get(
     "",
     auth=AUTHENTICATED,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=LedgerEntryQuery,
     reply=LedgerEntryView(many=True),
     csv=True,
@@ -39,8 +39,10 @@ def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
         order_id=query["order_id"],
     )
     if not as_csv:
-        return queries.fetch_statement_page(ctx.session, owners=owners, wanted=entry_filter, page=ctx.page)
+        return queries.fetch_statement_page(
+            ctx.session, owners=owners, entry_filter=entry_filter, page=ctx.page
+        )
     rows = queries.iterate_statement_entries(
-        ctx.session, owners=owners, wanted=entry_filter, most=MAX_CSV_ROWS + 1
+        ctx.session, owners=owners, entry_filter=entry_filter, limit=MAX_CSV_ROWS + 1
     )
-    return csv_response("transactions", columns=_CSV_COLUMNS, rows=rows, most=MAX_CSV_ROWS)
+    return csv_response("transactions", columns=_CSV_COLUMNS, rows=rows, max_rows=MAX_CSV_ROWS)

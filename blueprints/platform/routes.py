@@ -44,7 +44,7 @@ def propose(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.get(
     "/proposals",
     auth=PLATFORM_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=ProposalQuery,
     reply=ProposalRow(many=True),
 )
@@ -53,7 +53,7 @@ def list_proposals(ctx: Context, query: dict[str, Any]) -> TablePage:
     return queries.list_proposals(ctx.session, filters=queries.ProposalFilters(**query), page=ctx.table)
 
 
-@area.get("/proposals/<uuid:proposal_id>", auth=PLATFORM_STAFF, limit=SharedLimit.GLOBAL, reply=Proposal)
+@area.get("/proposals/<uuid:proposal_id>", auth=PLATFORM_STAFF, limit=SharedLimit.CALLER_TIER, reply=Proposal)
 def show_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
     """Show a proposal; of an open one, what it does as of now."""
     return _proposal_view(ctx, proposal_id)
@@ -83,7 +83,9 @@ def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> di
     return _proposal_view(ctx, proposal_id)
 
 
-@area.get("/halts", auth=STAFF, limit=SharedLimit.GLOBAL, query=CursorQuery, reply=PayoutHaltView(many=True))
+@area.get(
+    "/halts", auth=STAFF, limit=SharedLimit.CALLER_TIER, query=CursorQuery, reply=PayoutHaltView(many=True)
+)
 def list_halts(ctx: Context, query: dict[str, Any]) -> Page:
     """List when and why payouts stood still, the latest first."""
     return halts.list_halts(ctx.session, page=ctx.page)
@@ -94,8 +96,8 @@ def _proposal_view(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
 
 
 @status_area.get(
-    "", auth=PUBLIC, limit=SharedLimit.GLOBAL, reply=PlatformStatus, cache=30, tags=(cache_tags.STATUS,), phased=True,
-    group=ProcessGroup.API,
+    "", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, reply=PlatformStatus, cache=30, tags=(cache_tags.STATUS,),
+    phased=True, group=ProcessGroup.API,
 )  # fmt: skip
 def show_status(ctx: Context) -> dict[str, Any]:
     """Tell whether there is maintenance, and how each part of the service is."""

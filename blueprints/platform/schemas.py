@@ -20,7 +20,7 @@ from marketplace.platform.fees import FEES
 from marketplace.proposals import queries, states
 from marketplace.proposals.kinds import CHANGES
 
-_REASON_LENGTH = {"least": 3, "most": 500}
+_REASON_LENGTH = {"min_length": 3, "max_length": 500}
 _STATUSES = sorted(states.PROPOSAL.states)
 # By kind: what its payload must have, and what it may have beside.
 _PAYLOAD_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
@@ -37,20 +37,20 @@ class ProposalPayload(Schema):
     """What is proposed: fields by kind."""
 
     key = SingleLineText(
-        most=64,
+        max_length=64,
         metadata={"description": f"fee: one of {', '.join(FEES)}; feature_flag: the name of the feature."},
     )
-    value = StrictInteger(low=0, metadata={"description": "fee: basis points or kobo."})
+    value = StrictInteger(minimum=0, metadata={"description": "fee: basis points or kobo."})
     category_id = Uuid(metadata={"description": "category_commission."})
     commission_bps = StrictInteger(
-        low=0,
+        minimum=0,
         allow_none=True,
         metadata={"description": "category_commission: basis points; null for the platform's own rate."},
     )
     enabled = StrictBoolean(metadata={"description": "feature_flag."})
     active = StrictBoolean(metadata={"description": "maintenance."})
     message = SingleLineText(
-        most=300, allow_none=True, metadata={"description": "maintenance: what people are told."}
+        max_length=300, allow_none=True, metadata={"description": "maintenance: what people are told."}
     )
     until = Timestamp(allow_none=True, metadata={"description": "maintenance: when it ends by itself."})
     reason = Text(**_REASON_LENGTH, metadata={"description": "payout_resume: why it is safe to go on."})
@@ -147,7 +147,7 @@ class PayoutHaltView(Schema):
     state = Choice("halted", "resumed", required=True)
     reason = fields.String(required=True)
     findings = StrictInteger(
-        low=0, required=True, metadata={"description": "How many different things were found meanwhile."}
+        minimum=0, required=True, metadata={"description": "How many different things were found meanwhile."}
     )
     halted_at = Timestamp(required=True)
     resumed_at = Timestamp(required=True, allow_none=True)

@@ -14,7 +14,7 @@ from marketplace.kernel.paging import Page
 area = ContractBlueprint("users", "/api/users", "One's own account and addresses")
 
 
-@area.get("/me", auth=AUTHENTICATED_ANY_STATUS, limit=SharedLimit.GLOBAL, reply=Me)
+@area.get("/me", auth=AUTHENTICATED_ANY_STATUS, limit=SharedLimit.CALLER_TIER, reply=Me)
 def get_me(ctx: Context) -> dict[str, Any]:
     """Show the caller's profile, campus, role and badges, whatever the account's status."""
     return queries.fetch_profile(ctx.session, user_id=ctx.user.id)
@@ -29,7 +29,7 @@ def update_me(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.get(
     "/me/addresses",
     auth=AUTHENTICATED,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=CursorQuery,
     reply=AddressView(many=True),
 )

@@ -9,7 +9,7 @@ from blueprints.http.fields import HttpUrl, Phone, Schema, SingleLineText, Stric
 class UpdateMe(Schema):
     """Changes to one's own profile; what is left out stays as it is."""
 
-    name = SingleLineText(most=100)
+    name = SingleLineText(max_length=100)
     phone = Phone(allow_none=True)
     campus_id = Uuid(allow_none=True)
     avatar_url = HttpUrl(schemes=("https",), allow_none=True)
@@ -48,7 +48,7 @@ class Me(Schema):
 class AddAddress(AddressFields):
     """A new delivery address."""
 
-    hostel = SingleLineText(most=120, required=True)
+    hostel = SingleLineText(max_length=120, required=True)
     is_default = StrictBoolean()
 
 

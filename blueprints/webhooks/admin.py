@@ -24,7 +24,7 @@ area = ContractBlueprint("webhooks", "/api/admin/webhooks", "Webhooks that came 
 
 
 @area.get(
-    "", auth=FINANCE, limit=SharedLimit.GLOBAL, query=WebhookQuery, reply=WebhookRow(many=True),
+    "", auth=FINANCE, limit=SharedLimit.CALLER_TIER, query=WebhookQuery, reply=WebhookRow(many=True),
     meta=WebhooksMetaSchema,
 )  # fmt: skip
 def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
@@ -39,7 +39,7 @@ def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
     return queries.list_events_for_staff(ctx.session, filters=filters, page=ctx.page, now=ctx.now)
 
 
-@area.get("/<uuid:webhook_id>", auth=FINANCE, limit=SharedLimit.GLOBAL, reply=Webhook)
+@area.get("/<uuid:webhook_id>", auth=FINANCE, limit=SharedLimit.CALLER_TIER, reply=Webhook)
 def show_webhook(ctx: Context, webhook_id: UUID) -> dict[str, Any]:
     """Show an event with the part of its payload that tells nothing of a person."""
     return queries.fetch_event_for_staff(ctx.session, inbox_id=webhook_id)
@@ -55,9 +55,9 @@ def replay_webhook(ctx: Context, webhook_id: UUID, body: dict[str, Any]) -> dict
     if body["dry_run"]:
         result = replay.dry_run_event(database, inbox_id=webhook_id, fee_bearer=bearer, now=ctx.now)
     else:
-        with database.reading() as outside:
+        with database.reading() as committed:
             result = replay.replay_event(
-                ctx.session, outside, inbox_id=webhook_id, fee_bearer=bearer, act=ctx.act
+                ctx.session, committed, inbox_id=webhook_id, fee_bearer=bearer, act=ctx.act
             )
     return {
         "id": webhook_id,

@@ -74,12 +74,12 @@ def _receive_event(ctx: Context) -> Response:
 def _is_in_networks(address: str, networks: tuple[str, ...]) -> bool:
     """Tell whether an address belongs to one of some networks; what is no address belongs to none."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    return any(found in network for network in _parse_networks(networks))
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    return any(parsed in network for network in _parse_networks(networks))
 
 
 @lru_cache(maxsize=8)

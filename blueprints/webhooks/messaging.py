@@ -21,19 +21,19 @@ area = ContractBlueprint(
 @area.get(
     "/webhook",
     auth=UNCHECKED,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=WebhookVerificationQuery,
     enveloped=False,
     plain=True,
 )
 def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
     """Answer the provider's challenge, if it shows the token that was agreed on."""
-    agreed = ctx.services.settings.messaging_verify_token
-    shown = query["verify_token"]
+    expected_token = ctx.services.settings.messaging_verify_token
+    given_token = query["verify_token"]
     if (
-        not agreed
+        not expected_token
         or query["mode"] != "subscribe"
-        or not hmac.compare_digest(_encode_token(shown), _encode_token(agreed))
+        or not hmac.compare_digest(_encode_token(given_token), _encode_token(expected_token))
     ):
         raise ForbiddenError("The mode is not subscribe, or the token is not the one that was agreed on.")
     return Response(query["challenge"], content_type="text/plain; charset=utf-8")

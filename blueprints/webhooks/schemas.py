@@ -52,11 +52,11 @@ class WebhookQuery(CursorQuery):
     """Which events are listed, the latest first."""
 
     state = Choice(*queries.STATES, load_default=None)
-    type = Text(most=255, load_default=None, metadata={"description": "Such as charge.success."})
+    type = Text(max_length=255, load_default=None, metadata={"description": "Such as charge.success."})
     provider = Choice(*queries.PROVIDERS, load_default=None)
     since = Timestamp(load_default=None, metadata={"description": "Those that came from then on."})
     error = SingleLineText(
-        most=100,
+        max_length=100,
         load_default=None,
         metadata={"description": "What the last error holds, in any case of letters."},
     )
@@ -65,11 +65,11 @@ class WebhookQuery(CursorQuery):
 class WebhookCounts(Schema):
     """How many events there are, by state."""
 
-    waiting = StrictInteger(low=0, required=True)
-    retrying = StrictInteger(low=0, required=True)
-    dead = StrictInteger(low=0, required=True)
-    processed = StrictInteger(low=0, required=True, metadata={"description": _FINAL_COUNT_DESCRIPTION})
-    ignored = StrictInteger(low=0, required=True, metadata={"description": _FINAL_COUNT_DESCRIPTION})
+    waiting = StrictInteger(minimum=0, required=True)
+    retrying = StrictInteger(minimum=0, required=True)
+    dead = StrictInteger(minimum=0, required=True)
+    processed = StrictInteger(minimum=0, required=True, metadata={"description": _FINAL_COUNT_DESCRIPTION})
+    ignored = StrictInteger(minimum=0, required=True, metadata={"description": _FINAL_COUNT_DESCRIPTION})
 
 
 class WebhooksMetaSchema(CursorMetaSchema):
@@ -89,7 +89,7 @@ class WebhookRow(Schema):
     )
     state = Choice(*queries.STATES, required=True)
     duplicate = fields.Boolean(required=True)
-    attempts = StrictInteger(low=0, required=True)
+    attempts = StrictInteger(minimum=0, required=True)
     received_at = Timestamp(required=True)
     due_at = Timestamp(required=True, allow_none=True, metadata={"description": "When it is tried next."})
     finished_at = Timestamp(required=True, allow_none=True)
@@ -101,7 +101,7 @@ class Webhook(WebhookRow):
 
     died_at = Timestamp(required=True, allow_none=True)
     replayed_at = Timestamp(required=True, allow_none=True)
-    body_bytes = StrictInteger(low=0, required=True)
+    body_bytes = StrictInteger(minimum=0, required=True)
     payload = fields.Dict(
         keys=fields.String(),
         required=True,
@@ -130,7 +130,7 @@ class RefundChange(Schema):
     """A refund that is made, or changes its status; ``before`` is null of one that is new."""
 
     id = Uuid(required=True)
-    amount_minor = MinorAmount(low=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
     destination = fields.String(required=True)
     order_number = fields.String(required=True, allow_none=True)
     before = fields.String(required=True, allow_none=True)
@@ -142,7 +142,7 @@ class PostedEntry(Schema):
 
     account = fields.String(required=True)
     direction = Choice("debit", "credit", required=True)
-    amount_minor = MinorAmount(low=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
     order_number = fields.String(required=True, allow_none=True)
 
 

@@ -149,7 +149,7 @@ class SandboxCheckout:
             raise ProviderUnavailableError(
                 "The sandbox gateway did not take a payment. The same command goes on where this one ended."
             ) from error
-        charge = gateway.charge(intent.reference)
+        charge = gateway.fetch_charge(intent.reference)
         if charge is not None and charge.paid_at is not None:
             charge = replace(charge, paid_at=now)
         services.database.in_transaction(

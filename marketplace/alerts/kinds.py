@@ -19,18 +19,18 @@ class AlertKind:
     """A kind of alert.
 
     :param severity: unless it is raised with another one
-    :param about: what its subject names: there is one open alert of the kind for each
+    :param subject_description: what its subject names: there is one open alert of the kind for each
     :param meaning: what happened, for somebody who was just woken up
     :param first_step: what the operator does first
-    :param ends: how it is resolved
+    :param resolution_rule: how it is resolved
     :param permission: what staff need who resolve it by hand
     """
 
     severity: Severity
-    about: str
+    subject_description: str
     meaning: str
     first_step: str
-    ends: str
+    resolution_rule: str
     permission: str
 
 

@@ -79,8 +79,8 @@ def lease_delivery(session: Session, *, alert_id: UUID, channel: str, event: str
     message = {"alert_id": alert_id, "channel": channel, "event": event}
     if _LEASE_DELIVERY.first(session, **message, now=now, until=now + _LEASE_DURATION) is not None:
         return True
-    found = _SELECT_SENT_AT.first(session, **message)
-    if found is None or found["sent_at"] is None:
+    existing = _SELECT_SENT_AT.first(session, **message)
+    if existing is None or existing["sent_at"] is None:
         raise DeliveryInProgressError("The message is being sent.")
     return False
 
@@ -98,21 +98,21 @@ def release_delivery_lease(session: Session, *, alert_id: UUID, channel: str, ev
 def compose_message(alert: dict[str, Any], *, event: str) -> AlertMessage:
     """Write what people are told.
 
-    :param alert: as ``queries.alert`` gives it
+    :param alert: as ``queries.fetch_alert`` gives it
     :param event: ``raised`` or ``resolved``
     """
-    what = f"{alert['identifier']}: {alert['title']}"
-    over = event == operations.RESOLVED
+    summary = f"{alert['identifier']}: {alert['title']}"
+    is_resolved = event == operations.RESOLVED
     lines = [f"About: {alert['subject']}", f"Facts: {_format_facts(alert['latestFacts'])}"]
-    if over:
-        headline = f"[RESOLVED {alert['severity']}] {what}"
+    if is_resolved:
+        headline = f"[RESOLVED {alert['severity']}] {summary}"
         times = "once" if alert["occurrences"] == 1 else f"{alert['occurrences']} times"
         lines += [
             _resolution_line(alert),
             f"It was raised {times}, first at {_format_time(alert['raisedAt'])}.",
         ]
     else:
-        headline = f"[{alert['severity']}] {what}"
+        headline = f"[{alert['severity']}] {summary}"
         minutes = RESPONSE_MINUTES[alert["severity"]]
         lines += [
             f"Raised at {_format_time(alert['raisedAt'])}; to be looked at within {minutes} minutes.",
@@ -122,7 +122,7 @@ def compose_message(alert: dict[str, Any], *, event: str) -> AlertMessage:
         if alert["resolvedAt"] is not None:
             lines.append(f"It is over already. {_resolution_line(alert)}")
     lines.append(f"More: marketplace alerts show {alert['id']}")
-    return AlertMessage(name=f"{alert['id']}.{event}", headline=headline, text="\n".join(lines))
+    return AlertMessage(message_id=f"{alert['id']}.{event}", headline=headline, text="\n".join(lines))
 
 
 def _resolution_line(alert: dict[str, Any]) -> str:
@@ -136,8 +136,8 @@ def _format_time(moment: datetime) -> str:
 
 
 def _format_facts(facts: dict[str, Any]) -> str:
-    told = ", ".join(
+    text = ", ".join(
         f"{name} {value if isinstance(value, str | int) else orjson.dumps(value).decode()}"
         for name, value in facts.items()
     )
-    return told if len(told) <= _MAX_FACTS_CHARACTERS else f"{told[:_MAX_FACTS_CHARACTERS]}…"
+    return text if len(text) <= _MAX_FACTS_CHARACTERS else f"{text[:_MAX_FACTS_CHARACTERS]}…"

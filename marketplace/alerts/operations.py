@@ -109,7 +109,7 @@ def raise_alert(
     transaction ends, so it comes after all other locks.
 
     :param session: in a transaction: what is rolled back raises nothing
-    :param identifier: of ``KINDS``
+    :param identifier: of ``ALERT_KINDS``
     :param subject: what it is about, such as ``refund:<id>``; ids, no personal data
     :param title: what happened, in a few words that are the same each time
     :param facts: ids, counts and amounts; what looks personal or secret in them is redacted, long ones are cut
@@ -119,15 +119,15 @@ def raise_alert(
     :raises KeyError: there is no such kind
     """
     kind = ALERT_KINDS[identifier]
-    shown = redact_facts(facts)
-    about = redact_text(subject)[:_MAX_TEXT_LENGTH]
+    redacted_facts = redact_facts(facts)
+    redacted_subject = redact_text(subject)[:_MAX_TEXT_LENGTH]
     row = _UPSERT_ALERT.one(
         session,
         identifier=identifier,
         severity=severity or kind.severity,
-        subject=about,
+        subject=redacted_subject,
         title=redact_text(title)[:_MAX_TEXT_LENGTH],
-        facts=Json(shown),
+        facts=Json(redacted_facts),
         now=now,
     )
     alert_id: UUID = row["id"]
@@ -140,10 +140,10 @@ def raise_alert(
             "alert raised",
             severity=row["severity"],
             identifier=identifier,
-            subject=about,
+            subject=redacted_subject,
             alertId=str(alert_id),
             occurrences=row["occurrences"],
-            facts=shown,
+            facts=redacted_facts,
         ),
     )
     return alert_id
@@ -151,9 +151,9 @@ def raise_alert(
 
 def redact_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Give facts as they are stored and sent: redacted, no longer than one reads at night."""
-    shown: dict[str, Any] = _truncate(redact(dict(facts)))
-    size = len(orjson.dumps(shown, default=str))
-    return shown if size <= _MAX_FACTS_BYTES else {"cutBytes": size}
+    redacted: dict[str, Any] = _truncate(redact(dict(facts)))
+    size = len(orjson.dumps(redacted, default=str))
+    return redacted if size <= _MAX_FACTS_BYTES else {"cutBytes": size}
 
 
 def _truncate(value: Any) -> Any:
@@ -171,12 +171,12 @@ def lock_alert(session: Session, *, identifier: str, subject: str) -> bool:
 
     Whoever raises it meanwhile has been waited for, and is seen, or waits for us, and raises a new one.
 
-    :param identifier: of ``KINDS``
+    :param identifier: of ``ALERT_KINDS``
     :param subject: as it was raised with
     :return: whether there is something to resolve
     """
-    about = redact_text(subject)[:_MAX_TEXT_LENGTH]
-    return _LOCK_OPEN_ALERT.first(session, identifier=identifier, subject=about) is not None
+    redacted_subject = redact_text(subject)[:_MAX_TEXT_LENGTH]
+    return _LOCK_OPEN_ALERT.first(session, identifier=identifier, subject=redacted_subject) is not None
 
 
 def resolve_alert(
@@ -184,22 +184,22 @@ def resolve_alert(
 ) -> bool:
     """Resolve what is open about a subject, for a rule whose condition is gone.
 
-    :param identifier: of ``KINDS``, one or several
+    :param identifier: of ``ALERT_KINDS``, one or several
     :param subject: as it was raised with
     :param note: what ended it, in words that are the same each time
     :param now: when
     :return: whether there was something to resolve
     """
     identifiers = [identifier] if isinstance(identifier, str) else list(identifier)
-    ended = _RESOLVE_ALERTS.all(
+    resolved = _RESOLVE_ALERTS.all(
         session,
         identifiers=identifiers,
         subject=redact_text(subject)[:_MAX_TEXT_LENGTH],
         note=note,
         now=now,
     )
-    _announce_resolved(session, ended, by="rule", now=now)
-    return bool(ended)
+    _announce_resolved(session, resolved, resolved_by="rule", now=now)
+    return bool(resolved)
 
 
 def resolve_alerts_except(
@@ -212,10 +212,12 @@ def resolve_alerts_except(
     :param now: when
     :return: how many there were
     """
-    still = [redact_text(subject)[:_MAX_TEXT_LENGTH] for subject in subjects]
-    ended = _RESOLVE_ALERTS_EXCEPT.all(session, identifier=identifier, subjects=still, note=note, now=now)
-    _announce_resolved(session, ended, by="rule", now=now)
-    return len(ended)
+    kept_subjects = [redact_text(subject)[:_MAX_TEXT_LENGTH] for subject in subjects]
+    resolved = _RESOLVE_ALERTS_EXCEPT.all(
+        session, identifier=identifier, subjects=kept_subjects, note=note, now=now
+    )
+    _announce_resolved(session, resolved, resolved_by="rule", now=now)
+    return len(resolved)
 
 
 def resolve_manually(
@@ -252,7 +254,7 @@ def resolve_manually(
         note=note,
         now=act.now,
     )
-    _announce_resolved(session, [row], by=act.role, now=act.now)
+    _announce_resolved(session, [row], resolved_by=act.role, now=act.now)
     record_audit_entry(
         session,
         act=act,
@@ -265,16 +267,16 @@ def resolve_manually(
 
 
 def _announce_resolved(
-    session: Session, ended: Sequence[Mapping[str, Any]], *, by: str, now: datetime
+    session: Session, resolved: Sequence[Mapping[str, Any]], *, resolved_by: str, now: datetime
 ) -> None:
-    for row in ended:
+    for row in resolved:
         _enqueue_messages(session, row["id"], RESOLVED, now=now)
-        _log_resolved(session, row, by)
+        _log_resolved(session, row, resolved_by)
 
 
-def _log_resolved(session: Session, row: Mapping[str, Any], by: str) -> None:
-    told = {"identifier": row["identifier"], "subject": row["subject"], "alertId": str(row["id"])}
-    outbox.after_commit(session, lambda: _log.info("alert resolved", by=by, **told))
+def _log_resolved(session: Session, row: Mapping[str, Any], resolved_by: str) -> None:
+    log_fields = {"identifier": row["identifier"], "subject": row["subject"], "alertId": str(row["id"])}
+    outbox.after_commit(session, lambda: _log.info("alert resolved", by=resolved_by, **log_fields))
 
 
 def _enqueue_messages(session: Session, alert_id: UUID, event: str, *, now: datetime) -> None:

@@ -40,7 +40,7 @@ def resume_task(session: Session, *, task: DeclaredTask, act: Act) -> bool:
     state = lock_task(session, task=task, now=act.now)
     if state.paused_at is None:
         return False
-    _RESUME_TASK.run(session, name=task.name, next_run_at=state.effective_schedule.after(act.now))
+    _RESUME_TASK.run(session, name=task.name, next_run_at=state.effective_schedule.next_after(act.now))
     _audit_pause(session, act, task, paused=False)
     return True
 
@@ -58,7 +58,7 @@ def reschedule_task(
     :return: when it runs next
     """
     state = lock_task(session, task=task, now=act.now)
-    following = (schedule or task.schedule).after(act.now)
+    following = (schedule or task.schedule).next_after(act.now)
     _UPDATE_SCHEDULE.run(
         session,
         name=task.name,

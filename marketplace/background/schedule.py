@@ -173,11 +173,11 @@ class PeriodicTaskSnapshot:
 
         :return: when, or none if all is well
         """
-        tick = self.effective_schedule.after(now)
+        tick = self.effective_schedule.next_after(now)
         if self.next_run_at <= tick:
             return None
-        period = self.effective_schedule.after(tick) - tick
-        again = self.effective_schedule.after(now + period)
+        period = self.effective_schedule.next_after(tick) - tick
+        again = self.effective_schedule.next_after(now + period)
         return again if self.next_run_at - now > 2 * period and again < self.next_run_at else None
 
 
@@ -231,7 +231,7 @@ def lock_task(session: Session, *, task: DeclaredTask, now: datetime) -> Periodi
 def register_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: datetime) -> None:
     """Give tasks their rows that have none: an interval begins now, a crontab with its tick."""
     for task in tasks:
-        first = now if isinstance(task.schedule, Interval) else task.schedule.after(now)
+        first = now if isinstance(task.schedule, Interval) else task.schedule.next_after(now)
         _UPSERT_TASK.run(
             session,
             name=task.name,
@@ -266,7 +266,7 @@ def start_due_run(
         name=state.name,
         timetable=state.timetable,
         next_run_at=state.next_run_at,
-        following=state.effective_schedule.after(max(now, state.next_run_at)),
+        following=state.effective_schedule.next_after(max(now, state.next_run_at)),
         run_id=run_id,
         run_by=worker_name,
         now=now,
@@ -368,7 +368,7 @@ def finish_run(
         error=error,
         result=result[:_MAX_RESULT_CHARACTERS] if result is not None else None,
         milliseconds=milliseconds,
-        next_run_at=state.effective_schedule.after(now) if passed else state.next_run_at,
+        next_run_at=state.effective_schedule.next_after(now) if passed else state.next_run_at,
         now=now,
     )
     if outcome != SUCCEEDED:

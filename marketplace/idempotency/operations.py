@@ -2,7 +2,7 @@
 
 A key is claimed in a transaction of its own, so that a second caller learns at once that the first is at
 work. It is completed in the transaction of the effect, so that a crash can't part the two: either both are
-there, or neither, and then the claim runs out and may be taken over.
+there, or neither, and then the lease runs out and may be taken over.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ValidationError
 
 LEASE_SECONDS = 120
-_MAX_RETRY_AFTER_SECONDS = 5  # nearly all operations end long before their claim does
+_MAX_RETRY_AFTER_SECONDS = 5  # nearly all operations end long before their lease does
 RETENTION = timedelta(hours=24)
 
 
@@ -124,12 +124,12 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
 
     :param scope: whose key it is, and of what
     :param now: the time of the request
-    :return: a claim, or the stored answer of a completed key
+    :return: a lease, or the stored answer of a completed key
     :raises ValidationError: the key was used with another body
     :raises RequestInProgressError: a request with it is being worked on, since less than 120 s
     """
     stale_before = now - timedelta(seconds=LEASE_SECONDS)
-    claimed = _ACQUIRE_KEY.first(
+    acquired = _ACQUIRE_KEY.first(
         session,
         caller=scope.caller,
         method=scope.method,
@@ -140,53 +140,55 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
         expires_at=now + RETENTION,
         stale_before=stale_before,
     )
-    if claimed:
-        return KeyLease(id=claimed["id"], claimed_at=now)
-    found = _SELECT_KEY.first(
+    if acquired:
+        return KeyLease(id=acquired["id"], claimed_at=now)
+    existing = _SELECT_KEY.first(
         session, caller=scope.caller, method=scope.method, path=scope.path, key=scope.key
     )
-    if found is None:
+    if existing is None:
         raise RequestInProgressError(
             "A request with this Idempotency-Key just ended. Try again.", retry_after_seconds=1
         )
-    if found["request_hash"] != scope.request_hash:
+    if existing["request_hash"] != scope.request_hash:
         raise ValidationError.of("Idempotency-Key", "The key was used with another body.")
-    if found["completed_at"] is None:
-        age = (now - found["claimed_at"]).total_seconds()
+    if existing["completed_at"] is None:
+        age = (now - existing["claimed_at"]).total_seconds()
         raise RequestInProgressError(
             "The operation with this Idempotency-Key is already in progress.",
             retry_after_seconds=max(1, min(_MAX_RETRY_AFTER_SECONDS, int(LEASE_SECONDS - age))),
         )
-    return StoredResponse(found["response_status"], found["response_type"], bytes(found["response_body"]))
+    return StoredResponse(
+        existing["response_status"], existing["response_type"], bytes(existing["response_body"])
+    )
 
 
-def complete_key(session: Session, *, claim: KeyLease, answer: StoredResponse, now: datetime) -> None:
+def complete_key(session: Session, *, lease: KeyLease, response: StoredResponse, now: datetime) -> None:
     """Store the answer of a claimed key; it belongs in the transaction of the effect.
 
-    :raises ConflictError: somebody took the claim over meanwhile: the effect must not be committed
+    :raises ConflictError: somebody took the lease over meanwhile: the effect must not be committed
     """
     stored = _COMPLETE_KEY.run(
         session,
-        claim_id=claim.id,
-        claim_time=claim.claimed_at,
+        claim_id=lease.id,
+        claim_time=lease.claimed_at,
         now=now,
-        status=answer.status,
-        content_type=answer.content_type,
-        body=answer.body,
+        status=response.status,
+        content_type=response.content_type,
+        body=response.body,
     )
     if not stored:
         raise ConflictError("The operation took too long and another request took it over.")
 
 
-def release_key(session: Session, *, claim: KeyLease) -> None:
+def release_key(session: Session, *, lease: KeyLease) -> None:
     """Free a claimed key, so that a retry, also with another body, can succeed."""
-    _RELEASE_KEY.run(session, claim_id=claim.id, claim_time=claim.claimed_at)
+    _RELEASE_KEY.run(session, claim_id=lease.id, claim_time=lease.claimed_at)
 
 
-def purge_keys(session: Session, *, now: datetime, most: int) -> int:
+def purge_keys(session: Session, *, now: datetime, limit: int) -> int:
     """Delete keys whose time is up.
 
-    :param most: at most so many
+    :param limit: at most so many
     :return: how many they were
     """
-    return _DELETE_EXPIRED_KEYS.run(session, now=now, most=most)
+    return _DELETE_EXPIRED_KEYS.run(session, now=now, most=limit)

@@ -218,14 +218,14 @@ def _with_float_coordinates(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def list_former_contacts(session: Session, *, user_id: UUID, since: datetime, most: int) -> list[UUID]:
+def list_former_contacts(session: Session, *, user_id: UUID, since: datetime, limit: int) -> list[UUID]:
     """List where somebody could be reached before and can't be now, the earliest first, by id.
 
     :param since: those that were replaced since then; what was given up long ago may be somebody else's by now
-    :param most: at most so many
+    :param limit: at most so many
     """
     return [
-        row["id"] for row in _SELECT_FORMER_CONTACTS.all(session, user_id=user_id, since=since, most=most)
+        row["id"] for row in _SELECT_FORMER_CONTACTS.all(session, user_id=user_id, since=since, most=limit)
     ]
 
 
@@ -243,13 +243,13 @@ _SELECT_OFFICERS_WITH_PERMISSION = Statement(
 
 
 def list_officers_with_permission(
-    session: Session, *, permission: str, besides: UUID | None = None
+    session: Session, *, permission: str, excluded_officer_id: UUID | None = None
 ) -> list[UUID]:
     """Tell which officers hold a permission and may act, at most the 100 latest of them.
 
-    :param besides: an officer who is left out; none for nobody
+    :param excluded_officer_id: an officer who is left out; none for nobody
     """
     rows = _SELECT_OFFICERS_WITH_PERMISSION.all(
-        session, permission=permission, besides=besides, most=_MAX_OFFICERS
+        session, permission=permission, besides=excluded_officer_id, most=_MAX_OFFICERS
     )
     return [row["id"] for row in rows]

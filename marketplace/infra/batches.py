@@ -21,7 +21,7 @@ MAX_BATCHES = 100
 class BatchWork(Protocol):
     """Works on at most so many rows, and tells on how many it did."""
 
-    def __call__(self, session: Session, *, now: datetime, most: int) -> int: ...
+    def __call__(self, session: Session, *, now: datetime, limit: int) -> int: ...
 
 
 def run_in_batches(database: Database, work: BatchWork, *, now: datetime) -> int:
@@ -31,13 +31,13 @@ def run_in_batches(database: Database, work: BatchWork, *, now: datetime) -> int
     :param now: the time
     :return: how many rows there were
     """
-    done = 0
+    total = 0
     for _ in range(MAX_BATCHES):
-        count = database.in_transaction(work, now=now, most=BATCH_SIZE)
-        done += count
+        count = database.in_transaction(work, now=now, limit=BATCH_SIZE)
+        total += count
         if count < BATCH_SIZE:
             break
-    return done
+    return total
 
 
 def process_each(rows: Iterable[_Row], work: Callable[[_Row], _Result], *, failure: str) -> list[_Result]:

@@ -56,14 +56,14 @@ class RateLimitWindow:
 
 @dataclass(frozen=True, slots=True)
 class CacheLookup:
-    """What one round trip told; ``claimed`` says that the caller is the one to compute what is missing."""
+    """What one round trip told; ``must_compute`` says that the caller is the one to compute what is missing."""
 
     allowed: bool
     used: int
-    frees_in_seconds: float
+    retry_after_seconds: float
     version: str
     content: bytes | None
-    claimed: bool
+    must_compute: bool
 
 
 class Cache:
@@ -76,25 +76,25 @@ class Cache:
             socket_timeout=_RESPONSE_TIMEOUT_SECONDS,
             health_check_interval=0,
         )
-        self._wire = LeanRedisClient(self._client)
+        self._lean_client = LeanRedisClient(self._client)
         self._down_until = 0.0
-        self._undropped: set[str] = set()
+        self._postponed_tags: set[str] = set()
 
     def look_up(
         self,
         *,
         window: RateLimitWindow | None,
-        counts: bool = True,
+        count_request: bool = True,
         content_key: str = "",
         tags: Sequence[str] = (),
     ) -> CacheLookup:
         """Count a request and fetch cached content in one round trip.
 
-        Content that is missing is claimed on the way, so that one process alone computes it. A claim that
-        comes to nothing is given back by ``release``, or ends by itself.
+        Content that is missing is leased on the way, so that one process alone computes it. A lease that
+        comes to nothing is given back by ``release_compute_lease``, or ends by itself.
 
         :param window: the rate limit's window, or none not to count
-        :param counts: whether the request is counted; otherwise the window is only looked at
+        :param count_request: whether the request is counted; otherwise the window is only looked at
         :param content_key: the content wanted, or empty
         :param tags: what the content depends on; ``drop`` of any of them makes it unfindable
         :return: whether the limit allows the request, how much of it is used, and the content
@@ -107,11 +107,11 @@ class Cache:
         ]
         limit, period = (window.limit, window.period_seconds * 1000) if window else (0, 0)
         with self._guard():
-            allowed, used, frees_in, version, content, claimed = self._run_script(
-                _LOOK_UP, keys, limit, period, 1 if counts else 0, _COMPUTE_LEASE_MILLISECONDS
+            allowed, used, frees_in, version, content, must_compute = self._run_script(
+                _LOOK_UP, keys, limit, period, 1 if count_request else 0, _COMPUTE_LEASE_MILLISECONDS
             )
         seconds = max(frees_in, 0) / 1000
-        return CacheLookup(bool(allowed), used, seconds, version.decode(), content, bool(claimed))
+        return CacheLookup(bool(allowed), used, seconds, version.decode(), content, bool(must_compute))
 
     def store(self, *, content_key: str, version: str, content: bytes, ttl_seconds: int) -> None:
         """Keep content under the version of its tags that its look-up told.
@@ -122,7 +122,7 @@ class Cache:
         :raises CacheDownError: the cache is not to be had
         """
         with self._guard():
-            self._wire.send_unanswered(
+            self._lean_client.send_without_reply(
                 "SET", f"{_PREFIX}c:{content_key}{version}", content, "EX", ttl_seconds
             )
 
@@ -134,11 +134,11 @@ class Cache:
         """
         key = f"{_PREFIX}c:{content_key}{version}"
         with self._guard():
-            content, claim = self._client.mget(key, f"{key}:claim")
-        return content if isinstance(content, bytes) else None, claim is not None
+            content, lease = self._client.mget(key, f"{key}:claim")
+        return content if isinstance(content, bytes) else None, lease is not None
 
-    def release(self, *, content_key: str, version: str) -> None:
-        """Give back a claim whose content could not be computed.
+    def release_compute_lease(self, *, content_key: str, version: str) -> None:
+        """Give back a lease whose content could not be computed.
 
         :raises CacheDownError: the cache is not to be had
         """
@@ -156,7 +156,7 @@ class Cache:
                 pipeline.incr(f"{_PREFIX}t:{tag}")
             pipeline.execute()
 
-    def drop_committed(self, tags: Sequence[str]) -> None:
+    def drop_after_commit(self, tags: Sequence[str]) -> None:
         """Drop tags after the commit that made them stale, which nothing may undo.
 
         A cache that is down is not waited for: the tags are kept, and dropped before this process next asks it
@@ -165,7 +165,7 @@ class Cache:
         try:
             self.drop(*tags)
         except CacheDownError:
-            self._undropped.update(tags)
+            self._postponed_tags.update(tags)
             _log.warning("stale content not dropped yet", tags=list(tags))
 
     def ping(self) -> None:
@@ -196,32 +196,32 @@ class Cache:
         :raises CacheDownError: the cache is not to be had
         """
         with self._guard():
-            self._wire.send_unanswered("DEL", key)
+            self._lean_client.send_without_reply("DEL", key)
 
     def _run_script(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
         try:
-            return self._wire.send("EVALSHA", script.digest, len(keys), *keys, *arguments)
+            return self._lean_client.send("EVALSHA", script.digest, len(keys), *keys, *arguments)
         except redis.exceptions.NoScriptError:
             # The server was started anew: sent whole, it is known from then on.
-            return self._wire.send("EVAL", script.text, len(keys), *keys, *arguments)
+            return self._lean_client.send("EVAL", script.text, len(keys), *keys, *arguments)
 
     def _guard(self) -> "_Guard":
         if time.monotonic() < self._down_until:
             raise CacheDownError
-        if self._undropped:
-            self._catch_up()
+        if self._postponed_tags:
+            self._drop_postponed_tags()
         return _Guard(self)
 
-    def _catch_up(self) -> None:
+    def _drop_postponed_tags(self) -> None:
         """Drop what became stale while the cache was away; it stays to be done if the cache still is."""
-        tags, self._undropped = self._undropped, set()
+        tags, self._postponed_tags = self._postponed_tags, set()
         try:
             self.drop(*tags)
         except CacheDownError:
-            self._undropped |= tags
+            self._postponed_tags |= tags
             raise
 
-    def failed(self, error: BaseException) -> None:
+    def record_failure(self, error: BaseException) -> None:
         """Note a failure: for a moment nobody waits for the cache."""
         self._down_until = time.monotonic() + _COOL_DOWN_SECONDS
         _log.warning("cache down", error=type(error).__name__)
@@ -240,7 +240,7 @@ class _Guard:
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, redis.RedisError | OSError):
-            self._cache.failed(error)
+            self._cache.record_failure(error)
             raise CacheDownError from error
 
 

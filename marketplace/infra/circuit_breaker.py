@@ -25,48 +25,48 @@ class CircuitOpenError(RetryLaterError):
 class CircuitBreaker:
     """One call at a time, and none for a while after a failure.
 
-    :param answers: errors that show that the provider answered: they close the circuit again
+    :param response_errors: errors that show that the provider answered: they close the circuit again
     """
 
-    def __init__(self, *, answers: tuple[type[Exception], ...]) -> None:
-        self._answers = answers
-        self._turn = threading.Lock()
-        self._failed_at: datetime | None = None
+    def __init__(self, *, response_errors: tuple[type[Exception], ...]) -> None:
+        self._response_errors = response_errors
+        self._call_lock = threading.Lock()
+        self._opened_at: datetime | None = None
         # Whoever has the turn has had it for long, or is the first after a failure: nobody waits for him.
-        self._is_doubted = False
+        self._is_suspect = False
 
     @contextmanager
-    def passing(self, clock: Clock) -> Iterator[None]:
+    def guard(self, clock: Clock) -> Iterator[None]:
         """Let the caller through, unless that might take long.
 
         :param clock: tells when a call failed, and whether that is long ago
         :raises CircuitOpenError: at once, or after a second: this is to be put off
         :raises ProviderUnavailableError: as the caller raised it, which opens the circuit for a while
         """
-        self._refuse_while_down(clock)
-        if not self._turn.acquire(timeout=0 if self._is_doubted else _TURN_TIMEOUT_SECONDS):
-            self._is_doubted = True
+        self._ensure_closed(clock)
+        if not self._call_lock.acquire(timeout=0 if self._is_suspect else _TURN_TIMEOUT_SECONDS):
+            self._is_suspect = True
             raise CircuitOpenError(OPEN_DURATION)
         try:
             # Who was before may have failed meanwhile.
-            self._refuse_while_down(clock)
+            self._ensure_closed(clock)
             try:
                 yield
             except ProviderUnavailableError:
-                self._failed_at, self._is_doubted = clock(), True
+                self._opened_at, self._is_suspect = clock(), True
                 raise
-            except self._answers:
+            except self._response_errors:
                 self._close()
                 raise
             self._close()
         finally:
-            self._turn.release()
+            self._call_lock.release()
 
     def _close(self) -> None:
-        self._failed_at, self._is_doubted = None, False
+        self._opened_at, self._is_suspect = None, False
 
-    def _refuse_while_down(self, clock: Clock) -> None:
-        failed_at = self._failed_at
+    def _ensure_closed(self, clock: Clock) -> None:
+        failed_at = self._opened_at
         if failed_at is None:
             return
         rest = failed_at + OPEN_DURATION - clock()

@@ -68,26 +68,26 @@ class Counters:
         keys = (self._buffer, self._batches, self._batch(batch_id))
         self._cache.run(_INCREMENT, keys, field, MAX_BATCH_FIELDS, batch_id)
 
-    def take(self, *, most: int) -> list[UUID]:
+    def close_batch(self, *, limit: int) -> list[UUID]:
         """Make a batch of what was counted, and name the batches that are not discarded yet.
 
-        :param most: how many are named at most, the oldest first
+        :param limit: how many are named at most, the oldest first
         :raises CacheDownError: the cache is not to be had
         """
         batch_id = uuid4().hex
         keys = (self._buffer, self._batches, self._batch(batch_id))
-        found: Sequence[bytes] = self._cache.run(_CLOSE_BATCH, keys, batch_id, most)
-        return [UUID(name.decode()) for name in found]
+        batch_names: Sequence[bytes] = self._cache.run(_CLOSE_BATCH, keys, batch_id, limit)
+        return [UUID(name.decode()) for name in batch_names]
 
-    def read(self, batch_id: UUID) -> Mapping[str, int]:
+    def read_batch(self, batch_id: UUID) -> Mapping[str, int]:
         """Give what a batch counted, by field; nothing if it is not there any more.
 
         :raises CacheDownError: the cache is not to be had
         """
-        found: Sequence[bytes] = self._cache.run(_READ_BATCH, (self._batch(batch_id.hex),))
-        return {field.decode(): int(count) for field, count in zip(found[::2], found[1::2], strict=True)}
+        pairs: Sequence[bytes] = self._cache.run(_READ_BATCH, (self._batch(batch_id.hex),))
+        return {field.decode(): int(count) for field, count in zip(pairs[::2], pairs[1::2], strict=True)}
 
-    def discard(self, batch_id: UUID) -> None:
+    def discard_batch(self, batch_id: UUID) -> None:
         """Forget a batch that was added up.
 
         :raises CacheDownError: the cache is not to be had; it may be forgotten nevertheless

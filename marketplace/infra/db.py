@@ -126,7 +126,10 @@ class Database:
 
         :raises ServiceUnavailableError: the database can't be reached
         """
-        with self._availability(), _PooledSession(self.engine, info=self._session_info) as session:
+        with (
+            self._translating_unavailability(),
+            _PooledSession(self.engine, info=self._session_info) as session,
+        ):
             yield session
             session.commit()
 
@@ -136,7 +139,7 @@ class Database:
 
         :raises ServiceUnavailableError: the database can't be reached
         """
-        with self._availability(), _PooledSession(self.engine, autocommit=True) as session:
+        with self._translating_unavailability(), _PooledSession(self.engine, autocommit=True) as session:
             yield session
 
     def in_transaction(
@@ -151,9 +154,9 @@ class Database:
         :return: what work returns
         :raises ConflictError: every try met a serialization failure or a deadlock
         """
-        return run_with_retries(lambda: self._once(work, *args, **kwargs))
+        return run_with_retries(lambda: self._run_once(work, *args, **kwargs))
 
-    def _once(
+    def _run_once(
         self,
         work: Callable[Concatenate[Session, _Arguments], _Result],
         *args: _Arguments.args,
@@ -163,7 +166,7 @@ class Database:
             return work(session, *args, **kwargs)
 
     @contextmanager
-    def _availability(self) -> Iterator[None]:
+    def _translating_unavailability(self) -> Iterator[None]:
         try:
             yield
         except PoolTimeoutError as error:
@@ -318,27 +321,27 @@ class _PooledSession(Session):
         super().__init__(autoflush=not autocommit, expire_on_commit=False, info=info)
         self._engine = engine
         self._autocommit = autocommit
-        self._held: PoolProxiedConnection | None = None
+        self._pooled_connection: PoolProxiedConnection | None = None
         self._connection: Connection | None = None
 
     def driver(self) -> PoolProxiedConnection:
         """Give the connection, where statements are run past the ORM."""
         if self.in_nested_transaction():
             self.connection()  # sets the savepoint, unless it is set
-        return self._take()
+        return self._check_out_connection()
 
-    def _take(self) -> PoolProxiedConnection:
+    def _check_out_connection(self) -> PoolProxiedConnection:
         """Take the connection from the pool when it is first asked for."""
-        if self._held is None:
-            self._held = self._engine.raw_connection()
+        if self._pooled_connection is None:
+            self._pooled_connection = self._engine.raw_connection()
             if self._autocommit:
-                _set_autocommit(self._held, on=True)
-        return self._held
+                _set_autocommit(self._pooled_connection, on=True)
+        return self._pooled_connection
 
     def get_bind(self, *_args: Any, **_kwargs: Any) -> Connection:
         """Have the ORM, where it is used, go by the same connection as statements do."""
         if self._connection is None:
-            self._connection = Connection(self._engine, connection=self._take())
+            self._connection = Connection(self._engine, connection=self._check_out_connection())
         return self._connection
 
     def commit(self) -> None:
@@ -347,14 +350,14 @@ class _PooledSession(Session):
         if self._connection is not None:
             super().commit()
             return
-        if self._held is not None:
-            self._held.commit()
+        if self._pooled_connection is not None:
+            self._pooled_connection.commit()
         self.dispatch.after_commit(self)
 
     def rollback(self) -> None:
         """Take back what was done since the last commit."""
-        if self._connection is None and self._held is not None:
-            self._held.rollback()
+        if self._connection is None and self._pooled_connection is not None:
+            self._pooled_connection.rollback()
         if self.in_transaction():
             super().rollback()
         else:
@@ -364,16 +367,16 @@ class _PooledSession(Session):
         """End the session and give its connection back, which is rolled back if need be."""
         if self._connection is not None or self.in_transaction():
             super().close()
-        held, self._held, self._connection = self._held, None, None
-        if held is not None:
+        connection, self._pooled_connection, self._connection = self._pooled_connection, None, None
+        if connection is not None:
             if self._autocommit:
-                _set_autocommit(held, on=False)
-            held.close()
+                _set_autocommit(connection, on=False)
+            connection.close()
 
 
-def _set_autocommit(held: PoolProxiedConnection, *, on: bool) -> None:
+def _set_autocommit(pooled: PoolProxiedConnection, *, on: bool) -> None:
     """Tell the driver, which sends no BEGIN then; the server hears nothing of it. A dead connection is let be."""
-    connection: Any = held.dbapi_connection
+    connection: Any = pooled.dbapi_connection
     if connection is not None and not connection.closed:
         connection.autocommit = on
 
@@ -386,11 +389,11 @@ def driver_connection(session: Session) -> PoolProxiedConnection:
     session.flush()
     if isinstance(session, _PooledSession):
         return session.driver()
-    held: PoolProxiedConnection | None = session.info.get(_DRIVER_CONNECTION_KEY)
+    pooled: PoolProxiedConnection | None = session.info.get(_DRIVER_CONNECTION_KEY)
     # One that went back to its pool, after a rollback for instance, is nobody's or somebody else's by now.
-    if held is None or held.dbapi_connection is None:
-        held = session.info[_DRIVER_CONNECTION_KEY] = session.connection().connection
-    return held
+    if pooled is None or pooled.dbapi_connection is None:
+        pooled = session.info[_DRIVER_CONNECTION_KEY] = session.connection().connection
+    return pooled
 
 
 def driver_cursor(session: Session) -> Any:

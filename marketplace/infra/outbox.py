@@ -165,9 +165,9 @@ def cap_retry_delays(session: Session, *, now: datetime) -> int:
     return _CAP_RETRY_DELAYS.run(session, now=now, first=_FIRST_RETRY_DELAY)
 
 
-def list_due_events(session: Session, *, queue: str, now: datetime, most: int) -> list[UUID]:
+def list_due_events(session: Session, *, queue: str, now: datetime, limit: int) -> list[UUID]:
     """List a queue's events that are due, the longest waiting first."""
-    return [row["id"] for row in _SELECT_DUE_EVENT_IDS.all(session, queue=queue, now=now, most=most)]
+    return [row["id"] for row in _SELECT_DUE_EVENT_IDS.all(session, queue=queue, now=now, most=limit)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +213,12 @@ class FailedAttempt:
 
 
 def record_failure(
-    session: Session, *, event_id: UUID, error: str, now: datetime, share: float = 1
+    session: Session, *, event_id: UUID, error: str, now: datetime, delay_factor: float = 1
 ) -> FailedAttempt | None:
     """Note that an event's work failed; a try that two workers failed at counts once.
 
     :param error: what is known of it, without personal data
-    :param share: of the delay, at most all of it: what failed together need not be tried together
+    :param delay_factor: of the delay, at most all of it: what failed together need not be tried together
     :return: what is left of it; none if it is done, or the failure was noted by somebody else
     """
     row = _UPDATE_FAILED_EVENT.first(
@@ -228,7 +228,7 @@ def record_failure(
         now=now,
         first=_FIRST_RETRY_DELAY,
         most=MAX_TRIES,
-        share=share,
+        share=delay_factor,
     )
     if row is None:
         return None
@@ -264,14 +264,14 @@ _DELETE_OLD_EVENTS = Statement(
 )
 
 
-def purge_events(session: Session, *, now: datetime, most: int) -> int:
+def purge_events(session: Session, *, now: datetime, limit: int) -> int:
     """Delete events whose time is up.
 
-    :param most: at most so many
+    :param limit: at most so many
     :return: how many they were
     """
     return _DELETE_OLD_EVENTS.run(
-        session, before=now - RETENTION, failed_before=now - FAILED_RETENTION, most=most
+        session, before=now - RETENTION, failed_before=now - FAILED_RETENTION, most=limit
     )
 
 

@@ -35,16 +35,16 @@ class Prepared(Statement):
         # Of what it says, so that a name means the same on every connection of every process.
         self._name = f"s_{hashlib.blake2b(body.encode(), digest_size=12).hexdigest()}"
         self._prepare = f"PREPARE {self._name} AS {body}".replace("%", "%%")
-        given = ", ".join(f"%({name})s" for name in markers.given)
-        self._call = f"EXECUTE {self._name} ({given})" if given else f"EXECUTE {self._name}"
+        arguments = ", ".join(f"%({name})s" for name in markers.parameter_names)
+        self._call = f"EXECUTE {self._name} ({arguments})" if arguments else f"EXECUTE {self._name}"
 
     def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
         connection = driver_connection(session)
         cursor = connection.cursor()
-        known: set[str] = connection.info.setdefault(_PREPARED_NAMES_KEY, set())
-        if self._name not in known:
+        prepared_names: set[str] = connection.info.setdefault(_PREPARED_NAMES_KEY, set())
+        if self._name not in prepared_names:
             cursor.execute(self._prepare, ())
-            known.add(self._name)
+            prepared_names.add(self._name)
         cursor.execute(self._call, parameters)
         return cursor
 
@@ -54,11 +54,11 @@ class _NumberedPlaceholders(dict[str, str]):
 
     def __init__(self, constants: Mapping[str, str]) -> None:
         super().__init__(constants)
-        self.given: list[str] = []
+        self.parameter_names: list[str] = []
 
     def __missing__(self, name: str) -> str:
-        self.given.append(name)
-        self[name] = f"${len(self.given)}"
+        self.parameter_names.append(name)
+        self[name] = f"${len(self.parameter_names)}"
         return self[name]
 
 

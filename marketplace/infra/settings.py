@@ -96,10 +96,10 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
-def _integer_between(low: int, high: int) -> Callable[[str], int]:
+def _integer_between(minimum: int, maximum: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
-        if not re.fullmatch(r"\d{1,9}", value) or not low <= int(value) <= high:
-            raise ValueError(f"must be a whole number from {low} to {high}")
+        if not re.fullmatch(r"\d{1,9}", value) or not minimum <= int(value) <= maximum:
+            raise ValueError(f"must be a whole number from {minimum} to {maximum}")
         return int(value)
 
     return parse
@@ -302,11 +302,11 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     faults: list[str] = []
     for item in fields(Settings):
         name = variable_name(item.name)
-        given = source.get(name, "")
-        if not given:
+        raw_value = source.get(name, "")
+        if not raw_value:
             continue
         try:
-            values[item.name] = item.metadata["parse"](given)
+            values[item.name] = item.metadata["parse"](raw_value)
         except ValueError as error:
             faults.append(f"{name} {error}")
     if faults:

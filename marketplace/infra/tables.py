@@ -13,24 +13,29 @@ SortedStatements = dict[tuple[str, bool], Statement]
 
 
 def build_sorted_statements(
-    columns: str, source: str, orders: Mapping[str, str], *, last: str, nullable: Collection[str] = ()
+    columns: str,
+    from_clause: str,
+    sort_columns: Mapping[str, str],
+    *,
+    tie_breaker: str,
+    nullable: Collection[str] = (),
 ) -> SortedStatements:
     """Make one statement for each way to sort a table.
 
     :param columns: ``SELECT ...``
-    :param source: ``FROM ... WHERE ...``
-    :param orders: what is sorted by, each by the name of its field in the answer
-    :param last: what settles the order of those alike
+    :param from_clause: ``FROM ... WHERE ...``
+    :param sort_columns: what is sorted by, each by the name of its field in the answer
+    :param tie_breaker: what settles the order of those alike
     :param nullable: fields that may have no value: those come last either way
     :return: by field and whether it descends; each takes ``most`` and ``offset``
     """
     return {
         (field, descending): Statement(
             text(
-                f"{columns} {source} ORDER BY {column} {way}{' NULLS LAST' if field in nullable else ''}, {last} {way}"
-                " LIMIT :most OFFSET :offset"
+                f"{columns} {from_clause} ORDER BY {column} {direction}"
+                f"{' NULLS LAST' if field in nullable else ''}, {tie_breaker} {direction} LIMIT :most OFFSET :offset"
             )
         )
-        for field, column in orders.items()
-        for descending, way in ((True, "DESC"), (False, "ASC"))
+        for field, column in sort_columns.items()
+        for descending, direction in ((True, "DESC"), (False, "ASC"))
     }

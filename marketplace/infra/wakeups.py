@@ -15,13 +15,13 @@ WakeupSender = Callable[[str, str, UUID, datetime | None], None]
 _wakeup_senders: list[WakeupSender] = []
 
 
-def set_wakeup_sender(nudge: WakeupSender) -> None:
+def set_wakeup_sender(sender: WakeupSender) -> None:
     """Set who tells the queues.
 
-    :param nudge: takes the queue's name, ``outbox`` or ``inbox``, the row's id and when the row is due, none for
+    :param sender: takes the queue's name, ``outbox`` or ``inbox``, the row's id and when the row is due, none for
         now; it must not raise
     """
-    _wakeup_senders[:] = [nudge]
+    _wakeup_senders[:] = [sender]
 
 
 def send_wakeup(queue: str, table: str, row_id: UUID, due_at: datetime | None = None) -> None:
@@ -29,5 +29,5 @@ def send_wakeup(queue: str, table: str, row_id: UUID, due_at: datetime | None = 
 
     :param due_at: the queue is to take the row up at this time, if it is yet to come
     """
-    for tell in _wakeup_senders:
-        tell(queue, table, row_id, due_at)
+    for send in _wakeup_senders:
+        send(queue, table, row_id, due_at)

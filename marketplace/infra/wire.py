@@ -30,7 +30,7 @@ class LeanRedisClient:
             self._options["socket_timeout"] = answer_timeout_seconds
         self._idle: list[AbstractConnection] = []
 
-    def send_unanswered(self, *command: str | bytes | int) -> None:
+    def send_without_reply(self, *command: str | bytes | int) -> None:
         """Send a command without waiting for what comes of it: the server answers nothing.
 
         If the connection has died meanwhile, the command may be lost.
@@ -47,7 +47,7 @@ class LeanRedisClient:
                 if not reused:
                     raise
             else:
-                self._give_back(connection)
+                self._keep_idle(connection)
                 return
 
     def send(self, *command: str | bytes | int) -> Any:
@@ -69,20 +69,20 @@ class LeanRedisClient:
                 answer = connection.read_response()
             except redis.ResponseError:
                 # It answered, if not as we would like it: the connection is good.
-                self._give_back(connection)
+                self._keep_idle(connection)
                 raise
             except redis.ConnectionError:
                 if not reused:
                     raise
             else:
-                self._give_back(connection)
+                self._keep_idle(connection)
                 return answer
 
     def _connection(self) -> AbstractConnection:
-        made: AbstractConnection = self._connection_class(**self._options)
-        return made
+        connection: AbstractConnection = self._connection_class(**self._options)
+        return connection
 
-    def _give_back(self, connection: AbstractConnection) -> None:
+    def _keep_idle(self, connection: AbstractConnection) -> None:
         if len(self._idle) < _MAX_IDLE_CONNECTIONS:
             self._idle.append(connection)
         else:

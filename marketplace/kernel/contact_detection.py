@@ -190,25 +190,25 @@ def _detect_in_digits(folded: str) -> Iterator[ContactKind]:
 
 def _replace_spelled_digits(folded: str) -> str:
     """Write digits that are spelled in words, or as letters that look like them, as digits."""
-    text = _JOINED_DIGIT_WORDS.sub(lambda found: _DIGIT_WORD_INSIDE.sub(_digit_of_word, found[0]), folded)
+    text = _JOINED_DIGIT_WORDS.sub(lambda match: _DIGIT_WORD_INSIDE.sub(_digit_of_word, match[0]), folded)
     text = _DIGIT_WORD.sub(_digit_of_word, text)
     text = _LOOKALIKE_DIGIT_WORD.sub(
-        lambda found: _LOOKALIKE_DIGIT_INSIDE.sub(_digit_of_lookalike_word, found[0]), text
+        lambda match: _LOOKALIKE_DIGIT_INSIDE.sub(_digit_of_lookalike_word, match[0]), text
     )
-    text = _REPEATED_DIGIT.sub(lambda found: found[2] * _REPEAT_COUNTS[found[1]], text)
+    text = _REPEATED_DIGIT.sub(lambda match: match[2] * _REPEAT_COUNTS[match[1]], text)
     return _LETTERS_FOR_DIGITS.sub(_digits_of_lookalike_letters, text)
 
 
-def _digit_of_word(found: re.Match[str]) -> str:
-    return _DIGIT_NAMES[found[0]]
+def _digit_of_word(match: re.Match[str]) -> str:
+    return _DIGIT_NAMES[match[0]]
 
 
-def _digit_of_lookalike_word(found: re.Match[str]) -> str:
-    return str((found.lastindex or 0) - 1)
+def _digit_of_lookalike_word(match: re.Match[str]) -> str:
+    return str((match.lastindex or 0) - 1)
 
 
-def _digits_of_lookalike_letters(found: re.Match[str]) -> str:
-    token = found[0]
+def _digits_of_lookalike_letters(match: re.Match[str]) -> str:
+    token = match[0]
     mostly = sum(character.isdigit() for character in token) * 2 > len(token)
     return token.translate(_LETTER_TO_DIGIT) if mostly else token
 
@@ -218,38 +218,38 @@ def _has_phone(text: str) -> bool:
         return True
     if _MOBILE_WITHOUT_WORDS.search(_WORDS_BETWEEN_DIGITS.sub(" ", text)):
         return True
-    if any(not _is_product_number(text, found) for found in _MOBILE_BARE.finditer(text)):
+    if any(not _is_product_number(text, match) for match in _MOBILE_BARE.finditer(text)):
         return True
     # Three round numbers in a row are prices.
     return any(
-        not all(group.endswith("0") for group in found.groups()) for found in _MOBILE_GROUPED.finditer(text)
+        not all(group.endswith("0") for group in match.groups()) for match in _MOBILE_GROUPED.finditer(text)
     )
 
 
 def _has_account_number(text: str) -> bool:
     if any(
-        not (_ROUND_NUMBER_OR_TIMESTAMP.fullmatch(found[0]) or _is_product_number(text, found))
-        for found in _TEN_DIGITS.finditer(text)
+        not (_ROUND_NUMBER_OR_TIMESTAMP.fullmatch(match[0]) or _is_product_number(text, match))
+        for match in _TEN_DIGITS.finditer(text)
     ):
         return True
-    if any(_BANK_WORD.search(_surrounding_text(text, found)) for found in _TEN_DIGITS_GROUPED.finditer(text)):
+    if any(_BANK_WORD.search(_surrounding_text(text, match)) for match in _TEN_DIGITS_GROUPED.finditer(text)):
         return True
-    return any(not _is_consecutive(found[0]) for found in _TEN_DIGITS_SPACED.finditer(text))
+    return any(not _is_consecutive(match[0]) for match in _TEN_DIGITS_SPACED.finditer(text))
 
 
-def _is_product_number(text: str, found: re.Match[str]) -> bool:
+def _is_product_number(text: str, match: re.Match[str]) -> bool:
     """Tell whether what stands before a number says that it is an article's own."""
     return (
-        _PRODUCT_NUMBER_PREFIX.search(text[max(found.start() - _CONTEXT_CHARACTERS, 0) : found.start()])
+        _PRODUCT_NUMBER_PREFIX.search(text[max(match.start() - _CONTEXT_CHARACTERS, 0) : match.start()])
         is not None
     )
 
 
-def _surrounding_text(text: str, found: re.Match[str]) -> str:
-    return text[max(found.start() - _CONTEXT_CHARACTERS, 0) : found.end() + _CONTEXT_CHARACTERS]
+def _surrounding_text(text: str, match: re.Match[str]) -> str:
+    return text[max(match.start() - _CONTEXT_CHARACTERS, 0) : match.end() + _CONTEXT_CHARACTERS]
 
 
 def _is_consecutive(text: str) -> bool:
     """Tell whether digits go up or down one by one: the keys of a calculator, not an account."""
     digits = [int(character) for character in text if character.isdigit()]
-    return len({after - one for one, after in pairwise(digits)}) == 1
+    return len({following - digit for digit, following in pairwise(digits)}) == 1

@@ -19,8 +19,8 @@ def parse_variables(text: str) -> dict[str, str]:
     (blanks, or a quote that is left open) is taken as it stands, since somebody may have written it without quotes.
     """
     lines = (line.strip() for line in text.split("\n"))
-    found = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    return {name: _unquote(value) for name, value in found}
+    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    return {name: _unquote(value) for name, value in pairs}
 
 
 def _unquote(value: str) -> str:

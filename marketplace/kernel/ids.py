@@ -15,5 +15,5 @@ def parse_uuid(text: str, *, version: int | None = None) -> UUID | None:
     """
     if not _CANONICAL_UUID.fullmatch(text):
         return None
-    found = UUID(text)
-    return found if version is None or found.version == version else None
+    parsed = UUID(text)
+    return parsed if version is None or parsed.version == version else None

@@ -138,6 +138,6 @@ def page_of(
     :param request: what was asked for
     :param position_of: gives a row's sort key as JSON scalars
     """
-    shown = rows[: request.limit]
-    more = len(rows) > request.limit
-    return Page(items=shown, limit=request.limit, next_position=position_of(shown[-1]) if more else None)
+    items = rows[: request.limit]
+    has_more = len(rows) > request.limit
+    return Page(items=items, limit=request.limit, next_position=position_of(items[-1]) if has_more else None)

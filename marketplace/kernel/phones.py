@@ -17,5 +17,5 @@ def normalise_phone(text: str) -> str | None:
     """
     if len(text) > _MAX_LENGTH or not text.isascii():
         return None
-    found = _MOBILE.fullmatch(text.translate(_SEPARATORS))
-    return f"+234{found[1]}" if found else None
+    match = _MOBILE.fullmatch(text.translate(_SEPARATORS))
+    return f"+234{match[1]}" if match else None

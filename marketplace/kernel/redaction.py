@@ -153,11 +153,11 @@ def _redact_named_values(text: str) -> str:
     """Replace what stands behind a secret's name, and keep the name."""
     pieces: list[str] = []
     copied = position = 0
-    while found := _NAMED.search(text, position):
-        position = found.end()
-        if found["name"] and not is_secret_key(found["name"]):
+    while match := _NAMED.search(text, position):
+        position = match.end()
+        if match["name"] and not is_secret_key(match["name"]):
             continue
-        value = (_LINE if found["line"] else _VALUE).match(text, position)
+        value = (_LINE if match["line"] else _VALUE).match(text, position)
         if value is not None:
             pieces += (text[copied:position], MARKER)
             copied = position = value.end()

@@ -36,11 +36,11 @@ class Schedule(ABC):
 
     @property
     @abstractmethod
-    def words(self) -> str:
+    def description(self) -> str:
         """Say when it ticks, for people."""
 
     @abstractmethod
-    def after(self, moment: datetime) -> datetime:
+    def next_after(self, moment: datetime) -> datetime:
         """Give the first tick after a time.
 
         :param moment: a time with its zone
@@ -54,12 +54,12 @@ class Interval(Schedule):
     period: timedelta
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Say when it ticks, for people."""
         number, unit = self.text.removeprefix("every ")[:-1], _UNIT_NAMES[self.text[-1]]
         return f"every {unit}" if number == "1" else f"every {number} {unit}s"
 
-    def after(self, moment: datetime) -> datetime:
+    def next_after(self, moment: datetime) -> datetime:
         """Give the first tick after a time."""
         return _EPOCH + ((moment - _EPOCH) // self.period + 1) * self.period
 
@@ -79,7 +79,7 @@ class Crontab(Schedule):
     either_day: bool
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Say when it ticks, for people."""
         minute, hour, *rest = self.text.split()
         if rest == ["*", "*", "*"]:
@@ -95,7 +95,7 @@ class Crontab(Schedule):
                 return f"daily at {int(hour):02}:{int(minute):02} UTC"
         return f"{self.text} (UTC)"
 
-    def after(self, moment: datetime) -> datetime:
+    def next_after(self, moment: datetime) -> datetime:
         """Give the first tick after a time.
 
         :raises InvalidScheduleError: there is none within eight years
@@ -138,7 +138,7 @@ def parse_schedule(text: str) -> Schedule:
     days = _parse_field(parts[2], "day of the month", 1, 31)
     months = _parse_field(parts[3], "month", 1, 12, names=_MONTHS, first=1)
     weekdays = {number % 7 for number in _parse_field(parts[4], "day of the week", 0, 7, names=_WEEKDAYS)}
-    made = Crontab(
+    schedule = Crontab(
         text=plain,
         minutes=tuple(sorted(minutes)),
         hours=tuple(sorted(hours)),
@@ -147,37 +147,39 @@ def parse_schedule(text: str) -> Schedule:
         weekdays=frozenset(weekdays),
         either_day=not parts[2].startswith("*") and not parts[4].startswith("*"),
     )
-    made.after(_EPOCH)
-    return made
+    schedule.next_after(_EPOCH)
+    return schedule
 
 
 def _parse_interval(text: str) -> Interval:
-    found = re.fullmatch(r"every ([0-9]{1,6}) ?([smhd])", text)
-    if not found:
+    match = re.fullmatch(r"every ([0-9]{1,6}) ?([smhd])", text)
+    if not match:
         raise InvalidScheduleError(f"{text!r} is no interval: a number and s, m, h or d. Write {EXAMPLES}.")
-    period = timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+    period = timedelta(seconds=int(match[1]) * _UNITS[match[2]])
     if not _MIN_PERIOD <= period <= _MAX_PERIOD:
         raise InvalidScheduleError(f"{text!r} is not from 5 seconds to 31 days. Write {EXAMPLES}.")
-    return Interval(f"every {int(found[1])}{found[2]}", period)
+    return Interval(f"every {int(match[1])}{match[2]}", period)
 
 
 def _parse_field(
-    text: str, name: str, least: int, most: int, *, names: tuple[str, ...] = (), first: int = 0
+    text: str, name: str, minimum: int, maximum: int, *, names: tuple[str, ...] = (), first: int = 0
 ) -> set[int]:
     """Read a field: ``*``, a number, a name, a range, a step, or several of them with commas."""
-    known = {word: str(first + place) for place, word in enumerate(names)}
+    numbers_by_name = {word: str(first + place) for place, word in enumerate(names)}
     numbers: set[int] = set()
     for part in text.split(","):
-        plain = re.sub(r"[a-z]+", lambda word: known.get(word[0], word[0]), part)
-        found = re.fullmatch(r"(?:\*|([0-9]{1,4})(?:-([0-9]{1,4}))?)(?:/([0-9]{1,4}))?", plain)
-        if not found:
+        plain = re.sub(r"[a-z]+", lambda word: numbers_by_name.get(word[0], word[0]), part)
+        match = re.fullmatch(r"(?:\*|([0-9]{1,4})(?:-([0-9]{1,4}))?)(?:/([0-9]{1,4}))?", plain)
+        if not match:
             raise InvalidScheduleError(f"{part!r} is no {name}. Write {EXAMPLES}.")
-        start = int(found[1]) if found[1] else least
+        start = int(match[1]) if match[1] else minimum
         # As cron has it, 10/15 goes on to the end, and 10 alone is itself.
-        open_end = found[1] is None or found[3] is not None
-        end = int(found[2]) if found[2] else (most if open_end else start)
-        step = int(found[3]) if found[3] else 1
-        if not least <= start <= end <= most or step < 1:
-            raise InvalidScheduleError(f"{part!r} is no {name} from {least} to {most}. Write {EXAMPLES}.")
+        open_end = match[1] is None or match[3] is not None
+        end = int(match[2]) if match[2] else (maximum if open_end else start)
+        step = int(match[3]) if match[3] else 1
+        if not minimum <= start <= end <= maximum or step < 1:
+            raise InvalidScheduleError(
+                f"{part!r} is no {name} from {minimum} to {maximum}. Write {EXAMPLES}."
+            )
         numbers.update(range(start, end + 1, step))
     return numbers

@@ -19,7 +19,7 @@ class Transition:
     sources: tuple[str, ...]
     target: str
     actors: tuple[str, ...] = ()
-    otherwise: str | None = None
+    advice: str | None = None
 
 
 class IllegalTransitionError(ConflictError):
@@ -46,10 +46,10 @@ class StateMachine:
     @cached_property
     def states(self) -> frozenset[str]:
         """Give all states of the machine."""
-        found = {self.initial}
+        states = {self.initial}
         for row in self.transitions:
-            found.update(row.sources, (row.target,))
-        return frozenset(found)
+            states.update(row.sources, (row.target,))
+        return frozenset(states)
 
     @cached_property
     def final_states(self) -> frozenset[str]:
@@ -75,7 +75,7 @@ class StateMachine:
         if target is None:
             rows = [row for row in self.transitions if row.trigger == trigger]
             takes = " or ".join(source for row in rows for source in row.sources) or "no state at all"
-            advice = "".join(f" {row.otherwise}" for row in rows if row.otherwise)
+            advice = "".join(f" {row.advice}" for row in rows if row.advice)
             raise IllegalTransitionError(
                 f"The {self.name} is {state}; {trigger} takes one that is {takes}.{advice}"
             )

@@ -90,7 +90,7 @@ _INSERT_TRANSACTIONS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """One side of a movement. ``order_id`` tells which order's money it is."""
+    """One side of a transaction. ``order_id`` tells which order's money it is."""
 
     account: Account
     direction: Side
@@ -100,7 +100,7 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class NewTransaction:
-    """A transaction that is to be posted among others; as ``post`` takes it."""
+    """A transaction that is to be posted among others; as ``post_transactions`` takes it."""
 
     kind: str
     source: str
@@ -121,18 +121,18 @@ def lock_balance(session: Session, *, account: Account) -> int:
 
     It is the last of the rows that money locks: what follows may post, and lock nothing else.
     """
-    return lock_balances(session, wanted=[account])[account]
+    return lock_balances(session, accounts=[account])[account]
 
 
-def lock_balances(session: Session, *, wanted: Sequence[Account]) -> dict[Account, int]:
+def lock_balances(session: Session, *, accounts: Sequence[Account]) -> dict[Account, int]:
     """Lock accounts with owners, and give the balance of each in kobo.
 
     All that are posted to afterwards are locked at once, so that they are locked in the order that all keep to.
     """
-    rows = _LOCK_OWNED_ACCOUNTS.all(session, ids=sorted(account.id for account in wanted))
-    held = {row["id"]: row["balance_minor"] for row in rows}
+    rows = _LOCK_OWNED_ACCOUNTS.all(session, ids=sorted(account.id for account in accounts))
+    balances = {row["id"]: row["balance_minor"] for row in rows}
     # An account that was never opened holds nothing that could be taken.
-    return {account: held.get(account.id, 0) for account in wanted}
+    return {account: balances.get(account.id, 0) for account in accounts}
 
 
 def post_transaction(
@@ -179,40 +179,40 @@ def post_transaction(
     return transaction_id
 
 
-def post_transactions(session: Session, *, movements: Sequence[NewTransaction], now: datetime) -> None:
-    """Post many balanced transactions at once, in their order, like ``post``.
+def post_transactions(session: Session, *, transactions: Sequence[NewTransaction], now: datetime) -> None:
+    """Post many balanced transactions at once, in their order, like ``post_transaction``.
 
-    :param movements: what is posted; none of them has the kind and source of another
+    :param transactions: what is posted; none of them has the kind and source of another
     :param now: when they happened
     :raises ValueError: the postings of one do not balance: a fault of the caller's code
     :raises InsufficientFundsError: somebody's balance would become negative
     :raises AlreadyPostedError: one has its transaction already: the caller rolls back
     """
-    if not movements:
+    if not transactions:
         return
-    for movement in movements:
-        _ensure_balanced(movement.postings)
-    flat = [(movement, posting) for movement in movements for posting in movement.postings]
+    for transaction in transactions:
+        _ensure_balanced(transaction.postings)
+    flat = [(transaction, posting) for transaction in transactions for posting in transaction.postings]
     postings = [posting for _, posting in flat]
     balances = _lock_or_open_accounts(session, postings, now=now)
     balances_after = _apply_postings(balances, postings)
     row = _INSERT_TRANSACTIONS.one(
         session,
-        kinds=[movement.kind for movement in movements],
-        sources=[movement.source for movement in movements],
-        descriptions=[movement.description for movement in movements],
+        kinds=[transaction.kind for transaction in transactions],
+        sources=[transaction.source for transaction in transactions],
+        descriptions=[transaction.description for transaction in transactions],
         now=now,
         owned=list(balances),
         balances=list(balances.values()),
-        entry_kinds=[movement.kind for movement, _ in flat],
-        entry_sources=[movement.source for movement, _ in flat],
+        entry_kinds=[transaction.kind for transaction, _ in flat],
+        entry_sources=[transaction.source for transaction, _ in flat],
         accounts=[posting.account.id for posting in postings],
         directions=[posting.direction for posting in postings],
         amounts=[posting.amount_minor for posting in postings],
         balances_after=balances_after,
         orders=[posting.order_id for posting in postings],
     )
-    if row["posted"] != len(movements):
+    if row["posted"] != len(transactions):
         raise AlreadyPostedError("One of the transactions is posted already.")
 
 

@@ -86,44 +86,44 @@ class Violation:
 
 
 def fetch_statement_page(
-    session: Session, *, owners: list[UUID], wanted: EntryFilter, page: PageRequest
+    session: Session, *, owners: list[UUID], entry_filter: EntryFilter, page: PageRequest
 ) -> Page:
     """List the entries of somebody's accounts, the latest first.
 
     :param owners: the user's id, and their store's where they have one
-    :param wanted: period and kind
+    :param entry_filter: period and kind
     :param page: how many, and after which entry
     """
-    by_time = wanted.starts is not None or wanted.ends is not None
+    by_time = entry_filter.starts is not None or entry_filter.ends is not None
     after, at = page.after("id", "time")
     rows = (_SELECT_ENTRIES_BY_TIME if by_time else _SELECT_ENTRIES_BY_ID).all(
         session,
         owners=owners,
         after=UUID(after) if after else None,
         at=at,
-        kind=wanted.kind,
-        direction=wanted.direction,
-        order_id=wanted.order_id,
-        starts=wanted.starts,
-        ends=wanted.ends,
+        kind=entry_filter.kind,
+        direction=entry_filter.direction,
+        order_id=entry_filter.order_id,
+        starts=entry_filter.starts,
+        ends=entry_filter.ends,
         most=page.limit + 1,
     )
     return page_of(rows, request=page, position_of=lambda row: [str(row["id"]), iso(row["createdAt"])])
 
 
 def iterate_statement_entries(
-    session: Session, *, owners: list[UUID], wanted: EntryFilter, most: int
+    session: Session, *, owners: list[UUID], entry_filter: EntryFilter, limit: int
 ) -> Iterator[dict[str, Any]]:
     """Give a statement's entries in batches, so that a long file of them needs little memory.
 
     Entries only grow: what is posted meanwhile is neither missed in the middle nor given twice.
 
-    :param most: so many at most, the latest
+    :param limit: so many at most, the latest
     """
     position: list[Any] | None = None
-    for start in range(0, most, EXPORT_BATCH_SIZE):
-        request = PageRequest(min(EXPORT_BATCH_SIZE, most - start), position)
-        page = fetch_statement_page(session, owners=owners, wanted=wanted, page=request)
+    for start in range(0, limit, EXPORT_BATCH_SIZE):
+        request = PageRequest(min(EXPORT_BATCH_SIZE, limit - start), position)
+        page = fetch_statement_page(session, owners=owners, entry_filter=entry_filter, page=request)
         yield from page.items
         position = page.next_position
         if position is None:
@@ -141,21 +141,21 @@ def fetch_balances_by_kind(session: Session) -> dict[str, int]:
     return {row["kind"]: row["balance_minor"] for row in _SELECT_BALANCES_BY_KIND.all(session)}
 
 
-def build_invariants(texts: Mapping[str, str]) -> dict[str, Statement]:
+def build_invariants(queries_by_rule: Mapping[str, str]) -> dict[str, Statement]:
     """Make rules of the books out of SQL.
 
-    :param texts: a query by rule that gives the rows that break it, at most 100
+    :param queries_by_rule: a query by rule that gives the rows that break it, at most 100
     """
-    return {rule: Statement(text(sql)) for rule, sql in texts.items()}
+    return {rule: Statement(text(sql)) for rule, sql in queries_by_rule.items()}
 
 
-def find_violations(session: Session, checks: Mapping[str, Statement]) -> list[Violation]:
+def find_violations(session: Session, invariants: Mapping[str, Statement]) -> list[Violation]:
     """Run rules, and give a violation for each that does not hold.
 
-    :param checks: as ``rules`` makes them; each is one statement, so that it sees one moment of the books
+    :param invariants: from ``build_invariants``; each is one statement, so that it sees one moment of the books
     """
-    found = [(rule, check.all(session)) for rule, check in checks.items()]
-    return [Violation(rule, rows) for rule, rows in found if rows]
+    rows_by_rule = [(rule, check.all(session)) for rule, check in invariants.items()]
+    return [Violation(rule, rows) for rule, rows in rows_by_rule if rows]
 
 
 # The gateway keeps the fee of a charge that goes back, so it may be owed a little, as long as it holds nothing else.

@@ -46,20 +46,20 @@ class NewNotification:
     cause: str
 
 
-def notify_all(session: Session, *, news: Sequence[NewNotification], now: datetime) -> None:
+def notify_all(session: Session, *, notifications: Sequence[NewNotification], now: datetime) -> None:
     """Write rows of several people's feeds at once, like ``notify``.
 
-    :param news: who is told what; none of them is told a cause twice
+    :param notifications: who is told what; none of them is told a cause twice
     :param now: when
     """
     _INSERT_NOTIFICATIONS.run(
         session,
-        users=[one.user_id for one in news],
-        types=[one.type for one in news],
-        titles=[one.title for one in news],
-        bodies=[one.body for one in news],
-        links=[one.link for one in news],
-        causes=[one.cause for one in news],
+        users=[notification.user_id for notification in notifications],
+        types=[notification.type for notification in notifications],
+        titles=[notification.title for notification in notifications],
+        bodies=[notification.body for notification in notifications],
+        links=[notification.link for notification in notifications],
+        causes=[notification.cause for notification in notifications],
         now=now,
     )
 

@@ -28,7 +28,7 @@ def notify_order_paid(session: Session, *, order: LockedOrder, now: datetime) ->
     link, cause = f"/orders/{order.id}", f"order:{order.id}:paid"
     notify_all(
         session,
-        news=[
+        notifications=[
             NewNotification(
                 fetch_vendor_user_id(session, order=order),
                 "order_received",

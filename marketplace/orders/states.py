@@ -34,7 +34,7 @@ ORDER = StateMachine(
             (PENDING_PAYMENT, PAID_ESCROW, PROCESSING),
             CANCELLED,
             actors=("buyer", "vendor"),
-            otherwise="What is on its way, or was delivered, takes a dispute.",
+            advice="What is on its way, or was delivered, takes a dispute.",
         ),
         Transition(EXPIRE, (PENDING_PAYMENT,), EXPIRED),
         Transition(ACCEPT, (PAID_ESCROW,), PROCESSING, actors=("vendor",)),

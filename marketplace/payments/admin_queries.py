@@ -83,11 +83,15 @@ _SELECT_QUARANTINE = """
 
 
 _SELECT_REFUND_PAGES = build_sorted_statements(
-    _SELECT_REFUNDS, _FROM_FILTERED_REFUNDS, REFUND_SORTS, last="r.id", nullable=["settledAt"]
+    _SELECT_REFUNDS, _FROM_FILTERED_REFUNDS, REFUND_SORTS, tie_breaker="r.id", nullable=["settledAt"]
 )
 _COUNT_REFUNDS = Statement(text(f"SELECT count(*) AS total {_FROM_FILTERED_REFUNDS}"))
 _SELECT_QUARANTINE_PAGES = build_sorted_statements(
-    _SELECT_QUARANTINE, _FROM_FILTERED_QUARANTINE, QUARANTINE_SORTS, last="q.id", nullable=["resolvedAt"]
+    _SELECT_QUARANTINE,
+    _FROM_FILTERED_QUARANTINE,
+    QUARANTINE_SORTS,
+    tie_breaker="q.id",
+    nullable=["resolvedAt"],
 )
 _COUNT_QUARANTINE = Statement(text(f"SELECT count(*) AS total {_FROM_FILTERED_QUARANTINE}"))
 

@@ -21,7 +21,7 @@ BATCH = StateMachine(
             "dispatch",
             (APPROVED,),
             DISPATCHING,
-            otherwise="It is sent once, after two officers have approved it.",
+            advice="It is sent once, after two officers have approved it.",
         ),
         Transition("complete", (DISPATCHING, PARTIALLY_FAILED), COMPLETED),
         # A transfer that had succeeded may be reversed days later.

@@ -98,7 +98,7 @@ def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     features.ensure_feature_on(fetch_platform_settings(session), features.EARLY_WITHDRAWALS, now=now)
     payee = Payee(caller.id, store.id)
     payable, debt = accounts.vendor_payable(store.id), accounts.vendor_receivable(store.id)
-    balances = lock_balances(session, wanted=[payable, debt])
+    balances = lock_balances(session, accounts=[payable, debt])
     available_minor = max(balances[payable] - balances[debt], 0)
     if amount_minor > available_minor:
         escrow = fetch_vendor_escrow_balance(session, vendor_id=store.id)
@@ -128,7 +128,7 @@ def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
     features.ensure_feature_on(fetch_platform_settings(session), features.WALLET_CASH_OUTS, now=now)
     buyer_debt.offset_against_wallet(session, buyer_id=caller.id, now=now)
     wallet, debt = accounts.wallet(caller.id), accounts.buyer_receivable(caller.id)
-    balances = lock_balances(session, wanted=[wallet, debt])
+    balances = lock_balances(session, accounts=[wallet, debt])
     rewards = fetch_remaining_rewards(session, user_id=caller.id, balance_minor=balances[wallet])
     _ensure_not_on_hold(session, find_wallet_holds(session, user_ids=[caller.id], now=now)[caller.id])
     withdrawable_minor = balances[wallet] - rewards

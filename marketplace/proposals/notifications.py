@@ -23,7 +23,7 @@ def notify_proposal_filed(
     """
     notify_all(
         session,
-        news=[
+        notifications=[
             NewNotification(
                 user_id=user_id,
                 type="proposal_filed",
@@ -33,7 +33,7 @@ def notify_proposal_filed(
                 cause=f"proposal:{proposal_id}:filed",
             )
             for user_id in list_officers_with_permission(
-                session, permission=MANAGE_PLATFORM, besides=officer_id
+                session, permission=MANAGE_PLATFORM, excluded_officer_id=officer_id
             )
         ],
         now=now,
@@ -52,7 +52,7 @@ def notify_proposal_progress(
     officer_ids = {row["proposed_by"], row["approved_by"]} - {None}
     notify_all(
         session,
-        news=[
+        notifications=[
             NewNotification(
                 user_id=user_id,
                 type=f"proposal_{step}",

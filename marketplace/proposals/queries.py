@@ -37,7 +37,7 @@ _WHERE_FILTERS = """
 """
 _SELECT_PROPOSAL = Statement(text(f"{_SELECT_PROPOSALS} WHERE p.id = :proposal_id"))
 _SELECT_PROPOSAL_PAGES = build_sorted_statements(
-    _SELECT_PROPOSALS, _WHERE_FILTERS, SORTS, last="p.id", nullable=["effectiveAt"]
+    _SELECT_PROPOSALS, _WHERE_FILTERS, SORTS, tie_breaker="p.id", nullable=["effectiveAt"]
 )
 _COUNT_PROPOSALS = Statement(text(f"SELECT count(*) AS total FROM platform_proposals p {_WHERE_FILTERS}"))  # noqa: S608 - our own words
 

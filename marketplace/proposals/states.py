@@ -17,11 +17,11 @@ PROPOSAL = StateMachine(
     name="proposal",
     initial=PENDING,
     transitions=(
-        Transition(APPROVE, (PENDING,), APPROVED, otherwise="File it anew if it is still wanted."),
+        Transition(APPROVE, (PENDING,), APPROVED, advice="File it anew if it is still wanted."),
         Transition(ACTIVATE, (APPROVED,), ACTIVE),
         # Until it takes effect it can be taken back.
         Transition(
-            REJECT, (PENDING, APPROVED), REJECTED, otherwise="What took effect is undone by another proposal."
+            REJECT, (PENDING, APPROVED), REJECTED, advice="What took effect is undone by another proposal."
         ),
         Transition(EXPIRE, (PENDING,), EXPIRED),
     ),

@@ -96,7 +96,7 @@ class ProviderClient:
         """
         return self._call("POST", path, json=body)
 
-    def tell(self, path: str, body: dict[str, Any]) -> None:
+    def post_without_reply(self, path: str, body: dict[str, Any]) -> None:
         """Post JSON to a provider that answers by its status alone, once.
 
         The address may itself be the secret: it is neither logged nor kept with an error.
@@ -105,14 +105,14 @@ class ProviderClient:
         :raises ProviderUnavailableError: no answer in time: whether it was done is unknown
         """
         try:
-            self._call("POST", path, read=self._check, json=body)
+            self._call("POST", path, read=self._ensure_success, json=body)
         except ProviderUnavailableError as error:
             raise ProviderUnavailableError(error.detail) from None
 
     def _call(
         self, method: str, path: str, *, read: Callable[[int, bytes], Any] | None = None, **arguments: Any
     ) -> Any:
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         status: int | None = None
         try:
             with self._session.request(
@@ -122,12 +122,12 @@ class ProviderClient:
                 allow_redirects=False,
                 stream=True,
                 **arguments,
-            ) as answer:
-                status = answer.status_code
-                content = answer.raw.read(_MAX_RESPONSE_BYTES + 1, decode_content=True)
+            ) as response:
+                status = response.status_code
+                content = response.raw.read(_MAX_RESPONSE_BYTES + 1, decode_content=True)
                 return (read or self._read)(status, content)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._unavailable(type(error).__name__) from error
+            raise self._unavailable_error(type(error).__name__) from error
         finally:
             _log.info(
                 "provider called",
@@ -135,27 +135,27 @@ class ProviderClient:
                 providerMethod=method,
                 providerPath=path,
                 status=status,
-                durationMs=round((time.perf_counter() - started) * 1000, 1),
+                durationMs=round((time.perf_counter() - started_at) * 1000, 1),
             )
 
     def _read(self, status: int, content: bytes) -> Any:
         if len(content) > _MAX_RESPONSE_BYTES:
-            raise self._unavailable("answer too large")
+            raise self._unavailable_error("answer too large")
         try:
             body = orjson.loads(content)
         except orjson.JSONDecodeError as error:
-            raise self._unavailable("answer is not JSON") from error
-        self._check(status, body)
+            raise self._unavailable_error("answer is not JSON") from error
+        self._ensure_success(status, body)
         return body
 
-    def _check(self, status: int, body: Any) -> None:
+    def _ensure_success(self, status: int, body: Any) -> None:
         if 400 <= status < 500 and status not in (408, 429):
-            said = body if isinstance(body, dict) else {}
-            message, code = (str(said.get(name) or "") for name in ("message", "code"))
+            fields = body if isinstance(body, dict) else {}
+            message, code = (str(fields.get(name) or "") for name in ("message", "code"))
             raise ProviderRefusedError(self._provider, status, message, code)
         if not 200 <= status < 300:
-            raise self._unavailable(f"status {status}")
+            raise self._unavailable_error(f"status {status}")
 
-    def _unavailable(self, reason: str) -> ProviderUnavailableError:
+    def _unavailable_error(self, reason: str) -> ProviderUnavailableError:
         _log.warning("provider unavailable", provider=self._provider, reason=reason)
         return ProviderUnavailableError(f"The {self._provider} did not answer as it should. Try again.")

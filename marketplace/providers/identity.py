@@ -61,14 +61,14 @@ class KeySet:
         self._tried_at = float("-inf")
         self._lock = threading.Lock()
 
-    def key(self, key_id: str) -> jwt.PyJWK | None:
+    def find_key(self, key_id: str) -> jwt.PyJWK | None:
         """Give the key of an id, or none if the provider does not publish one.
 
         :raises ProviderUnavailableError: no keys are known and none can be fetched
         """
-        known = self._keys.get(key_id)
+        key = self._keys.get(key_id)
         # Whoever has a key goes on with it while another fetches; whoever has none waits for the answer.
-        if (known is None or self._is_stale()) and self._lock.acquire(blocking=known is None):
+        if (key is None or self._is_stale()) and self._lock.acquire(blocking=key is None):
             try:
                 if self._may_fetch():
                     self._fetch()
@@ -137,27 +137,27 @@ class TokenVerifier:
         if len(token) > _MAX_TOKEN_LENGTH:
             raise UnauthorizedError("The bearer token is too long.")
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-        known = self._verified.get(digest)
-        if known is not None and self._holds(known):
-            return known.claims
+        cached = self._verified.get(digest)
+        if cached is not None and self._is_still_valid(cached):
+            return cached.claims
         verified = self._verify(token)
         while len(self._verified) >= _MAX_CACHED_TOKENS:
             self._verified.pop(next(iter(self._verified)), None)
         self._verified[digest] = verified
         return verified.claims
 
-    def _holds(self, verified: _VerifiedToken) -> bool:
+    def _is_still_valid(self, verified: _VerifiedToken) -> bool:
         """Tell whether checking a token again would come to the same: its key is in force, its time not over."""
         return (
             time.time() < verified.expires_at
-            and self._key(verified.algorithm, verified.key_id) is verified.key
+            and self._require_key(verified.algorithm, verified.key_id) is verified.key
         )
 
     def _verify(self, token: str) -> _VerifiedToken:
         try:
             header = jwt.get_unverified_header(token)
             algorithm, key_id = str(header.get("alg")), str(header.get("kid"))
-            key = self._key(algorithm, key_id)
+            key = self._require_key(algorithm, key_id)
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
@@ -174,15 +174,15 @@ class TokenVerifier:
         user_id = parse_uuid(claims["sub"])
         if user_id is None:
             raise UnauthorizedError("The bearer token's subject is no UUID.")
-        said = TokenClaims(
+        token_claims = TokenClaims(
             user_id=user_id,
             email=_read_text_claim(claims.get("email"), 320),
             name=_read_text_claim(claims.get("name"), 200),
             aal="aal2" if claims.get("aal") == "aal2" else "aal1",
         )
-        return _VerifiedToken(said, algorithm, key_id, key, int(claims["exp"]) + LEEWAY_SECONDS)
+        return _VerifiedToken(token_claims, algorithm, key_id, key, int(claims["exp"]) + LEEWAY_SECONDS)
 
-    def _key(self, algorithm: str, key_id: str) -> Any:
+    def _require_key(self, algorithm: str, key_id: str) -> Any:
         """Give the key that a token of a configured algorithm must be signed with.
 
         :raises UnauthorizedError: there is none
@@ -190,14 +190,14 @@ class TokenVerifier:
         if algorithm in self._algorithms:
             if algorithm == "HS256":
                 return self._settings.identity_shared_secret
-            key = self._keys.key(key_id) if self._keys else None
+            key = self._keys.find_key(key_id) if self._keys else None
             if key is not None:
                 return key
         raise UnauthorizedError("The bearer token's key is not known.")
 
 
-def _read_text_claim(value: Any, most: int) -> str | None:
+def _read_text_claim(value: Any, max_length: int) -> str | None:
     """Read an optional claim; what the database could not hold (NUL, half a surrogate pair) is left out."""
-    if not isinstance(value, str) or not 0 < len(value) <= most or _UNSTORABLE.search(value):
+    if not isinstance(value, str) or not 0 < len(value) <= max_length or _UNSTORABLE.search(value):
         return None
     return value

@@ -60,15 +60,15 @@ class S3ObjectStorage:
         It is large, and most processes never need it.
         """
         self._settings = settings
-        self._made: Any = None
-        self._making = threading.Lock()
+        self._made_client: Any = None
+        self._client_lock = threading.Lock()
 
     @property
     def _client(self) -> Any:
-        with self._making:
-            if self._made is None:
-                self._made = _make_client(self._settings)
-            return self._made
+        with self._client_lock:
+            if self._made_client is None:
+                self._made_client = _make_client(self._settings)
+            return self._made_client
 
     def put(
         self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
@@ -82,8 +82,8 @@ class S3ObjectStorage:
         :param cache_control: how long they may keep it
         :raises ProviderUnavailableError: it was not stored
         """
-        more = {"CacheControl": cache_control} if cache_control else {}
-        self._call("put_object", Bucket=bucket, Key=key, Body=content, ContentType=content_type, **more)
+        options = {"CacheControl": cache_control} if cache_control else {}
+        self._call("put_object", Bucket=bucket, Key=key, Body=content, ContentType=content_type, **options)
 
     def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
         """Give an address under which anybody may read one object for a while.
@@ -146,13 +146,13 @@ def put_all(storage: ObjectStorage, *, bucket: str, objects: Sequence[StoredObje
     :raises ProviderUnavailableError: not all of them were stored
     """
 
-    def put(one: StoredObject) -> None:
+    def put(item: StoredObject) -> None:
         storage.put(
             bucket=bucket,
-            key=one.key,
-            content=one.content,
-            content_type=one.content_type,
-            cache_control=one.cache_control,
+            key=item.key,
+            content=item.content,
+            content_type=item.content_type,
+            cache_control=item.cache_control,
         )
 
     _run_concurrently(put, objects)

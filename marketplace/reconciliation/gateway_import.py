@@ -262,7 +262,7 @@ class GatewayImporter:
         for _ in range(_READ_LIMIT):
             imported = self._import_new_movements()
             total += imported
-            held_minor = self._records.balance()
+            held_minor = self._records.fetch_balance()
             with self._database.reading() as session:
                 listed_minor = _SELECT_LAST_ID_AND_SUM.one(session)["minor"]
             if held_minor == listed_minor or not imported:
@@ -276,7 +276,7 @@ class GatewayImporter:
             first_day: datetime = _SELECT_FIRST_DAY.one(session, now=self._now)["at"]
         imported = 0
         last_movement_before: BalanceMovement | None = None
-        for page in self._records.movements():
+        for page in self._records.list_movements():
             new = [
                 movement
                 for movement in page
@@ -329,7 +329,7 @@ class GatewayImporter:
         :return: how many there were
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
-        pages = self._records.records(kind, since=since, until=until)
+        pages = self._records.list_records(kind, since=since, until=until)
         return sum(self._database.in_transaction(self._insert_records, kind, page) for page in pages)
 
     def _insert_records(self, session: Session, kind: RecordKind, page: Sequence[GatewayRecord]) -> int:
@@ -382,7 +382,7 @@ class GatewayImporter:
         with self._database.reading() as session:
             rows = unlisted.all(session, run_id=self._run_id, limit=_LOOKUP_LIMIT)
         for row in rows:
-            record = self._records.record(row["kind"], row["id"])
+            record = self._records.fetch_record(row["kind"], row["id"])
             self._database.in_transaction(self._insert_records, row["kind"], [record] if record else [])
 
     def post_gateway_movements(self) -> tuple[int, int]:

@@ -262,7 +262,7 @@ def fetch_charge(gateway: PaymentGateway, reference: str) -> Charge | None:
 
     :raises ProviderUnavailableError: no usable answer
     """
-    return gateway.charge(reference)
+    return gateway.fetch_charge(reference)
 
 
 def apply_charge(

@@ -54,8 +54,8 @@ def resolve_if_none_dead(session: Session, *, provider: str, event_type: str | N
     :param provider: whose event
     :param event_type: none for those that could not be read
     """
-    about = {"identifier": kinds.WEBHOOK_DEAD, "subject": _alert_subject(provider, event_type)}
-    if not lock_alert(session, **about):
+    alert_key = {"identifier": kinds.WEBHOOK_DEAD, "subject": _alert_subject(provider, event_type)}
+    if not lock_alert(session, **alert_key):
         return
     if _SELECT_DEAD_EVENT_OF_TYPE.first(session, provider=provider, event_type=event_type) is None:
-        resolve_alert(session, **about, note="No event of the type is dead any more.", now=now)
+        resolve_alert(session, **alert_key, note="No event of the type is dead any more.", now=now)

@@ -107,19 +107,19 @@ _COMPARED_STATUSES = ("status", "payment", "escrow")
 class ChangeRecorder:
     """Looks at what a transaction changes, from before the event has its effect until after it."""
 
-    def __init__(self, session: Session, outside: Session, *, body: bytes) -> None:
+    def __init__(self, session: Session, committed: Session, *, body: bytes) -> None:
         """Begin to look.
 
         :param session: in the transaction that the event has its effect in
-        :param outside: reads what is committed, by a connection of its own
+        :param committed: reads what is committed, by a connection of its own
         :param body: the event's
         """
         self._session = session
-        self._outside = outside
-        self._mark = _SELECT_START_POSITION.one(session)
-        self._orders, self._refunds = _find_referenced_rows(outside, body)
+        self._committed = committed
+        self._start_position = _SELECT_START_POSITION.one(session)
+        self._orders, self._refunds = _find_referenced_rows(committed, body)
 
-    def changes(self) -> dict[str, Any]:
+    def collect_changes(self) -> dict[str, Any]:
         """Tell what was changed since, as the API shows it.
 
         :return: ``orders`` and ``refunds`` with what they were before, ``ledger`` with its entries,
@@ -127,52 +127,52 @@ class ChangeRecorder:
             or ``resolved``), other ``work`` that is handed on, ``messages`` that are kept, and the ``parts`` that an
             envelope is taken apart into, each an event of its own
         """
-        transactions = self._made("ledger_transactions", _SELECT_NEW_LEDGER_TRANSACTIONS)
+        transactions = self._new_rows("ledger_transactions", _SELECT_NEW_LEDGER_TRANSACTIONS)
         entries = _SELECT_LEDGER_ENTRIES.all(self._session, ids=[row["id"] for row in transactions])
-        steps = self._made("order_events", _SELECT_NEW_ORDER_EVENTS)
-        refunds = self._made("refunds", _SELECT_NEW_REFUNDS)
+        steps = self._new_rows("order_events", _SELECT_NEW_ORDER_EVENTS)
+        refunds = self._new_rows("refunds", _SELECT_NEW_REFUNDS)
         touched = [*steps, *entries, *refunds]
         order_ids = self._orders | {row["order_id"] for row in touched if row["order_id"]}
-        of_orders = _SELECT_REFUND_IDS_OF_ORDERS.all(self._session, ids=list(order_ids))
-        work = self._made("outbox_events", _SELECT_NEW_OUTBOX_EVENTS)
-        refund_ids = self._refunds | {row["id"] for row in (*refunds, *of_orders)}
+        order_refunds = _SELECT_REFUND_IDS_OF_ORDERS.all(self._session, ids=list(order_ids))
+        outbox_events = self._new_rows("outbox_events", _SELECT_NEW_OUTBOX_EVENTS)
+        refund_ids = self._refunds | {row["id"] for row in (*refunds, *order_refunds)}
         return {
             "orders": self._orders_changed(order_ids),
             "refunds": self._refunds_changed(refund_ids),
             "ledger": [_transaction_view(row, entries) for row in transactions],
-            "notifications": self._made("notifications", _SELECT_NEW_NOTIFICATIONS),
-            "heldCharges": self._made("quarantined_charges", _SELECT_NEW_QUARANTINED_CHARGES),
-            "payoutExceptions": self._made("payout_exceptions", _SELECT_NEW_PAYOUT_EXCEPTIONS),
-            "alerts": self._told(work),
+            "notifications": self._new_rows("notifications", _SELECT_NEW_NOTIFICATIONS),
+            "heldCharges": self._new_rows("quarantined_charges", _SELECT_NEW_QUARANTINED_CHARGES),
+            "payoutExceptions": self._new_rows("payout_exceptions", _SELECT_NEW_PAYOUT_EXCEPTIONS),
+            "alerts": self._alert_events(outbox_events),
             "work": [
                 {name: row[name] for name in ("id", "queue", "topic")}
-                for row in work
+                for row in outbox_events
                 if row["topic"] != SEND_ALERT_TOPIC
             ],
-            "messages": self._made("support_contact_messages", _SELECT_NEW_SUPPORT_MESSAGES),
-            "parts": self._made("webhook_inbox", _SELECT_NEW_INBOX_EVENTS),
+            "messages": self._new_rows("support_contact_messages", _SELECT_NEW_SUPPORT_MESSAGES),
+            "parts": self._new_rows("webhook_inbox", _SELECT_NEW_INBOX_EVENTS),
         }
 
-    def _made(self, table: str, statement: Statement) -> list[dict[str, Any]]:
-        rows = statement.all(self._session, **self._mark)
-        others = (
-            _SELECT_COMMITTED_IDS[table].all(self._outside, ids=[row["id"] for row in rows]) if rows else []
+    def _new_rows(self, table: str, statement: Statement) -> list[dict[str, Any]]:
+        rows = statement.all(self._session, **self._start_position)
+        committed = (
+            _SELECT_COMMITTED_IDS[table].all(self._committed, ids=[row["id"] for row in rows]) if rows else []
         )
-        known = {row["id"] for row in others}
-        return [row for row in rows if row["id"] not in known]
+        committed_ids = {row["id"] for row in committed}
+        return [row for row in rows if row["id"] not in committed_ids]
 
-    def _told(self, work: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _alert_events(self, outbox_events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Give the alerts that channels are to tell of, each once for all channels."""
-        messages = [row["payload"] for row in work if row["topic"] == SEND_ALERT_TOPIC]
-        told = {(UUID(message["alertId"]), message["event"]): None for message in messages}
+        messages = [row["payload"] for row in outbox_events if row["topic"] == SEND_ALERT_TOPIC]
+        announced = {(UUID(message["alertId"]), message["event"]): None for message in messages}
         rows = {
             row["id"]: row
-            for row in _SELECT_ALERTS.all(self._session, ids=[alert_id for alert_id, _ in told])
+            for row in _SELECT_ALERTS.all(self._session, ids=[alert_id for alert_id, _ in announced])
         }
-        return [rows[alert_id] | {"event": event} for alert_id, event in told]
+        return [rows[alert_id] | {"event": event} for alert_id, event in announced]
 
     def _orders_changed(self, ids: Iterable[UUID]) -> list[dict[str, Any]]:
-        before = {row["id"]: row for row in _SELECT_ORDER_STATUSES.all(self._outside, ids=list(ids))}
+        before = {row["id"]: row for row in _SELECT_ORDER_STATUSES.all(self._committed, ids=list(ids))}
         return [
             {
                 "id": row["id"],
@@ -189,7 +189,7 @@ class ChangeRecorder:
 
     def _refunds_changed(self, ids: Iterable[UUID]) -> list[dict[str, Any]]:
         before = {
-            row["id"]: row["status"] for row in _SELECT_REFUND_STATUSES.all(self._outside, ids=list(ids))
+            row["id"]: row["status"] for row in _SELECT_REFUND_STATUSES.all(self._committed, ids=list(ids))
         }
         return [
             row | {"before": before.get(row["id"]), "after": row.pop("status")}

@@ -69,11 +69,11 @@ def move_to_dead_letters(
     :param attempts: how often it was tried
     :param error: what the last try failed at, without anything of the body
     """
-    known = {"inbox_id": row["id"], "event_type": event_type, "dedupe_id": dedupe_id}
-    _MARK_EVENT_DEAD.run(session, **known, attempts=attempts, error=error, now=now)
+    identity = {"inbox_id": row["id"], "event_type": event_type, "dedupe_id": dedupe_id}
+    _MARK_EVENT_DEAD.run(session, **identity, attempts=attempts, error=error, now=now)
     _UPSERT_DEAD_LETTER.run(
         session,
-        **known,
+        **identity,
         provider=row["provider"],
         body=row["body"],
         attempts=attempts,

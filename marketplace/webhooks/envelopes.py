@@ -59,15 +59,15 @@ def parse_envelope(body: bytes) -> Event:
     kind, unit, value = units[0]
     if not isinstance(unit, dict):
         raise PermanentEventError("what it holds is not an object")
-    identity = _require_text(unit, "id", most=MAX_ID_LENGTH)
+    identity = _require_text(unit, "id", max_length=MAX_ID_LENGTH)
     if kind == _STATUSES:
-        told = _require_text(unit, "status", most=_MAX_WORD_LENGTH)
-        word = told if told in STATUSES else UNKNOWN
-        dedupe_id = _ensure_id_fits(f"status:{identity}:{told}")
+        status_name = _require_text(unit, "status", max_length=_MAX_WORD_LENGTH)
+        word = status_name if status_name in STATUSES else UNKNOWN
+        dedupe_id = _ensure_id_fits(f"status:{identity}:{status_name}")
         return Event(f"status.{word}", dedupe_id, {"status": unit}, payload, PROVIDER)
-    sender = _require_text(unit, "from", most=_MAX_SENDER_LENGTH)
-    kind_told = unit.get("type")
-    word = kind_told if isinstance(kind_told, str) and kind_told in MESSAGE_TYPES else UNKNOWN
+    sender = _require_text(unit, "from", max_length=_MAX_SENDER_LENGTH)
+    message_type = unit.get("type")
+    word = message_type if isinstance(message_type, str) and message_type in MESSAGE_TYPES else UNKNOWN
     # Events of others are named with a colon: no message may be taken for one of those.
     dedupe_id = f"message:{identity}" if ":" in identity else identity
     data = {"message": unit, "type": word, "name": _find_sender_name(sender, value)}
@@ -91,8 +91,8 @@ def _iterate_items(payload: Any) -> Iterator[EnvelopeItem]:
 
 
 def _read_list(holder: Any, name: str) -> list[Any]:
-    found = holder.get(name) if isinstance(holder, dict) else None
-    return found if isinstance(found, list) else []
+    value = holder.get(name) if isinstance(holder, dict) else None
+    return value if isinstance(value, list) else []
 
 
 def _wrap_item(unit: EnvelopeItem) -> bytes:
@@ -117,11 +117,11 @@ def _find_sender_name(sender: Any, value: dict[str, Any]) -> str | None:
     return None
 
 
-def _require_text(unit: dict[str, Any], name: str, *, most: int) -> str:
+def _require_text(unit: dict[str, Any], name: str, *, max_length: int) -> str:
     value = unit.get(name)
     if not isinstance(value, str) or not value:
         raise PermanentEventError(f"its {name} is missing")
-    if len(value) > most:
+    if len(value) > max_length:
         raise PermanentEventError(f"its {name} is too long")
     return value
 

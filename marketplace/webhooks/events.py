@@ -47,11 +47,11 @@ def parse_gateway_event(body: bytes) -> Event:
     payload = load_json(body)
     if not isinstance(payload, dict):
         raise PermanentEventError("the body is not an object")
-    event_type, found = payload.get("event"), payload.get("data")
+    event_type, raw_data = payload.get("event"), payload.get("data")
     if not isinstance(event_type, str) or not event_type:
         raise PermanentEventError("event is missing")
     # Some that do nothing here lack them, or their id: they are told apart by what they say. Those that do are refused.
-    data = found if isinstance(found, dict) else {}
+    data = raw_data if isinstance(raw_data, dict) else {}
     event_id = _identify_event(event_type, data) or hashlib.sha256(body).hexdigest()
     dedupe_id = f"{event_type}:{event_id}"
     if len(dedupe_id) > MAX_ID_LENGTH:

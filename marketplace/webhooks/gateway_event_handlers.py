@@ -49,7 +49,7 @@ def apply_gateway_event(session: Session, event: Event, *, fee_bearer: str, now:
 
 def _apply_charge(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
     charge = Charge.from_wire(event.data)
-    if not charge.settled:
+    if not charge.is_successful:
         raise PermanentEventError("the charge of a charge.success is not a success")
     apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
     return "processed"

@@ -131,9 +131,9 @@ def receive_event(session: Session, *, provider: str, body: bytes, now: datetime
     return row_id
 
 
-def list_due_events(session: Session, *, now: datetime, most: int) -> list[UUID]:
+def list_due_events(session: Session, *, now: datetime, limit: int) -> list[UUID]:
     """List inbox rows that wait to be processed and are due, the longest waiting first."""
-    return [row["id"] for row in _SELECT_DUE_EVENT_IDS.all(session, now=now, most=most)]
+    return [row["id"] for row in _SELECT_DUE_EVENT_IDS.all(session, now=now, most=limit)]
 
 
 def cap_retry_delays(session: Session, *, now: datetime) -> int:
@@ -166,10 +166,10 @@ def process_event(
     :return: what became of it; none if it is not due, or somebody else has it
     """
 
-    def note(error: str, *, draw: Callable[[], float] | None) -> ProcessingResult | None:
+    def record_failure(error: str, *, jitter_source: Callable[[], float] | None) -> ProcessingResult | None:
         failed_at = clock() if clock else now
         return database.in_transaction(
-            _record_failure, inbox_id, error, began_at=now, now=failed_at, random=draw
+            _record_failure, inbox_id, error, attempt_started_at=now, now=failed_at, random=jitter_source
         )
 
     def attempt() -> ProcessingResult | None:
@@ -179,13 +179,13 @@ def process_event(
     try:
         result = run_with_retries(attempt)
     except (PermanentEventError, MalformedGatewayDataError) as error:
-        return note(str(error), draw=None)
+        return record_failure(str(error), jitter_source=None)
     except (UnknownReferenceError, RetryableEventError) as error:
-        return note(str(error), draw=random)
+        return record_failure(str(error), jitter_source=random)
     except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
         # Whatever it is, the event must neither be lost nor block those behind it.
         _log.exception("webhook event failed", inboxId=str(inbox_id))
-        return note(describe_error(error), draw=random)
+        return record_failure(describe_error(error), jitter_source=random)
     if result is not None and result.event is not None:
         event = result.event
         _log.info(
@@ -205,10 +205,10 @@ def record_worker_crash(
     """Note a try of an inbox row that ended the process; its body is not looked at again.
 
     :param error: what is known of it
-    :return: as ``process`` does
+    :return: as ``process_event`` does
     """
     return database.in_transaction(
-        _record_failure, inbox_id, error, began_at=now, now=now, random=random, reads=False
+        _record_failure, inbox_id, error, attempt_started_at=now, now=now, random=random, parse_body=False
     )
 
 
@@ -220,7 +220,7 @@ def describe_error(error: Exception) -> str:
 def process_event_in_transaction(
     session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime
 ) -> ProcessingResult | None:
-    """Process an inbox row in the caller's transaction; ``process`` is what workers call.
+    """Process an inbox row in the caller's transaction; ``process_event`` is what workers call.
 
     :return: what became of it; none if it is not due, or somebody else has it
     :raises PermanentEventError: the event can never be processed
@@ -291,29 +291,29 @@ def _record_failure(
     inbox_id: UUID,
     error: str,
     *,
-    began_at: datetime,
+    attempt_started_at: datetime,
     now: datetime,
     random: Callable[[], float] | None,
-    reads: bool = True,
+    parse_body: bool = True,
 ) -> ProcessingResult | None:
     """Note a failed try: due again after the next delay, or dead after the fifth retry or when hopeless."""
     # Two workers may have failed at the same try: the second finds it put off already, and counts it not again.
-    row = _LOCK_FAILED_EVENT.first(session, inbox_id=inbox_id, now=began_at)
+    row = _LOCK_FAILED_EVENT.first(session, inbox_id=inbox_id, now=attempt_started_at)
     if row is None:
         return None
     attempts = row["attempts"] + 1
     event_type, dedupe_id = row.pop("event_type"), row.pop("dedupe_id")
-    if reads:
+    if parse_body:
         event_type, dedupe_id = _identify_event(row["provider"], bytes(row["body"]))
-    known = {"event_type": event_type, "dedupe_id": dedupe_id}
+    identity = {"event_type": event_type, "dedupe_id": dedupe_id}
     if random is not None and attempts <= len(RETRY_DELAYS_SECONDS):
         seconds = RETRY_DELAYS_SECONDS[attempts - 1] * (1 + RETRY_JITTER * (2 * random() - 1))
         due_at = now + timedelta(seconds=seconds)
         _SCHEDULE_RETRY.run(
-            session, inbox_id=inbox_id, attempts=attempts, due_at=due_at, error=error, **known
+            session, inbox_id=inbox_id, attempts=attempts, due_at=due_at, error=error, **identity
         )
         return ProcessingResult("retrying", due_at)
-    dead_letters.move_to_dead_letters(session, row=row, attempts=attempts, error=error, now=now, **known)
+    dead_letters.move_to_dead_letters(session, row=row, attempts=attempts, error=error, now=now, **identity)
     return ProcessingResult("dead")
 
 

@@ -16,7 +16,7 @@ _FIRST_YEAR, _LAST_YEAR = 2000, 2999
 def apply_messaging_event(session: Session, event: Event, *, last_try: bool, now: datetime) -> str:
     """Have a message or a status its effect, in the caller's transaction.
 
-    :param event: of ``envelopes.parse``
+    :param event: of ``envelopes.parse_envelope``
     :param last_try: what is still unknown then stays so
     :param now: the time of processing
     :return: ``processed``, or ``ignored`` where it has none
@@ -52,23 +52,23 @@ def _record_message(session: Session, data: dict[str, Any], *, now: datetime) ->
 def _record_delivery_status(
     session: Session, status: dict[str, Any], *, last_try: bool, now: datetime
 ) -> str:
-    told = status["status"]
-    if told not in deliveries.PROVIDER_STATUSES:
+    status_name = status["status"]
+    if status_name not in deliveries.PROVIDER_STATUSES:
         return "ignored"
-    noted = deliveries.record_status(
+    recorded = deliveries.record_status(
         session,
         provider_message_id=status["id"],
-        status=told,
+        status=status_name,
         error_code=_error_code(status.get("errors")),
         at=_parse_epoch_seconds(status.get("timestamp")) or now,
         now=now,
     )
-    if noted is None:
+    if recorded is None:
         # It may be told before the answer to our own request was kept.
         if not last_try:
             raise RetryableEventError("no message of ours has this id")
         return "ignored"
-    return "processed" if noted else "ignored"
+    return "processed" if recorded else "ignored"
 
 
 def _readable_text(kind: str, content: Any) -> str | None:
@@ -90,8 +90,8 @@ def _read_field(holder: Any, name: str) -> Any:
 
 
 def _read_text(holder: Any, name: str) -> str | None:
-    found = _read_field(holder, name)
-    return found if isinstance(found, str) and found else None
+    value = _read_field(holder, name)
+    return value if isinstance(value, str) and value else None
 
 
 def _error_code(errors: Any) -> str | None:

@@ -120,51 +120,53 @@ class WebhookEventFilters:
 
     def parameters(self) -> dict[str, Any]:
         """Give the parameters of a statement."""
-        wanted = asdict(self)
-        state, error = wanted.pop("state"), wanted.pop("error")
-        return wanted | {
+        filters = asdict(self)
+        state, error = filters.pop("state"), filters.pop("error")
+        return filters | {
             "statuses": list(STATES[state]) if state else None,
             "error_like": f"%{_escape_like(error)}%" if error else None,
         }
 
 
-def _escape_like(wanted: str) -> str:
+def _escape_like(text_to_match: str) -> str:
     """Write a text so that LIKE takes none of its characters for a wildcard."""
-    return wanted.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return text_to_match.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def list_events(session: Session, *, filters: WebhookEventFilters, most: int) -> list[dict[str, Any]]:
+def list_events(session: Session, *, filters: WebhookEventFilters, limit: int) -> list[dict[str, Any]]:
     """List deliveries, the latest first.
 
-    :param most: how many at the most
+    :param limit: how many at the most
     """
-    return _SELECT_EVENTS.all(session, **filters.parameters(), after_time=None, after_id=None, most=most)
+    return _SELECT_EVENTS.all(session, **filters.parameters(), after_time=None, after_id=None, most=limit)
 
 
 def list_dead_events(
-    session: Session, *, filters: WebhookEventFilters, most: int
+    session: Session, *, filters: WebhookEventFilters, limit: int
 ) -> tuple[list[dict[str, Any]], int]:
     """List dead deliveries as they are to be replayed: those whose last try is longest ago first.
 
     Those that were not replayed since they died come before all others.
 
     :param filters: which; their state counts for nothing
-    :param most: how many at the most
+    :param limit: how many at the most
     :return: they, and how many match altogether
     """
-    rows = _SELECT_EVENTS_TO_REPLAY.all(session, **replace(filters, state="dead").parameters(), most=most)
+    rows = _SELECT_EVENTS_TO_REPLAY.all(session, **replace(filters, state="dead").parameters(), most=limit)
     matching = rows[0]["matching"] if rows else 0
     for row in rows:
         del row["matching"]
     return rows, matching
 
 
-def list_failure_causes(session: Session, *, filters: WebhookEventFilters, most: int) -> list[dict[str, Any]]:
+def list_failure_causes(
+    session: Session, *, filters: WebhookEventFilters, limit: int
+) -> list[dict[str, Any]]:
     """Count deliveries by their type and last error, the most frequent first.
 
-    :param most: how many causes at the most
+    :param limit: how many causes at the most
     """
-    return _COUNT_FAILURE_CAUSES.all(session, **filters.parameters(), most=most)
+    return _COUNT_FAILURE_CAUSES.all(session, **filters.parameters(), most=limit)
 
 
 def list_events_for_staff(
@@ -183,12 +185,15 @@ def list_events_for_staff(
         after_id=after_id,
         most=page.limit + 1,
     )
-    found = page_of(
+    listed = page_of(
         rows, request=page, position_of=lambda row: [row["received_at"].isoformat(), str(row["id"])]
     )
     counts = count_by_state(session, now=now)
     return Page(
-        [_view(row) for row in found.items], found.limit, found.next_position, extra_meta={"counts": counts}
+        [_view(row) for row in listed.items],
+        listed.limit,
+        listed.next_position,
+        extra_meta={"counts": counts},
     )
 
 
@@ -264,8 +269,8 @@ def _shown_payload(body: bytes, names: frozenset[str]) -> dict[str, Any] | None:
         payload = orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
-    shown = _copy_shown_fields(payload, names)
-    return shown if isinstance(shown, dict) else None
+    disclosed = _copy_shown_fields(payload, names)
+    return disclosed if isinstance(disclosed, dict) else None
 
 
 def _copy_shown_fields(value: Any, names: frozenset[str], depth: int = 0) -> Any:

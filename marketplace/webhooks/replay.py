@@ -66,7 +66,7 @@ class ReplayResult:
     :param after: and from then on; the same where it failed, or changed nothing
     :param outcome: of ``OUTCOMES``
     :param error: what it failed at
-    :param changes: what it changed; see ``Watch.changes``
+    :param changes: what it changed; see ``ChangeRecorder.collect_changes``
     """
 
     before: str
@@ -94,20 +94,22 @@ def dry_run_event(database: Database, *, inbox_id: UUID, fee_bearer: str, now: d
     :raises EventInProgressError: somebody has it just now
     """
 
-    def attempt(session: Session, outside: Session) -> NoReturn:
+    def attempt(session: Session, committed: Session) -> NoReturn:
         row = _lock_event(session, inbox_id)
-        raise _DryRunRollbackError(_attempt_replay(session, outside, row=row, fee_bearer=fee_bearer, now=now))
+        raise _DryRunRollbackError(
+            _attempt_replay(session, committed, row=row, fee_bearer=fee_bearer, now=now)
+        )
 
-    with database.reading() as outside:
+    with database.reading() as committed:
         try:
-            database.in_transaction(attempt, outside)
+            database.in_transaction(attempt, committed)
         except _DryRunRollbackError as end:
             return end.result
 
 
 def replay_event(
     session: Session,
-    outside: Session,
+    committed: Session,
     *,
     inbox_id: UUID,
     fee_bearer: str,
@@ -117,13 +119,13 @@ def replay_event(
 
     One that is over, since it was processed or ignored, stays as it is: it has had its effect.
 
-    :param outside: reads what is committed, by a connection of its own
+    :param committed: reads what is committed, by a connection of its own
     :param fee_bearer: ``platform`` or ``customer``
     :raises NotFoundError: there is no event of that id
     :raises EventInProgressError: somebody has it just now
     """
     row = _lock_event(session, inbox_id)
-    result = _attempt_replay(session, outside, row=row, fee_bearer=fee_bearer, now=act.now)
+    result = _attempt_replay(session, committed, row=row, fee_bearer=fee_bearer, now=act.now)
     if result.outcome == FAILED:
         # What is not dead has its tries before it: an operator's are not counted among them.
         attempts, error = row["attempts"] + (result.before == "dead"), result.error or ""
@@ -140,8 +142,8 @@ def replay_event(
         before={"status": result.before},
         after={"status": result.after, "outcome": result.outcome, "error": result.error},
     )
-    told = {"inboxId": str(inbox_id), "outcome": result.outcome, "actor": act.role}
-    outbox.after_commit(session, lambda: _log.info("webhook replayed", **told))
+    log_fields = {"inboxId": str(inbox_id), "outcome": result.outcome, "actor": act.role}
+    outbox.after_commit(session, lambda: _log.info("webhook replayed", **log_fields))
     return result
 
 
@@ -158,25 +160,25 @@ def _lock_event(session: Session, inbox_id: UUID) -> dict[str, Any]:
 
 
 def _attempt_replay(
-    session: Session, outside: Session, *, row: dict[str, Any], fee_bearer: str, now: datetime
+    session: Session, committed: Session, *, row: dict[str, Any], fee_bearer: str, now: datetime
 ) -> ReplayResult:
     """Try an event in a savepoint, so that what fails leaves nothing."""
     before: str = row["status"]
     if before in _FINAL_STATUSES:
         return ReplayResult(before, before, UNCHANGED)
 
-    def perform() -> ReplayResult:
-        watch = ChangeRecorder(session, outside, body=bytes(row["body"]))
+    def apply_once() -> ReplayResult:
+        recorder = ChangeRecorder(session, committed, body=bytes(row["body"]))
         # The worker's own tries are still to come, unless it is dead.
         last_try = before == "dead"
         result = inbox.apply_event(session, row=row, fee_bearer=fee_bearer, last_try=last_try, now=now)
         _CHECK_CONSTRAINTS_NOW.run(session)
         _CHECK_CONSTRAINTS_AT_COMMIT.run(session)
         outcome = PROCESSED if result.status == "processed" else IGNORED
-        return ReplayResult(before, result.status, outcome, changes=watch.changes())
+        return ReplayResult(before, result.status, outcome, changes=recorder.collect_changes())
 
     try:
-        return _run_in_savepoint(session, perform)
+        return _run_in_savepoint(session, apply_once)
     except (
         PermanentEventError,
         MalformedGatewayDataError,

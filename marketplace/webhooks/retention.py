@@ -32,12 +32,12 @@ _DELETE_OLD_EVENTS = Statement(
 )
 
 
-def purge_events(session: Session, *, now: datetime, most: int) -> int:
+def purge_events(session: Session, *, now: datetime, limit: int) -> int:
     """Delete webhooks whose time is up, with their dead letters.
 
-    :param most: at most so many
+    :param limit: at most so many
     :return: how many they were
     """
     return _DELETE_OLD_EVENTS.run(
-        session, before=now - RETENTION, dead_before=now - DEAD_LETTER_RETENTION, most=most
+        session, before=now - RETENTION, dead_before=now - DEAD_LETTER_RETENTION, most=limit
     )

@@ -321,7 +321,7 @@ class _OpensMeanwhile:
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
 
-    def charge(self, _reference: str) -> Charge | None:
+    def fetch_charge(self, _reference: str) -> Charge | None:
         """Tell of a reference."""
         self._work()
         return None

@@ -315,7 +315,7 @@ class TestAgainstACharge:
 
         def ask(number: int) -> object:
             reference = made[number][2].reference
-            found = adapter.charge(reference)
+            found = adapter.fetch_charge(reference)
             return database.in_transaction(
                 lifecycle.apply_reported_charge,
                 reference=reference,

@@ -135,7 +135,7 @@ class TestMail:
         login = f"{USER}:{quote(PASSWORD, safe='')}@" if server.wants_password else ""
         url = f"{scheme}://{login}127.0.0.1:{server.port}"
         given = {"smtp_url": url, "alert_email_to": TO, "alert_email_from": "alerts@shop.test"}
-        return EmailChannel(replace(settings, **given), to=to)
+        return EmailChannel(replace(settings, **given), recipient=to)
 
     def test_a_mail_arrives_whole(self, settings: Settings, serve: Callable[..., MailServer]) -> None:
         server = serve()
@@ -238,7 +238,7 @@ class TestMail:
     def test_a_server_that_is_gone(self, settings: Settings) -> None:
         url = f"smtp://127.0.0.1:{closed_port()}"
         with pytest.raises(ProviderUnavailableError):
-            EmailChannel(replace(settings, smtp_url=url, alert_email_to=TO), to=TO[0]).send(MESSAGE)
+            EmailChannel(replace(settings, smtp_url=url, alert_email_to=TO), recipient=TO[0]).send(MESSAGE)
 
 
 def test_channels_are_those_that_are_configured(settings: Settings) -> None:
@@ -251,7 +251,7 @@ def test_channels_are_those_that_are_configured(settings: Settings) -> None:
         alert_chat_severity="SEV-1",
     )
     made = make_alert_channels(given)
-    assert {name: channel.least_severity for name, channel in made.items()} == {
+    assert {name: channel.minimum_severity for name, channel in made.items()} == {
         "chat": "SEV-1",
         **{email_channel_name(address): "SEV-3" for address in TO},
     }

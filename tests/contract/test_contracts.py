@@ -13,7 +13,11 @@ from blueprints.http.contract import Access, Contract, ProcessGroup, RouteLimit,
 from blueprints.http.endpoint import ContractBlueprint
 from tests.contract.specification import ROWS, Row, Who, summary
 
-TIERS = {SharedLimit.GLOBAL: "global", SharedLimit.VENDOR: "vendor", SharedLimit.UNLIMITED: "unlimited"}
+TIERS = {
+    SharedLimit.CALLER_TIER: "global",
+    SharedLimit.MERCHANT_TIER: "vendor",
+    SharedLimit.UNLIMITED: "unlimited",
+}
 # Routes that no row describes and no contract covers: documents and pages of the edge itself. Each of them
 # counts on the caller's tier in its own view, but files, which are not limited.
 WITHOUT_CONTRACT = {

@@ -129,7 +129,9 @@ class TestRefunds:
         first_try = gateway_refund.refund_reference(refund_id, 1)
 
         def told(status: str) -> None:
-            word = GatewayRefund(status=status, id="7", amount_minor=amount, note=first_try, reference="x")
+            word = GatewayRefund(
+                status=status, id="7", amount_minor=amount, merchant_note=first_try, charge_reference="x"
+            )
             gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=word, now=NOW)
 
         say(session, refund_id, "pending")
@@ -196,10 +198,10 @@ class TestRefunds:
             # It was asked, and answered.
             assert list_open_subjects(session, identifier=kinds.GATEWAY_UNREACHABLE) == set()
             assert alerts_about(session, about(made["id"]))[0]["occurrences"] == 2
-        adapter.refund(
-            reference=intent.reference,
+        adapter.create_refund(
+            charge_reference=intent.reference,
             amount_minor=made["amount_minor"],
-            note=gateway_refund.refund_reference(made["id"], 1),
+            merchant_note=gateway_refund.refund_reference(made["id"], 1),
         )
         poll_refunds(database, adapter, now=later(hours=6))
         assert open_now() == {}

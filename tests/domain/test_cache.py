@@ -23,8 +23,8 @@ def test_what_is_missing_is_claimed_once(cache: Cache, key: str) -> None:
     first = cache.look_up(window=None, content_key=key)
     second = cache.look_up(window=None, content_key=key)
 
-    assert (first.content, first.claimed) == (None, True)
-    assert (second.content, second.claimed) == (None, False)
+    assert (first.content, first.must_compute) == (None, True)
+    assert (second.content, second.must_compute) == (None, False)
     assert cache.poll(content_key=key, version=first.version) == (None, True)
 
 
@@ -34,17 +34,17 @@ def test_what_was_computed_is_found_and_not_claimed(cache: Cache, key: str) -> N
 
     found = cache.look_up(window=None, content_key=key)
 
-    assert (found.content, found.claimed) == (b"content", False)
+    assert (found.content, found.must_compute) == (b"content", False)
     assert cache.poll(content_key=key, version=missed.version)[0] == b"content"
 
 
 def test_a_claim_that_came_to_nothing_is_given_back(cache: Cache, key: str) -> None:
     missed = cache.look_up(window=None, content_key=key)
 
-    cache.release(content_key=key, version=missed.version)
+    cache.release_compute_lease(content_key=key, version=missed.version)
 
     assert cache.poll(content_key=key, version=missed.version) == (None, False)
-    assert cache.look_up(window=None, content_key=key).claimed is True
+    assert cache.look_up(window=None, content_key=key).must_compute is True
 
 
 def test_a_dropped_tag_hides_content_even_if_it_is_stored_afterwards(cache: Cache, key: str) -> None:
@@ -55,7 +55,7 @@ def test_a_dropped_tag_hides_content_even_if_it_is_stored_afterwards(cache: Cach
     cache.store(content_key=key, version=before.version, content=b"stale", ttl_seconds=60)
 
     after = cache.look_up(window=None, content_key=key, tags=tags)
-    assert (after.content, after.claimed) == (None, True)
+    assert (after.content, after.must_compute) == (None, True)
     assert after.version != before.version
 
 
@@ -65,8 +65,8 @@ def test_a_refused_request_claims_nothing(cache: Cache, key: str) -> None:
 
     refused = cache.look_up(window=window, content_key=key)
 
-    assert (refused.allowed, refused.claimed) == (False, False)
-    assert cache.look_up(window=None, content_key=key).claimed is True
+    assert (refused.allowed, refused.must_compute) == (False, False)
+    assert cache.look_up(window=None, content_key=key).must_compute is True
 
 
 def test_a_cache_that_is_down_is_told_and_not_waited_for() -> None:
@@ -78,7 +78,7 @@ def test_a_cache_that_is_down_is_told_and_not_waited_for() -> None:
     for _ in range(100):
         with pytest.raises(CacheDownError):
             down.look_up(window=None, content_key="any")
-    down.drop_committed(["products"])
+    down.drop_after_commit(["products"])
     assert time.perf_counter() - started < 0.25  # less than one connection attempt may take
 
 
@@ -89,8 +89,8 @@ def test_what_became_stale_while_the_cache_was_away_is_dropped_when_it_is_back(
     missed = cache.look_up(window=None, content_key=key, tags=[tag])
     cache.store(content_key=key, version=missed.version, content=b"old", ttl_seconds=60)
 
-    cache.failed(ConnectionError())
-    cache.drop_committed([tag])
+    cache.record_failure(ConnectionError())
+    cache.drop_after_commit([tag])
     cache._down_until = 0.0
 
     assert cache.look_up(window=None, content_key=key, tags=[tag]).content is None

@@ -20,25 +20,25 @@ def test_what_was_counted_is_taken_as_one_batch(counters: Counters) -> None:
     for field in ("a", "b", "a"):
         counters.increment(field)
 
-    [batch_id] = counters.take(most=10)
+    [batch_id] = counters.close_batch(limit=10)
 
-    assert counters.read(batch_id) == {"a": 2, "b": 1}
+    assert counters.read_batch(batch_id) == {"a": 2, "b": 1}
 
 
 def test_a_batch_is_named_until_it_is_discarded(counters: Counters) -> None:
     counters.increment("a")
-    [first] = counters.take(most=10)
+    [first] = counters.close_batch(limit=10)
     counters.increment("a")
-    assert counters.take(most=1) == [first]
-    [_, second] = counters.take(most=10)
+    assert counters.close_batch(limit=1) == [first]
+    [_, second] = counters.close_batch(limit=10)
 
-    counters.discard(first)
-    counters.discard(first)
+    counters.discard_batch(first)
+    counters.discard_batch(first)
 
-    assert counters.read(first) == {}
-    assert counters.take(most=10) == [second]
-    counters.discard(second)
-    assert counters.take(most=10) == []
+    assert counters.read_batch(first) == {}
+    assert counters.close_batch(limit=10) == [second]
+    counters.discard_batch(second)
+    assert counters.close_batch(limit=10) == []
 
 
 def test_a_full_buffer_is_a_batch_by_itself(counters: Counters, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_a_full_buffer_is_a_batch_by_itself(counters: Counters, monkeypatch: pyt
         counters.increment(f"field-{number}")
         counters.increment("field-0")
 
-    batches = [counters.read(batch_id) for batch_id in counters.take(most=10)]
+    batches = [counters.read_batch(batch_id) for batch_id in counters.close_batch(limit=10)]
 
     assert all(len(batch) <= 3 for batch in batches)
     assert len(batches) > 1
@@ -58,10 +58,10 @@ def test_eight_threads_count_while_another_takes(counters: Counters) -> None:
     taken: dict[str, int] = {}
 
     def take() -> None:
-        for batch_id in counters.take(most=100):
-            for field, number in counters.read(batch_id).items():
+        for batch_id in counters.close_batch(limit=100):
+            for field, number in counters.read_batch(batch_id).items():
                 taken[field] = taken.get(field, 0) + number
-            counters.discard(batch_id)
+            counters.discard_batch(batch_id)
 
     def work(thread: int) -> None:
         if thread == 8:
@@ -82,4 +82,4 @@ def test_a_cache_that_is_down_is_told() -> None:
     with pytest.raises(CacheDownError):
         counters.increment("a")
     with pytest.raises(CacheDownError):
-        counters.take(most=1)
+        counters.close_batch(limit=1)

@@ -278,7 +278,7 @@ class Clerk:
     def __init__(self, reference: str, answer: Charge | type[Exception] | None, other: Charge) -> None:
         self.reference, self.answer, self.other = reference, answer, other
 
-    def charge(self, reference: str) -> Charge | None:
+    def fetch_charge(self, reference: str) -> Charge | None:
         if reference != self.reference:
             return replace(self.other, reference=reference, status="abandoned")
         if isinstance(self.answer, type):

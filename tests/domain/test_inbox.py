@@ -252,19 +252,19 @@ def test_what_is_due_is_listed_the_longest_waiting_first(committed_database: Dat
     receive(committed_database, b"3", later(days=400))
 
     with committed_database.reading() as session:
-        due = webhook_inbox.list_due_events(session, now=NOW, most=500)
-        assert webhook_inbox.list_due_events(session, now=NOW, most=1) == [early]
+        due = webhook_inbox.list_due_events(session, now=NOW, limit=500)
+        assert webhook_inbox.list_due_events(session, now=NOW, limit=1) == [early]
 
     assert due[:2] == [early, late]
     for inbox_id in (early, late):
         process(committed_database, inbox_id)
     with committed_database.reading() as session:
-        assert not {early, late} & set(webhook_inbox.list_due_events(session, now=NOW, most=500))
+        assert not {early, late} & set(webhook_inbox.list_due_events(session, now=NOW, limit=500))
 
 
 def due(database: Database, now: datetime) -> list[UUID]:
     with database.reading() as session:
-        return webhook_inbox.list_due_events(session, now=now, most=500)
+        return webhook_inbox.list_due_events(session, now=now, limit=500)
 
 
 def test_a_delay_counts_from_the_failure_not_from_the_beginning_of_the_try(database: Database) -> None:

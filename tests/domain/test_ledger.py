@@ -148,7 +148,7 @@ def test_many_are_posted_at_once_in_their_order(session: Session) -> None:
 
     post_transactions(
         session,
-        movements=[
+        transactions=[
             moving(sources[0], first, second, 700),
             moving(sources[1], second, first, 200),
             moving(sources[2], first, accounts.PAYOUTS_IN_TRANSIT, 500),
@@ -183,7 +183,9 @@ def test_of_many_one_that_does_not_balance_is_the_callers_fault(session: Session
     torn = NewTransaction("test", uuid4().hex, "Of a test", [Posting(wallet, "credit", 5)])
 
     with pytest.raises(ValueError, match="do not balance"):
-        post_transactions(session, movements=[moving(uuid4().hex, accounts.ESCROW, wallet, 5), torn], now=NOW)
+        post_transactions(
+            session, transactions=[moving(uuid4().hex, accounts.ESCROW, wallet, 5), torn], now=NOW
+        )
 
 
 def test_of_many_none_may_take_an_owner_below_zero(session: Session) -> None:
@@ -193,7 +195,7 @@ def test_of_many_none_may_take_an_owner_below_zero(session: Session) -> None:
     with pytest.raises(InsufficientFundsError):
         post_transactions(
             session,
-            movements=[
+            transactions=[
                 moving(uuid4().hex, first, second, 100),
                 moving(uuid4().hex, first, second, 1),
             ],
@@ -207,12 +209,12 @@ def test_of_many_one_that_is_posted_already_has_none_move_a_balance(session: Ses
     first, second = accounts.wallet(uuid4()), accounts.wallet(uuid4())
     fill(session, first, 100)
     known, new = uuid4().hex, uuid4().hex
-    post_transactions(session, movements=[moving(known, first, second, 10)], now=NOW)
+    post_transactions(session, transactions=[moving(known, first, second, 10)], now=NOW)
 
     with pytest.raises(AlreadyPostedError):
         post_transactions(
             session,
-            movements=[moving(known, first, second, 10), moving(new, first, second, 20)],
+            transactions=[moving(known, first, second, 10), moving(new, first, second, 20)],
             now=NOW,
         )
 
@@ -226,7 +228,7 @@ def test_of_many_one_that_is_posted_already_has_none_move_a_balance(session: Ses
 def test_of_none_nothing_is_posted(session: Session) -> None:
     before = session.execute(text("SELECT count(*) FROM ledger_transactions")).scalar_one()
 
-    post_transactions(session, movements=[], now=NOW)
+    post_transactions(session, transactions=[], now=NOW)
 
     assert session.execute(text("SELECT count(*) FROM ledger_transactions")).scalar_one() == before
 

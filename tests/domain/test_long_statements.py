@@ -30,7 +30,7 @@ def test_the_books_are_whole_and_the_balance_runs(database: Database) -> None:
     with database.reading() as session:
         assert verify_ledger(session) == []
         page = fetch_statement_page(
-            session, owners=[ledger.OWNER_ID], wanted=EntryFilter(), page=PageRequest(ENTRIES + 1)
+            session, owners=[ledger.OWNER_ID], entry_filter=EntryFilter(), page=PageRequest(ENTRIES + 1)
         )
         balance = fetch_balance(session, account=vendor_payable(ledger.OWNER_ID))
 

@@ -335,7 +335,7 @@ class TestAskingTheGatewayFirst:
         say(session, made["id"], "failed")
 
         known = recovery.fetch_status(adapter, find(session, made["id"], officer))
-        assert [one.note for one in known] == [gateway_refund.refund_reference(made["id"], 1)]
+        assert [one.merchant_note for one in known] == [gateway_refund.refund_reference(made["id"], 1)]
         mend_refund(session, made["id"], officer, states.RETRY)
         say(session, made["id"], "failed")
         # The second try is unknown to the gateway, but the first one is on its way after all.

@@ -39,7 +39,7 @@ class TestOfficersWith:
         support = make_officer(session, staff_role="support", created_at=late)
         suspended = make_officer(session, account_status="suspended", created_at=late)
 
-        told = list_officers_with_permission(session, permission=MANAGE_PLATFORM, besides=asks)
+        told = list_officers_with_permission(session, permission=MANAGE_PLATFORM, excluded_officer_id=asks)
 
         assert other in told
         assert not {asks, support, suspended} & set(told)

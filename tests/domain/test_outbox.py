@@ -91,7 +91,7 @@ class TestRunning:
 
         assert not run(database, event_id, lambda *_: None)
         with database.reading() as session:
-            assert event_id not in outbox.list_due_events(session, queue=QUEUE, now=NOW, most=500)
+            assert event_id not in outbox.list_due_events(session, queue=QUEUE, now=NOW, limit=500)
         assert run(database, event_id, lambda *_: None, later(hours=1))
 
     def test_what_fails_leaves_nothing(self, database: Database, nudged: Nudges) -> None:
@@ -107,7 +107,7 @@ class TestRunning:
             run(database, event_id, handler)
 
         with database.reading() as session:
-            due = outbox.list_due_events(session, queue=QUEUE, now=NOW, most=500)
+            due = outbox.list_due_events(session, queue=QUEUE, now=NOW, limit=500)
         assert event_id in due
         assert another[0] not in due
 
@@ -123,8 +123,8 @@ class TestRunning:
             event_id = enqueue(session)
 
         with database.reading() as session:
-            assert event_id not in outbox.list_due_events(session, queue="webhooks", now=NOW, most=500)
-            assert event_id in outbox.list_due_events(session, queue=QUEUE, now=NOW, most=500)
+            assert event_id not in outbox.list_due_events(session, queue="webhooks", now=NOW, limit=500)
+            assert event_id in outbox.list_due_events(session, queue=QUEUE, now=NOW, limit=500)
 
 
 def test_failures_are_retried_ever_later_and_given_up_at_last(database: Database, nudged: Nudges) -> None:

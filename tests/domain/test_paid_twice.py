@@ -320,7 +320,9 @@ class TestAnEarlierTry:
         gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         say(session, refund_id, "pending", id="78")
         settle(session, refund_id, failed)
-        second = replace(failed, id="78", status="failed", note=gateway_refund.refund_reference(refund_id, 2))
+        second = replace(
+            failed, id="78", status="failed", merchant_note=gateway_refund.refund_reference(refund_id, 2)
+        )
         settle(session, refund_id, second)
 
         done = mend_refund(session, refund_id, officer, trigger, failed, second)

@@ -298,7 +298,7 @@ class TestRetention:
             )
         completed = count(session, cache).completed
 
-        assert outbox.purge_events(session, now=NOW, most=10_000) >= 2
+        assert outbox.purge_events(session, now=NOW, limit=10_000) >= 2
 
         kept = set(session.scalars(text("SELECT id FROM outbox_events")))
         assert {name for name, row_id in row_ids.items() if row_id in kept} == {
@@ -345,10 +345,10 @@ class TestRetention:
     def test_much_is_deleted_in_batches_each_committed(self, database: Database) -> None:
         took: list[int] = []
 
-        def work(session: Session, *, now: datetime, most: int) -> int:
+        def work(session: Session, *, now: datetime, limit: int) -> int:
             assert now == NOW
-            took.append(most)
-            return most if len(took) < 3 else 7
+            took.append(limit)
+            return limit if len(took) < 3 else 7
 
         assert run_in_batches(database, work, now=NOW) == 2 * BATCH_SIZE + 7
         assert took == [BATCH_SIZE] * 3

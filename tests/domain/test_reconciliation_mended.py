@@ -28,7 +28,7 @@ PAID_MINOR, FEE_MINOR = 200_000, 1_000
 class Unaware(Forgetful):
     """Knows nothing of what it moved."""
 
-    def record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
+    def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Give none."""
         return None
 
@@ -36,13 +36,15 @@ class Unaware(Forgetful):
 class Deleted(Double):
     """Has no transfers any more, and what they moved is back."""
 
-    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
+    def list_records(
+        self, kind: RecordKind, *, since: datetime, until: datetime
+    ) -> Iterator[list[GatewayRecord]]:
         """Give a list, of transfers an empty one."""
-        return iter(()) if kind == "transfer" else super().records(kind, since=since, until=until)
+        return iter(()) if kind == "transfer" else super().list_records(kind, since=since, until=until)
 
-    def record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
+    def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Give one of it, but no transfer."""
-        return None if kind == "transfer" else super().record(kind, gateway_id)
+        return None if kind == "transfer" else super().fetch_record(kind, gateway_id)
 
 
 def charge_of_nobody(service: Service) -> int:

@@ -51,11 +51,13 @@ class Mortal(Double):
             self._left -= 1
             yield page
 
-    def movements(self) -> Iterator[list[BalanceMovement]]:
-        return self._counted(super().movements())
+    def list_movements(self) -> Iterator[list[BalanceMovement]]:
+        return self._counted(super().list_movements())
 
-    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
-        return self._counted(super().records(kind, since=since, until=until))
+    def list_records(
+        self, kind: RecordKind, *, since: datetime, until: datetime
+    ) -> Iterator[list[GatewayRecord]]:
+        return self._counted(super().list_records(kind, since=since, until=until))
 
 
 class Restless(Double):
@@ -65,23 +67,25 @@ class Restless(Double):
         super().__init__(records)
         self._happens = happens
 
-    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
+    def list_records(
+        self, kind: RecordKind, *, since: datetime, until: datetime
+    ) -> Iterator[list[GatewayRecord]]:
         self._happens()
-        return super().records(kind, since=since, until=until)
+        return super().list_records(kind, since=since, until=until)
 
 
 class Garbled(Double):
     """The gateway's records, with something in them that nobody thought of."""
 
-    def balance(self) -> int:
+    def fetch_balance(self) -> int:
         raise OverflowError("date value out of range")
 
 
 class Miscounting(Double):
     """A gateway whose balance is not the sum of its own movements."""
 
-    def balance(self) -> int:
-        return super().balance() + 7
+    def fetch_balance(self) -> int:
+        return super().fetch_balance() + 7
 
 
 def start(service: Service, *, now: datetime | None = None, **values: Any) -> UUID:

@@ -514,7 +514,7 @@ class TestLists:
         def found(**wanted: Any) -> list[UUID]:
             with database.reading() as session:
                 rows, matching = queries.list_dead_events(
-                    session, filters=WebhookEventFilters(**wanted), most=1_000
+                    session, filters=WebhookEventFilters(**wanted), limit=1_000
                 )
             assert matching == len(rows)
             return [one["id"] for one in rows if one["id"] in inbox]
@@ -535,7 +535,7 @@ class TestLists:
         def turn(most: int) -> tuple[list[UUID], int]:
             with database.reading() as session:
                 rows, matching = queries.list_dead_events(
-                    session, filters=WebhookEventFilters(None, event_type), most=most
+                    session, filters=WebhookEventFilters(None, event_type), limit=most
                 )
             return [one["id"] for one in rows], matching
 
@@ -558,10 +558,10 @@ class TestLists:
 
         with database.reading() as session:
             found = queries.list_failure_causes(
-                session, filters=WebhookEventFilters("dead", event_type), most=10
+                session, filters=WebhookEventFilters("dead", event_type), limit=10
             )
             most = queries.list_failure_causes(
-                session, filters=WebhookEventFilters("dead", event_type), most=1
+                session, filters=WebhookEventFilters("dead", event_type), limit=1
             )
 
         told_of = [(row["event_type"], row["last_error"], row["events"]) for row in found]

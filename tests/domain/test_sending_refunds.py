@@ -205,11 +205,11 @@ def test_all_pages_of_the_gateways_refunds_are_read(
     for pages, per_page in ((3, 2), (6, 1)):
         monkeypatch.setattr("marketplace.providers.gateway.payments._MAX_PAGES", pages)
         monkeypatch.setattr("marketplace.providers.gateway.payments._PER_PAGE", per_page)
-        assert len(adapter.refunds_of(found.reference)) == 5
+        assert len(adapter.list_refunds(found.reference)) == 5
 
     monkeypatch.setattr("marketplace.providers.gateway.payments._MAX_PAGES", 5)
     with pytest.raises(ProviderUnavailableError, match="too many"):
-        adapter.refunds_of(found.reference)
+        adapter.list_refunds(found.reference)
 
 
 def hear(session: Session, told: GatewayRefund) -> bool:

@@ -178,7 +178,7 @@ def test_a_vendors_statement_reads_no_more_than_what_was_booked_since_it_begins(
 def test_a_long_file_is_never_held_as_rows(long: Long) -> None:
     with peak_memory() as peak:
         rows = queries.iterate_statement_entries(
-            long.session, owners=[long.owner, long.store], wanted=queries.EntryFilter(), most=10_000
+            long.session, owners=[long.owner, long.store], entry_filter=queries.EntryFilter(), limit=10_000
         )
         ids = {row["id"].bytes for row in rows}
 

@@ -32,7 +32,7 @@ def amounts(
     page = fetch_statement_page(
         session,
         owners=[owner],
-        wanted=EntryFilter(**wanted),
+        entry_filter=EntryFilter(**wanted),
         page=PageRequest(limit),  # type: ignore[arg-type]
     )
     return [(entry["direction"], entry["amountMinor"], entry["balanceAfterMinor"]) for entry in page.items]
@@ -42,7 +42,7 @@ def test_a_buyer_sees_money_come_in_and_go_to_escrow(session: Session, shop: Sho
     order_id = paid_order(session, shop)
 
     [spent, received] = fetch_statement_page(
-        session, owners=[shop.buyer.id], wanted=EntryFilter(), page=PageRequest(10)
+        session, owners=[shop.buyer.id], entry_filter=EntryFilter(), page=PageRequest(10)
     ).items
 
     assert received["direction"] == "credit"
@@ -64,7 +64,7 @@ def test_a_vendor_sees_what_was_released(session: Session, shop: Shop) -> None:
     release(session, shop, order_id)
 
     [entry] = fetch_statement_page(
-        session, owners=[shop.vendor.id, shop.store_id], wanted=EntryFilter(), page=PageRequest(10)
+        session, owners=[shop.vendor.id, shop.store_id], entry_filter=EntryFilter(), page=PageRequest(10)
     ).items
 
     assert (entry["account"], entry["kind"]) == (f"vendor_payable:{shop.store_id}", "release")
@@ -118,7 +118,7 @@ def test_pages_join_without_gap_or_overlap_while_entries_come(session: Session) 
     position = None
     for _ in range(10):
         page = fetch_statement_page(
-            session, owners=[owner], wanted=EntryFilter(), page=PageRequest(3, position)
+            session, owners=[owner], entry_filter=EntryFilter(), page=PageRequest(3, position)
         )
         seen += [entry["amountMinor"] for entry in page.items]
         position = page.next_position

@@ -127,7 +127,7 @@ def test_a_flush_that_is_killed_at_any_step_adds_up_once(
         counters.flush_counts(database, cache, now=NOW)
 
     assert totals(database, product_id) == (7, 0, 1)
-    assert counters.product_counters(cache).take(most=10) == []
+    assert counters.product_counters(cache).close_batch(limit=10) == []
 
 
 def test_a_transaction_that_fails_leaves_the_batch(
@@ -199,7 +199,7 @@ def test_hours_are_deleted_after_ninety_days_and_totals_stay(
     product_id = market.product(store)
     count(database, cache, product_id)
     count(database, cache, product_id, now=NOW + timedelta(days=89))
-    [batch_id] = counters.product_counters(cache).take(most=10)
+    [batch_id] = counters.product_counters(cache).close_batch(limit=10)
     counters.flush_counts(database, cache, now=NOW + timedelta(days=89))
 
     database.in_transaction(counters.purge_old_counts, now=NOW + timedelta(days=91))

@@ -36,7 +36,7 @@ def funds(gateway: TestGateway) -> None:
 
 
 def order_to(adapter: HttpTransferGateway, **values: Any) -> TransferInstruction:
-    recipient = adapter.make_recipient(**ACCOUNT)
+    recipient = adapter.create_recipient(**ACCOUNT)
     assert recipient is not None
     given: dict[str, Any] = {
         "reference": f"payout-{uuid4().hex}",
@@ -48,7 +48,7 @@ def order_to(adapter: HttpTransferGateway, **values: Any) -> TransferInstruction
 
 
 def test_the_same_account_is_the_same_recipient(adapter: HttpTransferGateway) -> None:
-    first, second = (adapter.make_recipient(**ACCOUNT) for _ in range(2))
+    first, second = (adapter.create_recipient(**ACCOUNT) for _ in range(2))
 
     assert first == second
     assert first is not None
@@ -65,28 +65,28 @@ def test_the_same_reference_is_the_same_transfer(adapter: HttpTransferGateway, g
         (sent[0].transfer_code, AMOUNT_MINOR, order.reference)
     }
     assert gateway.calls(order.reference) == {"POST /transfer": 3}
-    known = adapter.transfer(order.reference)
+    known = adapter.fetch_transfer(order.reference)
     assert known is not None
     assert (known.id, known.amount_minor) == (sent[0].id, AMOUNT_MINOR)
     with pytest.raises(TransferRefusedError) as refused:
         adapter.send(order_to(adapter, reference=order.reference, amount_minor=1))
-    assert not refused.value.for_good
+    assert not refused.value.is_permanent
 
 
 @pytest.mark.usefixtures("funds")
 def test_many_are_sent_at_once_or_none(adapter: HttpTransferGateway) -> None:
     orders = [order_to(adapter, amount_minor=1_000) for _ in range(MAX_BULK_TRANSFERS)]
 
-    sent = adapter.send_all(orders)
+    sent = adapter.send_bulk(orders)
 
     assert {one.reference for one in sent} == {order.reference for order in orders}
     assert all(one.transfer_code and one.status == "pending" and one.id == "" for one in sent)
     other = order_to(adapter)
     with pytest.raises(TransferRefusedError):
-        adapter.send_all([other, orders[0]])
-    assert adapter.transfer(other.reference) is None
+        adapter.send_bulk([other, orders[0]])
+    assert adapter.fetch_transfer(other.reference) is None
     with pytest.raises(ValueError, match="so many"):
-        adapter.send_all([*orders, other])
+        adapter.send_bulk([*orders, other])
 
 
 def test_more_than_there_is_is_refused_as_that(adapter: HttpTransferGateway, gateway: TestGateway) -> None:
@@ -96,7 +96,7 @@ def test_more_than_there_is_is_refused_as_that(adapter: HttpTransferGateway, gat
     with pytest.raises(InsufficientGatewayBalanceError):
         adapter.send(order)
     with pytest.raises(InsufficientGatewayBalanceError):
-        adapter.send_all([order])
+        adapter.send_bulk([order])
 
 
 @pytest.mark.usefixtures("funds")
@@ -105,9 +105,9 @@ def test_an_unknown_recipient_is_refused(adapter: HttpTransferGateway) -> None:
 
     with pytest.raises(TransferRefusedError) as refused:
         adapter.send(order)
-    assert (refused.value.refused_with, refused.value.for_good) == (400, True)
+    assert (refused.value.status, refused.value.is_permanent) == (400, True)
     with pytest.raises(TransferRefusedError):
-        adapter.send_all([order_to(adapter), order])
+        adapter.send_bulk([order_to(adapter), order])
 
 
 @pytest.mark.usefixtures("funds")
@@ -118,9 +118,9 @@ def test_a_lost_answer_is_no_refusal(adapter: HttpTransferGateway, gateway: Test
 
     for call in (
         lambda: adapter.send(order),
-        lambda: adapter.send_all([order]),
-        lambda: adapter.transfer(order.reference),
-        lambda: adapter.make_recipient(**ACCOUNT),
+        lambda: adapter.send_bulk([order]),
+        lambda: adapter.fetch_transfer(order.reference),
+        lambda: adapter.create_recipient(**ACCOUNT),
     ):
         with pytest.raises(ProviderUnavailableError) as lost:
             call()
@@ -131,10 +131,10 @@ def test_a_wrong_key_is_told_apart(gateway: TestGateway, settings: Settings) -> 
     adapter = gateway.transfer_adapter(settings, gateway_secret_key="sk_test_of_somebody_else")
 
     for call in (
-        lambda: adapter.make_recipient(**ACCOUNT),
+        lambda: adapter.create_recipient(**ACCOUNT),
         lambda: adapter.send(TransferInstruction("payout-" + "0" * 32, 1, "RCP_x", "Payout")),
-        lambda: adapter.transfer("payout-" + "0" * 32),
-        lambda: list(adapter.transfers(since=datetime.now(UTC), until=datetime.now(UTC))),
+        lambda: adapter.fetch_transfer("payout-" + "0" * 32),
+        lambda: list(adapter.list_transfers(since=datetime.now(UTC), until=datetime.now(UTC))),
     ):
         with pytest.raises(GatewayKeyRefusedError):
             call()
@@ -145,13 +145,13 @@ def test_those_of_a_period_are_listed_page_by_page(adapter: HttpTransferGateway)
     since = datetime.now(UTC) - timedelta(seconds=5)
     orders = [order_to(adapter, amount_minor=1_000) for _ in range(MAX_BULK_TRANSFERS + 1)]
     for part in (orders[:MAX_BULK_TRANSFERS], orders[MAX_BULK_TRANSFERS:]):
-        adapter.send_all(part)
+        adapter.send_bulk(part)
 
-    listed = list(adapter.transfers(since=since, until=datetime.now(UTC) + timedelta(seconds=5)))
+    listed = list(adapter.list_transfers(since=since, until=datetime.now(UTC) + timedelta(seconds=5)))
 
     assert {order.reference for order in orders} <= {one.reference for one in listed}
-    assert all(one.made_at is not None and one.made_at >= since for one in listed)
-    assert not list(adapter.transfers(since=since - timedelta(days=2), until=since - timedelta(days=1)))
+    assert all(one.created_at is not None and one.created_at >= since for one in listed)
+    assert not list(adapter.list_transfers(since=since - timedelta(days=2), until=since - timedelta(days=1)))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_those_of_a_period_are_listed_page_by_page(adapter: HttpTransferGateway)
         ("rejected", "failed"),
         ("abandoned", "failed"),
         ("reversed", "reversed"),
-        ("otp", "wants_otp"),
+        ("otp", "awaits_otp"),
         ("pending", None),
         ("received", None),
         ("", None),
@@ -172,7 +172,7 @@ def test_those_of_a_period_are_listed_page_by_page(adapter: HttpTransferGateway)
 def test_the_gateways_words_have_one_meaning_each(status: str, meaning: str | None) -> None:
     told = GatewayTransfer.from_wire(transfer_data(status, fee_charged=2_500))
 
-    meanings = ("succeeded", "failed", "reversed", "wants_otp")
+    meanings = ("succeeded", "failed", "reversed", "awaits_otp")
     assert [name for name in meanings if getattr(told, name)] == ([meaning] if meaning else [])
     assert told.fee_minor == 2_500
 

@@ -46,21 +46,21 @@ def test_a_connection_that_the_server_closed_is_replaced(wire: LeanRedisClient, 
 
 def test_what_is_not_answered_is_done_all_the_same(wire: LeanRedisClient) -> None:
     first = connection_id(wire)
-    wire.send_unanswered("SET", "wire:unanswered", b"kept", "EX", 5)
+    wire.send_without_reply("SET", "wire:unanswered", b"kept", "EX", 5)
     assert wire.send("GET", "wire:unanswered") == b"kept"
-    wire.send_unanswered("NO-SUCH-COMMAND")
+    wire.send_without_reply("NO-SUCH-COMMAND")
     assert connection_id(wire) == first
 
 
 def test_a_server_that_is_gone_is_told_nothing(wire: LeanRedisClient, client: redis.Redis) -> None:
     assert client.client_kill_filter(_id=str(connection_id(wire))) == 1
-    wire.send_unanswered("PING")
+    wire.send_without_reply("PING")
     assert wire.send("PING") == b"PONG"
     with (
         redis.Redis.from_url(f"redis://127.0.0.1:{closed_port()}/0") as nobody,
         pytest.raises(redis.ConnectionError),
     ):
-        LeanRedisClient(nobody).send_unanswered("PING")
+        LeanRedisClient(nobody).send_without_reply("PING")
 
 
 def test_a_refusal_leaves_the_connection_good(wire: LeanRedisClient) -> None:

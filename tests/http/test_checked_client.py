@@ -18,8 +18,8 @@ from tests.support.checked_client import checked_app
 class Described(Schema):
     """What the routes below say that they answer."""
 
-    title = Text(most=20, required=True)
-    price_minor = StrictInteger(low=0, required=True)
+    title = Text(max_length=20, required=True)
+    price_minor = StrictInteger(minimum=0, required=True)
 
 
 GOOD = {"title": "Lamp", "priceMinor": 5}
@@ -37,7 +37,7 @@ def answering(value: object) -> Callable[[Context], Any]:
 
 def asked(services: Services, value: object, **terms: Any) -> Any:
     area = ContractBlueprint("described", "/api/described", "Answers")
-    area.get("", auth=PUBLIC, limit=SharedLimit.GLOBAL, **{"reply": Described} | terms)(answering(value))
+    area.get("", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, **{"reply": Described} | terms)(answering(value))
     client: FlaskClient = checked_app(services, [area]).test_client()
     return client.get("/api/described")
 

@@ -67,7 +67,7 @@ class Till:
         self.charges: dict[str, list[dict[str, Any]]] = {}
         self.fault = ""
 
-    def initialize(
+    def initialize_payment(
         self, *, reference: str, amount_minor: int, email: str, callback_url: str | None, metadata: Any
     ) -> PaymentPage:
         """Open a page; a reference that it knows is refused, as the gateway does."""
@@ -80,7 +80,7 @@ class Till:
             raise ProviderUnavailableError
         return PaymentPage(f"https://till.example/{reference}", reference)
 
-    def charge(self, reference: str) -> Charge | None:
+    def fetch_charge(self, reference: str) -> Charge | None:
         """Tell of a reference: its first charge, an unpaid page, or nothing."""
         if self.fault in ("down", "lost"):
             raise ProviderUnavailableError
@@ -237,7 +237,7 @@ class LifeOfOrders(RuleBasedStateMachine):
         self.database.in_transaction(
             payments.apply_reported_charge,
             reference=reference,
-            charge=self.till.charge(reference),
+            charge=self.till.fetch_charge(reference),
             fee_bearer="platform",
             now=self.now,
         )

@@ -230,7 +230,7 @@ class Life:
         """Have a client ask what became of a payment."""
         if self.till.pages:
             reference = self.draw.choice(list(self.till.pages))
-            charge = self.till.charge(reference)
+            charge = self.till.fetch_charge(reference)
             self.attempt(
                 "ask",
                 payments.apply_reported_charge,

@@ -22,7 +22,7 @@ class Till:
     fault: str = ""
     _ids: "count[int]" = field(default_factory=lambda: count(10**9))
 
-    def initialize(
+    def initialize_payment(
         self, *, reference: str, amount_minor: int, email: str, callback_url: str | None, metadata: Any
     ) -> PaymentPage:
         """Open a page; a reference that it knows is refused, as the gateway does."""
@@ -33,7 +33,7 @@ class Till:
         self._may_lose()
         return PaymentPage(f"https://till.example/{reference}", reference)
 
-    def charge(self, reference: str) -> Charge | None:
+    def fetch_charge(self, reference: str) -> Charge | None:
         """Tell of a reference: its first charge, an unpaid page, or nothing."""
         self._may_be_down()
         self._may_lose()
@@ -48,21 +48,21 @@ class Till:
         self.charges.setdefault(reference, []).append(data)
         self.events.append(event_of(data))
 
-    def refund(self, *, reference: str, amount_minor: int, note: str) -> GatewayRefund:
+    def create_refund(self, *, charge_reference: str, amount_minor: int, merchant_note: str) -> GatewayRefund:
         """Begin a refund: a second call is a second refund, as with the gateway."""
         self._may_be_down()
         data = {
             "id": next(self._ids),
             "status": "pending",
             "amount": amount_minor,
-            "merchant_note": note,
-            "transaction_reference": reference,
+            "merchant_note": merchant_note,
+            "transaction_reference": charge_reference,
         }
         self.refunds.append(data)
         self._may_lose()
         return GatewayRefund.from_wire(data)
 
-    def refunds_of(self, reference: str) -> list[GatewayRefund]:
+    def list_refunds(self, reference: str) -> list[GatewayRefund]:
         """Tell of a reference's refunds."""
         self._may_be_down()
         self._may_lose()

@@ -22,8 +22,8 @@ Work = Callable[[Session], Any]
 class Order(Schema):
     """A body with two fields, one of them with a default."""
 
-    amount = StrictInteger(low=1, required=True)
-    note = Text(most=100, load_default=None)
+    amount = StrictInteger(minimum=1, required=True)
+    note = Text(max_length=100, load_default=None)
 
 
 class WrongPinError(MarketplaceError):
@@ -109,7 +109,7 @@ class Counter:
 
     def _declare(self) -> ContractBlueprint:
         area = probe_area()
-        terms: dict[str, Any] = {"auth": AUTHENTICATED, "limit": SharedLimit.GLOBAL, "body": Order}
+        terms: dict[str, Any] = {"auth": AUTHENTICATED, "limit": SharedLimit.CALLER_TIER, "body": Order}
 
         @area.post("/required", idempotent=Idempotency.REQUIRED, status=201, **terms)
         def required(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:

@@ -37,25 +37,25 @@ class Mortal:
         self._transfers = transfers
         self._moment = moment
 
-    def make_recipient(self, **account: str) -> str | None:
-        code: str | None = self._transfers.make_recipient(**account)
+    def create_recipient(self, **account: str) -> str | None:
+        code: str | None = self._transfers.create_recipient(**account)
         return code
 
-    def transfer(self, reference: str) -> GatewayTransfer | None:
-        found: GatewayTransfer | None = self._transfers.transfer(reference)
+    def fetch_transfer(self, reference: str) -> GatewayTransfer | None:
+        found: GatewayTransfer | None = self._transfers.fetch_transfer(reference)
         return found
 
-    def transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
+    def list_transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
         """List what was sent."""
-        listed: Iterator[GatewayTransfer] = self._transfers.transfers(since=since, until=until)
+        listed: Iterator[GatewayTransfer] = self._transfers.list_transfers(since=since, until=until)
         return listed
 
-    def send(self, order: TransferInstruction) -> GatewayTransfer:
-        [sent] = self._around(lambda: [self._transfers.send(order)])
+    def send(self, instruction: TransferInstruction) -> GatewayTransfer:
+        [sent] = self._around(lambda: [self._transfers.send(instruction)])
         return sent
 
-    def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
-        return self._around(lambda: self._transfers.send_all(orders))
+    def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
+        return self._around(lambda: self._transfers.send_bulk(instructions))
 
     def _around(self, call: Any) -> list[GatewayTransfer]:
         if self._moment == "before the call":

@@ -171,7 +171,9 @@ def say(session: Session, refund_id: UUID, status: str, **values: Any) -> str:
     ).one()
     # A try has one id at the gateway, however often it is told of.
     given = {"id": str((refund_id.int + row[1]) % 10**12), "amount_minor": row[0]} | values
-    told = GatewayRefund(status=status, note=gateway_refund.refund_reference(refund_id, row[1]), **given)
+    told = GatewayRefund(
+        status=status, merchant_note=gateway_refund.refund_reference(refund_id, row[1]), **given
+    )
     return gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=told, now=NOW)
 
 

@@ -42,27 +42,31 @@ class Double:
     def __init__(self, records: GatewayRecords) -> None:
         self._records = records
 
-    def balance(self) -> int:
+    def fetch_balance(self) -> int:
         """Give what the gateway holds."""
-        return self._records.balance()
+        return self._records.fetch_balance()
 
-    def movements(self) -> Iterator[list[BalanceMovement]]:
+    def list_movements(self) -> Iterator[list[BalanceMovement]]:
         """Give the movements."""
-        return self._records.movements()
+        return self._records.list_movements()
 
-    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
+    def list_records(
+        self, kind: RecordKind, *, since: datetime, until: datetime
+    ) -> Iterator[list[GatewayRecord]]:
         """Give a list."""
-        return self._records.records(kind, since=since, until=until)
+        return self._records.list_records(kind, since=since, until=until)
 
-    def record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
+    def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Give one of it."""
-        return self._records.record(kind, gateway_id)
+        return self._records.fetch_record(kind, gateway_id)
 
 
 class Forgetful(Double):
     """Lists nothing, and knows what it is asked about."""
 
-    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
+    def list_records(
+        self, kind: RecordKind, *, since: datetime, until: datetime
+    ) -> Iterator[list[GatewayRecord]]:
         """Give nothing."""
         return iter(())
 
@@ -74,21 +78,23 @@ class Disputed(Double):
         super().__init__(records)
         self._taken = taken
 
-    def balance(self) -> int:
+    def fetch_balance(self) -> int:
         """Give what is left."""
-        return super().balance() - self._taken.amount_minor
+        return super().fetch_balance() - self._taken.amount_minor
 
-    def movements(self) -> Iterator[list[BalanceMovement]]:
+    def list_movements(self) -> Iterator[list[BalanceMovement]]:
         """Give that movement before all others."""
         minor, at = self._taken.amount_minor, self._taken.created_at
-        yield [BalanceMovement(10**15, "Refund", self._taken.id, -minor, self.balance(), at)]
-        yield from super().movements()
+        yield [BalanceMovement(10**15, "Refund", self._taken.id, -minor, self.fetch_balance(), at)]
+        yield from super().list_movements()
 
-    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
+    def list_records(
+        self, kind: RecordKind, *, since: datetime, until: datetime
+    ) -> Iterator[list[GatewayRecord]]:
         """Give the refund among the others."""
         if kind == "refund":
             yield [self._taken]
-        yield from super().records(kind, since=since, until=until)
+        yield from super().list_records(kind, since=since, until=until)
 
 
 class Service:
@@ -258,7 +264,11 @@ class Service:
 
     def hear_of_refund(self, refund_id: UUID, reference: str) -> str:
         """Hear what became of a refund."""
-        [told] = [one for one in self.services.gateway.refunds_of(reference) if str(refund_id) in one.note]
+        [told] = [
+            one
+            for one in self.services.gateway.list_refunds(reference)
+            if str(refund_id) in one.merchant_note
+        ]
         with self.database.transaction() as session:
             return gateway_refund.apply_gateway_status(
                 session, refund_id=refund_id, reported=told, now=datetime.now(UTC)
@@ -267,7 +277,7 @@ class Service:
     def wait_for_refund(self, reference: str, status: str) -> None:
         """Wait until the gateway says so of the refund of a charge."""
         assert wait_until(
-            lambda: [one.status for one in self.services.gateway.refunds_of(reference)] == [status],
+            lambda: [one.status for one in self.services.gateway.list_refunds(reference)] == [status],
             timeout_seconds=20,
         )
 
@@ -353,7 +363,7 @@ class Service:
         """Wait until the gateway says so of a transfer."""
 
         def is_so() -> bool:
-            found = self.services.transfers.transfer(reference)
+            found = self.services.transfers.fetch_transfer(reference)
             return found is not None and found.status == status
 
         assert wait_until(is_so, timeout_seconds=20)

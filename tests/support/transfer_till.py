@@ -29,25 +29,25 @@ class Till:
         # What it should not have been told to do. A sweep goes on whatever is raised, so nothing is raised.
         self.wrong: list[TransferInstruction] = []
 
-    def make_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
+    def create_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
         self._may_be_down()
         return f"RCP_{account_number}"
 
-    def send(self, order: TransferInstruction) -> GatewayTransfer:
+    def send(self, instruction: TransferInstruction) -> GatewayTransfer:
         self._may_refuse()
-        made = self._make(order)
+        made = self._make(instruction)
         self._may_lose()
         return GatewayTransfer.from_wire(made)
 
-    def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
+    def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
         self._may_refuse()
-        if any(order.reference in self.transfers for order in orders):
+        if any(order.reference in self.transfers for order in instructions):
             raise TransferRefusedError(404)
-        made = [self._make(order) for order in orders]
+        made = [self._make(order) for order in instructions]
         self._may_lose()
         return [GatewayTransfer.from_wire(data) for data in made]
 
-    def transfer(self, reference: str) -> GatewayTransfer | None:
+    def fetch_transfer(self, reference: str) -> GatewayTransfer | None:
         self._may_be_down()
         self._may_lose()
         data = self.transfers.get(reference)
@@ -93,7 +93,7 @@ class Till:
         if self.fault == "short":
             raise InsufficientGatewayBalanceError
         if self.fault in ("unwilling", "closed"):
-            raise TransferRefusedError(400, for_good=self.fault == "closed")
+            raise TransferRefusedError(400, is_permanent=self.fault == "closed")
 
     def _may_lose(self) -> None:
         if self.fault == "lost":

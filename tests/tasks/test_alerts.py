@@ -54,7 +54,7 @@ class Mortal:
     """A channel, in a process that dies before or after it has sent something."""
 
     def __init__(self, channel: messaging_alert_channels.AlertChannel, moment: str) -> None:
-        self.least_severity = channel.least_severity
+        self.minimum_severity = channel.minimum_severity
         self._channel = channel
         self._moment = moment
 
@@ -316,7 +316,7 @@ class TestFaults:
         inner = telling.alert_channels["chat"]
 
         class Slow:
-            least_severity = inner.least_severity
+            minimum_severity = inner.minimum_severity
 
             def send(self, message: AlertMessage) -> None:
                 case.run(only="chat")
@@ -431,7 +431,7 @@ class Hanging:
     """A channel that says nothing until it is let go, and then takes nothing, until it is well."""
 
     def __init__(self) -> None:
-        self.least_severity = "SEV-3"
+        self.minimum_severity = "SEV-3"
         self.asked = threading.Semaphore(0)
         self.let_go = threading.Event()
         self.calls = 0

@@ -158,8 +158,8 @@ class TestTheWorker:
         self, case: Case, relay: Dispatcher, gateway: TestGateway
     ) -> None:
         class Early(Mortal):
-            def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
-                sent = super().send_all(orders)
+            def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
+                sent = super().send_bulk(instructions)
                 for data in case.known():
                     deliver(case, data)
                 return sent
@@ -367,8 +367,8 @@ class TestTrouble:
 
     def test_what_the_answer_says_nothing_of_is_unknown(self, relay: Dispatcher, case: Case) -> None:
         class Forgetful(Mortal):
-            def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
-                return super().send_all(orders)[1:]
+            def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
+                return super().send_bulk(instructions)[1:]
 
         case.work(Dispatcher(replace(case.services, transfers=Forgetful(case.services.transfers, ""))))
 
@@ -381,8 +381,8 @@ class TestTrouble:
 
     def test_an_account_that_there_is_not_is_given_up(self, relay: Dispatcher, case: Case) -> None:
         class Closed(Mortal):
-            def make_recipient(self, **account: str) -> str | None:
-                return None if account["account_number"] == number else super().make_recipient(**account)
+            def create_recipient(self, **account: str) -> str | None:
+                return None if account["account_number"] == number else super().create_recipient(**account)
 
         with case.database.reading() as session:
             account = row_of(session, "payout_accounts", id=case.payees[0].account_id)

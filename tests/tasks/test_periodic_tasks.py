@@ -44,13 +44,13 @@ def test_each_has_a_name_a_purpose_a_queue_and_a_time() -> None:
 
 def test_what_money_waits_for_runs_every_minute_at_least() -> None:
     for name in ("expire-checkouts", "relay-inbox", "relay-outbox"):
-        assert get_periodic_task(name).schedule.after(EARLY) - EARLY <= timedelta(minutes=1)
+        assert get_periodic_task(name).schedule.next_after(EARLY) - EARLY <= timedelta(minutes=1)
 
 
 def test_a_killed_workers_rows_are_taken_up_within_a_minute() -> None:
     """Even if the worker that was killed had begun the very sweep that is to take them up."""
     for name in ("relay-inbox", "relay-outbox"):
-        period = get_periodic_task(name).schedule.after(EARLY) - EARLY
+        period = get_periodic_task(name).schedule.next_after(EARLY) - EARLY
         noticed = timedelta(seconds=LOST_AFTER_SECONDS + SCHEDULE_POLL_SECONDS)
         assert SWEEP_GRACE + noticed + period <= timedelta(seconds=55)
 

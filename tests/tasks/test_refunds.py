@@ -47,16 +47,16 @@ class Mortal:
         self._gateway = gateway
         self._moment = moment
 
-    def refund(self, **given: Any) -> GatewayRefund:
+    def create_refund(self, **given: Any) -> GatewayRefund:
         if self._moment == "before the call":
             raise _KilledError
-        told: GatewayRefund = self._gateway.refund(**given)
+        told: GatewayRefund = self._gateway.create_refund(**given)
         if self._moment == "after the call":
             raise _KilledError
         return told
 
-    def refunds_of(self, reference: str) -> list[GatewayRefund]:
-        found: list[GatewayRefund] = self._gateway.refunds_of(reference)
+    def list_refunds(self, reference: str) -> list[GatewayRefund]:
+        found: list[GatewayRefund] = self._gateway.list_refunds(reference)
         return found
 
 
@@ -170,8 +170,8 @@ def test_an_event_is_found_that_comes_before_our_own_answer(
     """The worker is between the gateway's answer and its commit when the event is processed."""
 
     class Early(Mortal):
-        def refund(self, **given: Any) -> GatewayRefund:
-            told = super().refund(**given)
+        def create_refund(self, **given: Any) -> GatewayRefund:
+            told = super().create_refund(**given)
             deliver(paying_services, case, told.id, "refund.processed")
             assert case.row["status"] == "processed"
             return told
@@ -420,10 +420,10 @@ class TestTheSweep:
         other.change(updated_at=NOW - timedelta(minutes=5))
 
         class Refusing(Mortal):
-            def refunds_of(self, reference: str) -> list[GatewayRefund]:
+            def list_refunds(self, reference: str) -> list[GatewayRefund]:
                 if reference == other.reference:
                     raise ProviderRefusedError("gateway", 400, "Transaction not found")
-                return super().refunds_of(reference)
+                return super().list_refunds(reference)
 
         refusing: Any = Refusing(paying_services.gateway, "")
         done = poll_refunds(case.database, refusing, now=later(minutes=61))

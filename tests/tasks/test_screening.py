@@ -107,7 +107,7 @@ def events_of(database: Database, product_id: UUID) -> list[UUID]:
     """Give the ids of a listing's events, in order."""
     with database.reading() as session:
         due = outbox.list_due_events(
-            session, queue=queues.AI_MODERATION, now=NOW + timedelta(days=9), most=10_000
+            session, queue=queues.AI_MODERATION, now=NOW + timedelta(days=9), limit=10_000
         )
         rows = [row_of(session, "outbox_events", id=event_id) for event_id in due]
     return [row["id"] for row in rows if row["payload"]["productId"] == str(product_id)]

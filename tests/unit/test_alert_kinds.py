@@ -38,8 +38,8 @@ def test_it_says_what_somebody_who_was_woken_up_needs(identifier: str, kind: Ale
         assert text.endswith(".")
         # It is sent and logged as it is.
         assert redact_text(text) == text
-    assert kind.about
-    assert kind.ends
+    assert kind.subject_description
+    assert kind.resolution_rule
 
 
 def test_no_log_line_has_a_severity_of_its_own() -> None:

@@ -135,7 +135,7 @@ def test_a_time_is_given_in_utc() -> None:
 def test_only_success_is_money(status: str, settled: bool, failed: bool) -> None:
     charge = Charge.from_wire(WIRE | {"status": status})
 
-    assert (charge.settled, charge.failed) == (settled, failed)
+    assert (charge.is_successful, charge.has_failed) == (settled, failed)
 
 
 @given(

@@ -25,12 +25,12 @@ def later() -> datetime:
 
 
 def fail(breaker: CircuitBreaker, clock: Callable[[], datetime] = now) -> None:
-    with pytest.raises(ProviderUnavailableError), breaker.passing(clock):
+    with pytest.raises(ProviderUnavailableError), breaker.guard(clock):
         raise ProviderUnavailableError("Down.")
 
 
 def passed(breaker: CircuitBreaker, clock: Callable[[], datetime] = now) -> bool:
-    with breaker.passing(clock):
+    with breaker.guard(clock):
         return True
 
 
@@ -41,7 +41,7 @@ def while_passing(
     inside, leave = threading.Event(), threading.Event()
 
     def first() -> None:
-        with breaker.passing(now):
+        with breaker.guard(now):
             inside.set()
             assert leave.wait(TIMEOUT_SECONDS)
             if fails:
@@ -77,7 +77,10 @@ def test_where_all_is_well_one_waits_for_the_other(patience: Callable[[float], f
     seconds = patience(TIMEOUT_SECONDS)
 
     assert while_passing(
-        CircuitBreaker(answers=(ProviderRefusedError,)), lambda: None, fails=False, patience_seconds=seconds
+        CircuitBreaker(response_errors=(ProviderRefusedError,)),
+        lambda: None,
+        fails=False,
+        patience_seconds=seconds,
     )
 
 
@@ -85,12 +88,15 @@ def test_who_waited_for_one_that_failed_does_not_ask_as_well(patience: Callable[
     seconds = patience(TIMEOUT_SECONDS)
 
     assert not while_passing(
-        CircuitBreaker(answers=(ProviderRefusedError,)), lambda: None, fails=True, patience_seconds=seconds
+        CircuitBreaker(response_errors=(ProviderRefusedError,)),
+        lambda: None,
+        fails=True,
+        patience_seconds=seconds,
     )
 
 
 def test_who_waits_in_vain_is_put_off_and_the_next_does_not_wait(patience: Callable[[float], float]) -> None:
-    breaker = CircuitBreaker(answers=(ProviderRefusedError,))
+    breaker = CircuitBreaker(response_errors=(ProviderRefusedError,))
 
     def one_waits_in_vain() -> None:
         patience(0.01)
@@ -104,7 +110,7 @@ def test_who_waits_in_vain_is_put_off_and_the_next_does_not_wait(patience: Calla
 
 
 def test_after_a_failure_nobody_asks_for_a_while() -> None:
-    breaker = CircuitBreaker(answers=(ProviderRefusedError,))
+    breaker = CircuitBreaker(response_errors=(ProviderRefusedError,))
     fail(breaker)
 
     with pytest.raises(CircuitOpenError) as closed:
@@ -118,27 +124,27 @@ def test_while_one_asks_whether_it_is_well_again_the_others_do_not_wait(
     patience: Callable[[float], float],
 ) -> None:
     patience(10 * TIMEOUT_SECONDS)
-    breaker = CircuitBreaker(answers=(ProviderRefusedError,))
+    breaker = CircuitBreaker(response_errors=(ProviderRefusedError,))
     fail(breaker)
-    with breaker.passing(later), pytest.raises(CircuitOpenError):
+    with breaker.guard(later), pytest.raises(CircuitOpenError):
         passed(breaker, later)
 
     assert passed(breaker)
 
 
 def test_a_refusal_is_an_answer() -> None:
-    breaker = CircuitBreaker(answers=(ProviderRefusedError,))
+    breaker = CircuitBreaker(response_errors=(ProviderRefusedError,))
     fail(breaker)
 
-    with pytest.raises(ProviderRefusedError), breaker.passing(later):
+    with pytest.raises(ProviderRefusedError), breaker.guard(later):
         raise ProviderRefusedError("chat", 404, "")
 
     assert passed(breaker)
 
 
 def test_whatever_happens_inside_the_next_has_his_turn() -> None:
-    breaker = CircuitBreaker(answers=(ProviderRefusedError,))
-    with pytest.raises(ZeroDivisionError), breaker.passing(now):
+    breaker = CircuitBreaker(response_errors=(ProviderRefusedError,))
+    with pytest.raises(ZeroDivisionError), breaker.guard(now):
         raise ZeroDivisionError
 
     assert passed(breaker)

@@ -22,7 +22,7 @@ def test_a_text_that_matches_in_part_is_refused(text: str) -> None:
         PIN(text)
 
 
-@pytest.mark.parametrize("field", [SingleLineText(most=40), Text(most=40)])
+@pytest.mark.parametrize("field", [SingleLineText(max_length=40), Text(max_length=40)])
 class TestWhatCanNotBeSeen:
     @pytest.mark.parametrize(
         ("text", "kept"),

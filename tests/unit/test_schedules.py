@@ -46,17 +46,17 @@ numbers = some.integers(0, 59)
     ],
 )
 def test_the_first_tick_after_noon(text: str, following: str) -> None:
-    assert parse_schedule(text).after(NOON) == datetime.fromisoformat(f"{following}+00:00")
+    assert parse_schedule(text).next_after(NOON) == datetime.fromisoformat(f"{following}+00:00")
 
 
 def test_leap_days_are_found_across_a_century_that_has_none() -> None:
     after = datetime(2096, 3, 1, tzinfo=UTC)
-    assert parse_schedule("0 0 29 2 *").after(after) == datetime(2104, 2, 29, tzinfo=UTC)
+    assert parse_schedule("0 0 29 2 *").next_after(after) == datetime(2104, 2, 29, tzinfo=UTC)
 
 
 def test_times_of_other_zones_are_taken_as_what_they_are_in_utc() -> None:
     lagos = timezone(timedelta(hours=1))
-    assert parse_schedule("30 2 * * *").after(datetime(2026, 11, 20, 3, 15, tzinfo=lagos)) == datetime(
+    assert parse_schedule("30 2 * * *").next_after(datetime(2026, 11, 20, 3, 15, tzinfo=lagos)) == datetime(
         2026, 11, 20, 2, 30, tzinfo=UTC
     )
 
@@ -68,7 +68,7 @@ def test_huey_agrees_on_ticks(moment: datetime, minute: int, hour: int) -> None:
         (f"*/{minute + 1} * * * *", {"minute": f"*/{minute + 1}"}),
         (f"{minute} * * * {hour % 7}", {"minute": str(minute), "day_of_week": str(hour % 7)}),
     ):
-        tick = parse_schedule(ours).after(moment)
+        tick = parse_schedule(ours).next_after(moment)
         fires = crontab(**theirs)
         assert tick > moment
         assert fires(tick)
@@ -82,11 +82,11 @@ def test_huey_agrees_on_ticks(moment: datetime, minute: int, hour: int) -> None:
 @given(moment=moments, seconds=some.integers(5, 100_000))
 def test_ticks_of_an_interval_come_evenly_whoever_asks_when(moment: datetime, seconds: int) -> None:
     timetable = parse_schedule(f"every {seconds}s")
-    tick = timetable.after(moment)
+    tick = timetable.next_after(moment)
 
     assert timedelta() < tick - moment <= timedelta(seconds=seconds)
-    assert timetable.after(tick) - tick == timedelta(seconds=seconds)
-    assert timetable.after(tick - timedelta(microseconds=1)) == tick
+    assert timetable.next_after(tick) - tick == timedelta(seconds=seconds)
+    assert timetable.next_after(tick - timedelta(microseconds=1)) == tick
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_what_is_none_is_told_with_an_example(text: str, told: str) -> None:
     ],
 )
 def test_it_is_said_in_words(text: str, words: str) -> None:
-    assert parse_schedule(text).words == words
+    assert parse_schedule(text).description == words
 
 
 def test_what_it_is_written_as_reads_the_same() -> None:

@@ -21,7 +21,7 @@ area = ContractBlueprint(
 @area.get(
     "/trending",
     auth=PUBLIC,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=CampusCategoryQuery,
     reply=ProductCard(many=True),
     cache=60,
@@ -35,7 +35,7 @@ def list_trending(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get(
     "/new-arrivals",
     auth=PUBLIC,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=CampusCategoryQuery,
     reply=ProductCard(many=True),
     cache=60,
@@ -51,7 +51,7 @@ def list_new_arrivals(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get(
     "/exclusives",
     auth=PUBLIC,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=CampusCategoryQuery,
     reply=ProductCard(many=True),
     cache=60,
@@ -67,7 +67,7 @@ def list_exclusives(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get(
     "/vendor/<uuid:vendor_id>",
     auth=OPTIONAL,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=StoreProductQuery,
     reply=ProductCard(many=True),
     cache=60,
@@ -85,7 +85,7 @@ def list_vendor_products(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -
 @area.post(
     "/bulk",
     auth=PUBLIC,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     body=ProductIds,
     reply=ProductCard(many=True),
     meta=ProductsByIdMeta,

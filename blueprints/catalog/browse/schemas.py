@@ -61,10 +61,12 @@ class InventoryQuery(OffsetOrCursorQuery):
         metadata={"description": "`true` for what has at most `lowStockAt` pieces to sell, `false` for more."}
     )
     low_stock_at = IntegerParameter(
-        low=0, high=rules.MAX_QUANTITY, load_default=vendor_inventory.DEFAULT_LOW_STOCK
+        minimum=0, maximum=rules.MAX_QUANTITY, load_default=vendor_inventory.DEFAULT_LOW_STOCK
     )
-    words = Text(data_key="q", most=140, metadata={"description": "What the title holds, in whatever case."})
-    category = Text(most=100, metadata={"description": "Id or slug; categories below it are included."})
+    words = Text(
+        data_key="q", max_length=140, metadata={"description": "What the title holds, in whatever case."}
+    )
+    category = Text(max_length=100, metadata={"description": "Id or slug; categories below it are included."})
 
 
 class InventoryItem(ProductCard):
@@ -76,13 +78,13 @@ class InventoryItem(ProductCard):
     review_state = Choice("screening", "held", required=True, allow_none=True)
     review_reasons = fields.List(fields.String(), required=True)
     exclusive = fields.Boolean(required=True)
-    quantity = StrictInteger(low=0, required=True)
-    reserved = StrictInteger(low=0, required=True)
-    available = StrictInteger(low=0, required=True)
-    revision = StrictInteger(low=1, required=True)
-    views = StrictInteger(low=0, required=True)
-    cart_adds = StrictInteger(low=0, required=True)
-    shares = StrictInteger(low=0, required=True)
+    quantity = StrictInteger(minimum=0, required=True)
+    reserved = StrictInteger(minimum=0, required=True)
+    available = StrictInteger(minimum=0, required=True)
+    revision = StrictInteger(minimum=1, required=True)
+    views = StrictInteger(minimum=0, required=True)
+    cart_adds = StrictInteger(minimum=0, required=True)
+    shares = StrictInteger(minimum=0, required=True)
     created_at = Timestamp(required=True)
     updated_at = Timestamp(required=True)
 
@@ -90,14 +92,14 @@ class InventoryItem(ProductCard):
 class InventoryCounts(Schema):
     """How many listings a store has: by state, with few pieces left, and with none."""
 
-    draft = StrictInteger(low=0, required=True)
-    in_review = StrictInteger(low=0, required=True, data_key="in_review")
-    published = StrictInteger(low=0, required=True)
-    rejected = StrictInteger(low=0, required=True)
-    paused = StrictInteger(low=0, required=True)
-    removed = StrictInteger(low=0, required=True)
-    low_stock = StrictInteger(low=0, required=True)
-    out_of_stock = StrictInteger(low=0, required=True)
+    draft = StrictInteger(minimum=0, required=True)
+    in_review = StrictInteger(minimum=0, required=True, data_key="in_review")
+    published = StrictInteger(minimum=0, required=True)
+    rejected = StrictInteger(minimum=0, required=True)
+    paused = StrictInteger(minimum=0, required=True)
+    removed = StrictInteger(minimum=0, required=True)
+    low_stock = StrictInteger(minimum=0, required=True)
+    out_of_stock = StrictInteger(minimum=0, required=True)
 
 
 class InventoryMeta(OffsetOrCursorMetaSchema):

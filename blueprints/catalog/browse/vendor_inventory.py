@@ -15,7 +15,7 @@ area = ContractBlueprint("inventory", "/api/products/vendor", "A vendor's own in
 @area.get(
     "/paginated",
     auth=VENDOR,
-    limit=SharedLimit.VENDOR,
+    limit=SharedLimit.MERCHANT_TIER,
     query=InventoryQuery,
     reply=InventoryItem(many=True),
     meta=InventoryMeta,

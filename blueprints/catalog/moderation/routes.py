@@ -27,7 +27,7 @@ from marketplace.kernel.paging import Page
 area = ContractBlueprint("moderation", "/api/products", "Moderation of listings")
 
 
-@area.delete("/<uuid:product_id>", auth=VENDOR_OR_STAFF, limit=SharedLimit.VENDOR, reply=Deleted)
+@area.delete("/<uuid:product_id>", auth=VENDOR_OR_STAFF, limit=SharedLimit.MERCHANT_TIER, reply=Deleted)
 def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     """Delete a listing: of the own store, or any as staff that manages products."""
     revision = expected_revision(None)
@@ -61,7 +61,7 @@ def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.get(
     "/moderation",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=ModerationQuery,
     reply=ModeratedProduct(many=True),
 )
@@ -79,7 +79,7 @@ def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
 @area.post(
     "/<uuid:product_id>/approve",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     body=ApproveProduct,
     reply=ModeratedProduct,
 )
@@ -94,7 +94,7 @@ def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, A
 @area.post(
     "/<uuid:product_id>/reject",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     body=RefuseProduct,
     reply=ModeratedProduct,
 )
@@ -109,7 +109,7 @@ def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, An
 @area.post(
     "/<uuid:product_id>/takedown",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     body=RefuseProduct,
     reply=ModeratedProduct,
 )
@@ -124,7 +124,7 @@ def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str,
 @area.get(
     "/moderation/banned-terms",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=CursorQuery,
     reply=BannedTermView(many=True),
 )
@@ -136,7 +136,7 @@ def list_banned_terms(ctx: Context, query: dict[str, Any]) -> Page:
 @area.post(
     "/moderation/banned-terms",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     body=BanTerm,
     reply=BannedTermView,
     status=201,
@@ -147,7 +147,10 @@ def ban_term(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.delete(
-    "/moderation/banned-terms/<uuid:term_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted
+    "/moderation/banned-terms/<uuid:term_id>",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    reply=Deleted,
 )
 def unban_term(ctx: Context, term_id: UUID) -> dict[str, Any]:
     """Allow a term again."""

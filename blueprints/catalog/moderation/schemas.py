@@ -29,30 +29,30 @@ class ModerationQuery(CursorQuery):
         load_default=queries.DEFAULT_QUEUE_STATE,
         metadata={"description": "`held` waits for staff, `screening` for the screening."},
     )
-    campus = Text(most=100, metadata={"description": "Id or slug."})
+    campus = Text(max_length=100, metadata={"description": "Id or slug."})
 
 
 class ApproveProduct(Schema):
     """A listing may be shown."""
 
-    note = Text(most=500, metadata={"description": "For the audit trail."})
-    revision = StrictInteger(low=1, metadata=_REVISION_METADATA)
+    note = Text(max_length=500, metadata={"description": "For the audit trail."})
+    revision = StrictInteger(minimum=1, metadata=_REVISION_METADATA)
 
 
 class RefuseProduct(Schema):
     """A listing may not be shown, and why."""
 
-    reason = Text(least=3, most=500, required=True, metadata={"description": "For the vendor."})
-    revision = StrictInteger(low=1, metadata=_REVISION_METADATA)
+    reason = Text(min_length=3, max_length=500, required=True, metadata={"description": "For the vendor."})
+    revision = StrictInteger(minimum=1, metadata=_REVISION_METADATA)
 
 
 class BulkDelete(Schema):
     """Listings that violate the rules."""
 
-    ids = UniqueList(Uuid(), least=1, most=staff_actions.MAX_BULK_DELETIONS, required=True)
+    ids = UniqueList(Uuid(), min_length=1, max_length=staff_actions.MAX_BULK_DELETIONS, required=True)
     reason = Text(
-        least=3,
-        most=500,
+        min_length=3,
+        max_length=500,
         load_default=staff_actions.BULK_DELETION_REASON,
         metadata={"description": "For the vendors and the audit trail."},
     )
@@ -85,7 +85,7 @@ class ModeratedProduct(Schema):
     currency = fields.String(required=True)
     condition = Choice(*rules.CONDITIONS, required=True)
     tags = fields.List(fields.String(), required=True)
-    quantity = StrictInteger(low=0, required=True)
+    quantity = StrictInteger(minimum=0, required=True)
     image_urls = fields.List(fields.String(), required=True)
     campus = fields.Nested(CampusOrCategory, required=True)
     category = fields.Nested(CampusOrCategory, required=True)
@@ -95,7 +95,7 @@ class ModeratedProduct(Schema):
     status_reason = fields.String(required=True, allow_none=True)
     review_reasons = fields.List(fields.String(), required=True)
     since = Timestamp(required=True, metadata={"description": "Since when its moderation stands as it does."})
-    revision = StrictInteger(low=1, required=True)
+    revision = StrictInteger(minimum=1, required=True)
     published_at = Timestamp(required=True, allow_none=True)
     created_at = Timestamp(required=True)
     updated_at = Timestamp(required=True)
@@ -104,15 +104,15 @@ class ModeratedProduct(Schema):
 class BanTerm(Schema):
     """Words that name what may not be sold."""
 
-    term = SingleLineText(most=banned_words.MAX_TERM_LENGTH, required=True)
+    term = SingleLineText(max_length=banned_words.MAX_TERM_LENGTH, required=True)
     category = Choice(*banned_words.BANNED_CATEGORIES, required=True)
     exceptions = UniqueList(
-        SingleLineText(most=banned_words.MAX_TERM_LENGTH),
-        most=banned_words.MAX_EXCEPTIONS,
+        SingleLineText(max_length=banned_words.MAX_TERM_LENGTH),
+        max_length=banned_words.MAX_EXCEPTIONS,
         load_default=list,
         metadata={"description": "Phrases that hold the term, and in which it is harmless."},
     )
-    note = Text(most=500, load_default=None, allow_none=True)
+    note = Text(max_length=500, load_default=None, allow_none=True)
 
 
 class BannedTermView(Schema):

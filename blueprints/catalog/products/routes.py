@@ -24,7 +24,7 @@ area = ContractBlueprint("catalog", "/api/products", "Products, catalog, discove
 @area.get(
     "",
     auth=PUBLIC,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=ProductQuery,
     reply=ProductCard(many=True),
     cache=300,
@@ -45,7 +45,7 @@ def list_products(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get(
     "/categories",
     auth=PUBLIC,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     reply=CategoryNode(many=True),
     cache=3600,
     tags=(cache_tags.CATEGORIES,),
@@ -55,14 +55,19 @@ def list_categories(ctx: Context) -> list[dict[str, Any]]:
     return product_detail.fetch_category_tree(ctx.session, now=ctx.now)
 
 
-@area.get("/<uuid:product_id>", auth=OPTIONAL, limit=SharedLimit.GLOBAL, reply=ProductDetail)
+@area.get("/<uuid:product_id>", auth=OPTIONAL, limit=SharedLimit.CALLER_TIER, reply=ProductDetail)
 def get_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     """Show a product with its vendor's reputation and related items."""
     return _product_view(ctx, product_id)
 
 
 @area.post(
-    "", auth=VENDOR_OR_STAFF, limit=SharedLimit.VENDOR, body=AddProduct, reply=ProductDetail, status=201
+    "",
+    auth=VENDOR_OR_STAFF,
+    limit=SharedLimit.MERCHANT_TIER,
+    body=AddProduct,
+    reply=ProductDetail,
+    status=201,
 )
 def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a listing and hand it to the screening, unless it is a draft."""
@@ -79,7 +84,11 @@ def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.put(
-    "/<uuid:product_id>", auth=VENDOR, limit=SharedLimit.VENDOR, body=UpdateProduct, reply=ProductDetail
+    "/<uuid:product_id>",
+    auth=VENDOR,
+    limit=SharedLimit.MERCHANT_TIER,
+    body=UpdateProduct,
+    reply=ProductDetail,
 )
 def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a listing of the own store."""

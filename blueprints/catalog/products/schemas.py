@@ -29,18 +29,18 @@ _STATUSES = sorted(states.PRODUCT.states)
 class CampusCategoryQuery(CursorQuery):
     """Where a listing is looked at, and of what kind."""
 
-    campus = Text(most=100, metadata={"description": "Id or slug."})
-    category = Text(most=100, metadata={"description": "Id or slug; categories below it are included."})
+    campus = Text(max_length=100, metadata={"description": "Id or slug."})
+    category = Text(max_length=100, metadata={"description": "Id or slug; categories below it are included."})
 
 
 class StoreProductQuery(CampusCategoryQuery):
     """What a store's listing is narrowed to, and how it is sorted."""
 
     min_price_minor = IntegerParameter(
-        data_key="minPrice", low=0, high=rules.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
+        data_key="minPrice", minimum=0, maximum=rules.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
     )
     max_price_minor = IntegerParameter(
-        data_key="maxPrice", low=0, high=rules.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
+        data_key="maxPrice", minimum=0, maximum=rules.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
     )
     condition = Choice(*rules.CONDITIONS)
     in_stock = BooleanParameter(
@@ -69,27 +69,27 @@ class _LowercaseTag(SingleLineText):
 
 
 def _title(**terms: Any) -> SingleLineText:
-    return SingleLineText(least=rules.TITLE_LENGTHS[0], most=rules.TITLE_LENGTHS[-1], **terms)
+    return SingleLineText(min_length=rules.TITLE_LENGTHS[0], max_length=rules.TITLE_LENGTHS[-1], **terms)
 
 
 def _description(**terms: Any) -> Text:
-    return Text(least=0, most=rules.MAX_DESCRIPTION_LENGTH, **terms)
+    return Text(min_length=0, max_length=rules.MAX_DESCRIPTION_LENGTH, **terms)
 
 
 def _price(**terms: Any) -> MinorAmount:
-    return MinorAmount(low=rules.MIN_PRICE_MINOR, high=rules.MAX_PRICE_MINOR, **terms)
+    return MinorAmount(minimum=rules.MIN_PRICE_MINOR, maximum=rules.MAX_PRICE_MINOR, **terms)
 
 
 def _quantity(**terms: Any) -> StrictInteger:
-    return StrictInteger(low=0, high=rules.MAX_QUANTITY, **terms)
+    return StrictInteger(minimum=0, maximum=rules.MAX_QUANTITY, **terms)
 
 
 def _image_ids(**terms: Any) -> UniqueList:
-    return UniqueList(Uuid(), most=rules.MAX_IMAGES, **terms)
+    return UniqueList(Uuid(), max_length=rules.MAX_IMAGES, **terms)
 
 
 def _tags(**terms: Any) -> UniqueList:
-    return UniqueList(_LowercaseTag(most=rules.MAX_TAG_LENGTH), most=rules.MAX_TAGS, **terms)
+    return UniqueList(_LowercaseTag(max_length=rules.MAX_TAG_LENGTH), max_length=rules.MAX_TAGS, **terms)
 
 
 class AddProduct(Schema):
@@ -129,7 +129,7 @@ class UpdateProduct(Schema):
     exclusive = StrictBoolean()
     status = Choice("published", "paused", "draft")
     revision = StrictInteger(
-        low=1, metadata={"description": "The one that was read; a stale one is refused."}
+        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
     )
 
 
@@ -148,9 +148,9 @@ class ActiveFlashSale(Schema):
 
     price_minor = MinorAmount(required=True)
     ends_at = Timestamp(required=True)
-    percent_off = StrictInteger(low=1, high=99, required=True)
+    percent_off = StrictInteger(minimum=1, maximum=99, required=True)
     left = StrictInteger(
-        low=1, required=True, allow_none=True, metadata={"description": "Null without a limit."}
+        minimum=1, required=True, allow_none=True, metadata={"description": "Null without a limit."}
     )
 
 
@@ -169,7 +169,7 @@ class ProductCard(Schema):
     vendor = fields.Nested(StoreSummary, required=True)
     in_stock = fields.Boolean(required=True)
     rating_average = fields.Float(required=True, allow_none=True)
-    rating_count = StrictInteger(low=0, required=True)
+    rating_count = StrictInteger(minimum=0, required=True)
     published_at = Timestamp(required=True)
 
 
@@ -177,8 +177,8 @@ class ImageSize(Schema):
     """One size of a picture, in one format."""
 
     url = fields.String(required=True)
-    width = StrictInteger(low=1, required=True)
-    height = StrictInteger(low=1, required=True)
+    width = StrictInteger(minimum=1, required=True)
+    height = StrictInteger(minimum=1, required=True)
     content_type = fields.String(required=True)
 
 
@@ -187,8 +187,8 @@ class ProductImageView(Schema):
 
     id = Uuid(required=True)
     url = fields.String(required=True)
-    width = StrictInteger(low=1, required=True, allow_none=True)
-    height = StrictInteger(low=1, required=True, allow_none=True)
+    width = StrictInteger(minimum=1, required=True, allow_none=True)
+    height = StrictInteger(minimum=1, required=True, allow_none=True)
     sizes = fields.List(fields.Nested(ImageSize), required=True)
 
 
@@ -210,10 +210,10 @@ class StoreVacation(Schema):
 class StoreReputation(StoreSummary):
     """A store with what speaks for it."""
 
-    rating_count = StrictInteger(low=0, required=True)
-    completed_orders = StrictInteger(low=0, required=True)
+    rating_count = StrictInteger(minimum=0, required=True)
+    completed_orders = StrictInteger(minimum=0, required=True)
     response_minutes = StrictInteger(
-        low=0,
+        minimum=0,
         required=True,
         allow_none=True,
         metadata={"description": "On average from an order's payment to its acceptance; null without any."},
@@ -240,11 +240,11 @@ class ProductDetail(Schema):
     category_id = Uuid(required=True)
     category = fields.Nested(CampusOrCategory, required=True)
     vendor = fields.Nested(StoreReputation, required=True)
-    available = StrictInteger(low=0, required=True)
+    available = StrictInteger(minimum=0, required=True)
     in_stock = fields.Boolean(required=True)
     orderable = fields.Boolean(required=True)
     rating_average = fields.Float(required=True, allow_none=True)
-    rating_count = StrictInteger(low=0, required=True)
+    rating_count = StrictInteger(minimum=0, required=True)
     published_at = Timestamp(required=True, allow_none=True)
     exclusive = fields.Boolean(required=True)
     updated_at = Timestamp(required=True)
@@ -261,13 +261,13 @@ class ProductDetail(Schema):
         fields.String(),
         metadata={"description": "What the screening found, in sentences that say what to change."},
     )
-    quantity = StrictInteger(low=0)
-    reserved = StrictInteger(low=0)
-    revision = StrictInteger(low=1)
+    quantity = StrictInteger(minimum=0)
+    reserved = StrictInteger(minimum=0)
+    revision = StrictInteger(minimum=1)
     created_at = Timestamp()
-    views = StrictInteger(low=0)
-    cart_adds = StrictInteger(low=0)
-    shares = StrictInteger(low=0)
+    views = StrictInteger(minimum=0)
+    cart_adds = StrictInteger(minimum=0)
+    shares = StrictInteger(minimum=0)
 
 
 class CategoryNode(Schema):
@@ -276,7 +276,7 @@ class CategoryNode(Schema):
     id = Uuid(required=True)
     name = fields.String(required=True)
     slug = fields.String(required=True)
-    listing_count = StrictInteger(low=0, required=True)
+    listing_count = StrictInteger(minimum=0, required=True)
     children = fields.List(
         fields.Nested(lambda: CategoryNode()),  # noqa: PLW0108 - the name exists only later
         required=True,

@@ -27,7 +27,7 @@ area = ContractBlueprint("banners", "/api/banners", "Banners")
 @area.get(
     "",
     auth=PUBLIC,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=BannerQuery,
     reply=BannerView(many=True),
     cache=300,
@@ -48,7 +48,7 @@ def list_banners(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get(
     "/all",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=StaffPromotionQuery,
     reply=StaffBanner(many=True),
 )
@@ -63,14 +63,20 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-@area.post("", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=AddBanner, reply=StaffBanner, status=201)
+@area.post(
+    "", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, body=AddBanner, reply=StaffBanner, status=201
+)
 def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a banner."""
     return _staff_view(ctx, banners.create_banner(ctx.session, ctx.act, fields=body))
 
 
 @area.put(
-    "/<uuid:banner_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=ChangeBanner, reply=StaffBanner
+    "/<uuid:banner_id>",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    body=ChangeBanner,
+    reply=StaffBanner,
 )
 def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a banner that is not over."""
@@ -84,7 +90,7 @@ def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[s
     return _staff_view(ctx, banner_id)
 
 
-@area.delete("/<uuid:banner_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted)
+@area.delete("/<uuid:banner_id>", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, reply=Deleted)
 def end_banner(ctx: Context, banner_id: UUID) -> dict[str, Any]:
     """Take a banner down now."""
     banners.end_banner(ctx.session, ctx.act, banner_id=banner_id)

@@ -27,7 +27,7 @@ area = ContractBlueprint("featured", "/api/products/featured", "Featured product
 @area.get(
     "",
     auth=PUBLIC,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=CampusQuery,
     reply=ProductCard(many=True),
     cache=300,
@@ -47,7 +47,7 @@ def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get(
     "/all",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=StaffPromotionQuery,
     reply=StaffFeatured(many=True),
 )
@@ -57,7 +57,7 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 @area.post(
-    "", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=AddFeatured, reply=StaffFeatured, status=201
+    "", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, body=AddFeatured, reply=StaffFeatured, status=201
 )
 def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Feature a product."""
@@ -73,7 +73,11 @@ def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.put(
-    "/<uuid:entry_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=ChangeFeatured, reply=StaffFeatured
+    "/<uuid:entry_id>",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    body=ChangeFeatured,
+    reply=StaffFeatured,
 )
 def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change where, or when, a product is featured."""
@@ -87,7 +91,7 @@ def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[
     return featured.fetch_featured_for_staff(ctx.session, entry_id=entry_id, now=ctx.now)
 
 
-@area.delete("/<uuid:entry_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted)
+@area.delete("/<uuid:entry_id>", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, reply=Deleted)
 def end_featured(ctx: Context, entry_id: UUID) -> dict[str, Any]:
     """Feature a product no longer."""
     featured.end_featured_product(ctx.session, ctx.act, entry_id=entry_id)

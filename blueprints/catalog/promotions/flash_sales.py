@@ -30,7 +30,7 @@ _DISCOUNT_FIELDS = ("sale_price_minor", "percent_off")
 @area.get(
     "/active",
     auth=PUBLIC,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=ActiveFlashSaleQuery,
     reply=FlashSaleView(many=True),
     cache=60,
@@ -41,7 +41,9 @@ def list_active(ctx: Context, query: dict[str, Any]) -> Page:
     return _list_public(ctx, state=flash_sale_listing.RUNNING, campus=query.get("campus"))
 
 
-@area.get("", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=FlashSaleQuery, reply=FlashSaleView(many=True))
+@area.get(
+    "", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=FlashSaleQuery, reply=FlashSaleView(many=True)
+)
 def list_flash_sales(ctx: Context, query: dict[str, Any]) -> Page:
     """List the flash sales that run or are to come."""
     return _list_public(ctx, state=query.get("state"), campus=query.get("campus"))
@@ -50,7 +52,7 @@ def list_flash_sales(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get(
     "/all",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=StaffFlashSaleQuery,
     reply=StaffFlashSale(many=True),
 )
@@ -66,7 +68,7 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 @area.post(
-    "", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=AddFlashSale, reply=StaffFlashSale, status=201
+    "", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, body=AddFlashSale, reply=StaffFlashSale, status=201
 )
 def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a flash sale."""
@@ -85,7 +87,7 @@ def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.put(
     "/<uuid:sale_id>",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     body=ChangeFlashSale,
     reply=StaffFlashSale,
 )
@@ -103,7 +105,7 @@ def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict
     return _staff_view(ctx, sale_id)
 
 
-@area.post("/<uuid:sale_id>/end", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=StaffFlashSale)
+@area.post("/<uuid:sale_id>/end", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, reply=StaffFlashSale)
 def end_flash_sale(ctx: Context, sale_id: UUID) -> dict[str, Any]:
     """End a flash sale now, or call it off before it begins."""
     flash_sales.end_flash_sale(ctx.session, ctx.act, sale_id=sale_id)

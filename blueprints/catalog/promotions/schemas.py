@@ -48,13 +48,13 @@ class PromotionLifecycle(Schema):
     updated_at = Timestamp(required=True)
     ended_at = Timestamp(required=True, allow_none=True)
     ended_by = Uuid(required=True, allow_none=True)
-    revision = StrictInteger(low=1, required=True)
+    revision = StrictInteger(minimum=1, required=True)
 
 
 class CampusQuery(CursorQuery):
     """Whose campus is looked at."""
 
-    campus = Text(most=100, metadata={"description": "Id or slug."})
+    campus = Text(max_length=100, metadata={"description": "Id or slug."})
 
 
 class BannerQuery(CampusQuery):
@@ -98,11 +98,15 @@ def _is_safe_link(link: str) -> bool:
 
 
 def _revision() -> StrictInteger:
-    return StrictInteger(low=1, metadata={"description": "The one that was read; a stale one is refused."})
+    return StrictInteger(
+        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
+    )
 
 
 def _position(**terms: Any) -> StrictInteger:
-    return StrictInteger(low=0, high=MAX_POSITION, metadata={"description": "The lowest is first."}, **terms)
+    return StrictInteger(
+        minimum=0, maximum=MAX_POSITION, metadata={"description": "The lowest is first."}, **terms
+    )
 
 
 def _starts_at() -> Timestamp:
@@ -129,8 +133,8 @@ def _ensure_single_picture(data: dict[str, Any]) -> None:
 class ChangeBanner(Schema):
     """Changes to a banner; what is left out stays as it is."""
 
-    title = SingleLineText(most=120)
-    subtitle = SingleLineText(most=200, allow_none=True)
+    title = SingleLineText(max_length=120)
+    subtitle = SingleLineText(max_length=200, allow_none=True)
     image_id = _image_id()
     image_url = HttpUrl()
     link = SafeLink(allow_none=True)
@@ -153,7 +157,7 @@ class AddBanner(ChangeBanner):
     class Meta(ChangeBanner.Meta):
         exclude = ("revision",)
 
-    title = SingleLineText(most=120, required=True)
+    title = SingleLineText(max_length=120, required=True)
     placement = Choice(*banners.PLACEMENTS, required=True)
 
     @validates_schema
@@ -173,7 +177,7 @@ class BannerView(Schema):
     link = fields.String(required=True, allow_none=True)
     placement = Choice(*banners.PLACEMENTS, required=True)
     campus_id = Uuid(required=True, allow_none=True)
-    position = StrictInteger(low=0, required=True)
+    position = StrictInteger(minimum=0, required=True)
     starts_at = Timestamp(required=True)
     ends_at = Timestamp(required=True, allow_none=True)
 
@@ -207,15 +211,15 @@ def _slug(**terms: Any) -> fields.String:
 
 
 def _product_ids(**terms: Any) -> UniqueList:
-    return UniqueList(Uuid(), most=vibes.MAX_PRODUCTS_PER_VIBE, **terms)
+    return UniqueList(Uuid(), max_length=vibes.MAX_PRODUCTS_PER_VIBE, **terms)
 
 
 class ChangeVibe(Schema):
     """Changes to a vibe; what is left out stays as it is."""
 
     slug = _slug()
-    title = SingleLineText(most=120)
-    description = Text(least=0, most=1_000)
+    title = SingleLineText(max_length=120)
+    description = Text(min_length=0, max_length=1_000)
     image_id = _image_id(allow_none=True)
     image_url = HttpUrl(allow_none=True)
     campus_id = _campus_id()
@@ -238,7 +242,7 @@ class AddVibe(ChangeVibe):
         exclude = ("revision",)
 
     slug = _slug(required=True)
-    title = SingleLineText(most=120, required=True)
+    title = SingleLineText(max_length=120, required=True)
     product_ids = _product_ids(load_default=list, metadata={"description": "In their order."})
 
 
@@ -249,7 +253,7 @@ class _VibeBase(Schema):
     description = fields.String(required=True)
     image_url = fields.String(required=True, allow_none=True)
     campus_id = Uuid(required=True, allow_none=True)
-    position = StrictInteger(low=0, required=True)
+    position = StrictInteger(minimum=0, required=True)
     starts_at = Timestamp(required=True)
     ends_at = Timestamp(required=True, allow_none=True)
 
@@ -292,7 +296,7 @@ class StaffFeatured(_StaffPromotion):
     """A featured product, as staff see it."""
 
     id = Uuid(required=True)
-    position = StrictInteger(low=0, required=True)
+    position = StrictInteger(minimum=0, required=True)
     product = fields.Nested(PromotedProduct, required=True)
     starts_at = Timestamp(required=True)
     ends_at = Timestamp(required=True, allow_none=True)
@@ -304,7 +308,7 @@ _ENDS_AT_DESCRIPTION = f"At most {flash_sales.MAX_SALE_DURATION.days} days after
 class ActiveFlashSaleQuery(CursorQuery):
     """Where flash sales are."""
 
-    campus = Text(most=100, metadata={"description": "Id or slug."})
+    campus = Text(max_length=100, metadata={"description": "Id or slug."})
 
 
 class FlashSaleQuery(ActiveFlashSaleQuery):
@@ -321,17 +325,17 @@ class StaffFlashSaleQuery(CursorQuery):
 
 
 def _sale_price(**terms: Any) -> MinorAmount:
-    return MinorAmount(low=rules.MIN_PRICE_MINOR, high=rules.MAX_PRICE_MINOR, **terms)
+    return MinorAmount(minimum=rules.MIN_PRICE_MINOR, maximum=rules.MAX_PRICE_MINOR, **terms)
 
 
 def _percent_off(**terms: Any) -> StrictInteger:
-    return StrictInteger(low=1, high=flash_sales.MAX_PERCENT_OFF, **terms)
+    return StrictInteger(minimum=1, maximum=flash_sales.MAX_PERCENT_OFF, **terms)
 
 
 def _sale_quantity(**terms: Any) -> StrictInteger:
     return StrictInteger(
-        low=1,
-        high=flash_sales.MAX_QUANTITY,
+        minimum=1,
+        maximum=flash_sales.MAX_QUANTITY,
         allow_none=True,
         metadata={"description": "Pieces at the sale's price; null for as many as there are."},
         **terms,
@@ -364,7 +368,7 @@ class ChangeFlashSale(Schema):
     ends_at = Timestamp(metadata={"description": _ENDS_AT_DESCRIPTION})
     quantity = _sale_quantity()
     revision = StrictInteger(
-        low=1, metadata={"description": "The one that was read; a stale one is refused."}
+        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
     )
 
     @validates_schema
@@ -381,12 +385,12 @@ class FlashSaleView(Schema):
     state = Choice(*flash_sale_listing.PUBLIC_STATES, required=True)
     price_minor = MinorAmount(required=True)
     regular_price_minor = MinorAmount(required=True)
-    percent_off = StrictInteger(low=1, high=99, required=True)
+    percent_off = StrictInteger(minimum=1, maximum=99, required=True)
     starts_at = Timestamp(required=True)
     ends_at = Timestamp(required=True)
-    quantity = StrictInteger(low=1, required=True, allow_none=True)
+    quantity = StrictInteger(minimum=1, required=True, allow_none=True)
     left = StrictInteger(
-        low=0, required=True, allow_none=True, metadata={"description": "Null without a limit."}
+        minimum=0, required=True, allow_none=True, metadata={"description": "Null without a limit."}
     )
     product = fields.Nested(ProductCard, required=True)
 
@@ -398,8 +402,8 @@ class StaffFlashSale(PromotionLifecycle):
     state = Choice(*flash_sale_listing.FLASH_SALE_STATES, required=True)
     product = fields.Nested(PromotedProduct, required=True)
     sale_price_minor = MinorAmount(required=True)
-    percent_off = StrictInteger(low=1, required=True, allow_none=True)
+    percent_off = StrictInteger(minimum=1, required=True, allow_none=True)
     starts_at = Timestamp(required=True)
     ends_at = Timestamp(required=True)
-    quantity = StrictInteger(low=1, required=True, allow_none=True)
-    sold = StrictInteger(low=0, required=True)
+    quantity = StrictInteger(minimum=1, required=True, allow_none=True)
+    sold = StrictInteger(minimum=0, required=True)

@@ -29,7 +29,7 @@ _CACHE_TAGS = (cache_tags.VIBES, cache_tags.PRODUCTS)
 @area.get(
     "",
     auth=PUBLIC,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=CampusQuery,
     reply=VibeView(many=True),
     cache=300,
@@ -47,7 +47,7 @@ def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 @area.get(
-    "/<string:vibe>", auth=PUBLIC, limit=SharedLimit.GLOBAL, reply=VibeView, cache=300, tags=_CACHE_TAGS
+    "/<string:vibe>", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, reply=VibeView, cache=300, tags=_CACHE_TAGS
 )
 def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
     """Show a vibe, named by id or slug, with all its products."""
@@ -59,7 +59,7 @@ def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
 @area.get(
     "/all",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=StaffPromotionQuery,
     reply=StaffVibe(many=True),
 )
@@ -74,7 +74,7 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-@area.post("", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=AddVibe, reply=StaffVibe, status=201)
+@area.post("", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, body=AddVibe, reply=StaffVibe, status=201)
 def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a vibe."""
     vibe_id = vibes.create_vibe(
@@ -83,7 +83,9 @@ def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     return _staff_view(ctx, vibe_id)
 
 
-@area.put("/<uuid:vibe_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, body=ChangeVibe, reply=StaffVibe)
+@area.put(
+    "/<uuid:vibe_id>", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, body=ChangeVibe, reply=StaffVibe
+)
 def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a vibe that is not over."""
     vibes.update_vibe(
@@ -97,7 +99,7 @@ def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, 
     return _staff_view(ctx, vibe_id)
 
 
-@area.delete("/<uuid:vibe_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted)
+@area.delete("/<uuid:vibe_id>", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, reply=Deleted)
 def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
     """Take a vibe down now."""
     vibes.end_vibe(ctx.session, ctx.act, vibe_id=vibe_id)

@@ -47,7 +47,7 @@ def search_products(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get(
     "/suggestions",
     auth=PUBLIC,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=SuggestionQuery,
     reply=Suggestion(many=True),
     cache=900,
@@ -67,7 +67,7 @@ def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
 @area.get(
     "/search/misses",
     auth=VENDOR_OR_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=ZeroResultSearchQuery,
     reply=ZeroResultSearch(many=True),
 )
@@ -85,7 +85,7 @@ def list_zero_result_queries(ctx: Context, query: dict[str, Any]) -> TablePage:
 @area.get(
     "/search/synonyms",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=CursorQuery,
     reply=SynonymGroupView(many=True),
 )
@@ -97,7 +97,7 @@ def list_synonyms(ctx: Context, query: dict[str, Any]) -> Page:
 @area.post(
     "/search/synonyms",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     body=AddSynonyms,
     reply=SynonymGroupView,
     status=201,
@@ -110,7 +110,7 @@ def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.put(
     "/search/synonyms/<uuid:synonyms_id>",
     auth=PRODUCT_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     body=ChangeSynonyms,
     reply=SynonymGroupView,
 )
@@ -126,7 +126,7 @@ def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> di
 
 
 @area.delete(
-    "/search/synonyms/<uuid:synonyms_id>", auth=PRODUCT_STAFF, limit=SharedLimit.GLOBAL, reply=Deleted
+    "/search/synonyms/<uuid:synonyms_id>", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, reply=Deleted
 )
 def delete_synonyms(ctx: Context, synonyms_id: UUID) -> dict[str, Any]:
     """Delete a group of words that mean the same."""

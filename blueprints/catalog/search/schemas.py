@@ -22,15 +22,15 @@ from marketplace.catalog.search import suggestions, synonyms, zero_result_querie
 class SearchQuery(ProductQuery):
     """What is searched, and what it is narrowed to."""
 
-    q = Text(least=2, most=100, required=True, metadata={"description": "What a student types."})
+    q = Text(min_length=2, max_length=100, required=True, metadata={"description": "What a student types."})
     sort = Choice("relevance", load_default="relevance")
 
 
 class Merchant(StoreSummary):
     """A store that was found by its name."""
 
-    rating_count = StrictInteger(low=0, required=True)
-    completed_orders = StrictInteger(low=0, required=True)
+    rating_count = StrictInteger(minimum=0, required=True)
+    completed_orders = StrictInteger(minimum=0, required=True)
     campus_id = Uuid(required=True)
 
 
@@ -52,10 +52,10 @@ class SearchMetaSchema(CursorMetaSchema):
 class SuggestionQuery(Schema):
     """What was typed so far."""
 
-    q = Text(least=1, most=100, required=True)
-    campus = Text(most=100, metadata={"description": "Id or slug."})
+    q = Text(min_length=1, max_length=100, required=True)
+    campus = Text(max_length=100, metadata={"description": "Id or slug."})
     limit = IntegerParameter(
-        low=1, high=suggestions.MAX_SUGGESTIONS, load_default=suggestions.MAX_SUGGESTIONS
+        minimum=1, maximum=suggestions.MAX_SUGGESTIONS, load_default=suggestions.MAX_SUGGESTIONS
     )
 
 
@@ -70,7 +70,7 @@ class ZeroResultSearchQuery(OffsetQuery):
     """Which misses, and in what order."""
 
     campus = Text(
-        most=100,
+        max_length=100,
         metadata={"description": "Id or slug; a vendor's own campus unless given, all campuses for staff."},
     )
     sort = Choice(*zero_result_queries.SORTS, load_default="count")
@@ -80,14 +80,14 @@ class ZeroResultSearch(Schema):
     """What was searched in vain in the last 30 days, how often, and when last."""
 
     query = fields.String(required=True)
-    count = StrictInteger(low=1, required=True)
+    count = StrictInteger(minimum=1, required=True)
     last_at = Timestamp(required=True)
 
 
 def _synonym_terms() -> UniqueList:
     return UniqueList(
-        SingleLineText(most=synonyms.MAX_TERM_LENGTH),
-        most=synonyms.MAX_TERMS,
+        SingleLineText(max_length=synonyms.MAX_TERM_LENGTH),
+        max_length=synonyms.MAX_TERMS,
         required=True,
         metadata={"description": "Words or phrases of up to four words that mean the same; two at least."},
     )
@@ -104,7 +104,7 @@ class ChangeSynonyms(Schema):
 
     terms = _synonym_terms()
     revision = StrictInteger(
-        low=1, metadata={"description": "The one that was read; a stale one is refused."}
+        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
     )
 
 
@@ -113,6 +113,6 @@ class SynonymGroupView(Schema):
 
     id = Uuid(required=True)
     terms = fields.List(fields.String(), required=True)
-    revision = StrictInteger(low=1, required=True)
+    revision = StrictInteger(minimum=1, required=True)
     created_at = Timestamp(required=True)
     updated_at = Timestamp(required=True)

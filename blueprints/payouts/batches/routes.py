@@ -34,7 +34,7 @@ def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.post(
-    "", auth=FINANCE, limit=SharedLimit.GLOBAL, body=StageBatch, reply=StagedPayoutBatch, status=201,
+    "", auth=FINANCE, limit=SharedLimit.CALLER_TIER, body=StageBatch, reply=StagedPayoutBatch, status=201,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
 def stage_batch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:

@@ -27,25 +27,28 @@ _MAX_PAYEES = 2 * staging.PAYEES_LIMIT
 _STATUSES = sorted(states.BATCH.states)
 _PAYOUT_STATUSES = sorted(states.PAYOUT.states)
 _SHA256_HEX = FullMatch("[0-9a-f]{64}", error="Must be 64 lowercase hexadecimal digits.")
-_REASON_LENGTH = {"least": 10, "most": 500}
+_REASON_LENGTH = {"min_length": 10, "max_length": 500}
 
 
 def _payment_count() -> StrictInteger:
-    return StrictInteger(low=0, high=_MAX_PAYEES, required=True)
+    return StrictInteger(minimum=0, maximum=_MAX_PAYEES, required=True)
 
 
 class StageBatch(Schema):
     """Whom to pay; without it, all who can be."""
 
     vendor_ids = UniqueList(
-        Uuid(), least=1, most=_MAX_VENDOR_IDS, metadata={"description": "Stores' ids; without it, all."}
+        Uuid(),
+        min_length=1,
+        max_length=_MAX_VENDOR_IDS,
+        metadata={"description": "Stores' ids; without it, all."},
     )
 
 
 class ApproveBatch(Schema):
     """What an officer says with their approval."""
 
-    comment = Text(most=500, metadata={"description": "For the other officers."})
+    comment = Text(max_length=500, metadata={"description": "For the other officers."})
     content_hash = fields.String(
         validate=_SHA256_HEX,
         metadata={"description": "What you read: if the batch is not that any more, this answers 409."},
@@ -63,7 +66,7 @@ class RejectBatch(Schema):
 class ExcludePayments(Schema):
     """Which payments are taken out of a batch, and why."""
 
-    intent_ids = UniqueList(Uuid(), least=1, most=_MAX_EXCLUDED_PAYMENTS, required=True)
+    intent_ids = UniqueList(Uuid(), min_length=1, max_length=_MAX_EXCLUDED_PAYMENTS, required=True)
     reason = SingleLineText(
         **_REASON_LENGTH, required=True, metadata={"description": "For the other officers."}
     )
@@ -108,7 +111,10 @@ class PayoutBatchRow(Schema):
     paid = _payment_count()
     failed = _payment_count()
     stalled = StrictInteger(
-        low=0, high=_MAX_PAYEES, required=True, metadata={"description": "Under way for over 48 hours."}
+        minimum=0,
+        maximum=_MAX_PAYEES,
+        required=True,
+        metadata={"description": "Under way for over 48 hours."},
     )
     staged_by = fields.Nested(BatchOfficer, required=True, allow_none=True)
     approved_at = Timestamp(required=True, allow_none=True)
@@ -118,7 +124,7 @@ class PayoutBatchRow(Schema):
     dispatched_by = fields.Nested(BatchOfficer, required=True, allow_none=True)
     dispatched_at = Timestamp(required=True, allow_none=True)
     finished_at = Timestamp(required=True, allow_none=True)
-    revision = StrictInteger(low=1, required=True)
+    revision = StrictInteger(minimum=1, required=True)
     created_at = Timestamp(required=True)
     updated_at = Timestamp(required=True)
 
@@ -149,7 +155,7 @@ class PayoutBatchView(PayoutBatchRow):
         required=True,
         metadata={"description": "Beside the staging, which is the stager's."},
     )
-    approvals_missing = StrictInteger(low=0, high=2, required=True)
+    approvals_missing = StrictInteger(minimum=0, maximum=2, required=True)
 
 
 class SkippedVendor(Schema):
@@ -200,7 +206,7 @@ class PayeeHold(Schema):
 class PayeeHistory(Schema):
     """The latest 12 payments that arrived at a payee before."""
 
-    payments = StrictInteger(low=0, high=100, required=True)
+    payments = StrictInteger(minimum=0, maximum=100, required=True)
     average_minor = MinorAmount(required=True, allow_none=True)
     largest_minor = MinorAmount(required=True, allow_none=True)
     last_paid_at = Timestamp(required=True, allow_none=True)
@@ -215,7 +221,7 @@ class BatchPayment(Schema):
     id = Uuid(required=True)
     payee = fields.Nested(BatchPayee, required=True)
     source = Choice("vendor", "wallet", required=True)
-    amount_minor = MinorAmount(low=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
     status = Choice(*_PAYOUT_STATUSES, required=True)
     asked_for = fields.Boolean(required=True, metadata={"description": "By the payee, before the staging."})
     account = fields.Nested(BatchAccount, required=True)
@@ -223,7 +229,7 @@ class BatchPayment(Schema):
     risks = fields.List(Choice(*RISK_FLAGS), required=True)
     holds = fields.List(fields.Nested(PayeeHold), required=True)
     history = fields.Nested(PayeeHistory, required=True)
-    disputes = StrictInteger(low=0, required=True)
+    disputes = StrictInteger(minimum=0, required=True)
     owes_minor = MinorAmount(required=True)
     failure_reason = fields.String(required=True, allow_none=True)
     stalled_at = Timestamp(required=True, allow_none=True)

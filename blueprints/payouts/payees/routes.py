@@ -27,7 +27,7 @@ area = ContractBlueprint("payouts", "/api/payouts", "Payouts, for those who are 
 
 
 @area.get(
-    "", auth=VENDOR_OR_STAFF, limit=SharedLimit.GLOBAL, query=PayoutQuery, reply=PayoutView(many=True)
+    "", auth=VENDOR_OR_STAFF, limit=SharedLimit.CALLER_TIER, query=PayoutQuery, reply=PayoutView(many=True)
 )  # fmt: skip
 def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List payouts: a vendor's own, and all of them for finance."""
@@ -48,7 +48,7 @@ def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
 @area.get(
     "/balance",
     auth=VENDOR_OR_STAFF,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=VendorSelectionQuery,
     reply=VendorBalanceView,
 )
@@ -71,7 +71,9 @@ def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
     vendor_statement = statements.build_statement(ctx.session, store=store, period=period, limit=limit)
     name = f"statement-{period.starts:%Y-%m-%d}-{period.ends:%Y-%m-%d}"
     if format_name == "csv":
-        return csv_response(name, columns=statements.COLUMNS, rows=vendor_statement.rows(), most=limit + 2)
+        return csv_response(
+            name, columns=statements.COLUMNS, rows=vendor_statement.rows(), max_rows=limit + 2
+        )
     if format_name == "pdf":
         headers = {"Content-Disposition": f'attachment; filename="{name}.pdf"'}
         # It brings a decoder of pictures along, which a web process need not hold before somebody wants a PDF.

@@ -35,7 +35,7 @@ class PayoutQuery(CashOutQuery):
 class RequestPayout(Schema):
     """How much is to be paid out."""
 
-    amount_minor = MinorAmount(low=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
 
 
 class PayeeView(Schema):
@@ -70,7 +70,7 @@ class PayoutView(Schema):
     id = Uuid(required=True)
     status = Choice(*sorted(states.PAYOUT.states), required=True)
     source = Choice(*payout_history.SOURCES, required=True)
-    amount_minor = MinorAmount(low=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
     currency = fields.String(required=True)
     asked_for = fields.Boolean(required=True)
     reason = fields.String(required=True, allow_none=True)
@@ -101,9 +101,9 @@ class VendorBalanceView(Schema):
     holds = fields.List(fields.Nested(PayoutHoldReasonView), required=True)
     held_until = Timestamp(required=True, allow_none=True)
     in_escrow_minor = MinorAmount(required=True)
-    orders_in_escrow = StrictInteger(low=0, required=True)
+    orders_in_escrow = StrictInteger(minimum=0, required=True)
     frozen_minor = MinorAmount(required=True)
-    orders_frozen = StrictInteger(low=0, required=True)
+    orders_frozen = StrictInteger(minimum=0, required=True)
     in_transit_minor = MinorAmount(required=True)
     waiting_minor = MinorAmount(required=True)
     sent_minor = MinorAmount(required=True)
@@ -143,7 +143,7 @@ class StatementEntry(Schema):
     order_number = fields.String(required=True, allow_none=True)
     account = Choice("vendor_payable", "vendor_receivable", required=True)
     direction = Choice("debit", "credit", required=True)
-    amount_minor = MinorAmount(low=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
     balance_minor = fields.Integer(required=True)
     order_id = Uuid(required=True, allow_none=True)
     transaction_id = Uuid(required=True)
@@ -175,7 +175,7 @@ class VendorDebtView(Schema):
 
     vendor_id = Uuid(required=True)
     vendor_name = fields.String(required=True)
-    owed_minor = MinorAmount(low=1, required=True)
+    owed_minor = MinorAmount(minimum=1, required=True)
     payable_minor = MinorAmount(
         required=True, metadata={"description": "What we owe them: what they owe is taken out of it first."}
     )

@@ -13,7 +13,7 @@ area = ContractBlueprint("receivables", "/api/payouts", "What vendors owe us")
 
 
 @area.get(
-    "/receivables", auth=FINANCE, limit=SharedLimit.GLOBAL, query=VendorDebtQuery,
+    "/receivables", auth=FINANCE, limit=SharedLimit.CALLER_TIER, query=VendorDebtQuery,
     reply=VendorDebtView(many=True), meta=VendorDebtsMeta,
 )  # fmt: skip
 def list_indebted_vendors(ctx: Context, query: dict[str, Any]) -> TablePage:

@@ -40,7 +40,7 @@ def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.get(
-    "/reconciliations", auth=FINANCE, limit=SharedLimit.GLOBAL, query=ReconciliationQuery,
+    "/reconciliations", auth=FINANCE, limit=SharedLimit.CALLER_TIER, query=ReconciliationQuery,
     reply=ReconciliationView(many=True),
 )  # fmt: skip
 def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
@@ -49,7 +49,7 @@ def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.get(
-    "/reconciliations/<uuid:run_id>", auth=FINANCE, limit=SharedLimit.GLOBAL, reply=ReconciliationDetail
+    "/reconciliations/<uuid:run_id>", auth=FINANCE, limit=SharedLimit.CALLER_TIER, reply=ReconciliationDetail
 )
 def show_run(ctx: Context, run_id: UUID) -> dict[str, Any]:
     """Show a reconciliation: its figures, and what it found with what is suggested."""
@@ -57,7 +57,7 @@ def show_run(ctx: Context, run_id: UUID) -> dict[str, Any]:
 
 
 @area.get(
-    "/reconciliations/<uuid:run_id>/exceptions", auth=FINANCE, limit=SharedLimit.GLOBAL, query=FindingQuery,
+    "/reconciliations/<uuid:run_id>/exceptions", auth=FINANCE, limit=SharedLimit.CALLER_TIER, query=FindingQuery,
     reply=FindingView(many=True),
 )  # fmt: skip
 def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TablePage:

@@ -17,7 +17,7 @@ from marketplace.reconciliation import classification, queries, run
 from marketplace.reconciliation.resolution import RESOLUTIONS, STATES
 
 _STARTERS = (run.OFFICER, run.SCHEDULE, run.OPERATOR)
-_NOTE_LENGTH = {"least": 10, "most": 500}
+_NOTE_LENGTH = {"min_length": 10, "max_length": 500}
 _MIN_AMOUNT_MINOR = -(10**15)
 
 
@@ -41,11 +41,11 @@ class StartedReconciliation(Schema):
 class GatewayRecordCounts(Schema):
     """How many records of the gateway were read."""
 
-    movements = StrictInteger(low=0, required=True)
-    charges = StrictInteger(low=0, required=True)
-    transfers = StrictInteger(low=0, required=True)
-    refunds = StrictInteger(low=0, required=True)
-    settlements = StrictInteger(low=0, required=True)
+    movements = StrictInteger(minimum=0, required=True)
+    charges = StrictInteger(minimum=0, required=True)
+    transfers = StrictInteger(minimum=0, required=True)
+    refunds = StrictInteger(minimum=0, required=True)
+    settlements = StrictInteger(minimum=0, required=True)
 
 
 class ReconciliationView(StartedReconciliation):
@@ -56,29 +56,29 @@ class ReconciliationView(StartedReconciliation):
     from_ = Timestamp(data_key="from", required=True)
     to = Timestamp(required=True)
     gateway_minor = MinorAmount(
-        low=_MIN_AMOUNT_MINOR,
+        minimum=_MIN_AMOUNT_MINOR,
         required=True,
         allow_none=True,
         metadata={"description": "What the gateway holds, by its own word."},
     )
     books_minor = MinorAmount(
-        low=_MIN_AMOUNT_MINOR,
+        minimum=_MIN_AMOUNT_MINOR,
         required=True,
         allow_none=True,
         metadata={"description": "What gateway_clearing says that it holds."},
     )
     in_flight_minor = MinorAmount(
-        low=_MIN_AMOUNT_MINOR,
+        minimum=_MIN_AMOUNT_MINOR,
         required=True,
         allow_none=True,
         metadata={"description": "What it moved, and the books do not know yet: no drift."},
     )
-    drift_minor = MinorAmount(low=_MIN_AMOUNT_MINOR, required=True, allow_none=True)
-    in_flight = StrictInteger(low=0, required=True)
-    found = StrictInteger(low=0, required=True)
-    open_exceptions = StrictInteger(low=0, required=True)
-    settlements_booked = StrictInteger(low=0, required=True)
-    own_funds_booked = StrictInteger(low=0, required=True)
+    drift_minor = MinorAmount(minimum=_MIN_AMOUNT_MINOR, required=True, allow_none=True)
+    in_flight = StrictInteger(minimum=0, required=True)
+    found = StrictInteger(minimum=0, required=True)
+    open_exceptions = StrictInteger(minimum=0, required=True)
+    settlements_booked = StrictInteger(minimum=0, required=True)
+    own_funds_booked = StrictInteger(minimum=0, required=True)
     read = fields.Nested(GatewayRecordCounts, required=True)
     balances = fields.Dict(
         keys=fields.String(),
@@ -100,14 +100,14 @@ class FindingView(Schema):
     action = Choice(*classification.ACTIONS, required=True)
     suggestion = fields.String(required=True)
     here_minor = MinorAmount(
-        low=_MIN_AMOUNT_MINOR, required=True, metadata={"description": "What the books moved for it."}
+        minimum=_MIN_AMOUNT_MINOR, required=True, metadata={"description": "What the books moved for it."}
     )
     there_minor = MinorAmount(
-        low=_MIN_AMOUNT_MINOR,
+        minimum=_MIN_AMOUNT_MINOR,
         required=True,
         metadata={"description": "What the gateway's balance moved for it."},
     )
-    difference_minor = MinorAmount(low=_MIN_AMOUNT_MINOR, required=True)
+    difference_minor = MinorAmount(minimum=_MIN_AMOUNT_MINOR, required=True)
     here_status = fields.String(required=True, allow_none=True)
     there_status = fields.String(required=True, allow_none=True)
     here_amount_minor = MinorAmount(required=True, allow_none=True)
@@ -180,4 +180,4 @@ class ResolvedFinding(Schema):
         metadata={"description": "proposed: it takes the same word of another officer."},
     )
     resolution = Choice(*RESOLUTIONS, required=True)
-    booked_minor = MinorAmount(low=_MIN_AMOUNT_MINOR, required=True)
+    booked_minor = MinorAmount(minimum=_MIN_AMOUNT_MINOR, required=True)

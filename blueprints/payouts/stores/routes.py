@@ -15,7 +15,7 @@ from marketplace.vendors.operations import StoreProfileChanges, Vacation, ensure
 area = ContractBlueprint("vendors", "/api/vendors", "Stores and where their payouts go")
 
 
-@area.get("/profile/<uuid:vendor_id>", auth=PUBLIC, limit=SharedLimit.GLOBAL, reply=StoreProfileView)
+@area.get("/profile/<uuid:vendor_id>", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, reply=StoreProfileView)
 def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
     """Show a store: to whoever runs it with the bank account and what holds payouts back."""
     viewer_id = ctx.caller.id if ctx.caller else None

@@ -28,30 +28,30 @@ class SetBankAccount(Schema):
 class UpdateStorePolicies(Schema):
     """A store's terms; what is left out stays as it is, and null takes one away."""
 
-    returns = Text(most=_MAX_POLICY_LENGTH, allow_none=True)
-    delivery = Text(most=_MAX_POLICY_LENGTH, allow_none=True)
-    warranty = Text(most=_MAX_POLICY_LENGTH, allow_none=True)
+    returns = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
+    delivery = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
+    warranty = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
 
 
 class SetStoreVacation(Schema):
     """That a store is away: until a time, or until it says otherwise."""
 
     until = Timestamp(allow_none=True, load_default=None)
-    note = Text(most=300, allow_none=True, load_default=None)
+    note = Text(max_length=300, allow_none=True, load_default=None)
 
 
 class UpdateStoreProfile(Schema):
     """Changes to a store; what is left out stays as it is."""
 
-    display_name = SingleLineText(least=2, most=80)
-    description = Text(least=0, most=5_000)
+    display_name = SingleLineText(min_length=2, max_length=80)
+    description = Text(min_length=0, max_length=5_000)
     policies = fields.Nested(UpdateStorePolicies)
     vacation_mode = fields.Nested(
         SetStoreVacation, allow_none=True, metadata={"description": "Null ends it."}
     )
     bank_account = fields.Nested(SetBankAccount)
     revision = StrictInteger(
-        low=1, metadata={"description": "The one that was read; a stale one is refused."}
+        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
     )
 
 
@@ -105,11 +105,11 @@ class StoreProfileView(Schema):
     policies = fields.Nested(StorePoliciesView, required=True)
     vacation_mode = fields.Nested(StoreVacationView, required=True, allow_none=True)
     rating = fields.Float(required=True, allow_none=True)
-    rating_count = StrictInteger(low=0, required=True)
-    completed_orders = StrictInteger(low=0, required=True)
+    rating_count = StrictInteger(minimum=0, required=True)
+    completed_orders = StrictInteger(minimum=0, required=True)
     verified = fields.Boolean(required=True)
     status = Choice("active", "suspended", "closed", required=True)
-    revision = StrictInteger(low=1, required=True)
+    revision = StrictInteger(minimum=1, required=True)
     member_since = Timestamp(required=True)
     updated_at = Timestamp(required=True)
     bank_account = fields.Nested(BankAccountView, allow_none=True)

@@ -59,7 +59,7 @@ def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.get(
     "/exceptions",
     auth=FINANCE,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=TransferExceptionQuery,
     reply=TransferExceptionRow(many=True),
 )
@@ -87,7 +87,7 @@ def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) ->
 @area.get(
     "/stalled",
     auth=FINANCE,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=StalledPayoutQuery,
     reply=StalledPayoutRow(many=True),
 )

@@ -17,7 +17,7 @@ class DispatchPayouts(Schema):
     """An officer names the batch that is sent, a vendor what they want to be paid."""
 
     batch_id = Uuid(metadata={"description": "Of an approved batch, from an officer."})
-    amount_minor = MinorAmount(low=1, metadata={"description": "An early withdrawal, from a vendor."})
+    amount_minor = MinorAmount(minimum=1, metadata={"description": "An early withdrawal, from a vendor."})
 
     @validates_schema
     def check_target(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -35,8 +35,8 @@ class DispatchedPayouts(Schema):
     batch_id = Uuid(required=True, allow_none=True)
     payout_id = Uuid(required=True, allow_none=True)
     status = fields.String(required=True)
-    payments = StrictInteger(low=1, required=True)
-    amount_minor = MinorAmount(low=1, required=True)
+    payments = StrictInteger(minimum=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
 
 
 class TransferExceptionQuery(OffsetQuery):
@@ -73,7 +73,7 @@ class TransferExceptionRow(Schema):
 class ResolveTransferException(Schema):
     """What was done about a transfer that went wrong."""
 
-    note = SingleLineText(least=10, most=500, required=True)
+    note = SingleLineText(min_length=10, max_length=500, required=True)
 
 
 class ResolvedTransferException(Schema):
@@ -98,17 +98,17 @@ class StalledPayoutRow(Schema):
     status = Choice(states.PENDING, states.SUBMITTED, states.UNKNOWN, required=True)
     batch_id = Uuid(required=True, allow_none=True)
     batch_status = Choice(*sorted(states.BATCH.states), required=True, allow_none=True)
-    amount_minor = MinorAmount(low=1, required=True)
+    amount_minor = MinorAmount(minimum=1, required=True)
     payee_id = Uuid(required=True)
     payee_name = fields.String(required=True, allow_none=True)
     vendor_id = Uuid(required=True, allow_none=True)
     reference = fields.String(required=True, allow_none=True)
-    times_asked = StrictInteger(low=0, required=True)
+    times_asked = StrictInteger(minimum=0, required=True)
     asked_next_at = Timestamp(required=True, allow_none=True)
     sent_at = Timestamp(required=True, allow_none=True)
     created_at = Timestamp(required=True)
     stalled_at = Timestamp(required=True)
-    age_seconds = StrictInteger(low=0, required=True)
+    age_seconds = StrictInteger(minimum=0, required=True)
 
 
 class PolledPayout(Schema):
@@ -122,7 +122,7 @@ class PolledPayout(Schema):
 class VoidPayout(Schema):
     """Why a payout is given up."""
 
-    note = SingleLineText(least=10, most=500, required=True)
+    note = SingleLineText(min_length=10, max_length=500, required=True)
 
 
 class VoidedPayout(Schema):

@@ -16,7 +16,7 @@ from marketplace.payouts.payees.payout_history import PayoutFilters
 area = ContractBlueprint("wallet", "/api/wallet", "The caller's wallet, and payouts out of it")
 
 
-@area.get("", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=WalletView)
+@area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=WalletView)
 def balance(ctx: Context) -> dict[str, Any]:
     """Tell what is in the caller's wallet, and what of it can be paid out.
 
@@ -25,7 +25,9 @@ def balance(ctx: Context) -> dict[str, Any]:
     return show_wallet_balance(ctx.session, user_id=ctx.user.id, now=ctx.now)
 
 
-@area.get("/bank-account", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, reply=BankAccountView(many=True))
+@area.get(
+    "/bank-account", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=BankAccountView(many=True)
+)
 def list_accounts(ctx: Context) -> list[dict[str, Any]]:
     """List the bank accounts that the caller's payouts went to, the present one first."""
     return bank_accounts.list_account_history(ctx.session, user_id=ctx.user.id, now=ctx.now)
@@ -60,7 +62,7 @@ def set_bank_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
 @area.get(
     "/cash-outs",
     auth=AUTHENTICATED,
-    limit=SharedLimit.GLOBAL,
+    limit=SharedLimit.CALLER_TIER,
     query=CashOutQuery,
     reply=PayoutView(many=True),
 )

@@ -170,10 +170,10 @@ def flush_counts(database: Database, cache: Cache, *, now: datetime) -> int:
     """
     source, added = product_counters(cache), 0
     try:
-        for batch_id in source.take(most=_MAX_BATCHES_PER_FLUSH):
-            counted = source.read(batch_id)
+        for batch_id in source.close_batch(limit=_MAX_BATCHES_PER_FLUSH):
+            counted = source.read_batch(batch_id)
             added += database.in_transaction(_apply_batch, batch_id=batch_id, counted=counted, now=now)
-            source.discard(batch_id)
+            source.discard_batch(batch_id)
     except CacheDownError:
         _log.warning("counts not flushed: the cache is down")
     database.in_transaction(_update_trending_scores, now=now)

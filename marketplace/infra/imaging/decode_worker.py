@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        picture = render(sys.stdin.buffer, kind, sizes=sizes, decoded=_start_encode_timer)
+        picture = render(sys.stdin.buffer, kind, sizes=sizes, on_decoded=_start_encode_timer)
     except UnacceptablePictureError as error:
         _write_json_line({"refused": str(error)})
         return 0
@@ -59,8 +59,14 @@ def _describe_picture(picture: Picture) -> dict[str, object]:
         "width": picture.width,
         "height": picture.height,
         "renditions": [
-            [one.name, one.content_type, one.width, one.height, len(one.content)]
-            for one in picture.renditions
+            [
+                rendition.name,
+                rendition.content_type,
+                rendition.width,
+                rendition.height,
+                len(rendition.content),
+            ]
+            for rendition in picture.renditions
         ],
     }
 

@@ -29,7 +29,7 @@ JPEG = PictureFormat("JPEG", "image/jpeg", "jpg", 50_000_000)
 PNG = PictureFormat("PNG", "image/png", "png", 24_000_000)
 WEBP = PictureFormat("WebP", "image/webp", "webp", 12_500_000)
 GIF = PictureFormat("GIF", "image/gif", "gif", 24_000_000)
-FORMATS = {one.name: one for one in (JPEG, PNG, WEBP, GIF)}
+FORMATS = {picture_format.name: picture_format for picture_format in (JPEG, PNG, WEBP, GIF)}
 MAX_PROGRESSIVE_JPEG_PIXELS = 25_000_000  # a progressive JPEG's coefficients are all held at once
 
 

@@ -73,7 +73,11 @@ PngImagePlugin.MAX_TEXT_MEMORY = 512 * 1024
 
 
 def render(
-    stream: IO[bytes], kind: PictureFormat, *, sizes: Sequence[int], decoded: Callable[[], None] | None = None
+    stream: IO[bytes],
+    kind: PictureFormat,
+    *,
+    sizes: Sequence[int],
+    on_decoded: Callable[[], None] | None = None,
 ) -> Picture:
     """Draw a picture anew: in WebP in several sizes, and in its own format in the largest.
 
@@ -82,7 +86,7 @@ def render(
     :param stream: the file, which can be searched
     :param kind: its format, as its first bytes tell
     :param sizes: longest sides in pixels, ascending
-    :param decoded: is called when all of the file was read
+    :param on_decoded: is called when all of the file was read
     :raises UnacceptablePictureError: it can't be decoded, or not within bounds
     """
     try:
@@ -92,20 +96,20 @@ def render(
         opened.draft(opened.mode, (sizes[-1], sizes[-1]))
         opened.load()
         # Not before: to look for metadata behind its pixels, a PNG would be decoded, and twice if that fails.
-        turn = _read_rotation(opened)
-        if decoded is not None:
-            decoded()
-        drawn = _shrink(opened, largest=sizes[-1])
+        rotation = _read_rotation(opened)
+        if on_decoded is not None:
+            on_decoded()
+        picture = _shrink(opened, largest=sizes[-1])
         opened.close()
     except _DECODER_ERRORS as error:
         raise UnacceptablePictureError(_DAMAGED_MESSAGE) from error
-    drawn = _convert_to_srgb(drawn, profile)
-    if turn is not None:
-        drawn = drawn.transpose(turn)
+    picture = _convert_to_srgb(picture, profile)
+    if rotation is not None:
+        picture = picture.transpose(rotation)
     # What is left of the file beside its pixels ends here.
-    drawn.info.clear()
-    width, height = size[::-1] if turn in _SWAPS_SIDES else size
-    return Picture(kind, width, height, _encode_renditions(drawn, kind, sizes))
+    picture.info.clear()
+    width, height = size[::-1] if rotation in _SWAPS_SIDES else size
+    return Picture(kind, width, height, _encode_renditions(picture, kind, sizes))
 
 
 def _open_within_limits(stream: IO[bytes], kind: PictureFormat) -> ImageFile.ImageFile:
@@ -130,15 +134,15 @@ def _open_within_limits(stream: IO[bytes], kind: PictureFormat) -> ImageFile.Ima
 def _ensure_intact_chunks(content: bytes) -> None:
     """Go through a PNG's chunks to its end: the decoder takes damaged pixels for pixels, and reads no end."""
     view = memoryview(content)
-    place = 8
+    offset = 8
     for _ in range(_MAX_CHUNKS):
-        length, name = struct.unpack_from(">I4s", content, place)
-        (found,) = struct.unpack_from(">I", content, place + 8 + length)
-        if zlib.crc32(view[place + 4 : place + 8 + length]) != found:
+        length, name = struct.unpack_from(">I4s", content, offset)
+        (expected_crc,) = struct.unpack_from(">I", content, offset + 8 + length)
+        if zlib.crc32(view[offset + 4 : offset + 8 + length]) != expected_crc:
             raise UnacceptablePictureError(_DAMAGED_MESSAGE)
         if name == b"IEND":
             return
-        place += 12 + length
+        offset += 12 + length
     raise UnacceptablePictureError(f"The file has more than {_MAX_CHUNKS:,} parts.")
 
 
@@ -185,11 +189,11 @@ def _convert_to_srgb(drawn: Image.Image, profile: bytes | None) -> Image.Image:
     plain = drawn.convert("RGBA") if alpha else drawn
     if profile:
         try:
-            given = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+            original = ImageCms.ImageCmsProfile(io.BytesIO(profile))
             space = "CMYK" if plain.mode == "CMYK" else "RGB"
-            if given.profile.xcolor_space.strip() == space:
+            if original.profile.xcolor_space.strip() == space:
                 result = ImageCms.profileToProfile(
-                    plain, given, ImageCms.createProfile("sRGB"), outputMode="RGBA" if alpha else "RGB"
+                    plain, original, ImageCms.createProfile("sRGB"), outputMode="RGBA" if alpha else "RGB"
                 )
                 plain = plain if result is None else result
         except (ImageCms.PyCMSError, OSError, ValueError, TypeError):

@@ -114,12 +114,12 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
     charges = _filter_disputed_charges(all_charges, stored["gateway_charge_id"])
     # One that was held back, or goes back, pays for no order; nor does it for those of its checkout that others paid.
     paid_by_order = sum_paid_by_order(session, charge_ids=[charge["id"] for charge in charges])
-    disputed = [order for order in locked_orders if order.id in paid_by_order and not reported.in_our_favour]
+    disputed = [order for order in locked_orders if order.id in paid_by_order and not reported.is_won]
     frozen = _freeze_orders(session, disputed, reported, now=now)
     for order in frozen:
         _notify_vendor(session, order, now=now)
     allocations: list[ChargebackAllocation] = []
-    if is_final and reported.lost:
+    if is_final and reported.is_lost:
         allocations = record_chargeback_loss(
             session,
             dispute_id=stored["id"],
@@ -129,7 +129,7 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
             now=now,
         )
     waiting_refunds = _pause_or_resume_refunds(
-        session, stored["id"], charges, has_clear_outcome=is_final and reported.is_clear, now=now
+        session, stored["id"], charges, has_clear_outcome=is_final and reported.has_known_outcome, now=now
     )
     facts = _alert_facts(
         stored["id"], reported, locked_orders=locked_orders, frozen=frozen, waiting_refunds=waiting_refunds
@@ -265,13 +265,13 @@ def _update_alerts(
         "booked": [_allocation_facts(allocation) for allocation in allocations],
     }
     identifiers = [kinds.CHARGE_DISPUTED]
-    if reported.is_clear:
+    if reported.has_known_outcome:
         raise_alert(
             session,
             identifier=kinds.CHARGE_DISPUTE_RESOLVED,
-            severity="SEV-3" if reported.in_our_favour else "SEV-2",
+            severity="SEV-3" if reported.is_won else "SEV-2",
             title="A disputed charge was decided on",
-            facts=facts | {"inOurFavour": reported.in_our_favour},
+            facts=facts | {"inOurFavour": reported.is_won},
             **arguments,
         )
         identifiers.append(kinds.CHARGE_DISPUTE_UNCLEAR)

@@ -140,7 +140,7 @@ def record_chargeback_loss(
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
     vendors = [accounts.vendor_receivable(order.vendor_id) for order in locked_orders]
     # At once, as whoever posts afterwards locks them one by one.
-    wallet_balance_minor = lock_balances(session, wanted=list(dict.fromkeys([wallet, debt, *vendors])))[
+    wallet_balance_minor = lock_balances(session, accounts=list(dict.fromkeys([wallet, debt, *vendors])))[
         wallet
     ]
     for row in cancelled_refunds:

@@ -155,7 +155,7 @@ def resolve_quarantined_charge(
     elif quarantined.amount_minor:
         buyer_id = quarantined.intent["buyer_id"]
         if chargeback_state == "lost":
-            lock_balances(session, wanted=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
+            lock_balances(session, accounts=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
         _return_to_buyer(session, quarantined, action, officer_id=act.person_id, now=act.now)
         if chargeback_state == "lost":
             # The bank gave the buyer the money: they owe it.

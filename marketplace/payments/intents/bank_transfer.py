@@ -104,7 +104,7 @@ def open_transfer_account(
         PaymentMethodFlow(
             get_intent=get_intent,
             find_initialized=_find_transfer_account,
-            initialize=lambda intent: gateway.transfer_account(
+            initialize=lambda intent: gateway.create_transfer_account(
                 reference=intent.reference,
                 amount_minor=intent.amount_minor,
                 email=email,

@@ -25,10 +25,10 @@ def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
     try:
         entry = cache.look_up(window=None, content_key=_CACHE_KEY, tags=(BANKS_CACHE_TAG,))
     except CacheDownError:
-        return gateway.banks()
+        return gateway.list_banks()
     if entry.content is not None:
         return [Bank(**bank) for bank in orjson.loads(entry.content)]
-    banks = gateway.banks()
+    banks = gateway.list_banks()
     # An empty list is a mishap, and none to keep for a day.
     if banks:
         _cache_banks(cache, banks, version=entry.version)
@@ -59,7 +59,7 @@ def resolve_account(
     names = {bank.code: bank.name for bank in list_banks(cache, gateway)}
     if bank_code not in names:
         raise ValidationError.of("bankCode", "Is not the code of a bank; see the list of banks.")
-    holder = gateway.account_name(account_number=account_number, bank_code=bank_code)
+    holder = gateway.resolve_account_name(account_number=account_number, bank_code=bank_code)
     if holder is None:
         raise ValidationError(
             "The bank does not know this account.",

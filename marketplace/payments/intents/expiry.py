@@ -115,7 +115,7 @@ class _ChargeLookup:
             if reference in self._unclear or self.is_gateway_down:
                 raise ProviderUnavailableError
             try:
-                self._answers[reference] = self._gateway.charge(reference)
+                self._answers[reference] = self._gateway.fetch_charge(reference)
             except ProviderUnavailableError:
                 self._unclear.add(reference)
                 self._unanswered += 1
@@ -212,7 +212,7 @@ def _expire_or_apply(
     except ProviderUnavailableError:
         result.gateway_down = True
         return
-    settled = [charge for charge in charges if charge is not None and charge.settled]
+    settled = [charge for charge in charges if charge is not None and charge.is_successful]
     outcomes = [database.in_transaction(_apply_found_charge, charge, fee_bearer, now) for charge in settled]
     # What was known before paid nothing then, such as a charge that was held back, and decided on since.
     if any(outcome is not ChargeOutcome.DUPLICATE for outcome in outcomes):
@@ -234,7 +234,7 @@ def _is_outcome_final(reference: str, charge: Charge | None, overdue_order: dict
         if reference in overdue_order["opened"]:
             _log.warning("payment unknown to the gateway", reference=reference)
         return reference not in overdue_order["opened"]
-    return charge.settled or charge.failed or reference in overdue_order["lapsed"]
+    return charge.is_successful or charge.has_failed or reference in overdue_order["lapsed"]
 
 
 def _apply_found_charge(session: Session, charge: Charge, fee_bearer: str, now: datetime) -> ChargeOutcome:

@@ -74,7 +74,7 @@ def open_hosted_page(
                 session, buyer_id=buyer_id, target=target, callback_url=callback_url, now=now
             ),
             find_initialized=lambda _session, intent: intent.page,
-            initialize=lambda intent: gateway.initialize(
+            initialize=lambda intent: gateway.initialize_payment(
                 reference=intent.reference,
                 amount_minor=intent.amount_minor,
                 email=email,
@@ -125,7 +125,7 @@ def initialize_payment(
 def _is_reference_known(database: Database, gateway: PaymentGateway, intent: Intent) -> bool:
     """Ask whether the gateway refused because it knows the reference, or for a reason that a new one won't mend."""
     try:
-        return gateway.charge(intent.reference) is not None
+        return gateway.fetch_charge(intent.reference) is not None
     except ProviderUnavailableError:
         database.in_transaction(lifecycle.release_initialization, intent_id=intent.id)
         raise

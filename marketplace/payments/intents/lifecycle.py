@@ -323,7 +323,7 @@ def apply_reported_charge(
     :param fee_bearer: ``platform`` or ``customer``
     :return: the payment as clients see it
     """
-    if charge is not None and charge.settled:
+    if charge is not None and charge.is_successful:
         apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
     elif charge is not None and charge.status == "failed":
         record_failed_attempt(session, reference=reference, now=now)

@@ -33,7 +33,7 @@ def correct_amount_mismatch(
     :return: the refund's status
     """
     buyer_id = refund["buyer_id"]
-    lock_balances(session, wanted=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
+    lock_balances(session, accounts=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
     status = wallet_fallback.credit_unsent_refund(session, refund, trigger=states.CREDIT, now=now)
     debts = [
         duplicate_payment.debit_buyer_for_attempt(

@@ -66,7 +66,7 @@ def record_overpayment(
     :param description: for statements
     """
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
-    paid_by_wallet_minor = min(amount_minor, lock_balances(session, wanted=[wallet, debt])[wallet])
+    paid_by_wallet_minor = min(amount_minor, lock_balances(session, accounts=[wallet, debt])[wallet])
     outstanding_minor = amount_minor - paid_by_wallet_minor
     sources = ((wallet, paid_by_wallet_minor), (debt, outstanding_minor))
     post_transaction(
@@ -106,7 +106,7 @@ def offset_against_wallet(session: Session, *, buyer_id: UUID, now: datetime) ->
     :return: whether there was anything to set off
     """
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
-    balances = lock_balances(session, wanted=[wallet, debt])
+    balances = lock_balances(session, accounts=[wallet, debt])
     offset_minor = min(balances[wallet], balances[debt])
     if not offset_minor:
         return False

@@ -206,7 +206,7 @@ def notify_parties_of_clawback(
     """
     notify_all(
         session,
-        news=[
+        notifications=[
             NewNotification(
                 user_id=user_id,
                 type="order_clawed_back",

@@ -217,10 +217,10 @@ def send_refund(gateway: PaymentGateway, pending_refund: PendingGatewayRefund | 
     if pending_refund.has_chargeback:
         return None
     try:
-        return gateway.refund(
-            reference=pending_refund.reference,
+        return gateway.create_refund(
+            charge_reference=pending_refund.reference,
             amount_minor=pending_refund.amount_minor,
-            note=pending_refund.refund_reference,
+            merchant_note=pending_refund.refund_reference,
         )
     except ProviderRefusedError as error:
         if error.status in _KEY_REFUSED_STATUSES:
@@ -242,7 +242,9 @@ def find_gateway_refund(gateway: PaymentGateway, *, reference: str, note: str) -
     :param note: as ``refund_reference`` names it
     :raises ProviderUnavailableError: no usable answer
     """
-    return next((reported for reported in gateway.refunds_of(reference) if reported.note == note), None)
+    return next(
+        (reported for reported in gateway.list_refunds(reference) if reported.merchant_note == note), None
+    )
 
 
 def list_gateway_attempts(
@@ -256,8 +258,8 @@ def list_gateway_attempts(
     :raises ProviderUnavailableError: no usable answer
     """
     attempts = []
-    for reported in gateway.refunds_of(reference):
-        named = parse_refund_reference(reported.note)
+    for reported in gateway.list_refunds(reference):
+        named = parse_refund_reference(reported.merchant_note)
         if (named[0] == refund_id) if named else bool(reported.id) and reported.id == gateway_refund_id:
             attempts.append(reported)
     return attempts
@@ -365,7 +367,7 @@ def resolve_attempt(row: dict[str, Any], reported: GatewayRefund) -> int:
     :param reported: the gateway's word
     :return: the present one, unless its note names another
     """
-    named = parse_refund_reference(reported.note)
+    named = parse_refund_reference(reported.merchant_note)
     attempt: int = row["attempt"] if named is None else named[1]
     return attempt
 

@@ -68,7 +68,9 @@ def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datet
     possible_ids = _list_possible_refunds(session, reported)
     if not possible_ids:
         _log.warning(
-            "refund of the gateway is none of ours", gatewayRefundId=reported.id, reference=reported.reference
+            "refund of the gateway is none of ours",
+            gatewayRefundId=reported.id,
+            reference=reported.charge_reference,
         )
     for refund_id in possible_ids:
         _enqueue_polling(session, refund_id=refund_id, now=now)
@@ -82,17 +84,17 @@ def list_affected_refunds(session: Session, *, reported: GatewayRefund) -> list[
 
 
 def _find_named_refund(session: Session, reported: GatewayRefund) -> dict[str, Any] | None:
-    named = gateway_refund.parse_refund_reference(reported.note)
+    named = gateway_refund.parse_refund_reference(reported.merchant_note)
     return _SELECT_NAMED_REFUND.first(
         session, noted_id=named[0] if named else None, gateway_refund_id=reported.id or None
     )
 
 
 def _list_possible_refunds(session: Session, reported: GatewayRefund) -> list[UUID]:
-    if reported.note:  # not ours: it is another's
+    if reported.merchant_note:  # not ours: it is another's
         return []
     rows = _SELECT_POSSIBLE_REFUNDS.all(
-        session, reference=reported.reference, amount_minor=reported.amount_minor
+        session, reference=reported.charge_reference, amount_minor=reported.amount_minor
     )
     return [row["id"] for row in rows]
 

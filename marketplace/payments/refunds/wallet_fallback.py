@@ -82,7 +82,7 @@ def credit_and_offset_debt(session: Session, refund: dict[str, Any], *, trigger:
     :return: the refund's status
     """
     buyer_id = refund["buyer_id"]
-    lock_balances(session, wanted=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
+    lock_balances(session, accounts=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
     status = credit_unsent_refund(session, refund, trigger=trigger, now=now)
     notifications.notify_credited_after_chargeback(session, refund, now=now)
     buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=now)

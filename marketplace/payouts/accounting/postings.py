@@ -70,7 +70,7 @@ def post_payout_sent_after_all(
     payee, amount = Payee(row["user_id"], row["vendor_id"]), row["amount_minor"]
     debt_account = payee.debt_account or accounts.buyer_receivable(payee.user_id)
     debited_minor = min(
-        amount, lock_balances(session, wanted=[payee.balance_account, debt_account])[payee.balance_account]
+        amount, lock_balances(session, accounts=[payee.balance_account, debt_account])[payee.balance_account]
     )
     debits = (
         (payee.balance_account, debited_minor),

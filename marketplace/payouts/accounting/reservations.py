@@ -154,7 +154,7 @@ def reserve_payouts(
     if not requests:
         return ReservationResult([], {}, {})
     balances = lock_balances(
-        session, wanted=list(_list_ledger_accounts(request.payee for request in requests))
+        session, accounts=list(_list_ledger_accounts(request.payee for request in requests))
     )
     collected = {request.payee: _collectable_debt(request.payee, balances) for request in requests}
     amounts = {
@@ -170,7 +170,7 @@ def reserve_payouts(
     reserved_payees = {reservation.payee for reservation in reserved}
     post_transactions(
         session,
-        movements=[
+        transactions=[
             *_build_collection_movements(
                 session, {payee: amount_minor for payee, amount_minor in collected.items() if amount_minor}
             ),
@@ -213,7 +213,7 @@ def cancel_reservations(
         _build_reservation_movement(reservation, CANCELLED, "Payout that was called off", reserving=False)
         for reservation in cancelled
     ]
-    post_transactions(session, movements=movements, now=now)
+    post_transactions(session, transactions=movements, now=now)
     return cancelled
 
 

@@ -132,4 +132,4 @@ def _notify_requesters(
         for reservation in cancelled
         if reservation.payout_id in requested_ids
     ]
-    notify_all(session, news=notifications, now=now)
+    notify_all(session, notifications=notifications, now=now)

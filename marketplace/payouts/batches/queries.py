@@ -50,7 +50,7 @@ _MATCHES_FILTERS = """
     AND (CAST(:ends AS timestamptz) IS NULL OR b.created_at < :ends)
 """
 _SELECT_BATCH_PAGES = build_sorted_statements(
-    _SELECT_BATCHES, f"WHERE {_MATCHES_FILTERS}", SORTS, last="b.id"
+    _SELECT_BATCHES, f"WHERE {_MATCHES_FILTERS}", SORTS, tie_breaker="b.id"
 )
 _COUNT_BATCHES = Statement(text(f"SELECT count(*) AS total FROM payout_batches b WHERE {_MATCHES_FILTERS}"))  # noqa: S608
 _SELECT_BATCH = Statement(text(f"{_SELECT_BATCHES} WHERE b.id = :batch_id"))

@@ -356,7 +356,7 @@ def _notify_officers(
             f"payout_batch.staged:{batch_id}",
         )
         for officer_id in list_officers_with_permission(
-            session, permission=MANAGE_FINANCES, besides=stager_id
+            session, permission=MANAGE_FINANCES, excluded_officer_id=stager_id
         )
     ]
-    notify_all(session, news=notifications, now=now)
+    notify_all(session, notifications=notifications, now=now)

@@ -95,7 +95,7 @@ def resolve_payout_account(
             InvalidParam(f"{field_prefix}{param.name}", param.reason) for param in error.invalid_params
         ]
         raise ValidationError(error.detail, invalid_params=invalid_params) from error
-    recipient_code = transfers.make_recipient(
+    recipient_code = transfers.create_recipient(
         name=resolved["accountName"], account_number=account_number, bank_code=bank_code
     )
     if recipient_code is None:
@@ -231,7 +231,7 @@ def _notify_account_changed(
 ) -> None:
     """Tell somebody where they can be reached now, and where they could be reached until lately."""
     former = list_former_contacts(
-        session, user_id=user_id, since=now - _FORMER_CONTACT_PERIOD, most=_FORMER_CONTACTS_LIMIT
+        session, user_id=user_id, since=now - _FORMER_CONTACT_PERIOD, limit=_FORMER_CONTACTS_LIMIT
     )
     body = (
         f"Your payouts go to an account at {account.bank_name} now that ends with"

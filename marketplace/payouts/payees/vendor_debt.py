@@ -36,7 +36,7 @@ _SELECT_API_COLUMNS = """
         collected_minor AS "collectedMinor", last_claimed_at AS "lastClaimedAt"
 """
 _SELECT_VENDOR_DEBT_PAGES = build_sorted_statements(
-    _SELECT_API_COLUMNS, f"FROM ({_SELECT_VENDOR_DEBTS}) owing", SORTS, last="id"
+    _SELECT_API_COLUMNS, f"FROM ({_SELECT_VENDOR_DEBTS}) owing", SORTS, tie_breaker="id"
 )
 _SUM_VENDOR_DEBTS = Statement(
     text(

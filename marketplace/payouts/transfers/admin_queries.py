@@ -51,10 +51,12 @@ _FROM_STALLED = """
 
 
 _SELECT_EXCEPTION_PAGES = build_sorted_statements(
-    _SELECT_EXCEPTIONS, _FROM_EXCEPTIONS, EXCEPTION_SORTS, last="e.id", nullable=["resolvedAt"]
+    _SELECT_EXCEPTIONS, _FROM_EXCEPTIONS, EXCEPTION_SORTS, tie_breaker="e.id", nullable=["resolvedAt"]
 )
 _COUNT_EXCEPTIONS = Statement(text(f"SELECT count(*) AS total {_FROM_EXCEPTIONS}"))
-_SELECT_STALLED_PAGES = build_sorted_statements(_SELECT_STALLED, _FROM_STALLED, STALLED_SORTS, last="i.id")
+_SELECT_STALLED_PAGES = build_sorted_statements(
+    _SELECT_STALLED, _FROM_STALLED, STALLED_SORTS, tie_breaker="i.id"
+)
 _COUNT_STALLED = Statement(text(f"SELECT count(*) AS total {_FROM_STALLED}"))
 
 

@@ -139,7 +139,7 @@ def apply_gateway_status(
     if (reported.amount_minor, reported.currency) != (row["amount_minor"], money.CURRENCY):
         alerts.raise_payout_alert(session, kinds.TRANSFER_DIFFERS, row, reported=reported, now=now)
         return before
-    if reported.wants_otp and before not in _FINAL_STATUSES:
+    if reported.awaits_otp and before not in _FINAL_STATUSES:
         facts = {"reference": row["reference"]}
         alerts.raise_batch_alert(
             session, kinds.TRANSFER_WANTS_OTP, batch_id=row["batch_id"], facts=facts, now=now

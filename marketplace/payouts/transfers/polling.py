@@ -145,7 +145,7 @@ def poll_transfers(database: Database, gateway: TransferSender, *, now: datetime
 
     run = poll_each(
         due,
-        fetch=lambda row: gateway.transfer(row["reference"]),
+        fetch=lambda row: gateway.fetch_transfer(row["reference"]),
         apply=apply,
         on_unavailable=lambda row, error: database.in_transaction(
             _record_gateway_unreachable, row, error, now=now
@@ -296,4 +296,4 @@ def _record_gateway_unreachable(
         status = states.PAYOUT.target(locked["status"], "lose")
         _MARK_UNKNOWN.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
     if isinstance(error, GatewayKeyRefusedError):
-        gateway_alerts.raise_gateway_key_refused_alert(session, status=error.refused_with, now=now)
+        gateway_alerts.raise_gateway_key_refused_alert(session, status=error.refused_status, now=now)

@@ -252,7 +252,7 @@ def submit_payouts(gateway: TransferSender, payouts: Sequence[LeasedPayout]) -> 
         elif orders:
             _submit_in_bulk(gateway, orders, result)
     except GatewayKeyRefusedError as error:
-        result.key_refusal_status = error.refused_with
+        result.key_refusal_status = error.refused_status
     except InsufficientGatewayBalanceError:
         result.funds_short = True
     handled = result.sent.keys() | result.rejected.keys() | set(result.unconfirmed)
@@ -269,7 +269,7 @@ def _build_orders(
         code = payout.recipient_code or result.recipients.get(payout.account_id)
         if code is None:
             try:
-                code = gateway.make_recipient(
+                code = gateway.create_recipient(
                     name=payout.account_name, account_number=payout.account_number, bank_code=payout.bank_code
                 )
             except GatewayKeyRefusedError:
@@ -289,7 +289,7 @@ def _submit_in_bulk(
     gateway: TransferSender, orders: Sequence[TransferInstruction], result: BulkTransferResult
 ) -> None:
     try:
-        sent = gateway.send_all(orders)
+        sent = gateway.send_bulk(orders)
     except TransferRefusedError:
         # One that it will not take, or has already, keeps it from taking the others.
         _submit_individually(gateway, orders, result)
@@ -314,9 +314,9 @@ def _submit_individually(
         try:
             result.sent[order.reference] = gateway.send(order)
         except TransferRefusedError as error:
-            refusals = result.rejected if error.for_good else soft_refusals
-            refusals[order.reference] = error.refused_with
-            if error.for_good:
+            refusals = result.rejected if error.is_permanent else soft_refusals
+            refusals[order.reference] = error.status
+            if error.is_permanent:
                 result.unknown_recipients[order.reference] = order.recipient_code
         except GatewayKeyRefusedError:
             raise
@@ -349,7 +349,7 @@ def record_submission(
     if answers.sent:
         alerts.resolve_accepted_batch_alerts(session, batch_id=found.batch_id, now=now)
     for reference, reported in answers.sent.items():
-        if reported.wants_otp:
+        if reported.awaits_otp:
             facts, batch_id = {"reference": reference}, found.batch_id
             alerts.raise_batch_alert(
                 session, kinds.TRANSFER_WANTS_OTP, batch_id=batch_id, facts=facts, now=now

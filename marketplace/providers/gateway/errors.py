@@ -8,4 +8,4 @@ class GatewayKeyRefusedError(ProviderUnavailableError):
 
     def __init__(self, status: int) -> None:
         super().__init__("The payment gateway refused our key.")
-        self.refused_with = status
+        self.refused_status = status

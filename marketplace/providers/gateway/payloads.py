@@ -32,19 +32,19 @@ class GatewayDispute:
     due_at: datetime | None
 
     @property
-    def in_our_favour(self) -> bool:
+    def is_won(self) -> bool:
         """Tell whether it ended, and the money stays with us."""
         return self.resolution == DISPUTE_WON
 
     @property
-    def lost(self) -> bool:
+    def is_lost(self) -> bool:
         """Tell whether it ended, and the money was taken from us."""
         return self.resolution == DISPUTE_LOST
 
     @property
-    def is_clear(self) -> bool:
+    def has_known_outcome(self) -> bool:
         """Tell whether it says how it ended."""
-        return self.in_our_favour or self.lost
+        return self.is_won or self.is_lost
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayDispute":
@@ -89,7 +89,7 @@ class GatewayTransfer:
     status: str = ""
     transfer_code: str = ""
     fee_minor: int = 0
-    made_at: datetime | None = None
+    created_at: datetime | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -107,7 +107,7 @@ class GatewayTransfer:
         return self.status == "reversed"
 
     @property
-    def wants_otp(self) -> bool:
+    def awaits_otp(self) -> bool:
         """Tell whether it waits for somebody to enter a one-time password at the gateway."""
         return self.status == "otp"
 
@@ -121,7 +121,7 @@ class GatewayTransfer:
         return cls._read(data, _require_identifier(data, "id"))
 
     @classmethod
-    def queued_from_wire(cls, data: Any) -> "GatewayTransfer":
+    def from_send_response(cls, data: Any) -> "GatewayTransfer":
         """Read a transfer that was just sent: the answer may leave its id out.
 
         :raises MalformedGatewayDataError: another field is missing or of another type; amounts must be integers
@@ -141,13 +141,13 @@ class GatewayTransfer:
             status=_parse_short_text(_read_object(data).get("status")),
             transfer_code=_parse_identifier(_read_object(data).get("transfer_code")),
             fee_minor=_parse_amount(_read_object(data).get("fee_charged")) or 0,
-            made_at=_parse_time(_read_object(data).get("createdAt")),
+            created_at=_parse_time(_read_object(data).get("createdAt")),
         )
 
 
 def _read_object(data: Any, name: str | None = None) -> dict[str, Any]:
-    found = data if name is None else _read_object(data).get(name)
-    return found if isinstance(found, dict) else {}
+    value = data if name is None else _read_object(data).get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _parse_amount(value: Any) -> int | None:
@@ -170,10 +170,10 @@ def _parse_identifier(value: Any) -> str:
 
 
 def _require_identifier(data: Any, name: str) -> str:
-    found = _parse_identifier(_read_object(data).get(name))
-    if not found:
+    identifier = _parse_identifier(_read_object(data).get(name))
+    if not identifier:
         raise MalformedGatewayDataError(f"data.{name} is missing")
-    return found
+    return identifier
 
 
 def _require_short_text(data: Any, name: str) -> str:

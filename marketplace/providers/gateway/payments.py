@@ -60,12 +60,12 @@ class Charge:
     paid_at: datetime | None
 
     @property
-    def settled(self) -> bool:
+    def is_successful(self) -> bool:
         """Tell whether the customer's money has arrived."""
         return self.status == "success"
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Tell whether the attempt is over without money."""
         return self.status in ("failed", "abandoned", "reversed")
 
@@ -92,17 +92,17 @@ class Charge:
 
 @dataclass(frozen=True)
 class GatewayRefund:
-    """A refund as the gateway describes it. ``note`` is our own: it names the refund that it is of ours.
+    """A refund as the gateway describes it. ``merchant_note`` is our own: it names the refund that it is of ours.
 
-    ``status`` is the gateway's word: pending, processing, processed, failed, needs-attention. ``id``, ``note``
-    and ``reference`` (the charge's) are empty where the gateway leaves them out.
+    ``status`` is the gateway's word: pending, processing, processed, failed, needs-attention. ``id``,
+    ``merchant_note`` and ``charge_reference`` (the charge's) are empty where the gateway leaves them out.
     """
 
     id: str
     status: str
     amount_minor: int
-    note: str
-    reference: str = ""
+    merchant_note: str
+    charge_reference: str = ""
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayRefund":
@@ -115,13 +115,13 @@ class GatewayRefund:
             raise MalformedGatewayDataError("data is not an object")
         note, reference, amount = (data.get(n) for n in ("merchant_note", "transaction_reference", "amount"))
         # Its events write the amount as digits, its answers as a number.
-        whole = int(amount) if isinstance(amount, str) and _DIGITS.fullmatch(amount) else amount
+        amount_minor = int(amount) if isinstance(amount, str) and _DIGITS.fullmatch(amount) else amount
         return cls(
             id="" if data.get("id") is None else str(_require_field(data, "id", int)),
             status=_require_field(data, "status", str),
-            amount_minor=_require_amount({"amount": whole}, "amount"),
-            note=note if isinstance(note, str) else "",
-            reference=reference if isinstance(reference, str) else "",
+            amount_minor=_require_amount({"amount": amount_minor}, "amount"),
+            merchant_note=note if isinstance(note, str) else "",
+            charge_reference=reference if isinstance(reference, str) else "",
         )
 
 
@@ -166,7 +166,7 @@ def _parse_time(value: Any) -> datetime | None:
 class PaymentGateway(Protocol):
     """What the domain asks of the payment gateway."""
 
-    def initialize(
+    def initialize_payment(
         self,
         *,
         reference: str,
@@ -178,27 +178,27 @@ class PaymentGateway(Protocol):
         """Open a payment page; the same reference again is refused by the gateway."""
         ...
 
-    def charge(self, reference: str) -> Charge | None:
+    def fetch_charge(self, reference: str) -> Charge | None:
         """Ask what became of a reference; none if the gateway does not know it."""
         ...
 
-    def refund(self, *, reference: str, amount_minor: int, note: str) -> GatewayRefund:
+    def create_refund(self, *, charge_reference: str, amount_minor: int, merchant_note: str) -> GatewayRefund:
         """Have the gateway send money of a charge back to where it came from."""
         ...
 
-    def refunds_of(self, reference: str) -> list[GatewayRefund]:
+    def list_refunds(self, reference: str) -> list[GatewayRefund]:
         """List the refunds of a charge."""
         ...
 
-    def banks(self) -> list[Bank]:
+    def list_banks(self) -> list[Bank]:
         """List the banks that accounts can be at."""
         ...
 
-    def account_name(self, *, account_number: str, bank_code: str) -> str | None:
+    def resolve_account_name(self, *, account_number: str, bank_code: str) -> str | None:
         """Ask whose account it is; none if there is no such account."""
         ...
 
-    def transfer_account(
+    def create_transfer_account(
         self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
     ) -> GatewayTransferAccount:
         """Have an account made for one payment; what is transferred to it is its charge."""
@@ -216,7 +216,7 @@ class HttpPaymentGateway:
             headers={"Authorization": f"Bearer {settings.gateway_secret_key}"},
         )
 
-    def initialize(
+    def initialize_payment(
         self,
         *,
         reference: str,
@@ -253,7 +253,7 @@ class HttpPaymentGateway:
         except (KeyError, TypeError) as error:
             raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
 
-    def charge(self, reference: str) -> Charge | None:
+    def fetch_charge(self, reference: str) -> Charge | None:
         """Ask what became of a reference.
 
         :return: the charge, or none if the gateway does not know the reference
@@ -271,24 +271,26 @@ class HttpPaymentGateway:
             raise ProviderUnavailableError("The payment gateway answered about another payment. Try again.")
         return charge
 
-    def refund(self, *, reference: str, amount_minor: int, note: str) -> GatewayRefund:
+    def create_refund(self, *, charge_reference: str, amount_minor: int, merchant_note: str) -> GatewayRefund:
         """Have the gateway send money of a charge back to where it came from.
 
         The gateway does not know a second call for the first one again: who lost its answer looks for the note
-        in ``refunds_of`` before calling again.
+        in ``list_refunds`` before calling again.
 
-        :param reference: the charge's
+        :param charge_reference: the charge's
         :param amount_minor: kobo, all of it or a part
-        :param note: names our refund, and comes back with it
+        :param merchant_note: names our refund, and comes back with it
         :raises ProviderRefusedError: the gateway refused: nothing was sent
         :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
         """
-        notes = {"merchant_note": note, "customer_note": "Refund of your order"}
-        answer = self._client.post("/refund", {"transaction": reference, "amount": amount_minor, **notes})
+        notes = {"merchant_note": merchant_note, "customer_note": "Refund of your order"}
+        answer = self._client.post(
+            "/refund", {"transaction": charge_reference, "amount": amount_minor, **notes}
+        )
         with _translating_malformed_data():
             return GatewayRefund.from_wire(_response_data(answer))
 
-    def refunds_of(self, reference: str) -> list[GatewayRefund]:
+    def list_refunds(self, reference: str) -> list[GatewayRefund]:
         """List the refunds of a charge.
 
         A gateway that takes no notice of the filter lists others too, so all pages are read: who does not find a
@@ -296,36 +298,36 @@ class HttpPaymentGateway:
 
         :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
         """
-        found: list[GatewayRefund] = []
+        refunds: list[GatewayRefund] = []
         for page in range(1, _MAX_PAGES + 1):
-            asked = {"transaction": reference, "perPage": str(_PER_PAGE), "page": str(page)}
-            data = _response_data(self._read("/refund", asked))
+            params = {"transaction": reference, "perPage": str(_PER_PAGE), "page": str(page)}
+            data = _response_data(self._read("/refund", params))
             if not isinstance(data, list):
                 raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
             with _translating_malformed_data():
-                found += [GatewayRefund.from_wire(item) for item in data]
+                refunds += [GatewayRefund.from_wire(item) for item in data]
             if len(data) < _PER_PAGE:
-                return found
+                return refunds
         raise ProviderUnavailableError("The payment gateway lists too many refunds to look through.")
 
-    def banks(self) -> list[Bank]:
+    def list_banks(self) -> list[Bank]:
         """List the banks that accounts can be at, by name.
 
         :raises ProviderUnavailableError: no usable answer in time
         """
-        found: dict[str, Bank] = {}
+        banks: dict[str, Bank] = {}
         params = {"country": "nigeria", "use_cursor": "true", "perPage": "100"}
         for _ in range(_MAX_BANK_PAGES):
             answer = self._read("/bank", params)
             with _translating_malformed_data():
-                found |= {bank.code: bank for bank in Bank.list_from_wire(_response_data(answer))}
+                banks |= {bank.code: bank for bank in Bank.list_from_wire(_response_data(answer))}
             following = (answer.get("meta") or {}).get("next")
             if not isinstance(following, str) or not following:
                 break
             params["next"] = following
-        return sorted(found.values(), key=lambda bank: (bank.name.casefold(), bank.code))
+        return sorted(banks.values(), key=lambda bank: (bank.name.casefold(), bank.code))
 
-    def account_name(self, *, account_number: str, bank_code: str) -> str | None:
+    def resolve_account_name(self, *, account_number: str, bank_code: str) -> str | None:
         """Ask whose account it is.
 
         :return: the name that it is kept under, or none if there is no such account
@@ -342,7 +344,7 @@ class HttpPaymentGateway:
         with _translating_malformed_data():
             return parse_account_name(_response_data(answer), account_number=account_number)
 
-    def transfer_account(
+    def create_transfer_account(
         self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
     ) -> GatewayTransferAccount:
         """Have an account made for one payment; what is transferred to it is its charge.

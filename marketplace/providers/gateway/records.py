@@ -123,19 +123,21 @@ class GatewayRecord:
 class GatewayRecords(Protocol):
     """What the domain asks of the gateway to compare its books with."""
 
-    def balance(self) -> int:
+    def fetch_balance(self) -> int:
         """Ask what the gateway holds, in kobo."""
         ...
 
-    def movements(self) -> Iterator[list[BalanceMovement]]:
+    def list_movements(self) -> Iterator[list[BalanceMovement]]:
         """List the movements of the balance in pages, the latest first."""
         ...
 
-    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
+    def list_records(
+        self, kind: RecordKind, *, since: datetime, until: datetime
+    ) -> Iterator[list[GatewayRecord]]:
         """List what was made in a period in pages, the latest first."""
         ...
 
-    def record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
+    def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Ask about one of them by the gateway's id; none if it does not know it."""
         ...
 
@@ -151,31 +153,33 @@ class HttpGatewayRecords:
             headers={"Authorization": f"Bearer {settings.gateway_secret_key}"},
         )
 
-    def balance(self) -> int:
+    def fetch_balance(self) -> int:
         """Ask what the gateway holds, in kobo; below zero where it is owed something.
 
         :raises ProviderUnavailableError: no usable answer in time
         """
-        held = [item for item in self._items("/balance", {}) if item.get("currency") == CURRENCY]
+        balances = [item for item in self._fetch_items("/balance", {}) if item.get("currency") == CURRENCY]
         try:
-            return _require_signed_amount(held[0].get("balance"), "balance") if held else 0
+            return _require_signed_amount(balances[0].get("balance"), "balance") if balances else 0
         except MalformedRecordError as error:
             raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
 
-    def movements(self) -> Iterator[list[BalanceMovement]]:
+    def list_movements(self) -> Iterator[list[BalanceMovement]]:
         """List the movements of the balance in naira, in pages, the latest first.
 
         Movements that come while it lists push others onto the next page, which then come once more; none is left out.
 
         :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
         """
-        return self._pages(
+        return self._iterate_pages(
             "/balance/ledger",
             {},
             lambda item: BalanceMovement.from_wire(item) if item.get("currency") == CURRENCY else None,
         )
 
-    def records(self, kind: RecordKind, *, since: datetime, until: datetime) -> Iterator[list[GatewayRecord]]:
+    def list_records(
+        self, kind: RecordKind, *, since: datetime, until: datetime
+    ) -> Iterator[list[GatewayRecord]]:
         """List what was made in a period in pages, the latest first.
 
         Of charges only those that were paid are given, whether or not they were given back since.
@@ -187,13 +191,13 @@ class HttpGatewayRecords:
         """
 
         def read(item: dict[str, Any]) -> GatewayRecord | None:
-            found = _parse_paid_record(kind, item)
+            record = _parse_paid_record(kind, item)
             # A gateway that takes no notice of the period lists all that there is.
-            return found if found and since <= found.created_at <= until else None
+            return record if record and since <= record.created_at <= until else None
 
-        return self._pages(_PATHS[kind], {"from": iso(since), "to": iso(until)}, read)
+        return self._iterate_pages(_PATHS[kind], {"from": iso(since), "to": iso(until)}, read)
 
-    def record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
+    def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Ask about a charge, a transfer or a refund by the gateway's id.
 
         :return: none if the gateway does not know it, or it is a charge that was never paid
@@ -213,13 +217,13 @@ class HttpGatewayRecords:
         except MalformedRecordError as error:
             raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
 
-    def _pages(
+    def _iterate_pages(
         self, path: str, params: dict[str, str], read: Callable[[dict[str, Any]], _Item | None]
     ) -> Iterator[list[_Item]]:
         for number in range(1, _MAX_PAGES + 1):
-            items = self._items(path, params | {"perPage": str(PER_PAGE), "page": str(number)})
+            items = self._fetch_items(path, params | {"perPage": str(PER_PAGE), "page": str(number)})
             try:
-                page = [found for item in items if (found := read(item)) is not None]
+                page = [parsed for item in items if (parsed := read(item)) is not None]
             except MalformedRecordError as error:
                 raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
             yield page
@@ -227,7 +231,7 @@ class HttpGatewayRecords:
                 return
         raise ProviderUnavailableError("The payment gateway lists more than can be looked through.")
 
-    def _items(self, path: str, params: dict[str, str]) -> list[dict[str, Any]]:
+    def _fetch_items(self, path: str, params: dict[str, str]) -> list[dict[str, Any]]:
         try:
             answer = self._client.get(path, params=params)
         except ProviderRefusedError as error:

@@ -39,10 +39,10 @@ class TransferRefusedError(Exception):
     at all, for a reason of its own, and would take the same one later.
     """
 
-    def __init__(self, status: int, *, for_good: bool = False) -> None:
+    def __init__(self, status: int, *, is_permanent: bool = False) -> None:
         super().__init__(f"refused with status {status}")
-        self.refused_with = status
-        self.for_good = for_good
+        self.status = status
+        self.is_permanent = is_permanent
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +70,19 @@ class TransferInstruction:
 class TransferSender(Protocol):
     """What sending takes of the gateway."""
 
-    def make_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
+    def create_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
         """Have a bank account made a recipient; none if there is no such account."""
         ...
 
-    def send(self, order: TransferInstruction) -> GatewayTransfer:
+    def send(self, instruction: TransferInstruction) -> GatewayTransfer:
         """Send a transfer; the same reference again gives the one that there is."""
         ...
 
-    def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
+    def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
         """Send up to 100 transfers, all of them or none."""
         ...
 
-    def transfer(self, reference: str) -> GatewayTransfer | None:
+    def fetch_transfer(self, reference: str) -> GatewayTransfer | None:
         """Ask what became of a reference; none if the gateway does not know it."""
         ...
 
@@ -90,7 +90,7 @@ class TransferSender(Protocol):
 class TransferGateway(TransferSender, Protocol):
     """What the domain asks of the gateway about money that leaves."""
 
-    def transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
+    def list_transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
         """List what was sent in a period, the latest first."""
         ...
 
@@ -106,7 +106,7 @@ class HttpTransferGateway:
             headers={"Authorization": f"Bearer {settings.gateway_secret_key}"},
         )
 
-    def make_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
+    def create_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
         """Have a bank account made a recipient of transfers; the same account is the same one.
 
         :param name: the account's, as the bank says
@@ -133,7 +133,7 @@ class HttpTransferGateway:
             raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
         return code
 
-    def send(self, order: TransferInstruction) -> GatewayTransfer:
+    def send(self, instruction: TransferInstruction) -> GatewayTransfer:
         """Send a transfer; the same reference again gives the one that there is.
 
         :raises InsufficientGatewayBalanceError: the balance does not suffice: nothing was sent
@@ -143,14 +143,14 @@ class HttpTransferGateway:
         """
         with _translating_refusals():
             answer = self._client.post(
-                "/transfer", {"source": "balance", "currency": _CURRENCY} | order.to_wire()
+                "/transfer", {"source": "balance", "currency": _CURRENCY} | instruction.to_wire()
             )
         with _translating_malformed_data():
-            sent = GatewayTransfer.queued_from_wire(_response_data(answer))
-        _ensure_reference_matches(sent, order.reference)
+            sent = GatewayTransfer.from_send_response(_response_data(answer))
+        _ensure_reference_matches(sent, instruction.reference)
         return sent
 
-    def send_all(self, orders: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
+    def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
         """Send up to 100 transfers, all of them or none.
 
         :return: them, in no particular order; some may be missing if the gateway says nothing of them
@@ -159,25 +159,27 @@ class HttpTransferGateway:
         :raises GatewayKeyRefusedError: the gateway refuses our key: none was sent
         :raises ProviderUnavailableError: no usable answer in time: whether they were sent is unknown
         """
-        if len(orders) > MAX_BULK_TRANSFERS:
+        if len(instructions) > MAX_BULK_TRANSFERS:
             raise ValueError("the gateway does not take so many transfers at once")
         body = {
             "source": "balance",
             "currency": _CURRENCY,
-            "transfers": [order.to_wire() for order in orders],
+            "transfers": [instruction.to_wire() for instruction in instructions],
         }
         with _translating_refusals():
             answer = self._client.post("/transfer/bulk", body)
         data = _response_data(answer)
-        if not isinstance(data, list) or len(data) > len(orders):
+        if not isinstance(data, list) or len(data) > len(instructions):
             raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
         with _translating_malformed_data():
-            sent = [GatewayTransfer.queued_from_wire(item) for item in data]
-        if not {one.reference for one in sent} <= {order.reference for order in orders}:
+            sent = [GatewayTransfer.from_send_response(item) for item in data]
+        if not {transfer.reference for transfer in sent} <= {
+            instruction.reference for instruction in instructions
+        }:
             raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
         return sent
 
-    def transfer(self, reference: str) -> GatewayTransfer | None:
+    def fetch_transfer(self, reference: str) -> GatewayTransfer | None:
         """Ask what became of a reference.
 
         :return: the transfer, or none if the gateway does not know the reference
@@ -193,11 +195,11 @@ class HttpTransferGateway:
                 return None
             raise ProviderUnavailableError(_REFUSED_RESPONSE) from error
         with _translating_malformed_data():
-            found = GatewayTransfer.from_wire(_response_data(answer))
-        _ensure_reference_matches(found, reference)
-        return found
+            transfer = GatewayTransfer.from_wire(_response_data(answer))
+        _ensure_reference_matches(transfer, reference)
+        return transfer
 
-    def transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
+    def list_transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
         """List what was sent in a period, the latest first, a page at a time.
 
         :param since: the first moment of the period
@@ -206,18 +208,18 @@ class HttpTransferGateway:
         :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
         """
         for page in range(1, _MAX_PAGES + 1):
-            asked = {"from": iso(since), "to": iso(until), "perPage": str(_PER_PAGE), "page": str(page)}
+            params = {"from": iso(since), "to": iso(until), "perPage": str(_PER_PAGE), "page": str(page)}
             try:
-                data = _response_data(self._client.get("/transfer", params=asked))
+                data = _response_data(self._client.get("/transfer", params=params))
             except ProviderRefusedError as error:
                 _ensure_key_accepted(error)
                 raise ProviderUnavailableError(_REFUSED_RESPONSE) from error
             if not isinstance(data, list):
                 raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
             with _translating_malformed_data():
-                found = [GatewayTransfer.from_wire(item) for item in data]
-            yield from found
-            if len(found) < _PER_PAGE:
+                transfers = [GatewayTransfer.from_wire(item) for item in data]
+            yield from transfers
+            if len(transfers) < _PER_PAGE:
                 return
         raise ProviderUnavailableError("The payment gateway lists too many transfers to look through.")
 
@@ -227,8 +229,8 @@ def _ensure_key_accepted(error: ProviderRefusedError) -> None:
         raise GatewayKeyRefusedError(error.status) from error
 
 
-def _ensure_reference_matches(found: GatewayTransfer, reference: str) -> None:
-    if found.reference != reference:
+def _ensure_reference_matches(transfer: GatewayTransfer, reference: str) -> None:
+    if transfer.reference != reference:
         raise ProviderUnavailableError("The payment gateway answered about another transfer. Try again.")
 
 
@@ -241,7 +243,9 @@ def _translating_refusals() -> Iterator[None]:
         _ensure_key_accepted(error)
         if error.code == _INSUFFICIENT_BALANCE_CODE or _INSUFFICIENT_BALANCE_MESSAGE in error.message.lower():
             raise InsufficientGatewayBalanceError from error
-        raise TransferRefusedError(error.status, for_good=error.code == _INVALID_RECIPIENT_CODE) from error
+        raise TransferRefusedError(
+            error.status, is_permanent=error.code == _INVALID_RECIPIENT_CODE
+        ) from error
 
 
 @contextmanager

@@ -38,7 +38,7 @@ _MARKUP_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 class AlertMessage:
     """What somebody is told. ``name`` is the same for each try to tell it; ``text`` is of several lines."""
 
-    name: str
+    message_id: str
     headline: str
     text: str
 
@@ -46,7 +46,7 @@ class AlertMessage:
 class AlertChannel(Protocol):
     """A way to reach people; ``least_severity`` is the least that it is used for."""
 
-    least_severity: str
+    minimum_severity: str
 
     def send(self, message: AlertMessage) -> None:
         """Send a message.
@@ -61,7 +61,7 @@ class ChatChannel:
     """An incoming webhook that takes ``{"text": ...}``, as Slack's, Mattermost's and Rocket.Chat's do."""
 
     def __init__(self, settings: Settings) -> None:
-        self.least_severity = settings.alert_chat_severity
+        self.minimum_severity = settings.alert_chat_severity
         self._client = ProviderClient("chat", settings.alert_chat_url, timeout_seconds=_TIMEOUT_SECONDS)
 
     def send(self, message: AlertMessage) -> None:
@@ -71,7 +71,7 @@ class ChatChannel:
         :raises ProviderUnavailableError: no answer in time
         """
         text = f"*{message.headline.translate(_MARKUP_ESCAPES)}*\n{message.text.translate(_MARKUP_ESCAPES)}"
-        self._client.tell("", {"text": text})
+        self._client.post_without_reply("", {"text": text})
 
 
 class EmailChannel:
@@ -81,15 +81,15 @@ class EmailChannel:
     is never sent in the clear.
     """
 
-    def __init__(self, settings: Settings, *, to: str) -> None:
+    def __init__(self, settings: Settings, *, recipient: str) -> None:
         """Make the channel of one receiver.
 
-        :param to: whose, of ``settings.alert_email_to``; the mail names all of them
+        :param recipient: whose, of ``settings.alert_email_to``; the mail names all of them
         """
         server = urlsplit(settings.smtp_url)
-        self.least_severity = settings.alert_email_severity
-        self._to = to
-        self._named = settings.alert_email_to
+        self.minimum_severity = settings.alert_email_severity
+        self._recipient = recipient
+        self._all_recipients = settings.alert_email_to
         self._sender = settings.alert_sender
         self._tls = server.scheme == "smtps"
         self._host = server.hostname or ""
@@ -104,9 +104,9 @@ class EmailChannel:
         """
         # What the server says may name addresses.
         try:
-            connection = self._connected()
+            connection = self._connect()
             try:
-                connection.send_message(self._mail(message), self._sender, [self._to])
+                connection.send_message(self._compose_mail(message), self._sender, [self._recipient])
                 # It is taken: whatever is answered to a farewell, it must not be sent again.
                 with contextlib.suppress(smtplib.SMTPException, OSError):
                     connection.quit()
@@ -121,7 +121,7 @@ class EmailChannel:
             _log.warning("provider unavailable", provider=_MAIL_SERVER_NAME, reason=type(error).__name__)
             raise ProviderUnavailableError("The mail server did not take the message.") from None
 
-    def _connected(self) -> smtplib.SMTP:
+    def _connect(self) -> smtplib.SMTP:
         context = ssl.create_default_context()
         # Named, since the machine's own name would be looked up, which may take long.
         name = self._sender.rpartition("@")[2]
@@ -132,13 +132,13 @@ class EmailChannel:
         else:
             connection = smtplib.SMTP(self._host, self._port, name, timeout=_TIMEOUT_SECONDS)
         try:
-            self._introduce(connection, context)
+            self._log_in(connection, context)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _introduce(self, connection: smtplib.SMTP, context: ssl.SSLContext) -> None:
+    def _log_in(self, connection: smtplib.SMTP, context: ssl.SSLContext) -> None:
         connection.ehlo()
         encrypted = self._tls
         if not encrypted and connection.has_extn("starttls"):
@@ -150,14 +150,14 @@ class EmailChannel:
                 raise smtplib.SMTPNotSupportedError("no password without encryption")
             connection.login(self._user, self._password)
 
-    def _mail(self, message: AlertMessage) -> EmailMessage:
+    def _compose_mail(self, message: AlertMessage) -> EmailMessage:
         mail = EmailMessage()
         mail["From"] = self._sender
-        mail["To"] = ", ".join(self._named)
+        mail["To"] = ", ".join(self._all_recipients)
         mail["Subject"] = " ".join(message.headline.split())
         mail["Date"] = format_datetime(system_clock())
         # The same for each try, so that a mail program shows one that came twice once.
-        mail["Message-ID"] = f"<{message.name}@{self._sender.rpartition('@')[2]}>"
+        mail["Message-ID"] = f"<{message.message_id}@{self._sender.rpartition('@')[2]}>"
         mail["Auto-Submitted"] = "auto-generated"
         mail.set_content(message.text)
         return mail
@@ -184,7 +184,7 @@ def channel_kind(name: str) -> str:
 
 def alert_circuit_breakers() -> Mapping[str, CircuitBreaker]:
     """Make a circuit breaker for each kind of channel, since one server takes the mail for all receivers."""
-    return {kind: CircuitBreaker(answers=(ProviderRefusedError,)) for kind in CHANNELS}
+    return {kind: CircuitBreaker(response_errors=(ProviderRefusedError,)) for kind in CHANNELS}
 
 
 def make_alert_channels(settings: Settings) -> Mapping[str, AlertChannel]:
@@ -193,5 +193,5 @@ def make_alert_channels(settings: Settings) -> Mapping[str, AlertChannel]:
     if settings.alert_chat_url:
         channels[CHAT] = ChatChannel(settings)
     for address in settings.alert_email_to:
-        channels[email_channel_name(address)] = EmailChannel(settings, to=address)
+        channels[email_channel_name(address)] = EmailChannel(settings, recipient=address)
     return channels

@@ -65,7 +65,7 @@ ACCESSES = {
 class Amount(Schema):
     """A body with one field."""
 
-    amount = StrictInteger(low=1, required=True)
+    amount = StrictInteger(minimum=1, required=True)
 
 
 def _declare(name: str, access: Access) -> None:
@@ -73,7 +73,7 @@ def _declare(name: str, access: Access) -> None:
         return {"user": ctx.caller and ctx.caller.id}
 
     view.__name__ = name.replace("-", "_")
-    area.get(f"/{name}", auth=access, limit=SharedLimit.GLOBAL)(view)
+    area.get(f"/{name}", auth=access, limit=SharedLimit.CALLER_TIER)(view)
 
 
 for _name, _access in ACCESSES.items():

@@ -42,24 +42,24 @@ class Item(Schema):
     """One of a list."""
 
     product_id = Uuid(required=True)
-    quantity = StrictInteger(low=1, high=99, required=True)
+    quantity = StrictInteger(minimum=1, maximum=99, required=True)
 
 
 class Everything(Schema):
     """One field of each kind."""
 
-    text = Text(most=20)
-    line = SingleLineText(most=20)
-    number = StrictInteger(low=-(2**63))
+    text = Text(max_length=20)
+    line = SingleLineText(max_length=20)
+    number = StrictInteger(minimum=-(2**63))
     price_minor = MinorAmount()
     flag = StrictBoolean()
     owner_id = Uuid()
     kind = Choice("red", "green")
     moment = Timestamp()
     website = HttpUrl()
-    latitude = Degrees(most=90)
+    latitude = Degrees(max_degrees=90)
     phone = Phone()
-    tags = UniqueList(SingleLineText(most=10), most=3)
+    tags = UniqueList(SingleLineText(max_length=10), max_length=3)
     items = marshmallow.fields.List(
         marshmallow.fields.Nested(Item), validate=validate.Length(max=5), data_key="items"
     )
@@ -68,28 +68,28 @@ class Everything(Schema):
 class Filters(Schema):
     """One parameter of each kind."""
 
-    limit = IntegerParameter(low=1, high=100, load_default=20)
-    min_price = IntegerParameter(low=0)
+    limit = IntegerParameter(minimum=1, maximum=100, load_default=20)
+    min_price = IntegerParameter(minimum=0)
     in_stock = BooleanParameter()
-    search_text = Text(most=20)
+    search_text = Text(max_length=20)
 
 
-@area.post("/everything", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Everything)
+@area.post("/everything", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, body=Everything)
 def everything(_ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-@area.post("/several", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Item(many=True))
+@area.post("/several", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, body=Item(many=True))
 def several(_ctx: Context, body: list[dict[str, Any]]) -> int:
     return len(body)
 
 
-@area.get("/filtered", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Filters)
+@area.get("/filtered", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=Filters)
 def filtered(_ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
     return query
 
 
-@area.get("/plain", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/plain", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def plain(_ctx: Context) -> None:
     """Take no parameters."""
 

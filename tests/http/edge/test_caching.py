@@ -35,15 +35,15 @@ from tests.support.probes import (
 class Filters(Schema):
     """Two filters."""
 
-    first = Text(most=20)
-    second = Text(most=20)
+    first = Text(max_length=20)
+    second = Text(max_length=20)
 
 
 class Choices(CursorQuery):
     """Filters with defaults and of several spellings."""
 
     some_id = Uuid()
-    number = IntegerParameter(low=0, high=10, load_default=7)
+    number = IntegerParameter(minimum=0, maximum=10, load_default=7)
 
 
 class Kitchen:
@@ -65,7 +65,7 @@ class Kitchen:
         area = probe_area()
         rule = self.path.removeprefix("/api/probe")
 
-        @area.get(rule, auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Filters, cache=60, tags=(self.tag,))
+        @area.get(rule, auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=Filters, cache=60, tags=(self.tag,))
         def dish(_ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
             return self._cook(query)
 
@@ -74,18 +74,18 @@ class Kitchen:
             return self._cook({})
 
         @area.get(
-            f"{rule}/of/<uuid:owner_id>", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Choices, cache=60
+            f"{rule}/of/<uuid:owner_id>", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=Choices, cache=60
         )
         def paged(ctx: Context, owner_id: UUID, query: dict[str, Any]) -> Page:
             start = int(ctx.page.position[0]) if ctx.page.position else 0
             self._cook(query)
             return Page(items=[str(owner_id), start], limit=ctx.page.limit, next_position=[start + 1])
 
-        @area.get(f"{rule}/fresh", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+        @area.get(f"{rule}/fresh", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
         def fresh(_ctx: Context) -> dict[str, Any]:
             return self._cook({})
 
-        @area.post(f"{rule}/change", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+        @area.post(f"{rule}/change", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
         def change(ctx: Context) -> None:
             drop_cached(ctx.session, self.tag)
             if self.error is not None:

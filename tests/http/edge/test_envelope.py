@@ -24,20 +24,20 @@ ORIGIN = "https://shop.example"
 class Note(Schema):
     """A body with one text."""
 
-    text = Text(most=100, required=True)
+    text = Text(max_length=100, required=True)
 
 
-@area.get("/values", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/values", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def values(_ctx: Context) -> dict[str, Any]:
     return {"id": ID, "at": NOW, "text": 'é "₦" \\ 🦊 \u2028', "none": None, "list": [1, True, 2.5]}
 
 
-@area.get("/nothing", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/nothing", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def nothing(_ctx: Context) -> None:
     """Answer nothing."""
 
 
-@area.post("/created", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Note, status=201)
+@area.post("/created", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, body=Note, status=201)
 def created(_ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     return body
 
@@ -47,12 +47,12 @@ def acknowledged(_ctx: Context) -> dict[str, Any]:
     return {"received": True}
 
 
-@area.get("/unwritable", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/unwritable", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def unwritable(_ctx: Context) -> dict[str, Any]:
     return {"price": Decimal("1.10")}
 
 
-@area.get("/missing/<name>", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL)
+@area.get("/missing/<name>", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER)
 def missing(_ctx: Context, name: str) -> None:
     raise AssertionError(name)
 

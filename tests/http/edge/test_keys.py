@@ -31,12 +31,12 @@ area = probe_area()
 Serve = Callable[..., FlaskClient]
 
 
-@area.get("/protected", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL)
+@area.get("/protected", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER)
 def protected(ctx: Context) -> dict[str, Any]:
     return {"user": ctx.user.id}
 
 
-@area.get("/public", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/public", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def public(ctx: Context) -> dict[str, Any]:
     return {"user": ctx.caller and ctx.caller.id}
 
@@ -50,7 +50,7 @@ def keys() -> Iterator[KeyServer]:
 
 def serve_with(services: Services, url: str, *algorithms: str, **changes: Any) -> FlaskClient:
     made = changed(services, identity_jwks_url=url, identity_algorithms=algorithms or ("ES256",), **changes)
-    return serve(made, area, tokens=TokenVerifier(made.settings))
+    return serve(made, area, token_verifier=TokenVerifier(made.settings))
 
 
 @pytest.fixture

@@ -38,20 +38,20 @@ HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 class Amount(Schema):
     """A body with one field."""
 
-    amount = StrictInteger(low=1, required=True)
+    amount = StrictInteger(minimum=1, required=True)
 
 
-@area.get("/global", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/global", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def on_tier(_ctx: Context) -> None:
     """Count on the caller's tier."""
 
 
-@area.get("/vendor", auth=VENDOR_OR_STAFF, limit=SharedLimit.VENDOR)
+@area.get("/vendor", auth=VENDOR_OR_STAFF, limit=SharedLimit.MERCHANT_TIER)
 def on_merchant_tier(_ctx: Context) -> None:
     """Count on the merchant tier."""
 
 
-@area.get("/buyers-on-vendor", auth=PUBLIC, limit=SharedLimit.VENDOR)
+@area.get("/buyers-on-vendor", auth=PUBLIC, limit=SharedLimit.MERCHANT_TIER)
 def buyers_on_merchant_tier(_ctx: Context) -> None:
     """Count on the merchant tier, whoever calls."""
 

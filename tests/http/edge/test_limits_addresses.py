@@ -24,7 +24,7 @@ def twice(_ctx: Context) -> None:
     """Count by address."""
 
 
-@area.get("/signed-in", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL)
+@area.get("/signed-in", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER)
 def signed_in(_ctx: Context) -> None:
     """Count by user."""
 

@@ -23,7 +23,7 @@ NUMBERS = 250
 class Listing(CursorQuery):
     """A listing with one filter."""
 
-    search_text = Text(most=20)
+    search_text = Text(max_length=20)
 
 
 def numbers(ctx: Context) -> Page:
@@ -32,33 +32,35 @@ def numbers(ctx: Context) -> Page:
     return page_of(rows[: ctx.page.limit + 1], request=ctx.page, position_of=lambda row: [row["number"]])
 
 
-@area.get("/public", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Listing)
+@area.get("/public", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=Listing)
 def public(ctx: Context, query: dict[str, Any]) -> Page:
     assert set(query) <= {"search_text"}
     return numbers(ctx)
 
 
-@area.get("/other", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Listing)
+@area.get("/other", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=Listing)
 def other(ctx: Context, query: dict[str, Any]) -> Page:
     return numbers(ctx)
 
 
-@area.get("/of/<uuid:owner>", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Listing)
+@area.get("/of/<uuid:owner>", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=Listing)
 def of_owner(ctx: Context, owner: UUID, query: dict[str, Any]) -> Page:
     return numbers(ctx)
 
 
-@area.get("/own", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL, query=CursorQuery)
+@area.get("/own", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, query=CursorQuery)
 def own(ctx: Context, query: dict[str, Any]) -> Page:
     return numbers(ctx)
 
 
-@area.get("/cached", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Listing, cache=60, tags=("paging-probe",))
+@area.get(
+    "/cached", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=Listing, cache=60, tags=("paging-probe",)
+)
 def cached(ctx: Context, query: dict[str, Any]) -> Page:
     return numbers(ctx)
 
 
-@area.get("/empty", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=CursorQuery)
+@area.get("/empty", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=CursorQuery)
 def empty(ctx: Context, query: dict[str, Any]) -> Page:
     return Page([], ctx.page.limit, None)
 

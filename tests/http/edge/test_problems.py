@@ -32,36 +32,36 @@ SECRET = "sk_live_do_not_show"
 class Note(Schema):
     """A body with one text."""
 
-    text = Text(most=2 * MAX_BODY_BYTES)
+    text = Text(max_length=2 * MAX_BODY_BYTES)
 
 
-@area.post("/note", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Note)
+@area.post("/note", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, body=Note)
 def note(_ctx: Context, body: dict[str, Any]) -> int:
     return len(body.get("text", ""))
 
 
-@area.put("/note", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Note)
+@area.put("/note", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, body=Note)
 def put_note(_ctx: Context, body: dict[str, Any]) -> int:
     return len(body.get("text", ""))
 
 
-@area.get("/broken", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/broken", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def broken(_ctx: Context) -> None:
     raise RuntimeError(f"the key is {SECRET}")
 
 
-@area.post("/broken-sql", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.post("/broken-sql", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def broken_sql(ctx: Context) -> None:
     ctx.session.execute(text("SELECT no_such_column FROM profiles"))
 
 
-@area.get("/raised/<code>", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/raised/<code>", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def raised(_ctx: Context, code: str) -> None:
     error: type[MarketplaceError] = type("Raised", (MarketplaceError,), {"code": code})
     raise error()
 
 
-@area.get("/detailed", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/detailed", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def detailed(_ctx: Context) -> None:
     raise ValidationError(
         "Two faults.",
@@ -70,12 +70,12 @@ def detailed(_ctx: Context) -> None:
     )
 
 
-@area.get("/busy", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/busy", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def busy(_ctx: Context) -> None:
     raise ServiceUnavailableError("Later.", retry_after_seconds=7)
 
 
-@area.get("/mine", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL)
+@area.get("/mine", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER)
 def mine(_ctx: Context) -> None:
     """Look the caller up, and nothing else."""
 
@@ -85,12 +85,12 @@ def written(ctx: Context) -> None:
     ctx.session.execute(text("SELECT 1"))
 
 
-@area.get("/read", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/read", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def read(ctx: Context) -> None:
     ctx.session.execute(text("SELECT 1"))
 
 
-@area.get("/by-id/<uuid:number>", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/by-id/<uuid:number>", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def by_id(_ctx: Context, number: object) -> str:
     return str(number)
 

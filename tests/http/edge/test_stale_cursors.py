@@ -40,7 +40,7 @@ class Service:
             self._batch_id = staged_batch(session, make_payees(session, 1))
 
     def _note(self, answer: Response) -> Response:
-        self._listing = current_scope().listing
+        self._listing = current_scope().cursor_listing_key
         return answer
 
     def client_of(self, contract: Contract) -> tuple[FlaskClient, str, dict[str, str], dict[str, Any]]:

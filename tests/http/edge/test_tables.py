@@ -24,20 +24,20 @@ class Numbers(OffsetQuery):
     """A table with two columns to sort by and one filter."""
 
     sort = Choice("number", "rest", load_default="number")
-    search_text = Text(most=20)
+    search_text = Text(max_length=20)
 
 
 class EitherNumbers(OffsetOrCursorQuery):
     """The same, by cursor too."""
 
     sort = Choice("number", "rest", load_default="number")
-    search_text = Text(most=20)
+    search_text = Text(max_length=20)
 
 
 class Sum(Schema, AcceptsBareArray):
     """What is added up."""
 
-    numbers = fields.List(StrictInteger(low=0), required=True, validate=validate.Length(min=1, max=3))
+    numbers = fields.List(StrictInteger(minimum=0), required=True, validate=validate.Length(min=1, max=3))
 
     bare_array = "numbers"
     bare_array_schema = {"type": "array", "items": {"type": "integer"}}  # noqa: RUF012 - only read
@@ -61,25 +61,25 @@ def rows(ctx: Context) -> TablePage:
     return TablePage(items, table, len(ordered), next_position=[shown[-1]] if more else None)
 
 
-@area.get("/table", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=Numbers)
+@area.get("/table", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=Numbers)
 def table(ctx: Context, query: dict[str, Any]) -> TablePage:
     assert set(query) <= {"search_text"}
     return rows(ctx)
 
 
-@area.get("/either", auth=PUBLIC, limit=SharedLimit.GLOBAL, query=EitherNumbers)
+@area.get("/either", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=EitherNumbers)
 def either(ctx: Context, query: dict[str, Any]) -> TablePage:
     assert set(query) <= {"search_text"}
     return rows(ctx)
 
 
-@area.post("/sum", auth=PUBLIC, limit=SharedLimit.GLOBAL, body=Sum, meta=SumMeta)
+@area.post("/sum", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, body=Sum, meta=SumMeta)
 def add_up(ctx: Context, body: dict[str, Any]) -> DataWithMeta:
     total = sum(body["numbers"])
     return DataWithMeta({"sum": total}, {"odd": total % 2 == 1})
 
 
-@area.get("/of/<kind>", auth=PUBLIC, limit=SharedLimit.GLOBAL, choices={"kind": ("red", "green")})
+@area.get("/of/<kind>", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, choices={"kind": ("red", "green")})
 def of_kind(ctx: Context, kind: str) -> dict[str, Any]:
     return {"kind": kind}
 

@@ -27,17 +27,17 @@ def who(ctx: Context) -> dict[str, Any]:
     return {"user": ctx.caller and ctx.caller.id, "aal": ctx.caller and ctx.caller.aal}
 
 
-@area.get("/protected", auth=AUTHENTICATED, limit=SharedLimit.GLOBAL)
+@area.get("/protected", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER)
 def protected(ctx: Context) -> dict[str, Any]:
     return who(ctx)
 
 
-@area.get("/public", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+@area.get("/public", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def public(ctx: Context) -> dict[str, Any]:
     return who(ctx)
 
 
-@area.get("/optional", auth=OPTIONAL, limit=SharedLimit.GLOBAL)
+@area.get("/optional", auth=OPTIONAL, limit=SharedLimit.CALLER_TIER)
 def optional(ctx: Context) -> dict[str, Any]:
     return who(ctx)
 

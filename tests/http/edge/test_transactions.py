@@ -57,15 +57,15 @@ class Bench:
     def _declare(self) -> ContractBlueprint:
         area = probe_area()
 
-        @area.post("/single", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+        @area.post("/single", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
         def single(ctx: Context) -> dict[str, Any]:
             return self._work(ctx.session)
 
-        @area.delete("/single", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+        @area.delete("/single", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
         def delete(ctx: Context) -> dict[str, Any]:
             return self._work(ctx.session)
 
-        @area.post("/phased", auth=PUBLIC, limit=SharedLimit.GLOBAL, phased=True)
+        @area.post("/phased", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, phased=True)
         def phased(ctx: Context) -> FinalPhase:
             with ctx.transaction() as session:
                 self.effects.add(session)
@@ -73,12 +73,12 @@ class Bench:
                 _ = ctx.session
             return FinalPhase(self._work)
 
-        @area.post("/autocommitted", auth=PUBLIC, limit=SharedLimit.GLOBAL, autocommit=True)
+        @area.post("/autocommitted", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, autocommit=True)
         def autocommitted(ctx: Context) -> None:
             self.effects.add(ctx.session)
             raise ConflictError
 
-        @area.get("/read", auth=PUBLIC, limit=SharedLimit.GLOBAL)
+        @area.get("/read", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
         def read(ctx: Context) -> bool:
             connection = ctx.session.connection().connection.dbapi_connection
             assert connection is not None

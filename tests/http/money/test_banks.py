@@ -285,12 +285,12 @@ class TestAdapter:
         gateway.pay(reference)
 
         with pytest.raises(ProviderRefusedError):
-            gateway.adapter(settings).transfer_account(
+            gateway.adapter(settings).create_transfer_account(
                 reference=reference, amount_minor=5_000, email="ada@example.com", expires_at=NOW, metadata={}
             )
 
     def test_a_gateway_that_hangs_is_not_waited_for(self, gateway: TestGateway, settings: Settings) -> None:
         gateway.line.fault = "hang"
         with pytest.raises(ProviderUnavailableError):
-            gateway.adapter(settings).account_name(account_number="2234567890", bank_code="058")
+            gateway.adapter(settings).resolve_account_name(account_number="2234567890", bank_code="058")
         gateway.line.release()
