@@ -63,15 +63,12 @@ def poll_each(
     run = PollingRun()
     for row in rows:
         try:
-            response = fetch(row)
+            apply(row, fetch(row))
         except ProviderUnavailableError as error:
             run.is_provider_down = True
             if on_unavailable is not None:
                 on_unavailable(row, error)
             break
-        run.polled += 1
-        try:
-            apply(row, response)
         except ChangedWhilePolledError:
             _log.info("row changed while it was polled", **{log_field: str(row[log_field])})
         except ServiceUnavailableError:
@@ -79,4 +76,5 @@ def poll_each(
         except Exception:  # noqa: BLE001 - logged with its trace; the row stays due, and must not keep others waiting
             _log.exception("polled status not applied", **{log_field: str(row[log_field])})
             run.failed += 1
+        run.polled += 1
     return run

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.infra.polling import ChangedWhilePolledError
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.ledger.queries import fetch_balances_by_kind
@@ -16,7 +17,6 @@ from marketplace.payments.refunds.gateway_refund import (
     PendingGatewayRefund,
     RefundInProgressError,
 )
-from marketplace.payments.refunds.polling import RefundChangedError
 from marketplace.providers.gateway.payments import GatewayRefund, MalformedGatewayDataError
 from tests.support.alerts import open_about
 from tests.support.finance import times_to_ask
@@ -339,7 +339,7 @@ class TestEvents:
         row = polling.find_refund(session, refund_id=refund_id)
         settle(session, word(found, "failed"), refund_id)
 
-        with pytest.raises(RefundChangedError):
+        with pytest.raises(ChangedWhilePolledError):
             polling.record_status(session, row, [word(found, "processed")], later(minutes=6))
 
         assert status_of(session, refund_id) == "failed"

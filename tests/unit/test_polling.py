@@ -47,6 +47,17 @@ def test_run_ends_with_the_first_row_that_the_provider_does_not_answer_about() -
     assert (run.polled, run.is_provider_down) == (2, True)
 
 
+def test_response_that_cannot_be_read_keeps_no_other_waiting() -> None:
+    def fetch(row: dict[str, Any]) -> str:
+        if row["id"] == 0:
+            raise KeyError("status")
+        return "sent"
+
+    run = poll_each(ROWS, fetch=fetch, apply=lambda _row, _response: None, log_field="id")
+
+    assert (run.polled, run.failed, run.is_provider_down) == (4, 1, False)
+
+
 def test_run_ends_when_the_database_is_away() -> None:
     def apply(_row: dict[str, Any], _response: str) -> None:
         raise ServiceUnavailableError("Away.")

@@ -5,18 +5,15 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
-from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ServiceUnavailableError
+from marketplace.infra.polling import ensure_unchanged, poll_each
 from marketplace.payments import gateway_alerts, states
 from marketplace.payments.chargeback_guard import SELECT_CHARGEBACK_STATE
 from marketplace.payments.refunds import alerts, create, gateway_refund
 from marketplace.providers.gateway.payments import GatewayRefund, PaymentGateway
-
-_log = structlog.get_logger(__name__)
 
 # The gateway takes days for some; asking each hour is enough.
 POLL_AFTER = timedelta(hours=1)
@@ -60,10 +57,6 @@ _LOCK_UNQUEUED_REFUNDS = Statement(
 _TOUCH_REFUND = Statement(text("UPDATE refunds SET updated_at = :now WHERE id = :refund_id"))
 
 
-class RefundChangedError(ConflictError):
-    """Something happened to the refund while the gateway was asked: its answer may be older than that."""
-
-
 @dataclass
 class RefundPollingResult:
     """What a sweep did: refunds asked about, those that the gateway told news of, those that are sent again.
@@ -97,31 +90,15 @@ def poll_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) 
             watched_since=now - _CREDITED_POLL_WINDOW,
             most=_BATCH,
         )
-    for row in rows:
-        try:
-            result.changed += _poll_refund(database, gateway, row, now)
-        except ProviderUnavailableError:
-            result.gateway_down = True
-            break
-        except ServiceUnavailableError:
-            # The database is away, for the next one too.
-            raise
-        except Exception:  # noqa: BLE001 - logged with its trace; it must not keep those behind it waiting
-            _log.exception("refund not settled", refundId=str(row["id"]))
-            result.failed += 1
-        result.polled += 1
+
+    def apply(row: dict[str, Any], attempts: list[GatewayRefund]) -> None:
+        result.changed += database.in_transaction(record_status, row, attempts, now)
+
+    run = poll_each(rows, fetch=lambda row: fetch_status(gateway, row), apply=apply, log_field="id")
+    result.polled, result.failed, result.gateway_down = run.polled, run.failed, run.is_provider_down
     if result.polled and not result.gateway_down:
         database.in_transaction(gateway_alerts.resolve_gateway_unreachable_alert, now=now)
     return result
-
-
-def _poll_refund(database: Database, gateway: PaymentGateway, row: dict[str, Any], now: datetime) -> bool:
-    attempts = fetch_status(gateway, row)
-    try:
-        return database.in_transaction(record_status, row, attempts, now)
-    except RefundChangedError:
-        _log.info("refund changed while it was asked about", refundId=str(row["id"]))
-        return False
 
 
 def _enqueue_unqueued(session: Session, now: datetime) -> int:
@@ -159,11 +136,10 @@ def record_status(
     :param row: as it was found, before the gateway was asked
     :param attempts: what the gateway answered
     :return: whether it was news
-    :raises RefundChangedError: it does not stand as it was found any more
+    :raises ChangedWhilePolledError: the refund changed since it was read
     """
     locked = gateway_refund.lock_refund(session, refund_id=row["id"])
-    if any(locked[name] != row[name] for name in ("status", "attempt", "updated_at")):
-        raise RefundChangedError("The refund changed while the gateway was asked about it.")
+    ensure_unchanged(locked, row, ("status", "attempt", "updated_at"))
     if attempts:
         alerts.resolve_missing_refund_alert(session, refund_id=row["id"], now=now)
     elif row["status"] in _KNOWN_TO_GATEWAY_STATUSES:
