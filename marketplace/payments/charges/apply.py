@@ -12,15 +12,14 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Json, Statement
 from marketplace.infra.prepared import Prepared
-from marketplace.kernel.money import CURRENCY, format_naira
+from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
-from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
 from marketplace.payments import states as intent_states
-from marketplace.payments.charges import alerts
+from marketplace.payments.charges import alerts, notifications
 from marketplace.payments.charges.charge_context import (
     ChargeContext,
     LockedIntent,
@@ -192,7 +191,7 @@ def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime)
         _return_amount(session, context, charge_id, amount_minor=returned_minor, now=now)
     excess_minor = kept_minor - context.due_minor
     if excess_minor:
-        _notify_excess_credited(session, context, excess_minor, now=now)
+        notifications.notify_excess_credited(session, context, excess_minor, now=now)
     return ChargeOutcome.APPLIED
 
 
@@ -238,37 +237,12 @@ def _return_amount(
                 debit_account=accounts.GATEWAY_CLEARING,
                 now=now,
             )
-    numbers = ", ".join(order.number for order in context.closed_orders)
-    reasons = " ".join(
-        dict.fromkeys(
-            _RETURN_REASON_BY_ORDER_STATUS.get(order.status, _RETURN_REASON_ALREADY_PAID)
-            for order in context.closed_orders
-        )
-    )
-    notify(
-        session,
-        user_id=context.intent.buyer_id,
-        type="payment_returned",
-        title="A payment goes back to you",
-        body=f"{format_naira(amount_minor)} that you paid for {numbers} go back to where you paid from. {reasons}",
-        link=f"/orders/{context.closed_orders[0].id}" if len(context.closed_orders) == 1 else "/orders",
-        cause=f"{context.ledger_source}:returned",
-        now=now,
-    )
-
-
-def _notify_excess_credited(
-    session: Session, context: ChargeContext, excess_minor: int, *, now: datetime
-) -> None:
-    notify(
-        session,
-        user_id=context.intent.buyer_id,
-        type="wallet_credited",
-        title="You paid more than was due",
-        body=f"{format_naira(excess_minor)} of your payment are in your wallet: use them for your next order.",
-        link="/wallet",
-        cause=f"{context.ledger_source}:excess",
-        now=now,
+    reasons = [
+        _RETURN_REASON_BY_ORDER_STATUS.get(order.status, _RETURN_REASON_ALREADY_PAID)
+        for order in context.closed_orders
+    ]
+    notifications.notify_charge_returned(
+        session, context, amount_minor=amount_minor, reasons=reasons, now=now
     )
 
 
@@ -316,40 +290,11 @@ def _quarantine_charge(
             order_ids=[order.id for order in context.payable_orders],
             now=now,
         )
-    _notify_quarantined(session, context, reason, now=now)
+    notifications.notify_charge_quarantined(session, context, reason, now=now)
     alerts.raise_quarantined_charge_alert(
         session, context, quarantined_charge_id=quarantined["id"], reason=reason, now=now
     )
     return ChargeOutcome.QUARANTINED
-
-
-def _notify_quarantined(session: Session, context: ChargeContext, reason: str, *, now: datetime) -> None:
-    """Tell the buyer what came, what is due, and that an officer decides: they need not pay once more for now."""
-    locked_orders = [*context.payable_orders, *context.closed_orders]
-    numbers = ", ".join(order.number for order in locked_orders)
-    if reason == "currency":
-        summary = f"A payment for {numbers} came in another currency than naira, and is held back."
-    elif reason == "fees_above_amount":
-        summary = (
-            f"{format_naira(context.principal_minor)} came for {numbers}, with figures that can not be right:"
-        )
-        summary += " your payment is held back."
-    else:
-        summary = (
-            f"{format_naira(max(context.principal_minor, 0))} came for {numbers}, and"
-            f" {format_naira(context.due_minor)} are due: your payment is held back."
-        )
-    notify(
-        session,
-        user_id=context.intent.buyer_id,
-        type="payment_held",
-        title="Your payment is held back",
-        body=f"{summary} Our finance officers look into it, and you hear from us: you pay what is missing then, or get"
-        " your money back. Please do not pay again before that.",
-        link=f"/orders/{locked_orders[0].id}" if len(locked_orders) == 1 else "/orders",
-        cause=f"{context.ledger_source}:held",
-        now=now,
-    )
 
 
 def _quarantine_details(intent: LockedIntent, locked_orders: Sequence[LockedOrder]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Charges that are held back, decided on by finance: kept for the order, sent back, or given to the wallet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -11,23 +11,23 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
-from marketplace.kernel.money import CURRENCY, format_naira, split_by_weights
+from marketplace.kernel.money import CURRENCY, split_by_weights
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, lock_balances, post_transaction
-from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states as order_states
 from marketplace.orders.deadlines import PAYMENT_WINDOW, REMAINDER_PAYMENT_WINDOW
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import states
 from marketplace.payments.chargeback_guard import ensure_charge_not_charged_back
-from marketplace.payments.charges import alerts
-from marketplace.payments.charges.quarantined_charge import LockedQuarantinedCharge, split_among_orders
+from marketplace.payments.charges import alerts, notifications
+from marketplace.payments.charges.quarantined_charge import (
+    LockedQuarantinedCharge,
+    QuarantineAction,
+    split_among_orders,
+)
 from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
 from marketplace.payments.refunds import buyer_debt, create
-
-QuarantineAction = Literal["accept_rest", "refund", "wallet"]
-
 
 _SELECT_ALLOCATIONS = Statement(
     text(
@@ -180,7 +180,7 @@ def resolve_quarantined_charge(
         now=act.now,
     )
     updated_orders = lock_orders(session, order_ids=[order.id for order in quarantined.orders])
-    _notify_buyer(session, quarantined, action, updated_orders, now=act.now)
+    notifications.notify_quarantine_resolved(session, quarantined, action, updated_orders, now=act.now)
     order_views = [
         {
             "id": order.id,
@@ -363,62 +363,3 @@ def _accept_for_orders(
         _credit_wallet(
             session, quarantined, quarantined.excess_by_order(), refund_cause=refund_cause, now=now
         )
-
-
-def _notify_buyer(
-    session: Session,
-    quarantined: LockedQuarantinedCharge,
-    action: QuarantineAction,
-    updated_orders: Sequence[LockedOrder],
-    *,
-    now: datetime,
-) -> None:
-    notify(
-        session,
-        user_id=quarantined.intent["buyer_id"],
-        type="payment_resolved",
-        title="We looked into your payment",
-        body=_resolution_message(quarantined, action, updated_orders),
-        link=f"/orders/{quarantined.single_order_id}" if quarantined.single_order_id else "/orders",
-        cause=quarantined.cause,
-        now=now,
-    )
-
-
-def _resolution_message(
-    quarantined: LockedQuarantinedCharge, action: QuarantineAction, updated_orders: Sequence[LockedOrder]
-) -> str:
-    """Tell where the money is, all of it, and what is left to pay, of the orders that wait for it."""
-    amount, order_numbers = (
-        format_naira(quarantined.amount_minor),
-        ", ".join(order.number for order in quarantined.payable_orders),
-    )
-    due_minor = sum(
-        order.due_minor for order in updated_orders if order.status == order_states.PENDING_PAYMENT
-    )
-    if action == "accept_rest":
-        excess_minor = sum(quarantined.excess_by_order().values())
-        kept = format_naira(quarantined.amount_minor - excess_minor)
-        if due_minor:
-            return (
-                f"{amount} were accepted for {order_numbers}, and {format_naira(due_minor)} are left to pay. Open the"
-                " order within a day, and pay: the payment page asks for exactly the rest."
-            )
-        paid = f"{kept} were accepted: {order_numbers} {'are' if len(quarantined.payable_orders) > 1 else 'is'} paid."
-        return (
-            f"{paid} {format_naira(excess_minor)} were more than was due, and are in your wallet."
-            if excess_minor
-            else paid
-        )
-    if action == "wallet":
-        where = f"{amount} are in your wallet."
-    elif quarantined.amount_minor:
-        where = f"{amount} go back to where you paid from."
-    else:
-        where = "Your payment in another currency goes back to where you paid from."
-    again = (
-        f" {format_naira(due_minor)} are due for {order_numbers}: open the order, and pay it anew."
-        if due_minor
-        else ""
-    )
-    return where + again

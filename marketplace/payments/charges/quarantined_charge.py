@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from marketplace.kernel.money import split_by_weights
 from marketplace.orders import states
 from marketplace.orders.transitions import LockedOrder
+
+QuarantineAction = Literal["accept_rest", "refund", "wallet"]
 
 
 def split_among_orders(amount_minor: int, *, allocated_minor: Mapping[UUID, int]) -> dict[UUID, int]:

@@ -11,6 +11,7 @@ from marketplace.identity.models import Profile
 from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.charges import quarantine
+from marketplace.payments.charges.quarantined_charge import QuarantineAction
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.refunds import order_cancellation
 from marketplace.services import Services
@@ -190,7 +191,7 @@ def test_a_second_payment_is_between_its_buyer_and_us(desk: Desk) -> None:
     assert moves(sold) == [("payment", "gateway", "escrow")]
 
 
-def decide(desk: Desk, action: quarantine.QuarantineAction) -> None:
+def decide(desk: Desk, action: QuarantineAction) -> None:
     """Have an officer decide on what is held back of this desk's buyer."""
     find = text(
         "SELECT q.id FROM quarantined_charges q JOIN payment_intents i ON i.id = q.intent_id"
@@ -217,7 +218,7 @@ def decide(desk: Desk, action: quarantine.QuarantineAction) -> None:
     ],
 )
 def test_what_became_of_money_that_was_held_back_is_told(
-    desk: Desk, action: quarantine.QuarantineAction, holds: dict[str, int], moved: tuple[str, str, str]
+    desk: Desk, action: QuarantineAction, holds: dict[str, int], moved: tuple[str, str, str]
 ) -> None:
     order_id = desk.unpaid()
     with desk.database.transaction() as session:
@@ -287,7 +288,7 @@ def share_of(order: tuple[UUID, int], of_all: list[tuple[UUID, int]], minor: int
     [("refund", "on_the_way_back", "refund_pending"), ("wallet", "buyer", "refunded")],
 )
 def test_what_a_checkout_had_held_back_is_followed_on_each_of_its_orders(
-    desk: Desk, action: quarantine.QuarantineAction, holder: str, status: str, called_off: bool
+    desk: Desk, action: QuarantineAction, holder: str, status: str, called_off: bool
 ) -> None:
     of_all = short_checkout(desk, 100_001)
     held_minor = sum(total for _, total in of_all) - 100_001
