@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.gateway.payments import Charge
+from marketplace.providers.gateway.payloads import Charge
 from marketplace.reconciliation import ledger_check, resolution, run
 from marketplace.reconciliation.figures import ReconciliationOutcome
 from marketplace.reconciliation.run import ReconciliationRunningError, ReconciliationStuckError

@@ -20,7 +20,8 @@ from marketplace.payments.intents import lifecycle
 from marketplace.payments.refunds import refund_events
 from marketplace.payouts import states
 from marketplace.payouts.transfers import apply_status, transfer_events
-from marketplace.providers.gateway.payments import Charge, PaymentGateway
+from marketplace.providers.gateway.payloads import Charge
+from marketplace.providers.gateway.payments import PaymentGateway
 from marketplace.reconciliation import adjustments, matching
 from marketplace.reconciliation.adjustments import GATEWAY_COST, OWN_FUNDS, PAYOUT_RETURNED
 from marketplace.reconciliation.postings import post_gateway_movement

@@ -16,7 +16,8 @@ from marketplace.alerts.operations import SEND_ALERT_TOPIC
 from marketplace.infra.db import Statement
 from marketplace.ledger.accounts import Account
 from marketplace.payments.refunds import refund_events
-from marketplace.providers.gateway.payments import GatewayRefund, MalformedGatewayDataError
+from marketplace.providers.gateway.errors import MalformedGatewayDataError
+from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.webhooks.events import PermanentEventError, parse_gateway_event
 
 # Ids grow with time: those that a connection makes, without exception. Steps of orders are numbered.

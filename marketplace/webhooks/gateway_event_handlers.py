@@ -8,8 +8,7 @@ from marketplace.payments.chargebacks.intake import record_chargeback
 from marketplace.payments.charges.apply import apply_charge
 from marketplace.payments.refunds import refund_events
 from marketplace.payouts.transfers import transfer_events
-from marketplace.providers.gateway.payloads import GatewayDispute, GatewayTransfer
-from marketplace.providers.gateway.payments import Charge, GatewayRefund
+from marketplace.providers.gateway.payloads import Charge, GatewayDispute, GatewayRefund, GatewayTransfer
 from marketplace.webhooks.events import DISPUTE_RESOLVED, Event, PermanentEventError
 
 _DISPUTE_EVENT_TYPES = frozenset({"charge.dispute.create", "charge.dispute.remind", DISPUTE_RESOLVED})

@@ -28,7 +28,7 @@ from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
 from marketplace.payments.refunds import order_cancellation
-from marketplace.providers.gateway.payments import Charge
+from marketplace.providers.gateway.payloads import Charge
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,

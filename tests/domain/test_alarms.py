@@ -25,7 +25,7 @@ from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.payments.refunds.gateway_refund import RefusedRefund
 from marketplace.payments.refunds.polling import poll_refunds
 from marketplace.platform.halts import are_payouts_halted
-from marketplace.providers.gateway.payments import GatewayRefund
+from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.reconciliation import ledger_check
 from marketplace.webhooks import inbox as webhooks
 from marketplace.webhooks.replay import replay_event

@@ -19,7 +19,7 @@ from marketplace.payments.intents.expiry import ExpiryResult, sweep_abandoned_ch
 from marketplace.payments.intents.hosted_page import open_hosted_page
 from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payments.refunds import order_cancellation
-from marketplace.providers.gateway.payments import Charge
+from marketplace.providers.gateway.payloads import Charge
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     NOW,

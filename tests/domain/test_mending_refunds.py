@@ -26,7 +26,7 @@ from marketplace.payments.refunds.recovery import (
     GatewayStatusUnknownError,
     RefundStillInFlightError,
 )
-from marketplace.providers.gateway.payments import GatewayRefund
+from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import (
     act_of,

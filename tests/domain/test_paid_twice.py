@@ -19,7 +19,7 @@ from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import admin_queries, states
 from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import buyer_debt, gateway_refund, polling, refund_events
-from marketplace.providers.gateway.payments import GatewayRefund
+from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import (
     cancelled_order,

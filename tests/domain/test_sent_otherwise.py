@@ -12,7 +12,7 @@ from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.payments import states
 from marketplace.payments.refunds import gateway_refund
 from marketplace.payments.refunds.recovery import RefundStillInFlightError
-from marketplace.providers.gateway.payments import GatewayRefund
+from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import audited, charge_of, dispute_charge, mend_refund, owed_by, refund, refunds_of
 from tests.support.purchases import (

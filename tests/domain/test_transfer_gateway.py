@@ -8,9 +8,8 @@ import pytest
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.gateway.errors import GatewayKeyRefusedError
+from marketplace.providers.gateway.errors import GatewayKeyRefusedError, MalformedGatewayDataError
 from marketplace.providers.gateway.payloads import GatewayTransfer
-from marketplace.providers.gateway.payments import MalformedGatewayDataError
 from marketplace.providers.gateway.transfers import (
     MAX_BULK_TRANSFERS,
     HttpTransferGateway,

@@ -7,7 +7,7 @@ import requests
 
 from marketplace.payments import states
 from marketplace.payments.refunds import order_cancellation, recovery
-from marketplace.providers.gateway.payments import Charge
+from marketplace.providers.gateway.payloads import Charge
 from tests.support.finance import act_of, make_officer, refunds_of
 from tests.support.forked import Forked
 from tests.support.gateway import GATEWAY_KEY

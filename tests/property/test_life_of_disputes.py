@@ -23,7 +23,7 @@ from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.refunds import buyer_debt, gateway_refund, order_cancellation
-from marketplace.providers.gateway.payments import GatewayRefund
+from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.finance import (
     claw_back,
     deliver,

@@ -32,7 +32,8 @@ from marketplace.payments.intents.hosted_page import open_hosted_page
 from marketplace.payments.intents.lifecycle import PaymentTarget
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway.payments import Charge, PaymentPage
+from marketplace.providers.gateway.payloads import Charge
+from marketplace.providers.gateway.payments import PaymentPage
 from marketplace.webhooks import inbox as webhooks
 from tests.support.events import dispute_data
 from tests.support.finance import claw_back, make_officer

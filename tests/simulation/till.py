@@ -6,7 +6,8 @@ from typing import Any
 
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway.payments import Charge, GatewayRefund, PaymentPage
+from marketplace.providers.gateway.payloads import Charge, GatewayRefund
+from marketplace.providers.gateway.payments import PaymentPage
 from tests.support.gateway import event_of
 
 

@@ -20,7 +20,8 @@ from flask import Flask
 
 from blueprints.areas import AREAS
 from marketplace.infra.settings import Settings
-from marketplace.providers.gateway.payments import Charge, HttpPaymentGateway
+from marketplace.providers.gateway.payloads import Charge
+from marketplace.providers.gateway.payments import HttpPaymentGateway
 from marketplace.providers.gateway.transfers import HttpTransferGateway
 from marketplace.services import Services
 from sandbox.providers.server import ProvidersServer

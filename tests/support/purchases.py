@@ -27,7 +27,7 @@ from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
 from marketplace.platform.models import Campus
-from marketplace.providers.gateway.payments import Charge
+from marketplace.providers.gateway.payloads import Charge
 from marketplace.reconciliation.ledger_check import verify_ledger
 from marketplace.vendors.models import VendorProfile
 

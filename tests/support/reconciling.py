@@ -22,7 +22,7 @@ from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.payouts.models import PayoutBatch, PayoutTransfer, PayoutTransferIntent
-from marketplace.providers.gateway.payments import Charge
+from marketplace.providers.gateway.payloads import Charge
 from marketplace.providers.gateway.records import BalanceMovement, GatewayRecord, GatewayRecords, RecordKind
 from marketplace.reconciliation import run
 from marketplace.reconciliation.figures import ReconciliationOutcome

@@ -15,7 +15,7 @@ from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.refunds import gateway_refund, order_cancellation, polling
 from marketplace.payments.refunds.polling import poll_refunds
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway.payments import GatewayRefund
+from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
 from sandbox.process import wait_until

@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketplace.providers.gateway.payments import (
-    Charge,
-    MalformedGatewayDataError,
-    customer_email,
-    signature_matches,
-)
+from marketplace.providers.gateway.errors import MalformedGatewayDataError
+from marketplace.providers.gateway.payloads import Charge
+from marketplace.providers.gateway.payments import customer_email, signature_matches
 
 WIRE: dict[str, Any] = {
     "id": 4_099_260_516,

@@ -29,7 +29,7 @@ from marketplace.payments.charges.charge_context import (
 )
 from marketplace.payments.models import QuarantinedCharge
 from marketplace.payments.refunds import create
-from marketplace.providers.gateway.payments import Charge
+from marketplace.providers.gateway.payloads import Charge
 
 _log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting
 from marketplace.orders.transitions import LockedOrder
 from marketplace.payments.models import GatewayCharge
-from marketplace.providers.gateway.payments import Charge
+from marketplace.providers.gateway.payloads import Charge
 
 # A charge that was told of without an id goes by its reference. Told of again with its id, it is the same money.
 _SELECT_KNOWN_CHARGE = Prepared(

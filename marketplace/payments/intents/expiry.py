@@ -22,7 +22,8 @@ from marketplace.payments.charges.apply import ChargeOutcome, apply_charge
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents import stalled
 from marketplace.payments.refunds import create
-from marketplace.providers.gateway.payments import Charge, PaymentGateway
+from marketplace.providers.gateway.payloads import Charge
+from marketplace.providers.gateway.payments import PaymentGateway
 
 _log = structlog.get_logger(__name__)
 

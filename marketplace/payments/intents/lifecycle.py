@@ -15,7 +15,8 @@ from marketplace.orders.deadlines import MAX_PAYMENT_WINDOW, PAYMENT_WINDOW
 from marketplace.orders.transitions import LockedOrder, lock_orders
 from marketplace.payments import states
 from marketplace.payments.charges.apply import apply_charge
-from marketplace.providers.gateway.payments import Charge, PaymentPage
+from marketplace.providers.gateway.payloads import Charge
+from marketplace.providers.gateway.payments import PaymentPage
 
 # Longer than the gateway may take to answer: a claim that ran out was left by somebody who died.
 INITIALIZATION_LEASE = timedelta(seconds=45)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alert
-from marketplace.providers.gateway.payments import GatewayRefund
+from marketplace.providers.gateway.payloads import GatewayRefund
 
 # What is over once a refund is sent, credited, or tried anew; that money moved twice, or may, is not.
 _RESOLVED_BY_PROGRESS = (

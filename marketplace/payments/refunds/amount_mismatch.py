@@ -16,7 +16,7 @@ from marketplace.payments.refunds import (
     notifications,
     wallet_fallback,
 )
-from marketplace.providers.gateway.payments import GatewayRefund
+from marketplace.providers.gateway.payloads import GatewayRefund
 
 
 def correct_amount_mismatch(

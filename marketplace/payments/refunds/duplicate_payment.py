@@ -10,7 +10,7 @@ from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.payments.refunds import alerts, buyer_debt, create, notifications
-from marketplace.providers.gateway.payments import GatewayRefund
+from marketplace.providers.gateway.payloads import GatewayRefund
 
 _DUPLICATE_RETURNED_KIND = "refund_sent_twice_returned"
 

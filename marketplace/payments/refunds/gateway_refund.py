@@ -23,7 +23,8 @@ from marketplace.payments.chargeback_guard import ChargebackState, find_chargeba
 from marketplace.payments.refunds import alerts, create, duplicate_payment, notifications, wallet_fallback
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway.errors import GatewayKeyRefusedError
-from marketplace.providers.gateway.payments import GatewayRefund, PaymentGateway
+from marketplace.providers.gateway.payloads import GatewayRefund
+from marketplace.providers.gateway.payments import PaymentGateway
 
 _log = structlog.get_logger(__name__)
 

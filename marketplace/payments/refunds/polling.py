@@ -13,7 +13,8 @@ from marketplace.infra.polling import ensure_unchanged, poll_each
 from marketplace.payments import gateway_alerts, states
 from marketplace.payments.chargeback_guard import SELECT_CHARGEBACK_STATE
 from marketplace.payments.refunds import alerts, create, gateway_refund
-from marketplace.providers.gateway.payments import GatewayRefund, PaymentGateway
+from marketplace.providers.gateway.payloads import GatewayRefund
+from marketplace.providers.gateway.payments import PaymentGateway
 
 # The gateway takes days for some; asking each hour is enough.
 POLL_AFTER = timedelta(hours=1)

@@ -24,7 +24,8 @@ from marketplace.payments.refunds import (
     notifications,
     wallet_fallback,
 )
-from marketplace.providers.gateway.payments import GatewayRefund, PaymentGateway
+from marketplace.providers.gateway.payloads import GatewayRefund
+from marketplace.providers.gateway.payments import PaymentGateway
 
 # What the gateway may still send, or has sent.
 _IN_FLIGHT_STATUSES = frozenset({"pending", "processing", "processed"})

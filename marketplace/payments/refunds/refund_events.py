@@ -18,7 +18,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.payments import states
 from marketplace.payments.refunds import gateway_refund
-from marketplace.providers.gateway.payments import GatewayRefund
+from marketplace.providers.gateway.payloads import GatewayRefund
 
 _log = structlog.get_logger(__name__)
 

@@ -9,3 +9,7 @@ class GatewayKeyRefusedError(ProviderUnavailableError):
     def __init__(self, status: int) -> None:
         super().__init__("The payment gateway refused our key.")
         self.refused_status = status
+
+
+class MalformedGatewayDataError(Exception):
+    """A field of the gateway's data is missing or of the wrong type: it can never be applied."""

@@ -1,10 +1,11 @@
-"""What the gateway tells unasked, beside charges and refunds: disputes of charges, and transfers."""
+"""Charges, refunds, disputes and transfers as the gateway writes them, in events and in responses."""
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from marketplace.providers.gateway.payments import MalformedGatewayDataError
+from marketplace.providers.gateway.errors import MalformedGatewayDataError
 
 _MAX_WORD_LENGTH = 100
 _MAX_NAME_LENGTH = 255
@@ -12,6 +13,94 @@ _MAX_AMOUNT_MINOR = 10**15
 # The merchant declined the claim, and the bank went along; of an accepted one the money is gone.
 DISPUTE_WON = "declined"
 DISPUTE_LOST = "merchant-accepted"
+
+
+_PLAUSIBLE_YEARS = (2000, 2999)
+
+
+_DIGITS = re.compile("[0-9]{1,15}")
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A charge as the gateway describes it, in webhooks and when asked.
+
+    ``amount_minor`` is what the customer paid and ``fees_minor`` what the gateway keeps of it, in kobo.
+    """
+
+    id: str
+    reference: str
+    status: str
+    amount_minor: int
+    fees_minor: int
+    currency: str
+    channel: str
+    paid_at: datetime | None
+
+    @property
+    def is_successful(self) -> bool:
+        """Tell whether the customer's money has arrived."""
+        return self.status == "success"
+
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether the attempt is over without money."""
+        return self.status in ("failed", "abandoned", "reversed")
+
+    @classmethod
+    def from_wire(cls, data: Any) -> "Charge":
+        """Read a charge from the gateway's JSON.
+
+        :param data: the ``data`` object of an event or an answer
+        :raises MalformedGatewayDataError: a field is missing or of another type; amounts must be integers
+        """
+        if not isinstance(data, dict):
+            raise MalformedGatewayDataError("data is not an object")
+        return cls(
+            id=_charge_id(data),
+            reference=_require_field(data, "reference", str),
+            status=_require_field(data, "status", str),
+            amount_minor=_require_amount(data, "amount"),
+            fees_minor=0 if data.get("fees") is None else _require_amount(data, "fees"),
+            currency=_require_field(data, "currency", str),
+            channel=data["channel"] if isinstance(data.get("channel"), str) else "unknown",
+            paid_at=_parse_plausible_time(data.get("paid_at")),
+        )
+
+
+@dataclass(frozen=True)
+class GatewayRefund:
+    """A refund as the gateway describes it. ``merchant_note`` is our own: it names the refund that it is of ours.
+
+    ``status`` is the gateway's word: pending, processing, processed, failed, needs-attention. ``id``,
+    ``merchant_note`` and ``charge_reference`` (the charge's) are empty where the gateway leaves them out.
+    """
+
+    id: str
+    status: str
+    amount_minor: int
+    merchant_note: str
+    charge_reference: str = ""
+
+    @classmethod
+    def from_wire(cls, data: Any) -> "GatewayRefund":
+        """Read a refund from the gateway's JSON.
+
+        :param data: the ``data`` object of an event, or a refund of an answer
+        :raises MalformedGatewayDataError: a field is missing or of another type; amounts must be whole
+        """
+        if not isinstance(data, dict):
+            raise MalformedGatewayDataError("data is not an object")
+        note, reference, amount = (data.get(n) for n in ("merchant_note", "transaction_reference", "amount"))
+        # Its events write the amount as digits, its answers as a number.
+        amount_minor = int(amount) if isinstance(amount, str) and _DIGITS.fullmatch(amount) else amount
+        return cls(
+            id="" if data.get("id") is None else str(_require_field(data, "id", int)),
+            status=_require_field(data, "status", str),
+            amount_minor=_require_amount({"amount": amount_minor}, "amount"),
+            merchant_note=note if isinstance(note, str) else "",
+            charge_reference=reference if isinstance(reference, str) else "",
+        )
 
 
 @dataclass(frozen=True)
@@ -187,5 +276,43 @@ def _parse_time(value: Any) -> datetime | None:
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
         return moment.astimezone(UTC) if moment and moment.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _charge_id(data: dict[str, Any]) -> str:
+    """Give the charge's id, or its reference where the gateway sent none."""
+    return (
+        _require_field(data, "reference", str)
+        if data.get("id") is None
+        else str(_require_field(data, "id", int))
+    )
+
+
+def _require_field(data: dict[str, Any], name: str, kind: type) -> Any:
+    value = data.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise MalformedGatewayDataError(f"data.{name} is not {'an integer' if kind is int else 'a string'}")
+    return value
+
+
+def _require_amount(data: dict[str, Any], name: str) -> int:
+    value: int = _require_field(data, name, int)
+    if not 0 <= value <= _MAX_AMOUNT_MINOR:
+        raise MalformedGatewayDataError(f"data.{name} is out of range")
+    return value
+
+
+def _parse_plausible_time(value: Any) -> datetime | None:
+    """Give a time in UTC; what is no time of this service's life is none, since it must not cost a payment."""
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        return (
+            moment.astimezone(UTC)
+            if moment.tzinfo and _PLAUSIBLE_YEARS[0] <= moment.year <= _PLAUSIBLE_YEARS[1]
+            else None
+        )
     except (ValueError, OverflowError):
         return None

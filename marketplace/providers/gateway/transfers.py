@@ -10,9 +10,8 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
-from marketplace.providers.gateway.errors import GatewayKeyRefusedError
+from marketplace.providers.gateway.errors import GatewayKeyRefusedError, MalformedGatewayDataError
 from marketplace.providers.gateway.payloads import GatewayTransfer
-from marketplace.providers.gateway.payments import MalformedGatewayDataError
 
 # More the gateway does not take at once.
 MAX_BULK_TRANSFERS = 100
