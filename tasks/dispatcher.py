@@ -175,7 +175,7 @@ class Dispatcher:
             # There are messages enough: when they are done, the next sweep hands on what is left.
             return
         with self._services.database.reading() as session:
-            due = due_rows(session, now=now - SWEEP_GRACE, most=capacity or _MAX_INLINE_ROWS)
+            due = due_rows(session, now=now - SWEEP_GRACE, limit=capacity or _MAX_INLINE_ROWS)
         for index, row_id in enumerate(due):
             if capacity is None or not self.send_wakeup(queue, table, row_id):
                 result.processed_inline += self._process_inline(
