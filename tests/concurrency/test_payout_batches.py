@@ -41,8 +41,8 @@ from tests.support.payouts import (
     staged_batch,
 )
 from tests.support.purchases import NOW, assert_books_are_whole, row_of
-from tests.support.sending import dispatched_batch
 from tests.support.threads import BOUND_SECONDS, at_once, unforeseen
+from tests.support.transfers import dispatched_batch
 
 ROUNDS = 6
 REASON = "Decided at once with others."

@@ -18,6 +18,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.orders.placing.place_order import PriceChangedError, RequestedItem
 from marketplace.payments.refunds import order_cancellation
+from tests.support.flash_sales import SALE_PRICE, act, item_of, left_of, put_on_sale, sold_of
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,
@@ -32,7 +33,6 @@ from tests.support.purchases import (
     row_of,
     with_buyer,
 )
-from tests.support.sales import SALE_PRICE, act, item_of, left_of, put_on_sale, sold_of
 from tests.support.threads import at_once, unforeseen
 
 

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from marketplace.infra.db import Database
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.webhooks import inbox as webhooks
-from tests.support.events import dispute_data
 from tests.support.gateway import event_of
+from tests.support.gateway_events import dispute_data
 from tests.support.messaging import (
     envelope,
     log_delivery,

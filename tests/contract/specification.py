@@ -1,7 +1,7 @@
 """All rows of the interface specification, and what is promised of each.
 
 A row says who may call a route, how often, how long its answer is kept, what becomes of an Idempotency-Key,
-and whether it is built. ``test_contracts.py`` holds the contracts of the routes against these rows; whoever
+and whether it is built. ``test_route_contracts.py`` holds the contracts of the routes against these rows; whoever
 builds a row takes ``built=False`` off it.
 """
 

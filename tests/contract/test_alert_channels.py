@@ -24,7 +24,7 @@ from marketplace.providers.messaging.alert_channels import (
     make_alert_channels,
 )
 from sandbox.providers.server import ProvidersServer
-from tests.support.mail import PASSWORD, USER, MailServer, make_certificate
+from tests.support.mail_server import PASSWORD, USER, MailServer, make_certificate
 from tests.support.probes import closed_port
 
 TIMEOUT_SECONDS = 20

@@ -34,7 +34,7 @@ from marketplace.services import Services
 from marketplace.webhooks.inbox import receive_event
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer, Market
-from tests.support.objects import StorageDouble
+from tests.support.object_storage import InMemoryStorage
 from tests.support.payouts import make_account, make_payees, staged_batch
 from tests.support.proposals import propose
 from tests.support.purchases import fill_wallet
@@ -171,7 +171,7 @@ class Cast:
 def paying_app(settings: Settings, gateway_server: TestGateway) -> Iterator[Flask]:
     """The application, with the sandbox's gateway at its other end."""
     made = replace(settings, **gateway_server.settings())
-    services = replace(Services.from_settings(made, application_name="tests"), storage=StorageDouble())
+    services = replace(Services.from_settings(made, application_name="tests"), storage=InMemoryStorage())
     yield build_app(services, AREAS)
     services.database.close()
 

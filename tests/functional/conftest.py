@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.purchases import Shop, make_shop
-from tests.support.site import Site, running_site
+from tests.support.service_processes import ServiceProcesses, running_site
 
 
 @pytest.fixture(scope="module")
-def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcesses]:
     directory = tmp_path_factory.mktemp("site")
     # The database's server runs as another user.
     directory.chmod(0o711)
@@ -18,7 +18,7 @@ def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture
-def site(whole_site: Site) -> Iterator[Site]:
+def site(whole_site: ServiceProcesses) -> Iterator[ServiceProcesses]:
     """The site with all its servers, no web and no workers, nothing in its queues."""
     whole_site.restart_servers()
     yield whole_site
@@ -27,5 +27,5 @@ def site(whole_site: Site) -> Iterator[Site]:
 
 
 @pytest.fixture
-def shop(site: Site) -> Shop:
+def shop(site: ServiceProcesses) -> Shop:
     return site.database.in_transaction(make_shop)

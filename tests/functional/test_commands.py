@@ -27,7 +27,7 @@ from marketplace.kernel.clock import system_clock
 from marketplace.providers.messaging.alert_channels import email_channel_name
 from marketplace.webhooks import inbox as webhooks
 from sandbox.personas import persona_named, persona_names
-from tests.support.events import transfer_data
+from tests.support.gateway_events import transfer_data
 from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
 from tests.support.payouts import OWED_MINOR, approved_batch, make_payees, staged_batch
 from tests.support.purchases import row_of

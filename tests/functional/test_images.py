@@ -13,11 +13,11 @@ import requests
 from marketplace.infra.db import Database
 from sandbox.personas import persona_named
 from sandbox.process import Process, wait_until
-from tests.support.attacks import ATTACKS
+from tests.support.hostile_images import ATTACKS
 from tests.support.installation import Installation, installed
 from tests.support.market import Market
-from tests.support.pictures import encoded, gradient, opened, photo
 from tests.support.probes import closed_port
+from tests.support.sample_images import encoded, gradient, opened, photo
 from tests.support.servers import PROJECT, Addresses, migrate
 
 MEGABYTE = 1024 * 1024

@@ -11,18 +11,18 @@ import requests
 from marketplace.infra.settings import load_settings
 from marketplace.payouts.transfers.polling import poll_transfers
 from marketplace.providers.gateway.transfers import HttpTransferGateway
-from tests.support.forked import Forked
+from tests.support.forked_processes import Forked
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.payouts import OWED_MINOR, make_payees, owed
 from tests.support.purchases import assert_books_are_whole
-from tests.support.sending import batch_status, dispatched_batch, statuses_in, transfers_in
-from tests.support.site import Site, kill, running_site
+from tests.support.service_processes import ServiceProcesses, kill, running_site
+from tests.support.transfers import batch_status, dispatched_batch, statuses_in, transfers_in
 
 PAYEES = 3
 
 
 @pytest.fixture(scope="module")
-def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcesses]:
     directory = tmp_path_factory.mktemp("site")
     directory.chmod(0o711)
     with running_site(directory) as site:
@@ -30,7 +30,7 @@ def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture
-def site(whole_site: Site) -> Iterator[Site]:
+def site(whole_site: ServiceProcesses) -> Iterator[ServiceProcesses]:
     """The site, without web and workers before and after."""
     yield whole_site
     whole_site.stop_processes()
@@ -39,7 +39,7 @@ def site(whole_site: Site) -> Iterator[Site]:
 class Batch:
     """A batch that was dispatched, as the gateway and the database know it."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: ServiceProcesses) -> None:
         self.site = site
         with site.database.transaction() as session:
             self.payees = make_payees(session, PAYEES, account={"recipient_code": None})
@@ -88,14 +88,14 @@ class Batch:
             assert_books_are_whole(session)
 
 
-def workers(site: Site) -> Forked:
+def workers(site: ServiceProcesses) -> Forked:
     """Start the worker that sends, and then the one that hands out what waits as it starts; give the first."""
     sender = site.worker()
     site.worker("notifications")
     return sender
 
 
-def test_a_worker_sends_a_batch_and_the_gateways_events_settle_it(site: Site) -> None:
+def test_a_worker_sends_a_batch_and_the_gateways_events_settle_it(site: ServiceProcesses) -> None:
     site.web()
     batch = Batch(site)
 
@@ -105,7 +105,7 @@ def test_a_worker_sends_a_batch_and_the_gateways_events_settle_it(site: Site) ->
     assert batch.calls("POST /transfer/bulk") == [1] * PAYEES
 
 
-def test_a_worker_that_is_killed_while_the_gateway_is_at_it_is_made_up_for(site: Site) -> None:
+def test_a_worker_that_is_killed_while_the_gateway_is_at_it_is_made_up_for(site: ServiceProcesses) -> None:
     """No event comes, as nobody serves the webhook: the gateway is asked by the references, and nothing sent again."""
     batch = Batch(site)
     batch.gateway("POST", "/sandbox/transfers/next", {"outcome": "timeout"})

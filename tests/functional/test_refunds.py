@@ -9,7 +9,7 @@ from marketplace.payments import states
 from marketplace.payments.refunds import order_cancellation, recovery
 from marketplace.providers.gateway.payloads import Charge
 from tests.support.finance import act_of, make_officer, refunds_of
-from tests.support.forked import Forked
+from tests.support.forked_processes import Forked
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.purchases import (
     NOW,
@@ -21,10 +21,10 @@ from tests.support.purchases import (
     place,
     row_of,
 )
-from tests.support.site import Site, kill
+from tests.support.service_processes import ServiceProcesses, kill
 
 
-def workers(site: Site) -> Forked:
+def workers(site: ServiceProcesses) -> Forked:
     """Start the worker that sends, and then the one that hands out what waits as it starts; give the first."""
     sender = site.worker()
     site.worker("notifications")
@@ -34,7 +34,7 @@ def workers(site: Site) -> Forked:
 class Refund:
     """A refund of an order that was called off, as the gateway and the database know it."""
 
-    def __init__(self, site: Site, shop: Shop) -> None:
+    def __init__(self, site: ServiceProcesses, shop: Shop) -> None:
         self.site = site
         with site.database.transaction() as session:
             self.order_id = place(session, shop, make_product(session, shop))
@@ -87,7 +87,7 @@ class Refund:
             assert_books_are_whole(session)
 
 
-def test_a_worker_sends_it_and_the_gateways_event_settles_it(site: Site, shop: Shop) -> None:
+def test_a_worker_sends_it_and_the_gateways_event_settles_it(site: ServiceProcesses, shop: Shop) -> None:
     site.web()
     refund = Refund(site, shop)
 
@@ -96,7 +96,9 @@ def test_a_worker_sends_it_and_the_gateways_event_settles_it(site: Site, shop: S
     refund.assert_sent()
 
 
-def test_one_that_failed_is_finances_and_is_sent_once_more_when_they_say_so(site: Site, shop: Shop) -> None:
+def test_one_that_failed_is_finances_and_is_sent_once_more_when_they_say_so(
+    site: ServiceProcesses, shop: Shop
+) -> None:
     site.web()
     refund = Refund(site, shop)
     refund.gateway("POST", "/sandbox/refunds/next", {"outcome": "failed"})
@@ -117,7 +119,9 @@ def test_one_that_failed_is_finances_and_is_sent_once_more_when_they_say_so(site
     refund.assert_sent(times=2)
 
 
-def test_a_worker_that_is_killed_while_the_gateway_is_at_it_is_made_up_for(site: Site, shop: Shop) -> None:
+def test_a_worker_that_is_killed_while_the_gateway_is_at_it_is_made_up_for(
+    site: ServiceProcesses, shop: Shop
+) -> None:
     """No event comes, as nobody serves the webhook: the next worker finds the refund by our note."""
     refund = Refund(site, shop)
     refund.gateway("POST", "/sandbox/refunds/next", {"outcome": "timeout"})

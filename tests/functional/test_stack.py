@@ -22,8 +22,8 @@ from marketplace.kernel.env_file import parse_variables
 from sandbox.lock import is_locked, lock_holders
 from sandbox.ports import is_free
 from sandbox.process import wait_until
-from tests.support.pictures import photo
 from tests.support.ports import free_port
+from tests.support.sample_images import photo
 
 PROJECT = Path(__file__).parents[2]
 # The stack needs the whole application: these tests run from the commit on that completes it.

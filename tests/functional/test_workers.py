@@ -20,23 +20,23 @@ from marketplace.infra import wakeups
 from marketplace.infra.cache import Cache
 from marketplace.kernel import queues
 from sandbox.process import wait_until
-from tests.support.forked import Forked
+from tests.support.forked_processes import Forked
 from tests.support.installation import marketplace
 from tests.support.purchases import Shop, make_product
-from tests.support.site import Blocker, Site, kill
+from tests.support.service_processes import Blocker, ServiceProcesses, kill
 
 # What a killed worker was at is taken up again by then.
 TAKEN_UP_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def whole_site(whole_site: Site) -> Site:
+def whole_site(whole_site: ServiceProcesses) -> ServiceProcesses:
     whole_site.environment |= {"AI_URL": whole_site.providers.ai_url, "AI_TIMEOUT_SECONDS": "30"}
     return whole_site
 
 
 @pytest.fixture
-def site(site: Site) -> Iterator[Site]:
+def site(site: ServiceProcesses) -> Iterator[ServiceProcesses]:
     """The site, no worker running, and nothing scheduled or left to do."""
     yield site
     site.stop_processes()
@@ -46,23 +46,25 @@ def site(site: Site) -> Iterator[Site]:
 
 
 @pytest.fixture
-def blocked(site: Site) -> Iterator[Blocker]:
+def blocked(site: ServiceProcesses) -> Iterator[Blocker]:
     """Holds a row, so that a worker stops in the middle of its work."""
     with Blocker(site) as blocker:
         yield blocker
 
 
 @pytest.fixture
-def cache(site: Site) -> Cache:
+def cache(site: ServiceProcesses) -> Cache:
     return Cache(site.valkey.url)
 
 
-def product(site: Site, shop: Shop) -> UUID:
+def product(site: ServiceProcesses, shop: Shop) -> UUID:
     with site.database.transaction() as session:
         return make_product(session, shop)
 
 
-def store(site: Site, queue: str, product_id: UUID, topic: str = promotions.BOUNDARY_TOPIC) -> UUID:
+def store(
+    site: ServiceProcesses, queue: str, product_id: UUID, topic: str = promotions.BOUNDARY_TOPIC
+) -> UUID:
     """Leave work in the outbox that locks a product, due for a while, its message lost."""
     [[row_id]] = site.query(
         "INSERT INTO outbox_events (queue, topic, payload, due_at)"
@@ -75,7 +77,7 @@ def store(site: Site, queue: str, product_id: UUID, topic: str = promotions.BOUN
     return UUID(str(row_id))
 
 
-def is_done(site: Site, row_id: UUID) -> bool:
+def is_done(site: ServiceProcesses, row_id: UUID) -> bool:
     return site.query("SELECT done_at IS NOT NULL FROM outbox_events WHERE id = %s", str(row_id)) == [(True,)]
 
 
@@ -89,25 +91,25 @@ def busy(cache: Cache, row_id: UUID) -> list[Worker]:
     return [one for one in found if str(row_id) in {doing.row_id for doing in one.doing}]
 
 
-def figures_of(site: Site, cache: Cache, queue: str) -> QueueStats:
+def figures_of(site: ServiceProcesses, cache: Cache, queue: str) -> QueueStats:
     with site.database.reading() as session:
         return figures.fetch_queue_report(session, cache, now=datetime.now(UTC)).queues[queue]
 
 
-def task(site: Site, name: str) -> dict[str, Any]:
+def task(site: ServiceProcesses, name: str) -> dict[str, Any]:
     rows = site.query("SELECT to_jsonb(t) FROM periodic_tasks t WHERE name = %s", name)
     found: dict[str, Any] = rows[0][0] if rows else {"runs": 0, "outcome": None, "run_id": None}
     return found
 
 
-def until(site: Site, look: Any, *processes: Forked, seconds: float = TAKEN_UP_SECONDS) -> None:
+def until(site: ServiceProcesses, look: Any, *processes: Forked, seconds: float = TAKEN_UP_SECONDS) -> None:
     assert wait_until(lambda: bool(look()), timeout_seconds=seconds), site.logs()
     assert all(process.running for process in processes), site.logs()
 
 
 class TestHeartbeats:
     def test_workers_tell_that_they_live_and_what_they_do(
-        self, site: Site, shop: Shop, blocked: Blocker, cache: Cache
+        self, site: ServiceProcesses, shop: Shop, blocked: Blocker, cache: Cache
     ) -> None:
         first, second = site.worker(), site.worker()
         other = site.worker(queues.NOTIFICATIONS)
@@ -140,7 +142,7 @@ class TestHeartbeats:
         assert names(cache) == ["notifications"]
         assert other.running
 
-    def test_they_tell_it_again_once_the_cache_is_back(self, site: Site, cache: Cache) -> None:
+    def test_they_tell_it_again_once_the_cache_is_back(self, site: ServiceProcesses, cache: Cache) -> None:
         worker = site.worker(queues.AI_MODERATION)
         site.until(lambda: names(cache) == ["ai-moderation"], worker)
 
@@ -153,7 +155,7 @@ class TestHeartbeats:
 class TestKilled:
     @pytest.mark.parametrize("queue", queues.NAMES)
     def test_what_it_was_at_is_taken_up_by_another_within_a_minute(
-        self, site: Site, shop: Shop, blocked: Blocker, queue: str
+        self, site: ServiceProcesses, shop: Shop, blocked: Blocker, queue: str
     ) -> None:
         """Its message is gone with it. The sweep may be anybody's: that of the queue's own worker, or of another."""
         product_id = product(site, shop)
@@ -173,7 +175,7 @@ class TestKilled:
         print(f"taken up after {time.monotonic() - killed_at:.1f} s")
 
     def test_a_periodic_run_that_it_was_at_is_noticed_and_runs_at_its_next_tick(
-        self, site: Site, shop: Shop, blocked: Blocker
+        self, site: ServiceProcesses, shop: Shop, blocked: Blocker
     ) -> None:
         """The sweep of the outbox dies with its worker, at work on a row while the queues' server is away."""
         product_id = product(site, shop)
@@ -204,7 +206,7 @@ class TestKilled:
 
 
 class TestStopped:
-    def test_what_can_not_be_finished_is_put_back(self, site: Site, shop: Shop) -> None:
+    def test_what_can_not_be_finished_is_put_back(self, site: ServiceProcesses, shop: Shop) -> None:
         """A provider keeps it longer than a stop may take. Sweeps are paused: it is the message that comes back."""
         product_id = product(site, shop)
         site.query(
@@ -232,7 +234,7 @@ class TestStopped:
 
 
 class TestBesideOneAnother:
-    def test_slow_ones_hold_up_nothing(self, site: Site, shop: Shop, blocked: Blocker) -> None:
+    def test_slow_ones_hold_up_nothing(self, site: ServiceProcesses, shop: Shop, blocked: Blocker) -> None:
         """Three are stuck; what comes after them goes on, whoever hands it on."""
         slow, quick = product(site, shop), product(site, shop)
         blocked.hold("products", id=slow)
@@ -249,7 +251,7 @@ class TestBesideOneAnother:
         site.until(lambda: all(is_done(site, row_id) for row_id in row_ids), worker)
         assert not any(is_done(site, row_id) for row_id in stuck)
 
-    def test_poison_holds_up_nothing(self, site: Site, shop: Shop) -> None:
+    def test_poison_holds_up_nothing(self, site: ServiceProcesses, shop: Shop) -> None:
         quick = product(site, shop)
         worker = site.worker(queues.AI_MODERATION)
         poison = [
@@ -268,7 +270,7 @@ class TestBesideOneAnother:
         tries = "SELECT count(*) FROM outbox_events WHERE topic = 'nobody.knows' AND attempts >= 1"
         site.until(lambda: site.query(tries) == [(8,)], worker)
 
-    def test_without_the_queues_server_work_goes_on(self, site: Site, shop: Shop) -> None:
+    def test_without_the_queues_server_work_goes_on(self, site: ServiceProcesses, shop: Shop) -> None:
         """More slowly: the sweeps do it themselves, since the schedule needs the database alone."""
         site.valkey.stop()
         row_ids = [store(site, queue, product(site, shop)) for queue in queues.NAMES]
@@ -279,7 +281,7 @@ class TestBesideOneAnother:
 
 
 class TestTheSchedule:
-    def test_however_many_workers_run_each_tick_is_fired_once(self, site: Site) -> None:
+    def test_however_many_workers_run_each_tick_is_fired_once(self, site: ServiceProcesses) -> None:
         running = [site.worker(), site.worker(), site.worker(queues.NOTIFICATIONS), site.worker()]
         site.until(lambda: task(site, "relay-inbox")["runs"] > 0, *running[:1])
         done = marketplace(
@@ -299,7 +301,7 @@ class TestTheSchedule:
         started = [name for name in ("relay-inbox", "relay-outbox") if task(site, name)["outcome"]]
         assert started == ["relay-inbox", "relay-outbox"]
 
-    def test_it_is_paused_resumed_and_run_by_hand_while_workers_run(self, site: Site) -> None:
+    def test_it_is_paused_resumed_and_run_by_hand_while_workers_run(self, site: ServiceProcesses) -> None:
         worker = site.worker()
         site.until(lambda: task(site, "relay-inbox")["runs"] > 0, worker)
 

@@ -1,9 +1,26 @@
 """Fixtures of the tests over HTTP."""
 
+from collections.abc import Iterator
+
 import pytest
+from flask import Flask
 
 from marketplace.infra.db import Database
-from tests.support.market import Market, Store
+from marketplace.payments.intents.banks import BANKS_CACHE_TAG
+from marketplace.services import Services
+from tests.support.gateway import (
+    MovableClock,
+    TestGateway,
+    clock,
+    gateway,
+    paying_app,
+    paying_services,
+)
+from tests.support.market import Bearer, Market, Store
+from tests.support.purchases import NOW, make_shop
+from tests.support.shop_client import ShopClient
+
+__all__ = ["clock", "gateway", "paying_app", "paying_services"]
 
 
 @pytest.fixture
@@ -16,3 +33,20 @@ def market(database: Database) -> Market:
 def store(market: Market) -> Store:
     """A store of that market."""
     return market.store()
+
+
+@pytest.fixture
+def desk(
+    paying_app: Flask, database: Database, bearer: Bearer, clock: MovableClock, gateway: TestGateway
+) -> ShopClient:
+    """A desk of its own for each test."""
+    assert clock.now == NOW
+    return ShopClient(database.in_transaction(make_shop), database, paying_app.test_client(), bearer)
+
+
+@pytest.fixture
+def forgotten_banks(paying_services: Services) -> Iterator[None]:
+    """No test finds the list of banks that another one had kept."""
+    paying_services.cache.drop(BANKS_CACHE_TAG)
+    yield
+    paying_services.cache.drop(BANKS_CACHE_TAG)

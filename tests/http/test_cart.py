@@ -15,9 +15,9 @@ from marketplace.catalog.models import Product
 from marketplace.identity.models import Profile
 from marketplace.infra.db import Database
 from marketplace.vendors.models import VendorProfile
-from tests.support.counting import counted_statements
-from tests.support.listings import faults_of
 from tests.support.market import Bearer, Market, Store
+from tests.support.product_api import faults_of
+from tests.support.resource_usage import counted_statements
 
 PRODUCT = "00000000-0000-4000-8000-000000000000"  # of no product
 

@@ -13,8 +13,8 @@ from werkzeug.datastructures import MultiDict
 
 from blueprints.areas import contracts
 from blueprints.http.contract import Contract, TokenPolicy
-from tests.support.listings import faults_of, listing
 from tests.support.market import Bearer, Market, Store
+from tests.support.product_api import faults_of, listing
 
 PARAMETERS = (
     "\0",

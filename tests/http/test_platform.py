@@ -15,12 +15,12 @@ from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
 from marketplace.platform import halts
 from marketplace.services import Services
-from tests.support.desk import Desk
 from tests.support.gateway import MovableClock, TestGateway, clock, gateway, paying_app, paying_services
 from tests.support.market import Bearer
 from tests.support.probes import assert_problem, closed_port, faults, serve
 from tests.support.proposals import make_admin
 from tests.support.purchases import NOW, SERVICE_FEE_MINOR, later, make_shop
+from tests.support.shop_client import ShopClient
 
 __all__ = ["clock", "gateway", "paying_app", "paying_services"]
 
@@ -33,13 +33,13 @@ Officer = Callable[..., dict[str, str]]
 @pytest.fixture
 def desk(
     paying_app: Flask, database: Database, bearer: Bearer, clock: MovableClock, gateway: TestGateway
-) -> Iterator[Desk]:
+) -> Iterator[ShopClient]:
     """A desk; what its officers change of the platform is taken back."""
     assert clock.now == NOW
     client = paying_app.test_client()
     with database.reading() as session:
         before = session.execute(text("SELECT key, value::text FROM platform_settings")).all()
-    yield Desk(database.in_transaction(make_shop), database, client, bearer)
+    yield ShopClient(database.in_transaction(make_shop), database, client, bearer)
     with database.transaction() as session:
         session.execute(text("DELETE FROM payout_halts"))
         session.execute(text("DELETE FROM platform_settings"))
@@ -67,19 +67,19 @@ def iso(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def propose(desk: Desk, headers: dict[str, str], **body: Any) -> TestResponse:
+def propose(desk: ShopClient, headers: dict[str, str], **body: Any) -> TestResponse:
     given = {"kind": "fee", "payload": FEE, "reason": REASON} | body
     return desk.post(PATH, headers, given)
 
 
-def filed(desk: Desk, headers: dict[str, str], **body: Any) -> dict[str, Any]:
+def filed(desk: ShopClient, headers: dict[str, str], **body: Any) -> dict[str, Any]:
     answer = propose(desk, headers, **body)
     assert answer.status_code == 201, answer.json
     found: dict[str, Any] = answer.json["data"]
     return found
 
 
-def carry(desk: Desk, officer: Officer, **body: Any) -> dict[str, Any]:
+def carry(desk: ShopClient, officer: Officer, **body: Any) -> dict[str, Any]:
     """Have one officer propose something and another approve it."""
     made = filed(desk, officer(), **body)
     answer = desk.post(f"{PATH}/{made['id']}/approve", officer())
@@ -89,7 +89,7 @@ def carry(desk: Desk, officer: Officer, **body: Any) -> dict[str, Any]:
 
 
 class TestProposals:
-    def test_one_officer_proposes_and_another_approves(self, desk: Desk, officer: Officer) -> None:
+    def test_one_officer_proposes_and_another_approves(self, desk: ShopClient, officer: Officer) -> None:
         proposer, other = officer("aal1"), officer()
         made = filed(desk, proposer)
         assert (made["status"], made["before"]["value"], made["after"]["value"]) == (
@@ -116,7 +116,7 @@ class TestProposals:
         )
         assert order.json["data"]["serviceFeeMinor"] == 20_000
 
-    def test_who_may_not(self, desk: Desk, officer: Officer) -> None:
+    def test_who_may_not(self, desk: ShopClient, officer: Officer) -> None:
         proposer = officer()
         made = filed(desk, proposer)
         path = f"{PATH}/{made['id']}"
@@ -131,7 +131,7 @@ class TestProposals:
         assert_problem(desk.post(f"{path}/approve", proposer), 403, "AUTH_FORBIDDEN")
         assert desk.get(path, proposer).json["data"]["status"] == "pending"
 
-    def test_a_proposal_that_there_is_none_of(self, desk: Desk, officer: Officer) -> None:
+    def test_a_proposal_that_there_is_none_of(self, desk: ShopClient, officer: Officer) -> None:
         headers = officer()
         for path in (f"{PATH}/{uuid4()}", f"{PATH}/no-id"):
             assert_problem(desk.get(path, headers), 404, "RESOURCE_NOT_FOUND")
@@ -169,12 +169,12 @@ class TestProposals:
         ],
     )
     def test_what_is_refused_before_it_is_filed(
-        self, desk: Desk, officer: Officer, body: dict[str, Any], names: list[str]
+        self, desk: ShopClient, officer: Officer, body: dict[str, Any], names: list[str]
     ) -> None:
         headers = officer()
         assert sorted(faults(propose(desk, headers, **body))) == names
 
-    def test_each_kind_can_be_proposed(self, desk: Desk, officer: Officer) -> None:
+    def test_each_kind_can_be_proposed(self, desk: ShopClient, officer: Officer) -> None:
         headers = officer()
         category = str(desk.shop.category_id)
         kinds = {
@@ -191,11 +191,11 @@ class TestProposals:
             assert made["kind"] == kind
             assert payload.items() <= made["payload"].items()
 
-    def test_payouts_that_go_are_not_resumed(self, desk: Desk, officer: Officer) -> None:
+    def test_payouts_that_go_are_not_resumed(self, desk: ShopClient, officer: Officer) -> None:
         answer = propose(desk, officer(), kind="payout_resume", payload={"reason": "In case."})
         assert_problem(answer, 409, "CONCURRENCY_CONFLICT")
 
-    def test_a_resume_does_not_carry_what_was_found_since(self, desk: Desk, officer: Officer) -> None:
+    def test_a_resume_does_not_carry_what_was_found_since(self, desk: ShopClient, officer: Officer) -> None:
         database = desk.client.application.extensions["marketplace"].database
         database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: a rule", NOW, facts={"rows": 1})
         made = filed(desk, officer(), kind="payout_resume", payload={"reason": "Mended."})
@@ -212,7 +212,7 @@ class TestProposals:
         assert_problem(desk.post(f"{path}/approve", other), 409, "CONCURRENCY_CONFLICT")
         assert desk.get(path, other).json["data"]["status"] == "pending"
 
-    def test_rejecting(self, desk: Desk, officer: Officer) -> None:
+    def test_rejecting(self, desk: ShopClient, officer: Officer) -> None:
         made = filed(desk, officer())
         path = f"{PATH}/{made['id']}"
         assert faults(desk.post(f"{path}/reject", officer(), {})) == ["reason"]
@@ -229,7 +229,7 @@ class TestProposals:
         )
 
     def test_after_seven_days_it_is_told_that_it_expired(
-        self, desk: Desk, officer: Officer, clock: MovableClock
+        self, desk: ShopClient, officer: Officer, clock: MovableClock
     ) -> None:
         made = filed(desk, officer())
         clock.now = later(days=7)
@@ -238,12 +238,12 @@ class TestProposals:
         assert "expired" in problem["detail"]
         assert desk.get(path, officer()).json["data"]["status"] == "expired"
 
-    def test_one_for_later_waits(self, desk: Desk, officer: Officer) -> None:
+    def test_one_for_later_waits(self, desk: ShopClient, officer: Officer) -> None:
         approved = carry(desk, officer, effectiveAt=iso(later(hours=1)))
         assert (approved["status"], approved["activatedAt"]) == ("approved", None)
         assert approved["nextActions"] == ["reject"]
 
-    def test_the_table_is_narrowed_down_and_sorted(self, desk: Desk, officer: Officer) -> None:
+    def test_the_table_is_narrowed_down_and_sorted(self, desk: ShopClient, officer: Officer) -> None:
         headers = officer()
         with desk.database.transaction() as session:
             session.execute(text("DELETE FROM platform_proposals WHERE status <> 'active'"))
@@ -267,14 +267,14 @@ class TestProposals:
 
 
 class TestStatus:
-    def status(self, desk: Desk) -> dict[str, Any]:
+    def status(self, desk: ShopClient) -> dict[str, Any]:
         answer = desk.client.get("/api/status")
         assert answer.status_code == 200
         assert answer.headers["Cache-Control"] == "public, max-age=30"
         found: dict[str, Any] = answer.json["data"]
         return found
 
-    def test_all_is_well(self, desk: Desk) -> None:
+    def test_all_is_well(self, desk: ShopClient) -> None:
         with desk.database.reading() as session:
             assert halts.fetch_current_halt(session) is None
         found = self.status(desk)
@@ -282,7 +282,9 @@ class TestStatus:
         assert {item["name"]: item["status"] for item in found["components"]}["database"] == "operational"
         assert found["features"]["checkout"] is True
 
-    def test_maintenance_is_told_at_once_and_nothing_is_placed(self, desk: Desk, officer: Officer) -> None:
+    def test_maintenance_is_told_at_once_and_nothing_is_placed(
+        self, desk: ShopClient, officer: Officer
+    ) -> None:
         self.status(desk)
         until = iso(later(minutes=10))
         payload = {"active": True, "message": "New shelves.", "until": until}
@@ -304,7 +306,7 @@ class TestStatus:
         assert self.status(desk)["maintenance"]["active"] is False
         assert desk.post("/api/orders", desk.buyer, wanted).status_code == 201
 
-    def test_a_halt_of_payouts_shows_until_it_is_resumed(self, desk: Desk, officer: Officer) -> None:
+    def test_a_halt_of_payouts_shows_until_it_is_resumed(self, desk: ShopClient, officer: Officer) -> None:
         def payouts() -> str:
             return {item["name"]: item["status"] for item in self.status(desk)["components"]}["payouts"]
 
@@ -316,7 +318,7 @@ class TestStatus:
         assert carried["before"]["haltReason"] == "ESCROW_DRIFT: a rule"
         assert payouts() == "operational"
 
-    def test_staff_see_when_and_why_payouts_stood_still(self, desk: Desk, officer: Officer) -> None:
+    def test_staff_see_when_and_why_payouts_stood_still(self, desk: ShopClient, officer: Officer) -> None:
         database = desk.client.application.extensions["marketplace"].database
         for hour in (0, 1):
             database.in_transaction(halts.halt_payouts, f"ESCROW_DRIFT: rule {hour}", later(hours=hour))

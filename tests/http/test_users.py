@@ -8,8 +8,8 @@ from flask.testing import FlaskClient
 
 from blueprints.users.schemas import AddressView, Me
 from marketplace.identity.operations import MAX_ADDRESSES
-from tests.support.listings import faults_of
 from tests.support.market import Bearer, Market
+from tests.support.product_api import faults_of
 
 ME = "/api/users/me"
 ADDRESSES = "/api/users/me/addresses"

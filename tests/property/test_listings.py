@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from blueprints.areas import AREAS
 from marketplace.infra.settings import Settings
 from marketplace.services import Services
+from tests.support.catalog_model import CONDITIONS, PRICES, PRODUCTS, STATUSES, CatalogModel, Item, populated
 from tests.support.checked_client import checked_app
 from tests.support.market import Bearer
 from tests.support.servers import Addresses, create_database, drop_database
-from tests.support.world import CONDITIONS, PRICES, PRODUCTS, STATUSES, Item, World, populated
 
 _MOST_PAGES = PRODUCTS + 2
 EXAMPLES = hypothesis_settings(
@@ -42,7 +42,9 @@ OWN_SORTS = {
 
 
 @pytest.fixture(scope="module")
-def world(addresses: Addresses, settings: Settings, worker_number: int, bearer: Bearer) -> Iterator[World]:
+def world(
+    addresses: Addresses, settings: Settings, worker_number: int, bearer: Bearer
+) -> Iterator[CatalogModel]:
     name = f"listings_{uuid4().hex[:8]}"
     url = create_database(addresses, name)
     own = replace(settings, database_url=url, redis_url=addresses.redis(15 - worker_number % 7))
@@ -55,7 +57,7 @@ def world(addresses: Addresses, settings: Settings, worker_number: int, bearer: 
 
 
 def pages(
-    world: World, path: str, query: dict[str, Any], headers: dict[str, str] | None = None
+    world: CatalogModel, path: str, query: dict[str, Any], headers: dict[str, str] | None = None
 ) -> list[UUID]:
     """Fetch all pages by cursor."""
     found: list[UUID] = []
@@ -81,7 +83,7 @@ def ordered(items: list[Item], column: str, *, descending: bool) -> list[UUID]:
     ]
 
 
-def in_place(world: World, item: Item, query: dict[str, Any]) -> bool:
+def in_place(world: CatalogModel, item: Item, query: dict[str, Any]) -> bool:
     """Tell whether a product is of the campus and the category asked for, by id or slug."""
     for name, column, known in (
         ("campus", item.campus_id, world.campuses),
@@ -96,7 +98,7 @@ def in_place(world: World, item: Item, query: dict[str, Any]) -> bool:
     return True
 
 
-def wanted(world: World, item: Item, query: dict[str, Any]) -> bool:
+def wanted(world: CatalogModel, item: Item, query: dict[str, Any]) -> bool:
     return (
         item.public
         and in_place(world, item, query)
@@ -111,7 +113,7 @@ def queries(**fields: Any) -> Any:
     return st.fixed_dictionaries({}, optional={"limit": st.sampled_from([1, 3, 7, 20, 100]), **fields})
 
 
-def places(world: World) -> dict[str, Any]:
+def places(world: CatalogModel) -> dict[str, Any]:
     known = {
         name: st.sampled_from([*table, *map(str, table.values()), "no-such-place", str(uuid4())])
         for name, table in (("campus", world.campuses), ("category", world.categories))
@@ -123,7 +125,7 @@ def prices() -> dict[str, Any]:
     return {name: st.sampled_from([*PRICES, 0, 300, 9_999]) for name in ("minPrice", "maxPrice")}
 
 
-def of_stores(world: World) -> dict[str, Any]:
+def of_stores(world: CatalogModel) -> dict[str, Any]:
     return {
         **places(world),
         **prices(),
@@ -142,7 +144,7 @@ def contradicts(query: dict[str, Any]) -> bool:
     return bool(query.get("minPrice", 0) > query.get("maxPrice", 10**10))
 
 
-def test_the_listing(world: World) -> None:
+def test_the_listing(world: CatalogModel) -> None:
     vendors = st.sampled_from([*map(str, world.stores), str(uuid4())])
 
     @EXAMPLES
@@ -157,7 +159,7 @@ def test_the_listing(world: World) -> None:
     check()
 
 
-def test_the_search_has_the_listings_filters(world: World) -> None:
+def test_the_search_has_the_listings_filters(world: CatalogModel) -> None:
     vendors = st.sampled_from([*map(str, world.stores), str(uuid4())])
     fields = {name: field for name, field in of_stores(world).items() if name != "sort"}
 
@@ -176,7 +178,7 @@ def test_the_search_has_the_listings_filters(world: World) -> None:
     check()
 
 
-def test_each_filter_and_sort_has_something_to_find(world: World) -> None:
+def test_each_filter_and_sort_has_something_to_find(world: CatalogModel) -> None:
     """Or the test above would hold of a listing that is always empty."""
     shown = [item for item in world.items if item.public]
     assert len(shown) > 30
@@ -186,7 +188,7 @@ def test_each_filter_and_sort_has_something_to_find(world: World) -> None:
     assert len({item.published_at for item in shown}) < len(shown)
 
 
-def test_a_stores_listing(world: World) -> None:
+def test_a_stores_listing(world: CatalogModel) -> None:
     @EXAMPLES
     @given(st.sampled_from(world.stores), queries(**of_stores(world)))
     def check(vendor_id: UUID, query: dict[str, Any]) -> None:
@@ -203,7 +205,7 @@ def test_a_stores_listing(world: World) -> None:
 
 
 @pytest.mark.parametrize("route", ["new-arrivals", "exclusives", "trending"])
-def test_listings_of_a_purpose(world: World, route: str) -> None:
+def test_listings_of_a_purpose(world: CatalogModel, route: str) -> None:
     def belongs(item: Item) -> bool:
         if route == "exclusives":
             return item.exclusive and item.store_verified
@@ -221,7 +223,7 @@ def test_listings_of_a_purpose(world: World, route: str) -> None:
     check()
 
 
-def test_named_products(world: World) -> None:
+def test_named_products(world: CatalogModel) -> None:
     by_id = {item.id: item for item in world.items}
 
     @EXAMPLES
@@ -237,7 +239,7 @@ def test_named_products(world: World) -> None:
     check()
 
 
-def test_the_own_inventory(world: World) -> None:
+def test_the_own_inventory(world: CatalogModel) -> None:
     own = [item for item in world.items if item.vendor_id == world.owned and item.status != "deleted"]
     fields = {
         "category": places(world)["category"],

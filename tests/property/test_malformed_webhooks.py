@@ -13,7 +13,7 @@ from blueprints.areas import AREAS
 from marketplace.infra.db import Database
 from marketplace.services import Services
 from marketplace.webhooks import inbox, queries
-from tests.support import events
+from tests.support import gateway_events
 from tests.support.checked_client import checked_app
 from tests.support.gateway import GATEWAY_KEY, sign
 from tests.support.messaging import MESSAGES, message, status
@@ -73,7 +73,9 @@ def spoilt(draw: st.DrawFn, bodies: st.SearchStrategy[dict[str, Any]]) -> bytes:
 
 
 def event_body(event: str) -> dict[str, Any]:
-    data = events.data_of(event, reference=f"checkout-{0:032x}", charge_id=events.new_id(), amount_minor=5)
+    data = gateway_events.data_of(
+        event, reference=f"checkout-{0:032x}", charge_id=gateway_events.new_id(), amount_minor=5
+    )
     return {"event": event, "data": data}
 
 
@@ -84,7 +86,7 @@ def envelope_body(units: list[dict[str, Any]]) -> dict[str, Any]:
     return {"object": "x", "entry": [{"id": "1", "changes": [{"field": "messages", "value": value}]}]}
 
 
-gateway_bodies = st.sampled_from(events.ALL).map(event_body)
+gateway_bodies = st.sampled_from(gateway_events.ALL).map(event_body)
 units = st.sampled_from(sorted(MESSAGES)).map(message) | st.sampled_from(
     ["sent", "delivered", "read", "failed", "deleted"]
 ).map(lambda word: status("wamid.x", word, errors=[{"code": 1}]))

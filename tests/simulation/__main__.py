@@ -6,8 +6,8 @@ import time
 
 import structlog
 
-from tests.simulation.crashes import MortalDatabase
-from tests.simulation.lives import LifeFailedError, run_lives
+from tests.simulation.crashing_database import MortalDatabase
+from tests.simulation.scenario_runner import LifeFailedError, run_lives
 from tests.support.servers import Servers
 
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.simulation.crashes import MortalDatabase
+from tests.simulation.crashing_database import MortalDatabase
 from tests.support.servers import Addresses, create_database, drop_database
 
 

@@ -17,7 +17,7 @@ from marketplace.payments.chargebacks.intake import record_chargeback
 from marketplace.payments.refunds import clawback, gateway_refund, order_cancellation, recovery
 from marketplace.payments.refunds.admin_refund import RefundRequest, process_refund
 from marketplace.providers.gateway.payloads import GatewayDispute, GatewayRefund
-from tests.support.events import dispute_data
+from tests.support.gateway_events import dispute_data
 from tests.support.purchases import (
     COMMISSION_BPS,
     DELIVERY_FEE_MINOR,

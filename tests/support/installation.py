@@ -17,7 +17,7 @@ from sandbox.servers import (
     EmbeddedObjectStorage,
 )
 from tests.support.fork_server import Start
-from tests.support.forked import completed, kept_environment
+from tests.support.forked_processes import completed, kept_environment
 from tests.support.ports import free_ports
 from tests.support.servers import Addresses, create_database, drop_database
 

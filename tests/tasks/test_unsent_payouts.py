@@ -6,7 +6,7 @@ from sqlalchemy import text
 from marketplace.payouts.transfers import notifications
 from marketplace.services import Services
 from tasks.dispatcher import Dispatcher
-from tests.support.dispatched import Case
+from tests.support.dispatched_batches import Case
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.payouts import OWED_MINOR, make_account, owed
 from tests.support.purchases import NOW, assert_books_are_whole, later, row_of

@@ -28,7 +28,7 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.redaction import MARKER
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
-from tests.support.secrets import PLAIN, SECRETS, TEXTS
+from tests.support.secret_samples import PLAIN, SECRETS, TEXTS
 from tests.support.servers import PROJECT
 
 REQUIRED = {"timestamp", "level", "message", "service", "version"}

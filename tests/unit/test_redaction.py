@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketplace.kernel.redaction import MARKER, is_secret_key, redact, redact_text
-from tests.support.secrets import PLAIN, PLAIN_TEXTS, SECRETS, TEXTS
+from tests.support.secret_samples import PLAIN, PLAIN_TEXTS, SECRETS, TEXTS
 
 
 @pytest.mark.parametrize("name", SECRETS)

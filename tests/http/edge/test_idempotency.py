@@ -17,7 +17,7 @@ from marketplace.kernel.errors import (
     ValidationError,
 )
 from marketplace.services import Services
-from tests.support.counter import Counter, QuarantinedError, WrongPinError
+from tests.support.idempotency_counter import Counter, QuarantinedError, WrongPinError
 from tests.support.market import Bearer, Market
 from tests.support.probes import assert_problem, changed, faults
 

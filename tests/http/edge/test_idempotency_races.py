@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.services import Services
-from tests.support.counter import Counter, Pause, QuarantinedError
+from tests.support.idempotency_counter import Counter, Pause, QuarantinedError
 from tests.support.market import Bearer
 from tests.support.probes import WAIT_SECONDS, assert_problem, at_once, eventually, faults
 

@@ -1,0 +1,285 @@
+"""The screening of listings: publishes or holds once, however often, late or changed it finds them."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from marketplace.audit.operations import Act
+from marketplace.catalog.models import BannedTerm, Product
+from marketplace.catalog.moderation import automated_review, staff_actions
+from marketplace.infra.db import Database
+from marketplace.kernel.states import IllegalTransitionError
+from tests.support.audit_and_notifications import notifications_of
+from tests.support.market import Market, Store
+from tests.support.threads import at_once
+
+
+@pytest.fixture
+def market(database: Database) -> Market:
+    return Market(database)
+
+
+@pytest.fixture
+def store(market: Market) -> Store:
+    return market.store()
+
+
+def screen(market: Market, product_id: UUID, *, minutes: int = 1) -> str | None:
+    return market.database.in_transaction(
+        automated_review.screen_by_rules_alone,
+        product_id=product_id,
+        now=market.now + timedelta(minutes=minutes),
+    )
+
+
+def read(market: Market, product_id: UUID) -> automated_review.ScreenedListing | None:
+    with market.database.reading() as session:
+        return automated_review.read_and_screen(session, product_id=product_id)
+
+
+def settle(market: Market, found: automated_review.ScreenedListing | None, *doubts: str) -> str | None:
+    return market.database.in_transaction(
+        automated_review.publish_or_hold, listing=found, provider_findings=doubts, now=market.now
+    )
+
+
+def notified(market: Market, store: Store) -> list[str]:
+    return [row["type"] for row in notifications_of(market.database, store.user_id)]
+
+
+def test_a_fit_listing_is_published_and_its_vendor_told(market: Market, store: Store) -> None:
+    product_id = market.product(store, status="in_review", status_reason="Before.", title="Reading lamp")
+
+    assert screen(market, product_id) == "published"
+
+    row = market.row(Product, product_id)
+    assert (row.status, row.status_reason, row.review_reasons, row.held) == ("published", None, [], False)
+    assert row.published_at == row.screened_at == row.moderated_at == market.now + timedelta(minutes=1)
+    assert row.revision == 1
+    [told] = notifications_of(market.database, store.user_id)
+    assert told["type"] == "product_published"
+    assert "Reading lamp" in told["body"]
+    assert told["link"] == f"/products/{product_id}"
+    assert told["read_at"] is None
+
+
+def test_a_doubtful_one_waits_for_staff_with_the_reasons(market: Market, store: Store) -> None:
+    product_id = market.product(store, status="in_review", title="12345", description="Call 0803 123 4567")
+
+    assert screen(market, product_id) == "in_review"
+
+    row = market.row(Product, product_id)
+    assert (row.status, row.held, row.published_at, row.screened_at) == ("in_review", True, None, None)
+    assert row.review_reasons[0] == "The title must say in words what is sold."
+    assert "phone number" in row.review_reasons[1]
+    assert row.status_reason == " ".join(row.review_reasons)
+    [told] = notifications_of(market.database, store.user_id)
+    assert told["type"] == "product_held"
+    assert row.status_reason in told["body"]
+    assert "0803" not in told["body"]
+
+
+def test_a_second_asking_changes_nothing(market: Market, store: Store) -> None:
+    fit, doubtful = (market.product(store, status="in_review", title=title) for title in ("Lamp", "777"))
+    for product_id in (fit, doubtful):
+        screen(market, product_id)
+
+    assert screen(market, fit, minutes=9) is None
+    assert screen(market, doubtful, minutes=9) is None
+
+    assert market.row(Product, fit).published_at == market.now + timedelta(minutes=1)
+    assert market.row(Product, doubtful).moderated_at == market.now + timedelta(minutes=1)
+    assert sorted(notified(market, store)) == ["product_held", "product_published"]
+
+
+@pytest.mark.parametrize("status", ["draft", "published", "rejected", "paused", "removed", "deleted"])
+def test_a_late_asking_leaves_any_other_state(market: Market, store: Store, status: str) -> None:
+    product_id = market.product(store, status=status)
+    before = market.row(Product, product_id).updated_at
+
+    assert screen(market, product_id) is None
+
+    row = market.row(Product, product_id)
+    assert (row.status, row.updated_at) == (status, before)
+    assert notified(market, store) == []
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        {"status": "rejected"},
+        {"status": "removed"},
+        {"status": "deleted"},
+        {"status": "published", "published_at": datetime(2026, 11, 20, tzinfo=UTC)},
+        {"held": True},
+        {"review_round": 1, "title": "Another"},
+    ],
+    ids=repr,
+)
+def test_what_changed_while_the_provider_was_asked_is_left(
+    market: Market, store: Store, meanwhile: dict[str, Any]
+) -> None:
+    product_id = market.product(store, status="in_review")
+    found = read(market, product_id)
+    market.change(Product, product_id, **meanwhile)
+
+    assert settle(market, found) is None
+
+    row = market.row(Product, product_id)
+    assert row.status == meanwhile.get("status", "in_review")
+    assert row.published_at == meanwhile.get("published_at")
+    assert notified(market, store) == []
+
+
+def test_what_the_provider_doubts_waits_for_staff(market: Market, store: Store) -> None:
+    product_id = market.product(store, status="in_review")
+
+    assert settle(market, read(market, product_id), "It was taken amiss.") == "in_review"
+
+    assert market.row(Product, product_id).review_reasons == ["It was taken amiss."]
+
+
+def test_a_listing_that_is_gone_is_none_to_screen(market: Market) -> None:
+    assert screen(market, uuid4()) is None
+
+
+def test_a_changed_listing_keeps_its_place_among_what_is_new(market: Market, store: Store) -> None:
+    first = market.now - timedelta(days=3)
+    product_id = market.product(store, status="in_review", published_at=first)
+
+    assert screen(market, product_id) == "published"
+
+    row = market.row(Product, product_id)
+    assert row.published_at == first
+    assert row.screened_at == market.now + timedelta(minutes=1)
+
+
+def test_of_many_at_once_one_publishes(market: Market, store: Store) -> None:
+    product_id = market.product(store, status="in_review")
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        states = list(pool.map(lambda _: screen(market, product_id), range(4)))
+
+    assert sorted(states, key=str) == [None, None, None, "published"]
+    assert notified(market, store) == ["product_published"]
+
+
+def test_an_officer_and_the_screening_at_once_publish_once(market: Market, store: Store) -> None:
+    officer_id = market.staff("moderator")
+    for _ in range(3):
+        product_id = market.product(store, status="in_review")
+        found = read(market, product_id)
+
+        def approve(product_id: UUID = product_id) -> None:
+            market.database.in_transaction(
+                staff_actions.approve_product,
+                act=Act("moderator", market.now, user_id=officer_id),
+                product_id=product_id,
+                revision=None,
+                note=None,
+            )
+
+        def clear(found: automated_review.ScreenedListing | None = found) -> str | None:
+            return settle(market, found)
+
+        approved, cleared = at_once(lambda work: work(), [approve, clear])
+
+        assert market.row(Product, product_id).status == "published"
+        if cleared is None:
+            assert approved is None
+        else:
+            assert (cleared, type(approved)) == ("published", IllegalTransitionError)
+    assert notified(market, store) == ["product_published"] * 3
+
+
+def test_what_staff_turned_down_is_not_published_without_them(market: Market, store: Store) -> None:
+    product_id = market.product(store, status="in_review", needs_staff=True)
+
+    assert screen(market, product_id) == "in_review"
+
+    assert market.row(Product, product_id).review_reasons == [automated_review.PREVIOUSLY_REJECTED]
+
+
+def test_prices_are_held_against_the_categorys_own(market: Market, store: Store) -> None:
+    for number in range(20):
+        market.product(store, price_minor=100_000 + number)
+    elsewhere = market.category()
+
+    def screened(price_minor: int, **columns: Any) -> str | None:
+        return screen(market, market.product(store, status="in_review", price_minor=price_minor, **columns))
+
+    assert screened(1_900_000) == "published"
+    assert screened(2_500_000) == "in_review"
+    assert screened(4_000) == "in_review"
+    assert screened(2_500_000, category_id=elsewhere) == "published"
+
+
+def test_where_a_category_knows_too_little_its_parent_and_root_are_asked(
+    market: Market, store: Store
+) -> None:
+    root = market.category()
+    parent = market.category(below=root)
+    leaf, sibling = market.category(below=parent), market.category(below=parent)
+    cousin = market.category(below=market.category(below=root))
+
+    def screened(category_id: UUID, price_minor: int) -> str | None:
+        product_id = market.product(
+            store, status="in_review", price_minor=price_minor, category_id=category_id
+        )
+        return screen(market, product_id)
+
+    for number in range(19):
+        market.product(store, price_minor=100_000 + number, category_id=cousin)
+    assert screened(leaf, 90_000_000) == "published"  # 19 are too few to tell
+    assert screened(leaf, 3_000_000) == "in_review"  # 20 in the root's tree are not
+    assert screened(root, 3_000_000) == "in_review"
+    assert screened(leaf, 1_500_000) == "published"
+
+    for number in range(20):
+        market.product(store, price_minor=10_000_000 + number, category_id=sibling)
+    assert screened(leaf, 3_000_000) == "published"  # as its siblings cost, which come before the cousins
+    assert screened(leaf, 400_000) == "in_review"
+    assert screened(cousin, 90_000) == "published"
+
+
+def test_terms_are_those_of_the_table(market: Market, store: Store) -> None:
+    word = f"contraband{uuid4().hex[:8]}"
+    product_id = market.product(store, status="in_review", description=f"Fresh {word.upper()}s")
+    market._save(BannedTerm(term=word, category="other", exceptions=[]))
+
+    assert screen(market, product_id) == "in_review"
+
+    [reason] = market.row(Product, product_id).review_reasons
+    assert word in reason
+
+
+class TestOverdueScreenings:
+    def overdue(self, market: Market, *, minutes: int) -> int:
+        now = market.now + timedelta(minutes=minutes)
+        return market.database.in_transaction(automated_review.hold_overdue_screenings, now=now)
+
+    def test_staff_look_at_what_was_never_screened(self, market: Market, store: Store) -> None:
+        product_id = market.product(store, status="in_review", moderated_at=market.now)
+
+        self.overdue(market, minutes=29)
+        assert not market.row(Product, product_id).held
+
+        assert self.overdue(market, minutes=30) >= 1
+        row = market.row(Product, product_id)
+        assert (row.status, row.held, row.review_reasons) == (
+            "in_review",
+            True,
+            [automated_review.NOT_CHECKED_IN_TIME],
+        )
+        self.overdue(market, minutes=31)
+        assert notified(market, store) == ["product_held"]
+
+    def test_what_is_out_of_review_is_left(self, market: Market, store: Store) -> None:
+        product_id = market.product(store, status="published", moderated_at=market.now)
+
+        self.overdue(market, minutes=90)
+
+        assert market.row(Product, product_id).status == "published"

@@ -1,0 +1,142 @@
+"""A page deep inside reads as little as the first one, on every listing that is paged."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.catalog.browse import listing as browse_listing
+from marketplace.catalog.browse import vendor_inventory
+from marketplace.catalog.browse.listing import ProductFilters
+from marketplace.kernel.clock import iso
+from tests.support.query_plans import LIMIT, ManyProducts, buffers_on, explain, shelves
+
+__all__ = ["shelves"]
+
+MOST_BUFFERS = 400  # of a page of so many rows, each with its store; the whole table has thousands
+PAGE = 500
+
+_PUBLISHED = "products p JOIN vendor_profiles v ON v.id = p.vendor_id WHERE p.status = 'published'"
+ORDERS = {
+    "newest": "p.published_at DESC",
+    "price_asc": "p.price_minor",
+    "price_desc": "p.price_minor DESC",
+    "popular": "p.popularity DESC",
+    "rating": "p.rating_bayes DESC",
+}
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def row_at(shelves: ManyProducts, source: str, order: str, rows: int) -> list[Any]:
+    """Give the position of the row after so many, found the slow way."""
+    column = order.removesuffix(" DESC")
+    down = " DESC" if order.endswith("DESC") else ""
+    found = shelves.session.execute(
+        text(f"SELECT {column}, p.id FROM {source} ORDER BY {order}, p.id{down} OFFSET :rows LIMIT 1"),  # noqa: S608
+        {"rows": rows},
+    ).one()
+    return [iso(found[0]) if isinstance(found[0], datetime) else found[0], str(found[1])]
+
+
+def compare(
+    shelves: ManyProducts, pages: tuple[str, str], values: dict[str, Any], position: list[Any]
+) -> tuple[list[str], int]:
+    """Explain a first page and a deep one, and give the deep one's plan, held to the first one's costs."""
+    common = values | {"now": datetime.now(UTC), "media_base_url": "", "limit": LIMIT + 1, "offset": 0}
+    _, first = explain(shelves.session, pages[0], common)
+    deep = common | dict(zip(("last_position", "last_id"), position, strict=True))
+    nodes, buffers = explain(shelves.session, pages[1], deep)
+    assert first <= MOST_BUFFERS
+    assert buffers <= MOST_BUFFERS, nodes
+    # Its own rows are of one store; each of those that other modules left there is of another, which is looked up.
+    of_stores = [
+        buffers_on(shelves.session, sql, given, "vendor_profiles")
+        for sql, given in zip(pages, (common, deep), strict=True)
+    ]
+    assert buffers - of_stores[1] <= (first - of_stores[0]) * 1.5 + 50
+    assert "Sort" not in nodes
+    assert "Seq Scan products" not in nodes
+    return nodes, buffers
+
+
+def listing(
+    shelves: ManyProducts, sort: str, given: dict[str, Any], position: list[Any]
+) -> tuple[list[str], int]:
+    statements = [
+        browse_listing._listing_statement(sort, tuple(given), has_cursor=deep, is_default_page=False)
+        for deep in (False, True)
+    ]
+    first, deep = (one.sql for one in statements)
+    constants = statements[0]._constants | statements[1]._constants
+    return compare(shelves, (first, deep), constants | given, position)
+
+
+@pytest.mark.parametrize("sort", browse_listing.SORTS)
+def test_page_500_of_the_listing_reads_as_little_as_page_1(shelves: ManyProducts, sort: str) -> None:
+    position = row_at(shelves, _PUBLISHED, ORDERS[sort], PAGE * 20)
+
+    nodes, _ = listing(shelves, sort, {}, position)
+
+    assert any(node.startswith("ix_products_") for node in nodes)
+
+
+@pytest.mark.parametrize(
+    ("filters", "index"),
+    [
+        (ProductFilters(published_after=LONG_AGO), "ix_products_newest"),
+        (ProductFilters(exclusive=True), "ix_products_exclusive"),
+    ],
+    ids=["new arrivals", "exclusives"],
+)
+def test_listings_of_a_purpose_have_their_index(
+    shelves: ManyProducts, filters: ProductFilters, index: str
+) -> None:
+    given = browse_listing.build_conditions(shelves.session, filters)
+    assert given is not None
+    source = _PUBLISHED + (" AND p.exclusive" if filters.exclusive else "")
+    position = row_at(shelves, source, ORDERS["newest"], 300)
+
+    nodes, _ = listing(shelves, "newest", given, position)
+
+    assert index in nodes
+
+
+def test_what_trends_has_its_index(shelves: ManyProducts) -> None:
+    source = (
+        "product_counts c JOIN products p ON p.id = c.product_id"
+        " JOIN vendor_profiles v ON v.id = p.vendor_id WHERE p.status = 'published'"
+    )
+    position = row_at(shelves, source, "c.trending DESC", 1_000)
+
+    nodes, _ = listing(shelves, "trending", {"trends": True}, position)
+
+    assert "ix_product_counts_trending" in nodes
+
+
+def test_what_follows_what_trends_is_read_in_its_order(shelves: ManyProducts) -> None:
+    position = row_at(shelves, _PUBLISHED, ORDERS["popular"], 10_000)
+
+    nodes, _ = listing(shelves, "popular", {"trends_not": True}, position)
+
+    assert "ix_products_popular" in nodes
+
+
+def test_a_stores_listing_is_read_in_its_order(shelves: ManyProducts) -> None:
+    given = {"vendor_id": shelves.store_id}
+    position = row_at(shelves, _PUBLISHED, ORDERS["newest"], 10_000)
+
+    listing(shelves, "newest", given, position)
+
+
+def test_the_own_inventory_has_an_index_for_its_default_order(shelves: ManyProducts) -> None:
+    statements = [
+        vendor_inventory._page_statement("updatedAt", (), descending=True, has_cursor=deep)
+        for deep in (False, True)
+    ]
+    values = statements[0]._constants | {"vendor_id": shelves.store_id}
+    position = row_at(shelves, "products p WHERE p.status <> 'deleted'", "p.updated_at DESC", 10_000)
+
+    nodes, _ = compare(shelves, (statements[0].sql, statements[1].sql), values, position)
+
+    assert "ix_products_inventory" in nodes

@@ -1,0 +1,136 @@
+"""The upkeep of the search: what triggers keep, what the periodic task counts, and what is bounded."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.catalog.search import index_maintenance
+from marketplace.catalog.search import lexicon as search_lexicon
+from marketplace.catalog.search.find import (
+    _block_parameters,
+    _match_strategies,
+    _SearchContext,
+    _SearchPosition,
+)
+from marketplace.catalog.search.models import SearchDocument, SearchLexeme, SearchTerm
+from marketplace.catalog.search.ranking_sql import search_statement
+from marketplace.infra.db import Database, driver_cursor
+from tests.support.market import Market
+from tests.support.search_api import invented
+from tests.support.servers import Addresses, create_database, drop_database
+
+ROWS = 20_000
+MOST_BUFFERS = (
+    9_000  # a walk of 5,000 rows touches some 6,000; reading all rows of both vectors several times as many
+)
+
+_FILL = text(
+    """
+    INSERT INTO products (vendor_id, campus_id, category_id, title, description, price_minor, condition,
+        quantity, status, popularity, published_at)
+    SELECT CAST(:vendor AS uuid), CAST(:campus AS uuid), CAST(:category AS uuid),
+        'Common ' || CASE WHEN n % 500 = 0 THEN 'seldom ' ELSE '' END || n, 'Brand new, works well.',
+        1000 + n, 'good', 1, 'published', n * 31 % 997, now()
+    FROM generate_series(1, :rows) AS n
+    """
+)
+
+
+@pytest.fixture(scope="module")
+def large(addresses: Addresses) -> Iterator[Database]:
+    name = f"search_{uuid4().hex[:8]}"
+    database = Database(create_database(addresses, name), pool_size=2, application_name="tests")
+    market = Market(database)
+    store = market.store()
+    with database.transaction() as session:
+        values = {"vendor": store.id, "campus": store.campus_id, "category": market.category_id}
+        session.execute(_FILL, values | {"rows": ROWS})
+        index_maintenance.refresh_search_index(session, now=market.now)
+    with database.reading() as session:
+        session.execute(text("VACUUM ANALYZE"))
+    yield database
+    database.close()
+    drop_database(addresses, name)
+
+
+@pytest.mark.parametrize(
+    "words", [["common"], ["new"], ["brand", "new"], ["common", "new"], ["c"], ["seldom"]]
+)
+def test_common_words_do_not_read_everything(large: Database, words: list[str]) -> None:
+    with large.reading() as session:
+        lexicon = search_lexicon.load_lexicon(session, words=words)
+        context = _SearchContext(session, words, {}, datetime.now(UTC), "")
+        strategy = next(_match_strategies(context, lexicon))
+        statement = search_statement(strategy.steps, (), prepared=False)
+        values = statement._constants | _block_parameters(
+            context, strategy, _SearchPosition(strategy.kind), limit=21
+        )
+
+        with driver_cursor(session) as cursor:
+            cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", values)
+            (found,) = cursor.fetchone()
+
+    plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+    assert plan["Actual Rows"] == 21
+    assert any(step.scans_by_popularity for step in strategy.steps) is (words != ["seldom"])
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
+
+
+def row_of(database: Database, model: type[Any], key: Any) -> Any:
+    with database.transaction() as session:
+        return session.get(model, key)
+
+
+def test_stock_and_counters_leave_the_document_alone(database: Database) -> None:
+    market = Market(database)
+    product_id = market.product(market.store())
+    with database.transaction() as session:
+        before = session.execute(
+            text("SELECT xmin::text, prior FROM search_documents WHERE product_id = :id"), {"id": product_id}
+        ).one()
+        session.execute(
+            text("UPDATE products SET quantity = 9, reserved = 1, popularity = 500 WHERE id = :id"),
+            {"id": product_id},
+        )
+        after = session.execute(
+            text("SELECT xmin::text, prior FROM search_documents WHERE product_id = :id"), {"id": product_id}
+        ).one()
+    assert after == before
+
+
+def test_the_task_counts_words_takes_over_popularity_and_repairs(database: Database) -> None:
+    market, word = Market(database), invented()
+    store = market.store(display_name=f"{word}shop")
+    liked, lost, left_over = (market.product(store, title=f"{word} {number}") for number in range(3))
+    assert row_of(database, SearchTerm, word).documents == 1
+    with database.transaction() as session:
+        session.execute(text("UPDATE products SET popularity = 500 WHERE id = :id"), {"id": liked})
+        session.execute(text("DELETE FROM search_documents WHERE product_id = :id"), {"id": lost})
+        session.execute(text("ALTER TABLE products DISABLE TRIGGER search_updated"))
+        session.execute(text("UPDATE products SET status = 'removed' WHERE id = :id"), {"id": left_over})
+        session.execute(text("ALTER TABLE products ENABLE TRIGGER search_updated"))
+
+    with database.transaction() as session:
+        done = index_maintenance.refresh_search_index(session, now=market.now)
+
+    assert done["priors"] >= 1
+    assert row_of(database, SearchDocument, liked).prior > row_of(database, SearchDocument, lost).prior
+    assert row_of(database, SearchDocument, left_over) is None
+    assert (row_of(database, SearchTerm, word).documents, row_of(database, SearchTerm, word).in_title) == (
+        2,
+        2,
+    )
+    of_store = row_of(database, SearchTerm, f"{word}shop")
+    assert (of_store.documents, of_store.in_title) == (2, 0)
+
+
+def test_frequent_lexemes_are_counted_by_where_they_are(large: Database) -> None:
+    common, new = row_of(large, SearchLexeme, "common"), row_of(large, SearchLexeme, "new")
+    assert (common.in_title, common.anywhere) == (ROWS, ROWS)
+    assert (new.in_title, new.anywhere) == (0, ROWS)
+    assert row_of(large, SearchLexeme, "seldom") is None

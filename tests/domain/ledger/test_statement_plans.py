@@ -1,0 +1,187 @@
+"""The plans of statements: a page of a long one, the first or deep inside, reads no more than the page."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.infra.db import Database
+from marketplace.ledger import accounts, queries
+from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.payouts.payees import statements
+from tests.support.purchases import NOW
+from tests.support.query_plans import read
+from tests.support.resource_usage import peak_memory
+
+ROWS = 20_000
+LIMIT = 20
+RARE = 4_000  # one entry in so many
+
+_TRANSACTIONS = text(
+    """
+    INSERT INTO ledger_transactions (id, kind, source, description, created_at)
+    SELECT uuidv7(), CASE WHEN n % :rare = 0 THEN 'prize' ELSE 'gift' END,
+        :prefix || lpad(n::text, 9, '0'), 'Of a test',
+        CAST(:now AS timestamptz) + n * interval '1 second'
+    FROM generate_series(1, :rows) AS n
+    """
+)
+_ENTRIES = text(
+    """
+    INSERT INTO ledger_entries
+        (transaction_id, kind, account_id, direction, amount_minor, balance_after_minor, created_at)
+    SELECT t.id, t.kind, side.account_id, CASE WHEN (t.kind = 'prize') = side.ours THEN 'debit' ELSE 'credit' END, 1,
+        CASE WHEN side.ours THEN 1 END, t.created_at
+    FROM ledger_transactions t CROSS JOIN (
+        VALUES (CAST(:account AS uuid), true), (CAST(:clearing AS uuid), false)) AS side (account_id, ours)
+    WHERE t.source LIKE :prefix || '%'
+    ORDER BY t.source
+    """
+)
+
+
+class Long:
+    """Somebody with a long statement in two accounts, and a short one in a third."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.owner, self.store = session, uuid4(), uuid4()
+        for account in (accounts.wallet(self.owner), accounts.vendor_payable(self.store)):
+            prefix = f"plan:{uuid4().hex}:"
+            post_transaction(
+                session,
+                kind="gift",
+                source=prefix + "first",
+                description="Of a test",
+                postings=[
+                    Posting(accounts.GATEWAY_CLEARING, "debit", 1),
+                    Posting(account, "credit", 1),
+                ],
+                now=NOW,
+            )
+            session.execute(_TRANSACTIONS, {"rare": RARE, "prefix": f"{prefix}n", "now": NOW, "rows": ROWS})
+            session.execute(
+                _ENTRIES,
+                {
+                    "account": account.id,
+                    "clearing": accounts.GATEWAY_CLEARING.id,
+                    "prefix": f"{prefix}n",
+                },
+            )
+        session.execute(text("ANALYZE ledger_entries, ledger_transactions, ledger_accounts"))
+
+
+@pytest.fixture(scope="module")
+def long(own_database: Database) -> Iterator[Long]:
+    with own_database.engine.connect() as connection, Session(connection) as session:
+        yield Long(session)
+        session.rollback()
+
+
+FILTERS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "rare kind": {"kind": "prize"},
+    "common kind": {"kind": "gift"},
+    "rare direction": {"direction": "debit"},
+    "common direction": {"direction": "credit"},
+    "early period": {"ends": NOW + timedelta(seconds=500)},
+    "late period": {"starts": NOW + timedelta(seconds=ROWS - 500)},
+    "period in the middle": {
+        "starts": NOW + timedelta(seconds=9_000),
+        "ends": NOW + timedelta(seconds=9_500),
+    },
+    "no such order": {"order_id": UUID(int=1)},
+}
+
+
+@pytest.mark.parametrize("of_store", [False, True], ids=["one account", "two accounts"])
+@pytest.mark.parametrize("filtered", FILTERS)
+def test_the_first_page_reads_no_more_than_itself(long: Long, filtered: str, *, of_store: bool) -> None:
+    wanted = FILTERS[filtered]
+    owners = [long.owner, long.store] if of_store else [long.owner]
+    statement = (
+        queries._SELECT_ENTRIES_BY_TIME
+        if wanted.keys() & {"starts", "ends"}
+        else queries._SELECT_ENTRIES_BY_ID
+    )
+    nothing = dict.fromkeys(("after", "at", "kind", "direction", "order_id", "starts", "ends"))
+
+    found = read(
+        long.session,
+        statement,
+        nothing | wanted | {"owners": owners, "most": LIMIT + 1},
+        table="ledger_entries",
+    )
+
+    assert found.met <= (LIMIT + 1) * len(owners), found.plan
+    assert (found.rows > 0) == (filtered != "no such order")
+    if "rare" not in filtered and found.rows:
+        assert found.rows == LIMIT + 1
+
+
+@pytest.mark.parametrize("of_store", [False, True], ids=["one account", "two accounts"])
+@pytest.mark.parametrize(
+    "filtered", [name for name in FILTERS if "rare" not in name and "period" not in name]
+)
+@pytest.mark.parametrize("by_time", [False, True], ids=["by id", "by time"])
+def test_a_page_deep_inside_reads_as_much_as_the_first(
+    long: Long, filtered: str, *, of_store: bool, by_time: bool
+) -> None:
+    last = long.session.execute(
+        text(
+            "SELECT id, created_at FROM ledger_entries WHERE account_id = :id ORDER BY id OFFSET 9000 LIMIT 1"
+        ),
+        {"id": accounts.wallet(long.owner).id},
+    ).one()
+    owners = [long.owner, long.store] if of_store else [long.owner]
+    wanted = FILTERS[filtered] | ({"starts": NOW} if by_time else {})
+    nothing = dict.fromkeys(("after", "at", "kind", "direction", "order_id", "starts", "ends"))
+    values = nothing | wanted | {"owners": owners, "most": LIMIT + 1}
+    statement = queries._SELECT_ENTRIES_BY_TIME if by_time else queries._SELECT_ENTRIES_BY_ID
+
+    first, deep = (
+        read(long.session, statement, values | place, table="ledger_entries")
+        for place in ({}, {"after": last.id, "at": last.created_at})
+    )
+
+    assert deep.rows == first.rows
+    # By time, what another kind or direction has on the page is met on the way: the latest entry is such a one.
+    assert deep.met <= (LIMIT + 1) * len(owners), deep.plan
+    assert first.met <= (LIMIT + 1 + by_time) * len(owners), first.plan
+    # The page lies elsewhere in the same indexes: a block more or less at each of them.
+    assert deep.buffers <= first.buffers + 4 * len(owners), deep.plan
+
+
+def test_a_vendors_statement_reads_no_more_than_what_was_booked_since_it_begins(long: Long) -> None:
+    ids = [accounts.vendor_payable(long.store).id, accounts.vendor_receivable(long.store).id]
+    since = 500
+    period = {
+        "starts": NOW + timedelta(seconds=ROWS - since + 1),
+        "ends": NOW + timedelta(seconds=ROWS - 400),
+    }
+
+    found = read(
+        long.session,
+        statements._SELECT_ENTRIES,
+        {"ids": ids, "limit": 1_001} | period,
+        table="ledger_entries",
+    )
+
+    assert found.rows == since - 400 - 1
+    # Once for the balance that it begins with, and once for what stands in it.
+    assert found.met <= 2 * since, found.plan
+
+
+def test_a_long_file_is_never_held_as_rows(long: Long) -> None:
+    with peak_memory() as peak:
+        rows = queries.iterate_statement_entries(
+            long.session, owners=[long.owner, long.store], entry_filter=queries.EntryFilter(), limit=10_000
+        )
+        ids = {row["id"].bytes for row in rows}
+
+    assert len(ids) == 10_000
+    # A batch of rows and the ids; all rows would be more than ten.
+    assert peak.mebibytes < 5

@@ -1,0 +1,283 @@
+"""Flash sales under orders and carts: who gets the price, whose pieces are claimed and given back."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text, update
+from sqlalchemy.orm import Session
+
+from marketplace.cart import operations as cart
+from marketplace.cart.operations import CartLine
+from marketplace.cart.queries import fetch_cart
+from marketplace.catalog.models import Product
+from marketplace.catalog.promotions import flash_sales
+from marketplace.catalog.promotions.flash_sales import Discount
+from marketplace.orders import operations
+from marketplace.orders.placing.place_order import PriceChangedError, RequestedItem
+from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.payments.refunds import order_cancellation
+from tests.support.flash_sales import SALE_PRICE, act, item_of, left_of, put_on_sale, sold_of
+from tests.support.purchases import (
+    DELIVERY_FEE_MINOR,
+    NOW,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    Shop,
+    assert_books_are_whole,
+    later,
+    make_product,
+    pay,
+    place,
+    row_of,
+)
+
+
+@pytest.fixture
+def product_id(session: Session, shop: Shop) -> UUID:
+    return make_product(session, shop, quantity=20)
+
+
+def test_the_price_at_placing_honours_a_sale_that_runs(
+    session: Session, shop: Shop, product_id: UUID
+) -> None:
+    sale_id = put_on_sale(session, product_id, quantity=5)
+
+    order_id = place(session, shop, product_id, quantity=2)
+
+    assert item_of(session, order_id) == (SALE_PRICE, sale_id)
+    order = row_of(session, "orders", id=order_id)
+    assert order["subtotal_minor"] == 2 * SALE_PRICE
+    assert order["total_minor"] == 2 * SALE_PRICE + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+    assert (sold_of(session, sale_id), left_of(session, product_id)) == (2, 3)
+    assert_books_are_whole(session)
+
+
+@pytest.mark.parametrize(
+    ("now", "honoured"),
+    [
+        (NOW + timedelta(minutes=10) - timedelta(microseconds=1), False),
+        (NOW + timedelta(minutes=10), True),
+        (NOW + timedelta(minutes=20) - timedelta(microseconds=1), True),
+        (NOW + timedelta(minutes=20), False),
+    ],
+)
+def test_it_counts_from_its_beginning_until_its_end(
+    session: Session, shop: Shop, product_id: UUID, now: datetime, *, honoured: bool
+) -> None:
+    """No task has run: the window and the time of the request decide."""
+    sale_id = put_on_sale(
+        session, product_id, starts_at=later(minutes=10), ends_at=later(minutes=20), quantity=5
+    )
+
+    order_id = place(session, shop, product_id, now=now)
+
+    assert item_of(session, order_id) == ((SALE_PRICE, sale_id) if honoured else (PRICE_MINOR, None))
+    assert sold_of(session, sale_id) == (1 if honoured else 0)
+
+
+def test_the_sale_after_one_that_is_over_counts_without_any_task(
+    session: Session, shop: Shop, product_id: UUID
+) -> None:
+    put_on_sale(session, product_id, ends_at=later(minutes=10))
+    second = put_on_sale(
+        session,
+        product_id,
+        starts_at=later(minutes=10),
+        ends_at=later(minutes=20),
+        discount=Discount(percent=50),
+        quantity=3,
+    )
+
+    order_id = place(session, shop, product_id, quantity=2, now=later(minutes=10))
+
+    assert item_of(session, order_id) == (PRICE_MINOR // 2, second)
+    assert (sold_of(session, second), left_of(session, product_id)) == (2, 1)
+
+
+def test_a_line_that_wants_more_than_is_left_has_the_regular_price(
+    session: Session, shop: Shop, product_id: UUID
+) -> None:
+    sale_id = put_on_sale(session, product_id, quantity=3)
+
+    first = place(session, shop, product_id, quantity=2)
+    second = place(session, shop, product_id, quantity=2)
+    third = place(session, shop, product_id, quantity=1)
+
+    assert [item_of(session, order_id) for order_id in (first, second, third)] == [
+        (SALE_PRICE, sale_id),
+        (PRICE_MINOR, None),
+        (SALE_PRICE, sale_id),
+    ]
+    assert (sold_of(session, sale_id), left_of(session, product_id)) == (3, 0)
+    assert item_of(session, place(session, shop, product_id)) == (PRICE_MINOR, None)
+
+
+def test_lines_of_one_order_have_each_their_own_price(session: Session, shop: Shop, product_id: UUID) -> None:
+    plain = make_product(session, shop)
+    sale_id = put_on_sale(session, product_id, quantity=3)
+
+    order_id = place(session, shop, wishes=[RequestedItem(plain, 1), RequestedItem(product_id, 3)])
+
+    rows = session.execute(
+        text(
+            "SELECT product_id, unit_price_minor, flash_sale_id FROM order_items WHERE order_id = :id"
+            " ORDER BY position"
+        ),
+        {"id": order_id},
+    ).all()
+    assert [tuple(row) for row in rows] == [(plain, PRICE_MINOR, None), (product_id, SALE_PRICE, sale_id)]
+    assert row_of(session, "orders", id=order_id)["subtotal_minor"] == PRICE_MINOR + 3 * SALE_PRICE
+
+
+def test_a_regular_price_below_the_sale_price_wins(session: Session, shop: Shop, product_id: UUID) -> None:
+    sale_id = put_on_sale(session, product_id)
+    session.execute(update(Product).where(Product.id == product_id).values(price_minor=SALE_PRICE))
+
+    assert item_of(session, place(session, shop, product_id)) == (SALE_PRICE, None)
+    assert sold_of(session, sale_id) == 0
+
+
+def test_a_sale_that_ended_between_looking_and_placing_is_told(
+    session: Session, shop: Shop, product_id: UUID
+) -> None:
+    sale_id = put_on_sale(session, product_id)
+    expected = SALE_PRICE + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+    flash_sales.end_flash_sale(session, act(session, later(minutes=1)), sale_id=sale_id)
+
+    with pytest.raises(PriceChangedError) as refused:
+        place(session, shop, product_id, expected_total_minor=expected, now=later(minutes=1))
+
+    assert refused.value.status == 409
+    assert [param.name for param in refused.value.invalid_params] == ["expectedTotalMinor"]
+    assert sold_of(session, sale_id) == 0
+    # Without an expectation it is placed at the price of now.
+    assert item_of(session, place(session, shop, product_id, now=later(minutes=1))) == (PRICE_MINOR, None)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "expired"])
+def test_an_order_that_comes_to_nothing_gives_its_pieces_back(
+    session: Session, shop: Shop, product_id: UUID, how: str
+) -> None:
+    sale_id = put_on_sale(session, product_id, quantity=3)
+    order_id = place(session, shop, product_id, quantity=3)
+    assert left_of(session, product_id) == 0
+
+    if how == "cancelled":
+        order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
+    else:
+        order = lock_order(session, order_id=order_id)
+        operations.expire_order(session, order=order, actor=SYSTEM, now=later(minutes=30))
+
+    assert (sold_of(session, sale_id), left_of(session, product_id)) == (0, 3)
+    assert item_of(session, place(session, shop, product_id, quantity=3)) == (SALE_PRICE, sale_id)
+
+
+def test_pieces_of_a_sale_that_is_over_do_not_go_to_the_next(
+    session: Session, shop: Shop, product_id: UUID
+) -> None:
+    first = put_on_sale(session, product_id, quantity=3, ends_at=later(minutes=10))
+    order_id = place(session, shop, product_id, quantity=3)
+    second = put_on_sale(
+        session, product_id, quantity=5, starts_at=later(minutes=10), ends_at=later(minutes=20)
+    )
+    flash_sales.on_boundary(session, product_id=product_id, now=later(minutes=10))
+
+    order_cancellation.cancel_order(
+        session, order_id=order_id, caller=shop.buyer, reason=None, now=later(minutes=11)
+    )
+
+    assert (sold_of(session, first), sold_of(session, second)) == (0, 0)
+    assert left_of(session, product_id) == 5
+
+
+def test_a_payment_keeps_the_pieces(session: Session, shop: Shop, product_id: UUID) -> None:
+    sale_id = put_on_sale(session, product_id, quantity=3)
+    order_id = place(session, shop, product_id, quantity=2)
+
+    pay(session, shop, order_id)
+
+    assert (sold_of(session, sale_id), left_of(session, product_id)) == (2, 1)
+    assert row_of(session, "orders", id=order_id)["status"] == "paid_escrow"
+    assert_books_are_whole(session)
+
+
+def test_a_sale_without_limit_counts_what_it_sold(session: Session, shop: Shop, product_id: UUID) -> None:
+    sale_id = put_on_sale(session, product_id)
+
+    place(session, shop, product_id, quantity=4)
+
+    assert (sold_of(session, sale_id), left_of(session, product_id)) == (4, None)
+
+
+def test_what_was_placed_keeps_its_price(session: Session, shop: Shop, product_id: UUID) -> None:
+    sale_id = put_on_sale(session, product_id)
+    order_id = place(session, shop, product_id)
+
+    flash_sales.update_flash_sale(
+        session,
+        act(session),
+        sale_id=sale_id,
+        revision=None,
+        discount=Discount(percent=10),
+        changes={"ends_at": later(minutes=5)},
+    )
+    flash_sales.end_flash_sale(session, act(session), sale_id=sale_id)
+
+    assert item_of(session, order_id) == (SALE_PRICE, sale_id)
+
+
+class TestTheCart:
+    def cart(self, session: Session, shop: Shop, now: datetime = NOW) -> dict[str, Any]:
+        return fetch_cart(session, user_id=shop.buyer.id, now=now, media_base_url="")
+
+    def fill(
+        self, session: Session, shop: Shop, product_id: UUID, quantity: int, now: datetime = NOW
+    ) -> None:
+        cart.synchronise_cart(session, caller=shop.buyer, lines=[CartLine(product_id, quantity)], now=now)
+
+    def test_it_shows_what_placing_would_cost(self, session: Session, shop: Shop, product_id: UUID) -> None:
+        put_on_sale(session, product_id, quantity=3)
+        self.fill(session, shop, product_id, 3)
+
+        shown = self.cart(session, shop)
+
+        [line] = shown["items"]
+        assert (line["unitPriceMinor"], line["regularPriceMinor"]) == (SALE_PRICE, PRICE_MINOR)
+        assert line["onSaleUntil"] == later(hours=1)
+        assert (line["problem"], line["previousPriceMinor"]) == (None, None)
+        assert shown["subtotalMinor"] == shown["vendors"][0]["subtotalMinor"] == 3 * SALE_PRICE
+        order = row_of(session, "orders", id=place(session, shop))
+        assert order["subtotal_minor"] == shown["subtotalMinor"]
+
+    def test_more_than_is_left_has_the_regular_price(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
+        put_on_sale(session, product_id, quantity=3)
+        self.fill(session, shop, product_id, 4)
+
+        [line] = self.cart(session, shop)["items"]
+
+        assert (line["unitPriceMinor"], line["onSaleUntil"]) == (PRICE_MINOR, None)
+        assert line["problem"] is None
+
+    def test_an_end_meanwhile_is_a_changed_price(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
+        put_on_sale(session, product_id)
+        self.fill(session, shop, product_id, 1)
+
+        [line] = self.cart(session, shop, now=later(hours=1))["items"]
+
+        assert (line["problem"], line["orderable"]) == ("price_changed", True)
+        assert (line["unitPriceMinor"], line["previousPriceMinor"]) == (PRICE_MINOR, SALE_PRICE)
+
+    def test_a_beginning_meanwhile_too(self, session: Session, shop: Shop, product_id: UUID) -> None:
+        self.fill(session, shop, product_id, 1)
+        put_on_sale(session, product_id)
+
+        [line] = self.cart(session, shop)["items"]
+
+        assert (line["problem"], line["unitPriceMinor"]) == ("price_changed", SALE_PRICE)
+        assert line["previousPriceMinor"] == PRICE_MINOR

@@ -1,0 +1,382 @@
+"""What the gateway says of payouts: booked once, in whatever order it comes, and told to their payees."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.ledger import accounts
+from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
+from marketplace.payments.refunds import buyer_debt
+from marketplace.payouts.accounting import reservations
+from marketplace.payouts.accounting.reservations import PayoutRequest
+from marketplace.payouts.batches import staging
+from marketplace.payouts.transfers import apply_status
+from marketplace.payouts.transfers.apply_status import UnknownTransferError
+from tests.support.alerts import open_about
+from tests.support.finance import act_of, make_officer, told
+from tests.support.payouts import (
+    OWED_MINOR,
+    Payee,
+    approve,
+    ask,
+    make_payee,
+    make_payees,
+    make_wallet_payee,
+    owe,
+    owed,
+    staged_batch,
+)
+from tests.support.purchases import NOW, assert_books_are_whole, row_of
+from tests.support.transfers import (
+    answer,
+    batch_status,
+    dispatch,
+    dispatched_batch,
+    exceptions_of,
+    hear,
+    statuses_in,
+    transfers_in,
+)
+
+FEE_MINOR = 5_000
+
+
+class Case:
+    """A batch of one payee that was dispatched."""
+
+    def __init__(self, session: Session, payee: Payee | None = None) -> None:
+        self.session = session
+        self.payee = payee or make_payee(session)
+        self.before = fetch_balances_by_kind(session)
+        self.batch_id = dispatched_batch(session, [self.payee])
+        [self.transfer] = transfers_in(session, self.batch_id)
+
+    @property
+    def statuses(self) -> tuple[str, str]:
+        """The payout's status, and its transfer's."""
+        [found] = statuses_in(self.session, self.batch_id)
+        return found
+
+    @property
+    def about(self) -> str:
+        return f"payout:{self.transfer['intent_id']}"
+
+    @property
+    def exception_alerts(self) -> list[dict[str, str]]:
+        rows = self.session.execute(
+            text("SELECT id FROM payout_exceptions WHERE reference = :reference ORDER BY id"),
+            {"reference": self.transfer["reference"]},
+        )
+        return [open_about(self.session, f"payout-exception:{row.id}") for row in rows]
+
+    def hear(self, *outcomes: str, **values: Any) -> None:
+        for outcome in outcomes:
+            hear(self.session, self.transfer, outcome, **values)
+
+    def answer(self, status: str, **values: Any) -> str:
+        return answer(self.session, self.transfer, status, **values)
+
+    def moved(self, kind: str) -> int:
+        """How far the books' accounts of a kind moved since before the staging."""
+        return fetch_balances_by_kind(self.session).get(kind, 0) - self.before.get(kind, 0)
+
+    def asked(self) -> int:
+        """How often the gateway is to be asked about it."""
+        return int(
+            self.session.execute(
+                text(
+                    "SELECT count(*) FROM outbox_events WHERE topic = 'payout.ask'"
+                    " AND payload ->> 'reference' = :reference"
+                ),
+                {"reference": self.transfer["reference"]},
+            ).scalar_one()
+        )
+
+
+@pytest.fixture
+def case(session: Session) -> Case:
+    return Case(session)
+
+
+def test_dispatch_gives_each_payout_a_reference_and_no_more(session: Session) -> None:
+    payees = make_payees(session, 3)
+    batch_id = dispatched_batch(session, payees)
+
+    assert batch_status(session, batch_id) == "dispatching"
+    assert statuses_in(session, batch_id) == [("pending", "pending")] * 3
+    rows = transfers_in(session, batch_id)
+    assert len({row["reference"] for row in rows}) == 3
+    assert all(row["sent_at"] is None and row["ask_at"] is None for row in rows)
+    event = row_of(session, "outbox_events", topic="payout.send", payload=_json(batch_id))
+    assert (event["queue"], event["due_at"], event["done_at"]) == ("webhooks", NOW, None)
+
+
+def _json(batch_id: UUID) -> str:
+    return f'{{"batchId": "{batch_id}"}}'
+
+
+def test_a_success_is_booked_with_its_fee(session: Session, case: Case) -> None:
+    case.hear("success", fee_minor=FEE_MINOR)
+
+    assert case.statuses == ("success", "success")
+    assert case.moved("gateway_clearing") == -OWED_MINOR - FEE_MINOR
+    assert case.moved("gateway_fees") == FEE_MINOR
+    assert case.moved("payouts_in_transit") == 0
+    assert owed(session, case.payee) == 0
+    assert batch_status(session, case.batch_id) == "completed"
+    assert told(session, case.payee.user.id)[-1:] == ["payout_sent"]
+    row = row_of(session, "payout_transfers", id=case.transfer["id"])
+    assert (row["fee_minor"], row["ask_at"]) == (FEE_MINOR, None)
+    assert row["gateway_transfer_id"] is not None
+    assert_books_are_whole(session)
+
+
+@pytest.mark.parametrize("outcome", ["failed", "reversed"])
+def test_what_never_left_is_the_payees_again(session: Session, case: Case, outcome: str) -> None:
+    case.hear(outcome)
+
+    # The transfer keeps its status, as specified.
+    assert case.statuses == (outcome, "pending")
+    assert owed(session, case.payee) == OWED_MINOR
+    assert case.moved("gateway_clearing") == case.moved("payouts_in_transit") == 0
+    assert batch_status(session, case.batch_id) == "partially_failed"
+    assert exceptions_of(session, case.transfer["reference"]) == [(outcome, OWED_MINOR)]
+    assert case.exception_alerts == [{"PAYOUT_EXCEPTION": "SEV-2"}]
+    assert told(session, case.payee.user.id)[-1:] == ["payout_failed"]
+    assert_books_are_whole(session)
+
+
+def test_its_payee_is_told_why_and_what_to_do_without_the_whole_number(session: Session, case: Case) -> None:
+    case.hear("failed")
+
+    news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_failed")
+    number = row_of(session, "payout_accounts", id=case.payee.account_id)["account_number"]
+    assert "NGN 5,000.00" in news["body"]
+    assert "The bank did not take the transfer." in news["body"]
+    assert news["body"].endswith("or give another one; then it is paid with the next payouts.")
+    assert number[-4:] in news["body"]
+    assert number not in news["body"]
+    intent = row_of(session, "payout_transfer_intents", id=case.transfer["intent_id"])
+    assert intent["failure_reason"] == "The bank did not take the transfer."
+
+
+def test_one_out_of_the_wallet_goes_back_to_it(session: Session) -> None:
+    payee = make_wallet_payee(session)
+    batch_id = staged_batch(session, [make_payee(session)])
+    wish = PayoutRequest(reservations.Payee(payee.user.id, None), payee.account_id, OWED_MINOR)
+    reservations.reserve_payouts(session, requests=[wish], batch_id=batch_id, minimum_minor=1, now=NOW)
+    for _ in range(2):
+        approve(session, batch_id, make_officer(session))
+    dispatch(session, batch_id)
+    [transfer] = [row for row in transfers_in(session, batch_id) if row["user_id"] == payee.user.id]
+    assert owed(session, payee) == 0
+
+    hear(session, transfer, "failed")
+
+    assert owed(session, payee) == OWED_MINOR
+    body = row_of(session, "notifications", user_id=payee.user.id)["body"]
+    assert "back in your wallet" in body
+    # No batch takes it by itself.
+    assert body.endswith("or give another one; then ask for it to be paid out anew.")
+    answer(session, transfer, "success")
+    assert owed(session, payee) == 0
+    news = row_of(session, "notifications", user_id=payee.user.id, type="payout_sent")
+    assert news["body"].endswith("NGN 5,000.00 were taken from your wallet again.")
+    assert_books_are_whole(session)
+
+
+def test_a_success_that_is_reversed_later_is_the_payees_again(session: Session, case: Case) -> None:
+    case.hear("success", fee_minor=FEE_MINOR)
+    case.hear("reversed", fee_minor=FEE_MINOR)
+
+    assert case.statuses == ("reversed", "success")
+    assert owed(session, case.payee) == OWED_MINOR
+    assert case.moved("gateway_clearing") == -FEE_MINOR
+    assert batch_status(session, case.batch_id) == "partially_failed"
+    assert exceptions_of(session, case.transfer["reference"]) == [("reversed", OWED_MINOR)]
+    assert told(session, case.payee.user.id)[-2:] == ["payout_sent", "payout_failed"]
+    assert_books_are_whole(session)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        (("success", "success"), "success"),
+        (("failed", "failed"), "failed"),
+        (("failed", "reversed"), "failed"),
+        (("reversed", "failed"), "reversed"),
+        (("success", "reversed", "reversed"), "reversed"),
+    ],
+)
+def test_what_is_told_again_changes_nothing(
+    session: Session, case: Case, outcomes: tuple[str, ...], expected: str
+) -> None:
+    case.hear(*outcomes)
+
+    assert case.statuses[0] == expected
+    assert case.moved("gateway_clearing") == (-OWED_MINOR if expected == "success" else 0)
+    assert case.asked() == 0
+    assert len(exceptions_of(session, case.transfer["reference"])) == (expected != "success")
+    assert_books_are_whole(session)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        (("failed", "success"), "failed"),
+        (("reversed", "success"), "reversed"),
+        (("success", "failed"), "success"),
+    ],
+)
+def test_an_event_that_contradicts_is_a_reason_to_ask(
+    session: Session, case: Case, outcomes: tuple[str, ...], expected: str
+) -> None:
+    case.hear(*outcomes)
+
+    assert case.statuses[0] == expected
+    assert case.asked() == 1
+    assert_books_are_whole(session)
+
+
+def test_a_success_that_failed_when_asked_came_back(session: Session, case: Case) -> None:
+    case.hear("success")
+
+    assert case.answer("failed") == "reversed"
+
+    assert owed(session, case.payee) == OWED_MINOR
+    assert_books_are_whole(session)
+
+
+@pytest.mark.parametrize("outcome", ["failed", "reversed"])
+def test_what_was_sent_after_all_is_taken_back_from_the_balance(
+    session: Session, case: Case, outcome: str
+) -> None:
+    case.hear(outcome)
+
+    assert case.answer("success", fee_minor=FEE_MINOR) == "success"
+
+    assert owed(session, case.payee) == 0
+    assert case.moved("gateway_clearing") == -OWED_MINOR - FEE_MINOR
+    news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_sent")
+    assert news["title"] == "Your payout was sent after all"
+    assert news["body"].endswith(
+        " they had reached you twice. NGN 5,000.00 were taken from your balance again."
+    )
+    assert open_about(session, case.about) == {"TRANSFER_SENT_AFTER_ALL": "SEV-1"}
+    assert batch_status(session, case.batch_id) == "completed"
+    assert_books_are_whole(session)
+    # And should that come back too, it is theirs once more.
+    case.hear("reversed")
+    assert case.statuses == ("reversed", "success")
+    assert owed(session, case.payee) == OWED_MINOR
+    assert_books_are_whole(session)
+    # Each time they are told.
+    case.answer("success")
+    assert told(session, case.payee.user.id).count("payout_sent") == 2
+
+
+def test_what_was_sent_after_all_and_is_not_there_any_more_is_owed(session: Session, case: Case) -> None:
+    case.hear("failed")
+    dispatched_batch(session, [case.payee])
+    owe(session, case.payee, 100)
+
+    assert case.answer("success") == "success"
+
+    assert case.payee.store_id is not None
+    debt = accounts.vendor_receivable(case.payee.store_id)
+    assert fetch_balance(session, account=debt) == OWED_MINOR - 100
+    news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_sent")
+    assert news["body"].endswith(
+        " NGN 1.00 were taken from your balance again."
+        " You owe us NGN 4,999.00, taken from what your balance gets next."
+    )
+    assert_books_are_whole(session)
+
+
+def test_a_cash_out_that_was_sent_after_all_is_paid_off_by_the_wallet_as_no_refund(session: Session) -> None:
+    payee = make_wallet_payee(session)
+    ask(session, payee, OWED_MINOR)
+    officer = make_officer(session)
+    staged = staging.stage_batch(session, act=act_of(officer, now=NOW))
+    assert staged.batch_id is not None
+    approve(session, staged.batch_id, make_officer(session))
+    dispatch(session, staged.batch_id)
+    [transfer] = [row for row in transfers_in(session, staged.batch_id) if row["user_id"] == payee.user.id]
+    hear(session, transfer, "failed")
+    ask(session, payee, OWED_MINOR)
+    answer(session, transfer, "success")
+    news = row_of(session, "notifications", user_id=payee.user.id, type="payout_sent")
+    assert news["body"].endswith("twice. You owe us NGN 5,000.00, taken from what your wallet gets next.")
+
+    owe(session, payee, OWED_MINOR)
+    assert buyer_debt.offset_against_wallet(session, buyer_id=payee.user.id, now=NOW)
+
+    news = row_of(session, "notifications", user_id=payee.user.id, type="debt_collected")
+    assert "for money that had reached you twice. Nothing is owed any more." in news["body"]
+    assert "refund" not in news["title"] + news["body"]
+    entry = row_of(session, "ledger_transactions", source=news["cause"])
+    assert entry["description"] == "What had reached the buyer twice, given back by the wallet"
+    assert_books_are_whole(session)
+
+
+@pytest.mark.parametrize("wrong", [{"amount_minor": OWED_MINOR - 1}, {"currency": "GHS"}])
+def test_another_amount_is_nothing_to_book(session: Session, case: Case, wrong: dict[str, Any]) -> None:
+    case.hear("success", **wrong)
+
+    assert case.statuses == ("pending", "pending")
+    assert case.moved("gateway_clearing") == 0
+    assert open_about(session, case.about) == {"TRANSFER_DIFFERS": "SEV-1"}
+    case.hear("success")
+    assert case.statuses == ("success", "success")
+    assert open_about(session, case.about) == {}
+
+
+@pytest.mark.parametrize("status", ["pending", "processing", "received", "otp", ""])
+def test_what_is_under_way_is_submitted(session: Session, case: Case, status: str) -> None:
+    assert case.answer(status) == "submitted"
+
+    assert case.statuses == ("submitted", "submitted")
+    about = open_about(session, f"payout-batch:{case.batch_id}")
+    assert about == ({"TRANSFER_WANTS_OTP": "SEV-2"} if status == "otp" else {})
+    # So it is when that is found out later.
+    assert case.answer("otp") == "submitted"
+    assert open_about(session, f"payout-batch:{case.batch_id}") == {"TRANSFER_WANTS_OTP": "SEV-2"}
+    case.hear("success")
+    assert open_about(session, f"payout-batch:{case.batch_id}") == {}
+
+
+def test_a_batch_ends_with_its_last_payout(session: Session) -> None:
+    batch_id = dispatched_batch(session, make_payees(session, 3))
+    first, second, third = transfers_in(session, batch_id)
+
+    hear(session, first, "success")
+    hear(session, second, "failed")
+    assert batch_status(session, batch_id) == "dispatching"
+    hear(session, third, "success")
+
+    assert batch_status(session, batch_id) == "partially_failed"
+    answer(session, second, "success")
+    assert batch_status(session, batch_id) == "completed"
+    hear(session, first, "reversed")
+    assert batch_status(session, batch_id) == "partially_failed"
+    assert row_of(session, "payout_batches", id=batch_id)["finished_at"] == NOW
+
+
+def test_a_refusal_is_a_failure_of_its_own(session: Session, case: Case) -> None:
+    row = apply_status.lock_payout(session, reference=case.transfer["reference"])
+    apply_status.mark_rejected(session, row, refusal_status=400, now=NOW)
+
+    assert case.statuses == ("failed", "pending")
+    assert owed(session, case.payee) == OWED_MINOR
+    assert exceptions_of(session, case.transfer["reference"]) == [("failed", OWED_MINOR)]
+    assert batch_status(session, case.batch_id) == "partially_failed"
+    assert row_of(session, "payout_transfers", id=case.transfer["id"])["gateway_transfer_id"] is None
+    assert_books_are_whole(session)
+
+
+def test_one_that_is_none_of_ours_locks_nothing(session: Session) -> None:
+    with pytest.raises(UnknownTransferError):
+        apply_status.lock_payout(session, reference="payout-" + "0" * 32)

@@ -1,0 +1,132 @@
+"""Payouts stand still from a drift on, until two officers resume them."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from marketplace.platform import halts
+from tests.support.payout_halts import carried, resume
+from tests.support.purchases import NOW, later
+
+REASON = "ESCROW_DRIFT: a rule"
+
+
+def test_they_go_until_they_are_halted(session: Session) -> None:
+    assert not halts.are_payouts_halted(session)
+    halts.ensure_not_halted(session)
+
+    assert halts.halt_payouts(session, REASON, NOW)
+
+    assert halts.are_payouts_halted(session)
+    with pytest.raises(halts.PayoutsHaltedError, match="a rule"):
+        halts.ensure_not_halted(session)
+    audited = session.execute(
+        text("SELECT actor, after FROM audit_logs WHERE action = 'payouts.halt' ORDER BY id DESC LIMIT 1")
+    ).one()
+    assert audited == ("system", {"payouts": "halted", "reason": REASON})
+
+
+def test_they_are_halted_once_for_however_many_reasons(session: Session) -> None:
+    assert halts.halt_payouts(session, REASON, NOW, finding="one")
+    assert not halts.halt_payouts(session, REASON, later(hours=1), finding="one")
+    assert not halts.halt_payouts(session, "ESCROW_DRIFT: another", later(hours=1), finding="two")
+
+    rows = session.execute(
+        text("SELECT reason, findings, halted_at, resumed_at FROM payout_halts WHERE resumed_at IS NULL")
+    ).all()
+    assert [tuple(row) for row in rows] == [(REASON, ["one", "two"], NOW, None)]
+
+
+def found(session: Session) -> list[tuple[str, Any]]:
+    """Give what officers see of the open halt."""
+    halt = halts.fetch_halt_details(session)
+    assert halt is not None
+    return [(item["reason"], item["facts"]) for item in halt["found"]]
+
+
+def test_officers_see_the_latest_of_each_that_was_found(session: Session) -> None:
+    assert halts.fetch_halt_details(session) is None
+    halts.halt_payouts(session, REASON, NOW, finding="one", facts={"driftMinor": 5})
+    halts.halt_payouts(session, "ESCROW_DRIFT: another", later(hours=1), finding="two", facts={"rows": 1})
+    assert found(session) == [(REASON, {"driftMinor": 5}), ("ESCROW_DRIFT: another", {"rows": 1})]
+
+    halts.halt_payouts(session, REASON, later(hours=2), finding="three", facts={"driftMinor": 7})
+    assert found(session) == [("ESCROW_DRIFT: another", {"rows": 1}), (REASON, {"driftMinor": 7})]
+
+
+def test_what_was_found_since_they_were_shown_it_is_not_resumed(session: Session) -> None:
+    def mark() -> str:
+        halt = halts.fetch_halt_details(session)
+        assert halt is not None
+        return str(halt["mark"])
+
+    halts.halt_payouts(session, REASON, NOW, finding="one")
+    marks = [mark()]
+    halts.halt_payouts(session, REASON, later(hours=1), finding="one")
+    assert mark() == marks[0]
+    # The first one again is not as it was shown: it was another meanwhile.
+    for hours, finding in ((2, "two"), (3, "one"), (4, None)):
+        halts.halt_payouts(session, REASON, later(hours=hours), finding=finding)
+        marks.append(mark())
+    assert len(set(marks)) == 4
+
+    halt = halts.fetch_current_halt(session)
+    assert halt is not None
+    for stale in marks[:-1]:
+        with pytest.raises(halts.PayoutsNotHaltedError):
+            halts.resume_payouts(
+                session, halt_id=halt["id"], mark=stale, proposal_id=carried(session), now=later(hours=5)
+            )
+    assert halts.are_payouts_halted(session)
+    resume(session)
+    assert not halts.are_payouts_halted(session)
+
+
+def test_a_proposal_resumes_them(session: Session) -> None:
+    halts.halt_payouts(session, REASON, NOW)
+    halt = halts.fetch_halt_details(session)
+    assert halt is not None
+    resume(session)
+    assert not halts.are_payouts_halted(session)
+    halts.halt_payouts(session, REASON, later(hours=2))
+    with pytest.raises(halts.PayoutsNotHaltedError):
+        halts.resume_payouts(
+            session, halt_id=halt["id"], mark=halt["mark"], proposal_id=carried(session), now=later(hours=3)
+        )
+    assert halts.are_payouts_halted(session)
+
+
+def test_what_officers_resumed_in_spite_of_does_not_halt_them_again_but_anything_else_does(
+    session: Session,
+) -> None:
+    halts.halt_payouts(session, REASON, NOW, finding="one")
+    halts.halt_payouts(session, REASON, NOW, finding="two")
+    resume(session)
+
+    assert not halts.halt_payouts(session, REASON, later(hours=2), finding="one")
+    assert not halts.halt_payouts(session, REASON, later(hours=2), finding="two")
+    assert not halts.are_payouts_halted(session)
+
+    assert halts.halt_payouts(session, REASON, later(hours=3), finding="three")
+    assert halts.are_payouts_halted(session)
+
+
+def test_what_has_no_finding_halts_them_each_time(session: Session) -> None:
+    halts.halt_payouts(session, REASON, NOW)
+    resume(session)
+    assert halts.halt_payouts(session, REASON, later(hours=2))
+
+
+def test_the_database_lets_nothing_but_a_proposal_resume_them(session: Session) -> None:
+    halts.halt_payouts(session, REASON, NOW)
+    for proposal_id in (None, uuid4()):
+        with pytest.raises(IntegrityError), session.begin_nested():
+            session.execute(
+                text("UPDATE payout_halts SET resumed_at = :now, proposal_id = :proposal_id"),
+                {"now": NOW, "proposal_id": proposal_id},
+            )
+    assert halts.are_payouts_halted(session)

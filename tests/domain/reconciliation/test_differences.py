@@ -1,0 +1,267 @@
+"""Reconciliation: what agrees is left alone, what is on its way waited for, what differs named: it halts payouts."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.support.purchases import assert_books_are_whole
+from tests.support.reconciliation import ReconciledService, service
+
+__all__ = ["service"]
+
+# When what is known at both sides should have been heard of.
+LATER = timedelta(hours=3)
+
+
+def test_what_agrees_is_matched(service: ReconciledService) -> None:
+    for _ in range(3):
+        service.paid_order()
+    outcome = service.reconcile()
+    assert (outcome.status, outcome.drift_minor, outcome.in_flight_minor) == ("matched", 0, 0)
+    assert outcome.gateway_minor == outcome.books_minor == service.held() > 0
+    assert service.told() == []
+    assert service.balances()["gateway_fees"] > 0
+    figures = service.run()["figures"]
+    assert (figures["movements"], figures["charges"], figures["in_flight"]) == (3, 3, 0)
+
+
+def test_money_whose_event_is_on_its_way_is_no_drift(service: ReconciledService) -> None:
+    service.paid_order()
+    _, reference, amount = service.order()
+    charge = service.gateway.charge_of_paid(reference)
+    outcome = service.reconcile()
+    assert (outcome.status, outcome.in_flight_minor) == ("matched", amount - charge.fees_minor)
+    assert service.told() == []
+    service.apply(charge)
+    assert service.reconcile().in_flight_minor == 0
+
+
+def test_money_whose_event_never_came_is_missing_here(service: ReconciledService) -> None:
+    order_id, reference, amount = service.order()
+    charge = service.gateway.charge_of_paid(reference)
+    outcome = service.reconcile(ahead=LATER)
+    assert (outcome.status, outcome.drift_minor) == ("drift", amount - charge.fees_minor)
+    assert service.told() == [("charge", "missing_here", "apply_charge", amount - charge.fees_minor)]
+    [found] = service.found()
+    assert (found["order_id"], found["reference"], found["gateway_id"]) == (order_id, reference, charge.id)
+
+
+def test_a_charge_of_nobody_is_told_at_once(service: ReconciledService) -> None:
+    service.gateway.open("of-another-service", 500_000)
+    fees = service.gateway.pay("of-another-service")["fees"]
+    service.order()
+    service.gateway.open("of-another-one", 300_000)
+    more = 300_000 - service.gateway.pay("of-another-one")["fees"]
+    outcome = service.reconcile()
+    # What came before the service's first day is none of its business.
+    assert service.told() == [("charge", "missing_here", "look_up_charge", more)]
+    assert outcome.drift_minor == more
+    assert service.balances()["own_funds"] == 500_000 - fees
+
+
+def test_a_charge_that_the_books_have_otherwise_is_told(service: ReconciledService) -> None:
+    order_id, reference, _ = service.order()
+    charge = service.gateway.charge_of_paid(reference)
+    service.apply(replace(charge, fees_minor=charge.fees_minor - 1))
+    assert service.reconcile().drift_minor == -1
+    assert service.told() == [("charge", "amounts_differ", "compare_amounts", -1)]
+    [found] = service.found()
+    assert (found["order_id"], found["here_status"], found["there_status"]) == (
+        order_id,
+        "applied",
+        "success",
+    )
+
+
+def test_a_charge_that_goes_back_at_once_agrees(service: ReconciledService) -> None:
+    order_id, reference, _ = service.order()
+    service.cancel(order_id)
+    service.apply(service.gateway.charge_of_paid(reference))
+    assert service.rows("SELECT outcome FROM gateway_charges") == [{"outcome": "returned"}]
+    outcome = service.reconcile()
+    assert (outcome.status, outcome.in_flight_minor, service.told()) == ("matched", 0, [])
+
+
+def test_a_refund_is_on_its_way_as_long_as_the_gateway_is_at_it(service: ReconciledService) -> None:
+    order_id, charge = service.paid_order()
+    service.plan("refunds", "success", delay_seconds=3600)
+    service.refunded(order_id)
+    for ahead in (timedelta(0), LATER, timedelta(days=20)):
+        outcome = service.reconcile(ahead=ahead)
+        assert (outcome.status, outcome.in_flight_minor) == ("matched", -charge.amount_minor)
+        assert service.told() == []
+
+
+def test_a_refund_that_was_sent_and_never_heard_of_is_told(service: ReconciledService) -> None:
+    order_id, charge = service.paid_order()
+    service.plan("refunds", "success")
+    refund_id = service.refunded(order_id)
+    service.wait_for_refund(charge.reference, "processed")
+    assert service.reconcile().status == "matched"
+    assert service.reconcile(ahead=LATER).drift_minor == -charge.amount_minor
+    assert service.told() == [("refund", "status_differs", "ask_about_refund", -charge.amount_minor)]
+    [found] = service.found()
+    assert (found["refund_id"], found["order_id"]) == (refund_id, order_id)
+    assert (found["here_status"], found["there_status"]) == ("submitted", "processed")
+    assert service.hear_of_refund(refund_id, charge.reference) == "processed"
+    assert service.reconcile(ahead=LATER).status == "matched"
+
+
+def test_a_refund_that_failed_and_was_never_heard_of_is_told_and_is_no_drift(
+    service: ReconciledService,
+) -> None:
+    order_id, charge = service.paid_order()
+    service.plan("refunds", "failed")
+    service.refunded(order_id)
+    service.wait_for_refund(charge.reference, "failed")
+    assert (service.reconcile().status, service.told()) == ("matched", [])
+    outcome = service.reconcile(ahead=LATER)
+    assert (outcome.status, outcome.drift_minor, outcome.exceptions) == ("matched", 0, 1)
+    assert service.told() == [("refund", "status_differs", "ask_about_refund", 0)]
+
+
+def test_a_refund_made_by_hand_is_told_with_its_order(service: ReconciledService) -> None:
+    order_id, charge = service.paid_order()
+    service.gateway.call("POST", "/refund", json={"transaction": charge.reference, "amount": 70_000})
+    assert service.reconcile().status == "drift"
+    assert service.told() == [("refund", "missing_here", "look_up_refund", -70_000)]
+    assert service.found()[0]["order_id"] == order_id
+
+
+@pytest.mark.parametrize("outcome", ["failed", "reversed"])
+def test_a_payout_that_came_to_nothing_and_was_never_heard_of_is_told(
+    service: ReconciledService, outcome: str
+) -> None:
+    service.paid_order()
+    service.plan("transfers", outcome)
+    intent_id, reference = service.payout()
+    service.wait_for_payout(reference, outcome)
+    assert (service.reconcile().status, service.told()) == ("matched", [])
+    assert service.reconcile(ahead=LATER).drift_minor == 0
+    assert service.told() == [("transfer", "status_differs", "ask_about_payout", 0)]
+    [found] = service.found()
+    assert (found["intent_id"], found["reference"], found["there_status"]) == (intent_id, reference, outcome)
+
+
+def test_a_payout_is_on_its_way_until_it_should_have_been_heard_of(service: ReconciledService) -> None:
+    service.paid_order()
+    service.plan("transfers", "success")
+    intent_id, reference = service.payout()
+    service.wait_for_payout(reference, "success")
+    assert service.reconcile().in_flight_minor == -200_000
+    assert service.reconcile(ahead=LATER).drift_minor == -200_000
+    assert service.told() == [("transfer", "status_differs", "ask_about_payout", -200_000)]
+    service.hear_of_payout(intent_id, "success")
+    outcome = service.reconcile(ahead=LATER)
+    assert (outcome.status, outcome.in_flight_minor, service.told()) == ("matched", 0, [])
+
+
+def test_a_payout_that_came_back_after_it_was_booked_is_told(service: ReconciledService) -> None:
+    service.paid_order()
+    service.plan("transfers", "reversed")
+    intent_id, reference = service.payout()
+    service.hear_of_payout(intent_id, "success")
+    service.wait_for_payout(reference, "reversed")
+    assert service.reconcile().status == "matched"
+    assert service.reconcile(ahead=LATER).drift_minor == 200_000
+    assert service.told() == [("transfer", "status_differs", "ask_about_payout", 200_000)]
+
+
+def test_a_payout_that_the_gateway_does_not_know_is_missing_there(service: ReconciledService) -> None:
+    service.paid_order()
+    intent_id, _ = service.payout(arrives=False)
+    assert (service.reconcile().status, service.told()) == ("matched", [])
+    assert service.reconcile(ahead=LATER).status == "matched"
+    assert service.told() == [("transfer", "missing_there", "ask_about_payout", 0)]
+    # As long as it is open it is told of, however long ago both agreed but for it.
+    service.reconcile(ahead=timedelta(days=6))
+    assert service.told() == [("transfer", "missing_there", "ask_about_payout", 0)]
+    service.hear_of_payout(intent_id, "success")
+    assert service.reconcile().drift_minor == 200_000
+    assert service.told() == [("transfer", "missing_there", "look_up_payout", 200_000)]
+
+
+def test_a_transfer_of_nobody_is_told_at_once(service: ReconciledService) -> None:
+    service.paid_order()
+    service.transfer("somebody-elses-1", 120_000)
+    assert service.reconcile().drift_minor == -120_000
+    assert service.told() == [("transfer", "missing_here", "look_up_transfer", -120_000)]
+    assert service.found()[0]["reference"] == "somebody-elses-1"
+
+
+def test_settlements_are_booked_to_the_bank_once(service: ReconciledService) -> None:
+    service.paid_order()
+    service.gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 150_000})
+    service.gateway.call("POST", "/sandbox/settlements", json={})
+    for booked in (2, 0):
+        outcome = service.reconcile()
+        assert (outcome.status, outcome.gateway_minor, outcome.books_minor) == ("matched", 0, 0)
+        assert service.run()["figures"]["settlements_booked"] == booked
+    balances = service.balances()
+    assert (balances["gateway_clearing"], balances["own_funds"]) == (0, 0)
+    assert balances["bank"] == sum(row["total_amount"] for row in service.gateway.call("GET", "/settlement"))
+    with service.database.transaction() as session:
+        assert_books_are_whole(session)
+
+
+def test_a_settlement_of_long_before_the_first_run_is_booked(service: ReconciledService) -> None:
+    service.paid_order()
+    service.gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 150_000})
+    assert service.reconcile(ahead=timedelta(days=200)).status == "matched"
+    assert service.balances()["bank"] == 150_000
+
+
+def test_money_of_the_companys_own_is_told_apart(service: ReconciledService) -> None:
+    service.gateway.fill(900_000)
+    service.paid_order()
+    service.gateway.fill(40_000)
+    for booked in (2, 0):
+        assert service.reconcile().status == "matched"
+        assert service.run()["figures"]["own_funds_booked"] == booked
+    assert service.balances()["own_funds"] == 940_000
+    assert service.balances()["gateway_clearing"] == service.held()
+
+
+def test_what_the_books_alone_have_is_missing_there(service: ReconciledService) -> None:
+    service.paid_order()
+    service.book(33_000, "by-hand:1")
+    assert service.reconcile().drift_minor == -33_000
+    assert service.told() == [("booking", "missing_there", "look_up_booking", -33_000)]
+
+
+def test_differences_that_cancel_each_other_out_are_drift(service: ReconciledService) -> None:
+    service.paid_order()
+    service.transfer("somebody-elses-2", 33_000)
+    service.book(-33_000, "by-hand:2")
+    outcome = service.reconcile()
+    assert (outcome.status, outcome.drift_minor, outcome.exceptions) == ("drift", 0, 2)
+
+
+def test_what_is_found_is_told_of_orders_that_no_list_reaches(service: ReconciledService) -> None:
+    """A page may be paid days after it was opened: its charge is older than the lists of the run."""
+    _, reference, amount = service.order()
+    charge = service.gateway.charge_of_paid(reference)
+    service.lists_nothing()
+    outcome = service.reconcile()
+    assert (outcome.status, outcome.in_flight_minor) == ("matched", amount - charge.fees_minor)
+    assert service.run()["figures"]["charges"] == 0
+
+
+def test_a_bank_that_took_a_charge_back_is_matched_with_the_dispute(service: ReconciledService) -> None:
+    order_id, charge = service.paid_order()
+    service.bank_takes(charge, dispute_id="77123", minor=60_000)
+    # Its event is on its way; nobody else knows of the dispute yet.
+    assert (service.reconcile().status, service.told()) == ("matched", [])
+    assert service.reconcile(ahead=LATER).drift_minor == -60_000
+    assert service.told() == [("refund", "missing_here", "look_up_refund", -60_000)]
+    # It is booked once the dispute is over, however long that takes, and not days after that.
+    service.hear_of_dispute(charge, dispute_id="77123")
+    outcome = service.reconcile(ahead=timedelta(days=9))
+    assert (outcome.status, outcome.in_flight_minor) == ("matched", -60_000)
+    service.end_dispute()
+    assert service.reconcile(ahead=timedelta(days=2)).status == "matched"
+    assert service.reconcile(ahead=timedelta(days=9)).drift_minor == -60_000
+    assert service.told() == [("dispute", "missing_here", "compare_amounts", -60_000)]
+    service.book_chargeback(60_000, order_id)
+    assert service.reconcile().in_flight_minor == 0

@@ -1,0 +1,296 @@
+"""``verify`` finds each kind of damage: it is done here behind the triggers' back, and rolled back."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds
+from marketplace.alerts.queries import list_open_subjects
+from marketplace.kernel.redaction import redact_text
+from marketplace.ledger import queries as ledger
+from marketplace.orders import invariants as order_books
+from marketplace.orders.placing.wallet import WalletUse
+from marketplace.payments.charges.apply import ChargeOutcome
+from marketplace.payments.integrity import alerts
+from marketplace.payments.integrity import invariants as payment_books
+from marketplace.platform.halts import are_payouts_halted
+from marketplace.reconciliation.ledger_check import verify_ledger
+from tests.support.alerts import alerts_about
+from tests.support.finance import claw_back, lose_dispute, make_officer, refund
+from tests.support.payout_halts import resume
+from tests.support.purchases import (
+    NOW,
+    apply,
+    assert_books_are_whole,
+    fill_wallet,
+    make_charge,
+    make_intent,
+    make_product,
+    make_shop,
+    paid_order,
+    place,
+    release,
+    row_of,
+    shipped_order,
+)
+
+
+@contextmanager
+def unguarded(session: Session) -> Iterator[None]:
+    """Lay triggers and foreign keys to rest, as somebody with too many rights could."""
+    session.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+    session.execute(text("SET LOCAL session_replication_role = replica"))
+    yield
+    session.execute(text("SET LOCAL session_replication_role = origin"))
+
+
+def rules_broken(session: Session) -> set[str]:
+    return {violation.rule for violation in verify_ledger(session)}
+
+
+@pytest.fixture
+def order_id(session: Session) -> UUID:
+    """An order whose money is held; the books are whole."""
+    order_id = paid_order(session, make_shop(session))
+    assert_books_are_whole(session)
+    return order_id
+
+
+@dataclass(frozen=True)
+class Books:
+    """Orders of every kind whose books are whole, and the charges and refunds that belong to them."""
+
+    paid: UUID
+    unpaid: UUID
+    refunded: UUID
+    clawed_back: UUID
+    disputed: UUID
+    buyer: UUID
+
+
+@pytest.fixture
+def books(session: Session) -> Books:
+    """A paid order, one waiting with a wallet part, one refunded in part, a charge held back, one sent back."""
+    shop = make_shop(session)
+    paid, refunded = paid_order(session, shop), paid_order(session, shop)
+    refund(session, refunded, make_officer(session), amount_minor=1_000)
+    fill_wallet(session, shop.buyer.id, 5_000)
+    unpaid = place(session, shop, make_product(session, shop), wallet=WalletUse(5_000))
+    intent = make_intent(session, shop, unpaid)
+    apply(session, make_charge(intent, amount_minor=700))
+    reference = row_of(session, "orders", id=paid)["payment_reference"]
+    again = replace(intent, reference=reference)
+    assert apply(session, make_charge(again, amount_minor=900)) is ChargeOutcome.RETURNED
+    clawed_back = shipped_order(session, shop)
+    release(session, shop, clawed_back)
+    claw_back(session, clawed_back, make_officer(session), amount_minor=1_000)
+    lose_dispute(session, clawed_back, amount_minor=2_000)
+    disputed = paid_order(session, shop)
+    lose_dispute(session, disputed, amount_minor=3_000)
+    assert_books_are_whole(session)
+    return Books(paid, unpaid, refunded, clawed_back, disputed, shop.buyer.id)
+
+
+OF_PAID = "SELECT transaction_id FROM ledger_entries WHERE order_id = :paid"
+DAMAGE = {
+    "all debits equal all credits": "DELETE FROM ledger_entries WHERE order_id = :paid AND direction = 'debit'",
+    "every transaction's debits equal its credits": """UPDATE ledger_entries SET amount_minor = amount_minor + 1
+        WHERE order_id = :paid AND direction = 'debit'""",
+    "every transaction has entries": "DELETE FROM ledger_entries WHERE transaction_id IN (OF_PAID)",
+    "every kept balance equals the sum of its entries": """UPDATE ledger_accounts
+        SET balance_minor = balance_minor + 5 WHERE owner_id = :buyer""",
+    "no account but gateway_clearing and own_funds is negative": """UPDATE ledger_entries
+        SET amount_minor = amount_minor + 10000 WHERE order_id = :paid AND direction = 'debit'""",
+    "each order's escrow in the books is what its escrow record holds": """UPDATE escrows
+        SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded""",
+    "all money in escrow is of an order": "DELETE FROM escrows WHERE order_id = :paid",
+    "each escrow is in a state that its order's state allows": """UPDATE escrows SET status = 'frozen'
+        WHERE order_id = :paid""",
+    "each escrow's sums are what its state says": """UPDATE escrows SET amount_minor = amount_minor - 1
+        WHERE order_id = :paid""",
+    "what paid an order adds up to its total": """UPDATE orders
+        SET total_minor = total_minor + 1, subtotal_minor = subtotal_minor + 1 WHERE id = :paid""",
+    "the wallet part of each order is in the books": """UPDATE orders SET wallet_minor = wallet_minor - 1
+        WHERE id = :unpaid""",
+    "no order is paid without a time of payment": "UPDATE orders SET paid_at = NULL WHERE id = :paid",
+    "every paid order has its charge, or the wallet paid it whole": """UPDATE gateway_charges
+        SET outcome = 'returned' WHERE ledger_transaction_id IN (OF_PAID)""",
+    "every payment that succeeded has its charge": """DELETE FROM gateway_charges
+        WHERE ledger_transaction_id IN (OF_PAID)""",
+    "every charge is in the books, whole": """UPDATE gateway_charges SET principal_minor = principal_minor + 1
+        WHERE ledger_transaction_id IN (OF_PAID)""",
+    "every payment in the books has its charge": """DELETE FROM gateway_charges
+        WHERE ledger_transaction_id IN (OF_PAID)""",
+    "every charge that goes back has its refund": "DELETE FROM refunds WHERE cause LIKE 'charge:%'",
+    "every charge that is held back has its case": "DELETE FROM quarantined_charges WHERE amount_minor = 700",
+    "quarantine holds of each charge what finance has yet to decide on": """UPDATE quarantined_charges
+        SET status = 'resolved', resolved_at = now() WHERE amount_minor = 700""",
+    "quarantine in all is what its open cases hold": """DELETE FROM quarantined_charges
+        WHERE amount_minor = 700""",
+    "every refund is in the books": """UPDATE refunds SET amount_minor = amount_minor + 1
+        WHERE order_id = :refunded""",
+    "of each refund is in transit what the gateway has yet to send": """UPDATE refunds SET status = 'processed'
+        WHERE order_id = :refunded""",
+    "refunds in transit in all are those that are open": "DELETE FROM refunds WHERE order_id = :refunded",
+    "what each charge says was refunded is what its refunds say": """UPDATE gateway_charges
+        SET refunded_minor = refunded_minor - 1 WHERE amount_minor = 900""",
+    "what of each refund was paid twice is in the books": """UPDATE refunds SET paid_twice_minor = 1
+        WHERE order_id = :refunded""",
+    "what was refunded of each order is what its escrow says, and no more than was paid": """UPDATE refunds
+        SET amount_minor = amount_minor + 1 WHERE order_id = :refunded""",
+    "what went back of each order after its release is what its escrow says": """UPDATE escrows
+        SET clawed_back_minor = clawed_back_minor - 1 WHERE order_id = :clawed_back""",
+    "what was refunded of each order after its release is borne by those who had it": """DELETE FROM refunds
+        WHERE order_id = :clawed_back""",
+    "no vendor bears more of an order than they had of it": """UPDATE ledger_entries SET kind = 'other'
+        WHERE order_id = :clawed_back AND kind = 'release'""",
+    "what banks took of orders that escrow holds is undecided as long as they are disputed": """UPDATE orders
+        SET status = 'shipped' WHERE id = :disputed""",
+    "what banks took back is of disputes that were lost": """UPDATE charge_disputes SET resolution = 'declined'
+        WHERE amount_minor = 2000""",
+    "what was accepted of held charges for each order is in the books": """UPDATE orders
+        SET accepted_minor = accepted_minor + 1 WHERE id = :unpaid""",
+    "what was accepted for an order that ended unpaid goes back, once": """UPDATE orders
+        SET status = 'expired', accepted_minor = 1 WHERE id = :unpaid""",
+}
+
+
+def damage(session: Session, books: Books, statement: str) -> None:
+    with unguarded(session):
+        changed = session.execute(text(statement.replace("OF_PAID", OF_PAID)), asdict(books))
+    assert changed.rowcount > 0, "nothing was damaged"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("rule", DAMAGE)
+def test_damage_is_found_by_the_name_of_its_rule(session: Session, books: Books, rule: str) -> None:
+    damage(session, books, DAMAGE[rule])
+
+    assert rule in rules_broken(session)
+
+
+def test_every_rule_is_broken_here_once() -> None:
+    names = [*ledger._INVARIANTS, *order_books._INVARIANTS, *payment_books._CHECKS]
+
+    assert set(names) == set(DAMAGE)
+    assert len(names) == len(DAMAGE)
+
+
+def test_damage_to_one_order_breaks_no_rule_of_others(session: Session, books: Books) -> None:
+    damage(session, books, "UPDATE orders SET wallet_minor = wallet_minor - 1 WHERE id = :unpaid")
+
+    number = row_of(session, "orders", id=books.unpaid)["number"]
+    for violation in verify_ledger(session):
+        assert {row["number"] for row in violation.rows} == {number}
+
+
+def test_an_order_paid_by_hand_is_found(session: Session) -> None:
+    shop = make_shop(session)
+    order_id = place(session, shop, make_product(session, shop))
+
+    session.execute(
+        text("UPDATE orders SET status = 'paid_escrow', paid_at = now() WHERE id = :id"), {"id": order_id}
+    )
+
+    assert rules_broken(session) == {
+        "what paid an order adds up to its total",
+        "every paid order has its charge, or the wallet paid it whole",
+        "each escrow is in a state that its order's state allows",
+    }
+
+
+def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, books: Books) -> None:
+    def open_rules() -> set[str]:
+        return list_open_subjects(session, identifier=kinds.ESCROW_DRIFT)
+
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    assert open_rules() == set()
+    damage(
+        session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
+    )
+    found = verify_ledger(session)
+    alerts.update_invariant_alerts(session, found, now=NOW)
+    alerts.update_invariant_alerts(session, found[:1], now=NOW)
+
+    assert len(found) > 1
+    assert open_rules() == {found[0].rule}
+    [alert] = alerts_about(session, found[0].rule)
+    assert (alert["severity"], alert["occurrences"], alert["title"]) == (
+        "SEV-1",
+        2,
+        "The books are not whole",
+    )
+    number = row_of(session, "orders", id=books.refunded)["number"]
+    assert alert["facts"]["rows"] == len(found[0].rows)
+    assert alert["facts"]["first"][0]["number"] == number
+    alerts.update_invariant_alerts(session, [], now=NOW)
+    assert open_rules() == set()
+
+
+def test_drift_halts_payouts_and_its_end_does_not_resume_them(session: Session, books: Books) -> None:
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    assert not are_payouts_halted(session)
+    damage(
+        session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
+    )
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    assert are_payouts_halted(session)
+    alerts.update_invariant_alerts(session, [], now=NOW)
+    assert are_payouts_halted(session)
+
+
+def test_officers_who_resume_during_a_drift_are_overruled_by_another_one_alone(
+    session: Session, books: Books
+) -> None:
+    broken = "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
+    damage(session, books, broken)
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    resume(session)
+
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    assert not are_payouts_halted(session)
+
+    damage(session, books, broken)
+    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    assert are_payouts_halted(session)
+
+
+def test_a_drift_that_comes_back_halts_payouts_again(session: Session, books: Books) -> None:
+    damage(
+        session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
+    )
+    found = verify_ledger(session)
+    alerts.update_invariant_alerts(session, found, now=NOW)
+    resume(session)
+    alerts.update_invariant_alerts(session, [], now=NOW)
+    alerts.update_invariant_alerts(session, found, now=NOW)
+    assert are_payouts_halted(session)
+
+
+def test_every_rule_is_told_of_as_it_is_named() -> None:
+    for rule in (*ledger._INVARIANTS, *order_books._INVARIANTS, *payment_books._CHECKS):
+        assert redact_text(rule) == rule
+
+
+def test_a_violation_names_its_rows(session: Session, order_id: UUID) -> None:
+    with unguarded(session):
+        session.execute(
+            text("UPDATE escrows SET amount_minor = amount_minor - 1 WHERE order_id = :id"), {"id": order_id}
+        )
+
+    found = {violation.rule: violation.rows for violation in verify_ledger(session)}
+    [row] = found["each order's escrow in the books is what its escrow record holds"]
+    number = session.execute(text("SELECT number FROM orders WHERE id = :id"), {"id": order_id}).scalar_one()
+    assert row["number"] == number
+    assert row["booked_minor"] == row["expected_minor"] + 1
+
+
+def test_a_released_order_leaves_the_books_whole(session: Session) -> None:
+    shop = make_shop(session)
+    release(session, shop, shipped_order(session, shop))
+
+    assert_books_are_whole(session)

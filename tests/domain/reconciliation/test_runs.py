@@ -1,0 +1,304 @@
+"""Runs of reconciliation: one at a time, broken off and gone over anew, and halting payouts."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.audit.operations import Act
+from marketplace.kernel.errors import (
+    ProviderUnavailableError,
+    ValidationError,
+)
+from marketplace.platform.halts import are_payouts_halted
+from marketplace.providers.gateway.records import BalanceMovement, GatewayRecord, GatewayRecords, RecordKind
+from marketplace.reconciliation import ledger_check, run
+from marketplace.reconciliation.run import (
+    ReconciliationLeasedError,
+    ReconciliationRunningError,
+    ReconciliationStuckError,
+)
+from marketplace.reconciliation.window import EARLIEST
+from tasks.all_tasks import get_periodic_task
+from tasks.dispatcher import Dispatcher
+from tests.support.purchases import assert_books_are_whole
+from tests.support.reconciliation import Double, ReconciledService, service
+from tests.support.reconciliation_resolution import resolve
+
+__all__ = ["service"]
+
+FIRST_OF_ALL = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class _KilledError(BaseException):
+    """Stands for a worker that is killed: nothing catches it."""
+
+
+class Mortal(Double):
+    """The gateway's records, in a process that dies after so many pages."""
+
+    def __init__(self, records: GatewayRecords, pages: int) -> None:
+        super().__init__(records)
+        self._left = pages
+
+    def _counted(self, pages: Iterator[Any]) -> Iterator[Any]:
+        for page in pages:
+            if not self._left:
+                raise _KilledError
+            self._left -= 1
+            yield page
+
+    def list_movements(self) -> Iterator[list[BalanceMovement]]:
+        return self._counted(super().list_movements())
+
+    def list_records(
+        self, kind: RecordKind, *, since: datetime, until: datetime
+    ) -> Iterator[list[GatewayRecord]]:
+        return self._counted(super().list_records(kind, since=since, until=until))
+
+
+class Restless(Double):
+    """The gateway's records, while customers pay."""
+
+    def __init__(self, records: GatewayRecords, happens: Callable[[], None]) -> None:
+        super().__init__(records)
+        self._happens = happens
+
+    def list_records(
+        self, kind: RecordKind, *, since: datetime, until: datetime
+    ) -> Iterator[list[GatewayRecord]]:
+        self._happens()
+        return super().list_records(kind, since=since, until=until)
+
+
+class Garbled(Double):
+    """The gateway's records, with something in them that nobody thought of."""
+
+    def fetch_balance(self) -> int:
+        raise OverflowError("date value out of range")
+
+
+class Miscounting(Double):
+    """A gateway whose balance is not the sum of its own movements."""
+
+    def fetch_balance(self) -> int:
+        return super().fetch_balance() + 7
+
+
+def start(service: ReconciledService, *, now: datetime | None = None, **values: Any) -> UUID:
+    with service.database.transaction() as session:
+        return run.start_reconciliation(
+            session, started_by=run.OPERATOR, act=Act("operator", now or datetime.now(UTC)), **values
+        )
+
+
+def perform(service: ReconciledService, run_id: UUID, *, ahead: timedelta = timedelta(0)) -> Any:
+    now = datetime.now(UTC) + ahead
+    return run.perform_reconciliation(
+        service.database, service.records, run_id=run_id, now=now, clock=lambda: now
+    )
+
+
+def halted(service: ReconciledService) -> bool:
+    with service.database.reading() as session:
+        return are_payouts_halted(session)
+
+
+def drifts(service: ReconciledService) -> list[tuple[str, bool]]:
+    rows = service.rows(
+        "SELECT subject, resolved_at FROM alerts WHERE identifier = 'ESCROW_DRIFT' ORDER BY id"
+    )
+    return [(row["subject"], row["resolved_at"] is not None) for row in rows]
+
+
+def test_drift_is_raised_and_halts_payouts_until_officers_resume_them(service: ReconciledService) -> None:
+    service.paid_order()
+    assert service.reconcile().status == "matched"
+    assert (halted(service), drifts(service)) == (False, [])
+    service.book(1, "by-hand:1")
+    assert service.reconcile().drift_minor == -1
+    assert (halted(service), len(drifts(service))) == (True, 1)
+    assert drifts(service)[0][1] is False
+    # The rules of the books hold: that says nothing of the gateway's balance.
+    ledger_check.check_ledger(service.database, now=datetime.now(UTC))
+    assert drifts(service)[0][1] is False
+    service.reconcile()
+    resolve(service, "own_funds")
+    assert service.reconcile().status == "matched"
+    assert (halted(service), drifts(service)[0][1]) == (True, True)
+
+
+def test_one_reconciliation_runs_at_a_time(service: ReconciledService) -> None:
+    first = start(service)
+    with pytest.raises(ReconciliationRunningError, match=str(first)):
+        start(service)
+    later = datetime.now(UTC) + timedelta(minutes=31)
+    assert start(service, now=later) != first
+    [lost] = service.rows("SELECT status, failure FROM reconciliations WHERE id = :id", id=first)
+    assert lost == {"status": "failed", "failure": "Its worker was lost."}
+    assert perform(service, first) is None
+
+
+def test_another_worker_leaves_a_run_to_the_one_that_is_at_it(service: ReconciledService) -> None:
+    service.paid_order()
+    run_id = start(service)
+    service.records = Mortal(service.services.gateway_records, 1)
+    with pytest.raises(_KilledError):
+        perform(service, run_id)
+    service.records = service.services.gateway_records
+    with pytest.raises(ReconciliationLeasedError):
+        perform(service, run_id)
+    assert perform(service, run_id, ahead=timedelta(minutes=6)).status == "matched"
+    assert perform(service, run_id, ahead=timedelta(minutes=6)) is None
+
+
+@pytest.mark.parametrize("pages", range(7))
+def test_a_run_that_was_killed_is_gone_over_anew(service: ReconciledService, pages: int) -> None:
+    """There are three pages of movements, and one or two of each list."""
+    service.paid_order()
+    for _ in range(210):
+        service.gateway.fill(100)
+    service.gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 1_000})
+    run_id = start(service)
+    service.records = Mortal(service.services.gateway_records, pages)
+    with pytest.raises(_KilledError):
+        perform(service, run_id)
+    service.records = service.services.gateway_records
+    outcome = perform(service, run_id, ahead=timedelta(minutes=6))
+    assert (outcome.status, outcome.in_flight_minor) == ("matched", 0)
+    assert (service.balances()["own_funds"], service.balances()["bank"]) == (21_000, 1_000)
+    assert service.balances()["gateway_clearing"] == service.held()
+    assert service.rows("SELECT * FROM reconciliation_records") == []
+    assert service.rows("SELECT * FROM reconciliation_differences") == []
+    with service.database.transaction() as session:
+        assert_books_are_whole(session)
+
+
+def test_pages_are_read_once_and_afterwards_what_is_new(service: ReconciledService) -> None:
+    service.order()
+    for _ in range(230):
+        service.gateway.fill(100)
+    service.reconcile()
+    assert service.run()["figures"]["movements"] == 230
+    service.gateway.line.calls.clear()
+    service.gateway.fill(100)
+    service.reconcile()
+    assert service.run()["figures"]["movements"] == 1
+    assert len([call for call in service.gateway.line.calls if "/balance/ledger" in call]) == 1
+
+
+def test_charges_that_come_while_it_reads_are_no_drift(service: ReconciledService) -> None:
+    """Some are booked before the books are looked at, and some after, or not yet."""
+    for _ in range(2):
+        service.paid_order()
+    waiting = [service.order() for _ in range(4)]
+
+    def happens() -> None:
+        service.apply(service.gateway.charge_of_paid(waiting.pop()[1]))
+
+    service.records = Restless(service.services.gateway_records, happens)
+    outcome = service.reconcile()
+    assert waiting == []
+    assert (outcome.status, service.told()) == ("matched", [])
+    service.records = service.services.gateway_records
+    assert service.reconcile().in_flight_minor == 0
+
+
+def test_a_gateway_that_does_not_answer_makes_the_run_fail(service: ReconciledService) -> None:
+    service.paid_order()
+    service.gateway.line.fault = "refuse"
+    run_id = start(service)
+    assert perform(service, run_id).status == "failed"
+    [row] = service.rows("SELECT status, failure, finished_at FROM reconciliations")
+    assert row["status"] == "failed"
+    assert row["failure"].startswith("The payment gateway")
+    assert (halted(service), drifts(service)) == (False, [])
+    with pytest.raises(ProviderUnavailableError):
+        get_periodic_task("reconcile-escrow").run(
+            service.services, Dispatcher(service.services), datetime.now(UTC)
+        )
+    service.gateway.line.fault = None
+    assert service.reconcile().status == "matched"
+
+
+def test_an_error_that_nobody_foresaw_ends_the_run_and_is_raised(service: ReconciledService) -> None:
+    service.paid_order()
+    service.records = Garbled(service.services.gateway_records)
+    run_id = start(service)
+    with pytest.raises(OverflowError):
+        perform(service, run_id)
+    [row] = service.rows("SELECT status, failure, finished_at FROM reconciliations")
+    assert (row["status"], row["failure"]) == ("failed", "An unexpected error: OverflowError.")
+    assert row["finished_at"] is not None
+    # Handed on once more, it is over; and nothing keeps the next one.
+    assert perform(service, run_id) is None
+    service.records = service.services.gateway_records
+    assert service.reconcile().status == "matched"
+
+
+def test_the_schedule_fails_where_one_has_been_running_for_an_hour(service: ReconciledService) -> None:
+    run_id = start(service)
+    now = datetime.now(UTC) + timedelta(minutes=61)
+    # Its workers die one after the other: it is claimed, and never gets to its end.
+    with service.database.transaction() as session:
+        session.execute(text("UPDATE reconciliations SET claimed_until = :now"), {"now": now})
+    with pytest.raises(ReconciliationStuckError, match=str(run_id)):
+        get_periodic_task("reconcile-escrow").run(service.services, Dispatcher(service.services), now)
+
+
+def test_the_schedule_reconciles_and_leaves_one_that_runs_alone(service: ReconciledService) -> None:
+    service.paid_order()
+    relay = Dispatcher(service.services)
+    outcome = get_periodic_task("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
+    assert outcome.status == "matched"
+    start(service)
+    told = get_periodic_task("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
+    assert told == "one is running already"
+    assert [
+        row["started_by"] for row in service.rows("SELECT started_by FROM reconciliations ORDER BY id")
+    ] == [
+        "schedule",
+        "operator",
+    ]
+
+
+def test_a_balance_that_is_not_the_sum_of_its_movements_is_told(service: ReconciledService) -> None:
+    service.paid_order()
+    service.records = Miscounting(service.services.gateway_records)
+    outcome = service.reconcile()
+    assert outcome.gateway_minor == service.held() + 7
+    assert service.told() == [("balance", "amounts_differ", "look_up_balance", 7)]
+
+
+def test_windows_are_in_order_and_past_and_not_endless(service: ReconciledService) -> None:
+    now = datetime.now(UTC)
+    for since, until, name in (
+        (now, now - timedelta(days=1), "from"),
+        (None, now + timedelta(days=1), "to"),
+        (now - timedelta(days=400), None, "from"),
+        (FIRST_OF_ALL, FIRST_OF_ALL + timedelta(days=4), "from"),
+        (None, FIRST_OF_ALL, "to"),
+        (EARLIEST - timedelta(seconds=1), None, "from"),
+    ):
+        with pytest.raises(ValidationError) as refused:
+            start(service, now=now, since=since, until=until)
+        assert [param.name for param in refused.value.invalid_params] == [name]
+    assert service.reconcile(since=EARLIEST, until=EARLIEST + timedelta(days=1)).status == "matched"
+    assert service.reconcile(until=EARLIEST).status == "matched"
+    service.reconcile(since=now - timedelta(days=300), until=now)
+    assert (service.run()["starts"], service.run()["ends"]) == (now - timedelta(days=300), now)
+
+
+def test_the_window_begins_where_both_last_agreed(service: ReconciledService) -> None:
+    service.reconcile()
+    agreed = service.run()["ends"]
+    service.reconcile(ahead=timedelta(days=5))
+    assert service.run()["starts"] == agreed
+    service.book(5, "by-hand:3")
+    for days in (9, 99):
+        service.reconcile(ahead=timedelta(days=days))
+        assert service.run()["status"] == "drift"
+    assert service.run()["starts"] == service.run()["ends"] - timedelta(days=31)

@@ -1,0 +1,116 @@
+"""Many replays by an operator: what ends them early is told, with what was done until then."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import orjson
+import pytest
+
+from commands import replay
+from commands.replay import replay_all
+from marketplace.infra.db import Database
+from marketplace.kernel.errors import ServiceUnavailableError
+from marketplace.services import Services
+from marketplace.webhooks import inbox, queries
+from tests.support.gateway_events import transfer_data
+from tests.support.purchases import NOW
+
+
+def event(database: Database) -> dict[str, Any]:
+    """Give an event that was never tried."""
+    body = orjson.dumps({"event": "transfer.failed", "data": transfer_data("failed")})
+    inbox_id = database.in_transaction(inbox.receive_event, provider="gateway", body=body, now=NOW)
+    with database.reading() as session:
+        return queries.fetch_event(session, inbox_id=inbox_id)
+
+
+def clock_that_fails_at_third(error: BaseException) -> Callable[[], datetime]:
+    """Give a clock that is asked once for each event."""
+    times = iter((NOW, NOW))
+
+    def tell() -> datetime:
+        moment = next(times, None)
+        if moment is None:
+            raise error
+        return moment
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyboardInterrupt(), "Interrupted"),
+        (ServiceUnavailableError("The database can't be reached."), "The database went away"),
+    ],
+)
+def test_what_was_done_is_told_whatever_ends_it(
+    services: Services,
+    database: Database,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    told: str,
+) -> None:
+    rows = [event(database) for _ in range(4)]
+
+    run = replay_all(
+        replace(services, clock=clock_that_fails_at_third(error)), rows, dry_run=False, rate=None
+    )
+
+    assert run.interruption == told
+    assert [item.id for item in run.replayed] == [row["id"] for row in rows[:2]]
+    assert {name: counts.total() for name, counts in run.counts().items()} == {"not tried yet": 2}
+    assert "not tried yet: 2 of 4, broken off (" in capsys.readouterr().err
+    with database.reading() as session:
+        states = [queries.fetch_event(session, inbox_id=row["id"])["status"] for row in rows]
+    assert states == ["processed", "processed", "received", "received"]
+
+
+@dataclass
+class Time:
+    """Stands in for the module: each event takes a tenth of a second, and so long as one sleeps."""
+
+    now: float = 1_000.0
+    slept: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("rate", "slept"), [(None, 0.0), (2, 0.4 * 4), (10, 0.0), (1_000, 0.0), (0.5, 1.9 * 4)]
+)
+def test_no_more_are_replayed_in_a_second_than_the_rate(
+    services: Services,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    rate: float | None,
+    slept: float,
+) -> None:
+    time = Time()
+    monkeypatch.setattr(replay, "time", time)
+
+    def take_a_while() -> datetime:
+        time.now += 0.1
+        return NOW
+
+    rows = [event(database) for _ in range(5)]
+    run = replay_all(replace(services, clock=take_a_while), rows, dry_run=True, rate=rate)
+
+    assert len(run.replayed) == 5
+    assert time.slept == pytest.approx(slept)
+
+
+def test_a_stage_that_is_done_is_told_by_its_number_alone(
+    services: Services, database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = replay_all(services, [event(database)], dry_run=True, rate=None)
+
+    assert (run.interruption, len(run.replayed)) == (None, 1)
+    assert "not tried yet: 1 (" in capsys.readouterr().err

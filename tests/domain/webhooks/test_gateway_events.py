@@ -1,0 +1,545 @@
+"""Every event that the gateway can send: its effect, once, in whatever order they come."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts.kinds import ALERT_KINDS
+from marketplace.infra.db import Database
+from marketplace.orders import operations as orders
+from marketplace.payments.chargeback_guard import ChargedBackError
+from marketplace.payments.intents.lifecycle import Intent
+from marketplace.payouts.transfers.exceptions import UNRECOGNIZED_FAILURES_SUBJECT, resolve_exception
+from marketplace.services import Services
+from marketplace.webhooks import inbox, queries
+from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, ProcessingResult
+from tests.support import gateway_events
+from tests.support.alerts import alerts_about, open_about
+from tests.support.finance import act_of, make_officer, refund
+from tests.support.gateway import charge_data, event_of
+from tests.support.gateway_events import dispute_data, transfer_data
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    later,
+    make_charge,
+    make_intent,
+    make_product,
+    make_shop,
+    paid_order,
+    place,
+    release,
+    row_of,
+    shipped_order,
+    status_of,
+    trail_of,
+)
+
+CREATE, REMIND, RESOLVE = gateway_events.DISPUTES
+LOST = {"status": "resolved", "resolution": "merchant-accepted"}
+WON = {"status": "resolved", "resolution": "declined"}
+
+
+def receive(database: Database, event: str, data: dict[str, Any]) -> UUID:
+    return database.in_transaction(
+        inbox.receive_event, provider="gateway", body=event_of(data, event), now=NOW
+    )
+
+
+def process(database: Database, inbox_id: UUID, now: datetime = NOW) -> ProcessingResult | None:
+    return inbox.process_event(
+        database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
+    )
+
+
+def deliver(database: Database, event: str, data: dict[str, Any]) -> str:
+    result = process(database, receive(database, event, data))
+    assert result is not None
+    return result.status
+
+
+class Payment:
+    """A payment of an order, which is not paid yet."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        with database.transaction() as session:
+            self.shop: Shop = make_shop(session)
+            self.order_id = place(session, self.shop, make_product(session, self.shop))
+            self.intent: Intent = make_intent(session, self.shop, self.order_id)
+        self.charge_id = gateway_events.new_id()
+
+    def data_of(self, event: str) -> dict[str, Any]:
+        """Write what an event of any type says about it."""
+        return gateway_events.data_of(
+            event,
+            reference=self.intent.reference,
+            charge_id=self.charge_id,
+            amount_minor=self.intent.amount_minor,
+        )
+
+    def pay(self) -> None:
+        """Have its charge come."""
+        assert deliver(self.database, "charge.success", self.data_of("charge.success")) == "processed"
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """The order's status, and its escrow's."""
+        return state_of(self.database, self.order_id)
+
+
+def state_of(database: Database, order_id: UUID) -> tuple[str, str]:
+    with database.reading() as session:
+        return status_of(session, order_id), row_of(session, "escrows", order_id=order_id)["status"]
+
+
+def reference_of(database: Database, order_id: UUID) -> tuple[str, int]:
+    """Give the reference of what paid an order, and the charge's id."""
+    with database.reading() as session:
+        row = session.execute(
+            text(
+                "SELECT i.reference, c.gateway_charge_id FROM gateway_charges c"
+                " JOIN payment_intents i ON i.id = c.intent_id"
+                " JOIN payment_allocations a ON a.intent_id = i.id WHERE a.order_id = :id"
+            ),
+            {"id": order_id},
+        ).one()
+    return row.reference, int(row.gateway_charge_id)
+
+
+def about(session: Session, data: dict[str, Any]) -> str:
+    return f"charge-dispute:{row_of(session, 'charge_disputes', gateway_dispute_id=str(data['id']))['id']}"
+
+
+# What each does on a paid order; refunds here are none of ours, as one made by hand at the gateway.
+EFFECTS = (
+    {"charge.success": "processed"}
+    | dict.fromkeys(gateway_events.REFUNDS, "ignored")
+    | dict.fromkeys(gateway_events.TRANSFERS, "processed")
+    | dict.fromkeys(gateway_events.DISPUTES, "processed")
+    | dict.fromkeys(gateway_events.OTHERS, "ignored")
+)
+
+
+def test_no_event_is_forgotten_here() -> None:
+    assert EFFECTS.keys() == set(gateway_events.ALL)
+
+
+@pytest.mark.parametrize("rest", ["", ',"data":null', ',"data":[]', ',"data":"x"'])
+@pytest.mark.parametrize("event", gateway_events.ALL)
+def test_without_data_one_that_does_nothing_is_ignored_and_others_are_dead_by_their_type(
+    database: Database, event: str, rest: str
+) -> None:
+    body = f'{{"event":"{event}","domain":"{uuid4()}"{rest}}}'.encode()
+    inbox_id = database.in_transaction(inbox.receive_event, provider="gateway", body=body, now=NOW)
+
+    result = process(database, inbox_id)
+
+    assert result is not None
+    assert result.status == ("ignored" if event in gateway_events.OTHERS else "dead")
+    with database.reading() as session:
+        row = queries.fetch_event(session, inbox_id=inbox_id)
+    assert (row["status"], row["event_type"]) == (result.status, event)
+
+
+@pytest.mark.parametrize("event", gateway_events.ALL)
+def test_each_event_twice_has_its_effect_once(database: Database, event: str) -> None:
+    payment = Payment(database)
+    if event != "charge.success":
+        payment.pay()
+    data = payment.data_of(event)
+    first, second = receive(database, event, data), receive(database, event, data)
+
+    assert process(database, first) == ProcessingResult(EFFECTS[event])
+    assert process(database, second) == ProcessingResult("duplicate")
+
+    with database.reading() as session:
+        shown = [queries.fetch_event(session, inbox_id=inbox_id) for inbox_id in (first, second)]
+        assert {row["event_type"] for row in shown} == {event}
+        record = row_of(session, "processed_webhook_events", id=shown[0]["dedupe_id"])
+        assert record["payload"] == {"event": event, "data": data}
+        assert_books_are_whole(session)
+    disputed = event in gateway_events.DISPUTES
+    assert payment.state == (("disputed", "frozen") if disputed else ("paid_escrow", "held"))
+
+
+@settings(max_examples=12)
+@given(st.permutations([event for event in gateway_events.ALL for _ in range(2)]))
+def test_all_of_them_twice_in_any_order_come_to_the_same(services: Services, order: list[str]) -> None:
+    database = services.database
+    payment = Payment(database)
+    data = {event: payment.data_of(event) for event in gateway_events.ALL}
+    disputes = {event: data[event] | {"id": data[CREATE]["id"]} for event in gateway_events.DISPUTES}
+    waiting = [receive(database, event, (data | disputes)[event]) for event in order]
+    ended: list[str] = []
+
+    now = NOW
+    for _ in range(len(RETRY_DELAYS_SECONDS)):
+        results = {inbox_id: process(database, inbox_id, now) for inbox_id in waiting}
+        assert None not in results.values()
+        waiting = [inbox_id for inbox_id, result in results.items() if result and result.due_at]
+        ended += [result.status for result in results.values() if result and not result.due_at]
+        now = now + (later(seconds=700) - NOW)
+
+    assert waiting == []
+    assert set(ended) == {"processed", "ignored", "duplicate"}
+    assert ended.count("duplicate") == len(gateway_events.ALL)
+    assert payment.state == ("disputed", "frozen")
+    with database.reading() as session:
+        assert [step[2] for step in trail_of(session, payment.order_id)] == ["place", "pay", "charge-dispute"]
+        row = row_of(session, "charge_disputes", gateway_dispute_id=str(data[CREATE]["id"]))
+        assert (row["status"], row["resolution"]) == ("resolved", "merchant-accepted")
+        assert open_about(session, f"charge-dispute:{row['id']}") == {"CHARGE_DISPUTE_RESOLVED": "SEV-2"}
+        assert_books_are_whole(session)
+
+
+class TestDisputesOfCharges:
+    """A customer's bank disputes a charge: nothing of its orders moves any more."""
+
+    @pytest.mark.parametrize("event", [CREATE, REMIND])
+    @pytest.mark.parametrize("step", ["paid_escrow", "processing", "shipped"])
+    def test_what_escrow_holds_is_frozen(self, database: Database, event: str, step: str) -> None:
+        with database.transaction() as session:
+            shop = make_shop(session)
+            order_id = (shipped_order if step == "shipped" else paid_order)(session, shop)
+            if step == "processing":
+                orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
+        data = dispute_data(*reference_of(database, order_id))
+
+        assert deliver(database, event, data) == "processed"
+
+        assert state_of(database, order_id) == ("disputed", "frozen")
+        with database.reading() as session:
+            assert trail_of(session, order_id)[-1] == (step, "disputed", "charge-dispute", "gateway")
+            assert row_of(session, "orders", id=order_id)["disputed_at"] == NOW
+            row = row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))
+            assert (row["status"], row["gateway_status"]) == ("open", "awaiting-merchant-feedback")
+            assert (row["amount_minor"], row["category"]) == (310_050, "chargeback")
+            assert row["due_at"] == datetime(2026, 11, 25, 18, tzinfo=UTC)
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTED": "SEV-2"}
+            assert row_of(session, "notifications", user_id=shop.vendor.id, type="order_disputed")
+            assert_books_are_whole(session)
+
+    def test_the_alert_names_the_orders_and_nobody(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+
+        deliver(database, CREATE, data)
+
+        with database.reading() as session:
+            [alert] = alerts_about(session, about(session, data))
+            number = row_of(session, "orders", id=payment.order_id)["number"]
+        assert alert["facts"]["orders"] == [
+            {"id": str(payment.order_id), "number": number, "was": "paid_escrow", "frozen": True}
+        ]
+        assert alert["facts"]["reference"] == payment.intent.reference
+        for private in ("ada@example.edu", "+2348031234567", "4081"):
+            assert private not in str(alert)
+
+    def test_reminders_count_the_alert_up(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+        deliver(database, CREATE, data)
+
+        assert deliver(database, REMIND, data | {"status": "pending"}) == "processed"
+
+        with database.reading() as session:
+            [alert] = alerts_about(session, about(session, data))
+            assert alert["occurrences"] == 2
+            assert row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))[
+                "gateway_status"
+            ] == ("pending")
+            assert [step[2] for step in trail_of(session, payment.order_id)].count("charge-dispute") == 1
+
+    @pytest.mark.parametrize("destination", ["gateway", "wallet"])
+    def test_what_the_bank_may_give_back_is_not_refunded_too(
+        self, database: Database, destination: str
+    ) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+        deliver(database, CREATE, data)
+
+        def try_refund() -> None:
+            with database.transaction() as session:
+                refund(session, payment.order_id, make_officer(session), destination=destination)
+
+        with pytest.raises(ChargedBackError, match="try again when it is won"):
+            try_refund()
+        deliver(database, RESOLVE, data | LOST)
+        with pytest.raises(ChargedBackError, match="was lost"):
+            try_refund()
+        assert payment.state == ("disputed", "frozen")
+
+    def test_an_id_is_taken_whole_or_not_at_all(self, database: Database) -> None:
+        """Cut short, a dispute of one order would be taken for that of another."""
+        one, other = Payment(database), Payment(database)
+        one.pay()
+        other.pay()
+        long, longer = "d" * 200, "d" * 300
+        assert deliver(database, CREATE, one.data_of(CREATE) | {"id": long}) == "processed"
+
+        assert deliver(database, CREATE, other.data_of(CREATE) | {"id": longer}) == "dead"
+        assert deliver(database, CREATE, other.data_of(CREATE) | {"id": long + "e"}) == "processed"
+
+        assert (one.state, other.state) == (("disputed", "frozen"), ("disputed", "frozen"))
+
+    def test_what_the_bank_left_with_us_can_be_refunded(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+        deliver(database, CREATE, data)
+        deliver(database, RESOLVE, data | WON)
+
+        with database.transaction() as session:
+            refund(session, payment.order_id, make_officer(session), destination="wallet")
+
+        assert payment.state == ("refunded", "refunded")
+
+    @pytest.mark.parametrize(("end", "severity"), [(LOST, "SEV-2"), (WON, "SEV-3")])
+    def test_its_end_leaves_the_order_frozen_for_a_ruling(
+        self, database: Database, end: dict[str, str], severity: str
+    ) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+        deliver(database, CREATE, data)
+
+        assert deliver(database, RESOLVE, data | end) == "processed"
+
+        assert payment.state == ("disputed", "frozen")
+        with database.reading() as session:
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
+            row = row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))
+            assert (row["status"], row["resolution"]) == ("resolved", end["resolution"])
+        assert deliver(database, REMIND, data) == "ignored"
+        with database.reading() as session:
+            assert row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))["status"] == (
+                "resolved"
+            )
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
+
+    @pytest.mark.parametrize("word", ["auto-accepted", "", None])
+    @pytest.mark.parametrize(("end", "severity"), [(LOST, "SEV-2"), (WON, "SEV-3")])
+    def test_an_end_that_does_not_say_who_won_books_nothing_and_stays_open_until_it_does(
+        self, database: Database, word: str | None, end: dict[str, str], severity: str
+    ) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+        deliver(database, CREATE, data)
+
+        assert deliver(database, RESOLVE, data | {"status": "resolved", "resolution": word}) == "processed"
+
+        with database.reading() as session:
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_UNCLEAR": "SEV-2"}
+            [_, alert] = alerts_about(session, about(session, data))
+            assert (alert["facts"]["resolution"], alert["facts"]["booked"]) == (word or "", [])
+            assert "Nothing was booked" in ALERT_KINDS[alert["identifier"]].meaning
+        assert deliver(database, REMIND, data) == "ignored"
+        assert deliver(database, RESOLVE, data | end) == "processed"
+        with database.reading() as session:
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
+
+    def test_one_that_was_won_before_we_heard_of_it_freezes_nothing(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE)
+
+        assert deliver(database, RESOLVE, data | WON) == "processed"
+        assert deliver(database, CREATE, data) == "ignored"
+
+        assert payment.state == ("paid_escrow", "held")
+
+    @pytest.mark.parametrize("state", ["delivered", "refunded"])
+    def test_after_the_end_there_is_nothing_to_freeze(self, database: Database, state: str) -> None:
+        with database.transaction() as session:
+            shop = make_shop(session)
+            order_id = (shipped_order if state == "delivered" else paid_order)(session, shop)
+            if state == "delivered":
+                release(session, shop, order_id)
+            else:
+                refund(session, order_id, make_officer(session))
+        before = state_of(database, order_id)
+        data = dispute_data(*reference_of(database, order_id))
+
+        assert deliver(database, CREATE, data) == "processed"
+
+        assert state_of(database, order_id) == before
+        with database.reading() as session:
+            [alert] = alerts_about(session, about(session, data))
+            assert [(one["was"], one["frozen"]) for one in alert["facts"]["orders"]] == [(state, False)]
+
+    def test_a_charge_that_was_held_back_paid_nothing(self, database: Database) -> None:
+        payment = Payment(database)
+        short = charge_data(payment.intent.reference, 5, id=payment.charge_id)
+        assert deliver(database, "charge.success", short) == "processed"
+        data = payment.data_of(CREATE)
+
+        assert deliver(database, CREATE, data) == "processed"
+
+        assert payment.state == ("pending_payment", "pending")
+        with database.reading() as session:
+            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTED": "SEV-2"}
+
+    def test_of_two_charges_of_a_payment_only_the_one_that_paid_freezes(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        with database.transaction() as session:
+            second = make_charge(payment.intent)
+            apply(session, second)
+
+        other = dispute_data(payment.intent.reference, int(second.id))
+        assert deliver(database, CREATE, other) == "processed"
+        assert payment.state == ("paid_escrow", "held")
+
+        assert deliver(database, CREATE, dispute_data(payment.intent.reference, None)) == "processed"
+        assert payment.state == ("disputed", "frozen")
+
+    def test_one_that_comes_before_its_charge_waits_for_it(self, database: Database) -> None:
+        payment = Payment(database)
+        inbox_id = receive(database, CREATE, payment.data_of(CREATE))
+        assert process(database, inbox_id) == ProcessingResult("retrying", later(seconds=1))
+
+        payment.pay()
+
+        assert process(database, inbox_id, later(seconds=1)) == ProcessingResult("processed")
+        assert payment.state == ("disputed", "frozen")
+
+    def test_one_of_an_unknown_charge_is_dead_in_the_end_and_never_dropped(self, database: Database) -> None:
+        inbox_id = receive(database, CREATE, dispute_data(f"checkout-{uuid4().hex}", 7))
+        now = NOW
+        for _ in RETRY_DELAYS_SECONDS:
+            result = process(database, inbox_id, now)
+            assert result is not None
+            assert result.due_at is not None
+            now = result.due_at
+
+        assert process(database, inbox_id, now) == ProcessingResult("dead")
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"id": None, "reference": "r"},
+            {"transaction": None},
+            {"transaction": {"reference": 5.5}, "transaction_reference": []},
+            {"transaction": "checkout", "transaction_reference": ""},
+        ],
+    )
+    def test_one_without_id_or_charge_is_dead_at_once(
+        self, database: Database, changes: dict[str, Any]
+    ) -> None:
+        data = dispute_data(f"checkout-{uuid4().hex}", 7) | changes
+
+        assert deliver(database, CREATE, data) == "dead"
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"refund_amount": "much", "dueAt": "soon", "category": ["x"], "status": None},
+            {"refund_amount": 10**40, "dueAt": "9999-12-31T23:59:59-23:59", "category": "x" * 5_000},
+            {"refund_amount": -1, "dueAt": 5, "resolution": True},
+        ],
+    )
+    def test_odd_descriptions_keep_no_order_from_being_frozen(
+        self, database: Database, changes: dict[str, Any]
+    ) -> None:
+        payment = Payment(database)
+        payment.pay()
+
+        assert deliver(database, CREATE, payment.data_of(CREATE) | changes) == "processed"
+
+        assert payment.state == ("disputed", "frozen")
+
+    def test_the_reference_may_stand_beside_the_charge(self, database: Database) -> None:
+        payment = Payment(database)
+        payment.pay()
+        data = payment.data_of(CREATE) | {
+            "transaction": None,
+            "transaction_reference": payment.intent.reference,
+        }
+
+        assert deliver(database, CREATE, data) == "processed"
+
+        assert payment.state == ("disputed", "frozen")
+
+
+class TestTransfers:
+    """Those that this service did not send: what the gateway tells of them is logged, and somebody is told."""
+
+    @pytest.mark.parametrize("outcome", ["failed", "reversed"])
+    def test_one_that_went_wrong_is_an_exception(self, database: Database, outcome: str) -> None:
+        data = transfer_data(outcome)
+
+        assert deliver(database, f"transfer.{outcome}", data) == "processed"
+
+        with database.reading() as session:
+            row = row_of(session, "payout_exceptions", reference=data["reference"])
+            assert (row["gateway_transfer_id"], row["outcome"]) == (str(data["id"]), outcome)
+            assert (row["amount_minor"], row["currency"], row["resolved_at"]) == (500_000, "NGN", None)
+            assert open_about(session, f"payout-exception:{row['id']}") == {}
+            assert open_about(session, UNRECOGNIZED_FAILURES_SUBJECT) == {"TRANSFER_UNKNOWN_FAILED": "SEV-2"}
+            alert = alerts_about(session, UNRECOGNIZED_FAILURES_SUBJECT)[-1]
+            assert alert["latest_facts"]["payoutExceptionId"] == str(row["id"])
+            assert "0123456789" not in str(alert)
+
+    def test_many_that_went_wrong_are_one_alert_until_all_are_seen_to(self, database: Database) -> None:
+        with database.transaction() as session:
+            officer = make_officer(session)
+            # What other tests left.
+            session.execute(text("UPDATE alerts SET resolved_at = now(), resolution = 'rule'"))
+            session.execute(
+                text(
+                    "UPDATE payout_exceptions SET resolved_at = now(), resolved_by = :id"
+                    " WHERE resolved_at IS NULL"
+                ),
+                {"id": officer.id},
+            )
+        first, second = transfer_data("failed"), transfer_data("failed")
+        for event, data in (("failed", first), ("failed", second), ("reversed", second), ("failed", second)):
+            deliver(database, f"transfer.{event}", data)
+
+        def state() -> tuple[int, str | None]:
+            with database.reading() as session:
+                alert = alerts_about(session, UNRECOGNIZED_FAILURES_SUBJECT)[-1]
+                return alert["occurrences"], alert["resolution"]
+
+        with database.reading() as session:
+            left = session.execute(text("SELECT id FROM payout_exceptions WHERE resolved_at IS NULL"))
+            ids = list(left.scalars())
+        assert len(ids) == 3
+        for exception_id in ids:
+            assert state() == (3, None)
+            database.in_transaction(
+                resolve_exception,
+                exception_id=exception_id,
+                note="By hand.",
+                act=act_of(officer, now=NOW),
+            )
+        assert state() == (3, "rule")
+
+    def test_one_that_succeeded_is_none_of_ours(self, database: Database) -> None:
+        data = transfer_data("success")
+
+        assert deliver(database, "transfer.success", data) == "processed"
+
+        with database.reading() as session:
+            row = row_of(session, "payout_exceptions", reference=data["reference"])
+            assert row["outcome"] == "unexpected"
+            assert open_about(session, f"payout-exception:{row['id']}") == {"TRANSFER_UNKNOWN": "SEV-2"}
+
+    @pytest.mark.parametrize(
+        "changes", [{"amount": 1.5}, {"amount": -1}, {"reference": None}, {"currency": ""}]
+    )
+    def test_one_that_is_none_is_dead_at_once(self, database: Database, changes: dict[str, Any]) -> None:
+        assert deliver(database, "transfer.failed", transfer_data("failed") | changes) == "dead"

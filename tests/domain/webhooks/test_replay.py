@@ -1,0 +1,608 @@
+"""Replays: one more try, made at once; rehearsed to the last entry, and audited."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import orjson
+import pytest
+from sqlalchemy import text
+
+from commands.replay import describe_changes
+from marketplace.audit.operations import Act
+from marketplace.infra import wakeups
+from marketplace.infra.db import Database
+from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.money import format_naira
+from marketplace.payments.intents.lifecycle import Intent
+from marketplace.payments.refunds import gateway_refund
+from marketplace.webhooks import inbox as webhook_inbox
+from marketplace.webhooks import queries
+from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS
+from marketplace.webhooks.queries import WebhookEventFilters
+from marketplace.webhooks.replay import EventInProgressError, ReplayResult, dry_run_event
+from marketplace.webhooks.replay import replay_event as replay_in
+from tests.support import messaging as messages
+from tests.support.alerts import alerts_about
+from tests.support.finance import audited, make_officer, refund, refunds_of
+from tests.support.gateway import charge_data, event_of
+from tests.support.gateway_events import transfer_data
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    assert_books_are_whole,
+    later,
+    make_intent,
+    make_product,
+    make_shop,
+    paid_order,
+    pay,
+    place,
+    row_of,
+    status_of,
+)
+
+TABLES = (
+    *("ledger_transactions", "ledger_entries", "order_events", "refunds", "notifications", "outbox_events"),
+    *("quarantined_charges", "audit_logs", "processed_webhook_events", "alerts"),
+)
+
+
+class Till:
+    """A shop, an order that waits for its payment, and the event of it."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        with database.transaction() as session:
+            self.shop: Shop = make_shop(session)
+            self.order_id = place(session, self.shop, make_product(session, self.shop))
+            self.intent: Intent = make_intent(session, self.shop, self.order_id)
+
+    def charge(self, **values: Any) -> bytes:
+        """Write the event of its payment."""
+        return event_of(charge_data(self.intent.reference, self.intent.amount_minor, **values))
+
+    def unpaid_reference(self) -> str:
+        """Take the payment's reference away, so that its event fails, and give it."""
+        self.rename(f"checkout-{uuid4().hex}")
+        return self.intent.reference
+
+    def rename(self, reference: str) -> None:
+        """Give the payment another reference."""
+        with self.database.transaction() as session:
+            session.execute(
+                text("UPDATE payment_intents SET reference = :reference WHERE id = :id"),
+                {"reference": reference, "id": self.intent.id},
+            )
+
+    @property
+    def status(self) -> str:
+        """The order's."""
+        with self.database.reading() as session:
+            return status_of(session, self.order_id)
+
+
+@pytest.fixture
+def till(database: Database) -> Till:
+    return Till(database)
+
+
+def receive(database: Database, body: bytes, provider: str = "gateway") -> UUID:
+    return database.in_transaction(webhook_inbox.receive_event, provider=provider, body=body, now=NOW)
+
+
+def dead(database: Database, body: bytes) -> UUID:
+    """Have an event fail six times."""
+    inbox_id, now = receive(database, body), NOW
+    while (
+        result := webhook_inbox.process_event(
+            database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
+        )
+    ) and result.status == "retrying":
+        now = result.due_at or now
+    assert row(database, inbox_id)["status"] == "dead"
+    return inbox_id
+
+
+def row(database: Database, inbox_id: UUID) -> dict[str, Any]:
+    with database.reading() as session:
+        return queries.fetch_event(session, inbox_id=inbox_id)
+
+
+def replay(database: Database, inbox_id: UUID, *, hours: int = 1) -> ReplayResult:
+    with database.reading() as outside:
+        return database.in_transaction(
+            replay_in,
+            outside,
+            inbox_id=inbox_id,
+            fee_bearer="platform",
+            act=Act("operator ada", later(hours=hours)),
+        )
+
+
+def rehearsed(database: Database, inbox_id: UUID) -> ReplayResult:
+    return dry_run_event(database, inbox_id=inbox_id, fee_bearer="platform", now=later(hours=1))
+
+
+def counts(database: Database) -> dict[str, int]:
+    with database.reading() as session:
+        return {
+            table: session.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()  # noqa: S608
+            for table in TABLES
+        }
+
+
+def audit_of(database: Database, inbox_id: UUID) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    with database.reading() as session:
+        return audited(session, inbox_id)
+
+
+def open_alert(database: Database, subject: str) -> dict[str, Any] | None:
+    with database.reading() as session:
+        found = session.execute(
+            text(
+                "SELECT * FROM alerts WHERE identifier = 'WEBHOOK_DEAD' AND subject = :about AND resolved_at IS NULL"
+            ),
+            {"about": subject},
+        ).mappings()
+        return next((dict(one) for one in found), None)
+
+
+@pytest.fixture
+def nudged() -> Iterator[list[tuple[Any, ...]]]:
+    """What queues were told of."""
+    before, seen = list(wakeups._wakeup_senders), []
+    wakeups.set_wakeup_sender(lambda *told: seen.append(told))
+    yield seen
+    wakeups._wakeup_senders[:] = before
+
+
+def test_a_dead_event_is_replayed_with_its_effect_and_its_record(till: Till) -> None:
+    database, reference = till.database, till.unpaid_reference()
+    inbox_id = dead(database, till.charge(id=(charge := uuid4().int % 10**12)))
+    till.rename(reference)
+
+    result = replay(database, inbox_id)
+
+    assert (result.before, result.after, result.outcome, result.error) == (
+        "dead",
+        "processed",
+        "processed",
+        None,
+    )
+    assert till.status == "paid_escrow"
+    after = row(database, inbox_id)
+    assert (after["status"], after["attempts"], after["last_error"]) == ("processed", 7, None)
+    assert after["replayed_at"] == later(hours=1)
+    assert audit_of(database, inbox_id) == [
+        ("webhook.replay", {"status": "dead"}, {"status": "processed", "outcome": "processed", "error": None})
+    ]
+    with database.reading() as session:
+        assert row_of(session, "audit_logs", target_id=str(inbox_id))["actor"] == "operator ada"
+        row_of(session, "ledger_transactions", source=f"charge:{charge}")
+        assert_books_are_whole(session)
+
+
+def test_what_it_changes_is_told(till: Till) -> None:
+    database, reference = till.database, till.unpaid_reference()
+    inbox_id = dead(database, till.charge(id=77_000_111, fees=150))
+    till.rename(reference)
+    total = till.intent.amount_minor
+    with database.reading() as session:
+        number = row_of(session, "orders", id=till.order_id)["number"]
+
+    would = rehearsed(database, inbox_id).changes
+    did = replay(database, inbox_id).changes
+
+    for changes in (would, did):
+        assert changes["orders"] == [
+            {"id": till.order_id, "number": number, "what": what, "before": before, "after": after}
+            for what, before, after in (
+                ("status", "pending_payment", "paid_escrow"),
+                ("payment", "initialized", "succeeded"),
+                ("escrow", "pending", "held"),
+            )
+        ]
+        [posted] = changes["ledger"]
+        assert (posted["kind"], posted["source"]) == ("payment", "charge:77000111")
+        buyer = f"wallet:{till.shop.buyer.id}"
+        entries = [
+            (e["account"], e["direction"], e["amountMinor"], e["orderNumber"]) for e in posted["entries"]
+        ]
+        assert entries[:4] == [
+            ("gateway_clearing", "debit", total, None),
+            (buyer, "credit", total, None),
+            (buyer, "debit", total, number),
+            ("escrow", "credit", total, number),
+        ]
+        assert {e[0]: e[2] for e in entries[4:]} == {"gateway_fees": 150, "gateway_clearing": 150}
+        assert (changes["refunds"], changes["heldCharges"]) == ([], [])
+        assert {told["userId"] for told in changes["notifications"]} == {
+            till.shop.buyer.id,
+            till.shop.vendor.id,
+        }
+
+
+def test_a_rehearsal_leaves_nothing_and_tells_nobody(till: Till, nudged: list[Any]) -> None:
+    """The charge of an order that is paid goes back: it would hand on work, and notify."""
+    database = till.database
+    with database.transaction() as session:
+        pay(session, till.shop, till.order_id)
+    inbox_id = receive(database, till.charge())
+    nudged.clear()
+    before, event = counts(database), row(database, inbox_id)
+
+    result = rehearsed(database, inbox_id)
+
+    assert (result.before, result.after, result.outcome) == ("received", "processed", "processed")
+    assert [(one["before"], one["after"], one["amountMinor"]) for one in result.changes["refunds"]] == [
+        (None, "pending", till.intent.amount_minor)
+    ]
+    assert result.changes["work"]
+    assert [one["type"] for one in result.changes["notifications"]] == ["payment_returned"]
+    assert counts(database) == before
+    assert row(database, inbox_id) == event
+    assert nudged == []
+    # The same again, in earnest, does all that.
+    replay(database, inbox_id)
+    assert {told[0] for told in nudged} == {work["queue"] for work in result.changes["work"]}
+    assert counts(database)["refunds"] == before["refunds"] + 1
+
+
+def test_a_strangers_transfer_is_shown_by_its_exception_and_its_alert(database: Database) -> None:
+    data = transfer_data("success")
+    inbox_id = receive(database, orjson.dumps({"event": "transfer.success", "data": data}))
+
+    result = rehearsed(database, inbox_id)
+
+    [exception] = result.changes["payoutExceptions"]
+    subject = f"payout-exception:{exception['id']}"
+    [alert] = result.changes["alerts"]
+    assert (alert["event"], alert["identifier"], alert["subject"]) == ("raised", "TRANSFER_UNKNOWN", subject)
+    # That channels are told of it goes without saying.
+    assert result.changes["work"] == []
+    assert describe_changes(result) == [
+        f"payout exception: transfer {data['reference']} unexpected, {format_naira(data['amount'])}",
+        f"alert raised: SEV-2 TRANSFER_UNKNOWN, The gateway made a transfer that is none of ours ({subject})",
+    ]
+    with database.reading() as session:
+        assert alerts_about(session, subject) == []
+
+
+def test_a_refund_that_the_gateway_sent_is_shown_by_its_status(database: Database) -> None:
+    with database.transaction() as session:
+        order_id = paid_order(session, make_shop(session))
+        refund(session, order_id, make_officer(session))
+        [made] = refunds_of(session, order_id)
+        session.execute(
+            text("UPDATE refunds SET status = 'submitted', asked_at = :now WHERE id = :id"),
+            {"now": NOW, "id": made["id"]},
+        )
+    data = {
+        "id": uuid4().int % 10**12,
+        "status": "processed",
+        "amount": str(made["amount_minor"]),
+        "merchant_note": gateway_refund.refund_reference(made["id"], 1),
+    }
+    inbox_id = receive(database, event_of(data, "refund.processed"))
+
+    result = rehearsed(database, inbox_id)
+
+    assert result.error is None
+    assert [(one["id"], one["before"], one["after"]) for one in result.changes["refunds"]] == [
+        (made["id"], "submitted", "processed")
+    ]
+    [posted] = result.changes["ledger"]
+    assert {entry["account"] for entry in posted["entries"]} == {"refunds_in_transit", "gateway_clearing"}
+    assert replay(database, inbox_id).changes["refunds"] == result.changes["refunds"]
+
+
+def test_a_charge_that_would_be_held_back_is_shown_so(till: Till) -> None:
+    inbox_id = receive(till.database, till.charge(amount=till.intent.amount_minor - 1))
+
+    changes = rehearsed(till.database, inbox_id).changes
+
+    [held] = changes["heldCharges"]
+    assert (held["reason"], held["amountMinor"]) == ("amount_below_total", till.intent.amount_minor - 1)
+    assert {(one["what"], one["after"]) for one in changes["orders"]} == {("payment", "quarantined")}
+
+
+def test_what_others_write_meanwhile_is_not_told(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = till.database
+    inbox_id = receive(database, till.charge())
+    perform = webhook_inbox.apply_event
+
+    def slowly(*args: Any, **kwargs: Any) -> Any:
+        with database.transaction() as session:
+            paid_order(session, make_shop(session))
+        return perform(*args, **kwargs)
+
+    monkeypatch.setattr(webhook_inbox, "apply_event", slowly)
+    changes = rehearsed(database, inbox_id).changes
+
+    assert len(changes["ledger"]) == 1
+    assert {one["id"] for one in changes["orders"]} == {till.order_id}
+
+
+@pytest.mark.parametrize("kind", ["processed", "ignored", "duplicate"])
+def test_one_that_is_over_changes_nothing_and_says_so(till: Till, kind: str) -> None:
+    database, body = till.database, till.charge()
+    if kind == "ignored":
+        body = event_of({"id": uuid4().hex}, "customer.greeted")
+    inbox_id = receive(database, body)
+    webhook_inbox.process_event(
+        database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+    )
+    if kind == "duplicate":
+        inbox_id = receive(database, body)
+        webhook_inbox.process_event(
+            database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+        )
+    before, event = counts(database), row(database, inbox_id)
+
+    results = [rehearsed(database, inbox_id), replay(database, inbox_id), replay(database, inbox_id)]
+
+    assert results == [ReplayResult(kind, kind, "unchanged")] * 3
+    assert row(database, inbox_id) == event
+    # All but what was audited.
+    assert counts(database) == before | {"audit_logs": before["audit_logs"] + 2}
+    assert [after["outcome"] for _, _, after in audit_of(database, inbox_id)] == ["unchanged"] * 2
+
+
+def test_a_second_dead_delivery_of_the_same_event_is_a_duplicate(till: Till) -> None:
+    database, reference = till.database, till.unpaid_reference()
+    body = till.charge()
+    one, two = dead(database, body), dead(database, body)
+    till.rename(reference)
+
+    assert replay(database, one).outcome == "processed"
+    again = replay(database, two)
+
+    assert (again.before, again.after, again.outcome) == ("dead", "duplicate", "ignored")
+    assert again.changes["ledger"] == []
+
+
+def test_a_replay_that_fails_leaves_the_event_dead(till: Till) -> None:
+    database = till.database
+    till.unpaid_reference()
+    inbox_id = dead(database, till.charge())
+    died_at = row(database, inbox_id)["died_at"]
+
+    result = replay(database, inbox_id)
+
+    assert result == ReplayResult("dead", "dead", "failed", "no payment has this reference")
+    after = row(database, inbox_id)
+    assert (after["status"], after["attempts"], after["died_at"]) == ("dead", 7, died_at)
+    assert after["replayed_at"] is None
+    [(_, _, audit)] = audit_of(database, inbox_id)
+    assert audit == {"status": "dead", "outcome": "failed", "error": "no payment has this reference"}
+
+
+def test_a_replay_too_many_takes_none_of_the_tries_that_are_left(till: Till) -> None:
+    database = till.database
+    till.unpaid_reference()
+    inbox_id = receive(database, till.charge())
+    webhook_inbox.process_event(
+        database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+    )
+    before = row(database, inbox_id)
+
+    results = [replay(database, inbox_id) for _ in range(6)]
+
+    assert results == [ReplayResult("retrying", "retrying", "failed", "no payment has this reference")] * 6
+    after = row(database, inbox_id)
+    assert (after["status"], after["attempts"], after["due_at"]) == ("retrying", 1, before["due_at"])
+
+
+def test_a_replay_does_not_give_up_on_a_status_whose_message_may_still_come(database: Database) -> None:
+    inbox_id = receive(database, messages.envelope(messages.status(messages.some_id(), "sent")), "messaging")
+    now = NOW
+    for _ in RETRY_DELAYS_SECONDS:
+        result = webhook_inbox.process_event(
+            database, inbox_id=inbox_id, fee_bearer="platform", now=now, random=lambda: 0.5
+        )
+        assert result is not None
+        assert result.due_at is not None
+        now = result.due_at
+
+    assert replay(database, inbox_id).outcome == "failed"
+
+    assert row(database, inbox_id)["status"] == "retrying"
+
+
+def test_a_failure_nobody_foresaw_leaves_nothing_either(till: Till) -> None:
+    """What the order reserved is gone: it fails at a constraint, halfway through."""
+    database = till.database
+    inbox_id = receive(database, till.charge())
+    with database.transaction() as session:
+        session.execute(
+            text("UPDATE products SET reserved = 0 WHERE vendor_id = :id"), {"id": till.shop.store_id}
+        )
+    before = counts(database)
+
+    assert rehearsed(database, inbox_id).error == "CheckViolation 23514"
+    result = replay(database, inbox_id)
+
+    assert (result.outcome, result.error) == ("failed", "CheckViolation 23514")
+    assert till.status == "pending_payment"
+    assert counts(database) == before | {"audit_logs": before["audit_logs"] + 1}
+    assert row(database, inbox_id)["status"] == "received"
+    with database.transaction() as session:
+        session.execute(
+            text("UPDATE products SET reserved = 1 WHERE vendor_id = :id"), {"id": till.shop.store_id}
+        )
+    assert replay(database, inbox_id).outcome == "processed"
+
+
+def test_one_that_waits_for_its_retry_may_be_tried_now(till: Till) -> None:
+    database, reference = till.database, till.unpaid_reference()
+    inbox_id = receive(database, till.charge())
+    webhook_inbox.process_event(
+        database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+    )
+    due_at = row(database, inbox_id)["due_at"]
+
+    assert replay(database, inbox_id).outcome == "failed"
+    waiting = row(database, inbox_id)
+    assert (waiting["status"], waiting["due_at"]) == ("retrying", due_at)
+
+    till.rename(reference)
+    assert replay(database, inbox_id).outcome == "processed"
+
+
+def test_one_that_somebody_has_is_refused(till: Till) -> None:
+    database = till.database
+    inbox_id = receive(database, till.charge())
+    with database.transaction() as session:
+        session.execute(text("SELECT 1 FROM webhook_inbox WHERE id = :id FOR UPDATE"), {"id": inbox_id})
+        for attempt in (replay, rehearsed):
+            with pytest.raises(EventInProgressError) as refused:
+                attempt(database, inbox_id)
+            assert refused.value.retry_after_seconds == 2
+    assert replay(database, inbox_id).outcome == "processed"
+
+
+def test_one_that_is_not_there_is_not_found(database: Database) -> None:
+    for attempt in (replay, rehearsed):
+        with pytest.raises(NotFoundError):
+            attempt(database, uuid4())
+
+
+def test_the_alert_of_a_type_lasts_as_long_as_one_of_it_is_dead(database: Database) -> None:
+    """A type of its own, so that no other test's dead letters count."""
+    event_type = f"refund.{uuid4().hex}"
+    subject = f"gateway:{event_type}"
+    one, two = (dead(database, event_of({"id": uuid4().hex, "amount": "x"}, event_type)) for _ in range(2))
+
+    alert = open_alert(database, subject)
+    assert alert is not None
+    assert (alert["severity"], alert["occurrences"]) == ("SEV-2", 2)
+    assert alert["facts"]["inboxId"] == str(one)
+    # As if this release took what the one before failed at.
+    for inbox_id, still in ((one, True), (two, False)):
+        with database.transaction() as session:
+            session.execute(
+                text("UPDATE webhook_inbox SET body = :body WHERE id = :id"),
+                {"body": event_of({"id": uuid4().hex}, "customer.greeted"), "id": inbox_id},
+            )
+        replay(database, inbox_id)
+        assert (open_alert(database, subject) is not None) is still
+
+
+def test_an_envelope_is_shown_by_its_parts_and_a_message_as_kept(database: Database) -> None:
+    two = messages.envelope(messages.message(), messages.message("image"))
+    whole = receive(database, two, provider="messaging")
+    one = receive(database, messages.envelope(messages.message()), provider="messaging")
+
+    assert len(rehearsed(database, whole).changes["parts"]) == 2
+    assert [kept["type"] for kept in rehearsed(database, one).changes["messages"]] == ["text"]
+    for inbox_id in (whole, one):
+        assert replay(database, inbox_id).outcome == "processed"
+        with database.reading() as session:
+            shown = queries.fetch_event_for_staff(session, inbox_id=inbox_id)
+        # Both are made of the sender's number.
+        assert shown["eventId"] is None
+        assert "wamid" not in str(shown["payload"])
+
+
+class TestLists:
+    def test_dead_ones_are_found_by_their_error_letter_by_letter(self, database: Database) -> None:
+        event_type = f"refund.{uuid4().hex}"
+        bodies = [event_of({"id": uuid4().hex, "amount": "x"}, event_type), b"100% {"]
+        inbox = [dead(database, body) for body in bodies]
+
+        def found(**wanted: Any) -> list[UUID]:
+            with database.reading() as session:
+                rows, matching = queries.list_dead_events(
+                    session, filters=WebhookEventFilters(**wanted), limit=1_000
+                )
+            assert matching == len(rows)
+            return [one["id"] for one in rows if one["id"] in inbox]
+
+        assert found() == inbox
+        assert found(error="NOT JSON") == [inbox[1]]
+        assert found(error="n_t JSON") == found(error="%") == []
+        assert found(event_type=event_type) == [inbox[0]]
+        assert found(provider="messaging") == []
+        assert found(since=later(seconds=1)) == []
+
+    def test_those_that_fail_each_time_let_the_others_have_their_turn(self, database: Database) -> None:
+        event_type = f"refund.{uuid4().hex}"
+
+        def die() -> UUID:
+            return dead(database, event_of({"id": uuid4().hex, "amount": "x"}, event_type))
+
+        def turn(most: int) -> tuple[list[UUID], int]:
+            with database.reading() as session:
+                rows, matching = queries.list_dead_events(
+                    session, filters=WebhookEventFilters(None, event_type), limit=most
+                )
+            return [one["id"] for one in rows], matching
+
+        inbox = [die() for _ in range(4)]
+        assert turn(2) == (inbox[:2], 4)
+        # Also where the clock went back meanwhile.
+        for inbox_id, hours in zip(inbox[:2], (2, -5), strict=True):
+            assert replay(database, inbox_id, hours=hours).outcome == "failed"
+        assert turn(2) == (inbox[2:], 4)
+
+        assert replay(database, inbox[2], hours=1).outcome == "failed"
+        inbox.append(die())
+        assert turn(5) == ([inbox[number] for number in (3, 4, 1, 2, 0)], 5)
+
+    def test_what_died_is_counted_by_type_and_cause(self, database: Database) -> None:
+        event_type = f"refund.{uuid4().hex}"
+        for data in ({"amount": "x"}, {"amount": 5}, {"amount": 6}):
+            status = {"status": "processed"} if data["amount"] == "x" else {}
+            dead(database, event_of({"id": uuid4().int % 10**9, **data, **status}, event_type))
+
+        with database.reading() as session:
+            found = queries.list_failure_causes(
+                session, filters=WebhookEventFilters("dead", event_type), limit=10
+            )
+            most = queries.list_failure_causes(
+                session, filters=WebhookEventFilters("dead", event_type), limit=1
+            )
+
+        told_of = [(row["event_type"], row["last_error"], row["events"]) for row in found]
+        assert told_of == [
+            (event_type, "data.status is not a string", 2),
+            (event_type, "data.amount is not an integer", 1),
+        ]
+        assert (found[0]["first_at"], found[0]["last_at"]) == (NOW, NOW)
+        assert most == found[:1]
+
+    def test_the_payload_is_shown_without_persons(self, database: Database) -> None:
+        body = event_of(
+            {
+                "id": 5,
+                "amount": 700,
+                "reference": "r",
+                "customer": {"id": 9, "email": "ada@example.com", "first_name": "Ada"},
+                "authorization": {"authorization_code": "AUTH_x", "last4": "4081", "bank": "A Bank"},
+                "metadata": {"userId": str(uuid4()), "orderId": "o"},
+                "gateway_response": "Call 08031234567",
+                "log": [{"type": "action", "message": "Ada paid"}],
+            }
+        )
+        with database.reading() as session:
+            shown = queries.fetch_event_for_staff(session, inbox_id=receive(database, body))
+            unreadable = queries.fetch_event_for_staff(session, inbox_id=receive(database, b"["))
+            deep = queries.fetch_event_for_staff(
+                session, inbox_id=receive(database, b'{"a":' * 900 + b"1" + b"}" * 900)
+            )
+
+        assert shown["payload"] == {
+            "event": "charge.success",
+            "data": {
+                "id": 5,
+                "amount": 700,
+                "reference": "r",
+                "customer": {"id": 9},
+                "metadata": {"orderId": "o"},
+                "gateway_response": "Call [REDACTED]",
+                "log": [{"type": "action"}],
+            },
+        }
+        assert (unreadable["payload"], unreadable["bodyBytes"]) == (None, 1)
+        assert "1" not in str(deep["payload"])

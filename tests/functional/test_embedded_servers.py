@@ -1,0 +1,277 @@
+"""The embedded servers: each starts, answers, keeps its data, stops, and dies with its parent."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import psycopg2
+import pytest
+import redis
+import requests
+from botocore.config import Config
+
+from sandbox.ports import is_free
+from sandbox.process import Process, ProcessFailedError, wait_until
+from sandbox.servers import (
+    OBJECT_STORAGE_PAIRED_PORTS,
+    OBJECT_STORAGE_PORTS,
+    EmbeddedObjectStorage,
+    EmbeddedPostgres,
+    EmbeddedProxy,
+    EmbeddedValkey,
+    Server,
+)
+from tests.support.ports import free_port, free_ports
+
+PASSWORD = "of-the-tests-only"
+PROJECT = Path(__file__).parents[2]
+
+
+def make_postgres(directory: Path) -> EmbeddedPostgres:
+    return EmbeddedPostgres(
+        directory / "postgres", free_port("server"), password=PASSWORD, durable=False, database="shop"
+    )
+
+
+def make_valkey(directory: Path) -> EmbeddedValkey:
+    return EmbeddedValkey(directory / "valkey", free_port("server"), password=PASSWORD)
+
+
+def make_object_storage(directory: Path) -> EmbeddedObjectStorage:
+    ports = free_ports("server", *OBJECT_STORAGE_PORTS, paired=OBJECT_STORAGE_PAIRED_PORTS)
+    return EmbeddedObjectStorage(
+        directory / "objects", ports, access_key_id="key", secret_access_key=PASSWORD
+    )
+
+
+def make_proxy(directory: Path) -> EmbeddedProxy:
+    port = free_port("server")
+    caddyfile = directory / "Caddyfile"
+    caddyfile.write_text(
+        '{\n  admin off\n  persist_config off\n}\nhttp://127.0.0.1:{$PORT} {\n  respond "hello" 200\n}\n'
+    )
+    return EmbeddedProxy(directory / "caddy", port, caddyfile=caddyfile, environment={"PORT": str(port)})
+
+
+MAKERS: dict[str, Callable[[Path], Server]] = {
+    "postgres": make_postgres,
+    "valkey": make_valkey,
+    "object_storage": make_object_storage,
+    "proxy": make_proxy,
+}
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[[Server], None]]:
+    started: list[Server] = []
+
+    def start(server: Server) -> None:
+        started.append(server)
+        server.start()
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+def s3_client(server: EmbeddedObjectStorage) -> Any:
+    return boto3.client(
+        "s3",
+        endpoint_url=server.url,
+        aws_access_key_id=server.access_key_id,
+        aws_secret_access_key=server.secret_access_key,
+        region_name="us-east-1",
+        config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}),
+    )
+
+
+def query(address: str, sql: str) -> list[tuple[object, ...]]:
+    connection = psycopg2.connect(address, connect_timeout=5)
+    connection.autocommit = True
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchall() if cursor.description else []
+    finally:
+        connection.close()
+
+
+def test_postgres_keeps_data_and_has_its_extensions(
+    tmp_path: Path, running: Callable[[Server], None]
+) -> None:
+    server = make_postgres(tmp_path)
+    running(server)
+    query(server.url, "CREATE EXTENSION pg_trgm; CREATE EXTENSION unaccent; CREATE TABLE kept (id int)")
+    query(server.url, "INSERT INTO kept VALUES (7)")
+    assert query(server.url, "SHOW fsync") == [("off",)]
+    assert query(server.url, "SELECT lower('ÀB'), current_database()") == [("àb", "shop")]
+    assert server.stop()
+
+    running(server)
+    assert query(server.url, "SELECT id FROM kept") == [(7,)]
+
+
+def test_postgres_is_durable_unless_told_otherwise_and_wants_its_password(
+    tmp_path: Path, running: Callable[[Server], None]
+) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres", free_port("server"), password=PASSWORD)
+    running(server)
+    for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+        assert query(server.url, f"SHOW {setting}") == [("on",)]
+    with pytest.raises(psycopg2.OperationalError, match="password authentication failed"):
+        query(server.url.replace(PASSWORD, "another"), "SELECT 1")
+    other = EmbeddedPostgres(server.directory, server.port, password="another")
+    with pytest.raises(ProcessFailedError, match="another password"):
+        other.is_ready()
+
+
+def test_postgres_starts_past_the_lock_of_a_killed_run(
+    tmp_path: Path, running: Callable[[Server], None]
+) -> None:
+    server = make_postgres(tmp_path)
+    running(server)
+    assert server.stop()
+    # As if the number of the killed server were somebody else's process now: this one's.
+    lock = server.directory / "postmaster.pid"
+    lock.write_text(f"{os.getpid()}\n{server.directory}\n1\n{server.port}\n\n127.0.0.1\n")
+    running(server)
+    assert query(server.url, "SELECT 1") == [(1,)]
+
+
+def test_postgres_that_can_not_start_says_why(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(
+        tmp_path / "postgres", free_port("server"), password=PASSWORD, settings={"work_mem": "nonsense"}
+    )
+    with pytest.raises(ProcessFailedError, match="invalid value for parameter"):
+        server.start()
+    assert server.process is not None
+    assert not server.process.running
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_valkey_answers_and_keeps_data_when_asked_to(
+    tmp_path: Path, running: Callable[[Server], None], *, durable: bool
+) -> None:
+    server = EmbeddedValkey(tmp_path / "valkey", free_port("server"), password=PASSWORD, durable=durable)
+    running(server)
+    with redis.Redis.from_url(server.url) as client:
+        client.set("kept", "7")
+        assert client.eval("return redis.call('get', KEYS[1])", 1, "kept") == b"7"
+    with (
+        redis.Redis.from_url(server.url.replace(PASSWORD, "another")) as stranger,
+        pytest.raises(redis.AuthenticationError),
+    ):
+        stranger.ping()
+    assert server.stop()
+
+    running(server)
+    with redis.Redis.from_url(server.url) as client:
+        assert client.get("kept") == (b"7" if durable else None)
+
+
+def test_object_storage_shows_the_public_bucket_alone(
+    tmp_path: Path, running: Callable[[Server], None]
+) -> None:
+    server = make_object_storage(tmp_path)
+    running(server)
+    client = s3_client(server)
+    for bucket in (server.public_bucket, server.private_bucket):
+        client.put_object(Bucket=bucket, Key="a/b.jpg", Body=b"picture", ContentType="image/jpeg")
+    public, private = (f"{server.url}/{name}" for name in (server.public_bucket, server.private_bucket))
+
+    read = requests.get(f"{public}/a/b.jpg", timeout=5)
+    assert (read.status_code, read.content, read.headers["content-type"]) == (200, b"picture", "image/jpeg")
+    refused = [
+        requests.get(f"{private}/a/b.jpg", timeout=5),
+        requests.get(public, timeout=5),
+        requests.get(f"{public}?list-type=2", timeout=5),
+        requests.get(server.url, timeout=5),
+        requests.put(f"{public}/new", data=b"x", timeout=5),
+        requests.delete(f"{public}/a/b.jpg", timeout=5),
+    ]
+    assert [answer.status_code for answer in refused] == [403] * len(refused)
+    assert requests.get(f"{public}/..%2f{server.private_bucket}/a/b.jpg", timeout=5).status_code == 400
+    signed = client.generate_presigned_url(
+        "get_object", Params={"Bucket": server.private_bucket, "Key": "a/b.jpg"}, ExpiresIn=60
+    )
+    assert requests.get(signed, timeout=5).content == b"picture"
+
+
+def test_object_storage_keeps_objects_when_its_ports_change(
+    tmp_path: Path, running: Callable[[Server], None]
+) -> None:
+    first = make_object_storage(tmp_path)
+    running(first)
+    s3_client(first).put_object(Bucket=first.private_bucket, Key="kept", Body=b"7")
+    process = first.process
+    assert process is not None
+    assert process.process_id is not None
+    os.kill(process.process_id, signal.SIGKILL)
+    assert wait_until(lambda: not process.running, timeout_seconds=5)
+    second = EmbeddedObjectStorage(
+        first.directory,
+        {name: port + 100 for name, port in first.ports.items()},
+        access_key_id="key",
+        secret_access_key=PASSWORD,
+    )
+    running(second)
+    assert s3_client(second).get_object(Bucket=second.private_bucket, Key="kept")["Body"].read() == b"7"
+
+
+def test_proxy_answers_and_stops(tmp_path: Path, running: Callable[[Server], None]) -> None:
+    server = make_proxy(tmp_path)
+    running(server)
+    assert requests.get(server.url, timeout=5).text == "hello"
+    assert server.stop()
+    assert is_free(server.port)
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.functional.test_embedded_servers import MAKERS
+server = MAKERS[sys.argv[1]](Path(sys.argv[3]))
+server.start()
+print(server.process.process_id, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_server_dies_with_its_parent(tmp_path: Path, kind: str) -> None:
+    command = [sys.executable, "-c", PARENT, kind, str(PROJECT), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT) as parent:
+        assert parent.stdout is not None
+        server_id = int(parent.stdout.readline())
+        assert Path(f"/proc/{server_id}").exists()
+        parent.kill()
+    assert wait_until(lambda: not Path(f"/proc/{server_id}").exists(), timeout_seconds=10)
+
+
+def test_a_process_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
+    # A shell that ignores the request to stop, and whose child would outlive it.
+    script = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/child; wait; wait"
+    process = Process("stubborn", ["/bin/sh", "-c", script], log_path=tmp_path / "log", directory=tmp_path)
+    process.launch()
+    child_file = tmp_path / "child"
+    assert wait_until(lambda: child_file.exists() and bool(child_file.read_text()), timeout_seconds=5)
+    child = Path(f"/proc/{child_file.read_text().strip()}/exe")
+    assert child.exists()
+    assert not process.stop(timeout_seconds=0.2)
+    assert wait_until(lambda: not child.exists(), timeout_seconds=5)
+    assert process.exit_status == -signal.SIGKILL
+
+
+def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
+    process = Process("absent", ["/no/such/program"], log_path=tmp_path / "log", directory=tmp_path)
+    process.launch()
+    assert wait_until(lambda: not process.running, timeout_seconds=5)
+    assert process.exit_status == 126
+    assert "/no/such/program can't be started" in process.log_tail()
+    assert "exit status 126" in str(process.failure("ended"))

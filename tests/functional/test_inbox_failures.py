@@ -1,0 +1,384 @@
+"""Faults under load, on real servers and processes: whatever is killed, each event has its effect, and has it once."""
+
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from uuid import UUID, uuid4
+
+import psycopg2
+import pytest
+import requests
+
+from marketplace.background.in_flight import WORKER_CRASHED
+from marketplace.infra import outbox, wakeups
+from marketplace.kernel.clock import system_clock
+from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS
+from sandbox.process import Process, wait_until
+from tests.support.gateway import charge_data, event_of, sign
+from tests.support.poison_messages import TOPIC, PoisonedQueue
+from tests.support.purchases import (
+    Shop,
+    assert_books_are_whole,
+    make_intent,
+    make_product,
+    paid_order,
+    place,
+    with_buyer,
+)
+from tests.support.service_processes import BOUND_SECONDS, SWEPT_SECONDS, ServiceProcesses, kill
+
+NAME = "worker webhooks"
+SENDERS = 4
+
+
+def store(site: ServiceProcesses, body: bytes) -> None:
+    """Leave an event in the inbox, as ingest does when the queue is gone."""
+    site.query(
+        "INSERT INTO webhook_inbox (provider, body, due_at) VALUES ('gateway', %s, now() - interval '1 minute')",
+        body,
+    )
+
+
+class Payments:
+    """Orders that wait for their payment, and the event of each."""
+
+    def __init__(self, site: ServiceProcesses, shop: Shop, count: int) -> None:
+        self.site = site
+        self.bodies: dict[UUID, bytes] = {}
+        self.charges: dict[UUID, int] = {}
+        for _ in range(count):
+            with site.database.transaction() as session:
+                buying = with_buyer(session, shop)
+                # The real time: else their time would be over, and a sweep would end them.
+                now = system_clock()
+                order_id = place(session, buying, make_product(session, buying), now=now)
+                intent = make_intent(session, buying, order_id, now=now)
+            data = charge_data(intent.reference, intent.amount_minor)
+            self.bodies[order_id], self.charges[order_id] = event_of(data), data["id"]
+
+    def store(self, *, again: int = 1) -> None:
+        """Leave the events in the inbox."""
+        for body in [body for body in self.bodies.values() for _ in range(again)]:
+            store(self.site, body)
+
+    def paid(self) -> int:
+        """Count the orders that are paid."""
+        [[count]] = self.site.query(
+            "SELECT count(*) FROM orders WHERE id = ANY(%s::uuid[]) AND status = 'paid_escrow'",
+            [str(order_id) for order_id in self.bodies],
+        )
+        return int(count)
+
+    def until_paid(self, seconds: float = BOUND_SECONDS) -> None:
+        """Wait until all are."""
+        assert wait_until(lambda: self.paid() == len(self.bodies), timeout_seconds=seconds), self.site.logs()
+
+    def assert_once(self) -> None:
+        """Hold each to its one step, its one posting and its one record; and the books to their rules."""
+        ids = [str(order_id) for order_id in self.bodies]
+        steps = self.site.query(
+            "SELECT order_id FROM order_events WHERE trigger = 'pay' AND order_id = ANY(%s::uuid[])", ids
+        )
+        assert sorted(order_id for (order_id,) in steps) == sorted(ids)
+        sources = [f"charge:{charge}" for charge in self.charges.values()]
+        posted = self.site.query("SELECT source FROM ledger_transactions WHERE source = ANY(%s)", sources)
+        assert sorted(source for (source,) in posted) == sorted(sources)
+        names = [f"charge.success:{charge}" for charge in self.charges.values()]
+        recorded = self.site.query("SELECT id FROM processed_webhook_events WHERE id = ANY(%s)", names)
+        assert sorted(name for (name,) in recorded) == sorted(names)
+        with self.site.database.reading() as session:
+            assert_books_are_whole(session)
+
+
+def deliver_until_taken(site: ServiceProcesses, body: bytes, stop: threading.Event) -> Counter[int]:
+    """Deliver an event as the gateway does: again and again until it is acknowledged."""
+    answers: Counter[int] = Counter()
+    while not stop.is_set():
+        try:
+            status = requests.post(
+                f"{site.url}/api/payments/webhook",
+                data=body,
+                headers={"x-gateway-signature": sign(body), "Content-Type": "application/json"},
+                timeout=20,
+            ).status_code
+        except requests.RequestException:
+            status = 0
+        answers[status] += 1
+        if status == 200:
+            break
+        stop.wait(0.05)
+    return answers
+
+
+def announce(site: ServiceProcesses, body: bytes) -> None:
+    """Have an event stored and its queue told, with no worker there yet."""
+    web = site.web()
+    assert deliver_until_taken(site, body, threading.Event()) == {200: 1}
+    assert web.running
+
+
+@contextmanager
+def sending(site: ServiceProcesses, payments: Payments) -> Iterator[list[Counter[int]]]:
+    """Deliver all events from several senders at once, while the test does its worst."""
+    stop = threading.Event()
+    answers: list[Counter[int]] = []
+    with ThreadPoolExecutor(SENDERS) as pool:
+        under_way = [pool.submit(deliver_until_taken, site, body, stop) for body in payments.bodies.values()]
+        try:
+            yield answers
+            answers += [future.result(timeout=SWEPT_SECONDS) for future in under_way]
+        finally:
+            stop.set()
+    assert all(one[200] == 1 for one in answers)
+
+
+def kill_server(process: Process | None) -> None:
+    assert process is not None
+    kill(process)
+
+
+def test_a_queue_server_that_is_killed_under_load_loses_and_doubles_nothing(
+    site: ServiceProcesses, shop: Shop
+) -> None:
+    """It keeps nothing: all messages that waited are gone with it, and no sender is told of any of it."""
+    payments = Payments(site, shop, 60)
+    site.web()
+    site.worker()
+    with sending(site, payments) as answers:
+        site.until(lambda: payments.paid() >= 5)
+        kill_server(site.valkey.process)
+        site.until(lambda: site.query("SELECT 1 FROM webhook_inbox WHERE status = 'received' LIMIT 1"))
+        site.restart_servers()
+    payments.until_paid(SWEPT_SECONDS)
+
+    assert {status for one in answers for status in one} == {200}
+    payments.assert_once()
+
+
+def test_a_database_that_is_restarted_under_load_loses_and_doubles_nothing(
+    site: ServiceProcesses, shop: Shop
+) -> None:
+    payments = Payments(site, shop, 60)
+    site.web()
+    site.worker()
+    with sending(site, payments) as answers:
+        site.until(lambda: payments.paid() >= 5)
+        site.postgres.stop()
+        assert wait_until(lambda: not site.answers("/health/ready"), timeout_seconds=BOUND_SECONDS)
+        site.restart_servers()
+    payments.until_paid(SWEPT_SECONDS)
+
+    # Whoever was not told 200 was told, or saw, that it must try again.
+    assert {status for one in answers for status in one} <= {200, 503, 0}
+    payments.assert_once()
+
+
+def test_two_relays_at_once_share_the_work(site: ServiceProcesses, shop: Shop) -> None:
+    """Both sweep the same rows from their start, each stored three times."""
+    payments = Payments(site, shop, 40)
+    payments.store(again=3)
+
+    workers = [site.worker(), site.worker()]
+    payments.until_paid()
+
+    bodies = list(payments.bodies.values())
+    site.until(
+        lambda: (
+            not site.query("SELECT 1 FROM webhook_inbox WHERE body = ANY(%s) AND status = 'received'", bodies)
+        )
+    )
+    assert all(worker.running for worker in workers)
+    counts = site.query(
+        "SELECT status, count(*), max(attempts) FROM webhook_inbox WHERE body = ANY(%s) GROUP BY status",
+        bodies,
+    )
+    assert sorted(counts) == [("duplicate", 80, 1), ("processed", 40, 1)]
+    payments.assert_once()
+
+
+def test_poison_and_slow_events_hold_up_nothing_behind_them(site: ServiceProcesses, shop: Shop) -> None:
+    """Some can never be read, some fail each time, and the order of one is held by somebody else."""
+    payments = Payments(site, shop, 20)
+    slow = next(iter(payments.bodies))
+    for number in range(20):
+        unknown = event_of(charge_data(f"checkout-{uuid4().hex}", 100))
+        body = (b"{", unknown)[number % 2]
+        store(site, body)
+    payments.store()
+    with holding(site, "SELECT FROM orders WHERE id = %s FOR UPDATE", str(slow)):
+        site.worker()
+        site.until(lambda: payments.paid() == len(payments.bodies) - 1)
+    payments.until_paid(SWEPT_SECONDS)
+
+    payments.assert_once()
+    dead = site.query("SELECT count(*) FROM dead_letter_webhooks WHERE error = 'the body is not JSON'")
+    assert dead == [(10,)]
+    # By its hundredth failure too it is somebody else's turn: those wait for their next try.
+    assert site.query(
+        "SELECT count(*) FROM webhook_inbox WHERE last_error = 'no payment has this reference'"
+    ) == [(10,)]
+
+
+def test_what_kills_its_worker_is_given_up_and_what_is_beside_it_is_done_once(
+    site: ServiceProcesses, shop: Shop
+) -> None:
+    """An event and work of the outbox, with two tries left each; the order of an event beside them is held."""
+    payments = Payments(site, shop, 6)
+    beside = next(iter(payments.bodies))
+    fate = PoisonedQueue(site)
+    with holding(site, "SELECT FROM orders WHERE id = %s FOR UPDATE", str(beside)):
+        payments.store()
+        site.until(lambda: payments.paid() == 5 and site.connections(NAME, waiting=True), fate.workers[0])
+        poison = [
+            fate.add_event(attempts=len(RETRY_DELAYS_SECONDS) - 1),
+            fate.add_work(attempts=outbox.MAX_TRIES - 2),
+        ]
+        site.until(lambda: not fate.workers[0].running)
+    [[row_id]] = site.query("SELECT id FROM webhook_inbox WHERE body = %s", payments.bodies[beside])
+    fate.attend(wakeups.INBOX, row_id)
+
+    site.until(lambda: fate.supervised() and not fate.waiting(poison))
+    site.until(lambda: fate.supervised() and payments.paid() == 6)
+
+    assert site.query(
+        "SELECT attempts, error FROM dead_letter_webhooks WHERE inbox_id = %s", str(poison[0])
+    ) == [(len(RETRY_DELAYS_SECONDS) + 1, WORKER_CRASHED)]
+    assert site.query(
+        "SELECT attempts, last_error FROM outbox_events WHERE failed_at IS NOT NULL AND id = %s",
+        str(poison[1]),
+    ) == [(outbox.MAX_TRIES, WORKER_CRASHED)]
+    assert site.query("SELECT identifier FROM alerts WHERE subject = %s", TOPIC) == [("OUTBOX_GIVEN_UP",)]
+    # No worker more died than there were tries; and the one beside them lost a try by it.
+    assert len(fate.workers) <= 1 + 2 * 2
+    assert fate.workers[-1].running
+    payments.assert_once()
+    [[tries]] = site.query("SELECT attempts FROM webhook_inbox WHERE id = %s", str(row_id))
+    assert tries >= 2
+
+
+@contextmanager
+def holding(site: ServiceProcesses, sql: str, *parameters: object) -> Iterator[None]:
+    """Hold what a statement locks, or writes, in a transaction that is rolled back in the end."""
+    connection = psycopg2.connect(site.postgres.url)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+        yield
+    finally:
+        connection.close()
+
+
+def at_its_last_statement(site: ServiceProcesses) -> bool:
+    """Tell whether a worker waits to mark its row done; its sweep may wait beside it, before it has begun."""
+    return bool(
+        site.query(
+            "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
+            " AND query LIKE '%%UPDATE webhook_inbox SET status%%'",
+            NAME,
+        )
+    )
+
+
+class TestKilledAt:
+    """A worker that is killed at each step of an event, and what the next one finds."""
+
+    def after_kill(self, site: ServiceProcesses, payments: Payments) -> None:
+        """The next worker finishes, and nothing is there twice."""
+        site.until(lambda: site.connections(NAME) == 0)
+        site.worker()
+        payments.until_paid(SWEPT_SECONDS)
+        payments.assert_once()
+
+    def test_after_the_claim(self, site: ServiceProcesses, shop: Shop) -> None:
+        """It has the row, and waits for another's record of the same event, before anything is written."""
+        payments = Payments(site, shop, 1)
+        payments.store()
+        [charge] = payments.charges.values()
+        record = (
+            "INSERT INTO processed_webhook_events (id, provider, event_type, payload)"
+            " VALUES (%s, 'gateway', 'charge.success', '{}')"
+        )
+        with holding(site, record, f"charge.success:{charge}"):
+            victim = site.worker()
+            site.until(lambda: site.connections(NAME, waiting=True), victim)
+            kill(victim)
+        assert payments.paid() == 0
+        self.after_kill(site, payments)
+
+    def test_after_the_effect_before_the_commit(self, site: ServiceProcesses, shop: Shop) -> None:
+        """All is written but that the row is done: the table is locked against changes alone."""
+        payments = Payments(site, shop, 1)
+        [body] = payments.bodies.values()
+        announce(site, body)
+        [charge] = payments.charges.values()
+        with holding(site, "LOCK TABLE webhook_inbox IN SHARE MODE"):
+            victim = site.worker()
+            site.until(lambda: at_its_last_statement(site), victim)
+            # Its record is written: another's waits for it.
+            with pytest.raises(psycopg2.errors.LockNotAvailable):
+                site.query(
+                    "SET lock_timeout = '100ms'; INSERT INTO processed_webhook_events (id, provider, event_type,"
+                    " payload) VALUES (%s, 'gateway', 'charge.success', '{}')",
+                    f"charge.success:{charge}",
+                )
+            kill(victim)
+        assert payments.paid() == 0
+        assert site.query("SELECT 1 FROM ledger_transactions WHERE source = %s", f"charge:{charge}") == []
+        self.after_kill(site, payments)
+
+    def test_after_the_commit_before_the_nudge(self, site: ServiceProcesses, shop: Shop) -> None:
+        """A second charge goes back: a refund is handed on, and its queue is never told."""
+        with site.database.transaction() as session:
+            order_id = paid_order(session, shop)
+            [[reference, amount]] = session.connection().exec_driver_sql(
+                "SELECT i.reference, i.amount_minor FROM payment_intents i JOIN payment_allocations a"
+                " ON a.intent_id = i.id WHERE a.order_id = %(id)s",
+                {"id": str(order_id)},
+            )
+        data = charge_data(reference, amount)
+        announce(site, event_of(data))
+        refund = "SELECT status FROM refunds WHERE order_id = %s"
+        assert site.valkey.process is not None
+        server = site.valkey.process.process_id
+        assert server is not None
+        with holding(site, "LOCK TABLE webhook_inbox IN SHARE MODE"):
+            victim = site.worker()
+            site.until(lambda: at_its_last_statement(site), victim)
+            os.kill(server, signal.SIGSTOP)
+        try:
+            # The queue's server takes nothing: the commit is done, the nudge hangs.
+            site.until(lambda: site.query(refund, str(order_id)), victim)
+            kill(victim)
+        finally:
+            os.kill(server, signal.SIGCONT)
+        assert site.query(refund, str(order_id)) == [("pending",)]
+
+        site.worker("notifications")
+        site.worker()
+        site.until(lambda: site.query(refund, str(order_id)) != [("pending",)])
+
+        assert len(site.query("SELECT 1 FROM refunds WHERE order_id = %s", str(order_id))) == 1
+        with site.database.reading() as session:
+            assert_books_are_whole(session)
+
+    def test_after_a_failure_was_noted_before_its_retry_was_scheduled(self, site: ServiceProcesses) -> None:
+        """The row alone knows of the retry; the next worker takes it up when it is due."""
+        body = event_of(charge_data(f"checkout-{uuid4().hex}", 100))
+        site.query(
+            "INSERT INTO webhook_inbox (provider, body, status, attempts, due_at)"
+            " VALUES ('gateway', %s, 'retrying', 2, now() - interval '1 minute')",
+            body,
+        )
+        attempts = "SELECT attempts FROM webhook_inbox WHERE body = %s"
+        site.worker()
+        site.until(lambda: site.query(attempts, body) == [(3,)])
+        [[status, ahead]] = site.query(
+            "SELECT status, extract(epoch FROM due_at - now()) FROM webhook_inbox WHERE body = %s", body
+        )
+        assert status == "retrying"
+        # 25 seconds, give or take a fifth, less what it took to look.
+        assert 0 < ahead <= 30

@@ -1,0 +1,376 @@
+"""Webhooks over real sockets, straight to gunicorn and through the proxy: odd, large, slow and broken bodies."""
+
+import gzip
+import hashlib
+import hmac
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from uuid import uuid4
+
+import pytest
+import requests
+
+from sandbox.servers import EmbeddedProxy
+from tests.support.gateway import charge_data, event_of, sign
+from tests.support.messaging import envelope, message
+from tests.support.ports import free_port
+from tests.support.servers import PROJECT
+from tests.support.service_processes import ServiceProcesses, running_site
+
+GATEWAY = "/api/payments/webhook"
+FUNCTION = "/functions/v1/gateway-webhook"
+MESSAGING = "/api/whatsapp/webhook"
+MEGABYTE = 1024 * 1024
+APP_SECRET = "of-these-tests-only"
+VERIFY_TOKEN = "agreed-on"
+SECONDS = 20
+SLOW_SENDERS = 5  # more than there are sync workers
+
+
+class Ingress:
+    """A site with the proxy before it, and raw requests to either."""
+
+    def __init__(self, site: ServiceProcesses, proxy: EmbeddedProxy) -> None:
+        self.site = site
+        self.ports = {"gunicorn": int(site.url.rsplit(":", 1)[1]), "proxy": proxy.port}
+
+    def url(self, way: str, path: str) -> str:
+        return f"http://127.0.0.1:{self.ports[way]}{path}"
+
+    def connect(self, way: str) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.ports[way]), timeout=SECONDS)
+
+    def send(self, way: str, path: str, body: bytes, **headers: str) -> tuple[int, bytes]:
+        """Send headers and what follows them as they are given, and give status and body of the answer."""
+        with closing(self.connect(way)) as connection:
+            connection.sendall(head_of(path, **headers) + body)
+            return answer_of(connection)
+
+    def stored(self, body: bytes) -> int:
+        [[count]] = self.site.query("SELECT count(*) FROM webhook_inbox WHERE body = %s", body)
+        return int(count)
+
+    def total(self) -> int:
+        [[count]] = self.site.query("SELECT count(*) FROM webhook_inbox")
+        return int(count)
+
+
+def head_of(path: str, **headers: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: market.example", "Connection: close"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def answer_of(connection: socket.socket) -> tuple[int, bytes]:
+    """Read an answer to its end; none, where the server only closed, is status 0."""
+    received = b""
+    try:
+        while chunk := connection.recv(1 << 16):
+            received += chunk
+    except ConnectionResetError:
+        pass
+    head, _, body = received.partition(b"\r\n\r\n")
+    return int(head.split(b" ", 2)[1]) if head else 0, body
+
+
+def chunked(body: bytes, size: int = 50_000) -> bytes:
+    parts = [body[start : start + size] for start in range(0, len(body), size)]
+    return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+
+
+def some_event(**more: str) -> bytes:
+    return event_of(charge_data(f"checkout-{uuid4().hex}", 100, **more))
+
+
+def signed(path: str, body: bytes) -> dict[str, str]:
+    """Give the header that signs a body where it goes."""
+    if path == MESSAGING:
+        digest = hmac.digest(APP_SECRET.encode(), body, hashlib.sha256).hex()
+        return {"X-Hub-Signature-256": f"sha256={digest}"}
+    return {"x-gateway-signature": sign(body)}
+
+
+@pytest.fixture(scope="module")
+def ingress(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ingress]:
+    """The site with its proxy."""
+    directory = tmp_path_factory.mktemp("ingress")
+    directory.chmod(0o711)
+    with ExitStack() as stack:
+        site = stack.enter_context(running_site(directory))
+        site.environment |= {
+            "MESSAGING_APP_SECRET": APP_SECRET,
+            "MESSAGING_VERIFY_TOKEN": VERIFY_TOKEN,
+            "TRUSTED_PROXY_HOPS": "1",
+        }
+        site.web()
+        proxy = proxy_before(site)
+        stack.callback(proxy.stop)
+        proxy.start()
+        yield Ingress(site, proxy)
+
+
+def proxy_before(site: ServiceProcesses) -> EmbeddedProxy:
+    port = free_port("site")
+    upstream = site.url.removeprefix("http://")
+    return EmbeddedProxy(
+        site.directory / "proxy",
+        port,
+        caddyfile=PROJECT / "deploy" / "Caddyfile",
+        environment={
+            "SITE_ADDRESS": f"http://:{port}",
+            "BIND_ADDRESS": "127.0.0.1",
+            "API_UPSTREAM": upstream,
+            "WAITING_UPSTREAM": upstream,
+            "MEDIA_UPSTREAM": upstream,
+        },
+    )
+
+
+ways = pytest.mark.parametrize("way", ["gunicorn", "proxy"])
+paths = pytest.mark.parametrize("path", [GATEWAY, FUNCTION, MESSAGING])
+
+
+@ways
+@paths
+def test_bytes_are_stored_as_they_came_however_they_are_sent(ingress: Ingress, way: str, path: str) -> None:
+    whole, parts = some_event(note="é\N{THUMBS UP SIGN}"), some_event(note="x" * 200_000)
+
+    sent = [
+        ingress.send(way, path, whole, Content_Length=str(len(whole)), **signed(path, whole)),
+        ingress.send(way, path, chunked(parts), Transfer_Encoding="chunked", **signed(path, parts)),
+    ]
+
+    assert sent == [(200, b'{"received":true}')] * 2
+    assert (ingress.stored(whole), ingress.stored(parts)) == (1, 1)
+
+
+@ways
+@paths
+@pytest.mark.parametrize("size", [MEGABYTE + 1, 3 * MEGABYTE])
+def test_more_than_a_megabyte_is_refused_told_or_untold(
+    ingress: Ingress, way: str, path: str, size: int
+) -> None:
+    body = b"x" * size
+    before = ingress.total()
+
+    told = ingress.send(way, path, body, Content_Length=str(size), **signed(path, body))
+    untold = ingress.send(way, path, chunked(body), Transfer_Encoding="chunked", **signed(path, body))
+
+    # Who goes on sending what was refused may find the connection closed before the answer is read.
+    allowed = {413} if way == "proxy" or size == MEGABYTE + 1 else {413, 0}
+    for status, answer in (told, untold):
+        assert status in allowed
+        if status:
+            assert json.loads(answer)["code"] == "PAYLOAD_TOO_LARGE"
+    assert ingress.total() == before
+
+
+@ways
+@paths
+def test_a_megabyte_fits(ingress: Ingress, way: str, path: str) -> None:
+    told, untold = b"t" * MEGABYTE, b"u" * MEGABYTE
+    before = ingress.total()
+
+    assert ingress.send(way, path, told, Content_Length=str(MEGABYTE), **signed(path, told))[0] == 200
+    answer = ingress.send(way, path, chunked(untold), Transfer_Encoding="chunked", **signed(path, untold))
+    assert answer[0] == 200
+    assert ingress.total() == before + 2
+
+
+@ways
+@paths
+def test_a_compressed_body_is_refused(ingress: Ingress, way: str, path: str) -> None:
+    body = gzip.compress(some_event())
+    before = ingress.total()
+
+    status, answer = ingress.send(
+        way, path, body, Content_Encoding="gzip", Content_Length=str(len(body)), **signed(path, body)
+    )
+
+    assert (status, json.loads(answer)["code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")
+    assert ingress.total() == before
+
+
+@ways
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"Transfer_Encoding": "gzip, chunked"}, chunked(b"{}")),
+        ({"Transfer_Encoding": "chunked, identity"}, chunked(b"{}")),
+        ({"Transfer_Encoding": "chunked"}, b"zz\r\n{}\r\n0\r\n\r\n"),
+        ({"Transfer_Encoding": "chunked"}, b"-2\r\n{}\r\n0\r\n\r\n"),
+        ({"Content_Length": "-2"}, b"{}"),
+        ({"Content_Length": "two"}, b"{}"),
+    ],
+    ids=["packed chunks", "chunks not last", "no size", "negative size", "negative length", "no length"],
+)
+def test_what_is_no_request_is_refused_and_nothing_stored(
+    ingress: Ingress, way: str, headers: dict[str, str], body: bytes
+) -> None:
+    before = ingress.total()
+
+    status, _ = ingress.send(way, GATEWAY, body, **headers, **signed(GATEWAY, b"{}"))
+
+    # 501 is what the proxy says to an encoding that it does not know, and 503 where it fails to put chunks together.
+    assert status in ({400, 415} if way == "gunicorn" else {400, 501, 503})
+    assert ingress.total() == before
+    assert ingress.site.answers("/health/live")
+
+
+@ways
+def test_a_sender_that_breaks_off_leaves_nothing(ingress: Ingress, way: str) -> None:
+    body = some_event()
+    before = ingress.total()
+
+    with closing(ingress.connect(way)) as connection:
+        connection.sendall(
+            head_of(GATEWAY, Content_Length=str(len(body)), **signed(GATEWAY, body)) + body[:40]
+        )
+        connection.shutdown(socket.SHUT_WR)
+        status, _ = answer_of(connection)
+
+    # The proxy notes for itself that nobody waits any more.
+    assert status == 400 if way == "gunicorn" else status in (0, 400, 499)
+    assert ingress.total() == before
+
+
+@paths
+def test_slow_senders_hold_up_nobody_else(ingress: Ingress, path: str) -> None:
+    """The proxy gives a worker nothing but whole requests."""
+    bodies = [some_event() for _ in range(SLOW_SENDERS)]
+    quick = some_event()
+    with ExitStack() as stack:
+        slow = [stack.enter_context(closing(ingress.connect("proxy"))) for _ in bodies]
+        for connection, body in zip(slow, bodies, strict=True):
+            head = head_of(path, Content_Length=str(len(body)), **signed(path, body))
+            connection.sendall(head + body[:10])
+
+        status, _ = ingress.send("proxy", path, quick, Content_Length=str(len(quick)), **signed(path, quick))
+        assert status == 200
+        assert [ingress.stored(body) for body in bodies] == [0] * SLOW_SENDERS
+
+        for connection, body in zip(slow, bodies, strict=True):
+            connection.sendall(body[10:])
+        assert [answer_of(connection)[0] for connection in slow] == [200] * SLOW_SENDERS
+    assert [ingress.stored(body) for body in bodies] == [1] * SLOW_SENDERS
+
+
+@ways
+def test_a_signature_in_upper_case_is_none(ingress: Ingress, way: str) -> None:
+    body = some_event()
+
+    for path in (GATEWAY, FUNCTION):
+        answer = requests.post(
+            ingress.url(way, path),
+            data=body,
+            headers={"x-gateway-signature": sign(body).upper()},
+            timeout=SECONDS,
+        )
+        assert (answer.status_code, answer.json()["code"]) == (401, "AUTH_UNAUTHORIZED")
+    assert ingress.stored(body) == 0
+
+
+@ways
+def test_the_messaging_provider_verifies_our_address(ingress: Ingress, way: str) -> None:
+    asked = {"hub.mode": "subscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1158201444"}
+
+    answer = requests.get(ingress.url(way, MESSAGING), params=asked, timeout=SECONDS)
+    refused = requests.get(
+        ingress.url(way, MESSAGING), params=asked | {"hub.verify_token": "x"}, timeout=SECONDS
+    )
+
+    assert (answer.status_code, answer.text) == (200, "1158201444")
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert refused.status_code == 403
+    log = (ingress.site.directory / "web.log").read_text(encoding="utf-8")
+    assert VERIFY_TOKEN not in log
+
+
+def test_a_message_goes_from_the_socket_to_its_contact(ingress: Ingress) -> None:
+    """Nothing that the sender wrote, nor the number, is left in a log."""
+    first, second = message(text={"body": "my-secret-words"}), message()
+    body = envelope(first, second, names={first["from"]: "Ada Obi"})
+
+    for _ in range(2):
+        answer = requests.post(
+            ingress.url("proxy", MESSAGING), data=body, headers=signed(MESSAGING, body), timeout=SECONDS
+        )
+        assert (answer.status_code, answer.json()) == (200, {"received": True})
+    worker = ingress.site.worker()
+    try:
+        ingress.site.until(
+            lambda: (
+                ingress.site.query(
+                    "SELECT count(*) FROM webhook_inbox WHERE status = 'duplicate' AND dedupe_id = ANY(%s)",
+                    [first["id"], second["id"]],
+                )
+                == [(2,)]
+            ),
+            worker,
+        )
+    finally:
+        worker.stop()
+
+    kept = ingress.site.query(
+        "SELECT c.sender, c.display_name, m.text FROM support_contact_messages m"
+        " JOIN support_contacts c ON c.id = m.contact_id WHERE m.provider_message_id = ANY(%s)",
+        [first["id"], second["id"]],
+    )
+    assert sorted(kept, key=str) == sorted(
+        [
+            (first["from"], "Ada Obi", "my-secret-words"),
+            (second["from"], None, "Where is my lamp?"),
+        ],
+        key=str,
+    )
+    for log in ingress.site.directory.glob("*.log"):
+        text = log.read_text(encoding="utf-8")
+        for private in (first["from"], second["from"], "my-secret-words", "Ada Obi", first["id"]):
+            assert private not in text, log.name
+
+
+@ways
+def test_without_the_database_every_sender_is_told_to_come_again(ingress: Ingress, way: str) -> None:
+    ingress.site.postgres.stop()
+    body = some_event()
+    try:
+        for path in (GATEWAY, FUNCTION, MESSAGING):
+            answer = requests.post(
+                ingress.url(way, path), data=body, headers=signed(path, body), timeout=SECONDS
+            )
+            assert (answer.status_code, answer.json()["code"]) == (503, "SERVICE_UNAVAILABLE")
+            assert int(answer.headers["Retry-After"]) > 0
+    finally:
+        ingress.site.restart_servers()
+    ingress.site.until(
+        lambda: (
+            requests.post(
+                ingress.url(way, GATEWAY), data=body, headers=signed(GATEWAY, body), timeout=SECONDS
+            ).status_code
+            == 200
+        )
+    )
+
+
+def test_only_the_gateways_networks_get_in_whatever_a_sender_says_of_itself(ingress: Ingress) -> None:
+    """The last test here: the web processes run with the gateway's networks from now on."""
+    ingress.site.stop_processes()
+    ingress.site.environment["GATEWAY_WEBHOOK_ADDRESSES"] = "203.0.113.0/24"
+    ingress.site.web()
+    body = some_event()
+    claim = {"X-Forwarded-For": "203.0.113.7"}
+
+    def post(way: str, path: str, **headers: str) -> int:
+        return requests.post(
+            ingress.url(way, path), data=body, headers=signed(path, body) | headers, timeout=SECONDS
+        ).status_code
+
+    for path in (GATEWAY, FUNCTION):
+        assert post("proxy", path) == 403
+        assert post("proxy", path, **claim) == 403
+        # As one that our own proxy wrote, it is believed.
+        assert post("gunicorn", path, **claim) == 200
+    assert post("proxy", MESSAGING) == 200
+    assert ingress.stored(body) == 3

@@ -1,0 +1,245 @@
+"""Vibes over HTTP: feeds of products in the order that staff chose, and who sees what of them."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from marketplace.catalog.models import Product
+from marketplace.catalog.promotions.vibe_listing import CARDS_PER_LISTED_VIBE
+from tests.support.product_api import faults_of
+from tests.support.promotions import Stage
+from tests.support.resource_usage import counted_statements
+
+PATH = "/api/vibes"
+
+
+def vibe(stage: Stage, *products: UUID, **body: Any) -> dict[str, Any]:
+    given = {
+        "slug": f"vibe-{uuid4().hex[:12]}",
+        "title": "Exam season",
+        "campusId": str(stage.market.campus_id),
+        "productIds": [str(product_id) for product_id in products],
+    }
+    return stage.made(PATH, **given | body)
+
+
+def ids(found: list[Any]) -> list[str]:
+    return [one["id"] for one in found]
+
+
+def test_products_come_in_the_order_that_staff_chose(stage: Stage) -> None:
+    products = [stage.product() for _ in range(3)]
+    chosen = [products[n] for n in (2, 0, 1)]
+    made = vibe(stage, *chosen, description="All that helps.", slug=f"exam-{uuid4().hex[:8]}")
+
+    [shown] = stage.of_this_campus(PATH)
+
+    assert shown | {"products": ids(shown["products"])} == {
+        "id": made["id"],
+        "slug": made["slug"],
+        "title": "Exam season",
+        "description": "All that helps.",
+        "imageUrl": None,
+        "campusId": str(stage.market.campus_id),
+        "position": 0,
+        "startsAt": stage.later(),
+        "endsAt": None,
+        "products": [str(product_id) for product_id in chosen],
+        "hasMore": False,
+    }
+    assert shown["products"][0] == stage.card(chosen[0])
+    for name in (made["id"], made["slug"], made["id"].upper()):
+        detail = stage.client.get(f"{PATH}/{name}")
+        assert detail.json["data"] == shown  # type: ignore[index]
+    assert detail.headers["Cache-Control"] == "public, max-age=300"
+
+
+def test_the_listing_has_the_first_cards_and_the_detail_all(stage: Stage) -> None:
+    products = [stage.product() for _ in range(CARDS_PER_LISTED_VIBE + 2)]
+    stage.market.change(Product, products[0], status="paused")
+    made = vibe(stage, *products)
+
+    [shown] = stage.of_this_campus(PATH)
+    detail = stage.client.get(f"{PATH}/{made['id']}").json["data"]  # type: ignore[index]
+
+    assert ids(shown["products"]) == [str(one) for one in products[1 : CARDS_PER_LISTED_VIBE + 1]]
+    assert shown["hasMore"] is True
+    assert ids(detail["products"]) == [str(one) for one in products[1:]]
+
+
+def test_a_campus_is_shown_its_own_and_of_the_common_ones_what_is_sold_there(stage: Stage) -> None:
+    there = stage.market.store(campus_id=stage.market.campus())
+    ours, theirs = stage.product(), stage.market.product(there)
+    common = vibe(stage, ours, theirs, campusId=None)
+    own = vibe(stage, ours, position=1)
+
+    def feeds(campus_id: UUID) -> dict[str, list[str]]:
+        shown = stage.shown(PATH, campus=str(campus_id), limit=100)
+        return {one["id"]: ids(one["products"]) for one in shown if one["id"] in (common["id"], own["id"])}
+
+    assert feeds(stage.market.campus_id) == {common["id"]: [str(ours)], own["id"]: [str(ours)]}
+    assert feeds(there.campus_id) == {common["id"]: [str(theirs)]}
+    assert ids(stage.client.get(f"{PATH}/{common['id']}").json["data"]["products"]) == [  # type: ignore[index]
+        str(ours),
+        str(theirs),
+    ]
+    stage.client.delete(f"{PATH}/{common['id']}", headers=stage.officer)
+
+
+def test_a_listing_takes_two_queries_however_long_it_is(stage: Stage) -> None:
+    counts = []
+    for limit in (7, 8):
+        vibe(stage, *(stage.product() for _ in range(3)))
+        with counted_statements(stage.market.database) as seen:
+            stage.of_this_campus(PATH, limit=limit)
+        counts.append(len(seen))
+    assert counts == [2, 2]
+
+
+def test_it_follows_time_staff_and_products(stage: Stage) -> None:
+    """With the real cache."""
+    product_id, other = stage.product(), stage.product()
+    made = vibe(stage, product_id, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))
+    url = f"{PATH}/{made['slug']}"
+    assert stage.of_this_campus(PATH) == []
+    assert stage.client.get(url).status_code == 404
+    stage.passes(minutes=10)
+    stage.run_turns()
+    assert ids(stage.of_this_campus(PATH)) == [made["id"]]
+    assert stage.client.get(url).status_code == 200
+
+    stage.put(f"{PATH}/{made['id']}", productIds=[str(other), str(product_id)])
+    assert ids(stage.client.get(url).json["data"]["products"]) == [str(other), str(product_id)]  # type: ignore[index]
+    paused = stage.client.put(
+        f"/api/products/{other}", json={"status": "paused"}, headers=stage.bearer(stage.store.user_id)
+    )
+    assert paused.status_code == 200
+    assert ids(stage.of_this_campus(PATH)[0]["products"]) == [str(product_id)]
+    stage.sale(product_id, endsAt=stage.later(minutes=5))
+    assert stage.of_this_campus(PATH)[0]["products"][0]["flashSale"]
+
+    stage.passes(minutes=10)
+    stage.run_turns()
+    assert stage.of_this_campus(PATH) == []
+    assert stage.client.get(url).status_code == 404
+
+
+def test_one_that_is_taken_down_frees_its_slug(stage: Stage) -> None:
+    made = vibe(stage)
+    taken = stage.post(PATH, slug=made["slug"], title="Other")
+    assert (taken.status_code, faults_of(taken)) == (409, ["slug"])
+    other = vibe(stage)
+    assert faults_of(stage.put(f"{PATH}/{other['id']}", slug=made["slug"])) == ["slug"]
+
+    stage.client.delete(f"{PATH}/{made['id']}", headers=stage.officer)
+
+    assert stage.put(f"{PATH}/{other['id']}", slug=made["slug"]).status_code == 200
+    assert stage.client.get(f"{PATH}/{made['slug']}").json["data"]["id"] == other["id"]  # type: ignore[index]
+    assert stage.client.get(f"{PATH}/{made['id']}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ({"slug": "No"}, "slug"),
+        ({"slug": "a"}, "slug"),
+        ({"slug": "all"}, "slug"),
+        ({"slug": str(uuid4())}, "slug"),
+        ({"slug": "a--b"}, "slug"),
+        ({"slug": "exam\n"}, "slug"),
+        ({"title": ""}, "title"),
+        ({"description": "x" * 1001}, "description"),
+        ({"campusId": str(uuid4())}, "campusId"),
+        ({"imageId": str(uuid4())}, "imageId"),
+        ({"imageUrl": "ftp://example.edu/a"}, "imageUrl"),
+        ({"productIds": [str(uuid4())]}, "productIds[0]"),
+        ({"productIds": [str(uuid4()) for _ in range(51)]}, "productIds"),
+        ({"endsAt": "2001-01-01T00:00:00Z"}, "endsAt"),
+    ],
+)
+def test_what_can_not_be_meant_is_named(stage: Stage, body: dict[str, Any], fault: str) -> None:
+    refused = stage.post(PATH, **{"slug": f"vibe-{uuid4().hex[:12]}", "title": "Exam season"} | body)
+
+    assert refused.status_code == 422
+    assert fault in faults_of(refused)
+
+
+@pytest.mark.parametrize("name", ["%00", "a%00b", "No-Such", "no such", "%FF", "x" * 2_000, str(UUID(int=7))])
+def test_what_names_no_vibe_is_not_found(stage: Stage, name: str) -> None:
+    assert stage.client.get(f"{PATH}/{name}").status_code == 404
+
+
+def test_products_must_be_there_once_and_of_the_campus(stage: Stage) -> None:
+    fine = stage.product()
+    there = stage.market.product(stage.market.store(campus_id=stage.market.campus()))
+    given = {"slug": f"vibe-{uuid4().hex[:12]}", "title": "Exams", "campusId": str(stage.market.campus_id)}
+    for products, fault in (
+        ([fine, fine], "productIds[1]"),
+        ([fine, there], "productIds[1]"),
+        ([stage.product(status="deleted")], "productIds[0]"),
+        ([stage.product(status="removed")], "productIds[0]"),
+    ):
+        refused = stage.post(PATH, **given, productIds=[str(one) for one in products])
+        assert (refused.status_code, faults_of(refused)) == (422, [fault])
+    everywhere = stage.made(PATH, **given | {"campusId": None}, productIds=[str(fine), str(there)])
+    narrowed = stage.put(f"{PATH}/{everywhere['id']}", campusId=str(stage.market.campus_id))
+    assert (narrowed.status_code, faults_of(narrowed)) == (422, ["productIds[1]"])
+    stage.client.delete(f"{PATH}/{everywhere['id']}", headers=stage.officer)
+
+
+def test_what_it_holds_may_be_gone_meanwhile(stage: Stage) -> None:
+    kept, gone = stage.product(), stage.product()
+    made = vibe(stage, kept, gone)
+    stage.market.change(Product, gone, status="removed")
+
+    changed = stage.put(f"{PATH}/{made['id']}", productIds=[str(gone), str(kept)])
+
+    assert changed.status_code == 200
+    assert changed.json["data"]["productIds"] == [str(gone), str(kept)]  # type: ignore[index]
+    assert ids(stage.of_this_campus(PATH)[0]["products"]) == [str(kept)]
+
+
+def test_a_picture_is_changed_and_removed(stage: Stage) -> None:
+    picture = "https://cdn.example.edu/a.webp"
+    made = vibe(stage, imageUrl=picture)
+    assert made["imageUrl"] == picture
+    image_id = stage.market.image(None)
+    changed = stage.put(f"{PATH}/{made['id']}", imageId=str(image_id)).json["data"]  # type: ignore[index]
+    assert changed["imageId"] == str(image_id)
+    assert stage.put(f"{PATH}/{made['id']}", imageUrl=None).json["data"]["imageUrl"] is None  # type: ignore[index]
+
+
+def test_it_takes_the_permission_and_not_the_own_store(stage: Stage) -> None:
+    made = vibe(stage)
+    body = {"slug": f"vibe-{uuid4().hex[:12]}", "title": "Exams"}
+    for user_id in (stage.market.person(), stage.store.user_id, stage.market.staff("orders")):
+        headers = stage.bearer(user_id)
+        for refused in (
+            stage.client.post(PATH, json=body, headers=headers),
+            stage.client.put(f"{PATH}/{made['id']}", json={}, headers=headers),
+            stage.client.delete(f"{PATH}/{made['id']}", headers=headers),
+            stage.client.get(f"{PATH}/all", headers=headers),
+        ):
+            assert refused.status_code == 403
+    own = str(stage.market.product(stage.market.store(user_id=stage.officer_id)))
+    assert stage.post(PATH, **body, productIds=[own]).status_code == 403
+    assert stage.put(f"{PATH}/{made['id']}", productIds=[own]).status_code == 403
+    assert stage.put(f"{PATH}/{uuid4()}", title="None").status_code == 404
+
+
+def test_staff_see_all_with_their_products_and_revisions(stage: Stage) -> None:
+    product_id = stage.product(status="draft")
+    made = vibe(stage, product_id, startsAt=stage.later(hours=1))
+    changed = stage.put(f"{PATH}/{made['id']}", position=4, revision=1)
+    assert changed.json["data"]["revision"] == 2  # type: ignore[index]
+    assert stage.put(f"{PATH}/{made['id']}", position=5, revision=1).status_code == 409
+
+    listed = stage.client.get(f"{PATH}/all?state=upcoming&limit=100", headers=stage.officer).json
+    assert listed is not None
+    [found] = [one for one in listed["data"] if one["id"] == made["id"]]
+
+    assert (found["productIds"], found["state"], found["position"]) == ([str(product_id)], "upcoming", 4)
+    acts = stage.audited(made["id"])
+    assert [act.action for act in acts] == ["vibe.create", "vibe.change"]
+    assert acts[0].after["product_ids"] == [str(product_id)]

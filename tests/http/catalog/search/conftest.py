@@ -1,0 +1,21 @@
+"""Fixtures of the tests of the search."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from marketplace.catalog.search import index_maintenance
+from marketplace.infra.db import Database
+from tests.support.search_api import invented
+
+
+@pytest.fixture
+def word() -> str:
+    """A word that no other test has."""
+    return invented()
+
+
+def count_words(database: Database) -> None:
+    """Do what the periodic task does."""
+    with database.transaction() as session:
+        index_maintenance.refresh_search_index(session, now=datetime.now(UTC))

@@ -1,0 +1,485 @@
+"""The search over HTTP: what is found, in which order, what is hidden, and how it is paged."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask.testing import FlaskClient
+
+from blueprints.catalog.search.schemas import SearchResults
+from marketplace.catalog.models import Category, Product
+from marketplace.catalog.search import ranking_sql
+from marketplace.catalog.search.models import SearchSynonyms
+from marketplace.infra.db import Database
+from marketplace.platform.models import Campus
+from marketplace.vendors.models import VendorProfile
+from tests.support.market import Market, Store
+from tests.support.product_api import faults_of
+from tests.support.resource_usage import counted_statements
+from tests.support.search_api import found, invented, searched
+
+
+def test_an_answer_is_as_described(client: FlaskClient, market: Market, word: str) -> None:
+    store = market.store(display_name=f"House of {word}", verified=True, rating_sum=9, rating_count=2)
+    product_id = market.product(store, title=f"A {word} in blue")
+
+    answer = searched(client, word)
+
+    assert not SearchResults().validate(answer["data"])
+    assert [UUID(card["id"]) for card in answer["data"]["products"]] == [product_id]
+    assert answer["data"]["merchants"] == [
+        {
+            "id": str(store.id),
+            "displayName": f"House of {word}",
+            "slug": answer["data"]["merchants"][0]["slug"],
+            "verified": True,
+            "rating": 4.5,
+            "ratingCount": 2,
+            "completedOrders": 0,
+            "campusId": str(store.campus_id),
+        }
+    ]
+    meta = answer["meta"]
+    assert (meta["limit"], meta["has_more"], meta["next_cursor"], meta["suggestion"]) == (
+        20,
+        False,
+        None,
+        None,
+    )
+
+
+def test_titles_come_before_tags_before_stores_before_descriptions(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    described = market.product(store, description=f"It goes with a {word}.", popularity=900)
+    sold_by = market.product(market.store(display_name=f"{word} Stores"), popularity=90)
+    tagged = market.product(store, tags=[word], popularity=9)
+    titled = market.product(store, title=f"Green {word}")
+
+    assert found(client, word) == [titled, tagged, sold_by, described]
+
+
+def test_of_equals_the_popular_comes_first(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    little = market.product(store, title=word, popularity=3)
+    much = market.product(store, title=word, popularity=300)
+    liked = market.product(store, title=word, popularity=3, rating_sum=50, rating_count=10)
+
+    assert found(client, word) == [much, liked, little]
+
+
+def test_case_accents_and_signs_do_not_matter(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    product_id = market.product(store, title=f"Crème Brûlée {word.upper()}, Ọ̀ṣun's best")
+
+    for typed in (
+        f"creme {word}",
+        f"CRÈME brulee {word}",
+        f"osuns, {word}!",
+        f"“{word}” — ọṣun's",
+        f"{word} 🍮",
+    ):
+        assert found(client, typed) == [product_id], typed
+
+
+def test_any_inflection_and_any_beginning_of_the_last_word_is_found(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    product_id = market.product(store, title=f"Batteries {word}")
+
+    for typed in (f"{word} battery", f"{word} batteries", f"{word} batter", f"battery {word[:-3]}"):
+        assert found(client, typed) == [product_id], typed
+
+
+@pytest.mark.parametrize("typed", ["fx991", "fx-991es", "FX 991 ES", "fx991es plus", "991es", "fx-991"])
+def test_models_are_found_however_they_are_written(
+    client: FlaskClient, market: Market, store: Store, word: str, typed: str
+) -> None:
+    product_id = market.product(store, title=f"Casio fx-991ES Plus {word}")
+
+    assert found(client, f"{word} {typed}") == [product_id]
+
+
+def test_a_misspelling_is_corrected_and_said(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    product_id = market.product(store, title=f"Good {word}")
+
+    for typed in (word[1] + word[0] + word[2:], word[:4] + word[5:], f"{word[:3]}y{word[3:]}"):
+        answer = searched(client, f"good {typed} for sale")
+        assert [UUID(card["id"]) for card in answer["data"]["products"]] == [product_id], typed
+        assert answer["meta"]["suggestion"] == f"good {word} for sale"
+
+
+def test_a_word_of_descriptions_alone_is_not_taken_for_a_misspelling(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    market.product(store, title=f"Good {word}")
+    described = market.product(store, description=f"With {word}u.")
+
+    answer = searched(client, f"{word}u")
+
+    assert [UUID(card["id"]) for card in answer["data"]["products"]] == [described]
+    assert answer["meta"]["suggestion"] is None
+
+
+def test_one_word_may_be_written_as_two(client: FlaskClient, market: Market, store: Store, word: str) -> None:
+    other = invented(5)
+    apart = market.product(store, title=f"{word} {other}")
+    assert found(client, word + other) == [apart]
+
+    glued = market.product(store, title=word + other)
+    assert found(client, f"{word} {other}") == [apart, glued]
+
+
+def test_a_word_too_many_is_left_out_before_nothing_is_found(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    product_id = market.product(store, title=f"Blue {word}")
+
+    assert found(client, f"{word} {invented()}") == [product_id]
+    assert found(client, f"{word} for my {word}") == [product_id]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "the",
+        "it",
+        "a an the",
+        "!!",
+        "''",
+        '"',
+        "&|!",
+        "<->",
+        "':*",
+        "\\'",
+        "%_",
+        "🍮🍮",
+        "日本語 電卓",
+        "ß",
+        "--",
+        "x" * 100,
+    ],
+)
+def test_whatever_is_typed_is_answered(client: FlaskClient, typed: str) -> None:
+    if len(typed) > 1:
+        searched(client, typed)
+
+
+def test_words_that_say_little_alone_are_searched_if_there_are_no_others(
+    client: FlaskClient, market: Market, store: Store
+) -> None:
+    product_id = market.product(store, title="It", campus_id=market.campus_id)
+
+    assert found(client, "it", campus=market.campus_id) == [product_id]
+
+
+def test_only_published_products_of_open_stores_are_found(
+    client: FlaskClient, market: Market, word: str
+) -> None:
+    shown = market.product(market.store(), title=word)
+    back = market.product(
+        market.store(on_vacation=True, vacation_until=market.now - timedelta(days=1)), title=word
+    )
+    for columns in (
+        {"on_vacation": True, "vacation_until": market.now + timedelta(days=1)},
+        {"on_vacation": True},
+        {"status": "suspended"},
+        {"status": "closed"},
+    ):
+        closed = market.store(display_name=f"{word} closed", **columns)
+        market.product(closed, title=word)
+    for status in ("draft", "in_review", "rejected", "paused", "removed", "deleted"):
+        market.product(market.store(), title=word, status=status)
+
+    answer = searched(client, word)
+
+    assert {UUID(card["id"]) for card in answer["data"]["products"]} == {shown, back}
+    assert answer["data"]["merchants"] == []
+
+
+@pytest.mark.parametrize("status", ["draft", "in_review", "rejected", "paused", "removed", "deleted"])
+def test_a_product_is_found_while_it_is_published(
+    client: FlaskClient, market: Market, store: Store, word: str, status: str
+) -> None:
+    product_id = market.product(store, title=word)
+    assert found(client, word) == [product_id]
+
+    market.change(Product, product_id, status=status)
+    assert found(client, word) == []
+
+    market.change(Product, product_id, status="published")
+    assert found(client, word) == [product_id]
+
+
+def test_the_index_follows_every_change(client: FlaskClient, market: Market, word: str) -> None:
+    category = market.category(name="Things")
+    store = market.store(display_name="Somebody's")
+    product_id = market.product(store, title="Something", category_id=category)
+
+    for model, row_id, columns in (
+        (Product, product_id, {"title": f"{word}a thing"}),
+        (Product, product_id, {"tags": [f"{word}b"]}),
+        (Product, product_id, {"description": f"{word}c"}),
+        (VendorProfile, store.id, {"display_name": f"{word}d"}),
+        (Category, category, {"name": f"{word}e"}),
+    ):
+        typed = next(iter(columns.values()))
+        typed = (typed[0] if isinstance(typed, list) else typed).split()[0]
+        market.change(model, row_id, **columns)
+        assert found(client, typed) == [product_id], typed
+        previous = f"{word}{chr(ord(typed[-1]) - 1)}"
+        assert product_id in found(client, previous) or typed.endswith("a"), previous
+    market.change(Product, product_id, title="Nothing")
+    assert searched(client, f"{word}a")["meta"]["suggestion"] is not None or not found(client, f"{word}a")
+
+
+def test_filters_narrow_what_is_found(client: FlaskClient, market: Market, word: str) -> None:
+    parent = market.category()
+    child = market.category(below=parent)
+    store, other = market.store(), market.store()
+    cheap = market.product(store, title=word, price_minor=1_000, condition="new", category_id=child)
+    dear = market.product(other, title=word, price_minor=9_000, condition="fair", category_id=parent)
+    sold = market.product(other, description=word, price_minor=5_000, quantity=2, reserved=2)
+    elsewhere = market.product(market.store(campus_id=market.campus()), tags=[word], price_minor=5_000)
+    campus = market.row(Campus, market.campus_id)
+
+    def narrowed(**query: Any) -> set[UUID]:
+        return set(found(client, word, **query))
+
+    assert narrowed() == {cheap, dear, sold, elsewhere}
+    assert narrowed(campus=market.campus_id) == {cheap, dear, sold}
+    assert narrowed(campus=campus.slug) == {cheap, dear, sold}
+    assert narrowed(campus="no-such-campus") == set()
+    assert narrowed(campus=uuid4()) == set()
+    assert narrowed(category=parent) == {cheap, dear}
+    assert narrowed(category=child) == {cheap}
+    assert narrowed(category=uuid4()) == set()
+    assert narrowed(minPrice=5_000) == {dear, sold, elsewhere}
+    assert narrowed(maxPrice=5_000) == {cheap, sold, elsewhere}
+    assert narrowed(condition="new") == {cheap}
+    assert narrowed(vendor=other.id) == {dear, sold}
+    assert narrowed(inStock="true") == {cheap, dear, elsewhere}
+    assert narrowed(inStock="false") == {sold}
+    assert narrowed(category=parent, condition="fair", inStock="true", maxPrice=9_000) == {dear}
+
+
+def test_merchants_stand_on_the_first_page_alone(client: FlaskClient, market: Market, word: str) -> None:
+    stores = [market.store(display_name=f"{word} number {number}") for number in range(7)]
+    for store in stores[:3]:
+        market.product(store, title=word)
+
+    first = searched(client, word, limit=2)
+    second = searched(client, word, limit=2, cursor=first["meta"]["next_cursor"])
+
+    assert len(first["data"]["merchants"]) == 5
+    assert {UUID(store["id"]) for store in first["data"]["merchants"]} <= {store.id for store in stores}
+    assert len(second["data"]["products"]) == 1
+    assert second["data"]["merchants"] == []
+    assert searched(client, word, campus=market.campus())["data"]["merchants"] == []
+
+
+def all_pages(client: FlaskClient, words: str, limit: int, **query: Any) -> list[UUID]:
+    seen: list[UUID] = []
+    for _ in range(60):
+        answer = searched(client, words, limit=limit, **query)
+        page = [UUID(card["id"]) for card in answer["data"]["products"]]
+        seen += page
+        query["cursor"] = answer["meta"]["next_cursor"]
+        assert answer["meta"]["has_more"] is (query["cursor"] is not None)
+        if query["cursor"] is None:
+            return seen
+        assert len(page) == limit
+    raise AssertionError("the search does not end")
+
+
+@pytest.mark.parametrize("limit", [1, 3, 20])
+def test_pages_hold_the_order(
+    client: FlaskClient, market: Market, store: Store, word: str, limit: int
+) -> None:
+    for number in range(9):
+        market.product(
+            store,
+            title=word if number % 3 else f"Number {number}",
+            description="" if number % 3 else word,
+            popularity=number % 2,
+        )
+
+    seen = all_pages(client, word, limit)
+
+    assert len(set(seen)) == len(seen) == 9
+    assert seen == found(client, word, limit=100)
+
+
+def test_every_match_is_reached_however_many_there_are(
+    client: FlaskClient, market: Market, store: Store, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {
+        market.product(store, title=f"{word}ing" if number % 2 else word, popularity=number % 4)
+        for number in range(40)
+    } | {market.product(store, description=word) for _ in range(15)}
+    monkeypatch.setattr("marketplace.catalog.search.find.CANDIDATES_PER_STEP", 8)
+
+    seen = all_pages(client, word, 4)
+
+    assert len(seen) == len(made)
+    assert set(seen) == made
+
+
+def test_rows_added_meanwhile_shift_no_page(
+    client: FlaskClient, market: Market, store: Store, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [market.product(store, title=word, popularity=50 - 5 * number) for number in range(9)]
+    monkeypatch.setattr("marketplace.catalog.search.find.CANDIDATES_PER_STEP", 6)
+    first = searched(client, word, limit=2)
+    seen = [UUID(card["id"]) for card in first["data"]["products"]]
+    cursor = first["meta"]["next_cursor"]
+
+    while cursor:
+        for popularity in (900, 20):
+            market.product(store, title=word, popularity=popularity)
+        answer = searched(client, word, limit=2, cursor=cursor)
+        seen += [UUID(card["id"]) for card in answer["data"]["products"]]
+        cursor = answer["meta"]["next_cursor"]
+        assert len(seen) < 60
+
+    assert len(set(seen)) == len(seen)
+    assert [product_id for product_id in seen if product_id in set(made)] == made
+
+
+def test_the_pages_of_a_corrected_search_stay_corrected(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    made = {market.product(store, title=word) for _ in range(3)}
+    typed = word[:4] + word[5:]
+    first = searched(client, typed, limit=2)
+    market.product(store, title=typed)
+
+    second = searched(client, typed, limit=2, cursor=first["meta"]["next_cursor"])
+
+    assert {UUID(card["id"]) for answer in (first, second) for card in answer["data"]["products"]} >= made
+
+
+def test_common_words_are_found_by_walking(
+    client: FlaskClient, market: Market, store: Store, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [market.product(store, title=word, popularity=1_000 // (number + 1)) for number in range(6)]
+    usual = found(client, word)
+    monkeypatch.setattr("marketplace.catalog.search.find.POPULARITY_SCAN_THRESHOLD", -1)
+    ranking_sql.search_statement.cache_clear()
+
+    walked = found(client, word, limit=19)
+
+    assert walked == usual == made
+
+
+def test_a_cursor_is_good_for_its_search_alone(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    for _ in range(3):
+        market.product(store, title=word)
+    cursor = searched(client, word, limit=1)["meta"]["next_cursor"]
+
+    for query in (
+        {"q": "other", "cursor": cursor},
+        {"q": word, "cursor": cursor, "inStock": "true"},
+        {"q": word, "cursor": cursor[:-3]},
+    ):
+        response = client.get("/api/products/search", query_string=query)
+        assert response.status_code == 422, query
+        assert faults_of(response) == ["cursor"]
+
+
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        ("", "q"),
+        ("q=", "q"),
+        ("q=a", "q"),
+        ("q=%20a%20", "q"),
+        (f"q={'a' * 101}", "q"),
+        ("q=lamp%00", "q"),
+        ("q=lamp&limit=0", "limit"),
+        ("q=lamp&sort=newest", "sort"),
+        ("q=lamp&minPrice=9&maxPrice=8", "minPrice"),
+        ("q=lamp&colour=red", "colour"),
+        ("q=lamp&q=fan", "q"),
+    ],
+)
+def test_bad_parameters_are_named(client: FlaskClient, query: str, fault: str) -> None:
+    response = client.get(f"/api/products/search?{query}")
+    assert response.status_code == 422
+    assert faults_of(response) == [fault]
+
+
+def test_a_search_takes_a_fixed_number_of_statements(
+    client: FlaskClient, market: Market, store: Store, word: str, database: Database
+) -> None:
+    def statements(words: str, **query: Any) -> int:
+        with counted_statements(database) as seen:
+            searched(client, words, **query)
+        return len(seen)
+
+    for number in (1, 30):
+        for _ in range(number):
+            market.product(store, title=f"Good {word}")
+        # One for the words, one for products, one for merchants; one for a category and its descendants.
+        assert statements(word) <= 4  # the word is rare: spellings are looked for
+        assert statements(word, category=market.category_id) <= 5
+    cursor = searched(client, word, limit=5)["meta"]["next_cursor"]
+    assert statements(word, limit=5, cursor=cursor) <= 3
+    assert statements(f"{word[:4]}{word[5:]}") <= 7
+    assert statements(f"{invented()} {invented()}") <= 10
+
+
+def test_a_search_is_not_cached(client: FlaskClient, word: str) -> None:
+    response = client.get("/api/products/search", query_string={"q": word})
+
+    assert response.headers["Cache-Control"] == "no-store"
+    assert client.head("/api/products/search", query_string={"q": word}).status_code == 200
+
+
+def call_the_same(market: Market, *terms: str) -> None:
+    with market.database.transaction() as session:
+        session.add(SearchSynonyms(terms=list(terms)))
+
+
+def test_what_only_staff_call_something_is_found_misspelled_too(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    product_id = market.product(store, title=f"Thing {word}")
+    nickname = f"okri{invented()}"
+    call_the_same(market, nickname, word)
+    for typed in (nickname, f"{nickname[:6]}{nickname[7:]}"):
+        answer = searched(client, typed)
+        assert [card["id"] for card in answer["data"]["products"]] == [str(product_id)], typed
+    assert answer["meta"]["suggestion"] == nickname
+
+
+def test_a_phrase_with_synonyms_is_found_by_some_of_its_words(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    other = invented()
+    product_id = market.product(store, title=f"Thing {word}")
+    call_the_same(market, f"{other} {word}", invented())
+
+    answer = searched(client, f"{other} {word}")
+
+    assert [card["id"] for card in answer["data"]["products"]] == [str(product_id)]
+
+
+def test_no_spelling_is_offered_of_what_was_found_as_it_was_typed(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    market.product(store, title=f"{word}er")
+    for _ in range(30):
+        market.product(store, title=f"{word}ed")
+
+    answer = searched(client, f"{word}er")
+
+    assert answer["data"]["products"]
+    assert answer["meta"]["suggestion"] is None

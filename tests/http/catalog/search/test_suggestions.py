@@ -1,0 +1,138 @@
+"""Suggestions over HTTP: what begins so, by popularity, each once, and nothing that is hidden."""
+
+import pytest
+from flask.testing import FlaskClient
+
+from marketplace.catalog.models import Product
+from marketplace.infra.db import Database
+from tests.support.market import Bearer, Market, Store
+from tests.support.product_api import faults_of
+from tests.support.resource_usage import counted_statements
+from tests.support.search_api import suggested
+
+
+def test_titles_are_suggested_by_any_of_their_words_the_popular_first(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    for title, popularity in ((f"Blue {word}", 3), (f"{word} fan", 300), (f"Red {word}", 30)):
+        market.product(store, title=title, popularity=popularity)
+    market.product(store, title="Something else", tags=[word], popularity=900)
+
+    expected = [(f"{word} fan", "product"), (f"Red {word}", "product"), (f"Blue {word}", "product")]
+    assert suggested(client, word[:-2]) == expected
+    assert suggested(client, word, limit=2) == expected[:2]
+    assert suggested(client, f"blue {word[:4]}") == expected[2:]
+    assert suggested(client, f"{word} blu") == expected[2:]
+    assert suggested(client, f"green {word}") == []
+
+
+def test_what_differs_in_case_or_accents_alone_comes_once(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    for title, popularity in ((f"Crème {word}", 90), (f"CREME  {word.upper()}", 9), (f"creme {word}", 900)):
+        market.product(store, title=title, popularity=popularity)
+
+    assert suggested(client, word) == [(f"creme {word}", "product")]
+
+
+def test_categories_and_stores_are_suggested_after_titles(
+    client: FlaskClient, market: Market, word: str
+) -> None:
+    category = market.category(name=f"{word} things")
+    store = market.store(display_name=f"House of {word}")
+    market.store(display_name=f"{word} gone", status="closed")
+    for number in range(12):
+        market.product(store, title=f"{word} {number}", category_id=category, popularity=number)
+
+    found = suggested(client, word)
+
+    assert len(found) == 10
+    assert [kind for _, kind in found] == ["product"] * 8 + ["category", "store"]
+    assert found[-2:] == [(f"{word} things", "category"), (f"House of {word}", "store")]
+
+
+def test_a_campus_narrows_titles_and_stores(client: FlaskClient, market: Market, word: str) -> None:
+    market.product(market.store(display_name=f"{word} here"), title=f"{word} one")
+    elsewhere = market.store(campus_id=market.campus(), display_name=f"{word} there")
+    market.product(elsewhere, title=f"{word} two")
+
+    assert suggested(client, word, campus=market.campus_id) == [
+        (f"{word} one", "product"),
+        (f"{word} here", "store"),
+    ]
+    assert suggested(client, word, campus="no-such-campus") == []
+
+
+@pytest.mark.parametrize("status", ["draft", "in_review", "rejected", "paused", "removed", "deleted"])
+def test_what_is_hidden_is_not_suggested(
+    client: FlaskClient, market: Market, store: Store, word: str, status: str
+) -> None:
+    product_id = market.product(store, title=word)
+    market.product(market.store(on_vacation=True), title=f"{word} away")
+    market.product(market.store(status="suspended"), title=f"{word} suspended")
+    assert suggested(client, word) == [(word, "product")]
+
+    market.change(Product, product_id, status=status)
+
+    assert suggested(client, f" {word}", limit=9) == []  # not what is kept
+
+
+def test_suggestions_are_kept_until_a_listing_comes_or_goes(
+    client: FlaskClient, market: Market, store: Store, word: str, database: Database, bearer: Bearer
+) -> None:
+    product_id = market.product(store, title=word)
+    other = market.product(store, title=f"{word} other")
+    query = {"q": word}
+    first = client.get("/api/products/suggestions", query_string=query)
+    assert first.headers["Cache-Control"] == "public, max-age=900"
+    assert len(first.json["data"]) == 2
+
+    changed = client.put(f"/api/products/{other}", json={"quantity": 4}, headers=bearer(store.user_id))
+    assert changed.status_code == 200
+    with counted_statements(database) as seen:
+        assert client.get("/api/products/suggestions", query_string=query).json["data"] == first.json["data"]
+    assert seen == []
+
+    paused = client.put(
+        f"/api/products/{product_id}", json={"status": "paused"}, headers=bearer(store.user_id)
+    )
+    assert paused.status_code == 200
+    assert suggested(client, word) == [(f"{word} other", "product")]
+
+    resumed = client.put(
+        f"/api/products/{product_id}", json={"status": "published"}, headers=bearer(store.user_id)
+    )
+    assert resumed.json["data"]["status"] == "published"
+    assert {text for text, _ in suggested(client, word)} == {word, f"{word} other"}
+
+
+def test_suggestions_take_three_statements(
+    client: FlaskClient, market: Market, store: Store, word: str, database: Database
+) -> None:
+    for number in range(20):
+        market.product(store, title=f"{word} {number}")
+    with counted_statements(database) as seen:
+        suggested(client, word, limit=7)
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("typed", ["a", "!", "'", "é", "🍮", "a'b", "&", "x" * 100])
+def test_whatever_is_typed_is_answered(client: FlaskClient, typed: str) -> None:
+    suggested(client, typed)
+
+
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        ("", "q"),
+        ("q=", "q"),
+        ("q=%20", "q"),
+        (f"q={'a' * 101}", "q"),
+        ("q=a&limit=11", "limit"),
+        ("q=a&kind=x", "kind"),
+    ],
+)
+def test_bad_parameters_are_named(client: FlaskClient, query: str, fault: str) -> None:
+    response = client.get(f"/api/products/suggestions?{query}")
+    assert response.status_code == 422
+    assert faults_of(response) == [fault]

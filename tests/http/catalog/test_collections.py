@@ -1,0 +1,216 @@
+"""New arrivals, exclusives, a store's listing, and products by their ids, over HTTP."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask.testing import FlaskClient
+
+from blueprints.catalog.products.schemas import ProductCard
+from marketplace.catalog.models import Product
+from marketplace.infra.db import Database
+from marketplace.vendors.models import VendorProfile
+from tests.support.market import Bearer, Market, Store
+from tests.support.product_api import faults_of, ids_of, listing
+from tests.support.resource_usage import counted_statements
+
+ROUTES = ("trending", "new-arrivals", "exclusives")
+
+
+def ask(client: FlaskClient, route: str, **query: Any) -> Any:
+    response = client.get(f"/api/products/{route}", query_string=query)
+    assert response.status_code == 200, response.json
+    assert response.headers["Cache-Control"] == "public, max-age=60"
+    assert not ProductCard(many=True).validate(response.json["data"])
+    return response.json
+
+
+def test_new_arrivals_are_of_fourteen_days_newest_first(
+    client: FlaskClient, market: Market, store: Store
+) -> None:
+    ages = {
+        days: market.product(store, published_at=market.now - timedelta(days=days)) for days in (13, 1, 5)
+    }
+    market.product(store, published_at=market.now - timedelta(days=15))
+
+    assert ids_of(ask(client, "new-arrivals", campus=market.campus_id)) == [ages[1], ages[5], ages[13]]
+
+
+def test_exclusives_are_of_verified_stores(client: FlaskClient, market: Market) -> None:
+    verified, other = market.store(verified=True), market.store()
+    shown = market.product(verified, exclusive=True)
+    market.product(verified)
+    market.product(other, exclusive=True)
+
+    assert ids_of(ask(client, "exclusives", campus=market.campus_id)) == [shown]
+    market.change(VendorProfile, verified.id, verified=False)
+    assert ids_of(ask(client, "exclusives", campus=market.campus_id, limit=19)) == []
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_campus_and_category_narrow_and_others_are_unknown(
+    client: FlaskClient, market: Market, route: str
+) -> None:
+    child = market.category(below=market.category_id)
+    here = market.product(market.store(verified=True), exclusive=True, category_id=child)
+    elsewhere = market.store(verified=True, campus_id=market.campus())
+    market.product(elsewhere, exclusive=True, category_id=child)
+
+    found = ask(client, route, campus=market.campus_id, category=market.category_id)
+    assert ids_of(found) == [here]
+    assert found["meta"]["limit"] == 20
+    assert ids_of(ask(client, route, campus=market.campus_id, category="no-such-category")) == []
+    for name, value in (("minPrice", "1"), ("sort", "newest"), ("limit", "101"), ("cursor", "x")):
+        response = client.get(f"/api/products/{route}", query_string={name: value})
+        assert response.status_code == 422
+        assert faults_of(response) == [name]
+
+
+class TestAStoresListing:
+    def test_it_has_the_listings_filters_and_sorts(
+        self, client: FlaskClient, market: Market, store: Store
+    ) -> None:
+        ids = [market.product(store, price_minor=price) for price in (300, 100, 200)]
+        market.product(market.store())
+
+        path = f"vendor/{store.id}"
+        assert ids_of(ask(client, path)) == ids
+        assert ids_of(ask(client, path, sort="price_asc")) == [ids[1], ids[2], ids[0]]
+        assert ids_of(ask(client, path, minPrice=150, maxPrice=250)) == [ids[2]]
+        response = client.get(f"/api/products/{path}", query_string={"vendor": str(store.id)})
+        assert faults_of(response) == ["vendor"]
+
+    def test_it_is_the_same_for_all(
+        self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
+    ) -> None:
+        market.product(store, status="draft")
+        shown = market.product(store)
+        path = f"/api/products/vendor/{store.id}"
+        for headers in (bearer(store.user_id), {}, bearer(market.staff("moderator"))):
+            response = client.get(path, headers=headers)
+            assert ids_of(response.json) == [shown]
+        assert client.get(path, headers={"Authorization": "Bearer nonsense"}).status_code == 401
+
+    def test_there_must_be_such_a_store(self, client: FlaskClient, market: Market) -> None:
+        gone = [market.store(status=status).id for status in ("suspended", "closed")]
+        for vendor_id in (*gone, uuid4(), "me"):
+            for _ in range(2):
+                response = client.get(f"/api/products/vendor/{vendor_id}")
+                assert response.status_code == 404
+                assert response.json["code"] == "RESOURCE_NOT_FOUND"
+
+    def test_it_takes_three_statements_at_most(
+        self, client: FlaskClient, market: Market, store: Store, database: Database
+    ) -> None:
+        market.product(store)
+        with counted_statements(database) as seen:
+            ask(client, f"vendor/{store.id}", category=market.category_id, minPrice=1)
+        assert len(seen) <= 3
+
+    def test_on_vacation_it_has_nothing(self, client: FlaskClient, market: Market) -> None:
+        away = market.store(on_vacation=True)
+        market.product(away)
+        assert ids_of(ask(client, f"vendor/{away.id}")) == []
+
+
+class TestByTheirIds:
+    def ask(self, client: FlaskClient, body: Any) -> Any:
+        response = client.post("/api/products/bulk", json=body)
+        assert response.status_code == 200, response.json
+        assert response.headers["Cache-Control"] == "no-store"
+        return response.json
+
+    @pytest.mark.parametrize("bare", [False, True], ids=["in an object", "alone"])
+    def test_they_come_in_the_order_asked_for(
+        self, *, client: FlaskClient, market: Market, store: Store, bare: bool
+    ) -> None:
+        ids = [market.product(store) for _ in range(5)]
+        hidden, stray = market.product(store, status="paused"), uuid4()
+        away = market.product(market.store(on_vacation=True))
+        wanted = [str(one) for one in (ids[3], stray, ids[0], hidden, ids[3], ids[4], away, stray)]
+
+        answer = self.ask(client, wanted if bare else {"ids": wanted})
+
+        assert ids_of(answer) == [ids[3], ids[0], ids[4]]
+        assert answer["meta"]["missing"] == [str(stray), str(hidden), str(away)]
+
+    def test_a_hundred_take_one_statement(
+        self, client: FlaskClient, market: Market, store: Store, database: Database
+    ) -> None:
+        ids = [market.product(store) for _ in range(3)]
+        wanted = [str(one) for one in ids] + [str(uuid4()) for _ in range(97)]
+        with counted_statements(database) as seen:
+            answer = self.ask(client, wanted)
+        assert len(seen) == 1
+        assert (len(answer["data"]), len(answer["meta"]["missing"])) == (3, 97)
+
+    @pytest.mark.parametrize(
+        ("body", "fault"),
+        [
+            ({}, "ids"),
+            ([], "ids"),
+            ({"ids": []}, "ids"),
+            ([str(uuid4())] * 101, "ids"),
+            (["x"], "ids[0]"),
+            ({"ids": [str(uuid4()), 7]}, "ids[1]"),
+            ({"ids": "x"}, "ids"),
+            ({"ids": [str(uuid4())], "more": 1}, "more"),
+            ("x", "body"),
+        ],
+    )
+    def test_what_is_not_such_a_list_is_refused(self, client: FlaskClient, body: Any, fault: str) -> None:
+        response = client.post("/api/products/bulk", json=body)
+        assert response.status_code == 422
+        assert faults_of(response) == [fault]
+
+
+class TestExclusive:
+    def test_a_verified_store_says_so(self, client: FlaskClient, market: Market, bearer: Bearer) -> None:
+        store = market.store(verified=True)
+        made = client.post(
+            "/api/products", json=listing(market, exclusive=True), headers=bearer(store.user_id)
+        )
+        assert made.status_code == 201
+        assert made.json["data"]["exclusive"] is True
+        product_id = UUID(made.json["data"]["id"])
+        market.change(
+            Product, product_id, status="published", published_at=market.now, screened_at=market.now
+        )
+        assert ids_of(ask(client, "exclusives", campus=market.campus_id)) == [product_id]
+
+        # It is no content to be screened: the listing stays where it is, and the list changes at once.
+        changed = client.put(
+            f"/api/products/{product_id}", json={"exclusive": False}, headers=bearer(store.user_id)
+        )
+        assert changed.json["data"]["status"] == "published"
+        assert ids_of(ask(client, "exclusives", campus=market.campus_id)) == []
+
+    def test_another_store_is_refused(
+        self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
+    ) -> None:
+        headers = bearer(store.user_id)
+        product_id = market.product(store)
+        for response in (
+            client.post("/api/products", json=listing(market, exclusive=True), headers=headers),
+            client.put(f"/api/products/{product_id}", json={"exclusive": True}, headers=headers),
+        ):
+            assert response.status_code == 422
+            assert faults_of(response) == ["exclusive"]
+        assert market.row(Product, product_id).exclusive is False
+        assert (
+            client.put(f"/api/products/{product_id}", json={"exclusive": False}, headers=headers).status_code
+            == 200
+        )
+
+    def test_staff_may_say_so_and_it_counts_once_the_store_is_verified(
+        self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
+    ) -> None:
+        made = client.post(
+            "/api/products",
+            json=listing(market, exclusive=True, vendorId=str(store.id)),
+            headers=bearer(market.staff("moderator")),
+        )
+        assert made.status_code == 201
+        assert made.json["data"]["exclusive"] is False
+        assert market.row(Product, UUID(made.json["data"]["id"])).exclusive is True

@@ -1,0 +1,347 @@
+"""The table of all orders, and the orders of a campus, over HTTP."""
+
+import csv
+import io
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from blueprints.orders import admin_table as routes
+from marketplace.identity.models import Profile
+from marketplace.orders import admin_table
+from marketplace.orders.placing.place_order import Delivery
+from marketplace.platform.models import Hub
+from marketplace.services import Services
+from tests.support.finance import make_officer, refund, say
+from tests.support.gateway import MovableClock
+from tests.support.probes import assert_problem, faults
+from tests.support.purchases import (
+    NOW,
+    later,
+    make_charge,
+    make_intent,
+    make_person,
+    make_product,
+    make_shop,
+    neighbours,
+    paid_order,
+    pay,
+    place,
+    release,
+    with_buyer,
+)
+from tests.support.purchases import apply as settle
+from tests.support.resource_usage import counted_statements
+from tests.support.shop_client import ShopClient
+
+ADMIN, CAMPUS = "/api/orders/admin", "/api/campus-orders"
+
+
+def table(desk: ShopClient, **query: Any) -> list[dict[str, Any]]:
+    """Give the rows of this desk's campus."""
+    answer = desk.get(ADMIN, desk.officer(), **{"campus": str(desk.shop.campus_id)} | query)
+    assert answer.status_code == 200, answer.text
+    rows: list[dict[str, Any]] = answer.json["data"]
+    return rows
+
+
+def ids(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["id"] for row in rows]
+
+
+def representative(desk: ShopClient, campus_id: UUID | None) -> dict[str, str]:
+    def make(session: Session) -> UUID:
+        made = make_person(session, role="staff", staff_role="campus_rep")
+        session.get_one(Profile, made.id).campus_id = campus_id
+        return made.id
+
+    return desk.bearer(desk.database.in_transaction(make))
+
+
+class TestTable:
+    def test_a_row_tells_whose_where_and_what_the_books_hold(self, desk: ShopClient) -> None:
+        unpaid, paid = desk.unpaid(), desk.paid()
+        done = desk.shipped()
+        with desk.database.transaction() as session:
+            release(session, desk.shop, done)
+            session.execute(
+                text("UPDATE orders SET created_at = :at, paid_at = :at WHERE id = :id"),
+                {"id": paid, "at": later(hours=-5, minutes=-30)},
+            )
+
+        rows = {row["id"]: row for row in table(desk)}
+
+        assert rows.keys() == {str(unpaid), str(paid), str(done)}
+        row = rows[str(paid)]
+        assert row["buyer"] == {"id": str(desk.shop.buyer.id), "name": "Buyer"}
+        assert row["vendor"]["id"] == str(desk.shop.store_id)
+        assert row["campus"]["id"] == str(desk.shop.campus_id)
+        assert (row["status"], row["escrowStatus"], row["stuck"]) == ("paid_escrow", "held", [])
+        assert row["escrowMinor"] == row["total_amount"] > 0
+        assert (row["ageHours"], row["statusAgeHours"]) == (5, 5)
+        assert [rows[str(one)]["escrowMinor"] for one in (unpaid, done)] == [0, 0]
+
+    def test_it_is_sorted_and_paged(self, desk: ShopClient) -> None:
+        with desk.database.transaction() as session:
+            made = [
+                place(session, desk.shop, make_product(session, desk.shop, price_minor=minor))
+                for minor in (3_000, 1_000, 2_000)
+            ]
+            for number, order_id in enumerate(made[:2]):
+                pay(session, desk.shop, order_id, paid_at=later(minutes=number))
+        dear, cheap, middle = map(str, made)
+
+        assert ids(table(desk, sort="total_amount", order="asc")) == [cheap, middle, dear]
+        assert ids(table(desk, sort="total_amount")) == [dear, middle, cheap]
+        assert ids(table(desk, sort="paidAt")) == [cheap, dear, middle]
+        assert ids(table(desk, sort="paidAt", order="asc")) == [middle, dear, cheap]
+        assert ids(table(desk, sort="status"))[0] == middle
+        assert ids(table(desk)) == [middle, cheap, dear]
+        pages = [
+            desk.get(ADMIN, desk.officer(), campus=str(desk.shop.campus_id), limit=2, page=page).json
+            for page in (1, 2, 3)
+        ]
+        assert [ids(page["data"]) for page in pages] == [[middle, cheap], [dear], []]
+        meta = pages[1]["meta"]
+        assert (meta["page"], meta["limit"], meta["total"], meta["total_pages"]) == (2, 2, 3, 2)
+
+    def test_filters_narrow_it(self, desk: ShopClient) -> None:
+        unpaid, paid = desk.unpaid(), str(desk.paid())
+        with desk.database.transaction() as session:
+            other = with_buyer(session, desk.shop)
+            theirs = str(paid_order(session, other, quantity=2))
+            elsewhere = neighbours(session, desk.shop, 2)[1]
+            sold_elsewhere = str(paid_order(session, elsewhere))
+            session.execute(
+                text("UPDATE orders SET created_at = :at WHERE id = :id"),
+                {"id": unpaid, "at": later(hours=-10)},
+            )
+            slug = session.execute(
+                text("SELECT slug FROM campuses WHERE id = :id"), {"id": desk.shop.campus_id}
+            ).scalar_one()
+        total = next(row["total_amount"] for row in table(desk) if row["id"] == theirs)
+
+        def found(**query: Any) -> set[str]:
+            return set(ids(table(desk, **query)))
+
+        everything = {str(unpaid), paid, theirs, sold_elsewhere}
+        assert found() == found(campus=slug) == everything
+        assert found(status="pending_payment") == found(escrowStatus="pending") == {str(unpaid)}
+        assert found(buyer=str(other.buyer.id)) == {theirs}
+        assert found(vendor=str(elsewhere.store_id)) == {sold_elsewhere}
+        assert found(minTotal=total) == {theirs}
+        assert found(maxTotal=total - 1) == everything - {theirs}
+        assert found(olderThanHours=9) == {str(unpaid)}
+        assert found(olderThanHours=11) == set()
+        assert found(**{"from": NOW.isoformat()}) == everything - {str(unpaid)}
+        assert found(to=NOW.isoformat()) == {str(unpaid)}
+        assert found(campus=str(uuid4())) == found(campus="nowhere") == set()
+
+    def test_it_tells_what_is_stuck_and_why(self, desk: ShopClient, clock: MovableClock) -> None:
+        fresh = desk.unpaid()
+        waiting, delivering, refunded = desk.paid(), desk.shipped(), desk.shipped()
+        short = desk.unpaid()
+        with desk.database.transaction() as session:
+            settle(session, make_charge(make_intent(session, desk.shop, short), amount_minor=5))
+            [made] = refund(session, refunded, make_officer(session), amount_minor=1)["refunds"]
+            say(session, made["id"], "failed")
+            release(session, desk.shop, refunded)
+
+        clock.now = later(hours=23)
+        assert set(ids(table(desk, stuck="true"))) == {str(short), str(refunded)}
+        clock.now = later(days=14)
+        rows = {row["id"]: row["stuck"] for row in table(desk, stuck="true")}
+
+        assert rows == {
+            str(waiting): ["not_accepted"],
+            str(delivering): ["not_delivered"],
+            str(short): ["payment_held_back"],
+            str(refunded): ["refund_failed"],
+        }
+        assert ids(table(desk, stuck="false")) == [str(fresh)]
+
+    def test_it_takes_the_same_number_of_queries_however_long_it_is(
+        self, desk: ShopClient, paying_services: Services
+    ) -> None:
+        headers = desk.officer()
+
+        def statements() -> int:
+            with counted_statements(paying_services.database) as seen:
+                assert desk.get(ADMIN, headers, campus=str(desk.shop.campus_id)).status_code == 200
+            return len(seen)
+
+        desk.paid()
+        few = statements()
+        for _ in range(5):
+            desk.paid()
+
+        assert statements() == few <= 6
+
+    def test_a_file_holds_all_that_the_filters_leave(
+        self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with desk.database.transaction() as session:
+            orders = [paid_order(session, desk.shop) for _ in range(3)]
+            session.execute(
+                text("UPDATE profiles SET name = '=1+1' WHERE id = :id"), {"id": desk.shop.buyer.id}
+            )
+
+        def file(**query: Any) -> list[dict[str, str]]:
+            answer = desk.get(ADMIN, desk.officer(), campus=str(desk.shop.campus_id), **query)
+            assert answer.content_type == "text/csv; charset=utf-8"
+            assert answer.headers["Content-Disposition"] == 'attachment; filename="orders.csv"'
+            return list(csv.DictReader(io.StringIO(answer.text)))
+
+        rows = file(format="csv", limit=1, page=3)
+        assert {row["id"] for row in rows} == {str(one) for one in orders}
+        assert {row["buyer"] for row in rows} == {"'=1+1"}
+        assert all(row["escrowMinor"] == row["total_amount"] for row in rows)
+        assert file(format="csv", status="shipped") == []
+
+    def test_a_file_that_is_cut_short_says_so(
+        self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for _ in range(3):
+            desk.paid()
+
+        def file() -> tuple[int, str | None]:
+            answer = desk.get(ADMIN, desk.officer(), campus=str(desk.shop.campus_id), format="csv")
+            return len(list(csv.DictReader(io.StringIO(answer.text)))), answer.headers.get("X-Truncated")
+
+        monkeypatch.setattr(routes, "MAX_CSV_ROWS", 3)
+        assert file() == (3, None)
+        monkeypatch.setattr(routes, "MAX_CSV_ROWS", 2)
+        assert file() == (2, "true")
+
+    def test_a_file_is_the_table_from_its_first_row_on_read_in_batches(
+        self, desk: ShopClient, paying_services: Services, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with desk.database.transaction() as session:
+            for minor in (3_000, 1_000, 2_000, 5_000, 4_000):
+                place(session, desk.shop, make_product(session, desk.shop, price_minor=minor))
+        monkeypatch.setattr(admin_table, "EXPORT_BATCH_SIZE", 2)
+        wanted = {"campus": str(desk.shop.campus_id), "sort": "total_amount", "order": "asc"}
+        shown = ids(table(desk, **wanted))
+        headers = desk.officer()
+
+        with counted_statements(paying_services.database) as seen:
+            answer = desk.get(ADMIN, headers, format="csv", **wanted)
+
+        assert [row["id"] for row in csv.DictReader(io.StringIO(answer.text))] == shown
+        assert len(shown) == 5
+        # Three for each of three batches; the caller, the campus, and which rows they are.
+        assert len(seen) <= 3 * 3 + 4
+
+    @pytest.mark.parametrize(
+        ("query", "named"),
+        [
+            ({"sort": "number"}, ["sort"]),
+            ({"order": "up"}, ["order"]),
+            ({"status": "lost"}, ["status"]),
+            ({"escrowStatus": "gone"}, ["escrowStatus"]),
+            ({"campus": ""}, ["campus"]),
+            ({"campus": "x" * 81}, ["campus"]),
+            ({"vendor": "x"}, ["vendor"]),
+            ({"buyer": "x"}, ["buyer"]),
+            ({"minTotal": "-1"}, ["minTotal"]),
+            ({"maxTotal": "1.5"}, ["maxTotal"]),
+            ({"minTotal": "10" * 20}, ["minTotal"]),
+            ({"from": "yesterday"}, ["from"]),
+            ({"to": "2026-11-20"}, ["to"]),
+            ({"owner": "x"}, ["owner"]),
+            ({"olderThanHours": "0"}, ["olderThanHours"]),
+            ({"stuck": "yes"}, ["stuck"]),
+            ({"format": "xml"}, ["format"]),
+            ({"limit": "101"}, ["limit"]),
+            ({"page": "0"}, ["page"]),
+            ({"cursor": "x"}, ["cursor"]),
+        ],
+        ids=repr,
+    )
+    def test_parameters_are_checked(self, desk: ShopClient, query: dict[str, str], named: list[str]) -> None:
+        assert faults(desk.get(ADMIN, desk.officer(), **query)) == named
+
+    @pytest.mark.parametrize("staff_role", ["admin", "orders"])
+    def test_these_officers_see_it(self, desk: ShopClient, staff_role: str) -> None:
+        assert desk.get(ADMIN, desk.officer(staff_role)).status_code == 200
+        assert desk.get(ADMIN, desk.officer(staff_role), format="csv").status_code == 200
+
+    @pytest.mark.parametrize("staff_role", ["finance", "support", "moderator", "compliance", "campus_rep"])
+    def test_no_other_officer_does(self, desk: ShopClient, staff_role: str) -> None:
+        headers = desk.officer(staff_role)
+        for query in ({}, {"format": "csv"}, {"page": "0"}):
+            assert_problem(desk.get(ADMIN, headers, **query), 403, "AUTH_FORBIDDEN")
+
+    def test_it_takes_the_permission(self, desk: ShopClient) -> None:
+        for headers in (desk.buyer, desk.vendor):
+            assert_problem(desk.get(ADMIN, headers), 403, "AUTH_FORBIDDEN")
+        assert_problem(desk.client.get(ADMIN), 401, "AUTH_UNAUTHORIZED")
+
+
+class TestCampus:
+    def test_a_representative_sees_paid_orders_of_the_own_campus_alone(self, desk: ShopClient) -> None:
+        desk.unpaid()
+        paid, shipped = desk.paid(), desk.shipped()
+        away = desk.database.in_transaction(make_shop)
+        there = str(desk.database.in_transaction(paid_order, away))
+        headers = representative(desk, desk.shop.campus_id)
+
+        rows = desk.get(CAMPUS, headers).json["data"]
+
+        assert ids(rows) == [str(shipped), str(paid)]
+        assert (rows[0]["status"], rows[0]["deliveryStatus"]) == ("shipped", "in_transit")
+        assert (rows[0]["deliveryMethod"], rows[0]["hub"]) == ("delivery", None)
+        assert ids(desk.get(CAMPUS, headers, campus=str(desk.shop.campus_id)).json["data"]) == ids(rows)
+        assert_problem(desk.get(CAMPUS, headers, campus=str(away.campus_id)), 404, "RESOURCE_NOT_FOUND")
+        assert desk.get(CAMPUS, representative(desk, None)).json["data"] == []
+        officer = desk.officer("support")
+        assert ids(desk.get(CAMPUS, officer, campus=str(away.campus_id)).json["data"]) == [there]
+        assert ids(desk.get(CAMPUS, officer, limit=1).json["data"]) == [there]
+
+    def test_pickups_name_their_hub(self, desk: ShopClient) -> None:
+        with desk.database.transaction() as session:
+            hub = Hub(campus_id=desk.shop.campus_id, name="Gate", address="1 Road", opening_hours="9-5")
+            session.add(hub)
+            session.flush()
+            order_id = place(
+                session,
+                desk.shop,
+                make_product(session, desk.shop),
+                delivery=Delivery("pickup", hub_id=hub.id),
+            )
+            pay(session, desk.shop, order_id)
+            hub_id = hub.id
+        desk.paid()
+        headers = representative(desk, desk.shop.campus_id)
+
+        [row] = desk.get(CAMPUS, headers, deliveryMethod="pickup").json["data"]
+
+        assert (row["id"], row["hub"]) == (str(order_id), {"id": str(hub_id), "name": "Gate"})
+
+    def test_pages_join_while_orders_come(self, desk: ShopClient) -> None:
+        orders = [str(desk.paid()) for _ in range(5)]
+        headers = representative(desk, desk.shop.campus_id)
+        seen: list[str] = []
+        query: dict[str, Any] = {}
+        while True:
+            page = desk.get(CAMPUS, headers, limit=2, **query).json
+            seen += ids(page["data"])
+            desk.paid()
+            if not page["meta"]["has_more"]:
+                break
+            query = {"cursor": page["meta"]["next_cursor"]}
+
+        assert seen == orders[::-1]
+        assert faults(desk.get(CAMPUS, headers, status="shipped", **query)) == ["cursor"]
+
+    @pytest.mark.parametrize("query", [{"status": "x"}, {"deliveryMethod": "mail"}, {"campus": ""}], ids=repr)
+    def test_parameters_are_checked(self, desk: ShopClient, query: dict[str, str]) -> None:
+        assert faults(desk.get(CAMPUS, desk.officer(), **query)) == list(query)
+
+    def test_it_is_for_staff(self, desk: ShopClient) -> None:
+        for headers in (desk.buyer, desk.vendor):
+            assert_problem(desk.get(CAMPUS, headers), 403, "AUTH_FORBIDDEN")
+        assert_problem(desk.get(CAMPUS, desk.officer(), campus="nowhere"), 404, "RESOURCE_NOT_FOUND")

@@ -1,0 +1,405 @@
+"""A checkout over HTTP: a cart of several vendors, one payment, one page; the wallet's part; who is kept out."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from marketplace.platform.models import Hub
+from tests.support.gateway import MovableClock, TestGateway, event_of, sign
+from tests.support.probes import assert_problem, faults
+from tests.support.purchases import (
+    DELIVERY_FEE_MINOR,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    Shop,
+    assert_books_are_whole,
+    cart_of,
+    fill_wallet,
+    later,
+    make_product,
+    neighbours,
+    pin_of,
+    put_into_cart,
+    row_of,
+    stock_of,
+    wallet_of,
+)
+from tests.support.shop_client import ShopClient, new_key
+
+CHECKOUT, ORDERS, WALLET = "/api/orders/checkout", "/api/orders", "/api/wallet"
+INITIALIZE, VERIFY = "/api/payments/initialize", "/api/payments/verify"
+ADDRESS = {"hostel": "Moremi Hall", "roomNumber": "B12"}
+TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+
+
+@pytest.fixture
+def products(desk: ShopClient) -> list[UUID]:
+    """A product of each of three stores."""
+    with desk.database.transaction() as session:
+        return [make_product(session, shop) for shop in neighbours(session, desk.shop, 3)]
+
+
+def items(products: list[UUID], quantity: int = 1) -> list[dict[str, Any]]:
+    return [{"productId": str(product_id), "quantity": quantity} for product_id in products]
+
+
+def check_out(desk: ShopClient, products: list[UUID] | None, **more: Any) -> dict[str, Any]:
+    body = {"shippingAddress": ADDRESS} | ({"items": items(products)} if products else {}) | more
+    answer = desk.post(CHECKOUT, desk.buyer, body, key=new_key())
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json["data"]
+    return made
+
+
+def initialize(desk: ShopClient, **target: Any) -> dict[str, Any]:
+    answer = desk.post(INITIALIZE, desk.buyer, target, key=new_key())
+    assert answer.status_code == 200, answer.text
+    page: dict[str, Any] = answer.json["data"]
+    return page
+
+
+def give(desk: ShopClient, amount_minor: int) -> None:
+    desk.database.in_transaction(fill_wallet, desk.shop.buyer.id, amount_minor)
+
+
+def orders_of(desk: ShopClient, made: dict[str, Any]) -> list[dict[str, Any]]:
+    return [desk.get(f"{ORDERS}/{order['id']}", desk.buyer).json["data"] for order in made["orders"]]
+
+
+def assert_whole(desk: ShopClient) -> None:
+    with desk.database.reading() as session:
+        assert_books_are_whole(session)
+
+
+class TestTheCart:
+    def test_it_becomes_an_order_per_vendor_and_one_payment(
+        self, desk: ShopClient, products: list[UUID]
+    ) -> None:
+        desk.database.in_transaction(
+            put_into_cart, desk.shop.buyer.id, *((product_id, 2) for product_id in products)
+        )
+
+        made = check_out(desk, None, note="Ring twice")
+
+        total = 2 * PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+        assert [order["total_amount"] for order in made["orders"]] == [total] * 3
+        assert {order["checkoutId"] for order in made["orders"]} == {made["checkoutId"]}
+        assert {order["deliveryFeeMinor"] for order in made["orders"]} == {DELIVERY_FEE_MINOR}
+        assert len({order["vendor"]["id"] for order in made["orders"]}) == 3
+        assert {order["note"] for order in made["orders"]} == {"Ring twice"}
+        for order in made["orders"]:
+            assert (order["status"], order["dueMinor"], order["walletMinor"]) == (
+                "pending_payment",
+                total,
+                0,
+            )
+            assert order["nextActions"] == ["pay", "cancel"]
+            assert order["payment"]["reference"] == made["payment"]["reference"]
+        assert made["payment"]["amountMinor"] == 3 * total
+        assert made["payment"]["status"] == "initialized"
+        with desk.database.reading() as session:
+            assert cart_of(session, desk.shop.buyer.id) == {}
+        assert faults(desk.post(CHECKOUT, desk.buyer, {"shippingAddress": ADDRESS}, key=new_key())) == [
+            "items"
+        ]
+
+    def test_the_same_key_is_the_same_checkout(self, desk: ShopClient, products: list[UUID]) -> None:
+        key, body = new_key(), {"items": items(products), "shippingAddress": ADDRESS}
+
+        first, second = (desk.post(CHECKOUT, desk.buyer, body, key=key) for _ in range(2))
+
+        assert second.data == first.data
+        assert second.headers["X-Cache-Lookup"] == "HIT"
+        assert len(desk.get(ORDERS, desk.buyer).json["data"]) == 3
+        body["items"] = items(products[:1])
+        assert faults(desk.post(CHECKOUT, desk.buyer, body, key=key)) == ["Idempotency-Key"]
+
+    def test_a_hub_is_where_all_of_it_is_picked_up(self, desk: ShopClient, products: list[UUID]) -> None:
+        with desk.database.transaction() as session:
+            hub = Hub(campus_id=desk.shop.campus_id, name="Gate", address="Gate 1", opening_hours="8-18")
+            session.add(hub)
+            session.flush()
+
+        answer = desk.post(
+            CHECKOUT, desk.buyer, {"items": items(products), "hubId": str(hub.id)}, key=new_key()
+        )
+
+        made = answer.json["data"]
+        assert {order["deliveryMethod"] for order in made["orders"]} == {"pickup"}
+        assert made["payment"]["amountMinor"] == 3 * (PRICE_MINOR + SERVICE_FEE_MINOR)
+
+    def test_one_vendor_makes_one_order(self, desk: ShopClient, products: list[UUID]) -> None:
+        made = check_out(desk, products[:1], expectedTotalMinor=TOTAL)
+
+        assert [order["checkoutId"] for order in made["orders"]] == [made["checkoutId"]]
+
+
+class TestPaying:
+    def test_one_page_pays_all(self, desk: ShopClient, products: list[UUID], gateway: TestGateway) -> None:
+        made = check_out(desk, products)
+
+        page = initialize(desk, checkoutId=made["checkoutId"], callbackUrl="http://127.0.0.1:8000/paid")
+
+        assert (page["reference"], page["amountMinor"]) == (made["payment"]["reference"], 3 * TOTAL)
+        charge = gateway.call("GET", f"/transaction/verify/{page['reference']}")
+        assert charge["amount"] == 3 * TOTAL
+        assert charge["metadata"]["checkoutId"] == made["checkoutId"]
+        assert charge["metadata"]["orderId"] == made["orders"][0]["id"]
+        gateway.pay(page["reference"])
+        payment = desk.post(VERIFY, desk.buyer, {"reference": page["reference"]}).json["data"]
+        assert payment["status"] == "succeeded"
+        assert [order["status"] for order in payment["orders"]] == ["paid_escrow"] * 3
+        for order in orders_of(desk, made):
+            assert (order["dueMinor"], order["nextActions"]) == (0, ["cancel"])
+            assert order["deliveryPin"] == pin_of(UUID(order["id"]))
+        assert_whole(desk)
+
+    def test_after_one_was_cancelled_a_new_page_is_for_the_rest(
+        self, desk: ShopClient, products: list[UUID], gateway: TestGateway
+    ) -> None:
+        made = check_out(desk, products)
+        old = initialize(desk, checkoutId=made["checkoutId"])
+        desk.post(f"{ORDERS}/{made['orders'][1]['id']}/cancel", desk.buyer)
+
+        new = initialize(desk, checkoutId=made["checkoutId"])
+
+        assert (new["amountMinor"], new["reference"] == old["reference"]) == (2 * TOTAL, False)
+        # The old page is still open, and is what the buyer pays on.
+        charge = gateway.pay(old["reference"])
+        body = event_of(charge)
+        stored = desk.client.post(
+            "/api/payments/webhook", data=body, headers={"x-gateway-signature": sign(body)}
+        )
+        assert stored.status_code == 200
+        desk.post(VERIFY, desk.buyer, {"reference": old["reference"]})
+        assert [order["status"] for order in orders_of(desk, made)] == [
+            "paid_escrow",
+            "cancelled",
+            "paid_escrow",
+        ]
+        with desk.database.reading() as session:
+            refund = row_of(session, "refunds", buyer_id=desk.shop.buyer.id)
+        assert (refund["amount_minor"], refund["destination"]) == (TOTAL, "gateway")
+        again = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
+        assert_problem(again, 409, "CONCURRENCY_CONFLICT")
+        assert_whole(desk)
+
+    def test_opening_the_page_gives_more_time_within_the_hour(
+        self, desk: ShopClient, products: list[UUID], clock: MovableClock
+    ) -> None:
+        made = check_out(desk, products)
+
+        for minutes, until in ((20, 50), (25, 55), (45, 60)):
+            clock.now = later(minutes=minutes)
+            initialize(desk, checkoutId=made["checkoutId"])
+            assert {order["expiresAt"][11:16] for order in orders_of(desk, made)} == {
+                later(minutes=until).strftime("%H:%M")
+            }
+
+        clock.now = later(minutes=60)
+        for order in orders_of(desk, made):
+            assert order["nextActions"] == ["cancel"]
+        late = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
+        assert_problem(late, 409, "CONCURRENCY_CONFLICT")
+
+    def test_a_gateway_that_is_down_takes_nothing_away(
+        self, desk: ShopClient, products: list[UUID], gateway: TestGateway
+    ) -> None:
+        made = check_out(desk, products)
+        gateway.line.fault = "refuse"
+        down = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
+        assert_problem(down, 502, "PROVIDER_UNAVAILABLE")
+        gateway.line.fault = None
+
+        assert initialize(desk, checkoutId=made["checkoutId"])["amountMinor"] == 3 * TOTAL
+
+
+class TestTheWallet:
+    def test_it_is_empty_until_something_is_in_it(self, desk: ShopClient) -> None:
+        for minor in (0, 1_234):
+            if minor:
+                give(desk, minor)
+            shown = desk.get(WALLET, desk.buyer).json["data"]
+            assert (shown["balanceMinor"], shown["cashableMinor"], shown["currency"]) == (minor, minor, "NGN")
+        assert desk.get(WALLET, desk.stranger).json["data"]["balanceMinor"] == 0
+        assert_problem(desk.client.get(WALLET), 401, "AUTH_UNAUTHORIZED")
+
+    def test_it_pays_one_order_whole_and_the_next_in_part(
+        self, desk: ShopClient, products: list[UUID], gateway: TestGateway
+    ) -> None:
+        give(desk, TOTAL + 5_000)
+
+        made = check_out(desk, products, useWallet=True)
+
+        shown = [(order["status"], order["walletMinor"], order["dueMinor"]) for order in made["orders"]]
+        assert shown == [
+            ("paid_escrow", TOTAL, 0),
+            ("pending_payment", 5_000, TOTAL - 5_000),
+            ("pending_payment", 0, TOTAL),
+        ]
+        paid = made["orders"][0]
+        assert (paid["payment"]["channel"], paid["payment"]["status"]) == ("wallet", "succeeded")
+        assert (paid["escrowStatus"], paid["nextActions"]) == ("held", ["cancel"])
+        assert made["payment"]["amountMinor"] == 2 * TOTAL - 5_000
+        page = initialize(desk, checkoutId=made["checkoutId"])
+        gateway.pay(page["reference"])
+        desk.post(VERIFY, desk.buyer, {"reference": page["reference"]})
+        assert {order["status"] for order in orders_of(desk, made)} == {"paid_escrow"}
+        kinds = [entry["kind"] for entry in desk.get("/api/transactions", desk.buyer).json["data"]]
+        assert kinds.count("wallet_payment") == 2
+        assert_whole(desk)
+
+    def test_it_is_the_buyers_own_affair(self, desk: ShopClient) -> None:
+        give(desk, TOTAL)
+        [order] = check_out(desk, [desk.product()], useWallet=True)["orders"]
+        path = f"{ORDERS}/{order['id']}"
+        assert desk.post(f"{path}/cancel", desk.vendor, {"reason": "Sold out"}).status_code == 200
+
+        by_vendor, by_buyer = (desk.get(path, who).json["data"] for who in (desk.vendor, desk.buyer))
+        [listed] = desk.get(f"{ORDERS}/vendor", desk.vendor).json["data"]
+
+        assert by_buyer["walletMinor"] == TOTAL
+        assert by_buyer["payment"]["channel"] == "wallet"
+        assert [refund["destination"] for refund in by_buyer["refunds"]] == ["wallet"]
+        for seen in (by_vendor, listed):
+            assert (seen["walletMinor"], seen["payment"]["reference"], seen["payment"]["channel"]) == (
+                None,
+            ) * 3
+            assert [(refund["destination"], refund["amountMinor"]) for refund in seen["refunds"]] == [
+                (None, TOTAL)
+            ]
+            assert "wallet-" not in str(seen)
+
+    def test_what_it_pays_whole_has_no_payment_at_the_gateway(
+        self, desk: ShopClient, products: list[UUID], gateway: TestGateway
+    ) -> None:
+        give(desk, 3 * TOTAL)
+
+        made = check_out(desk, products, walletMinor=3 * TOTAL)
+
+        assert made["payment"] is None
+        assert {order["status"] for order in made["orders"]} == {"paid_escrow"}
+        none = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
+        assert_problem(none, 409, "CONCURRENCY_CONFLICT")
+        assert gateway.line.calls == []
+
+    @pytest.mark.parametrize("path", [ORDERS, CHECKOUT])
+    def test_no_answer_that_is_kept_for_replays_holds_a_pin(self, desk: ShopClient, path: str) -> None:
+        give(desk, TOTAL)
+        body = {"items": items([desk.product()]), "shippingAddress": ADDRESS, "useWallet": True}
+
+        answer = desk.post(path, desk.buyer, body, key=new_key())
+
+        made = answer.json["data"]
+        [order] = made["orders"] if path == CHECKOUT else [made]
+        assert (order["status"], order["deliveryPin"]) == ("paid_escrow", None)
+        assert pin_of(UUID(order["id"])) not in answer.text
+        detail = desk.get(f"{ORDERS}/{order['id']}", desk.buyer).json["data"]
+        assert detail["deliveryPin"] == pin_of(UUID(order["id"]))
+
+    @pytest.mark.parametrize("path", [ORDERS, CHECKOUT])
+    def test_it_is_not_overdrawn_and_nothing_is_placed_then(self, desk: ShopClient, path: str) -> None:
+        give(desk, 999)
+        product_id = desk.product()
+        body = {"items": items([product_id]), "shippingAddress": ADDRESS}
+
+        short = desk.post(path, desk.buyer, body | {"walletMinor": 1_000}, key=new_key())
+
+        problem = assert_problem(short, 409, "CONCURRENCY_CONFLICT")
+        assert problem["invalid_params"] == [{"name": "walletMinor", "reason": "The wallet holds 999."}]
+        above = desk.post(path, desk.buyer, body | {"walletMinor": TOTAL + 1}, key=new_key())
+        assert faults(above) == ["walletMinor"]
+        with desk.database.reading() as session:
+            assert stock_of(session, product_id) == (5, 0)
+            assert wallet_of(session, desk.shop.buyer.id) == 999
+        assert desk.get(ORDERS, desk.buyer).json["data"] == []
+
+    @pytest.mark.parametrize("path", [ORDERS, CHECKOUT])
+    @pytest.mark.parametrize(
+        ("given", "named"),
+        [
+            ({"walletMinor": -1}, "walletMinor"),
+            ({"walletMinor": 1.5}, "walletMinor"),
+            ({"walletMinor": "5"}, "walletMinor"),
+            ({"walletMinor": 10**16}, "walletMinor"),
+            ({"useWallet": 1}, "useWallet"),
+            ({"useWallet": "true"}, "useWallet"),
+            ({"useWallet": True, "walletMinor": 5}, "walletMinor"),
+        ],
+        ids=repr,
+    )
+    def test_what_is_asked_of_it_is_checked(
+        self, desk: ShopClient, path: str, given: dict[str, Any], named: str
+    ) -> None:
+        body = {"items": items([desk.product()]), "shippingAddress": ADDRESS} | given
+        assert faults(desk.post(path, desk.buyer, body, key=new_key())) == [named]
+
+
+class TestRefusals:
+    def test_all_or_nothing(self, desk: ShopClient, products: list[UUID]) -> None:
+        few = desk.product(quantity=1)
+        wanted = [*items(products[:2]), *items([few], 2)]
+
+        short = desk.post(CHECKOUT, desk.buyer, {"items": wanted, "shippingAddress": ADDRESS}, key=new_key())
+
+        problem = assert_problem(short, 409, "CONCURRENCY_CONFLICT")
+        assert problem["invalid_params"] == [{"name": "items[2].quantity", "reason": "1 are left."}]
+        homeless = desk.post(CHECKOUT, desk.buyer, {"items": items(products)}, key=new_key())
+        assert faults(homeless) == ["addressId"]
+        assert desk.get(ORDERS, desk.buyer).json["data"] == []
+        with desk.database.reading() as session:
+            assert [stock_of(session, product_id) for product_id in products] == [(5, 0)] * 3
+
+    def test_each_item_at_fault_is_named(self, desk: ShopClient, products: list[UUID]) -> None:
+        wanted = [*items(products[:1]), *items([uuid4()]), *items([desk.product(status="paused")])]
+
+        answer = desk.post(
+            CHECKOUT, desk.vendor, {"items": wanted, "shippingAddress": ADDRESS}, key=new_key()
+        )
+
+        assert faults(answer) == [f"items[{number}].productId" for number in range(3)]
+
+    def test_another_total_is_told(self, desk: ShopClient, products: list[UUID]) -> None:
+        body = {"items": items(products), "shippingAddress": ADDRESS, "expectedTotalMinor": 3 * TOTAL - 1}
+
+        answer = desk.post(CHECKOUT, desk.buyer, body, key=new_key())
+
+        assert str(3 * TOTAL) in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
+
+    def test_more_than_five_unpaid_orders(self, desk: ShopClient, products: list[UUID]) -> None:
+        check_out(desk, products)
+
+        answer = desk.post(
+            CHECKOUT, desk.buyer, {"items": items(products), "shippingAddress": ADDRESS}, key=new_key()
+        )
+
+        assert (
+            "6 orders would wait for payment" in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
+        )
+
+    def test_who_may(self, desk: ShopClient, products: list[UUID]) -> None:
+        body = {"items": items(products), "shippingAddress": ADDRESS}
+        assert_problem(desk.client.post(CHECKOUT, json=body), 401, "AUTH_UNAUTHORIZED")
+        assert faults(desk.post(CHECKOUT, desk.buyer, body)) == ["Idempotency-Key"]
+
+    def test_nobody_pays_somebody_elses(self, desk: ShopClient, products: list[UUID]) -> None:
+        made = check_out(desk, products)
+
+        for headers in (desk.stranger, desk.vendor, desk.officer("finance")):
+            answer = desk.post(INITIALIZE, headers, {"checkoutId": made["checkoutId"]}, key=new_key())
+            assert_problem(answer, 404, "RESOURCE_NOT_FOUND")
+
+
+def test_a_vendor_sees_of_a_checkout_the_own_order_alone(desk: ShopClient) -> None:
+    with desk.database.transaction() as session:
+        shops: list[Shop] = neighbours(session, desk.shop, 2)
+        products = [make_product(session, shop) for shop in shops]
+    give(desk, 2 * TOTAL)
+    made = check_out(desk, products, useWallet=True)
+
+    other = desk.bearer(shops[1].vendor.id)
+    assert [order["id"] for order in desk.get(f"{ORDERS}/vendor", other).json["data"]] == [
+        made["orders"][1]["id"]
+    ]
+    assert_problem(desk.get(f"{ORDERS}/{made['orders'][0]['id']}", other), 404, "RESOURCE_NOT_FOUND")

@@ -1,0 +1,182 @@
+"""What an order says that its caller may do next, held against what the routes then do; and confirmation."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from werkzeug.test import TestResponse
+
+from marketplace.orders import operations as orders
+from tests.support.gateway import MovableClock
+from tests.support.probes import assert_problem
+from tests.support.purchases import (
+    NOW,
+    assert_books_are_whole,
+    later,
+    pay,
+    pin_of,
+    release,
+    row_of,
+    status_of,
+)
+from tests.support.shop_client import ShopClient, new_key
+
+ORDERS = "/api/orders"
+
+
+def unpaid(desk: ShopClient) -> UUID:
+    return desk.unpaid()
+
+
+def held_back(desk: ShopClient) -> UUID:
+    order_id = desk.unpaid()
+    desk.database.in_transaction(pay, desk.shop, order_id, amount_minor=100)
+    return order_id
+
+
+def paid(desk: ShopClient) -> UUID:
+    return desk.paid()
+
+
+def processing(desk: ShopClient) -> UUID:
+    order_id = desk.paid()
+    desk.database.in_transaction(orders.accept_order, order_id=order_id, caller=desk.shop.vendor, now=NOW)
+    return order_id
+
+
+def shipped(desk: ShopClient) -> UUID:
+    return desk.shipped()
+
+
+def delivered(desk: ShopClient) -> UUID:
+    order_id = desk.shipped()
+    desk.database.in_transaction(release, desk.shop, order_id)
+    return order_id
+
+
+def cancelled(desk: ShopClient) -> UUID:
+    order_id = desk.paid()
+    assert desk.post(f"{ORDERS}/{order_id}/cancel", desk.vendor).status_code == 200
+    return order_id
+
+
+STATES: dict[str, Callable[[ShopClient], UUID]] = {
+    made.__name__: made for made in (unpaid, held_back, paid, processing, shipped, delivered, cancelled)
+}
+BUYERS = {"unpaid": ["pay", "cancel"], "held_back": ["cancel"], "paid": ["cancel"], "processing": ["cancel"]}
+BUYERS |= {"shipped": ["confirm"]}
+VENDORS = {"paid": ["cancel", "accept"], "processing": ["cancel", "ship"], "shipped": ["verify-code"]}
+
+
+def try_out(desk: ShopClient, headers: dict[str, str], order_id: UUID, action: str) -> TestResponse:
+    bodies: dict[str, tuple[str, Any]] = {
+        "pay": ("/api/payments/initialize", {"orderId": str(order_id)}),
+        "ship": (f"{ORDERS}/{order_id}/status", {"status": "shipped"}),
+        "verify-code": (f"{ORDERS}/{order_id}/verify-code", {"pin": pin_of(order_id)}),
+    }
+    path, body = bodies.get(action, (f"{ORDERS}/{order_id}/{action}", None))
+    return desk.post(path, headers, body, key=new_key())
+
+
+@pytest.mark.parametrize("action", ["pay", "cancel", "accept", "ship", "verify-code", "confirm"])
+@pytest.mark.parametrize("state", STATES)
+def test_what_is_offered_is_done_and_what_is_not_is_refused(
+    desk: ShopClient, state: str, action: str
+) -> None:
+    for headers, offers in ((desk.buyer, BUYERS), (desk.vendor, VENDORS)):
+        order_id = STATES[state](desk)
+        seen = desk.get(f"{ORDERS}/{order_id}", headers)
+        offered = seen.json["data"]["nextActions"] if seen.status_code == 200 else []
+        assert offered == offers.get(state, [])
+
+        answer = try_out(desk, headers, order_id, action)
+
+        # A vendor may call off what is not paid yet, though it is not shown to them.
+        if action in offered or (action, state) in {("cancel", "unpaid"), ("cancel", "held_back")}:
+            assert answer.status_code == 200, answer.text
+        else:
+            assert answer.status_code in (403, 404, 409), answer.text
+    with desk.database.reading() as session:
+        assert_books_are_whole(session)
+
+
+def test_staff_are_offered_nothing_that_is_the_parties(desk: ShopClient) -> None:
+    for made in STATES.values():
+        seen = desk.get(f"{ORDERS}/{made(desk)}", desk.officer()).json["data"]
+        assert seen["nextActions"] == []
+
+
+def test_an_order_whose_time_is_over_is_not_offered_to_be_paid(desk: ShopClient, clock: MovableClock) -> None:
+    order_id = desk.unpaid()
+    clock.now = later(minutes=30)
+
+    assert desk.get(f"{ORDERS}/{order_id}", desk.buyer).json["data"]["nextActions"] == ["cancel"]
+    assert_problem(try_out(desk, desk.buyer, order_id, "pay"), 409, "CONCURRENCY_CONFLICT")
+    [listed] = desk.get(ORDERS, desk.buyer).json["data"]
+    assert listed["nextActions"] == ["cancel"]
+
+
+def test_a_pin_that_is_locked_is_not_asked_for(desk: ShopClient, clock: MovableClock) -> None:
+    order_id = desk.shipped()
+    path = f"{ORDERS}/{order_id}"
+    wrong = "000000" if pin_of(order_id) != "000000" else "111111"
+    for _ in range(5):
+        assert desk.post(f"{path}/verify-code", desk.vendor, {"pin": wrong}).status_code == 400
+
+    assert desk.get(path, desk.vendor).json["data"]["nextActions"] == []
+    assert try_out(desk, desk.vendor, order_id, "verify-code").status_code == 429
+    assert desk.get(path, desk.buyer).json["data"]["nextActions"] == ["confirm"]
+    clock.now = later(minutes=16)
+    assert desk.get(path, desk.vendor).json["data"]["nextActions"] == ["verify-code"]
+
+
+def test_what_can_no_longer_be_cancelled_takes_a_dispute(desk: ShopClient) -> None:
+    problem = assert_problem(try_out(desk, desk.buyer, desk.shipped(), "cancel"), 409, "CONCURRENCY_CONFLICT")
+    assert problem["detail"] == (
+        "The order is shipped; cancel takes one that is pending_payment or paid_escrow or processing."
+        " What is on its way, or was delivered, takes a dispute."
+    )
+
+
+class TestConfirming:
+    def confirm(
+        self, desk: ShopClient, headers: dict[str, str], order_id: UUID, key: str | None = None
+    ) -> TestResponse:
+        return desk.post(f"{ORDERS}/{order_id}/confirm", headers, key=key)
+
+    def test_the_buyer_releases_the_money(self, desk: ShopClient) -> None:
+        order_id, key = desk.shipped(), new_key()
+
+        answer = self.confirm(desk, desk.buyer, order_id, key)
+
+        order = answer.json["data"]
+        assert (order["status"], order["escrowStatus"]) == ("delivered", "released")
+        assert (order["nextActions"], order["deliveryPin"]) == ([], None)
+        again = self.confirm(desk, desk.buyer, order_id, key)
+        assert (again.status_code, again.headers["X-Cache-Lookup"]) == (200, "HIT")
+        assert_problem(self.confirm(desk, desk.buyer, order_id), 409, "CONCURRENCY_CONFLICT")
+        with desk.database.reading() as session:
+            vendor = row_of(session, "ledger_accounts", kind="vendor_payable", owner_id=desk.shop.store_id)
+            assert vendor["balance_minor"] > 0
+            assert_books_are_whole(session)
+
+    @pytest.mark.parametrize("state", ["unpaid", "paid", "processing", "delivered", "cancelled"])
+    def test_what_is_not_shipped_is_not_confirmed(self, desk: ShopClient, state: str) -> None:
+        order_id = STATES[state](desk)
+
+        answer = self.confirm(desk, desk.buyer, order_id)
+
+        assert (
+            "confirm takes one that is shipped"
+            in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
+        )
+
+    def test_nobody_else_confirms(self, desk: ShopClient) -> None:
+        order_id = desk.shipped()
+
+        for headers in (desk.vendor, desk.stranger, desk.officer(), desk.officer("admin")):
+            assert_problem(self.confirm(desk, headers, order_id), 404, "RESOURCE_NOT_FOUND")
+        assert_problem(desk.client.post(f"{ORDERS}/{order_id}/confirm"), 401, "AUTH_UNAUTHORIZED")
+        with desk.database.reading() as session:
+            assert status_of(session, order_id) == "shipped"

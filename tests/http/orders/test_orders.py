@@ -1,0 +1,548 @@
+"""Orders over HTTP: placed, seen, moved and released, each by whom it may be."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from werkzeug.test import TestResponse
+
+from blueprints.areas import AREAS
+from marketplace.platform.models import Hub
+from tests.support.checked_client import checked_app
+from tests.support.gateway import MovableClock
+from tests.support.probes import assert_problem, changed, faults
+from tests.support.purchases import (
+    COMMISSION_BPS,
+    DELIVERY_FEE_MINOR,
+    NOW,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    assert_books_are_whole,
+    later,
+    make_person,
+    make_shop,
+    pin_of,
+    status_of,
+    wrong_pin_of,
+)
+from tests.support.resource_usage import counted_statements
+from tests.support.shop_client import ShopClient, new_key
+
+ORDERS = "/api/orders"
+ADDRESS = {"hostel": "Moremi Hall", "roomNumber": "B12"}
+
+
+def basket(product_id: UUID, quantity: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "items": [{"productId": str(product_id), "quantity": quantity}],
+        "shippingAddress": ADDRESS,
+    } | more
+
+
+def status(desk: ShopClient, order_id: UUID) -> str:
+    with desk.database.reading() as session:
+        return status_of(session, order_id)
+
+
+def submit(
+    desk: ShopClient, order_id: UUID, pin: str, *, route: str = "verify-code", key: str | None = None
+) -> TestResponse:
+    if route == "verify-delivery":
+        key = key or new_key()
+    return desk.post(f"{ORDERS}/{order_id}/{route}", desk.vendor, {"pin": pin}, key=key)
+
+
+class TestPlacing:
+    def test_an_order_is_made_as_it_was_asked_for(self, desk: ShopClient) -> None:
+        product_id = desk.product()
+
+        answer = desk.post(ORDERS, desk.buyer, basket(product_id, 2, note="  Ring twice "))
+
+        assert answer.status_code == 201
+        total = 2 * PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+        order = answer.json["data"]
+        expected = {
+            "status": "pending_payment",
+            "escrowStatus": "pending",
+            "deliveryStatus": "not_started",
+            "deliveryMethod": "delivery",
+            "subtotalMinor": 2 * PRICE_MINOR,
+            "total_amount": total,
+            "currency": "NGN",
+            "shippingAddress": ADDRESS,
+            "note": "Ring twice",
+            "payment": None,
+            "deliveryPin": None,
+            "nextActions": ["pay", "cancel"],
+            "revision": 1,
+            "createdAt": "2026-11-20T09:30:00Z",
+            "expiresAt": "2026-11-20T10:00:00Z",
+        }
+        given = {name: order[name] for name in expected}
+        for name in ("createdAt", "expiresAt"):
+            given[name] = given[name].replace(".000000", "")
+        assert given == expected
+        assert b'"total":5601,' in answer.data
+        assert order["number"].startswith("CM-")
+        [item] = order["items"]
+        assert item["commissionBps"] == COMMISSION_BPS
+        assert (item["productId"], item["quantity"]) == (str(product_id), 2)
+        assert item["lineTotalMinor"] == 2 * PRICE_MINOR
+
+    @pytest.mark.parametrize(
+        ("price", "total"), [(12_305, b"723.05"), (12_310, b"723.1"), (10_000_000_000, b"100000600")]
+    )
+    def test_the_total_in_naira_is_exact(self, desk: ShopClient, price: int, total: bytes) -> None:
+        answer = desk.post(ORDERS, desk.buyer, basket(desk.product(price_minor=price)))
+
+        assert b'"total":' + total + b"," in answer.data
+
+    def test_a_hub_alone_makes_it_a_pickup(self, desk: ShopClient) -> None:
+        with desk.database.transaction() as session:
+            hub = Hub(campus_id=desk.shop.campus_id, name="Gate", address="Gate 1", opening_hours="8-18")
+            session.add(hub)
+            session.flush()
+        body = {"items": basket(desk.product())["items"], "hubId": str(hub.id)}
+
+        order = desk.post(ORDERS, desk.buyer, body).json["data"]
+
+        assert (order["deliveryMethod"], order["deliveryFeeMinor"]) == ("pickup", 0)
+
+    @pytest.mark.parametrize(
+        ("change", "named"),
+        [
+            ({"items": []}, ["items"]),
+            ({"items": [{"productId": "x", "quantity": 1}]}, ["items[0].productId"]),
+            ({"items": [{"productId": str(UUID(int=5)), "quantity": 0}]}, ["items[0].quantity"]),
+            ({"items": [{"productId": str(UUID(int=5)), "quantity": 1001}]}, ["items[0].quantity"]),
+            ({"items": [{"productId": str(UUID(int=5)), "quantity": 1.0}]}, ["items[0].quantity"]),
+            ({"items": [{"productId": str(UUID(int=5)), "quantity": "1"}]}, ["items[0].quantity"]),
+            ({"items": [{"productId": str(UUID(int=5)), "quantity": True}]}, ["items[0].quantity"]),
+            ({"items": [{"productId": str(UUID(int=5)), "quantity": 1}] * 2}, ["items[1].productId"]),
+            ({"items": [{"productId": str(UUID(int=n)), "quantity": 1} for n in range(51)]}, ["items"]),
+            ({"items": {}}, ["items"]),
+            ({"items": [None]}, ["items[0]"]),
+            ({"price": 1}, ["price"]),
+            ({"note": "x" * 501}, ["note"]),
+            ({"note": "bell\x07"}, ["note"]),
+            ({"expectedTotalMinor": -1}, ["expectedTotalMinor"]),
+            ({"expectedTotalMinor": 10.5}, ["expectedTotalMinor"]),
+            ({"deliveryMethod": "drone"}, ["deliveryMethod"]),
+            ({"deliveryMethod": "pickup"}, ["hubId"]),
+            ({"hubId": str(UUID(int=5))}, ["addressId"]),
+            ({"addressId": str(UUID(int=5))}, ["addressId"]),
+            ({"shippingAddress": {}}, ["shippingAddress.hostel"]),
+            ({"shippingAddress": {"hostel": "X", "planet": "Mars"}}, ["shippingAddress.planet"]),
+            ({"shippingAddress": {"hostel": "X", "latitude": 91}}, ["shippingAddress.latitude"]),
+        ],
+        ids=lambda value: repr(value)[:60],
+    )
+    def test_what_is_not_as_described_is_named(
+        self, desk: ShopClient, change: dict[str, Any], named: list[str]
+    ) -> None:
+        assert faults(desk.post(ORDERS, desk.buyer, basket(desk.product()) | change)) == named
+
+    def test_refusals_of_the_shop_are_told(self, desk: ShopClient) -> None:
+        product_id = desk.product(quantity=2)
+
+        assert faults(desk.post(ORDERS, desk.buyer, basket(uuid4()))) == ["items[0].productId"]
+        assert faults(desk.post(ORDERS, desk.vendor, basket(product_id))) == ["items[0].productId"]
+        short = assert_problem(
+            desk.post(ORDERS, desk.buyer, basket(product_id, 3)), 409, "CONCURRENCY_CONFLICT"
+        )
+        assert short["invalid_params"] == [{"name": "items[0].quantity", "reason": "2 are left."}]
+        dearer = assert_problem(
+            desk.post(ORDERS, desk.buyer, basket(product_id, expectedTotalMinor=1)),
+            409,
+            "CONCURRENCY_CONFLICT",
+        )
+        assert [fault["name"] for fault in dearer["invalid_params"]] == ["expectedTotalMinor"]
+
+    def test_a_body_that_is_no_json(self, desk: ShopClient) -> None:
+        answer = desk.client.post(ORDERS, data=b"{", headers=desk.buyer, content_type="application/json")
+        assert_problem(answer, 400, "VALIDATION_FAILED")
+        assert faults(desk.client.post(ORDERS, json=[], headers=desk.buyer)) == ["body"]
+
+    def test_the_same_key_is_the_same_order(self, desk: ShopClient) -> None:
+        product_id, key = desk.product(), new_key()
+
+        first = desk.post(ORDERS, desk.buyer, basket(product_id), key=key)
+        again = desk.post(f"/api/v1{ORDERS.removeprefix('/api')}", desk.buyer, basket(product_id), key=key)
+
+        assert (first.status_code, again.status_code) == (201, 201)
+        assert again.data == first.data
+        assert again.headers["X-Cache-Lookup"] == "HIT"
+        assert faults(desk.post(ORDERS, desk.buyer, basket(product_id, 2), key=key)) == ["Idempotency-Key"]
+        assert len(desk.get(ORDERS, desk.buyer).json["data"]) == 1
+
+    def test_a_key_of_what_was_out_of_stock_is_free_again(self, desk: ShopClient) -> None:
+        product_id, key = desk.product(quantity=1), new_key()
+        order_id = desk.post(ORDERS, desk.stranger, basket(product_id)).json["data"]["id"]
+        assert desk.post(ORDERS, desk.buyer, basket(product_id), key=key).status_code == 409
+        with desk.database.transaction() as session:
+            session.connection().exec_driver_sql(
+                "UPDATE products SET quantity = 2 WHERE id = %(id)s", {"id": str(product_id)}
+            )
+
+        answer = desk.post(ORDERS, desk.buyer, basket(product_id), key=key)
+
+        assert answer.status_code == 201
+        assert answer.json["data"]["id"] != order_id
+
+
+class TestSeeing:
+    def test_lists_are_the_callers_own_and_paged(self, desk: ShopClient) -> None:
+        placed = [desk.paid() for _ in range(3)]
+
+        first = desk.get(ORDERS, desk.buyer, limit=2)
+        assert [order["id"] for order in first.json["data"]] == [str(placed[2]), str(placed[1])]
+        cursor = first.json["meta"]["next_cursor"]
+        second = desk.get(ORDERS, desk.buyer, limit=2, cursor=cursor)
+        assert [order["id"] for order in second.json["data"]] == [str(placed[0])]
+        assert not second.json["meta"]["has_more"]
+        assert desk.get(ORDERS, desk.stranger).json["data"] == []
+
+    @pytest.mark.parametrize("path", ["", "/vendor"])
+    def test_a_list_takes_as_many_queries_whatever_its_length(self, desk: ShopClient, path: str) -> None:
+        headers = desk.vendor if path else desk.buyer
+        served = desk.client.application.extensions["marketplace"].database
+        counts = []
+        for _ in range(2):
+            for _ in range(3):
+                desk.paid()
+            desk.get(f"{ORDERS}{path}", headers)
+            with counted_statements(served) as statements:
+                listed = desk.get(f"{ORDERS}{path}", headers).json["data"]
+            counts.append((len(listed), len(statements)))
+
+        assert [length for length, _ in counts] == [3, 6]
+        assert counts[0][1] == counts[1][1] <= 5
+
+    def test_a_cursor_is_good_for_its_own_listing_alone(self, desk: ShopClient) -> None:
+        for _ in range(2):
+            desk.paid()
+        cursor = desk.get(ORDERS, desk.buyer, limit=1).json["meta"]["next_cursor"]
+
+        assert faults(desk.get(ORDERS, desk.buyer, cursor=cursor[:-1] + "A")) == ["cursor"]
+        assert faults(desk.get(ORDERS, desk.buyer, cursor=cursor, status="shipped")) == ["cursor"]
+        assert faults(desk.get(ORDERS, desk.stranger, cursor=cursor)) == ["cursor"]
+        assert faults(desk.get(f"{ORDERS}/vendor", desk.vendor, cursor=cursor)) == ["cursor"]
+
+    @pytest.mark.parametrize(
+        ("query", "named"),
+        [
+            ({"status": "lost"}, ["status"]),
+            ({"limit": 0}, ["limit"]),
+            ({"limit": 101}, ["limit"]),
+            ({"limit": "x"}, ["limit"]),
+            ({"page": 1}, ["page"]),
+        ],
+    )
+    def test_parameters_are_checked(self, desk: ShopClient, query: dict[str, Any], named: list[str]) -> None:
+        assert faults(desk.get(ORDERS, desk.buyer, **query)) == named
+
+    def test_a_vendor_sees_paid_orders_alone(self, desk: ShopClient) -> None:
+        unpaid, paid = desk.unpaid(), desk.paid()
+
+        listed = desk.get(f"{ORDERS}/vendor", desk.vendor).json["data"]
+
+        assert [order["id"] for order in listed] == [str(paid)]
+        assert listed[0]["nextActions"] == ["cancel", "accept"]
+        assert desk.get(f"{ORDERS}/vendor", desk.vendor, status="shipped").json["data"] == []
+        for path in ("", "/items", "/events"):
+            assert desk.get(f"{ORDERS}/{paid}{path}", desk.vendor).status_code == 200
+            assert_problem(desk.get(f"{ORDERS}/{unpaid}{path}", desk.vendor), 404, "RESOURCE_NOT_FOUND")
+
+    def test_a_vendor_without_a_store_has_no_inbound_orders(self, desk: ShopClient) -> None:
+        nobody = desk.database.in_transaction(make_person, role="vendor")
+        assert_problem(desk.get(f"{ORDERS}/vendor", desk.bearer(nobody.id)), 403, "AUTH_FORBIDDEN")
+
+    def test_the_pin_is_its_buyers_alone_and_only_once_it_is_paid(self, desk: ShopClient) -> None:
+        unpaid, paid = desk.unpaid(), desk.paid()
+
+        def shown(order_id: UUID, headers: dict[str, str]) -> Any:
+            return desk.get(f"{ORDERS}/{order_id}", headers).json["data"]["deliveryPin"]
+
+        assert shown(unpaid, desk.buyer) is None
+        assert shown(paid, desk.buyer) == pin_of(paid)
+        assert shown(paid, desk.vendor) is None
+        assert shown(paid, desk.officer()) is None
+        pins = {order["id"]: order["deliveryPin"] for order in desk.get(ORDERS, desk.buyer).json["data"]}
+        assert pins == {str(unpaid): None, str(paid): pin_of(paid)}
+        for headers in (desk.vendor, desk.officer()):
+            for path in ("", "/items", "/events"):
+                assert pin_of(paid) not in desk.get(f"{ORDERS}/{paid}{path}", headers).text
+
+    def test_the_trail_tells_each_step(self, desk: ShopClient) -> None:
+        order_id = desk.shipped()
+
+        events = desk.get(f"{ORDERS}/{order_id}/events", desk.buyer).json["data"]
+
+        assert [(event["from"], event["to"], event["trigger"], event["actor"]) for event in events] == [
+            (None, "pending_payment", "place", "buyer"),
+            ("pending_payment", "paid_escrow", "pay", "gateway"),
+            ("paid_escrow", "processing", "accept", "vendor"),
+            ("processing", "shipped", "ship", "vendor"),
+        ]
+        items = desk.get(f"{ORDERS}/{order_id}/items", desk.buyer).json["data"]
+        assert [item["title"] for item in items] == ["Reading lamp"]
+
+
+class TestTheVendorsSteps:
+    def test_accept_and_ship(self, desk: ShopClient, clock: MovableClock) -> None:
+        order_id = desk.paid()
+        clock.now = later(minutes=5)
+
+        accepted = desk.post(f"{ORDERS}/{order_id}/accept", desk.vendor).json["data"]
+        shipped = desk.post(
+            f"{ORDERS}/{order_id}/status",
+            desk.vendor,
+            {"status": "shipped", "trackingNote": "With Tunde, blue bicycle"},
+        ).json["data"]
+
+        assert (accepted["status"], accepted["deliveryStatus"]) == ("processing", "preparing")
+        assert accepted["nextActions"] == ["cancel", "ship"]
+        assert (shipped["status"], shipped["deliveryStatus"]) == ("shipped", "in_transit")
+        assert shipped["nextActions"] == ["verify-code"]
+        assert shipped["trackingNote"] == "With Tunde, blue bicycle"
+        assert shipped["acceptedAt"] == shipped["shippedAt"]
+        assert shipped["acceptedAt"].startswith("2026-11-20T09:35:00")
+
+    def test_out_of_order_is_refused_naming_the_state(self, desk: ShopClient) -> None:
+        order_id = desk.paid()
+
+        problem = assert_problem(
+            desk.post(f"{ORDERS}/{order_id}/status", desk.vendor, {"status": "shipped"}),
+            409,
+            "CONCURRENCY_CONFLICT",
+        )
+        assert problem["detail"] == "The order is paid_escrow; ship takes one that is processing."
+        assert_problem(submit(desk, order_id, pin_of(order_id)), 409, "CONCURRENCY_CONFLICT")
+
+    @pytest.mark.parametrize(
+        ("body", "named"),
+        [
+            ({}, ["status"]),
+            ({"status": "delivered"}, ["status"]),
+            ({"status": None}, ["status"]),
+            ({"status": "shipped", "trackingNote": ""}, ["trackingNote"]),
+            ({"status": "shipped", "by": "air"}, ["by"]),
+        ],
+        ids=repr,
+    )
+    def test_the_body_is_checked(self, desk: ShopClient, body: dict[str, Any], named: list[str]) -> None:
+        assert faults(desk.post(f"{ORDERS}/{desk.paid()}/status", desk.vendor, body)) == named
+
+
+class TestThePin:
+    @pytest.mark.parametrize("route", ["verify-code", "verify-delivery"])
+    def test_the_right_one_releases_the_money(self, desk: ShopClient, route: str) -> None:
+        order_id = desk.shipped()
+
+        order = submit(desk, order_id, pin_of(order_id), route=route).json["data"]
+
+        assert (order["status"], order["escrowStatus"]) == ("delivered", "released")
+        assert (order["deliveryStatus"], order["nextActions"]) == ("delivered", [])
+        with desk.database.reading() as session:
+            assert_books_are_whole(session)
+
+    def test_a_wrong_ones_count_survives_its_own_refusal(self, desk: ShopClient, clock: MovableClock) -> None:
+        """Both routes count together; the fifth locks, the lock ends by itself."""
+        order_id = desk.shipped()
+        for number, left in enumerate((4, 3, 2, 1, 0)):
+            route = ("verify-code", "verify-delivery")[number % 2]
+            answer = submit(desk, order_id, wrong_pin_of(order_id), route=route)
+            problem = assert_problem(answer, 400, "DELIVERY_PIN_INVALID")
+            assert problem["attemptsLeft"] == left
+            assert "Retry-After" not in answer.headers
+
+        for route in ("verify-code", "verify-delivery"):
+            locked = submit(desk, order_id, pin_of(order_id), route=route)
+            assert_problem(locked, 429, "RATE_LIMIT_EXCEEDED")
+            assert 895 <= int(locked.headers["Retry-After"]) <= 901
+        assert status(desk, order_id) == "shipped"
+
+        clock.now = later(minutes=15)
+        assert submit(desk, order_id, pin_of(order_id)).status_code == 200
+
+    def test_a_wrong_one_frees_its_key(self, desk: ShopClient) -> None:
+        order_id, key = desk.shipped(), new_key()
+
+        wrong = submit(desk, order_id, wrong_pin_of(order_id), route="verify-delivery", key=key)
+        right = submit(desk, order_id, pin_of(order_id), route="verify-delivery", key=key)
+        again = submit(desk, order_id, pin_of(order_id), route="verify-delivery", key=key)
+
+        assert (wrong.status_code, right.status_code, again.status_code) == (400, 200, 200)
+        assert again.data == right.data
+        assert again.headers["X-Cache-Lookup"] == "HIT"
+
+    def test_a_second_release_is_refused(self, desk: ShopClient) -> None:
+        order_id = desk.shipped()
+        submit(desk, order_id, pin_of(order_id))
+
+        problem = assert_problem(submit(desk, order_id, pin_of(order_id)), 409, "CONCURRENCY_CONFLICT")
+        assert problem["detail"].startswith("The order is delivered;")
+
+    def test_verify_delivery_wants_a_key(self, desk: ShopClient) -> None:
+        path = f"{ORDERS}/{desk.shipped()}/verify-delivery"
+
+        assert faults(desk.post(path, desk.vendor, {"pin": "123456"})) == ["Idempotency-Key"]
+        for wrong in ("x", str(uuid4()).upper()[:-1], "00000000-0000-1000-8000-000000000000"):
+            assert faults(desk.post(path, desk.vendor, {"pin": "123456"}, key=wrong)) == ["Idempotency-Key"]
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {},
+            {"pin": 123456},
+            {"pin": "12345"},
+            {"pin": "1234567"},
+            {"pin": "12345a"},
+            {"pin": "١٢٣٤٥٦"},
+            {"pin": None},
+        ],
+        ids=repr,
+    )
+    def test_what_is_no_pin_costs_no_try(self, desk: ShopClient, body: dict[str, Any]) -> None:
+        order_id = desk.shipped()
+
+        assert faults(desk.post(f"{ORDERS}/{order_id}/verify-code", desk.vendor, body)) == ["pin"]
+        wrong = submit(desk, order_id, wrong_pin_of(order_id))
+        assert wrong.json["attemptsLeft"] == 4
+
+    def test_both_routes_share_one_limit(self, desk: ShopClient) -> None:
+        """Ten a minute, whatever the order, whichever the route."""
+        app = desk.client.application
+
+        strict = checked_app(changed(app.extensions["marketplace"], rate_limit_scale=1), AREAS).test_client()
+        limited = ShopClient(desk.shop, desk.database, strict, desk.bearer)
+        order_id = uuid4()
+
+        answers = [
+            submit(limited, order_id, "123456", route=("verify-code", "verify-delivery")[number % 2])
+            for number in range(11)
+        ]
+
+        assert [answer.status_code for answer in answers] == [404] * 10 + [429]
+        assert answers[0].headers["RateLimit-Limit"] == "10"
+        assert [int(answer.headers["RateLimit-Remaining"]) for answer in answers] == [*range(9, -1, -1), 0]
+
+
+class TestCancelling:
+    def test_the_buyer_cancels_what_is_unpaid(self, desk: ShopClient) -> None:
+        order_id = desk.unpaid()
+
+        order = desk.post(f"{ORDERS}/{order_id}/cancel", desk.buyer, {"reason": "Too dear"}).json["data"]
+
+        assert order["status"] == "cancelled"
+        at = order["cancellation"].pop("at")
+        assert at == order["cancelledAt"]
+        assert order["cancellation"] == {"by": "buyer", "reason": "Too dear"}
+        again = desk.post(f"{ORDERS}/{order_id}/cancel", desk.buyer)
+        assert assert_problem(again, 409, "CONCURRENCY_CONFLICT")["detail"].startswith(
+            "The order is cancelled"
+        )
+
+    def test_a_key_cancels_once(self, desk: ShopClient) -> None:
+        order_id, key = desk.unpaid(), new_key()
+
+        first = desk.post(f"{ORDERS}/{order_id}/cancel", desk.buyer, key=key)
+        again = desk.post(f"{ORDERS}/{order_id}/cancel", desk.buyer, key=key)
+
+        assert (first.status_code, again.data) == (200, first.data)
+
+    def test_the_reason_is_checked(self, desk: ShopClient) -> None:
+        path = f"{ORDERS}/{desk.unpaid()}/cancel"
+
+        assert faults(desk.post(path, desk.buyer, {"reason": "x" * 501})) == ["reason"]
+        assert faults(desk.post(path, desk.buyer, {"why": "x"})) == ["why"]
+
+    def test_what_is_shipped_is_not_cancelled(self, desk: ShopClient) -> None:
+        order_id = desk.shipped()
+
+        for headers in (desk.buyer, desk.vendor):
+            assert_problem(desk.post(f"{ORDERS}/{order_id}/cancel", headers), 409, "CONCURRENCY_CONFLICT")
+
+
+VENDOR_ROUTES = [
+    ("accept", None, None),
+    ("status", {"status": "shipped"}, None),
+    ("verify-code", {"pin": "123456"}, None),
+    ("verify-delivery", {"pin": "123456"}, "a key"),
+]
+
+
+class TestWhoMay:
+    @pytest.mark.parametrize(
+        ("method", "path"),
+        [
+            ("POST", ""),
+            ("GET", ""),
+            ("GET", "/vendor"),
+            ("GET", "/{id}"),
+            ("GET", "/{id}/items"),
+            ("GET", "/{id}/events"),
+            ("POST", "/{id}/cancel"),
+            *(("POST", f"/{{id}}/{route}") for route, _, _ in VENDOR_ROUTES),
+        ],
+    )
+    def test_nobody_without_a_token(self, desk: ShopClient, method: str, path: str) -> None:
+        answer = desk.client.open(ORDERS + path.format(id=uuid4()), method=method)
+        assert_problem(answer, 401, "AUTH_UNAUTHORIZED")
+
+    @pytest.mark.parametrize(("route", "body", "key"), VENDOR_ROUTES)
+    def test_the_vendors_routes_are_vendors_and_of_this_store(
+        self, desk: ShopClient, route: str, body: Any, key: str | None
+    ) -> None:
+        path = f"{ORDERS}/{desk.shipped()}/{route}"
+        key = key and new_key()
+        other = desk.database.in_transaction(make_shop).vendor.id
+
+        for headers in (desk.buyer, desk.officer()):
+            assert_problem(desk.post(path, headers, body, key=key), 403, "AUTH_FORBIDDEN")
+        assert_problem(desk.post(path, desk.bearer(other), body, key=key), 404, "RESOURCE_NOT_FOUND")
+        unknown = f"{ORDERS}/{uuid4()}/{route}"
+        assert_problem(desk.post(unknown, desk.vendor, body, key=key), 404, "RESOURCE_NOT_FOUND")
+        malformed = f"{ORDERS}/17/{route}"
+        assert_problem(desk.post(malformed, desk.vendor, body, key=key), 404, "RESOURCE_NOT_FOUND")
+
+    def test_a_buyer_has_no_inbound_orders(self, desk: ShopClient) -> None:
+        assert_problem(desk.get(f"{ORDERS}/vendor", desk.buyer), 403, "AUTH_FORBIDDEN")
+
+    @pytest.mark.parametrize("path", ["", "/items", "/events"])
+    def test_strangers_see_nothing_and_staff_sees_all(self, desk: ShopClient, path: str) -> None:
+        order_id = desk.paid()
+
+        assert_problem(desk.get(f"{ORDERS}/{order_id}{path}", desk.stranger), 404, "RESOURCE_NOT_FOUND")
+        assert desk.get(f"{ORDERS}/{order_id}{path}", desk.officer()).status_code == 200
+        elsewhere = desk.get(f"{ORDERS}/{order_id}{path}", desk.officer("campus_rep"))
+        assert_problem(elsewhere, 404, "RESOURCE_NOT_FOUND")
+
+    def test_a_stranger_cancels_nothing(self, desk: ShopClient) -> None:
+        order_id = desk.unpaid()
+
+        for headers in (desk.stranger, desk.officer()):
+            answer = desk.post(f"{ORDERS}/{order_id}/cancel", headers)
+            assert_problem(answer, 404, "RESOURCE_NOT_FOUND")
+        assert status(desk, order_id) == "pending_payment"
+
+    @pytest.mark.parametrize("account_status", ["restricted", "suspended"])
+    def test_an_account_that_is_not_active_orders_nothing(
+        self, desk: ShopClient, account_status: str
+    ) -> None:
+        with desk.database.transaction() as session:
+            session.connection().exec_driver_sql(
+                "UPDATE profiles SET account_status = %(status)s WHERE id = %(id)s",
+                {"status": account_status, "id": str(desk.shop.buyer.id)},
+            )
+
+        answer = desk.post(ORDERS, desk.buyer, basket(desk.product()))
+        assert account_status in assert_problem(answer, 403, "AUTH_FORBIDDEN")["detail"]
+
+
+def test_the_time_of_these_tests_stands_still(desk: ShopClient) -> None:
+    assert (
+        desk.post(ORDERS, desk.buyer, basket(desk.product()))
+        .json["meta"]["timestamp"]
+        .startswith(NOW.strftime("%Y-%m-%dT%H:%M:%S"))
+    )

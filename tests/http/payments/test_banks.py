@@ -1,0 +1,300 @@
+"""Banks, whose account a number is, and paying by transfer to an account made for the payment."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.orders.deadlines import BANK_TRANSFER_GRACE_PERIOD
+from marketplace.orders.placing.order_validation import RequestedItem
+from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
+from marketplace.providers.client import ProviderRefusedError
+from marketplace.providers.gateway.banks import Bank, GatewayTransferAccount, MalformedBankDataError
+from marketplace.services import Services
+from tests.support.gateway import MovableClock, TestGateway
+from tests.support.probes import assert_problem, faults
+from tests.support.purchases import (
+    NOW,
+    assert_books_are_whole,
+    check_out,
+    later,
+    make_product,
+    neighbours,
+    row_of,
+    status_of,
+)
+from tests.support.shop_client import ShopClient, new_key
+
+BANKS, RESOLVE, ACCOUNT = (f"/api/payments/{name}" for name in ("banks", "bank/resolve", "virtual-account"))
+GTB = {"accountNumber": "2234567890", "bankCode": "058"}
+FAULTS = ["refuse", "lose", "garble"]
+
+
+pytestmark = pytest.mark.usefixtures("forgotten_banks")
+
+
+class TestBanks:
+    def test_the_gateways_list_is_asked_for_once_a_day(self, desk: ShopClient, gateway: TestGateway) -> None:
+        first = desk.get(BANKS, desk.buyer).json["data"]
+
+        assert {"code": "058", "name": "Guaranty Trust Bank"} in first
+        assert [bank["name"] for bank in first] == sorted((bank["name"] for bank in first), key=str.casefold)
+        gateway.line.fault = "refuse"
+        assert desk.get(BANKS, desk.vendor).json["data"] == first
+        assert len(gateway.line.calls) == 1
+
+    @pytest.mark.parametrize("fault", FAULTS)
+    def test_without_the_gateway_there_is_none_and_nothing_is_kept(
+        self, desk: ShopClient, gateway: TestGateway, fault: str
+    ) -> None:
+        gateway.line.fault = fault
+        assert_problem(desk.get(BANKS, desk.buyer), 502, "PROVIDER_UNAVAILABLE")
+
+        gateway.line.fault = None
+        assert desk.get(BANKS, desk.buyer).status_code == 200
+
+    def test_nobody_without_a_token(self, desk: ShopClient) -> None:
+        assert_problem(desk.client.get(BANKS), 401, "AUTH_UNAUTHORIZED")
+
+
+class TestResolve:
+    def test_it_tells_the_name(self, desk: ShopClient) -> None:
+        answer = desk.post(RESOLVE, desk.vendor, GTB)
+
+        assert answer.status_code == 200
+        found = answer.json["data"]
+        assert found == GTB | {"bankName": "Guaranty Trust Bank", "accountName": found["accountName"]}
+        assert found["accountName"].isupper()
+
+    @pytest.mark.parametrize(
+        ("body", "named"),
+        [
+            (GTB | {"accountNumber": "0001234567"}, ["accountNumber"]),
+            (GTB | {"bankCode": "99999"}, ["bankCode"]),
+            (GTB | {"accountNumber": "123456789"}, ["accountNumber"]),
+            (GTB | {"accountNumber": "12345678901"}, ["accountNumber"]),
+            (GTB | {"accountNumber": 1234567890}, ["accountNumber"]),
+            (GTB | {"bankCode": "../x"}, ["bankCode"]),
+            (GTB | {"bvn": "1"}, ["bvn"]),
+            ({}, ["accountNumber", "bankCode"]),
+        ],
+        ids=repr,
+    )
+    def test_what_is_wrong_is_named(self, desk: ShopClient, body: dict[str, Any], named: list[str]) -> None:
+        assert sorted(faults(desk.post(RESOLVE, desk.buyer, body))) == named
+
+    @pytest.mark.parametrize("fault", FAULTS)
+    def test_without_the_gateway_nothing_is_known(
+        self, desk: ShopClient, gateway: TestGateway, fault: str
+    ) -> None:
+        assert desk.get(BANKS, desk.buyer).status_code == 200
+        gateway.line.fault = fault
+
+        assert_problem(desk.post(RESOLVE, desk.buyer, GTB), 502, "PROVIDER_UNAVAILABLE")
+
+
+def account_for(desk: ShopClient, order_id: UUID | str, name: str = "orderId") -> dict[str, Any]:
+    answer = desk.post(ACCOUNT, desk.buyer, {name: str(order_id)})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json["data"]
+    return found
+
+
+def verify(desk: ShopClient, reference: str) -> dict[str, Any]:
+    answer = desk.post("/api/payments/verify", desk.buyer, {"reference": reference})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json["data"]
+    return found
+
+
+class TestVirtualAccount:
+    def test_a_transfer_to_it_pays_the_order(self, desk: ShopClient, gateway: TestGateway) -> None:
+        order_id = desk.unpaid()
+
+        account = account_for(desk, order_id)
+        again = account_for(desk, order_id)
+
+        assert again == account
+        assert len(account["accountNumber"]) == 10
+        assert account["expiresAt"] == later(minutes=30).isoformat().replace("+00:00", "Z")
+        assert gateway.line.calls == ["POST /gateway/charge"]
+        gateway.pay(account["reference"], channel="bank_transfer")
+        assert verify(desk, account["reference"])["status"] == "succeeded"
+        with desk.database.reading() as session:
+            assert status_of(session, order_id) == "paid_escrow"
+            assert row_of(session, "orders", id=order_id)["payment_channel"] == "bank_transfer"
+            assert row_of(session, "orders", id=order_id)["total_minor"] == account["amountMinor"]
+            assert_books_are_whole(session)
+        assert_problem(
+            desk.post(ACCOUNT, desk.buyer, {"orderId": str(order_id)}), 409, "CONCURRENCY_CONFLICT"
+        )
+
+    def test_a_checkout_has_one_for_all_its_orders(self, desk: ShopClient, gateway: TestGateway) -> None:
+        with desk.database.transaction() as session:
+            shops = neighbours(session, desk.shop, 2)
+            made = check_out(
+                session, desk.shop, [RequestedItem(make_product(session, shop), 1) for shop in shops]
+            )
+
+        account = account_for(desk, made.checkout_id, "checkoutId")
+
+        gateway.pay(account["reference"], channel="bank_transfer")
+        paid = verify(desk, account["reference"])
+        assert {order["status"] for order in paid["orders"]} == {"paid_escrow"}
+        assert len(paid["orders"]) == 2
+
+    def test_too_small_a_transfer_is_held_back(self, desk: ShopClient, gateway: TestGateway) -> None:
+        order_id = desk.unpaid()
+        account = account_for(desk, order_id)
+
+        gateway.pay(account["reference"], channel="bank_transfer", amountMinor=account["amountMinor"] - 1)
+
+        assert verify(desk, account["reference"])["status"] == "quarantined"
+
+    def test_a_page_may_be_opened_besides_and_either_pays(
+        self, desk: ShopClient, gateway: TestGateway
+    ) -> None:
+        order_id = desk.unpaid()
+        first = account_for(desk, order_id)
+
+        page = desk.post(
+            "/api/payments/initialize", desk.buyer, {"orderId": str(order_id)}, key=new_key()
+        ).json["data"]
+        assert page["reference"] != first["reference"]
+        later_account = account_for(desk, order_id)
+        assert later_account["reference"] == page["reference"]
+
+        gateway.pay(first["reference"], channel="bank_transfer")
+        verify(desk, first["reference"])
+        with desk.database.reading() as session:
+            assert status_of(session, order_id) == "paid_escrow"
+        # What is paid by the other way then goes back, all of it.
+        gateway.pay(page["reference"])
+        verify(desk, page["reference"])
+        [refund] = desk.get(f"/api/orders/{order_id}", desk.buyer).json["data"]["refunds"]
+        assert (refund["destination"], refund["amountMinor"]) == ("gateway", first["amountMinor"])
+
+    def test_when_it_has_run_out_there_is_another(self, desk: ShopClient, clock: MovableClock) -> None:
+        order_id = desk.unpaid()
+        first = account_for(desk, order_id)
+        with desk.database.transaction() as session:
+            session.connection().exec_driver_sql(
+                "UPDATE transfer_accounts SET expires_at = %s", (NOW + timedelta(minutes=1),)
+            )
+
+        clock.now = later(minutes=2)
+        second = account_for(desk, order_id)
+
+        assert second["reference"] != first["reference"]
+        assert second["accountNumber"] != first["accountNumber"]
+
+    @pytest.mark.parametrize("fault", FAULTS)
+    def test_without_the_gateway_there_is_none_and_the_next_try_succeeds(
+        self, desk: ShopClient, gateway: TestGateway, fault: str
+    ) -> None:
+        order_id = desk.unpaid()
+        gateway.line.fault = fault
+        assert_problem(
+            desk.post(ACCOUNT, desk.buyer, {"orderId": str(order_id)}), 502, "PROVIDER_UNAVAILABLE"
+        )
+
+        gateway.line.fault = None
+        account = account_for(desk, order_id)
+
+        assert gateway.charge(account["reference"]).status == "pending"
+
+    def test_an_order_is_not_kept_for_a_transfer_that_does_not_come(
+        self, desk: ShopClient, gateway: TestGateway, paying_services: Services
+    ) -> None:
+        order_id = desk.unpaid()
+        account = account_for(desk, order_id)
+        until = later(minutes=30)
+
+        def sweep(minutes: float) -> str:
+            sweep_abandoned_checkouts(
+                desk.database,
+                paying_services.gateway,
+                fee_bearer="platform",
+                now=until + timedelta(minutes=minutes),
+            )
+            with desk.database.reading() as session:
+                return status_of(session, order_id)
+
+        grace = BANK_TRANSFER_GRACE_PERIOD.total_seconds() / 60
+        assert sweep(grace - 1) == "pending_payment"
+        assert sweep(grace) == "expired"
+        gateway.pay(account["reference"], channel="bank_transfer")
+        verify(desk, account["reference"])
+        with desk.database.reading() as session:
+            assert row_of(session, "refunds", order_id=order_id)["amount_minor"] == account["amountMinor"]
+            assert_books_are_whole(session)
+
+    def test_the_sweep_finds_a_transfer_that_nobody_told_of(
+        self, desk: ShopClient, gateway: TestGateway, paying_services: Services
+    ) -> None:
+        order_id = desk.unpaid()
+        gateway.pay(account_for(desk, order_id)["reference"], channel="bank_transfer")
+
+        sweep_abandoned_checkouts(
+            desk.database, paying_services.gateway, fee_bearer="platform", now=later(hours=2)
+        )
+
+        with desk.database.reading() as session:
+            assert status_of(session, order_id) == "paid_escrow"
+
+    def test_it_is_the_buyers_alone(self, desk: ShopClient) -> None:
+        order_id = str(desk.unpaid())
+        for headers in (desk.vendor, desk.stranger, desk.officer()):
+            assert_problem(desk.post(ACCOUNT, headers, {"orderId": order_id}), 404, "RESOURCE_NOT_FOUND")
+        both = {"orderId": order_id, "checkoutId": str(uuid4())}
+        assert faults(desk.post(ACCOUNT, desk.buyer, both)) == ["orderId"]
+        assert faults(desk.post(ACCOUNT, desk.buyer, {})) == ["orderId"]
+        assert_problem(desk.client.post(ACCOUNT, json={"orderId": order_id}), 401, "AUTH_UNAUTHORIZED")
+
+
+class TestAdapter:
+    def test_an_account_of_another_payment_or_of_no_time_is_refused(self) -> None:
+        data = {
+            "reference": "a",
+            "bank": {"name": "Test Bank"},
+            "account_number": "1234567890",
+            "account_name": "CHECKOUT",
+            "account_expires_at": "2026-11-20T10:00:00",
+        }
+        assert GatewayTransferAccount.from_wire(data, reference="a").expires_at == later(minutes=30)
+        for wrong in (
+            {"reference": "b"},
+            {"bank": None},
+            {"account_number": 1234567890},
+            {"account_name": ""},
+            {"account_expires_at": "soon"},
+        ):
+            with pytest.raises(MalformedBankDataError):
+                GatewayTransferAccount.from_wire(data | wrong, reference="a")
+
+    def test_banks_that_are_closed_are_left_out(self) -> None:
+        row = {"code": "1", "name": "One"}
+        listed = [row, row | {"active": False}, row | {"is_deleted": True}, "x"]
+        assert Bank.list_from_wire(listed) == [Bank("1", "One")]
+        for wrong in ({}, [{"code": 1, "name": "One"}], None):
+            with pytest.raises(MalformedBankDataError):
+                Bank.list_from_wire(wrong)
+
+    def test_a_reference_that_was_paid_is_refused(self, gateway: TestGateway, settings: Settings) -> None:
+        reference = f"checkout-{uuid4().hex}"
+        gateway.open(reference, 5_000)
+        gateway.pay(reference)
+
+        with pytest.raises(ProviderRefusedError):
+            gateway.adapter(settings).create_transfer_account(
+                reference=reference, amount_minor=5_000, email="ada@example.com", expires_at=NOW, metadata={}
+            )
+
+    def test_a_gateway_that_hangs_is_not_waited_for(self, gateway: TestGateway, settings: Settings) -> None:
+        gateway.line.fault = "hang"
+        with pytest.raises(ProviderUnavailableError):
+            gateway.adapter(settings).resolve_account_name(account_number="2234567890", bank_code="058")
+        gateway.line.release()

@@ -1,0 +1,290 @@
+"""Payments over HTTP: an intent, the gateway's page, what the gateway says of it."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from marketplace.infra.db import Database
+from tests.support.gateway import MovableClock, TestGateway
+from tests.support.probes import assert_problem, faults
+from tests.support.purchases import (
+    DELIVERY_FEE_MINOR,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    assert_books_are_whole,
+    later,
+    row_of,
+    status_of,
+)
+from tests.support.shop_client import ShopClient, new_key
+
+INTENT, INITIALIZE, VERIFY = (f"/api/payments/{name}" for name in ("intent", "initialize", "verify"))
+TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+UNKNOWN = f"checkout-{'0' * 32}"
+OWN = "http://127.0.0.1:8000/paid"
+
+
+def status(database: Database, order_id: UUID) -> str:
+    with database.reading() as session:
+        return status_of(session, order_id)
+
+
+def initialize(desk: ShopClient, order_id: UUID, **more: Any) -> dict[str, Any]:
+    answer = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)} | more, key=new_key())
+    assert answer.status_code == 200, answer.text
+    page: dict[str, Any] = answer.json["data"]
+    return page
+
+
+class TestIntent:
+    def test_it_is_made_without_the_gateway_and_found_again(
+        self, desk: ShopClient, gateway: TestGateway
+    ) -> None:
+        order_id = desk.unpaid()
+
+        first, second = (
+            desk.post(INTENT, desk.buyer, {"orderId": str(order_id)}, key=new_key()) for _ in range(2)
+        )
+
+        assert (first.status_code, second.status_code) == (201, 201)
+        intent = first.json["data"]
+        assert intent == second.json["data"]
+        assert (intent["status"], intent["amountMinor"], intent["currency"]) == ("initialized", TOTAL, "NGN")
+        assert intent["orderIds"] == [str(order_id)]
+        assert gateway.line.calls == []
+        order = desk.get(f"/api/orders/{order_id}", desk.buyer).json["data"]
+        assert order["payment"]["reference"] == intent["reference"]
+
+    @pytest.mark.parametrize(
+        ("body", "named"),
+        [
+            ({}, ["orderId"]),
+            ({"orderId": str(UUID(int=1)), "checkoutId": str(UUID(int=2))}, ["orderId"]),
+            ({"orderId": "17"}, ["orderId"]),
+            ({"reference": UNKNOWN}, ["reference"]),
+            ({"orderId": str(UUID(int=1)), "amountMinor": 1}, ["amountMinor"]),
+        ],
+        ids=repr,
+    )
+    def test_exactly_one_thing_is_paid(
+        self, desk: ShopClient, body: dict[str, Any], named: list[str]
+    ) -> None:
+        assert set(named) <= set(faults(desk.post(INTENT, desk.buyer, body, key=new_key())))
+
+
+class TestInitialize:
+    def test_the_page_is_the_gateways_and_stays_the_same(
+        self, desk: ShopClient, gateway: TestGateway
+    ) -> None:
+        order_id = desk.unpaid()
+
+        page = initialize(desk, order_id, callbackUrl=OWN)
+
+        assert page["amountMinor"] == TOTAL
+        assert page["authorizationUrl"].endswith(f"/pay/{page['accessCode']}")
+        assert initialize(desk, order_id) == page
+        by_reference = desk.post(INITIALIZE, desk.buyer, {"reference": page["reference"]}, key=new_key())
+        assert by_reference.json["data"] == page
+        assert gateway.calls(page["reference"]) == {"POST /transaction/initialize": 1}
+        charge = gateway.call("GET", f"/transaction/verify/{page['reference']}")
+        assert charge["amount"] == TOTAL
+        assert charge["customer"]["email"] == f"{desk.shop.buyer.id}@users.invalid"
+        assert charge["metadata"] == {
+            "userId": str(desk.shop.buyer.id),
+            "orderId": str(order_id),
+            "checkoutId": None,
+            "settlement": "platform_escrow",
+        }
+
+    def test_a_key_gives_the_stored_answer(self, desk: ShopClient) -> None:
+        order_id, key = desk.unpaid(), new_key()
+        body = {"orderId": str(order_id)}
+
+        first = desk.post(INITIALIZE, desk.buyer, body, key=key)
+        again = desk.post(INITIALIZE, desk.buyer, body, key=key)
+
+        assert again.data == first.data
+        assert again.headers["X-Cache-Lookup"] == "HIT"
+        assert faults(desk.post(INITIALIZE, desk.buyer, body | {"callbackUrl": OWN}, key=key)) == [
+            "Idempotency-Key"
+        ]
+
+    def test_a_gateway_that_is_down_is_told_and_frees_the_key(
+        self, desk: ShopClient, gateway: TestGateway
+    ) -> None:
+        order_id, key = desk.unpaid(), new_key()
+        gateway.line.fault = "refuse"
+
+        refused = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)}, key=key)
+        assert "try later" not in str(assert_problem(refused, 502, "PROVIDER_UNAVAILABLE"))
+
+        gateway.line.fault = None
+        answer = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)}, key=key)
+        assert (answer.status_code, answer.headers.get("X-Cache-Lookup")) == (200, None)
+        assert gateway.calls(answer.json["data"]["reference"]) == {"POST /transaction/initialize": 1}
+
+    def test_a_failed_attempt_gets_a_new_page(self, desk: ShopClient, gateway: TestGateway) -> None:
+        order_id = desk.unpaid()
+        page = initialize(desk, order_id)
+        gateway.pay(page["reference"], outcome="failed")
+        desk.post(VERIFY, desk.buyer, {"reference": page["reference"]})
+
+        fresh = initialize(desk, order_id)
+
+        assert fresh["reference"] != page["reference"]
+        assert gateway.calls(fresh["reference"]) == {"POST /transaction/initialize": 1}
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "https://evil.example/paid",
+            "http://127.0.0.1:8001/paid",
+            "https://127.0.0.1:8000/paid",
+            "http://127.0.0.1:8000@evil.example/",
+            "http://127.0.0.1:8000.evil.example/",
+            "http://user:pw@127.0.0.1:8000/",
+            "//127.0.0.1:8000/paid",
+            "javascript:alert(1)",
+            "ftp://127.0.0.1:8000/",
+            "/paid",
+            "",
+            "http://127.0.0.1:8000\\@evil.example/",
+            "http://127.0.0.1:8000\n.evil.example/",
+            f"{OWN}?{'x' * 2000}",
+            7,
+        ],
+    )
+    def test_buyers_are_sent_back_to_our_own_address_alone(
+        self, desk: ShopClient, gateway: TestGateway, address: Any
+    ) -> None:
+        order_id = desk.unpaid()
+        for path in (INTENT, INITIALIZE):
+            body = {"orderId": str(order_id), "callbackUrl": address}
+            assert faults(desk.post(path, desk.buyer, body, key=new_key())) == ["callbackUrl"]
+        assert gateway.line.calls == []
+
+    def test_what_is_over_is_not_opened(
+        self, desk: ShopClient, clock: MovableClock, gateway: TestGateway
+    ) -> None:
+        late, paid, cancelled = desk.unpaid(), desk.paid(), desk.unpaid()
+        desk.post(f"/api/orders/{cancelled}/cancel", desk.buyer)
+        clock.now = later(minutes=30)
+
+        for order_id, state in ((late, "pending_payment"), (paid, "paid_escrow"), (cancelled, "cancelled")):
+            answer = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)}, key=new_key())
+            assert state in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
+        assert gateway.line.calls == []
+
+
+class TestVerify:
+    def test_a_payment_is_found_without_any_webhook(
+        self, desk: ShopClient, gateway: TestGateway, database: Database
+    ) -> None:
+        order_id = desk.unpaid()
+        page = initialize(desk, order_id)
+        gateway.pay(page["reference"], channel="bank_transfer")
+
+        answers = [desk.post(VERIFY, desk.buyer, {"reference": page["reference"]}) for _ in range(3)]
+
+        for answer in answers:
+            payment = answer.json["data"]
+            assert (payment["status"], payment["channel"]) == ("succeeded", "bank_transfer")
+            assert payment["amountMinor"] == TOTAL
+            assert [(order["id"], order["status"]) for order in payment["orders"]] == [
+                (str(order_id), "paid_escrow")
+            ]
+        with database.reading() as session:
+            assert_books_are_whole(session)
+        again = desk.post(INITIALIZE, desk.buyer, {"reference": page["reference"]}, key=new_key())
+        assert_problem(again, 409, "CONCURRENCY_CONFLICT")
+
+    def test_an_unpaid_page_is_pending(self, desk: ShopClient, database: Database) -> None:
+        order_id = desk.unpaid()
+        page = initialize(desk, order_id)
+
+        payment = desk.post(VERIFY, desk.buyer, {"reference": page["reference"]}).json["data"]
+
+        assert (payment["status"], payment["paidAt"]) == ("pending", None)
+        assert status(database, order_id) == "pending_payment"
+
+    def test_a_payment_never_taken_to_the_gateway_is_as_it_was(self, desk: ShopClient) -> None:
+        order_id = desk.unpaid()
+        intent = desk.post(INTENT, desk.buyer, {"orderId": str(order_id)}, key=new_key()).json["data"]
+
+        payment = desk.post(VERIFY, desk.buyer, {"reference": intent["reference"]}).json["data"]
+
+        assert payment["status"] == "initialized"
+
+    @pytest.mark.parametrize(
+        ("paid", "reason"),
+        [({"amountMinor": 100}, "amount_below_total"), ({"currency": "USD"}, "currency")],
+        ids=repr,
+    )
+    def test_what_can_not_be_applied_is_held_back_and_the_order_kept(
+        self, desk: ShopClient, gateway: TestGateway, database: Database, paid: dict[str, Any], reason: str
+    ) -> None:
+        order_id = desk.unpaid()
+        page = initialize(desk, order_id)
+        charge = gateway.pay(page["reference"], **paid)
+
+        payment = desk.post(VERIFY, desk.buyer, {"reference": page["reference"]}).json["data"]
+
+        assert payment["status"] == "quarantined"
+        assert status(database, order_id) == "pending_payment"
+        with database.reading() as session:
+            held = row_of(session, "quarantined_charges", gateway_charge_id=str(charge["id"]))
+            assert held["reason"] == reason
+            assert_books_are_whole(session)
+        again = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)}, key=new_key())
+        assert "held back" in assert_problem(again, 409, "CONCURRENCY_CONFLICT")["detail"]
+
+    @pytest.mark.parametrize("fault", ["refuse", "lose", "garble"])
+    def test_a_gateway_that_does_not_answer_is_told(
+        self, desk: ShopClient, gateway: TestGateway, fault: str
+    ) -> None:
+        page = initialize(desk, desk.unpaid())
+        gateway.line.fault = fault
+
+        answer = desk.post(VERIFY, desk.buyer, {"reference": page["reference"]})
+
+        assert_problem(answer, 502, "PROVIDER_UNAVAILABLE")
+
+    @pytest.mark.parametrize(
+        "reference", ["", "x", UNKNOWN.upper(), f"{UNKNOWN}\n", None, 7, f"{UNKNOWN}/../.."]
+    )
+    def test_the_reference_is_checked(self, desk: ShopClient, reference: Any) -> None:
+        assert faults(desk.post(VERIFY, desk.buyer, {"reference": reference})) == ["reference"]
+        body = {"reference": reference}
+        assert faults(desk.post(INITIALIZE, desk.buyer, body, key=new_key())) == ["reference"]
+
+
+class TestWhoMay:
+    @pytest.mark.parametrize("path", [INTENT, INITIALIZE, VERIFY])
+    def test_nobody_without_a_token(self, desk: ShopClient, path: str) -> None:
+        assert_problem(desk.client.post(path, json={}), 401, "AUTH_UNAUTHORIZED")
+
+    @pytest.mark.parametrize("path", [INTENT, INITIALIZE])
+    def test_a_key_is_required(self, desk: ShopClient, path: str) -> None:
+        answer = desk.post(path, desk.buyer, {"orderId": str(uuid4())})
+        assert faults(answer) == ["Idempotency-Key"]
+
+    def test_nobody_pays_or_asks_about_what_is_not_theirs(
+        self, desk: ShopClient, gateway: TestGateway
+    ) -> None:
+        order_id = desk.unpaid()
+        reference = initialize(desk, order_id)["reference"]
+        gateway.line.calls.clear()
+
+        for headers in (desk.stranger, desk.vendor, desk.officer("finance")):
+            for path, body in (
+                (INTENT, {"orderId": str(order_id)}),
+                (INITIALIZE, {"orderId": str(order_id)}),
+                (INITIALIZE, {"reference": reference}),
+                (INITIALIZE, {"checkoutId": str(uuid4())}),
+                (VERIFY, {"reference": reference}),
+                (VERIFY, {"reference": UNKNOWN}),
+            ):
+                answer = desk.post(path, headers, body, key=new_key())
+                assert_problem(answer, 404, "RESOURCE_NOT_FOUND")
+        assert gateway.line.calls == []

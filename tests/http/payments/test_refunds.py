@@ -1,0 +1,714 @@
+"""Refunds over HTTP: what parties see of them, and finance's desk with its rights, tables and refusals."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from werkzeug.test import TestResponse
+
+from marketplace.orders import operations as orders
+from marketplace.orders.placing.order_validation import RequestedItem
+from marketplace.orders.transitions import SYSTEM, lock_order
+from marketplace.payments.charges.apply import ChargeOutcome
+from marketplace.payments.intents.lifecycle import record_hosted_page
+from marketplace.providers.gateway.payments import PaymentPage
+from tests.support.finance import refunds_of, say
+from tests.support.gateway import TestGateway
+from tests.support.purchases import (
+    DELIVERY_FEE_MINOR,
+    NOW,
+    PRICE_MINOR,
+    SERVICE_FEE_MINOR,
+    Shop,
+    apply,
+    assert_books_are_whole,
+    check_out,
+    make_charge,
+    make_intent,
+    make_person,
+    make_product,
+    make_shop,
+    neighbours,
+    paid_order,
+    place,
+    row_of,
+)
+from tests.support.resource_usage import counted_statements
+from tests.support.shop_client import ShopClient, new_key
+
+TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
+BODY = {"destination": "gateway", "reason": "The lamp came broken."}
+NOTE = {"note": "The buyer's bank took its fee out of it."}
+
+
+@pytest.fixture
+def officer(desk: ShopClient) -> dict[str, str]:
+    """The header of an officer of finance, signed in with two factors."""
+    return officer_of(desk)
+
+
+def officer_of(desk: ShopClient, aal: str = "aal2", staff_role: str = "finance") -> dict[str, str]:
+    made = desk.database.in_transaction(make_person, role="staff", staff_role=staff_role)
+    return desk.bearer(made.id, aal)
+
+
+def path_of(order_id: UUID) -> str:
+    return f"/api/payments/order/{order_id}/process-refund"
+
+
+def process(desk: ShopClient, order_id: UUID, headers: dict[str, str], **body: Any) -> TestResponse:
+    key = body.pop("key", None)
+    return desk.post(path_of(order_id), headers, BODY | body, key=key)
+
+
+def problem(answer: TestResponse) -> tuple[int, str]:
+    return answer.status_code, answer.json["code"]
+
+
+def order_of(desk: ShopClient, order_id: UUID) -> dict[str, Any]:
+    answer = desk.get(f"/api/orders/{order_id}", desk.buyer)
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json["data"]
+    return found
+
+
+def refund_ids(desk: ShopClient, order_id: UUID) -> list[UUID]:
+    with desk.database.reading() as session:
+        return [row["id"] for row in refunds_of(session, order_id)]
+
+
+def tell(desk: ShopClient, refund_id: UUID, word: str) -> None:
+    desk.database.in_transaction(say, refund_id, word)
+
+
+def failed(desk: ShopClient, gateway: TestGateway) -> tuple[UUID, UUID]:
+    """Make an order that was called off and whose refund the gateway could not send."""
+    with desk.database.transaction() as session:
+        order_id = place(session, desk.shop, make_product(session, desk.shop))
+        intent = make_intent(session, desk.shop, order_id)
+        gateway.open(intent.reference, intent.amount_minor)
+        apply(session, gateway.charge_of_paid(intent.reference))
+    assert desk.post(f"/api/orders/{order_id}/cancel", desk.buyer, {}).status_code == 200
+    [refund_id] = refund_ids(desk, order_id)
+    tell(desk, refund_id, "failed")
+    return order_id, refund_id
+
+
+def held_back(desk: ShopClient, missing: int = 500) -> tuple[UUID, UUID]:
+    """Make an order whose payment is held back; give its id, and the held charge's."""
+    with desk.database.transaction() as session:
+        order_id = place(session, desk.shop, make_product(session, desk.shop))
+        intent = make_intent(session, desk.shop, order_id)
+        charge = make_charge(intent, amount_minor=intent.amount_minor - missing)
+        assert apply(session, charge) is ChargeOutcome.QUARANTINED
+        held_id: UUID = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
+    return order_id, held_id
+
+
+class TestWhatPartiesSee:
+    def test_a_cancelled_order_shows_its_refund_on_its_way_and_then_sent(self, desk: ShopClient) -> None:
+        order_id = desk.paid()
+        assert order_of(desk, order_id)["refunds"] == []
+
+        answer = desk.post(f"/api/orders/{order_id}/cancel", desk.buyer, {"reason": "Changed my mind"})
+
+        order = answer.json["data"]
+        assert (answer.status_code, order["status"], order["escrowStatus"]) == (200, "cancelled", "refunded")
+        assert order["payment"]["status"] == "refund_pending"
+        [refund] = order["refunds"]
+        assert refund == {
+            "id": refund["id"],
+            "destination": "gateway",
+            "amountMinor": TOTAL,
+            "status": "pending",
+            "createdAt": refund["createdAt"],
+            "settledAt": None,
+        }
+        tell(desk, UUID(refund["id"]), "processed")
+        order = order_of(desk, order_id)
+        assert order["payment"]["status"] == "refunded"
+        assert order["refunds"][0]["status"] == "processed"
+        assert order["refunds"][0]["settledAt"] is not None
+        for path, headers in (("", desk.buyer), ("/vendor", desk.vendor)):
+            listed = desk.get(f"/api/orders{path}", headers).json["data"]
+            # Whether a buyer's wallet had its part in it is not for the vendor to see.
+            shown = order["refunds"][0] | ({"destination": None} if path else {})
+            assert listed[0]["refunds"] == [shown]
+            assert listed[0]["payment"]["status"] == "refunded"
+
+    def test_a_part_that_went_to_the_wallet_is_a_partial_refund(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        order_id = desk.paid()
+
+        assert process(desk, order_id, officer, amountMinor=500, destination="wallet").status_code == 200
+
+        order = order_of(desk, order_id)
+        assert (order["status"], order["payment"]["status"]) == ("paid_escrow", "partially_refunded")
+        assert [refund["status"] for refund in order["refunds"]] == ["processed"]
+
+    def test_a_second_payment_that_goes_back_leaves_the_first_a_success(self, desk: ShopClient) -> None:
+        with desk.database.transaction() as session:
+            order_id = place(session, desk.shop, make_product(session, desk.shop))
+            intent = make_intent(session, desk.shop, order_id)
+            assert apply(session, make_charge(intent)) is ChargeOutcome.APPLIED
+            assert apply(session, make_charge(intent)) is ChargeOutcome.RETURNED
+
+        order = order_of(desk, order_id)
+
+        assert (order["status"], order["payment"]["status"]) == ("paid_escrow", "succeeded")
+        assert [refund["amountMinor"] for refund in order["refunds"]] == [TOTAL]
+
+    def test_one_that_came_back_is_on_its_way_again(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        order_id = desk.paid()
+        desk.post(f"/api/orders/{order_id}/cancel", desk.buyer, {})
+        [refund_id] = refund_ids(desk, order_id)
+        for word in ("processed", "failed"):
+            tell(desk, refund_id, word)
+
+        assert order_of(desk, order_id)["payment"]["status"] == "refund_pending"
+        money = desk.get(f"/api/orders/{order_id}/money", desk.buyer).json["data"]
+        assert [holder["holder"] for holder in money["holders"]] == ["on_the_way_back"]
+        assert [entry["kind"] for entry in money["entries"]][-2:] == ["refund_sent", "refund_returned"]
+        rows = desk.get("/api/payments/refunds", officer, status="failed", limit=100).json["data"]
+        [row] = [row for row in rows if row["id"] == str(refund_id)]
+        assert (row["timesReturned"], row["settledAt"]) == (1, None)
+
+    @pytest.mark.parametrize("opened", [False, True])
+    def test_the_payment_of_one_that_ended_unpaid_waits_for_nothing(
+        self, desk: ShopClient, opened: bool
+    ) -> None:
+        with desk.database.transaction() as session:
+            placed = [place(session, desk.shop, make_product(session, desk.shop)) for _ in range(2)]
+            for order_id in placed:
+                intent = make_intent(session, desk.shop, order_id)
+                if opened:
+                    page = PaymentPage("https://pay.example/1", f"code-{order_id}")
+                    record_hosted_page(session, intent=intent, page=page, now=NOW)
+            orders.expire_order(session, order=lock_order(session, order_id=placed[1]), actor=SYSTEM, now=NOW)
+        shown = order_of(desk, placed[0])["payment"]["status"]
+        assert shown == ("pending" if opened else "initialized")
+
+        desk.post(f"/api/orders/{placed[0]}/cancel", desk.buyer, {})
+
+        assert [order_of(desk, order_id)["payment"]["status"] for order_id in placed] == ["abandoned"] * 2
+
+    @pytest.mark.parametrize("missing", [0, 1_000])
+    def test_what_came_too_late_is_a_refund_of_the_payment_if_it_is_all_of_it(
+        self, desk: ShopClient, missing: int
+    ) -> None:
+        with desk.database.transaction() as session:
+            order_id = place(session, desk.shop, make_product(session, desk.shop))
+            intent = make_intent(session, desk.shop, order_id)
+        desk.post(f"/api/orders/{order_id}/cancel", desk.buyer, {})
+
+        with desk.database.transaction() as session:
+            apply(session, make_charge(intent, amount_minor=intent.amount_minor - missing))
+
+        order = order_of(desk, order_id)
+        assert [refund["amountMinor"] for refund in order["refunds"]] == [TOTAL - missing]
+        assert order["payment"]["status"] == ("abandoned" if missing else "refund_pending")
+        [refund_id] = refund_ids(desk, order_id)
+        tell(desk, refund_id, "processed")
+        assert order_of(desk, order_id)["payment"]["status"] == ("abandoned" if missing else "refunded")
+
+    def test_an_excess_that_goes_back_is_no_refund_of_an_order_that_nobody_paid(
+        self, desk: ShopClient
+    ) -> None:
+        """Of a checkout one order was called off; the charge pays the other, and is 1,000 more than that."""
+        with desk.database.transaction() as session:
+            shops = neighbours(session, desk.shop, 2)
+            done = check_out(
+                session, desk.shop, [RequestedItem(make_product(session, one), 1) for one in shops]
+            )
+        first, second = done.order_ids
+        desk.post(f"/api/orders/{first}/cancel", desk.buyer, {})
+
+        with desk.database.transaction() as session:
+            assert done.payment is not None
+            assert (
+                apply(session, make_charge(done.payment, amount_minor=TOTAL + 1_000)) is ChargeOutcome.APPLIED
+            )
+
+        order = order_of(desk, first)
+        assert [refund["amountMinor"] for refund in order["refunds"]] == [1_000]
+        assert order["payment"]["status"] == "abandoned"
+        assert order_of(desk, second)["payment"]["status"] == "succeeded"
+
+    def test_lists_take_as_many_queries_however_many_refunds_there_are(self, desk: ShopClient) -> None:
+        served = desk.client.application.extensions["marketplace"].database
+        counts = []
+        for _ in range(2):
+            for _ in range(2):
+                desk.post(f"/api/orders/{desk.paid()}/cancel", desk.buyer, {})
+            desk.get("/api/orders", desk.buyer)
+            with counted_statements(served) as statements:
+                listed = desk.get("/api/orders", desk.buyer).json["data"]
+            counts.append((sum(len(order["refunds"]) for order in listed), len(statements)))
+
+        assert [number for number, _ in counts] == [2, 4]
+        assert counts[0][1] == counts[1][1]
+
+
+class TestProcessRefund:
+    def test_all_of_it(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        order_id = desk.shipped()
+
+        answer = process(desk, order_id, officer)
+
+        done = answer.json["data"]
+        assert (answer.status_code, done["orderId"]) == (200, str(order_id))
+        assert (done["status"], done["escrowStatus"], done["heldMinor"]) == ("refunded", "refunded", 0)
+        assert done["amountMinor"] == TOTAL
+        assert [refund["status"] for refund in done["refunds"]] == ["pending"]
+        order = order_of(desk, order_id)
+        assert (order["status"], order["deliveryStatus"]) == ("refunded", "returned")
+        assert order["nextActions"] == []
+        events = desk.get(f"/api/orders/{order_id}/events", desk.vendor).json["data"]
+        assert (events[-1]["trigger"], events[-1]["actor"]) == ("refund", "staff")
+        with desk.database.reading() as session:
+            audit = row_of(session, "audit_logs", target_id=str(order_id), action="order.refund")
+            assert (audit["ip_address"], audit["actor"]) == ("127.0.0.1", "finance")
+            assert_books_are_whole(session)
+
+    def test_what_items_cost(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        order_id = desk.paid()
+        product_id = order_of(desk, order_id)["items"][0]["productId"]
+
+        answer = process(desk, order_id, officer, items=[{"productId": product_id, "quantity": 1}])
+
+        assert answer.json["data"]["amountMinor"] == PRICE_MINOR
+        assert answer.json["data"]["heldMinor"] == TOTAL - PRICE_MINOR
+
+    def test_a_piece_is_refunded_once_and_the_order_shows_it(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        order_id = desk.paid()
+        product_id = order_of(desk, order_id)["items"][0]["productId"]
+        items = [{"productId": product_id, "quantity": 1}]
+        assert order_of(desk, order_id)["items"][0]["refundedQuantity"] == 0
+
+        answer = process(desk, order_id, officer, items=items, amountMinor=5)
+        assert problem(answer) == (422, "VALIDATION_FAILED")
+        assert [param["name"] for param in answer.json["invalid_params"]] == ["amountMinor"]
+        assert process(desk, order_id, officer, items=items).status_code == 200
+        answer = process(desk, order_id, officer, items=items)
+
+        assert problem(answer) == (422, "VALIDATION_FAILED")
+        assert [param["name"] for param in answer.json["invalid_params"]] == ["items[0].quantity"]
+        for headers in (desk.buyer, desk.vendor):
+            [item] = desk.get(f"/api/orders/{order_id}/items", headers).json["data"]
+            assert (item["quantity"], item["refundedQuantity"]) == (1, 1)
+        assert len(refund_ids(desk, order_id)) == 1
+
+    def test_a_key_makes_it_once(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        order_id, key = desk.paid(), new_key()
+
+        answers = [process(desk, order_id, officer, amountMinor=700, key=key) for _ in range(2)]
+
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert answers[0].data == answers[1].data
+        assert answers[1].headers["X-Cache-Lookup"] == "HIT"
+        assert len(refund_ids(desk, order_id)) == 1
+
+    def test_more_than_is_held_names_the_amount(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        answer = process(desk, desk.paid(), officer, amountMinor=TOTAL + 1)
+
+        assert problem(answer) == (409, "ESCROW_BALANCE_DEFICIT")
+        assert [param["name"] for param in answer.json["invalid_params"]] == ["amountMinor"]
+
+    def test_a_second_whole_refund_is_refused(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        order_id = desk.paid()
+        process(desk, order_id, officer)
+
+        assert problem(process(desk, order_id, officer)) == (409, "CONCURRENCY_CONFLICT")
+        assert len(refund_ids(desk, order_id)) == 1
+
+    def test_after_release_it_tells_of_the_clawback(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        order_id = desk.shipped()
+        assert desk.post(f"/api/orders/{order_id}/confirm", desk.buyer).status_code == 200
+
+        answer = process(desk, order_id, officer)
+
+        assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
+        assert "clawback" in answer.json["detail"]
+
+    def test_a_clawback_takes_it_back_from_who_had_it(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        order_id = desk.shipped()
+        assert desk.post(f"/api/orders/{order_id}/confirm", desk.buyer).status_code == 200
+
+        answer = process(desk, order_id, officer, clawback=True, amountMinor=100_000, destination="wallet")
+
+        assert answer.status_code == 200, answer.json
+        assert answer.json["data"]["status"] == "delivered"
+        assert answer.json["data"]["clawback"] == {
+            "vendorMinor": 100_000,
+            "platformMinor": 0,
+            "vendorOwesMinor": 100_000,
+        }
+        shown = order_of(desk, order_id)
+        assert (shown["payment"]["status"], len(shown["refunds"])) == ("partially_refunded", 1)
+        assert process(desk, order_id, officer, clawback=True).status_code == 200
+        assert order_of(desk, order_id)["payment"]["status"] == "refund_pending"
+        assert problem(process(desk, order_id, officer, clawback=True, amountMinor=1)) == (
+            409,
+            "ESCROW_BALANCE_DEFICIT",
+        )
+        entries = desk.get("/api/transactions", desk.vendor).json["data"]
+        owed = [row for row in entries if row["account"].startswith("vendor_receivable:")]
+        assert {row["direction"] for row in owed} == {"debit"}
+        assert owed[-1]["balanceAfterMinor"] == 100_000
+
+    def test_a_clawback_twice_with_one_key_is_one(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        order_id = desk.shipped()
+        assert desk.post(f"/api/orders/{order_id}/confirm", desk.buyer).status_code == 200
+        key = new_key()
+        answers = [process(desk, order_id, officer, clawback=True, amountMinor=5, key=key) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert len(refund_ids(desk, order_id)) == 1
+
+    def test_an_unknown_order_is_not_found(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        assert problem(process(desk, uuid4(), officer)) == (404, "RESOURCE_NOT_FOUND")
+
+    @pytest.mark.parametrize(
+        ("body", "name"),
+        [
+            ({"destination": "cash"}, "destination"),
+            ({"destination": None}, "destination"),
+            ({"reason": "too short"}, "reason"),
+            ({"reason": "x" * 501}, "reason"),
+            ({"amountMinor": 0}, "amountMinor"),
+            ({"amountMinor": -5}, "amountMinor"),
+            ({"amountMinor": 1.5}, "amountMinor"),
+            ({"amountMinor": "500"}, "amountMinor"),
+            ({"items": []}, "items"),
+            ({"items": [{"productId": str(uuid4()), "quantity": 0}]}, "items[0].quantity"),
+            ({"items": [{"productId": "x", "quantity": 1}]}, "items[0].productId"),
+            ({"items": [{"productId": str(uuid4()), "quantity": 1}]}, "items[0].productId"),
+            ({"clawback": True}, "clawback"),
+            ({"clawback": "yes"}, "clawback"),
+        ],
+    )
+    def test_wrong_input_is_named(
+        self, desk: ShopClient, officer: dict[str, str], body: dict[str, Any], name: str
+    ) -> None:
+        order_id = desk.paid()
+
+        answer = process(desk, order_id, officer, **body)
+
+        assert problem(answer) == (422, "VALIDATION_FAILED")
+        assert name in [param["name"] for param in answer.json["invalid_params"]]
+        assert refund_ids(desk, order_id) == []
+
+    def test_a_product_that_is_named_twice_is_refused(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        order_id = desk.paid()
+        item = {"productId": order_of(desk, order_id)["items"][0]["productId"], "quantity": 1}
+
+        answer = process(desk, order_id, officer, items=[item, item])
+
+        assert [param["name"] for param in answer.json["invalid_params"]] == ["items[1].productId"]
+
+    @pytest.mark.parametrize("party", ["buyer", "vendor"])
+    def test_an_officer_who_is_a_party_is_refused(self, desk: ShopClient, party: str) -> None:
+        with desk.database.transaction() as session:
+            made = make_shop(session)
+            officer = make_person(session, role="staff", staff_role="finance")
+            if party == "buyer":
+                order_id = paid_order(session, Shop(**{**vars(made), "buyer": officer}))
+            else:
+                order_id = paid_order(session, made)
+                session.connection().exec_driver_sql(
+                    "UPDATE vendor_profiles SET user_id = %s WHERE id = %s",
+                    (str(officer.id), str(made.store_id)),
+                )
+
+        answer = process(desk, order_id, desk.bearer(officer.id, "aal2"))
+
+        assert problem(answer) == (403, "AUTH_FORBIDDEN")
+
+
+class TestRights:
+    def paths(self) -> list[tuple[str, str, dict[str, Any] | None]]:
+        some = uuid4()
+        return [
+            ("POST", f"/api/payments/order/{some}/process-refund", BODY),
+            ("POST", f"/api/payments/refunds/{some}/retry", None),
+            ("POST", f"/api/payments/refunds/{some}/credit", None),
+            ("POST", f"/api/payments/quarantine/{some}/resolve", {"action": "refund"} | NOTE),
+            ("GET", "/api/payments/refunds", None),
+            ("GET", "/api/payments/quarantine", None),
+        ]
+
+    def test_finance_alone(self, desk: ShopClient) -> None:
+        others = [
+            {},
+            desk.buyer,
+            desk.vendor,
+            officer_of(desk, staff_role="support"),
+            officer_of(desk, staff_role="orders"),
+        ]
+        for method, path, body in self.paths():
+            answers = [desk.client.open(path, method=method, headers=who, json=body) for who in others]
+            assert [answer.status_code for answer in answers] == [401, 403, 403, 403, 403], path
+
+    def test_what_changes_something_takes_two_factors(self, desk: ShopClient) -> None:
+        officer = officer_of(desk, aal="aal1")
+        for method, path, body in self.paths():
+            answer = desk.client.open(path, method=method, headers=officer, json=body)
+            if method == "GET":
+                assert answer.status_code == 200
+            else:
+                assert problem(answer) == (403, "AUTH_AAL2_REQUIRED")
+
+    def test_what_there_is_not_is_not_found(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        for method, path, body in self.paths():
+            if method == "POST":
+                answer = desk.post(path, officer, body)
+                assert problem(answer) == (404, "RESOURCE_NOT_FOUND"), path
+
+
+class TestTheTableOfRefunds:
+    def listed(self, desk: ShopClient, officer: dict[str, str], **query: Any) -> list[dict[str, Any]]:
+        answer = desk.get("/api/payments/refunds", officer, limit=100, **query)
+        assert answer.status_code == 200, answer.data
+        found: list[dict[str, Any]] = answer.json["data"]
+        return found
+
+    def test_it_tells_how_far_and_how_old_each_is(
+        self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
+    ) -> None:
+        order_id, refund_id = failed(desk, gateway)
+
+        [row] = [row for row in self.listed(desk, officer, status="failed") if row["id"] == str(refund_id)]
+
+        assert (row["orderId"], row["buyer"]["id"]) == (str(order_id), str(desk.shop.buyer.id))
+        assert (row["status"], row["destination"], row["amountMinor"]) == ("failed", "gateway", TOTAL)
+        assert (row["attempt"], row["reason"]) == (1, "Cancelled by the buyer.")
+        assert row["paymentReference"].startswith("checkout-")
+        assert row["requestedBy"] == str(desk.shop.buyer.id)
+        assert (row["ageSeconds"], row["settledAt"]) == (0, None)
+
+    def test_filters_and_orders(
+        self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
+    ) -> None:
+        _, failing = failed(desk, gateway)
+        order_id = desk.paid()
+        process(desk, order_id, officer, amountMinor=300, destination="wallet")
+        [credited] = refund_ids(desk, order_id)
+
+        def ids(**query: Any) -> set[str]:
+            return {row["id"] for row in self.listed(desk, officer, **query)}
+
+        assert str(failing) in ids(status="open")
+        assert str(credited) not in ids(status="open")
+        assert str(credited) in ids(status="processed", destination="wallet")
+        assert str(credited) not in ids(destination="gateway")
+        assert str(failing) in ids(olderThanHours=0)
+        assert str(failing) not in ids(olderThanHours=1)
+        amounts = [row["amountMinor"] for row in self.listed(desk, officer, sort="amountMinor", order="asc")]
+        assert amounts == sorted(amounts)
+
+    def test_late_double_and_held_charges_are_told_from_refunds_of_orders(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        order_id = desk.paid()
+        process(desk, order_id, officer, amountMinor=300)
+        [of_order] = refund_ids(desk, order_id)
+        with desk.database.transaction() as session:
+            double = place(session, desk.shop, make_product(session, desk.shop))
+            intent = make_intent(session, desk.shop, double)
+            for _ in range(2):
+                apply(session, make_charge(intent))
+        [of_charge] = refund_ids(desk, double)
+        held_order, held_id = held_back(desk)
+        answer = desk.post(
+            f"/api/payments/quarantine/{held_id}/resolve",
+            officer,
+            {"action": "refund", "note": "Of no use here."},
+        )
+        assert answer.status_code == 200
+        [of_held] = refund_ids(desk, held_order)
+
+        wanted = {"order": of_order, "unneeded_charge": of_charge, "held_charge": of_held}
+        for cause in wanted:
+            ids = {row["id"] for row in self.listed(desk, officer, cause=cause)}
+            assert {name for name, refund_id in wanted.items() if str(refund_id) in ids} == {cause}
+
+    def test_pages(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        for amount in (1, 2, 3):
+            process(desk, desk.paid(), officer, amountMinor=amount)
+
+        first = desk.get("/api/payments/refunds", officer, limit=2).json
+        second = desk.get("/api/payments/refunds", officer, limit=2, page=2).json
+
+        assert (first["meta"]["page"], first["meta"]["limit"]) == (1, 2)
+        assert first["meta"]["total"] == second["meta"]["total"] >= 3
+        assert first["meta"]["total_pages"] == -(-first["meta"]["total"] // 2)
+        seen = [row["id"] for row in first["data"] + second["data"]]
+        assert len(set(seen)) == len(seen)
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            {"status": "lost"},
+            {"destination": "cash"},
+            {"cause": "whim"},
+            {"reason": "already_paid"},
+            {"sort": "buyer"},
+            {"order": "up"},
+            {"page": 0},
+            {"limit": 101},
+            {"olderThanHours": -1},
+            {"colour": "red"},
+        ],
+    )
+    def test_wrong_parameters_are_refused(
+        self, desk: ShopClient, officer: dict[str, str], query: dict[str, Any]
+    ) -> None:
+        for path in ("refunds", "quarantine"):
+            answer = desk.get(f"/api/payments/{path}", officer, **query)
+            assert problem(answer) == (422, "VALIDATION_FAILED")
+
+
+class TestMending:
+    def test_a_failed_one_is_tried_again(
+        self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
+    ) -> None:
+        _, refund_id = failed(desk, gateway)
+
+        answer = desk.post(f"/api/payments/refunds/{refund_id}/retry", officer)
+
+        assert answer.status_code == 200
+        assert answer.json["data"] == {
+            "id": str(refund_id),
+            "status": "pending",
+            "attempt": 2,
+            "amountMinor": TOTAL,
+        }
+        again = desk.post(f"/api/payments/refunds/{refund_id}/retry", officer)
+        assert problem(again) == (409, "CONCURRENCY_CONFLICT")
+
+    def test_or_given_to_the_wallet_once(
+        self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
+    ) -> None:
+        order_id, refund_id = failed(desk, gateway)
+        key = new_key()
+
+        answers = [desk.post(f"/api/payments/refunds/{refund_id}/credit", officer, key=key) for _ in range(2)]
+
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert answers[0].json["data"]["status"] == "credited"
+        assert desk.get("/api/wallet", desk.buyer).json["data"]["balanceMinor"] == TOTAL
+        order = order_of(desk, order_id)
+        assert (order["payment"]["status"], order["refunds"][0]["status"]) == ("refunded", "credited")
+        other = desk.post(f"/api/payments/refunds/{refund_id}/credit", officer_of(desk))
+        assert problem(other) == (409, "CONCURRENCY_CONFLICT")
+
+    def test_the_gateway_is_asked_first_and_what_it_sent_is_kept(
+        self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
+    ) -> None:
+        """We hold it for failed, while the gateway has sent it: nothing is given twice."""
+        order_id, refund_id = failed(desk, gateway)
+        with desk.database.reading() as session:
+            reference = row_of(session, "orders", id=order_id)["payment_reference"]
+        sent = {"transaction": reference, "merchant_note": f"marketplace refund {refund_id}"}
+        gateway.call("POST", "/refund", json=sent)
+
+        answer = desk.post(f"/api/payments/refunds/{refund_id}/credit", officer)
+
+        assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
+        assert desk.get("/api/wallet", desk.buyer).json["data"]["balanceMinor"] == 0
+
+    def test_without_the_gateways_answer_nothing_is_done(
+        self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
+    ) -> None:
+        _, refund_id = failed(desk, gateway)
+        gateway.line.fault = "refuse"
+
+        for act in ("retry", "credit"):
+            answer = desk.post(f"/api/payments/refunds/{refund_id}/{act}", officer)
+            assert problem(answer) == (502, "PROVIDER_UNAVAILABLE")
+
+        with desk.database.reading() as session:
+            assert row_of(session, "refunds", id=refund_id)["status"] == "failed"
+
+
+class TestTheQuarantine:
+    def test_it_is_shown_with_its_orders_and_amounts(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        order_id, held_id = held_back(desk)
+
+        listed = desk.get(
+            "/api/payments/quarantine", officer, status="open", reason="amount_below_total", limit=100
+        ).json["data"]
+
+        [row] = [row for row in listed if row["id"] == str(held_id)]
+        assert (row["status"], row["reason"], row["currency"]) == ("open", "amount_below_total", "NGN")
+        assert (row["amountMinor"], row["heldMinor"], row["dueMinor"]) == (TOTAL - 500, TOTAL - 500, TOTAL)
+        assert row["buyer"]["id"] == str(desk.shop.buyer.id)
+        [order] = row["orders"]
+        assert (order["id"], order["status"]) == (str(order_id), "pending_payment")
+        assert (order["totalMinor"], order["dueMinor"]) == (TOTAL, TOTAL)
+        assert (row["resolvedAt"], row["resolution"], row["resolvedBy"]) == (None, None, None)
+
+    def test_the_rest_is_accepted_and_the_buyer_pays_the_difference(
+        self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
+    ) -> None:
+        order_id, held_id = held_back(desk)
+        assert order_of(desk, order_id)["nextActions"] == ["cancel"]
+
+        answer = desk.post(
+            f"/api/payments/quarantine/{held_id}/resolve", officer, {"action": "accept_rest"} | NOTE
+        )
+
+        assert answer.status_code == 200, answer.data
+        assert answer.json["data"]["orders"][0]["dueMinor"] == 500
+        order = order_of(desk, order_id)
+        assert (order["nextActions"], order["dueMinor"], order["payment"]) == (["pay", "cancel"], 500, None)
+        page = desk.post(
+            "/api/payments/initialize", desk.buyer, {"orderId": str(order_id)}, key=new_key()
+        ).json["data"]
+        assert page["amountMinor"] == 500
+        gateway.pay(page["reference"])
+        paid = desk.post("/api/payments/verify", desk.buyer, {"reference": page["reference"]})
+        assert paid.json["data"]["orders"][0]["status"] == "paid_escrow"
+        with desk.database.reading() as session:
+            assert_books_are_whole(session)
+
+    @pytest.mark.parametrize("action", ["refund", "wallet"])
+    def test_it_goes_back(self, desk: ShopClient, officer: dict[str, str], action: str) -> None:
+        order_id, held_id = held_back(desk)
+
+        answer = desk.post(f"/api/payments/quarantine/{held_id}/resolve", officer, {"action": action} | NOTE)
+
+        assert answer.json["data"]["amountMinor"] == TOTAL - 500
+        [refund] = order_of(desk, order_id)["refunds"]
+        assert refund["destination"] == ("gateway" if action == "refund" else "wallet")
+        again = desk.post(f"/api/payments/quarantine/{held_id}/resolve", officer, {"action": "wallet"} | NOTE)
+        assert problem(again) == (409, "CONCURRENCY_CONFLICT")
+        resolved = desk.get("/api/payments/quarantine", officer, status="resolved", limit=100).json["data"]
+        [row] = [row for row in resolved if row["id"] == str(held_id)]
+        assert (row["resolution"], row["resolutionNote"]) == (action, NOTE["note"])
+
+    @pytest.mark.parametrize(
+        ("body", "name"),
+        [
+            ({"action": "keep"} | NOTE, "action"),
+            (NOTE, "action"),
+            ({"action": "refund"}, "note"),
+            ({"action": "refund", "note": "short"}, "note"),
+            ({"action": "refund", "amountMinor": 5} | NOTE, "amountMinor"),
+        ],
+    )
+    def test_wrong_input_is_named(
+        self, desk: ShopClient, officer: dict[str, str], body: dict[str, Any], name: str
+    ) -> None:
+        _, held_id = held_back(desk)
+
+        answer = desk.post(f"/api/payments/quarantine/{held_id}/resolve", officer, body)
+
+        assert problem(answer) == (422, "VALIDATION_FAILED")
+        assert [param["name"] for param in answer.json["invalid_params"]] == [name]

@@ -1,0 +1,200 @@
+"""The bank account that payouts go to, over HTTP: checked with the bank, held for a day, told and audited."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.identity.models import Profile
+from tests.support.audit_and_notifications import audit_of, notifications_of
+from tests.support.gateway import MovableClock, TestGateway
+from tests.support.probes import assert_problem, faults
+from tests.support.purchases import NOW, later
+from tests.support.shop_client import ShopClient
+from tests.support.store_profiles import GTB, OWN, ZENITH, accounts_of, changed, phone_of, put, shown, wire
+
+pytestmark = pytest.mark.usefixtures("forgotten_banks")
+
+
+class TestBankAccount:
+    def test_it_is_the_one_that_the_bank_and_the_gateway_know(
+        self, desk: ShopClient, gateway: TestGateway
+    ) -> None:
+        data = changed(desk, {"bankAccount": GTB})
+
+        [row] = accounts_of(desk, desk.shop.vendor.id)
+        assert data["bankAccount"] == {
+            "id": str(row["id"]),
+            "bankCode": "058",
+            "bankName": "Guaranty Trust Bank",
+            "accountNumber": "******7890",
+            "accountName": row["account_name"],
+            "since": wire(NOW),
+            "replacedAt": None,
+            "heldUntil": wire(later(hours=24)),
+        }
+        assert data["revision"] == 2
+        # The gateway gives the same account the same code.
+        body = {"type": "nuban", "name": "N", "account_number": "2234567890", "bank_code": "058"}
+        recipient = gateway.call("POST", "/transferrecipient", json=body)
+        assert recipient["recipient_code"] == row["recipient_code"]
+        assert recipient["details"]["account_name"] == row["account_name"]
+
+    def test_payouts_are_held_for_a_day_from_the_change(self, desk: ShopClient, clock: MovableClock) -> None:
+        [hold] = changed(desk, {"bankAccount": GTB})["payoutHolds"]
+        assert (hold["reason"], hold["until"]) == ("bank_account_changed", wire(later(hours=24)))
+
+        clock.now = later(hours=24) - timedelta(microseconds=1)
+        assert shown(desk, desk.vendor)["payoutHolds"] == [hold]
+        clock.now = later(hours=24)
+        data = shown(desk, desk.vendor)
+        assert (data["payoutHolds"], data["bankAccount"]["heldUntil"]) == ([], None)
+
+    def test_the_old_one_is_kept_and_the_same_again_changes_nothing(
+        self, desk: ShopClient, clock: MovableClock
+    ) -> None:
+        vendor = desk.shop.vendor.id
+        changed(desk, {"bankAccount": GTB})
+        clock.now = later(hours=30)
+        again = changed(desk, {"bankAccount": GTB})
+        assert (again["revision"], again["payoutHolds"]) == (2, [])
+        assert len(notifications_of(desk.database, vendor)) == 1
+
+        clock.now = later(hours=31)
+        changed(desk, {"bankAccount": ZENITH})
+        clock.now = later(hours=32)
+        back = changed(desk, {"bankAccount": GTB})
+        assert [hold["until"] for hold in back["payoutHolds"]] == [wire(later(hours=56))]
+
+        rows = accounts_of(desk, vendor)
+        assert [(row["account_number"], row["created_at"], row["replaced_at"]) for row in rows] == [
+            (GTB["accountNumber"], NOW, later(hours=31)),
+            (ZENITH["accountNumber"], later(hours=31), later(hours=32)),
+            (GTB["accountNumber"], later(hours=32), None),
+        ]
+        assert rows[0]["recipient_code"] == rows[2]["recipient_code"] != rows[1]["recipient_code"]
+        listed = desk.get(OWN, desk.vendor).json["data"]
+        assert [(row["id"], row["replacedAt"]) for row in listed] == [
+            (str(rows[2]["id"]), None),
+            (str(rows[1]["id"]), wire(later(hours=32))),
+            (str(rows[0]["id"]), wire(later(hours=31))),
+        ]
+
+    def test_who_is_paid_is_told_where_they_are_reached_and_were_until_lately(
+        self, desk: ShopClient, clock: MovableClock
+    ) -> None:
+        vendor = desk.shop.vendor.id
+        phone_of(desk, "+2348031234561")
+        clock.now = later(days=20)
+        phone_of(desk, "+2348031234562")
+        clock.now = later(days=45)
+        # Once more the same, and one that is given up and taken again: that is where they are reached anyway.
+        for last in (562, 563, 562, 563, 564, 563):
+            phone_of(desk, f"+2348031234{last}")
+        clock.now = later(days=50, seconds=1)
+        changed(desk, {"bankAccount": GTB})
+
+        told = notifications_of(desk.database, vendor)
+        assert {row["type"] for row in told} == {"bank_account_changed"}
+        assert {row["title"] for row in told} == {"The bank account of your payouts was changed"}
+        with desk.database.reading() as session:
+            sent_to = session.execute(
+                text(
+                    "SELECT c.contact FROM notifications n LEFT JOIN former_contacts c"
+                    " ON c.id = n.former_contact_id WHERE n.user_id = :id ORDER BY n.id"
+                ),
+                {"id": vendor},
+            )
+            # The first number was given up more than 30 days ago, so it may be somebody else's.
+            assert sent_to.scalars().all() == [None, "+2348031234562", "+2348031234564"]
+        for row in told:
+            assert "ends with 7890" in row["body"]
+            assert "2234567890" not in str(row)
+            assert "10 January 2027, 09:30 UTC" in row["body"]
+
+    def test_however_often_the_number_is_changed_the_first_one_is_told(self, desk: ShopClient) -> None:
+        for last in range(30):
+            phone_of(desk, f"+23480312345{last:02d}")
+        changed(desk, {"bankAccount": GTB})
+        with desk.database.reading() as session:
+            told = session.execute(
+                text(
+                    "SELECT c.contact FROM notifications n JOIN former_contacts c ON c.id = n.former_contact_id"
+                    " WHERE n.user_id = :id ORDER BY n.id"
+                ),
+                {"id": desk.shop.vendor.id},
+            )
+            assert told.scalars().all() == [f"+23480312345{last:02d}" for last in range(20)]
+
+    def test_it_is_audited_without_numbers(self, desk: ShopClient) -> None:
+        vendor = desk.shop.vendor.id
+        changed(desk, {"bankAccount": GTB})
+        changed(desk, {"bankAccount": ZENITH})
+
+        first, second = accounts_of(desk, vendor)
+        acts = [row for row in audit_of(desk.database, vendor) if row["action"] == "payout_account.change"]
+        assert [(act["before"], act["after"]) for act in acts] == [
+            (None, {"accountId": str(first["id"])}),
+            ({"accountId": str(first["id"])}, {"accountId": str(second["id"])}),
+        ]
+        assert {act["actor_id"] for act in acts} == {vendor}
+
+    @pytest.mark.parametrize(
+        ("account", "named"),
+        [
+            (GTB | {"accountNumber": "0001234567"}, ["bankAccount.accountNumber"]),
+            (GTB | {"bankCode": "99999"}, ["bankAccount.bankCode"]),
+        ],
+    )
+    def test_one_that_no_bank_knows_is_refused_with_all_that_came_with_it(
+        self, desk: ShopClient, account: dict[str, str], named: list[str]
+    ) -> None:
+        answer = put(desk, {"description": "New", "bankAccount": account})
+        assert list(faults(answer)) == named
+        assert account["accountNumber"] not in answer.text
+        assert shown(desk)["description"] == ""
+        assert accounts_of(desk, desk.shop.vendor.id) == []
+
+    @pytest.mark.parametrize("fault", ["refuse", "lose", "garble"])
+    def test_without_the_gateway_nothing_is_changed(
+        self, desk: ShopClient, gateway: TestGateway, fault: str
+    ) -> None:
+        assert desk.get("/api/payments/banks", desk.vendor).status_code == 200
+        gateway.line.fault = fault
+        assert_problem(put(desk, {"description": "New", "bankAccount": GTB}), 502, "PROVIDER_UNAVAILABLE")
+        assert shown(desk)["description"] == ""
+        assert accounts_of(desk, desk.shop.vendor.id) == []
+
+    def test_a_barred_owner_changes_nothing(self, desk: ShopClient) -> None:
+        with desk.database.transaction() as session:
+            session.get_one(Profile, desk.shop.vendor.id).account_status = "restricted"
+        assert_problem(put(desk, {"bankAccount": GTB}), 403, "AUTH_FORBIDDEN")
+
+    def test_whoever_has_a_wallet_gives_one_too(self, desk: ShopClient) -> None:
+        assert desk.get(OWN, desk.buyer).json["data"] == []
+        answer = desk.client.put(OWN, json=GTB, headers=desk.buyer)
+        assert answer.status_code == 200
+        given = answer.json["data"]
+        assert (given["accountNumber"], given["heldUntil"]) == ("******7890", wire(later(hours=24)))
+        assert desk.get(OWN, desk.buyer).json["data"] == [given]
+        assert desk.get(OWN, desk.vendor).json["data"] == []
+        assert len(notifications_of(desk.database, desk.shop.buyer.id)) == 1
+
+        wrong = desk.client.put(OWN, json=GTB | {"accountNumber": "0001234567"}, headers=desk.buyer)
+        assert list(faults(wrong)) == ["accountNumber"]
+        assert_problem(desk.client.put(OWN, json=GTB), 401, "AUTH_UNAUTHORIZED")
+
+    def test_of_two_at_once_one_is_the_present_one(self, desk: ShopClient) -> None:
+        headers = desk.buyer
+        client = desk.client.application.test_client
+
+        def send(account: dict[str, str]) -> int:
+            status: int = client().put(OWN, json=account, headers=headers).status_code
+            return status
+
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(send, (GTB, ZENITH))) == [200, 200]
+        rows = accounts_of(desk, desk.shop.buyer.id)
+        assert [row["replaced_at"] is None for row in rows].count(True) == 1
+        assert len(rows) == 2

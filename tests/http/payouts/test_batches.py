@@ -1,0 +1,336 @@
+"""Batches over HTTP: staged by hand, read with all that is risky in them, approved by two, and called off."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from werkzeug.test import TestResponse
+
+from marketplace.identity.queries import Caller
+from tests.support.payouts import (
+    OWED_MINOR,
+    Payee,
+    approved_batch,
+    intents_of,
+    make_account,
+    make_payees,
+    owed,
+    staged_batch,
+)
+from tests.support.purchases import NOW, make_person, row_of
+from tests.support.resource_usage import counted_statements
+from tests.support.shop_client import ShopClient, new_key
+from tests.support.transfers import dispatched_batch
+
+BATCHES = "/api/payouts/batches"
+REASON = {"reason": "The amounts are not what they were last week."}
+
+
+def officer(desk: ShopClient, aal: str = "aal2", staff_role: str = "finance") -> dict[str, str]:
+    return signed_in(
+        desk, desk.database.in_transaction(make_person, role="staff", staff_role=staff_role), aal
+    )
+
+
+def signed_in(desk: ShopClient, who: Caller, aal: str = "aal2") -> dict[str, str]:
+    return desk.bearer(who.id, aal)
+
+
+def payees(desk: ShopClient, number: int = 1, **values: Any) -> list[Payee]:
+    return desk.database.in_transaction(make_payees, number, **values)
+
+
+def named(*who: Payee) -> dict[str, list[str]]:
+    return {"vendorIds": [str(payee.store_id) for payee in who]}
+
+
+def staged(desk: ShopClient, *who: Payee) -> UUID:
+    return desk.database.in_transaction(staged_batch, who)
+
+
+def problem(answer: TestResponse) -> tuple[int, str]:
+    return answer.status_code, answer.json["code"]
+
+
+def detail(desk: ShopClient, batch_id: UUID | str, **query: Any) -> dict[str, Any]:
+    answer = desk.get(f"{BATCHES}/{batch_id}", officer(desk), **query)
+    assert answer.status_code == 200, answer.json
+    found: dict[str, Any] = answer.json["data"]
+    return found
+
+
+def run(desk: ShopClient, sql: str, **values: Any) -> None:
+    with desk.database.transaction() as session:
+        session.execute(text(sql), values)
+
+
+def test_an_officer_stages_and_another_approves(desk: ShopClient) -> None:
+    who = payees(desk, 2)
+    stager, other = officer(desk), officer(desk)
+
+    made = desk.post(BATCHES, stager, named(*who))
+
+    assert made.status_code == 201
+    batch = made.json["data"]
+    assert (batch["status"], batch["payments"], batch["amountMinor"]) == ("staged", 2, 2 * OWED_MINOR)
+    assert (batch["approvalsMissing"], batch["collectedMinor"], batch["leftOut"]) == (1, 0, [])
+    path = f"{BATCHES}/{batch['id']}/approve"
+    assert problem(desk.post(path, stager)) == (403, "AUTH_FORBIDDEN")
+    answer = desk.post(path, other, {"comment": "Fine.", "contentHash": batch["contentHash"]})
+    assert answer.status_code == 200
+    approved = answer.json["data"]
+    assert (approved["status"], approved["approvalsMissing"]) == ("approved", 0)
+    assert approved["approvedHash"] == batch["contentHash"]
+    assert [(one["comment"], one["counts"]) for one in approved["approvals"]] == [("Fine.", True)]
+
+
+def test_a_batch_of_the_schedule_takes_two_approvals(desk: ShopClient) -> None:
+    batch_id = staged(desk, *payees(desk))
+    path = f"{BATCHES}/{batch_id}/approve"
+    first = officer(desk)
+
+    answer = desk.post(path, first)
+
+    assert (answer.json["data"]["status"], answer.json["data"]["approvalsMissing"]) == ("staged", 1)
+    assert answer.json["data"]["stagedBy"] is None
+    assert problem(desk.post(path, first)) == (403, "AUTH_FORBIDDEN")
+    assert desk.post(path, officer(desk)).json["data"]["status"] == "approved"
+    assert problem(desk.post(path, officer(desk))) == (409, "CONCURRENCY_CONFLICT")
+
+
+def test_who_is_left_out_is_told_with_the_reason(desk: ShopClient) -> None:
+    paid, poor = payees(desk)[0], payees(desk, owed_minor=5_000)[0]
+    held = payees(desk, account={"created_at": NOW})[0]
+
+    batch = desk.post(BATCHES, officer(desk), named(paid, poor, held)).json["data"]
+
+    assert batch["payments"] == 1
+    assert {one["vendorId"]: one["reason"] for one in batch["leftOut"]} == {
+        str(poor.store_id): "below_minimum",
+        str(held.store_id): "bank_account_changed",
+    }
+    [until] = [one["until"] for one in batch["leftOut"] if one["vendorId"] == str(held.store_id)]
+    assert datetime.fromisoformat(until) == NOW + timedelta(hours=24)
+
+
+def test_where_nobody_can_be_paid_nothing_is_staged(desk: ShopClient) -> None:
+    answer = desk.post(BATCHES, officer(desk), named(*payees(desk, owed_minor=0)))
+
+    assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
+    assert [one["reason"] for one in answer.json["leftOut"]] == ["nothing_to_pay"]
+
+
+def test_without_a_body_all_who_can_be_paid_are_staged(desk: ShopClient) -> None:
+    [payee] = payees(desk)
+
+    answer = desk.post(BATCHES, officer(desk))
+
+    assert answer.status_code == 201
+    with desk.database.reading() as session:
+        [intent] = intents_of(session, payee)
+    assert str(intent["batch_id"]) == answer.json["data"]["id"]
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ({"vendorIds": []}, "vendorIds"),
+        ({"vendorIds": "all"}, "vendorIds"),
+        ({"vendorIds": ["x"]}, "vendorIds[0]"),
+        ({"vendorIds": [str(UUID(int=7))]}, "vendorIds[0]"),
+        ({"vendors": []}, "vendors"),
+    ],
+)
+def test_wrong_vendors_are_named(desk: ShopClient, body: dict[str, Any], name: str) -> None:
+    answer = desk.post(BATCHES, officer(desk), body)
+
+    assert problem(answer) == (422, "VALIDATION_FAILED")
+    assert [fault["name"] for fault in answer.json["invalid_params"]] == [name]
+
+
+def test_a_key_stages_once(desk: ShopClient) -> None:
+    who, header, key = payees(desk), officer(desk), new_key()
+
+    first, again = (desk.post(BATCHES, header, named(*who), key=key) for _ in range(2))
+
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.headers["X-Cache-Lookup"] == "HIT"
+    assert again.json == first.json
+
+
+@pytest.mark.parametrize("act", ["approve", "reject", "exclude"])
+def test_what_decides_takes_finance_and_two_factors(desk: ShopClient, act: str) -> None:
+    batch_id = staged(desk, *payees(desk))
+    body = {"approve": {}, "reject": REASON, "exclude": {"intentIds": [str(uuid4())], **REASON}}[act]
+    path = f"{BATCHES}/{batch_id}/{act}"
+
+    assert problem(desk.post(path, officer(desk, "aal1"), body)) == (403, "AUTH_AAL2_REQUIRED")
+    assert problem(desk.post(path, officer(desk, staff_role="support"), body)) == (403, "AUTH_FORBIDDEN")
+    assert problem(desk.post(path, desk.vendor, body)) == (403, "AUTH_FORBIDDEN")
+    assert desk.post(path, {}, body).status_code == 401
+    assert problem(desk.post(f"{BATCHES}/{uuid4()}/{act}", officer(desk), body)) == (
+        404,
+        "RESOURCE_NOT_FOUND",
+    )
+    assert problem(desk.post(f"{BATCHES}/none/{act}", officer(desk), body)) == (404, "RESOURCE_NOT_FOUND")
+
+
+@pytest.mark.parametrize("path", [BATCHES, f"{BATCHES}/{UUID(int=7)}"])
+def test_who_is_not_of_finance_sees_no_batch(desk: ShopClient, path: str) -> None:
+    for header in (officer(desk, staff_role="support"), desk.vendor, desk.buyer):
+        assert problem(desk.get(path, header)) == (403, "AUTH_FORBIDDEN")
+    assert desk.get(path, {}).status_code == 401
+
+
+def test_a_batch_that_changed_is_not_approved_as_it_was_read(desk: ShopClient) -> None:
+    [payee] = payees(desk)
+    batch_id = staged(desk, payee)
+    read = detail(desk, batch_id)
+    desk.database.in_transaction(make_account, payee.user.id)
+    path = f"{BATCHES}/{batch_id}/approve"
+
+    stale = desk.post(path, officer(desk), {"contentHash": read["contentHash"]})
+    now = detail(desk, batch_id)
+
+    assert problem(stale) == (409, "CONCURRENCY_CONFLICT")
+    assert (read["changedSinceStaging"], now["changedSinceStaging"]) == (False, True)
+    assert now["stagedHash"] == read["contentHash"] != now["contentHash"]
+    assert [(one["change"], one["payee"]["vendorId"]) for one in now["changes"]] == [
+        ("account_changed", str(payee.store_id))
+    ]
+    assert "account_changed_since_staging" in now["intents"][0]["risks"]
+    assert now["intents"][0]["stagedAccount"]["id"] == read["intents"][0]["account"]["id"]
+
+
+def test_a_rejected_batch_says_by_whom_and_why(desk: ShopClient) -> None:
+    who = payees(desk, 2)
+    batch_id = staged(desk, *who)
+
+    answer = desk.post(f"{BATCHES}/{batch_id}/reject", officer(desk), REASON)
+
+    batch = answer.json["data"]
+    assert (batch["status"], batch["rejectionReason"], batch["payments"]) == ("rejected", REASON["reason"], 0)
+    assert batch["rejectedBy"] is not None
+    with desk.database.reading() as session:
+        assert [owed(session, payee) for payee in who] == [OWED_MINOR, OWED_MINOR]
+    shown = detail(desk, batch_id)
+    assert [(one["status"], one["payments"]) for one in shown["statuses"]] == [("cancelled", 2)]
+    assert problem(desk.post(f"{BATCHES}/{batch_id}/approve", officer(desk))) == (409, "CONCURRENCY_CONFLICT")
+
+
+@pytest.mark.parametrize("body", [{}, {"reason": "short"}, {"reason": 7}, {"reason": "x" * 501}])
+def test_a_rejection_takes_a_reason(desk: ShopClient, body: dict[str, Any]) -> None:
+    answer = desk.post(f"{BATCHES}/{staged(desk, *payees(desk))}/reject", officer(desk), body)
+
+    assert problem(answer) == (422, "VALIDATION_FAILED")
+    assert [fault["name"] for fault in answer.json["invalid_params"]] == ["reason"]
+
+
+def test_a_payment_is_taken_out(desk: ShopClient) -> None:
+    who = payees(desk, 2)
+    batch_id = staged(desk, *who)
+    with desk.database.reading() as session:
+        [intent] = intents_of(session, who[0])
+
+    answer = desk.post(
+        f"{BATCHES}/{batch_id}/exclude", officer(desk), {"intentIds": [str(intent["id"])], **REASON}
+    )
+
+    assert (answer.json["data"]["payments"], answer.json["data"]["approvalsMissing"]) == (1, 2)
+    shown = detail(desk, batch_id)
+    assert [one["id"] for one in shown["intents"]] != [str(intent["id"])]
+    assert [(one["change"], one["intentId"]) for one in shown["changes"]] == [
+        ("called_off", str(intent["id"]))
+    ]
+
+
+def test_batches_are_listed_by_state_and_time(desk: ShopClient) -> None:
+    waiting = staged(desk, *payees(desk))
+    ready = desk.database.in_transaction(approved_batch, payees(desk))
+    sent = desk.database.in_transaction(dispatched_batch, payees(desk))
+    over = staged(desk, *payees(desk))
+    desk.post(f"{BATCHES}/{over}/reject", officer(desk), REASON)
+    header = officer(desk)
+    # In a table that other tests fill too.
+    for number, batch_id in enumerate((waiting, ready, sent, over)):
+        at = datetime(2031, 3, 1, tzinfo=UTC) + timedelta(hours=number)
+        run(desk, "UPDATE payout_batches SET created_at = :at WHERE id = :id", at=at, id=batch_id)
+    period = {"from": "2031-03-01T00:00:00Z", "to": "2031-03-01T04:00:00Z"}
+
+    def listed(**query: Any) -> list[str]:
+        answer = desk.get(BATCHES, header, **period, **query)
+        assert answer.status_code == 200
+        assert answer.json["meta"]["total"] >= len(answer.json["data"])
+        return [row["id"] for row in answer.json["data"]]
+
+    named_ids = {"waiting": waiting, "ready": ready, "sent": sent, "over": over}
+    ids = {name: str(value) for name, value in named_ids.items()}
+    # By default those that are not paid yet.
+    assert listed() == [ids["sent"], ids["ready"], ids["waiting"]]
+    assert listed(order="asc", limit=2) == [ids["waiting"], ids["ready"]]
+    assert listed(status="awaiting") == [ids["ready"], ids["waiting"]]
+    assert listed(status="rejected") == [ids["over"]]
+    assert listed(status="all") == [ids["over"], ids["sent"], ids["ready"], ids["waiting"]]
+    assert listed(page=2, limit=2) == [ids["waiting"]]
+    [row] = desk.get(BATCHES, header, **period, status="approved").json["data"]
+    assert (row["payments"], row["amountMinor"], row["currency"]) == (1, OWED_MINOR, "NGN")
+
+
+@pytest.mark.parametrize("query", [{"status": "paid"}, {"sort": "amount"}, {"page": 0}, {"from": "today"}])
+def test_a_wrong_parameter_is_named(desk: ShopClient, query: dict[str, Any]) -> None:
+    answer = desk.get(BATCHES, officer(desk), **query)
+
+    assert problem(answer) == (422, "VALIDATION_FAILED")
+    assert [fault["name"] for fault in answer.json["invalid_params"]] == list(query)
+
+
+def test_a_listing_takes_as_many_statements_however_long_it_is(desk: ShopClient) -> None:
+    header = officer(desk)
+
+    def statements(number: int) -> int:
+        for _ in range(number):
+            staged(desk, *payees(desk))
+        with counted_statements(desk.database) as counted:
+            assert len(desk.get(BATCHES, header, limit=number).json["data"]) == number
+        return len(counted)
+
+    assert statements(1) == statements(4)
+
+
+def test_a_batch_takes_as_many_statements_however_long_it_is(desk: ShopClient) -> None:
+    header = officer(desk)
+
+    def statements(number: int) -> int:
+        batch_id = staged(desk, *payees(desk, number))
+        with counted_statements(desk.database) as counted:
+            assert len(desk.get(f"{BATCHES}/{batch_id}", header).json["data"]["intents"]) == number
+        return len(counted)
+
+    assert statements(1) == statements(5)
+
+
+def test_a_page_of_payments_goes_on_with_its_cursor_and_another_batchs_is_refused(desk: ShopClient) -> None:
+    batch_id, other = staged(desk, *payees(desk, 3)), staged(desk, *payees(desk))
+    header = officer(desk)
+
+    first = desk.get(f"{BATCHES}/{batch_id}", header, limit=2)
+    cursor = first.json["meta"]["next_cursor"]
+    second = desk.get(f"{BATCHES}/{batch_id}", header, limit=2, cursor=cursor)
+
+    seen = [one["id"] for page in (first, second) for one in page.json["data"]["intents"]]
+    assert (len(seen), len(set(seen)), second.json["meta"]["has_more"]) == (3, 3, False)
+    assert problem(desk.get(f"{BATCHES}/{other}", header, cursor=cursor)) == (422, "VALIDATION_FAILED")
+
+
+def test_no_account_number_is_shown_whole(desk: ShopClient) -> None:
+    [payee] = payees(desk)
+    batch_id = staged(desk, payee)
+    with desk.database.reading() as session:
+        number = row_of(session, "payout_accounts", id=payee.account_id)["account_number"]
+
+    answer = desk.get(f"{BATCHES}/{batch_id}", officer(desk))
+
+    assert number not in answer.get_data(as_text=True)
+    assert answer.json["data"]["intents"][0]["account"]["accountNumber"] == f"******{number[-4:]}"

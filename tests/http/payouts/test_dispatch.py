@@ -1,0 +1,209 @@
+"""Payouts on their way over HTTP: who may send a batch, and what they are answered."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from werkzeug.test import TestResponse
+
+from marketplace.platform.halts import halt_payouts
+from tests.support.finance import audited, make_officer
+from tests.support.payouts import (
+    OWED_MINOR,
+    Payee,
+    approved_batch,
+    intents_in,
+    make_account,
+    make_payee,
+    make_payees,
+    owed,
+    staged_batch,
+)
+from tests.support.purchases import NOW, row_of
+from tests.support.shop_client import ShopClient, new_key
+from tests.support.transfers import transfers_in
+
+PATH = "/api/payouts/dispatch"
+
+
+@pytest.fixture
+def officer(desk: ShopClient) -> dict[str, str]:
+    """The header of an officer of finance, signed in with two factors."""
+    return officer_of(desk)
+
+
+def officer_of(desk: ShopClient, aal: str = "aal2") -> dict[str, str]:
+    return desk.bearer(desk.database.in_transaction(make_officer).id, aal)
+
+
+def approved(desk: ShopClient, payees: Sequence[Payee] = ()) -> UUID:
+    with desk.database.transaction() as session:
+        return approved_batch(session, payees or make_payees(session, 2))
+
+
+def send(desk: ShopClient, headers: dict[str, str], batch_id: UUID, key: str | None = None) -> TestResponse:
+    return desk.post(PATH, headers, {"batchId": str(batch_id)}, key=key or new_key())
+
+
+def problem(answer: TestResponse) -> tuple[int, str]:
+    return answer.status_code, answer.json["code"]
+
+
+def status_of(desk: ShopClient, batch_id: UUID) -> str:
+    with desk.database.reading() as session:
+        status: str = row_of(session, "payout_batches", id=batch_id)["status"]
+        return status
+
+
+class TestDispatch:
+    def test_an_approved_batch_is_handed_to_the_workers_once(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        batch_id = approved(desk)
+        key = new_key()
+
+        first, replayed = (send(desk, officer, batch_id, key) for _ in range(2))
+        again = send(desk, officer, batch_id)
+
+        assert first.status_code == 202
+        assert first.json["data"] == {
+            "batchId": str(batch_id),
+            "payoutId": None,
+            "status": "dispatching",
+            "payments": 2,
+            "amountMinor": 2 * OWED_MINOR,
+        }
+        assert (replayed.status_code, replayed.data) == (202, first.data)
+        assert problem(again) == (409, "CONCURRENCY_CONFLICT")
+        with desk.database.reading() as session:
+            assert len(transfers_in(session, batch_id)) == 2
+            assert audited(session, batch_id)[-1][0] == "payout_batch.dispatch"
+
+    def test_two_at_once_send_it_once(self, desk: ShopClient) -> None:
+        batch_id = approved(desk)
+        headers = [officer_of(desk) for _ in range(2)]
+
+        with ThreadPoolExecutor(2) as pool:
+            answers = list(
+                pool.map(
+                    lambda one: (
+                        desk.client.application.test_client()
+                        .post(
+                            PATH,
+                            json={"batchId": str(batch_id)},
+                            headers={**one, "Idempotency-Key": new_key()},
+                        )
+                        .status_code
+                    ),
+                    headers,
+                )
+            )
+
+        assert sorted(answers) == [202, 409]
+        with desk.database.reading() as session:
+            assert len(transfers_in(session, batch_id)) == 2
+
+    def test_it_takes_a_key_two_factors_and_finance(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        batch_id = approved(desk)
+        body = {"batchId": str(batch_id)}
+
+        assert problem(desk.post(PATH, officer, body)) == (422, "VALIDATION_FAILED")
+        assert problem(send(desk, officer_of(desk, aal="aal1"), batch_id)) == (403, "AUTH_AAL2_REQUIRED")
+        assert problem(send(desk, desk.officer("orders"), batch_id)) == (403, "AUTH_FORBIDDEN")
+        assert problem(send(desk, desk.buyer, batch_id)) == (403, "AUTH_FORBIDDEN")
+        # Who may not is told so before what they sent is looked at.
+        assert problem(desk.post(PATH, desk.officer("orders"), {"x": 1}, key=new_key()))[0] == 403
+        assert problem(send(desk, desk.vendor, batch_id)) == (422, "VALIDATION_FAILED")
+        assert status_of(desk, batch_id) == "approved"
+
+    @pytest.mark.parametrize(
+        "body",
+        [{}, {"batchId": "x"}, {"batchId": str(uuid4()), "amountMinor": 100_000}, {"amountMinor": 500}],
+    )
+    def test_a_body_that_is_none_of_theirs_is_refused(
+        self, desk: ShopClient, officer: dict[str, str], body: dict[str, Any]
+    ) -> None:
+        answer = desk.post(PATH, officer, body, key=new_key())
+
+        assert problem(answer) == (422, "VALIDATION_FAILED")
+        assert [fault["name"] for fault in answer.json["invalid_params"]] == ["batchId"]
+
+    def test_one_that_is_not_there_or_not_approved_is_not_sent(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        assert problem(send(desk, officer, uuid4())) == (404, "RESOURCE_NOT_FOUND")
+        with desk.database.transaction() as session:
+            batch_id = staged_batch(session, make_payees(session, 1))
+
+        answer = send(desk, officer, batch_id)
+
+        assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
+        assert "staged" in answer.json["detail"]
+        assert status_of(desk, batch_id) == "staged"
+
+    def test_one_that_changed_since_it_was_approved_waits_for_approval_again(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        batch_id = approved(desk)
+        with desk.database.transaction() as session:
+            [first, _] = intents_in(session, batch_id)
+            make_account(session, first["user_id"])
+
+        answer = send(desk, officer, batch_id)
+
+        assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
+        assert status_of(desk, batch_id) == "staged"
+        with desk.database.reading() as session:
+            assert transfers_in(session, batch_id) == []
+            assert row_of(session, "payout_batches", id=batch_id)["approved_hash"] is None
+
+    def test_nobody_sends_what_they_are_paid(self, desk: ShopClient) -> None:
+        with desk.database.transaction() as session:
+            payee = make_payee(session)
+            session.execute(
+                text("UPDATE profiles SET role = 'staff', staff_role = 'finance' WHERE id = :id"),
+                {"id": payee.user.id},
+            )
+        batch_id = approved(desk, [payee])
+
+        answer = send(desk, desk.bearer(payee.user.id, "aal2"), batch_id)
+
+        assert problem(answer) == (403, "AUTH_FORBIDDEN")
+        assert status_of(desk, batch_id) == "approved"
+
+    def test_nothing_is_sent_while_payouts_are_halted(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        batch_id = approved(desk)
+        desk.database.in_transaction(halt_payouts, "ESCROW_DRIFT: of this test", NOW)
+        try:
+            answer = send(desk, officer, batch_id)
+        finally:
+            with desk.database.transaction() as session:
+                session.execute(text("DELETE FROM payout_halts"))
+
+        assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
+        assert "ESCROW_DRIFT" in answer.json["detail"]
+        assert send(desk, officer, batch_id).status_code == 202
+
+    def test_a_vendor_asks_for_an_early_payout(self, desk: ShopClient) -> None:
+        with desk.database.transaction() as session:
+            payee = make_payee(session)
+        vendor = desk.bearer(payee.user.id)
+
+        answer = desk.post(PATH, vendor, {"amountMinor": 200_000}, key=new_key())
+
+        assert answer.status_code == 202
+        data = answer.json["data"]
+        assert data == {
+            "batchId": None,
+            "payoutId": data["payoutId"],
+            "status": "pending",
+            "payments": 1,
+            "amountMinor": 200_000,
+        }
+        with desk.database.reading() as session:
+            assert owed(session, payee) == OWED_MINOR - 200_000

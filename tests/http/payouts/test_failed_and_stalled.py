@@ -1,0 +1,316 @@
+"""Payouts that went wrong, or do not move, over HTTP: finance's tables, and what officers do about them."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from werkzeug.test import TestResponse
+
+from marketplace.identity.queries import Caller
+from marketplace.payouts import withdrawals
+from marketplace.payouts.transfers import stalled
+from marketplace.payouts.transfers.exceptions import log_unrecognized_transfer
+from marketplace.providers.gateway.payloads import GatewayTransfer
+from tests.support.alerts import open_about
+from tests.support.finance import audited, make_officer
+from tests.support.payouts import (
+    OWED_MINOR,
+    ask,
+    intents_in,
+    make_payee,
+    make_payees,
+    owed,
+    staged_batch,
+)
+from tests.support.purchases import NOW, later, row_of
+from tests.support.resource_usage import counted_statements
+from tests.support.shop_client import ShopClient
+from tests.support.transfers import a_number, dispatched_batch, hear, transfers_in
+
+NOTE = "Called the bank: the account was closed."
+
+
+@pytest.fixture
+def officer(desk: ShopClient) -> dict[str, str]:
+    """The header of an officer of finance, signed in with two factors."""
+    return officer_of(desk)
+
+
+def officer_of(desk: ShopClient, aal: str = "aal2") -> dict[str, str]:
+    return desk.bearer(desk.database.in_transaction(make_officer).id, aal)
+
+
+def problem(answer: TestResponse) -> tuple[int, str]:
+    return answer.status_code, answer.json["code"]
+
+
+def gone_wrong(desk: ShopClient, outcome: str = "failed") -> tuple[UUID, dict[str, Any], Caller]:
+    """Make a payout that went wrong; give its exception, its transfer and its payee."""
+    with desk.database.transaction() as session:
+        payee = make_payee(session)
+        batch_id = dispatched_batch(session, [payee])
+        [transfer] = transfers_in(session, batch_id)
+        hear(session, transfer, outcome)
+        found: UUID = row_of(session, "payout_exceptions", reference=transfer["reference"])["id"]
+    return found, transfer, payee.user
+
+
+def of_row(
+    desk: ShopClient, headers: dict[str, str], path: str, row_id: UUID, **query: Any
+) -> list[dict[str, Any]]:
+    """Find a row in a table, whatever else is in it."""
+    answer = desk.get(path, headers, limit=100, **query)
+    assert answer.status_code == 200, answer.json
+    return [row for row in answer.json["data"] if row["id"] == str(row_id)]
+
+
+class TestExceptions:
+    PATH = "/api/payouts/exceptions"
+
+    def test_they_are_listed_with_their_payout(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        exception_id, transfer, payee = gone_wrong(desk)
+
+        [row] = of_row(desk, officer, self.PATH, exception_id, status="open", outcome="failed")
+
+        assert row["payoutId"] == str(transfer["intent_id"])
+        assert (row["payeeId"], row["payeeName"]) == (str(payee.id), "Ngozi's Lamps")
+        assert (row["payoutStatus"], row["amountMinor"]) == ("failed", OWED_MINOR)
+        assert row["reason"] == "The bank did not take the transfer."
+        assert of_row(desk, officer, self.PATH, exception_id, outcome="reversed") == []
+        assert of_row(desk, officer, self.PATH, exception_id, status="resolved") == []
+
+    def test_one_that_is_none_of_ours_is_listed_without(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        told = GatewayTransfer(a_number(), f"by-hand-{uuid4().hex}", 5_000, "NGN")
+        with desk.database.transaction() as session:
+            log_unrecognized_transfer(session, transfer=told, now=NOW)
+            found = row_of(session, "payout_exceptions", reference=told.reference)["id"]
+
+        [row] = of_row(desk, officer, self.PATH, found, outcome="unexpected")
+
+        assert (row["payoutId"], row["payeeName"], row["gatewayTransferId"]) == (None, None, told.id)
+
+    def test_they_take_two_queries_however_many(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        gone_wrong(desk)
+        with counted_statements(desk.database) as few:
+            desk.get(self.PATH, officer)
+        for _ in range(3):
+            gone_wrong(desk)
+        with counted_statements(desk.database) as many:
+            desk.get(self.PATH, officer)
+
+        assert len(many) == len(few)
+
+    def test_an_officer_resolves_one_once(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        exception_id, _, _ = gone_wrong(desk)
+        path = f"{self.PATH}/{exception_id}/resolve"
+
+        answer = desk.post(path, officer, {"note": NOTE})
+
+        assert answer.status_code == 200
+        assert answer.json["data"]["resolutionNote"] == NOTE
+        assert problem(desk.post(path, officer, {"note": NOTE})) == (409, "CONCURRENCY_CONFLICT")
+        [row] = of_row(desk, officer, self.PATH, exception_id, status="resolved")
+        assert (row["resolutionNote"], row["status"]) == (NOTE, "resolved")
+        with desk.database.reading() as session:
+            assert open_about(session, f"payout-exception:{exception_id}") == {}
+            [(action, _, after)] = audited(session, exception_id)
+        assert (action, after["note"]) == ("payout_exception.resolve", NOTE)
+
+    def test_not_everybody_may(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        exception_id, _, payee = gone_wrong(desk)
+        path = f"{self.PATH}/{exception_id}/resolve"
+        with desk.database.transaction() as session:
+            session.execute(
+                text("UPDATE profiles SET role = 'staff', staff_role = 'finance' WHERE id = :id"),
+                {"id": payee.id},
+            )
+
+        assert problem(desk.post(path, desk.bearer(payee.id), {"note": NOTE}))[0] == 403
+        for headers in (desk.buyer, desk.vendor, desk.officer("support")):
+            assert problem(desk.post(path, headers, {"note": NOTE})) == (403, "AUTH_FORBIDDEN")
+            assert problem(desk.get(self.PATH, headers)) == (403, "AUTH_FORBIDDEN")
+        assert problem(desk.post(path, officer, {"note": "short"})) == (422, "VALIDATION_FAILED")
+        assert problem(desk.post(f"{self.PATH}/{uuid4()}/resolve", officer, {"note": NOTE}))[0] == 404
+
+
+class TestStalled:
+    PATH = "/api/payouts/stalled"
+
+    def test_what_waits_for_two_days_is_flagged_raised_and_listed(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        with desk.database.transaction() as session:
+            staged = staged_batch(session, make_payees(session, 2))
+            sent = dispatched_batch(session, make_payees(session, 1))
+            [waiting, _] = intents_in(session, staged)
+            [other] = intents_in(session, sent)
+        desk.database.in_transaction(stalled.flag_stalled_payouts, now=later(hours=47, minutes=59))
+        assert of_row(desk, officer, self.PATH, waiting["id"]) == []
+
+        assert desk.database.in_transaction(stalled.flag_stalled_payouts, now=later(hours=48)) >= 3
+
+        [row] = of_row(desk, officer, self.PATH, waiting["id"])
+        assert (row["status"], row["batchStatus"], row["reference"]) == ("pending", "staged", None)
+        [row] = of_row(desk, officer, self.PATH, other["id"])
+        assert row["reference"] is not None
+        with desk.database.reading() as session:
+            assert open_about(session, f"payout-batch:{staged}") == {"PAYOUT_STALLED": "SEV-2"}
+            [transfer] = transfers_in(session, sent)
+        # Once is enough, and settled it waits no more.
+        with desk.database.transaction() as session:
+            hear(session, transfer, "success")
+            stalled.flag_stalled_payouts(session, now=later(hours=49))
+        assert of_row(desk, officer, self.PATH, other["id"]) == []
+        with desk.database.reading() as session:
+            assert open_about(session, f"payout-batch:{sent}") == {}
+            alert = row_of(session, "alerts", subject=f"payout-batch:{staged}", identifier="PAYOUT_STALLED")
+        assert (alert["occurrences"], alert["facts"]["payments"]) == (1, 2)
+
+    def test_it_is_finances(self, desk: ShopClient) -> None:
+        for headers in (desk.buyer, desk.vendor, desk.officer("support")):
+            assert problem(desk.get(self.PATH, headers)) == (403, "AUTH_FORBIDDEN")
+
+
+class TestAskingAnew:
+    def test_an_officer_has_the_gateway_asked(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        with desk.database.transaction() as session:
+            [transfer] = transfers_in(session, dispatched_batch(session, make_payees(session, 1)))
+        path = f"/api/payouts/{transfer['intent_id']}/ask"
+
+        # There is nothing to ask about before it was sent.
+        assert problem(desk.post(path, officer)) == (409, "CONCURRENCY_CONFLICT")
+        with desk.database.transaction() as session:
+            session.execute(
+                text("UPDATE payout_transfers SET sent_at = :now, attempts = 7 WHERE id = :id"),
+                {"now": NOW, "id": transfer["id"]},
+            )
+        answer = desk.post(path, officer)
+
+        assert answer.status_code == 202
+        assert answer.json["data"]["reference"] == transfer["reference"]
+        with desk.database.reading() as session:
+            row = row_of(session, "payout_transfers", id=transfer["id"])
+        assert (row["attempts"], row["ask_at"]) == (0, NOW)
+
+    def test_not_everybody_may_and_not_of_anything(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        assert problem(desk.post(f"/api/payouts/{uuid4()}/ask", officer)) == (404, "RESOURCE_NOT_FOUND")
+        assert problem(desk.post(f"/api/payouts/{uuid4()}/ask", desk.vendor)) == (403, "AUTH_FORBIDDEN")
+
+
+class TestGivingUp:
+    @pytest.fixture
+    def transfer(self, desk: ShopClient) -> dict[str, Any]:
+        with desk.database.transaction() as session:
+            payee = make_payee(session)
+            [found] = transfers_in(session, dispatched_batch(session, [payee]))
+        return found | {"payee": payee}
+
+    def path_of(self, transfer: dict[str, Any]) -> str:
+        return f"/api/payouts/{transfer['intent_id']}/give-up"
+
+    def change(self, desk: ShopClient, transfer: dict[str, Any], status: str, **columns: Any) -> None:
+        """Have it been sent, and asked about."""
+        names = ", ".join(f"{name} = :{name}" for name in columns)
+        with desk.database.transaction() as session:
+            session.execute(
+                text("UPDATE payout_transfer_intents SET status = :status WHERE id = :id"),
+                {"status": status, "id": transfer["intent_id"]},
+            )
+            session.execute(
+                text(f"UPDATE payout_transfers SET {names} WHERE id = :id"),  # noqa: S608 - our own text
+                {"id": transfer["id"]} | columns,
+            )
+
+    def test_what_was_not_sent_is_the_payees_again(
+        self, desk: ShopClient, officer: dict[str, str], transfer: dict[str, Any]
+    ) -> None:
+        answer = desk.post(self.path_of(transfer), officer, {"note": NOTE})
+
+        assert answer.status_code == 200
+        assert answer.json["data"]["status"] == "failed"
+        with desk.database.reading() as session:
+            assert owed(session, transfer["payee"]) == OWED_MINOR
+            intent = row_of(session, "payout_transfer_intents", id=transfer["intent_id"])
+            assert intent["failure_reason"] == "The transfer could not be sent."
+            assert row_of(session, "payout_batches", id=intent["batch_id"])["status"] == "partially_failed"
+            [(action, before, after)] = audited(session, transfer["intent_id"])
+        assert (action, before["status"], after["note"]) == ("payout.give_up", "pending", NOTE)
+        assert problem(desk.post(self.path_of(transfer), officer, {"note": NOTE}))[0] == 409
+
+    @pytest.mark.parametrize(
+        ("status", "columns", "expected"),
+        [
+            ("pending", {"sent_at": NOW, "ask_at": NOW}, 409),
+            ("submitted", {"sent_at": NOW, "ask_at": NOW}, 409),
+            ("submitted", {"sent_at": NOW, "ask_at": None}, 409),
+            ("unknown", {"sent_at": NOW, "ask_at": NOW}, 409),
+            ("unknown", {"sent_at": NOW, "ask_at": None}, 200),
+        ],
+    )
+    def test_what_may_have_been_sent_is_not_given_up_before_the_last_word(
+        self,
+        desk: ShopClient,
+        officer: dict[str, str],
+        transfer: dict[str, Any],
+        status: str,
+        columns: dict[str, Any],
+        expected: int,
+    ) -> None:
+        self.change(desk, transfer, status, **columns)
+
+        answer = desk.post(self.path_of(transfer), officer, {"note": NOTE})
+
+        assert answer.status_code == expected
+        with desk.database.reading() as session:
+            assert owed(session, transfer["payee"]) == (OWED_MINOR if expected == 200 else 0)
+
+    def test_what_was_given_up_is_over(
+        self, desk: ShopClient, officer: dict[str, str], transfer: dict[str, Any]
+    ) -> None:
+        path, payee = self.path_of(transfer), transfer["payee"]
+        assert desk.post(path, officer, {"note": NOTE}).status_code == 200
+        with desk.database.reading() as session:
+            body = row_of(session, "notifications", user_id=payee.user.id, type="payout_failed")["body"]
+        assert body.endswith(
+            "The transfer could not be sent. The money is back in your balance. It is paid with the next payouts."
+        )
+
+        again = desk.post(path, officer, {"note": NOTE})
+
+        assert again.status_code == 409
+        assert (
+            again.json["detail"] == "The payout is failed already: its money is back in its payee's balance."
+        )
+
+    def test_what_was_called_off_is_over(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        with desk.database.transaction() as session:
+            payee = make_payee(session)
+            payout_id = ask(session, payee, OWED_MINOR)
+            withdrawals.cancel_request(session, payout_id=payout_id, caller=payee.user, now=NOW)
+
+        answer = desk.post(f"/api/payouts/{payout_id}/give-up", officer, {"note": NOTE})
+
+        assert (answer.status_code, "is cancelled already" in answer.json["detail"]) == (409, True)
+
+    def test_not_everybody_may_and_not_of_anything(
+        self, desk: ShopClient, officer: dict[str, str], transfer: dict[str, Any]
+    ) -> None:
+        path, body = self.path_of(transfer), {"note": NOTE}
+        with desk.database.transaction() as session:
+            [waiting] = intents_in(session, staged_batch(session, make_payees(session, 1)))
+
+        assert problem(desk.post(path, officer_of(desk, aal="aal1"), body)) == (403, "AUTH_AAL2_REQUIRED")
+        assert problem(desk.post(path, desk.vendor, body)) == (403, "AUTH_FORBIDDEN")
+        assert problem(desk.post(path, officer, {"note": "short"})) == (422, "VALIDATION_FAILED")
+        assert problem(desk.post(f"/api/payouts/{uuid4()}/give-up", officer, body))[0] == 404
+        assert problem(desk.post(f"/api/payouts/{waiting['id']}/give-up", officer, body))[0] == 409
+        payee = transfer["payee"].user.id
+        with desk.database.transaction() as session:
+            session.execute(
+                text("UPDATE profiles SET role = 'staff', staff_role = 'finance' WHERE id = :id"),
+                {"id": payee},
+            )
+        assert problem(desk.post(path, desk.bearer(payee, "aal2"), body)) == (403, "AUTH_FORBIDDEN")

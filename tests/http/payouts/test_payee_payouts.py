@@ -1,0 +1,386 @@
+"""Payouts for those who are paid, over HTTP: history, balance, cash-outs, and calling them off."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import Act
+from marketplace.payouts import withdrawals
+from marketplace.payouts.batches import staging
+from marketplace.payouts.transfers import notifications
+from marketplace.reconciliation import ledger_check
+from tests.support.payouts import (
+    Payee,
+    approved_batch,
+    intents_of,
+    make_account,
+    make_payee,
+    make_wallet_payee,
+    owe,
+    owed,
+)
+from tests.support.probes import assert_problem, faults
+from tests.support.purchases import NOW, assert_books_are_whole, later, make_shop
+from tests.support.resource_usage import counted_statements
+from tests.support.shop_client import ShopClient, new_key
+from tests.support.transfers import dispatch, hear, transfers_in
+
+PAYOUTS, BALANCE = "/api/payouts", "/api/payouts/balance"
+CASH_OUTS = "/api/wallet/cash-outs"
+
+
+def made(desk: ShopClient, make: Callable[..., Payee] = make_payee, **values: Any) -> Payee:
+    return desk.database.in_transaction(make, **values)
+
+
+def paid_out(
+    desk: ShopClient, payee: Payee, amount_minor: int, *, outcome: str = "success", days: int = 0
+) -> UUID:
+    """Owe a vendor something and pay it, behind the API's back, and tell of it as the gateway would."""
+
+    def make(session: Session) -> UUID:
+        now = later(days=days)
+        owe(session, payee, amount_minor, now=now)
+        batch_id = approved_batch(session, [payee], now=now)
+        dispatch(session, batch_id, now=now)
+        [transfer] = transfers_in(session, batch_id)
+        hear(session, transfer, outcome, now=later(days=days, hours=2))
+        intent_id: UUID = transfer["intent_id"]
+        return intent_id
+
+    return desk.database.in_transaction(make)
+
+
+def listed(desk: ShopClient, headers: dict[str, str], path: str = PAYOUTS, **query: Any) -> dict[str, Any]:
+    answer = desk.get(path, headers, **query)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json
+    return found
+
+
+def ids(found: dict[str, Any]) -> list[str]:
+    return [row["id"] for row in found["data"]]
+
+
+class TestHistory:
+    def test_a_vendor_sees_their_own_and_nobody_elses(self, desk: ShopClient) -> None:
+        payee, other = made(desk, owed_minor=0), made(desk, owed_minor=0)
+        first = paid_out(desk, payee, 150_000)
+        second = paid_out(desk, payee, 250_000, outcome="failed", days=1)
+        paid_out(desk, other, 350_000)
+
+        found = listed(desk, desk.bearer(payee.user.id))
+        assert ids(found) == [str(second), str(first)]
+        assert {name: found["meta"][name] for name in ("page", "limit", "total", "total_pages")} == {
+            "page": 1,
+            "limit": 50,
+            "total": 2,
+            "total_pages": 1,
+        }
+        failed = found["data"][0]
+        assert (failed["status"], failed["reason"]) == ("failed", notifications.FAILED)
+        assert (failed["amountMinor"], failed["currency"], failed["source"]) == (250_000, "NGN", "store")
+        assert failed["vendor"]["id"] == str(payee.store_id)
+        assert failed["payee"]["id"] == str(payee.user.id)
+        assert failed["settledAt"] == failed["updatedAt"] == "2026-11-21T11:30:00Z"
+        assert failed["bankAccount"]["accountNumber"][:6] == "******"
+        with desk.database.reading() as session:
+            number = session.execute(
+                text("SELECT account_number FROM payout_accounts WHERE id = :id"), {"id": payee.account_id}
+            ).scalar_one()
+        assert failed["bankAccount"]["accountNumber"] == f"******{number[-4:]}"
+        assert number not in str(found)
+
+        # Naming somebody else's store shows nothing of it.
+        assert ids(listed(desk, desk.bearer(payee.user.id), vendorId=str(other.store_id))) == []
+
+    def test_finance_sees_all_and_narrows_them_down(self, desk: ShopClient) -> None:
+        payee, other = made(desk, owed_minor=0), made(desk, make_wallet_payee)
+        one = paid_out(desk, payee, 150_000)
+        two = paid_out(desk, payee, 250_000, days=1)
+        three = desk.database.in_transaction(
+            withdrawals.request_cash_out, caller=other.user, amount_minor=350_000, now=later(days=2)
+        )["id"]
+        finance = desk.officer("finance")
+
+        assert listed(desk, finance)["meta"]["total"] >= 3
+        assert ids(listed(desk, finance, vendorId=str(payee.store_id))) == [str(two), str(one)]
+        assert ids(listed(desk, finance, limit=1)) == [str(three)]
+        assert ids(listed(desk, finance, source="wallet", limit=1)) == [str(three)]
+        batch = listed(desk, finance, vendorId=str(payee.store_id))["data"][0]["batchId"]
+        assert ids(listed(desk, finance, batchId=batch)) == [str(two)]
+        narrow = {"vendorId": str(payee.store_id)}
+        assert ids(listed(desk, finance, **narrow, status="failed")) == []
+        assert ids(listed(desk, finance, **narrow, **{"from": "2026-11-21T00:00:00Z"})) == [str(two)]
+        assert ids(listed(desk, finance, **narrow, to="2026-11-21T00:00:00Z")) == [str(one)]
+
+    def test_it_is_sorted_and_paged(self, desk: ShopClient) -> None:
+        payee = made(desk, owed_minor=0)
+        made_ids = [
+            str(paid_out(desk, payee, minor, days=day))
+            for day, minor in enumerate((300_000, 100_000, 200_000))
+        ]
+        own = desk.bearer(payee.user.id)
+
+        assert ids(listed(desk, own, order="asc")) == made_ids
+        by_amount = [made_ids[1], made_ids[2], made_ids[0]]
+        assert ids(listed(desk, own, sort="amountMinor", order="asc")) == by_amount
+        assert ids(listed(desk, own, sort="amountMinor")) == by_amount[::-1]
+        second = listed(desk, own, sort="amountMinor", order="asc", page=2, limit=2)
+        assert ids(second) == [made_ids[0]]
+        assert (second["meta"]["total"], second["meta"]["total_pages"]) == (3, 2)
+
+    @pytest.mark.parametrize(
+        ("query", "named"),
+        [
+            ({"sort": "status"}, "sort"),
+            ({"status": "sent"}, "status"),
+            ({"source": "bank"}, "source"),
+            ({"limit": 101}, "limit"),
+            ({"page": 0}, "page"),
+            ({"vendorId": "x"}, "vendorId"),
+            ({"from": "yesterday"}, "from"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, desk: ShopClient, query: dict[str, Any], named: str) -> None:
+        assert list(faults(desk.get(PAYOUTS, desk.vendor, **query))) == [named]
+
+    def test_who_may_not_look(self, desk: ShopClient) -> None:
+        assert_problem(desk.client.get(PAYOUTS), 401, "AUTH_UNAUTHORIZED")
+        for headers in (desk.buyer, desk.officer("support"), desk.officer("orders")):
+            assert_problem(desk.get(PAYOUTS, headers), 403, "AUTH_FORBIDDEN")
+        assert desk.get(PAYOUTS, desk.officer("admin")).status_code == 200
+
+    def test_a_page_takes_the_same_number_of_queries_whatever_its_length(self, desk: ShopClient) -> None:
+        payee = made(desk, owed_minor=0)
+        own = desk.bearer(payee.user.id)
+        counts = []
+        for day in range(2):
+            paid_out(desk, payee, 150_000, days=day)
+            with counted_statements(desk.database) as statements:
+                assert len(listed(desk, own)["data"]) == day + 1
+            counts.append(len(statements))
+        assert counts[0] == counts[1]
+
+
+class TestBalance:
+    def test_a_vendor_is_told_what_there_is(self, desk: ShopClient) -> None:
+        payee = made(desk)
+        data = listed(desk, desk.bearer(payee.user.id), BALANCE)["data"]
+        assert (data["availableMinor"], data["payableMinor"], data["holds"]) == (500_000, 500_000, [])
+        assert data == listed(desk, desk.officer("finance"), BALANCE, vendorId=str(payee.store_id))["data"]
+        assert data == listed(desk, desk.bearer(payee.user.id), BALANCE, vendorId=str(payee.store_id))["data"]
+
+    def test_a_hold_is_told_with_its_end_and_what_to_do(self, desk: ShopClient) -> None:
+        payee = made(desk, account={"created_at": NOW - timedelta(hours=4)})
+        data = listed(desk, desk.bearer(payee.user.id), BALANCE)["data"]
+        assert (data["availableMinor"], data["onHoldMinor"]) == (0, 500_000)
+        assert data["heldUntil"] == "2026-11-21T05:30:00Z"
+        [hold] = data["holds"]
+        assert (hold["reason"], hold["until"]) == ("bank_account_changed", "2026-11-21T05:30:00Z")
+        assert "24 hours" in hold["detail"]
+
+    def test_nobody_elses_is_told(self, desk: ShopClient) -> None:
+        payee = made(desk)
+        named = {"vendorId": str(payee.store_id)}
+        assert_problem(desk.get(BALANCE, desk.vendor, **named), 404, "RESOURCE_NOT_FOUND")
+        for headers in (desk.officer("support"), desk.buyer):
+            assert_problem(desk.get(BALANCE, headers, **named), 403, "AUTH_FORBIDDEN")
+        nobodys = desk.get(BALANCE, desk.officer("finance"), vendorId=str(uuid4()))
+        assert_problem(nobodys, 404, "RESOURCE_NOT_FOUND")
+        assert list(faults(desk.get(BALANCE, desk.officer("finance")))) == ["vendorId"]
+
+
+class TestCashOuts:
+    def test_a_wallet_is_paid_out_once_for_a_key(self, desk: ShopClient) -> None:
+        payee = made(desk, make_wallet_payee)
+        own, key = desk.bearer(payee.user.id), new_key()
+        first = desk.post(CASH_OUTS, own, {"amountMinor": 200_000}, key=key)
+        assert first.status_code == 201
+        again = desk.post(CASH_OUTS, own, {"amountMinor": 200_000}, key=key)
+        assert (again.status_code, again.headers["X-Cache-Lookup"]) == (201, "HIT")
+        assert again.json["data"] == first.json["data"]
+
+        data = first.json["data"]
+        assert (data["status"], data["source"], data["amountMinor"]) == ("pending", "wallet", 200_000)
+        assert ids(listed(desk, own, CASH_OUTS)) == [data["id"]]
+        wallet = listed(desk, own, "/api/wallet")["data"]
+        assert wallet == {
+            "balanceMinor": 300_000,
+            "cashableMinor": 300_000,
+            "fromRewardsMinor": 0,
+            "inTransitMinor": 200_000,
+            "owedMinor": 0,
+            "minimumPayoutMinor": 100_000,
+            "currency": "NGN",
+            "holds": [],
+        }
+        # The statement shows it.
+        entry = listed(desk, own, "/api/transactions")["data"][0]
+        assert (entry["kind"], entry["direction"], entry["amountMinor"]) == (
+            "payout_staged",
+            "debit",
+            200_000,
+        )
+
+    def test_refusals(self, desk: ShopClient) -> None:
+        payee = made(desk, make_wallet_payee)
+        own = desk.bearer(payee.user.id)
+        for amount, status in ((500_001, 409), (99_999, 422)):
+            answer = desk.post(CASH_OUTS, own, {"amountMinor": amount})
+            assert answer.status_code == status
+            assert [fault["name"] for fault in answer.json["invalid_params"]] == ["amountMinor"]
+        for body in (
+            {},
+            {"amountMinor": 0},
+            {"amountMinor": -1},
+            {"amountMinor": "200000"},
+            {"amountMinor": 1.5},
+        ):
+            assert list(faults(desk.post(CASH_OUTS, own, body))) == ["amountMinor"]
+
+        bare = desk.post(CASH_OUTS, desk.stranger, {"amountMinor": 200_000})
+        assert_problem(bare, 409, "CONCURRENCY_CONFLICT")
+        assert bare.json["holds"] == [{"reason": "no_bank_account", "until": None}]
+        assert_problem(desk.client.post(CASH_OUTS, json={"amountMinor": 200_000}), 401, "AUTH_UNAUTHORIZED")
+
+    def test_a_vendors_own_are_told_apart_by_their_source(self, desk: ShopClient) -> None:
+        payee = made(desk)
+        own = desk.bearer(payee.user.id)
+        wallet = Payee(payee.user, None, payee.account_id)
+        desk.database.in_transaction(owe, wallet, 150_000)
+        cashed = desk.post(CASH_OUTS, own, {"amountMinor": 150_000}).json["data"]["id"]
+        desk.database.in_transaction(
+            withdrawals.request_payout, caller=payee.user, amount_minor=200_000, now=NOW
+        )
+
+        assert len(ids(listed(desk, own))) == 2
+        assert ids(listed(desk, own, source="wallet")) == ids(listed(desk, own, CASH_OUTS)) == [cashed]
+        assert listed(desk, own, source="store")["data"][0]["amountMinor"] == 200_000
+
+    def test_of_two_at_once_one_is_claimed(self, desk: ShopClient) -> None:
+        payee = made(desk, make_wallet_payee)
+        own = desk.bearer(payee.user.id)
+        client = desk.client.application.test_client
+
+        def send(_number: int) -> int:
+            status: int = client().post(CASH_OUTS, json={"amountMinor": 300_000}, headers=own).status_code
+            return status
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sorted(pool.map(send, range(4))) == [201, 409, 409, 409]
+        with desk.database.reading() as session:
+            assert owed(session, payee) == 200_000
+            assert len(intents_of(session, payee)) == 1
+
+
+class TestCallingOff:
+    def test_it_goes_back_and_can_be_asked_for_anew(self, desk: ShopClient) -> None:
+        payee = made(desk, make_wallet_payee)
+        own = desk.bearer(payee.user.id)
+        payout = desk.post(CASH_OUTS, own, {"amountMinor": 200_000}).json["data"]["id"]
+
+        path = f"{PAYOUTS}/{payout}/cancel"
+        assert_problem(desk.post(path, desk.stranger), 404, "RESOURCE_NOT_FOUND")
+        assert_problem(desk.post(path, desk.officer("finance")), 404, "RESOURCE_NOT_FOUND")
+        assert_problem(desk.client.post(path), 401, "AUTH_UNAUTHORIZED")
+        answer = desk.post(path, own)
+        assert (answer.status_code, answer.json["data"]["status"]) == (200, "cancelled")
+        assert_problem(desk.post(path, own), 409, "CONCURRENCY_CONFLICT")
+        assert_problem(desk.post(f"{PAYOUTS}/{uuid4()}/cancel", own), 404, "RESOURCE_NOT_FOUND")
+        assert desk.post(CASH_OUTS, own, {"amountMinor": 500_000}).status_code == 201
+
+    def test_against_a_staging_at_the_same_time_one_has_it(self, desk: ShopClient) -> None:
+        for _round in range(3):
+            payee = made(desk)
+            path = cancel_path(desk, payee)
+            own, client = desk.bearer(payee.user.id), desk.client.application.test_client
+            with ThreadPoolExecutor(2) as pool:
+                called_off = pool.submit(lambda: client().post(path, headers=own))  # noqa: B023
+                desk.database.in_transaction(
+                    staging.stage_batch,
+                    act=Act("schedule", NOW),
+                    vendor_ids=[payee.store_id],
+                )
+                status = called_off.result().status_code
+            with desk.database.reading() as session:
+                first, *later_ones = intents_of(session, payee)
+                left = owed(session, payee)
+            if status == 200:
+                # A staging that came after it has claimed everything.
+                assert (first["status"], first["batch_id"]) == ("cancelled", None)
+                assert sum(row["amount_minor"] for row in later_ones) + left == 500_000
+            else:
+                assert (status, first["status"], first["batch_id"] is None) == (409, "pending", False)
+                assert (later_ones, left) == ([], 400_000)
+
+
+def cancel_path(desk: ShopClient, payee: Payee) -> str:
+    payout = desk.database.in_transaction(
+        withdrawals.request_payout, caller=payee.user, amount_minor=100_000, now=NOW
+    )
+    return f"{PAYOUTS}/{payout['id']}/cancel"
+
+
+class TestRaces:
+    def test_a_staging_and_an_early_withdrawal_at_once_claim_the_money_once(self, desk: ShopClient) -> None:
+        for amount in (500_000, 200_000):
+            payee = made(desk)
+            own, client = desk.bearer(payee.user.id), desk.client.application.test_client
+            with ThreadPoolExecutor(2) as pool:
+                asked = pool.submit(
+                    lambda: client().post(  # noqa: B023
+                        f"{PAYOUTS}/dispatch",
+                        json={"amountMinor": amount},  # noqa: B023
+                        headers=own | {"Idempotency-Key": new_key()},  # noqa: B023
+                    )
+                )
+                desk.database.in_transaction(
+                    staging.stage_batch,
+                    act=Act("schedule", NOW),
+                    vendor_ids=[payee.store_id],
+                )
+                status = asked.result().status_code
+            with desk.database.reading() as session:
+                claimed = [row["amount_minor"] for row in intents_of(session, payee)]
+                left = owed(session, payee)
+            # One waits at a time, whoever came first.
+            assert (status, claimed, left) in (
+                (202, [amount], 500_000 - amount),
+                (409, [500_000], 0),
+            )
+
+    def test_what_is_refused_to_an_early_withdrawal(self, desk: ShopClient) -> None:
+        desk.paid()
+        desk.database.in_transaction(make_account, desk.shop.vendor.id)
+        locked = desk.post(f"{PAYOUTS}/dispatch", desk.vendor, {"amountMinor": 5_000}, key=new_key())
+        assert_problem(locked, 423, "ESCROW_LOCKED")
+        assert (locked.json["availableMinor"], locked.json["frozenMinor"]) == (0, 0)
+        assert locked.json["inEscrowMinor"] == listed(desk, desk.vendor, BALANCE)["data"]["inEscrowMinor"] > 0
+
+
+@pytest.fixture(autouse=True)
+def whole(desk: ShopClient) -> Iterator[None]:
+    """Whatever a test does, the books are whole after it."""
+    yield
+    with desk.database.transaction() as session:
+        assert_books_are_whole(session)
+        assert ledger_check.verify_ledger(session) == []
+
+
+def test_a_vendor_without_a_store_has_no_balance(desk: ShopClient) -> None:
+    shop = desk.database.in_transaction(make_shop)
+    with desk.database.transaction() as session:
+        session.execute(
+            text("UPDATE vendor_profiles SET user_id = :other WHERE id = :id"),
+            {"other": shop.buyer.id, "id": shop.store_id},
+        )
+    headers = desk.bearer(shop.vendor.id)
+    assert_problem(desk.get(BALANCE, headers), 404, "RESOURCE_NOT_FOUND")
+    assert listed(desk, headers)["data"] == []

@@ -1,0 +1,396 @@
+"""A vendor's statement: whole between two balances, as JSON, CSV and PDF."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pypdf import PdfReader
+from sqlalchemy.orm import Session
+
+from blueprints.payouts.payees import statement_pdf
+from marketplace.infra.db import Database
+from marketplace.payouts import withdrawals
+from marketplace.payouts.payees import statements
+from marketplace.reconciliation import ledger_check
+from tests.support.gateway import MovableClock
+from tests.support.payouts import (
+    OWED_MINOR,
+    Payee,
+    approved_batch,
+    ask,
+    make_account,
+    make_payee,
+    owe,
+    owes,
+)
+from tests.support.probes import assert_problem, faults
+from tests.support.purchases import NOW, later, release, shipped_order
+from tests.support.resource_usage import counted_statements
+from tests.support.shop_client import ShopClient
+from tests.support.transfers import dispatch, hear, transfers_in
+
+STATEMENT = "/api/payouts/statement"
+MONTH = {"from": "2026-11-01T00:00:00Z", "to": "2026-12-01T00:00:00Z"}
+VENDOR = UUID(int=7)
+SHARE = 250_050 - 12_502 + 50_000
+
+
+@pytest.fixture
+def payee(desk: ShopClient) -> Payee:
+    """Somebody with a history: before, within and after a week."""
+    made = desk.database.in_transaction(make_payee, owed_minor=0, display_name="Ṣọlá's ₦ Lights")
+    for days, amount in ((-40, 900_000), (-3, 400_000)):
+        desk.database.in_transaction(owe, made, amount, now=later(days=days))
+    desk.database.in_transaction(owes, made, 250_000, now=later(days=-2))
+    desk.database.in_transaction(
+        withdrawals.request_payout, caller=made.user, amount_minor=600_000, now=later(days=-1)
+    )
+    desk.database.in_transaction(owe, made, 100_000, now=later(days=0))
+    return made
+
+
+@pytest.fixture(autouse=True, scope="module")
+def whole(database_url: str) -> Iterator[None]:
+    """Whatever these tests do, the books are whole after them."""
+    yield
+    database = Database(database_url, pool_size=1, application_name="tests")
+    with database.reading() as session:
+        assert ledger_check.verify_ledger(session) == []
+    database.close()
+
+
+def statement(desk: ShopClient, payee: Payee, **query: Any) -> dict[str, Any]:
+    answer = desk.get(STATEMENT, desk.bearer(payee.user.id), **query)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json["data"]
+    return found
+
+
+def lines(found: dict[str, Any]) -> list[tuple[str, str, str, int, int]]:
+    names = ("kind", "account", "direction", "amountMinor", "balanceMinor")
+    return [tuple(entry[name] for name in names) for entry in found["entries"]]
+
+
+class TestStatement:
+    def test_it_runs_from_one_balance_to_the_next(
+        self, desk: ShopClient, payee: Payee, clock: MovableClock
+    ) -> None:
+        clock.now = later(hours=1)
+        found = statement(desk, payee, **{"from": "2026-11-16T00:00:00Z", "to": "2026-11-20T09:30:00Z"})
+
+        assert found["vendor"] == {"id": str(payee.store_id), "displayName": "Ṣọlá's ₦ Lights"}
+        assert lines(found) == [
+            ("deposit", "vendor_payable", "credit", 400_000, 1_300_000),
+            ("clawback", "vendor_receivable", "debit", 250_000, 1_050_000),
+            # What is owed is taken first: it moves from one account to the other, and the balance stays.
+            ("clawback_collected", "vendor_payable", "debit", 250_000, 800_000),
+            ("clawback_collected", "vendor_receivable", "credit", 250_000, 1_050_000),
+            ("payout_staged", "vendor_payable", "debit", 600_000, 450_000),
+        ]
+        assert {name: value for name, value in found.items() if name.endswith("Minor")} == {
+            "openingBalanceMinor": 900_000,
+            "creditedMinor": 650_000,
+            "debitedMinor": 1_100_000,
+            "closingBalanceMinor": 450_000,
+        }
+
+    def test_periods_follow_each_other_without_a_gap(
+        self, desk: ShopClient, payee: Payee, clock: MovableClock
+    ) -> None:
+        clock.now = later(hours=1)
+        edges = [
+            "2026-10-01T00:00:00Z",
+            "2026-11-17T09:30:00Z",
+            "2026-11-18T09:30:00Z",
+            "2026-11-20T10:00:00Z",
+        ]
+        parts = [statement(desk, payee, **{"from": starts, "to": ends}) for starts, ends in pairwise(edges)]
+        assert parts[0]["openingBalanceMinor"] == 0
+        for before, after in pairwise(parts):
+            assert before["closingBalanceMinor"] == after["openingBalanceMinor"]
+        assert parts[-1]["closingBalanceMinor"] == 550_000
+        whole = statement(desk, payee, **{"from": edges[0], "to": edges[-1]})
+        assert [entry for part in parts for entry in part["entries"]] == whole["entries"]
+
+    def test_by_default_it_is_the_month_that_it_ends_in(
+        self, desk: ShopClient, payee: Payee, clock: MovableClock
+    ) -> None:
+        found = statement(desk, payee)
+        assert (found["from"], found["to"]) == ("2026-11-01T00:00:00Z", "2026-11-20T09:30:00Z")
+        # No period ends in the future, nor takes in what is booked at its end.
+        assert statement(desk, payee, **MONTH) == found
+        assert found["openingBalanceMinor"] == 900_000
+        assert found["closingBalanceMinor"] == 450_000
+
+        october = statement(desk, payee, to="2026-11-01T00:00:00Z")
+        assert (october["from"], october["to"]) == ("2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")
+        assert october["closingBalanceMinor"] == 900_000
+
+    def test_orders_are_named(self, desk: ShopClient, clock: MovableClock) -> None:
+        order_id = desk.database.in_transaction(shipped_order, desk.shop)
+        desk.database.in_transaction(release, desk.shop, order_id)
+        clock.now = later(minutes=1)
+        payee = Payee(desk.shop.vendor, desk.shop.store_id, order_id)
+        [entry] = statement(desk, payee)["entries"]
+        assert (entry["orderId"], entry["amountMinor"]) == (str(order_id), SHARE)
+        assert entry["orderNumber"] in entry["description"]
+
+    def test_a_store_without_a_history_has_an_empty_one(self, desk: ShopClient) -> None:
+        payee = Payee(desk.shop.vendor, desk.shop.store_id, desk.shop.store_id)
+        found = statement(desk, payee)
+        assert (found["entries"], found["openingBalanceMinor"], found["closingBalanceMinor"]) == ([], 0, 0)
+        assert desk.get(STATEMENT, desk.vendor, format="pdf").status_code == 200
+
+    def test_a_balance_below_zero_is_a_debt(self, desk: ShopClient, clock: MovableClock) -> None:
+        payee = desk.database.in_transaction(make_payee, owed_minor=0)
+        desk.database.in_transaction(owes, payee, 70_000)
+        clock.now = later(minutes=1)
+        assert statement(desk, payee)["closingBalanceMinor"] == -70_000
+        pdf = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf")
+        assert "-NGN 700.00" in text_of(pdf.data)
+        assert "is owed to the marketplace" in text_of(pdf.data)
+
+    @pytest.mark.parametrize(
+        ("query", "named"),
+        [
+            ({"from": "2026-11-20T09:30:00Z"}, "from"),
+            ({"from": "2026-11-19T00:00:00Z", "to": "2026-11-18T00:00:00Z"}, "from"),
+            ({"from": "2025-11-18T09:30:00Z"}, "from"),
+            ({"from": "2026-11-01"}, "from"),
+            ({"format": "xls"}, "format"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, desk: ShopClient, query: dict[str, str], named: str) -> None:
+        assert list(faults(desk.get(STATEMENT, desk.vendor, **query))) == [named]
+
+    def test_a_leap_year_can_be_asked_for(self, desk: ShopClient) -> None:
+        assert desk.get(STATEMENT, desk.vendor, **{"from": "2025-11-19T09:30:00Z"}).status_code == 200
+
+    def test_whose_it_is(self, desk: ShopClient, payee: Payee) -> None:
+        own = {"vendorId": str(payee.store_id)}
+        assert desk.get(STATEMENT, desk.officer("finance"), **own).json["data"] == statement(desk, payee)
+        assert_problem(desk.get(STATEMENT, desk.vendor, **own), 404, "RESOURCE_NOT_FOUND")
+        for headers in (desk.officer("support"), desk.buyer):
+            assert_problem(desk.get(STATEMENT, headers, **own), 403, "AUTH_FORBIDDEN")
+        assert list(faults(desk.get(STATEMENT, desk.officer("finance")))) == ["vendorId"]
+        assert_problem(desk.client.get(STATEMENT), 401, "AUTH_UNAUTHORIZED")
+
+    def test_more_than_is_laid_out_is_refused_rather_than_cut(
+        self, desk: ShopClient, payee: Payee, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(statements, "PAGED_ROWS_LIMIT", 5)
+        assert len(statement(desk, payee)["entries"]) == 5
+        monkeypatch.setattr(statements, "PAGED_ROWS_LIMIT", 4)
+        own = desk.bearer(payee.user.id)
+        for form in ("json", "pdf"):
+            refused = desk.get(STATEMENT, own, format=form)
+            assert list(faults(refused)) == ["to"]
+            assert refused.json["detail"].endswith("choose a shorter one, or CSV.")
+        assert desk.get(STATEMENT, own, format="csv").status_code == 200
+        monkeypatch.setattr(statements, "FILE_ROWS_LIMIT", 4)
+        refused = desk.get(STATEMENT, own, format="csv")
+        assert list(faults(refused)) == ["to"]
+        assert refused.json["detail"].endswith("choose a shorter one.")
+
+    def test_it_takes_the_same_number_of_queries_however_long_it_is(
+        self, desk: ShopClient, payee: Payee, clock: MovableClock
+    ) -> None:
+        counts = []
+        for _round in range(2):
+            clock.now += timedelta(minutes=1)
+            with counted_statements(desk.database) as seen:
+                statement(desk, payee)
+            counts.append(len(seen))
+            desk.database.in_transaction(owe, payee, 1_000, now=clock.now)
+        assert counts[0] == counts[1]
+
+
+class TestFiles:
+    def test_csv_has_the_same_between_its_balances(self, desk: ShopClient, payee: Payee) -> None:
+        own = desk.bearer(payee.user.id)
+        answer = desk.get(STATEMENT, own, format="csv")
+        assert answer.content_type == "text/csv; charset=utf-8"
+        assert 'filename="statement-2026-11-01-2026-11-20.csv"' in answer.headers["Content-Disposition"]
+        assert "X-Truncated" not in answer.headers
+
+        first, *rows, last = csv.DictReader(io.StringIO(answer.text))
+        assert (first["kind"], first["balanceMinor"], first["amountMinor"]) == (
+            "opening_balance",
+            "900000",
+            "",
+        )
+        assert (last["kind"], last["balanceMinor"]) == ("closing_balance", "450000")
+        assert [
+            (row["kind"], row["account"], row["direction"], int(row["amountMinor"]), int(row["balanceMinor"]))
+            for row in rows
+        ] == lines(statement(desk, payee))
+
+    def test_pdf_has_the_same(self, desk: ShopClient, payee: Payee) -> None:
+        answer = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf")
+        assert answer.content_type == "application/pdf"
+        assert 'filename="statement-2026-11-01-2026-11-20.pdf"' in answer.headers["Content-Disposition"]
+
+        text = text_of(answer.data)
+        for words in (
+            "Statement of account",
+            "Ṣọlá's ₦ Lights",
+            "From 2026-11-01 00:00 to before 2026-11-20 09:30 UTC",
+            "NGN 9,000.00",
+            "NGN 6,500.00",
+            "-NGN 11,000.00",
+            "NGN 4,500.00",
+            # On two lines.
+            "Taken for an order that was refunded",
+            "its release",
+            "Page 1 of 1",
+        ):
+            assert words in text, words
+        assert text.count("2,500.00") == 3
+
+    def test_pdf_names_the_account_that_its_payouts_went_to_whichever_is_the_present_one(
+        self, desk: ShopClient, clock: MovableClock
+    ) -> None:
+        with desk.database.transaction() as session:
+            payee = make_payee(session, owed_minor=0, account={"account_number": "1234500001"})
+            _pay(session, payee, "success", days=-20)
+            make_account(session, payee.user.id, account_number="1234500002", created_at=later(days=-15))
+            _pay(session, payee, "failed", days=-10)
+            make_account(session, payee.user.id, account_number="1234500003", created_at=later(days=-8))
+            _pay(session, payee, "success", days=-5)
+            make_account(session, payee.user.id, account_number="1234500004", created_at=later(days=-3))
+            owe(session, payee, OWED_MINOR, now=later(days=-2))
+            ask(session, payee, OWED_MINOR, now=later(days=-1))
+        clock.now = later(minutes=1)
+
+        def named(first: int, end: int) -> list[str]:
+            period = {"from": later(days=first).isoformat(), "to": later(days=end).isoformat()}
+            pdf = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf", **period)
+            assert pdf.status_code == 200, pdf.text
+            return [line for line in text_of(pdf.data).splitlines() if line.startswith("Paid to")]
+
+        assert named(-25, -16) == ["Paid to Guaranty Trust Bank, ******0001, NGOZI LAMPS"]
+        # What failed went nowhere, and what waits may yet go elsewhere.
+        assert named(-16, -9) == []
+        assert named(-9, 0) == ["Paid to Guaranty Trust Bank, ******0003, NGOZI LAMPS"]
+        assert named(-25, 0) == ["Paid to several accounts"]
+
+    def test_an_account_that_was_taken_up_again_is_one(self, desk: ShopClient, clock: MovableClock) -> None:
+        number = "1234500005"
+        with desk.database.transaction() as session:
+            payee = make_payee(session, owed_minor=0, account={"account_number": number})
+            _pay(session, payee, "success", days=-5)
+            make_account(session, payee.user.id, account_number=number, created_at=later(days=-4))
+            _pay(session, payee, "success", days=-2)
+        clock.now = later(minutes=1)
+
+        pdf = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf")
+
+        assert "Paid to Guaranty Trust Bank, ******0005, NGOZI LAMPS" in text_of(pdf.data)
+
+    @pytest.mark.parametrize(
+        ("accept", "kind"),
+        [
+            ("text/csv", "text/csv; charset=utf-8"),
+            ("application/pdf", "application/pdf"),
+            ("application/json", "application/json; charset=utf-8"),
+            ("*/*", "application/json; charset=utf-8"),
+            ("text/html", "application/json; charset=utf-8"),
+        ],
+    )
+    def test_the_format_is_chosen_by_the_accept_header_too(
+        self, desk: ShopClient, accept: str, kind: str
+    ) -> None:
+        answer = desk.client.get(STATEMENT, headers=desk.vendor | {"Accept": accept})
+        assert (answer.status_code, answer.content_type) == (200, kind)
+
+    def test_long_ones_have_many_pages_each_with_its_heading(self) -> None:
+        drawn = statement_pdf.render_pdf(_long(120), generated_at=NOW)
+        pages = PdfReader(io.BytesIO(drawn)).pages
+        assert len(pages) == 3
+        for number, page in enumerate(pages, 1):
+            text = page.extract_text()
+            assert "Date (UTC)" in text
+            assert f"Page {number} of 3" in text
+        whole = text_of(drawn)
+        assert all(f"CM-{number}\n" in whole or f"CM-{number} " in whole for number in range(120))
+
+    def test_the_same_statement_is_the_same_file(self) -> None:
+        assert statement_pdf.render_pdf(_long(3), generated_at=NOW) == statement_pdf.render_pdf(
+            _long(3), generated_at=NOW
+        )
+
+    def test_what_the_font_lacks_and_what_is_too_long_does_not_break_it(self) -> None:
+        text = text_of(statement_pdf.render_pdf(_long(1, name="Ọjà 💡 灯 " + "W" * 200), generated_at=NOW))
+        assert "Ọjà ? ? W" in text
+        assert "…" in text
+
+    def test_a_long_name_leaves_room_at_the_foot(self) -> None:
+        text = text_of(statement_pdf.render_pdf(_long(1, name="W" * 80), generated_at=NOW))
+        [foot] = re.findall(r"(W+)… · drawn up 2026-11-20 09:30 UTC", text)
+        # At most a half of the page, beside its number.
+        assert len(foot) < 40
+        assert "Page 1 of 1" in text
+
+    def test_a_name_is_not_taken_for_a_number_of_pages(self) -> None:
+        text = text_of(
+            statement_pdf.render_pdf(_long(120, name="The {nb} shop \ufdd0\ufdd0\ufdd0"), generated_at=NOW)
+        )
+        assert text.count("The {nb} shop ???") == 1 + 3
+        assert "Page 3 of 3" in text
+
+    def test_no_amount_is_cut(self) -> None:
+        entry = _long(1).entries[0] | {"amountMinor": 10**15 - 1, "balanceMinor": -(10**15)}
+        drawn = statement_pdf.render_pdf(_long(0, entries=[entry]), generated_at=NOW)
+        text = text_of(drawn)
+        assert "9,999,999,999,999.99" in text
+        assert "-10,000,000,000,000.00" in text
+
+
+def _pay(session: Session, payee: Payee, outcome: str, *, days: int) -> None:
+    """Owe a vendor something and pay it, behind the API's back, and tell of it as the gateway would."""
+    now = later(days=days)
+    owe(session, payee, OWED_MINOR, now=now)
+    batch_id = approved_batch(session, [payee], now=now)
+    dispatch(session, batch_id, now=now)
+    [transfer] = transfers_in(session, batch_id)
+    hear(session, transfer, outcome, now=now)
+
+
+def _long(
+    number: int, *, name: str = "Lights", entries: list[dict[str, Any]] | None = None
+) -> statements.VendorStatement:
+    made = [
+        dict.fromkeys(statements.COLUMNS)
+        | {
+            "at": NOW,
+            "kind": "release",
+            "description": f"Escrow of order CM-{index} released",
+            "orderNumber": f"CM-{index}",
+            "account": "vendor_payable",
+            "direction": "credit",
+            "amountMinor": 100,
+            "balanceMinor": 100 * (index + 1),
+        }
+        for index in range(number)
+    ]
+    return statements.VendorStatement(
+        vendor_id=VENDOR,
+        display_name=name,
+        owner_name=None,
+        paid_accounts=[],
+        period=statements.StatementPeriod(datetime(2026, 1, 1, tzinfo=UTC), NOW),
+        opening_minor=0,
+        credited_minor=100 * number,
+        debited_minor=0,
+        entries=made if entries is None else entries,
+    )
+
+
+def text_of(pdf: bytes) -> str:
+    return "\n".join(page.extract_text() for page in PdfReader(io.BytesIO(pdf)).pages)

@@ -1,0 +1,57 @@
+"""Periods that listings and statements are asked for: whatever their ends are, they are told or taken."""
+
+import pytest
+
+from tests.support.probes import assert_problem, faults
+from tests.support.shop_client import ShopClient
+
+LISTINGS = (
+    "/api/payouts",
+    "/api/payouts/batches",
+    "/api/wallet/cash-outs",
+    "/api/transactions",
+    "/api/orders/admin",
+)
+STATEMENT = "/api/payouts/statement"
+ENDS = ("from", "to")
+
+
+def headers_for(desk: ShopClient, path: str) -> dict[str, str]:
+    """The header of somebody who may ask for it."""
+    staff_role = {"/api/payouts/batches": "finance", "/api/orders/admin": "orders"}.get(path)
+    return desk.officer(staff_role) if staff_role else desk.vendor
+
+
+@pytest.mark.parametrize("path", [*LISTINGS, STATEMENT])
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "1999-12-31T23:59:59.999999Z"])
+def test_a_time_before_there_was_anything_is_named(
+    desk: ShopClient, path: str, end: str, moment: str
+) -> None:
+    assert list(faults(desk.get(path, headers_for(desk, path), **{end: moment}))) == [end]
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
+def test_any_later_one_is_taken(desk: ShopClient, path: str, end: str, moment: str) -> None:
+    assert desk.get(path, headers_for(desk, path), **{end: moment}).status_code == 200
+
+
+@pytest.mark.parametrize("path", [*LISTINGS, STATEMENT])
+@pytest.mark.parametrize("end", ["2026-11-01T00:00:00Z", "2026-10-31T23:59:59Z"])
+def test_one_that_does_not_end_after_it_begins_is_named(desk: ShopClient, path: str, end: str) -> None:
+    period = {"from": "2026-11-01T00:00:00Z", "to": end}
+    refused = desk.get(path, headers_for(desk, path), **period)
+    [fault] = assert_problem(refused, 422, "VALIDATION_FAILED")["invalid_params"]
+    assert fault == {"name": "from", "reason": "Is not before the end of the period."}
+
+
+@pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
+def test_a_statement_ends_at_any_later_one(desk: ShopClient, moment: str) -> None:
+    assert desk.get(STATEMENT, desk.vendor, to=moment).status_code == 200
+
+
+@pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
+def test_a_statement_begins_within_the_year_before_its_end(desk: ShopClient, moment: str) -> None:
+    assert list(faults(desk.get(STATEMENT, desk.vendor, **{"from": moment}))) == ["from"]

@@ -1,0 +1,330 @@
+"""The gateway's webhook over HTTP: what is right is stored and acknowledged, what is not is refused."""
+
+import gzip
+import hashlib
+import hmac
+import json
+import random
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from blueprints.areas import AREAS
+from marketplace.infra.db import Database
+from marketplace.services import Services
+from marketplace.webhooks import inbox
+from tests.support.checked_client import checked_app
+from tests.support.gateway import GATEWAY_KEY, charge_data, event_of, sign
+from tests.support.probes import assert_problem, changed
+from tests.support.purchases import NOW, status_of
+from tests.support.shop_client import ShopClient, new_key
+
+WEBHOOK = "/api/payments/webhook"
+FUNCTION = "/functions/v1/gateway-webhook"
+HEADER = "x-gateway-signature"
+GATEWAYS_OWN = ("203.0.113.0/24", "198.51.100.7/32", "2001:db8::/32")
+
+
+def deliver(
+    client: FlaskClient, body: bytes, signature: str | None, *, path: str = WEBHOOK, **headers: str
+) -> TestResponse:
+    signed = {} if signature is None else {HEADER: signature}
+    return client.post(path, data=body, headers={**signed, **headers})
+
+
+def stored(database: Database, body: bytes) -> int:
+    with database.reading() as session:
+        rows = session.connection().exec_driver_sql(
+            "SELECT count(*) FROM webhook_inbox WHERE body = %(body)s", {"body": body}
+        )
+        return int(rows.scalar_one())
+
+
+def some_event() -> bytes:
+    return event_of(charge_data(f"checkout-{uuid4().hex}", 100))
+
+
+@pytest.fixture
+def client(desk: ShopClient) -> FlaskClient:
+    return desk.client
+
+
+def test_a_payment_from_page_to_order(desk: ShopClient, database: Database) -> None:
+    order_id = desk.unpaid()
+    intent = desk.post("/api/payments/intent", desk.buyer, {"orderId": str(order_id)}, key=new_key()).json[
+        "data"
+    ]
+    body = event_of(charge_data(intent["reference"], intent["amountMinor"]))
+
+    answer = deliver(desk.client, body, sign(body))
+
+    assert (answer.status_code, answer.data) == (200, b'{"received":true}')
+    with database.reading() as session:
+        assert status_of(session, order_id) == "pending_payment"
+        [inbox_id] = [
+            row.id
+            for row in session.connection().exec_driver_sql(
+                "SELECT id FROM webhook_inbox WHERE body = %(body)s", {"body": body}
+            )
+        ]
+    inbox.process_event(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random)
+    assert desk.get(f"/api/orders/{order_id}", desk.buyer).json["data"]["status"] == "paid_escrow"
+
+
+@pytest.mark.parametrize("body", [some_event(), b"not JSON", b"\x00\xff", json.dumps([1]).encode()])
+def test_whatever_is_signed_is_stored_as_it_came(
+    client: FlaskClient, database: Database, body: bytes
+) -> None:
+    """It is the worker that judges it; the sender need not send it again."""
+    before = stored(database, body)
+
+    answer = deliver(client, body, sign(body), **{"Content-Type": "text/plain"})
+
+    assert (answer.status_code, answer.data) == (200, b'{"received":true}')
+    assert stored(database, body) == before + 1
+
+
+@pytest.mark.parametrize("path", [WEBHOOK, FUNCTION])
+@pytest.mark.parametrize("query", ["x=1", "event=1&event=2", "%ff", "data"])
+def test_what_stands_in_its_address_counts_for_nothing(
+    client: FlaskClient, database: Database, path: str, query: str
+) -> None:
+    body = some_event()
+
+    assert deliver(client, body, sign(body), path=f"{path}?{query}").status_code == 200
+
+    assert stored(database, body) == 1
+
+
+def test_the_functions_path_is_the_same_webhook(client: FlaskClient, database: Database) -> None:
+    body = some_event()
+
+    answer = deliver(client, body, sign(body), path=FUNCTION)
+
+    assert (answer.status_code, answer.data) == (200, b'{"received":true}')
+    assert stored(database, body) == 1
+    assert_problem(deliver(client, body, sign(body).upper(), path=FUNCTION), 401, "AUTH_UNAUTHORIZED")
+    assert_problem(deliver(client, b"", None, path=FUNCTION), 401, "AUTH_UNAUTHORIZED")
+    large = b"x" * (1024 * 1024 + 1)
+    assert_problem(deliver(client, large, sign(large), path=FUNCTION), 413, "PAYLOAD_TOO_LARGE")
+    assert_problem(client.get(FUNCTION), 405, "METHOD_NOT_ALLOWED")
+    assert stored(database, body) == 1
+
+
+def test_the_function_has_the_gateways_name(paying_services: Services) -> None:
+    client = checked_app(changed(paying_services, gateway_name="paymint"), AREAS).test_client()
+    body = some_event()
+    signed = {"x-paymint-signature": sign(body), HEADER: sign(body)}
+
+    assert_problem(client.post(FUNCTION, data=body, headers=signed), 404, "RESOURCE_NOT_FOUND")
+    named = "/functions/v1/paymint-webhook"
+    assert client.post(named, data=body, headers=signed).status_code == 200
+
+
+BODY = some_event()
+SIGNATURE = sign(BODY)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        None,
+        "",
+        SIGNATURE[:-1],
+        SIGNATURE + "0",
+        SIGNATURE.upper(),
+        "g" * 128,
+        "é" * 128,
+        sign(BODY + b" "),
+        sign(BODY, "sk_test_another"),
+        hmac.digest(GATEWAY_KEY.encode(), BODY, hashlib.sha256).hex() * 2,
+        f"sha512={SIGNATURE}",
+        f"{SIGNATURE}, {SIGNATURE}",
+    ],
+    ids=[
+        "missing",
+        "empty",
+        "short",
+        "long",
+        "upper case",
+        "not hex",
+        "not ASCII",
+        "of another body",
+        "of another secret",
+        "of another hash",
+        "with a prefix",
+        "twice",
+    ],
+)
+def test_any_other_signature_is_refused(
+    client: FlaskClient, database: Database, signature: str | None
+) -> None:
+    problem = assert_problem(deliver(client, BODY, signature), 401, "AUTH_UNAUTHORIZED")
+
+    assert SIGNATURE not in json.dumps(problem)
+    assert stored(database, BODY) == 0
+
+
+def test_a_changed_byte_is_refused(client: FlaskClient, database: Database) -> None:
+    body = BODY.replace(b'"amount": 100', b'"amount": 101')
+    assert body != BODY
+
+    assert_problem(deliver(client, body, SIGNATURE), 401, "AUTH_UNAUTHORIZED")
+    assert stored(database, body) == 0
+
+
+def test_a_header_of_another_name_is_none(client: FlaskClient) -> None:
+    assert_problem(
+        client.post(WEBHOOK, data=BODY, headers={"x-paystack-signature": SIGNATURE}), 401, "AUTH_UNAUTHORIZED"
+    )
+
+
+def test_the_header_has_the_gateways_name(paying_services: Services) -> None:
+    client = checked_app(changed(paying_services, gateway_name="paymint"), AREAS).test_client()
+    body = some_event()
+
+    assert_problem(deliver(client, body, sign(body)), 401, "AUTH_UNAUTHORIZED")
+    assert client.post(WEBHOOK, data=body, headers={"x-paymint-signature": sign(body)}).status_code == 200
+
+
+@pytest.mark.parametrize("signature", [None, SIGNATURE, sign(BODY, "")])
+def test_without_a_secret_nothing_is_taken(
+    paying_services: Services, database: Database, signature: str | None
+) -> None:
+    client = checked_app(changed(paying_services, gateway_secret_key=""), AREAS).test_client()
+
+    assert_problem(deliver(client, BODY, signature), 500, "INTERNAL_ERROR")
+    assert stored(database, BODY) == 0
+
+
+def test_a_megabyte_is_the_most(client: FlaskClient, database: Database) -> None:
+    fits, too_large = b"x" * (1024 * 1024), b"x" * (1024 * 1024 + 1)
+
+    assert deliver(client, fits, sign(fits)).status_code == 200
+    assert_problem(deliver(client, too_large, sign(too_large)), 413, "PAYLOAD_TOO_LARGE")
+    assert stored(database, too_large) == 0
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
+def test_it_is_posted(client: FlaskClient, method: str) -> None:
+    assert_problem(client.open(WEBHOOK, method=method), 405, "METHOD_NOT_ALLOWED")
+
+
+def test_it_is_not_limited(paying_services: Services) -> None:
+    client = checked_app(changed(paying_services, rate_limit_scale=1), AREAS).test_client()
+    body = some_event()
+
+    answers: list[Any] = [deliver(client, body, sign(body)) for _ in range(70)]
+
+    assert {answer.status_code for answer in answers} == {200}
+
+
+def test_a_token_is_neither_needed_nor_looked_at(desk: ShopClient) -> None:
+    body = some_event()
+
+    assert deliver(desk.client, body, sign(body), Authorization="Bearer nonsense").status_code == 200
+    assert_problem(deliver(desk.client, body, None, **desk.officer("finance")), 401, "AUTH_UNAUTHORIZED")
+
+
+@pytest.mark.parametrize("path", [WEBHOOK, FUNCTION])
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, gzip", "GZIP", "unheard-of"])
+def test_a_compressed_body_is_refused(
+    client: FlaskClient, database: Database, path: str, encoding: str
+) -> None:
+    """Nobody says whether the signature would be over what is sent or over what it unpacks to."""
+    body = gzip.compress(some_event())
+
+    answer = deliver(client, body, sign(body), path=path, **{"Content-Encoding": encoding})
+
+    assert "compressed" in assert_problem(answer, 415, "UNSUPPORTED_MEDIA_TYPE")["detail"]
+    assert stored(database, body) == 0
+
+
+@pytest.mark.parametrize("encoding", ["identity", "Identity", ""])
+def test_a_body_that_says_it_is_not_compressed_is_taken(client: FlaskClient, encoding: str) -> None:
+    body = some_event()
+
+    assert deliver(client, body, sign(body), **{"Content-Encoding": encoding}).status_code == 200
+
+
+class TestNetworksOfTheGateway:
+    """With GATEWAY_WEBHOOK_ADDRESSES, what comes from elsewhere is refused, whatever its signature."""
+
+    @pytest.mark.parametrize("path", [WEBHOOK, FUNCTION])
+    @pytest.mark.parametrize(
+        ("address", "taken"),
+        [
+            ("203.0.113.7", True),
+            ("::ffff:203.0.113.7", True),
+            ("198.51.100.7", True),
+            ("2001:db8:5::1", True),
+            ("198.51.100.8", False),
+            ("203.0.114.1", False),
+            ("2001:db9::1", False),
+            ("", False),
+        ],
+    )
+    def test_without_a_proxy_the_sender_is_who_connects(
+        self, paying_services: Services, database: Database, path: str, address: str, taken: bool
+    ) -> None:
+        client = self.client(paying_services, hops=0)
+        body = some_event()
+
+        # What the sender writes into the header itself counts for nothing.
+        answer = client.post(
+            path,
+            data=body,
+            headers={HEADER: sign(body), "X-Forwarded-For": "203.0.113.7"},
+            environ_base={"REMOTE_ADDR": address},
+        )
+
+        self.assert_taken(answer, taken)
+        assert stored(database, body) == int(taken)
+
+    @pytest.mark.parametrize(
+        ("hops", "chain", "taken"),
+        [
+            (1, "203.0.113.7", True),
+            (1, "192.0.2.1, 203.0.113.7", True),
+            (1, "203.0.113.7, 192.0.2.1", False),
+            (1, "203.0.113.7:4711", False),
+            (1, "nonsense", False),
+            (1, None, False),
+            (2, "203.0.113.7, 192.0.2.1", True),
+            (2, "203.0.113.7, 192.0.2.9, 192.0.2.1", False),
+        ],
+    )
+    def test_behind_proxies_it_is_who_our_own_saw(
+        self, paying_services: Services, hops: int, chain: str | None, taken: bool
+    ) -> None:
+        client = self.client(paying_services, hops=hops)
+        body = some_event()
+        headers = {HEADER: sign(body)} | ({"X-Forwarded-For": chain} if chain else {})
+
+        answer = client.post(WEBHOOK, data=body, headers=headers, environ_base={"REMOTE_ADDR": "192.0.2.1"})
+
+        self.assert_taken(answer, taken)
+
+    def test_elsewhere_a_wrong_signature_is_told_nothing_else(self, paying_services: Services) -> None:
+        client = self.client(paying_services, hops=0)
+
+        answer = client.post(WEBHOOK, data=b"{}", environ_base={"REMOTE_ADDR": "192.0.2.1"})
+
+        self.assert_taken(answer, taken=False)
+
+    @staticmethod
+    def client(services: Services, *, hops: int) -> FlaskClient:
+        """Give a client of an application that knows the gateway's networks."""
+        limited = changed(services, gateway_webhook_addresses=GATEWAYS_OWN, trusted_proxy_hops=hops)
+        return checked_app(limited, AREAS).test_client()
+
+    @staticmethod
+    def assert_taken(answer: TestResponse, taken: bool) -> None:
+        """Hold an answer to be the acknowledgement, or the refusal of the address."""
+        if taken:
+            assert answer.status_code == 200, answer.text
+        else:
+            assert "this address" in assert_problem(answer, 403, "AUTH_FORBIDDEN")["detail"]

@@ -1,0 +1,234 @@
+"""Webhooks as finance sees them: what became of each, and replays; over HTTP."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from werkzeug.test import TestResponse
+
+from marketplace.webhooks import inbox as webhook_inbox
+from tests.support.alerts import alerts_about
+from tests.support.gateway import charge_data, event_of
+from tests.support.gateway_events import refund_data
+from tests.support.purchases import NOW, make_intent, make_person, row_of, status_of
+from tests.support.shop_client import ShopClient, new_key
+
+PATH = "/api/admin/webhooks"
+
+
+@pytest.fixture
+def officer(desk: ShopClient) -> dict[str, str]:
+    return staff(desk, "finance")
+
+
+def staff(desk: ShopClient, role: str, aal: str = "aal2") -> dict[str, str]:
+    made = desk.database.in_transaction(make_person, role="staff", staff_role=role)
+    return desk.bearer(made.id, aal)
+
+
+def problem(answer: TestResponse) -> tuple[int, str]:
+    assert answer.mimetype == "application/problem+json", answer.data
+    return answer.status_code, answer.json["code"]
+
+
+def receive(desk: ShopClient, body: bytes, **values: Any) -> UUID:
+    given = {"provider": "gateway", "now": NOW} | values
+    return desk.database.in_transaction(webhook_inbox.receive_event, body=body, **given)
+
+
+def dead(desk: ShopClient, body: bytes, **values: Any) -> UUID:
+    inbox_id = receive(desk, body, **values)
+    webhook_inbox.process_event(
+        desk.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+    )
+    return inbox_id
+
+
+def payment_of(desk: ShopClient, order_id: UUID) -> bytes:
+    with desk.database.transaction() as session:
+        intent = make_intent(session, desk.shop, order_id)
+    return event_of(charge_data(intent.reference, intent.amount_minor, customer={"email": "ada@example.com"}))
+
+
+class TestListing:
+    def test_the_latest_come_first_page_by_page_and_are_counted(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        kind = f"greeted.{uuid4().hex}"
+        inbox = [
+            receive(desk, event_of({"id": uuid4().hex}, kind), now=NOW + timedelta(seconds=number))
+            for number in range(5)
+        ]
+        for inbox_id in inbox:
+            webhook_inbox.process_event(
+                desk.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+            )
+
+        first = desk.get(PATH, officer, type=kind, limit=3).json
+        second = desk.get(PATH, officer, type=kind, limit=3, cursor=first["meta"]["next_cursor"]).json
+
+        assert [row["id"] for row in first["data"] + second["data"]] == [str(one) for one in reversed(inbox)]
+        assert (first["meta"]["has_more"], second["meta"]["has_more"]) == (True, False)
+        row = first["data"][0]
+        assert (row["state"], row["duplicate"], row["attempts"], row["dueAt"]) == ("ignored", False, 1, None)
+        counts = first["meta"]["counts"]
+        assert set(counts) == {"waiting", "retrying", "processed", "ignored", "dead"}
+        assert counts["ignored"] >= 5
+
+    def test_it_is_narrowed_by_state_error_provider_and_time(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        before = desk.get(PATH, officer, limit=1).json["meta"]["counts"]
+        broken = dead(desk, b"[")
+        waiting = receive(desk, event_of({"id": uuid4().hex}, "greeted"))
+        chat = receive(desk, b"{}", provider="messaging")
+
+        def found(**query: Any) -> set[str]:
+            answer = desk.get(PATH, officer, limit=100, **query)
+            assert answer.status_code == 200, answer.json
+            return {row["id"] for row in answer.json["data"]} & {str(broken), str(waiting), str(chat)}
+
+        assert found(state="dead") == {str(broken)}
+        assert found(state="dead", error="not JSON") == {str(broken)}
+        assert found(state="dead", error="not XML") == set()
+        assert found(state="waiting", provider="gateway") == {str(waiting)}
+        assert found(provider="messaging") == {str(chat)}
+        assert found(since=(NOW + timedelta(seconds=1)).isoformat()) == set()
+        after = desk.get(PATH, officer, limit=1).json["meta"]["counts"]
+        assert after["dead"] == before["dead"] + 1
+        assert after["waiting"] == before["waiting"] + 2
+
+    @pytest.mark.parametrize(
+        "query",
+        [{"state": "lost"}, {"provider": "x"}, {"since": "yesterday"}, {"limit": 0}, {"colour": "red"}],
+    )
+    def test_wrong_parameters_are_refused(
+        self, desk: ShopClient, officer: dict[str, str], query: dict[str, Any]
+    ) -> None:
+        assert problem(desk.get(PATH, officer, **query)) == (422, "VALIDATION_FAILED")
+
+    def test_one_is_shown_without_who_paid(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        body = payment_of(desk, desk.unpaid())
+        inbox_id = receive(desk, body)
+
+        shown = desk.get(f"{PATH}/{inbox_id}", officer)
+
+        data = shown.json["data"]
+        assert (data["state"], data["bodyBytes"]) == ("waiting", len(body))
+        assert data["payload"]["data"]["status"] == "success"
+        assert "ada@" not in shown.text
+        assert problem(desk.get(f"{PATH}/{uuid4()}", officer)) == (404, "RESOURCE_NOT_FOUND")
+
+
+class TestReplaying:
+    def test_it_is_shown_first_and_then_done_once(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        order_id = desk.unpaid()
+        inbox_id = dead(desk, b"{}")
+        with desk.database.transaction() as session:
+            session.execute(
+                text("UPDATE webhook_inbox SET body = :body WHERE id = :id"),
+                {"body": payment_of(desk, order_id), "id": inbox_id},
+            )
+        path = f"{PATH}/{inbox_id}/replay"
+
+        would = desk.post(path, officer, {"dryRun": True})
+        assert (would.status_code, would.json["data"]["outcome"]) == (200, "processed")
+        with desk.database.reading() as session:
+            assert status_of(session, order_id) == "pending_payment"
+        key = new_key()
+        did = [desk.post(path, officer, key=key) for _ in range(2)]
+        again = desk.post(path, officer)
+
+        assert did[0].json["data"] | {"dryRun": True, "changes": None} == would.json["data"] | {
+            "changes": None
+        }
+        assert did[0].json["data"]["changes"]["orders"] == would.json["data"]["changes"]["orders"]
+        assert did[1].data == did[0].data
+        assert did[1].headers["X-Cache-Lookup"] == "HIT"
+        assert again.json["data"] == {
+            "id": str(inbox_id),
+            "dryRun": False,
+            "outcome": "unchanged",
+            "before": "processed",
+            "after": "processed",
+            "error": None,
+            "changes": None,
+        }
+        with desk.database.reading() as session:
+            assert status_of(session, order_id) == "paid_escrow"
+            acts = session.execute(
+                text("SELECT actor, after ->> 'outcome' FROM audit_logs WHERE target_id = :id ORDER BY id"),
+                {"id": str(inbox_id)},
+            ).all()
+        assert [tuple(act) for act in acts] == [("finance", "processed"), ("finance", "unchanged")]
+        assert desk.get(f"{PATH}/{inbox_id}", officer).json["data"]["replayedAt"] is not None
+
+    def test_with_the_last_one_of_a_type_its_alert_is_over(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        """Which the same officer may not resolve by hand."""
+        event_type = f"refund.{uuid4()}"
+        inbox = [dead(desk, event_of({"id": number, "amount": "x"}, event_type)) for number in (1, 2)]
+        with desk.database.transaction() as session:
+            session.execute(
+                text("UPDATE webhook_inbox SET body = :body WHERE id = ANY(:ids)"),
+                {"body": event_of(refund_data("processed", "none of ours"), event_type), "ids": inbox},
+            )
+
+        def alert() -> dict[str, Any]:
+            with desk.database.reading() as session:
+                [found] = alerts_about(session, f"gateway:{event_type}")
+            return found
+
+        by_hand = f"/api/admin/alerts/{alert()['id']}/resolve"
+        assert problem(desk.post(by_hand, officer, {"note": "All replayed."})) == (403, "AUTH_FORBIDDEN")
+        for inbox_id in inbox:
+            assert alert()["resolved_at"] is None
+            desk.post(f"{PATH}/{inbox_id}/replay", officer, {})
+
+        assert alert()["resolution"] == "rule"
+
+    def test_one_that_fails_stays_dead(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        inbox_id = dead(desk, b"[]")
+
+        answer = desk.post(f"{PATH}/{inbox_id}/replay", officer, {})
+
+        assert answer.status_code == 200
+        data = answer.json["data"]
+        assert (data["outcome"], data["before"], data["after"]) == ("failed", "dead", "dead")
+        assert data["error"] == "the body is not an object"
+
+    def test_one_that_is_being_processed_is_409(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        inbox_id = receive(desk, b"{}")
+        with desk.database.transaction() as session:
+            session.execute(text("SELECT 1 FROM webhook_inbox WHERE id = :id FOR UPDATE"), {"id": inbox_id})
+            for body in ({}, {"dryRun": True}):
+                answer = desk.post(f"{PATH}/{inbox_id}/replay", officer, body)
+                assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
+                assert answer.headers["Retry-After"] == "2"
+
+    def test_who_may_not_may_not(self, desk: ShopClient) -> None:
+        inbox_id = dead(desk, b"[]")
+        path = f"{PATH}/{inbox_id}/replay"
+        for headers in (desk.buyer, desk.vendor, staff(desk, "support")):
+            assert problem(desk.get(PATH, headers)) == (403, "AUTH_FORBIDDEN")
+            assert problem(desk.get(f"{PATH}/{inbox_id}", headers)) == (403, "AUTH_FORBIDDEN")
+            assert problem(desk.post(path, headers)) == (403, "AUTH_FORBIDDEN")
+        half = staff(desk, "finance", "aal1")
+        assert desk.get(PATH, half).status_code == 200
+        assert problem(desk.post(path, half)) == (403, "AUTH_AAL2_REQUIRED")
+        assert problem(desk.post(path, {})) == (401, "AUTH_UNAUTHORIZED")
+        assert desk.post(path, staff(desk, "admin")).status_code == 200
+
+    def test_wrong_bodies_and_ids_are_refused(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        inbox_id = dead(desk, b"[]")
+        for body in ({"dryRun": "yes"}, {"dryRun": None}, {"force": True}, []):
+            assert problem(desk.post(f"{PATH}/{inbox_id}/replay", officer, body)) == (
+                422,
+                "VALIDATION_FAILED",
+            )
+        assert problem(desk.post(f"{PATH}/{uuid4()}/replay", officer)) == (404, "RESOURCE_NOT_FOUND")
+        with desk.database.reading() as session:
+            assert row_of(session, "webhook_inbox", id=inbox_id)["status"] == "dead"

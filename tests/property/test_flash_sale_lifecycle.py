@@ -1,0 +1,280 @@
+"""Hypothesis plays officers, buyers, vendors and time with flash sales, against a model in plain Python."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from marketplace.cart import operations as cart
+from marketplace.cart.operations import CartLine
+from marketplace.cart.queries import fetch_cart
+from marketplace.catalog.browse.product_detail import fetch_product_detail
+from marketplace.catalog.models import Product
+from marketplace.catalog.promotions import flash_sales
+from marketplace.catalog.promotions.flash_sales import Discount
+from marketplace.catalog.sale_price import price_at_percent_off
+from marketplace.infra.db import Database
+from marketplace.kernel.errors import MarketplaceError
+from marketplace.orders.deadlines import MAX_UNPAID_ORDERS
+from marketplace.payments.refunds import order_cancellation
+from tests.support.flash_sales import act, item_of, put_on_sale, sold_of
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    assert_books_are_whole,
+    make_product,
+    make_shop,
+    pay,
+    place,
+    with_buyer,
+)
+
+PICK = st.integers(0, 10**6)
+REGULAR = 10_000
+# Few, so that what happens meets the very moments at which sales begin and end.
+SPANS = st.sampled_from([0, 0, 5, 10, 20])
+
+
+@dataclass
+class Sale:
+    """What a sale is to be."""
+
+    id: UUID
+    product_id: UUID
+    price: int
+    starts_at: datetime
+    ends_at: datetime
+    quantity: int | None
+    sold: int = 0
+
+    def runs(self, now: datetime) -> bool:
+        """Tell whether it is its time."""
+        return self.starts_at <= now < self.ends_at
+
+    def has(self, pieces: int) -> bool:
+        """Tell whether it has so many pieces."""
+        return self.quantity is None or self.sold + pieces <= self.quantity
+
+
+class LifeOfSales(RuleBasedStateMachine):
+    """One shop, two products, three buyers, and sales over a few hours."""
+
+    database: Database
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = NOW
+        self.sales: list[Sale] = []
+        self.waiting: list[tuple[Shop, UUID, Sale | None, int]] = []
+        self.regular: dict[UUID, int] = {}
+
+    @initialize()
+    def open_shop(self) -> None:
+        """Make the shop."""
+        with self.database.transaction() as session:
+            shop = make_shop(session)
+            self.buyers = [with_buyer(session, shop) for _ in range(3)]
+            self.products = [
+                make_product(session, shop, price_minor=REGULAR, quantity=10_000) for _ in range(2)
+            ]
+        self.regular = dict.fromkeys(self.products, REGULAR)
+
+    def running(self, product_id: UUID) -> Sale | None:
+        """Give the sale whose time it is, if it makes the product cheaper."""
+        for sale in self.sales:
+            if sale.product_id == product_id and sale.runs(self.now):
+                return sale if sale.price < self.regular[product_id] else None
+        return None
+
+    # What officers do
+
+    @rule(
+        product=PICK,
+        price=st.integers(1, REGULAR - 1),
+        start=SPANS,
+        length=SPANS.filter(bool),
+        quantity=st.none() | st.integers(1, 5),
+    )
+    def plan(self, product: int, price: int, start: int, length: int, quantity: int | None) -> None:
+        """Make a sale: refused if, and only if, another is in its time, or it would be too dear or too cheap."""
+        product_id = self.products[product % 2]
+        starts_at = self.now + timedelta(minutes=start)
+        ends_at = starts_at + timedelta(minutes=length)
+        overlaps = any(
+            one.product_id == product_id and one.starts_at < ends_at and one.ends_at > starts_at
+            for one in self.sales
+            if one.ends_at > one.starts_at
+        )
+        regular = self.regular[product_id]
+        cheaper = max(price_at_percent_off(regular, percent=90), 100) <= price < regular
+        try:
+            with self.database.transaction() as session:
+                sale_id = put_on_sale(
+                    session,
+                    product_id,
+                    now=self.now,
+                    discount=Discount(price_minor=price),
+                    starts_at=starts_at,
+                    ends_at=ends_at,
+                    quantity=quantity,
+                )
+        except MarketplaceError:
+            assert overlaps or not cheaper
+        else:
+            assert cheaper
+            assert not overlaps
+            self.sales.append(Sale(sale_id, product_id, price, starts_at, ends_at, quantity))
+
+    @precondition(lambda self: self.sales)
+    @rule(pick=PICK)
+    def end(self, pick: int) -> None:
+        """End a sale, or call it off: possible until it is over."""
+        sale = self.sales[pick % len(self.sales)]
+        over = sale.ends_at <= self.now
+        try:
+            with self.database.transaction() as session:
+                flash_sales.end_flash_sale(session, act(session, self.now), sale_id=sale.id)
+        except MarketplaceError:
+            assert over
+        else:
+            assert not over
+            sale.ends_at = self.now
+
+    @precondition(lambda self: self.sales)
+    @rule(pick=PICK, quantity=st.none() | st.integers(1, 8))
+    def resize(self, pick: int, quantity: int | None) -> None:
+        """Change how many pieces a sale has: not below what is claimed."""
+        sale = self.sales[pick % len(self.sales)]
+        possible = sale.ends_at > self.now and (quantity is None or quantity >= sale.sold)
+        try:
+            with self.database.transaction() as session:
+                flash_sales.update_flash_sale(
+                    session,
+                    act(session, self.now),
+                    sale_id=sale.id,
+                    revision=None,
+                    discount=None,
+                    changes={"quantity": quantity},
+                )
+        except MarketplaceError:
+            assert not possible
+        else:
+            assert possible
+            sale.quantity = quantity
+
+    # What vendors do
+
+    @rule(product=PICK, price=st.integers(100, 2 * REGULAR))
+    def reprice(self, product: int, price: int) -> None:
+        """Change the regular price."""
+        product_id = self.products[product % 2]
+        with self.database.transaction() as session:
+            found = session.get(Product, product_id)
+            assert found is not None
+            found.price_minor = price
+        self.regular[product_id] = price
+
+    # What buyers do
+
+    @rule(buyer=PICK, product=PICK, quantity=st.integers(1, 4))
+    def buy(self, buyer: int, product: int, quantity: int) -> None:
+        """Place an order: it has the sale's price if, and only if, the model says so."""
+        shop, product_id = self.buyers[buyer % 3], self.products[product % 2]
+        if sum(one == shop for one, *_ in self.waiting) >= MAX_UNPAID_ORDERS:
+            return
+        sale = self.running(product_id)
+        honoured = sale if sale is not None and sale.has(quantity) else None
+
+        with self.database.transaction() as session:
+            order_id = place(session, shop, product_id, quantity=quantity, now=self.now)
+
+        with self.database.reading() as session:
+            expected = (honoured.price, honoured.id) if honoured else (self.regular[product_id], None)
+            assert item_of(session, order_id) == expected
+        if honoured:
+            honoured.sold += quantity
+        self.waiting.append((shop, order_id, honoured, quantity))
+
+    @precondition(lambda self: self.waiting)
+    @rule(pick=PICK)
+    def cancel(self, pick: int) -> None:
+        """Cancel an order: its pieces are the sale's again."""
+        shop, order_id, sale, quantity = self.waiting.pop(pick % len(self.waiting))
+        with self.database.transaction() as session:
+            order_cancellation.cancel_order(
+                session, order_id=order_id, caller=shop.buyer, reason=None, now=self.now
+            )
+        if sale:
+            sale.sold -= quantity
+
+    @precondition(lambda self: self.waiting)
+    @rule(pick=PICK)
+    def pay(self, pick: int) -> None:
+        """Pay an order: its pieces stay claimed."""
+        shop, order_id, *_ = self.waiting.pop(pick % len(self.waiting))
+        with self.database.transaction() as session:
+            pay(session, shop, order_id)
+
+    # What time and the worker do
+
+    @rule(minutes=st.sampled_from([5, 5, 10, 20]))
+    def wait(self, minutes: int) -> None:
+        """Let time pass."""
+        self.now += timedelta(minutes=minutes)
+
+    @rule(product=PICK, quantity=st.integers(1, 4))
+    def look(self, product: int, quantity: int) -> None:
+        """Have the worker do what is due: then detail and cart say what placing would do."""
+        product_id, shop = self.products[product % 2], self.buyers[0]
+        sale = self.running(product_id)
+        with self.database.transaction() as session:
+            flash_sales.on_boundary(session, product_id=product_id, now=self.now)
+            cart.synchronise_cart(
+                session, caller=shop.buyer, lines=[CartLine(product_id, quantity)], now=self.now
+            )
+        with self.database.reading() as session:
+            detail = fetch_product_detail(
+                session, product_id=product_id, caller=None, now=self.now, media_base_url=""
+            )
+            [line] = fetch_cart(session, user_id=shop.buyer.id, now=self.now, media_base_url="")["items"]
+        shown = detail["flashSale"]
+        if sale is None or not sale.has(1):
+            assert shown is None
+        else:
+            left = None if sale.quantity is None else sale.quantity - sale.sold
+            assert (shown["priceMinor"], shown["endsAt"], shown["left"]) == (sale.price, sale.ends_at, left)
+        honoured = sale is not None and sale.has(quantity)
+        assert line["unitPriceMinor"] == (sale.price if sale and honoured else self.regular[product_id])
+        assert line["problem"] is None
+
+    # What must hold after each step
+
+    @invariant()
+    def nothing_is_sold_but_what_was_claimed(self) -> None:
+        """Hold sales, stock and books to the orders."""
+        with self.database.reading() as session:
+            assert {sale.id: sold_of(session, sale.id) for sale in self.sales} == {
+                sale.id: sale.sold for sale in self.sales
+            }
+            assert_books_are_whole(session)
+
+
+def test_whatever_happens_each_order_has_the_price_of_its_moment(own_database: Database) -> None:
+    def start() -> LifeOfSales:
+        machine = LifeOfSales()
+        machine.database = own_database
+        return machine
+
+    run_state_machine_as_test(
+        start, settings=hypothesis_settings(max_examples=15, stateful_step_count=40, deadline=None)
+    )

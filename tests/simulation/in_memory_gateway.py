@@ -1,0 +1,112 @@
+"""The gateway of a simulated life: in memory, its answers lost on demand, its events delivered by the life."""
+
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.client import ProviderRefusedError
+from marketplace.providers.gateway.payloads import Charge, GatewayRefund
+from marketplace.providers.gateway.payments import PaymentPage
+from tests.support.gateway import event_of
+
+
+@dataclass
+class InMemoryGateway:
+    """Pages, charges and refunds, and the events that tell of them. ``fault`` is ``down``, ``lost`` or none."""
+
+    pages: dict[str, int] = field(default_factory=dict)
+    charges: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    refunds: list[dict[str, Any]] = field(default_factory=list)
+    events: list[bytes] = field(default_factory=list)
+    told: dict[int, set[str]] = field(default_factory=dict)
+    fault: str = ""
+    _ids: "count[int]" = field(default_factory=lambda: count(10**9))
+
+    def initialize_payment(
+        self, *, reference: str, amount_minor: int, email: str, callback_url: str | None, metadata: Any
+    ) -> PaymentPage:
+        """Open a page; a reference that it knows is refused, as the gateway does."""
+        self._may_be_down()
+        if reference in self.pages:
+            raise ProviderRefusedError("till", 400, "Duplicate Transaction Reference")
+        self.pages[reference] = amount_minor
+        self._may_lose()
+        return PaymentPage(f"https://till.example/{reference}", reference)
+
+    def fetch_charge(self, reference: str) -> Charge | None:
+        """Tell of a reference: its first charge, an unpaid page, or nothing."""
+        self._may_be_down()
+        self._may_lose()
+        if reference not in self.pages:
+            return None
+        made = self.charges.get(reference)
+        return Charge.from_wire(made[0] if made else self._charge(reference, 0, "abandoned"))
+
+    def pay(self, reference: str, difference: int) -> None:
+        """Have a customer pay on a page: the amount asked for, more or less."""
+        data = self._charge(reference, max(self.pages[reference] + difference, 1), "success")
+        self.charges.setdefault(reference, []).append(data)
+        self.events.append(event_of(data))
+
+    def create_refund(self, *, charge_reference: str, amount_minor: int, merchant_note: str) -> GatewayRefund:
+        """Begin a refund: a second call is a second refund, as with the gateway."""
+        self._may_be_down()
+        data = {
+            "id": next(self._ids),
+            "status": "pending",
+            "amount": amount_minor,
+            "merchant_note": merchant_note,
+            "transaction_reference": charge_reference,
+        }
+        self.refunds.append(data)
+        self._may_lose()
+        return GatewayRefund.from_wire(data)
+
+    def list_refunds(self, reference: str) -> list[GatewayRefund]:
+        """Tell of a reference's refunds."""
+        self._may_be_down()
+        self._may_lose()
+        return [
+            GatewayRefund.from_wire(data)
+            for data in self.refunds
+            if data["transaction_reference"] == reference
+        ]
+
+    def decide(self, data: dict[str, Any], status: str) -> None:
+        """Settle a refund, or leave it to somebody; what is over stays as it is, and is told of once more.
+
+        ``after all`` sends one that had failed, or that waited for somebody; one that ``came back`` was sent before,
+        and is over for good. Each is told of in one event, which comes any number of times.
+        """
+        told = self.told.setdefault(data["id"], set())
+        if status == "after all":
+            status = "processed" if data["status"] != "pending" else data["status"]
+            data["status"] = data["status"] if {"processed", "failed"} <= told else status
+        elif status == "came back":
+            if data["status"] == "processed" and "failed" not in told:
+                data["status"] = "failed"
+        elif data["status"] not in ("processed", "failed"):
+            data["status"] = status
+        told.add(data["status"])
+        self.events.append(event_of(dict(data), f"refund.{data['status']}"))
+
+    def _may_be_down(self) -> None:
+        if self.fault == "down":
+            raise ProviderUnavailableError
+
+    def _may_lose(self) -> None:
+        if self.fault == "lost":
+            raise ProviderUnavailableError
+
+    def _charge(self, reference: str, amount_minor: int, status: str) -> dict[str, Any]:
+        return {
+            "id": next(self._ids),
+            "reference": reference,
+            "status": status,
+            "amount": amount_minor,
+            "fees": min(100, amount_minor),
+            "currency": "NGN",
+            "channel": "card",
+            "paid_at": None,
+        }

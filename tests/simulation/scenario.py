@@ -1,0 +1,560 @@
+"""One life of a few shops and buyers, drawn from a seed: the same seed is the same life, step by step."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.kernel.errors import MarketplaceError
+from marketplace.ledger.queries import fetch_balances_by_kind
+from marketplace.orders import operations as orders
+from marketplace.orders import states
+from marketplace.orders.placing.order_validation import RequestedItem
+from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.transitions import SYSTEM, EscrowTransition, apply_transition, lock_order
+from marketplace.payments.charges import quarantine
+from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
+from marketplace.payments.intents.hosted_page import open_hosted_page
+from marketplace.payments.intents.lifecycle import PaymentTarget
+from marketplace.payments.refunds import gateway_refund, order_cancellation, polling, recovery
+from marketplace.payments.refunds.buyer_debt import offset_buyer_debts
+from marketplace.payments.refunds.polling import poll_refunds
+from marketplace.webhooks import inbox as webhooks
+from tests.simulation.crashing_database import DiedError, MortalDatabase
+from tests.simulation.in_memory_gateway import InMemoryGateway
+from tests.support.finance import act_of, claw_back, make_officer, refund
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    assert_books_are_whole,
+    check_out,
+    fill_wallet,
+    make_product,
+    make_shop,
+    neighbours,
+    pin_of,
+    place,
+    release,
+    with_buyer,
+    wrong_pin_of,
+)
+
+STEPS = 18
+DEATH = 0.04
+DEPOSIT_MINOR = 700_000
+STOCKED = 9
+# Nobody else sends a refund than who works off its event.
+_WAITING = """
+    SELECT id, payload ->> 'refundId' AS refund_id FROM outbox_events
+    WHERE topic = 'refund.send' AND done_at IS NULL AND failed_at IS NULL ORDER BY id
+"""
+_UNCLEAR = """
+    SELECT id, payload ->> 'refundId' AS refund_id FROM outbox_events
+    WHERE topic = 'refund.ask' AND done_at IS NULL ORDER BY id
+"""
+_LIVE = "id, status, buyer_id, vendor_id, total_minor, checkout_id"
+
+
+class Scenario:
+    """A few people, what they do, and what must hold of it in the end."""
+
+    def __init__(self, database: MortalDatabase, seed: int) -> None:
+        self.database, self.draw = database, Random(seed)  # noqa: S311 - it is to be the same again
+        database.draw = self.draw
+        self.till, self.now = InMemoryGateway(), NOW
+        self.done: Counter[str] = Counter()
+        self.trace: list[str] = []
+        with database.transaction() as session:
+            first = make_shop(session)
+            shops = neighbours(session, first, 2)
+            other = with_buyer(session, first).buyer
+            self.shops = {shop.store_id: shop for shop in shops}
+            self.buyers = {buyer.id: buyer for buyer in (first.buyer, other)}
+            self.products = {
+                shop.store_id: [
+                    make_product(session, shop, quantity=STOCKED, price_minor=price)
+                    for price in (99_999, 250_050)
+                ]
+                for shop in shops
+            }
+            self.officer = make_officer(session)
+            fill_wallet(session, first.buyer.id, DEPOSIT_MINOR)
+            self.money_before = self._at_the_gateway(session)
+
+    def run(self, steps: int = STEPS) -> None:
+        """Live so many steps, see all work through that was left behind, and hold all to the rules."""
+        acts: dict[Callable[[], None], int] = {
+            self.place: 4, self.check_out: 3, self.open: 6, self.pay: 7, self.deliver: 9, self.ask: 2,
+            self.cancel: 4, self.advance: 9, self.pin: 4, self.confirm: 2, self.freeze: 1, self.refund: 4,
+            self.claw_back: 2, self.send: 7, self.decide: 9, self.look_into: 3, self.mend: 4,
+            self.resolve: 2, self.sweep: 2, self.wait: 2,
+        }  # fmt: skip
+        # Most lives get as far as money; what is drawn then comes upon that.
+        begun = (self.draw.choice([self.place, self.check_out]), self.open, self.pay, self.deliver)
+        for act in (*begun, *self.draw.choices(list(acts), list(acts.values()), k=steps)):
+            self.database.chance = DEATH
+            try:
+                self.trace.append(act.__name__)
+                act()
+            finally:
+                self.database.chance = 0.0
+                self.till.fault = ""
+        self.finish()
+        self.check()
+
+    # How things are done
+
+    def attempt(self, name: str, work: Callable[..., Any], **arguments: Any) -> None:
+        """Do something in a transaction as the edge does; a client that hears of no answer asks again."""
+
+        def once() -> None:
+            with self.database.transaction() as session:
+                try:
+                    work(session, **arguments)
+                except MarketplaceError as error:
+                    if not error.keeps_changes:
+                        raise
+                    self.done[f"{name} refused"] += 1
+                    return
+            self.done[name] += 1
+
+        self.insist(name, once)
+
+    def insist(self, name: str, work: Callable[[], Any]) -> None:
+        """Do work again as long as the process dies of it; what is refused is counted."""
+        try:
+            while self._dies_of(work):
+                self.done["died"] += 1
+        except MarketplaceError as error:
+            self.done[f"{name} refused"] += 1
+            self.trace.append(f"  {type(error).__name__}")
+
+    @staticmethod
+    def _dies_of(work: Callable[[], Any]) -> bool:
+        try:
+            work()
+        except DiedError:
+            return True
+        return False
+
+    def rows(self, sql: str, **values: Any) -> list[dict[str, Any]]:
+        """Read, without dying of it."""
+        chance, self.database.chance = self.database.chance, 0.0
+        with self.database.reading() as session:
+            found = [dict(row) for row in session.execute(text(sql), values).mappings()]
+        self.database.chance = chance
+        return found
+
+    def one_of(self, where: str = "true") -> tuple[Shop, dict[str, Any]] | None:
+        """Draw an order, and give it with its shop and its buyer."""
+        found = self.rows(f"SELECT {_LIVE} FROM orders WHERE {where} ORDER BY id")  # noqa: S608 - ours
+        if not found:
+            return None
+        row = self.draw.choice(found)
+        return self._shop(row["vendor_id"], row["buyer_id"]), row
+
+    def _shop(self, store_id: UUID, buyer_id: UUID) -> Shop:
+        shop = self.shops[store_id]
+        return Shop(shop.campus_id, shop.category_id, shop.store_id, shop.vendor, self.buyers[buyer_id])
+
+    # What buyers do
+
+    def _wallet(self) -> WalletUse:
+        return self.draw.choice(
+            [WalletUse(), WalletUse(), WalletUse(1_000), WalletUse(as_much_as_possible=True)]
+        )
+
+    def _wish(self, store_id: UUID) -> RequestedItem:
+        return RequestedItem(self.draw.choice(self.products[store_id]), self.draw.randint(1, 2))
+
+    def _somebody(self) -> UUID:
+        return self.draw.choice(list(self.buyers))
+
+    def place(self) -> None:
+        """Place an order with one vendor, perhaps paid from the wallet in part or whole."""
+        store_id = self.draw.choice(list(self.shops))
+        shop = self._shop(store_id, self._somebody())
+        self.attempt(
+            "place", place, shop=shop, wishes=[self._wish(store_id)], wallet=self._wallet(), now=self.now
+        )
+
+    def check_out(self) -> None:
+        """Check out wishes of several vendors."""
+        wishes = [self._wish(store_id) for store_id in self.shops]
+        shop = self._shop(next(iter(self.shops)), self._somebody())
+        self.attempt("check out", check_out, shop=shop, wishes=wishes, wallet=self._wallet(), now=self.now)
+
+    def open(self) -> None:
+        """Open a payment page of an order, or of its checkout; the gateway's answer may be lost."""
+        found = self.one_of("status = 'pending_payment'")
+        if found is None:
+            return
+        shop, row = found
+        checkout = row["checkout_id"] and self.draw.random() < 0.7
+        target = (
+            PaymentTarget(checkout_id=row["checkout_id"]) if checkout else PaymentTarget(order_id=row["id"])
+        )
+        self.till.fault = self.draw.choice(["", "", "", "", "lost", "down"])
+
+        def work() -> None:
+            intent, page = open_hosted_page(
+                self.database,
+                self.till,
+                buyer_id=shop.buyer.id,
+                email="ada@example.com",
+                target=target,
+                callback_url=None,
+                clock=lambda: self.now,
+                # Whoever waits for a process that died does so on this clock.
+                sleep=lambda seconds: setattr(self, "now", self.now + timedelta(seconds=seconds + 15)),
+            )
+            self.database.in_transaction(payments.record_hosted_page, intent=intent, page=page, now=self.now)
+            self.done["open"] += 1
+
+        self.insist("open", work)
+
+    def pay(self) -> None:
+        """Pay on any page there ever was: in full, short, too much, or once more."""
+        if self.till.pages:
+            reference = self.draw.choice(sorted(self.till.pages, key=list(self.till.pages).index)[-5:])
+            self.till.pay(reference, self.draw.choice([0, 0, 0, 0, 0, 700, -1, -50_000]))
+            self.done["pay"] += 1
+
+    def ask(self) -> None:
+        """Have a client ask what became of a payment."""
+        if self.till.pages:
+            reference = self.draw.choice(list(self.till.pages))
+            charge = self.till.fetch_charge(reference)
+            self.attempt(
+                "ask",
+                payments.apply_reported_charge,
+                reference=reference,
+                charge=charge,
+                fee_bearer="platform",
+                now=self.now,
+            )
+
+    def cancel(self) -> None:
+        """Cancel, by either side, whatever state the order is in."""
+        found = self.one_of()
+        if found is not None:
+            shop, row = found
+            caller = self.draw.choice([shop.buyer, shop.vendor])
+            self.attempt(
+                "cancel",
+                order_cancellation.cancel_order,
+                order_id=row["id"],
+                caller=caller,
+                reason=None,
+                now=self.now,
+            )
+
+    def confirm(self) -> None:
+        """Confirm the receipt, shipped or not."""
+        found = self.one_of("paid_at IS NOT NULL")
+        if found is not None:
+            shop, row = found
+            self.attempt(
+                "confirm", orders.confirm_receipt, order_id=row["id"], caller=shop.buyer, now=self.now
+            )
+
+    # What vendors do
+
+    def advance(self) -> None:
+        """Accept, or ship."""
+        found = self.one_of("status IN ('paid_escrow', 'processing')")
+        if found is None or self.draw.random() < 0.1:
+            found = self.one_of()
+        if found is None:
+            return
+        shop, row = found
+        given = {"order_id": row["id"], "caller": shop.vendor, "now": self.now}
+        if row["status"] == "processing":
+            self.attempt("ship", orders.ship_order, tracking_note=None, **given)
+        else:
+            self.attempt("accept", orders.accept_order, **given)
+
+    def pin(self) -> None:
+        """Submit a PIN, more often the right one."""
+        found = self.one_of("status = 'shipped'") or self.one_of()
+        if found is not None:
+            shop, row = found
+            right = self.draw.random() < 0.7
+            pin = pin_of(row["id"]) if right else wrong_pin_of(row["id"])
+            name = "right pin" if right else "wrong pin"
+            self.attempt(name, release, shop=shop, order_id=row["id"], pin=pin, now=self.now)
+
+    # What the gateway, its bank and the workers do
+
+    def freeze(self) -> None:
+        """Freeze an order, as a dispute or a chargeback does."""
+        found = self.one_of("paid_at IS NOT NULL")
+        if found is not None:
+            self.attempt("freeze", freeze, order_id=found[1]["id"], now=self.now)
+
+    def deliver(self) -> None:
+        """Deliver any event, for the first time or again, in any order."""
+        if self.till.events:
+            recent = self.till.events[-3:] if self.draw.random() < 0.7 else self.till.events
+            self.take(self.draw.choice(recent))
+
+    def take(self, body: bytes) -> None:
+        """Take an event in, and have a worker process it."""
+        received: list[UUID] = []
+        self.insist(
+            "receive",
+            lambda: received.append(
+                self.database.in_transaction(
+                    webhooks.receive_event, provider="gateway", body=body, now=self.now
+                )
+            ),
+        )
+        self.insist("process", lambda: self._process(received[-1]))
+
+    def _process(self, inbox_id: UUID) -> None:
+        webhooks.process_event(
+            self.database, inbox_id=inbox_id, fee_bearer="platform", now=self.now, random=lambda: 0.5
+        )
+        self.done["deliver"] += 1
+
+    def send(self) -> None:
+        """Have a worker send a refund that waits; the gateway's answer may be lost."""
+        waiting = self.rows(_WAITING)
+        if waiting:
+            self.till.fault = self.draw.choice(["", "", "", "lost", "down"])
+            event = self.draw.choice(waiting)
+            self.insist("send", lambda: self._send(event))
+
+    def _send(self, event: dict[str, Any]) -> None:
+        """Work an event of the outbox off, as the worker's phases do."""
+        with self.database.transaction() as session:
+            found = gateway_refund.lease_refund(session, refund_id=UUID(event["refund_id"]), now=self.now)
+        told = gateway_refund.send_refund(self.till, found)
+        with self.database.transaction() as session:
+            if found is not None and told is not None:
+                gateway_refund.apply_gateway_status(session, refund_id=found.id, reported=told, now=self.now)
+                self.done["send"] += 1
+            session.execute(
+                text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
+                {"now": self.now, "id": event["id"]},
+            )
+
+    def look_into(self) -> None:
+        """Have a worker ask the gateway about refunds that an event left unclear."""
+        for event in self.rows(_UNCLEAR):
+            self.insist("ask about a refund", lambda event=event: self._look_into(event))
+
+    def _look_into(self, event: dict[str, Any]) -> None:
+        with self.database.reading() as session:
+            found = polling.find_refund(session, refund_id=UUID(event["refund_id"]))
+        known = polling.fetch_status(self.till, found)
+        with self.database.transaction() as session:
+            polling.record_status(session, found, known, self.now)
+            session.execute(
+                text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
+                {"now": self.now, "id": event["id"]},
+            )
+        self.done["asked about a refund"] += 1
+
+    def decide(self) -> None:
+        """Have the gateway make up its mind about a refund, or send one that it had given up."""
+        if self.till.refunds:
+            status = self.draw.choice(["processed", "failed", "needs-attention", "after all", "came back"])
+            self.till.decide(self.draw.choice(self.till.refunds), status)
+            self.done[status] += 1
+
+    def sweep(self) -> None:
+        """Run the sweeps of unpaid orders and of refunds that nothing was heard of."""
+        self.till.fault = self.draw.choice(["", "", "down"])
+        self.insist("sweep", self._sweep)
+
+    def _sweep(self) -> None:
+        done = sweep_abandoned_checkouts(self.database, self.till, fee_bearer="platform", now=self.now)
+        assert done.failed == 0
+        self.done["expired"] += done.expired
+        poll_refunds(self.database, self.till, now=self.now)
+        self.done["debts collected"] += offset_buyer_debts(self.database, now=self.now)
+
+    def wait(self) -> None:
+        """Let time pass."""
+        self.now += timedelta(minutes=self.draw.choice([1, 5, 20, 70]))
+
+    # What finance does
+
+    def refund(self) -> None:
+        """Refund an order out of its escrow: a part, or all that is held."""
+        found = self.one_of("paid_at IS NOT NULL")
+        if found is not None:
+            given = {
+                "destination": self.draw.choice(["gateway", "gateway", "wallet"]),
+                "amount_minor": self.draw.choice([None, 1, 40_000]),
+            }
+            self.attempt("refund", refund, order_id=found[1]["id"], officer=self.officer, **given)
+
+    def claw_back(self) -> None:
+        """Refund an order after its release: a part, or all that was released."""
+        found = self.one_of("status = 'delivered'")
+        if found is not None:
+            given = {
+                "destination": self.draw.choice(["gateway", "wallet"]),
+                "amount_minor": self.draw.choice([None, 1, 40_000]),
+            }
+            self.attempt("claw back", claw_back, order_id=found[1]["id"], officer=self.officer, **given)
+
+    def mend(self) -> None:
+        """Try a failed refund again, or give its money to the wallet."""
+        stuck = self.rows("SELECT id FROM refunds WHERE status IN ('failed', 'needs_attention') ORDER BY id")
+        if not stuck:
+            return
+        refund_id, retries = self.draw.choice(stuck)["id"], self.draw.random() < 0.5
+        trigger = "retry" if retries else "credit"
+
+        def work() -> None:
+            with self.database.reading() as session:
+                found = recovery.find_failed_refund(
+                    session, refund_id=refund_id, trigger=trigger, officer_id=self.officer.id
+                )
+            known = recovery.fetch_status(self.till, found)
+            self.attempt(
+                trigger,
+                recovery.retry_failed_refund if retries else recovery.credit_failed_refund,
+                stuck=found,
+                known=known,
+                act=act_of(self.officer, now=self.now),
+            )
+
+        self.insist(trigger, work)
+
+    def resolve(self) -> None:
+        """Decide on a charge that is held back."""
+        held = self.rows("SELECT id FROM quarantined_charges WHERE status = 'open' ORDER BY id")
+        if held:
+            action = self.draw.choice(["accept_rest", "refund", "wallet"])
+            self.attempt(
+                action,
+                quarantine.resolve_quarantined_charge,
+                quarantined_charge_id=self.draw.choice(held)["id"],
+                action=action,
+                note="Looked into.",
+                act=act_of(self.officer, now=self.now),
+            )
+
+    # The end
+
+    def finish(self) -> None:
+        """See through what was left behind: the outbox is worked off, and every event comes, at last or once more."""
+        self.now += timedelta(hours=2)
+        seen = 0
+        for _ in range(4):
+            seen = self._see_through(seen, ["processed", "failed", "needs-attention"])
+            self.mend()
+            if self.till.refunds and self.draw.random() < 0.3:
+                self.till.decide(self.draw.choice(self.till.refunds), "after all")
+        self._see_through(seen, ["processed"])
+        self._sweep()
+
+    def _see_through(self, seen: int, words: list[str]) -> int:
+        """Have all refunds sent and decided on, and the events after the first so many delivered; give their number."""
+        for event in self.rows(_WAITING):
+            self.insist("send", lambda event=event: self._send(event))
+        for data in self.till.refunds:
+            if data["status"] == "pending":
+                self.till.decide(data, self.draw.choice(words))
+        for body in self.till.events[seen:]:
+            self.take(body)
+        self.look_into()
+        return len(self.till.events)
+
+    def check(self) -> None:
+        """Hold all to the rules."""
+        with self.database.reading() as session:
+            assert_books_are_whole(session)
+            held = self._at_the_gateway(session) - self.money_before
+        self._check_the_gateway(held)
+        both = self.rows(
+            """
+            SELECT o.number FROM orders o JOIN ledger_transactions t ON t.kind = 'release'
+                AND t.source = 'order:' || o.id WHERE o.status IN ('refunded', 'cancelled')
+            """
+        )
+        assert both == [], "what was released was refunded too"
+        after = self.rows(
+            """
+            SELECT r.cause FROM refunds r JOIN ledger_transactions t ON t.kind = 'release'
+                AND t.source = 'order:' || r.order_id
+            WHERE r.cause LIKE 'order:%' AND r.id > t.id
+            """
+        )
+        assert after == [], "an order was refunded after its release"
+        self.done["paid twice"] += len(self.rows("SELECT id FROM refunds WHERE paid_twice_minor > 0"))
+        self._check_stock()
+        self._check_trails()
+
+    def _check_stock(self) -> None:
+        """What is left of each product is what there was, less what was paid for and did not come back."""
+        torn = self.rows(
+            """
+            SELECT p.id, p.quantity, sold.pieces FROM products p CROSS JOIN LATERAL (
+                SELECT coalesce(sum(i.quantity), 0)::int AS pieces
+                FROM order_items i JOIN orders o ON o.id = i.order_id
+                WHERE i.product_id = p.id AND o.paid_at IS NOT NULL AND o.status <> 'cancelled'
+                    AND (o.status <> 'refunded' OR o.shipped_at IS NOT NULL)
+            ) sold WHERE p.quantity <> :stocked - sold.pieces
+            """,
+            stocked=STOCKED,
+        )
+        assert torn == [], "pieces were lost, or sold twice"
+
+    def _check_the_gateway(self, held: int) -> None:
+        """Each kobo that was paid is in the books once, and each that was sent back left them once."""
+        paid = sum(data["amount"] for made in self.till.charges.values() for data in made)
+        sent = [data for data in self.till.refunds if data["status"] == "processed"]
+        assert held == paid - sum(data["amount"] for data in sent)
+        notes = [data["merchant_note"] for data in self.till.refunds]
+        assert len(notes) == len(set(notes)), "the gateway was asked twice for one refund"
+        # All is worked off: what is to be sent is with the gateway, which was heard of, or with finance.
+        known = {note: data["status"] for note, data in zip(notes, self.till.refunds, strict=True)}
+        for row in self.rows("SELECT id, status, attempt FROM refunds WHERE destination = 'gateway'"):
+            told = known.get(gateway_refund.refund_reference(row["id"], row["attempt"]))
+            assert told is not None, f"a refund that is {row['status']} here never reached the gateway"
+            expected = {"failed": "failed", "needs_attention": "needs-attention", "processed": "processed"}
+            assert row["status"] == "credited" or told == expected.get(row["status"]), (row["status"], told)
+
+    def _check_trails(self) -> None:
+        reached: dict[UUID, str] = {}
+        trails = self.rows(
+            'SELECT order_id, from_status, to_status, "trigger" FROM order_events ORDER BY order_id, id'
+        )
+        for step in trails:
+            source, target = step["from_status"], step["to_status"]
+            assert source == reached.get(step["order_id"])
+            if source is None:
+                assert target == states.ORDER.initial
+            elif source != target:
+                assert target == states.ORDER.target(source, step["trigger"])
+            reached[step["order_id"]] = target
+        assert reached == {row["id"]: row["status"] for row in self.rows("SELECT id, status FROM orders")}
+
+    @staticmethod
+    def _at_the_gateway(session: Session) -> int:
+        balances = fetch_balances_by_kind(session)
+        return balances["gateway_clearing"] + balances["gateway_fees"]
+
+
+def freeze(session: Session, *, order_id: UUID, now: Any) -> None:
+    """Freeze an order and its escrow."""
+    apply_transition(
+        session,
+        order=lock_order(session, order_id=order_id),
+        trigger=states.DISPUTE,
+        actor=SYSTEM,
+        now=now,
+        escrow=EscrowTransition("freeze"),
+        columns={"disputed_at": now},
+    )

@@ -1,0 +1,35 @@
+"""Object storage for tests that are not about it: in memory, and able to fail."""
+
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.storage import StoredObject
+
+
+class InMemoryStorage:
+    """What was put is in ``objects``, by key; ``fails`` has every call fail."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, StoredObject] = {}
+        self.deleted: list[str] = []
+        self.puts = 0
+        self.fails = False
+
+    def put(
+        self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
+    ) -> None:
+        self._answer()
+        assert bucket == "marketplace-public"
+        self.puts += 1
+        self.objects[key] = StoredObject(key, content, content_type, cache_control)
+
+    def delete(self, *, bucket: str, key: str) -> None:
+        self._answer()
+        assert bucket == "marketplace-public"
+        self.deleted.append(key)
+        self.objects.pop(key, None)
+
+    def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
+        raise NotImplementedError(f"{bucket} {key} {seconds} {download_name}")
+
+    def _answer(self) -> None:
+        if self.fails:
+            raise ProviderUnavailableError("The object storage did not answer as it should. Try again.")

@@ -1,0 +1,115 @@
+"""Rows that kill their worker at once, as a fault in a library does, or what takes more memory than there is.
+
+As a program, ``python -m tests.support.poison_messages QUEUE``, it is a worker that they kill; ``PoisonedQueue`` is its
+supervisor.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from marketplace.background import workers
+from marketplace.infra import wakeups
+from marketplace.infra.cache import Cache
+from marketplace.kernel import queues
+from marketplace.webhooks import events
+from marketplace.webhooks import inbox as webhooks
+from tasks import dispatcher, worker
+from tests.support.forked_processes import Forked
+from tests.support.service_processes import ServiceProcesses
+
+BODY = b"poison"
+TOPIC = "test.poison"
+_AGAIN = {
+    wakeups.INBOX: "UPDATE webhook_inbox SET due_at = now()"
+    " WHERE id = %s AND status = 'retrying' AND due_at > now() RETURNING id",
+    wakeups.OUTBOX: "UPDATE outbox_events SET due_at = now()"
+    " WHERE id = %s AND failed_at IS NULL AND due_at > now() RETURNING id",
+}
+
+
+class PoisonedQueue:
+    """A queue with poison in it, whose worker is started again each time that it died.
+
+    No time is waited for: what is to be tried again is tried at once, as if the sweeps had handed it on.
+    """
+
+    def __init__(self, site: ServiceProcesses, queue: str = queues.WEBHOOKS) -> None:
+        self._site, self._queue = site, queue
+        self._cache = Cache(site.valkey.url)
+        self._rows: dict[UUID, str] = {}
+        self.workers: list[Forked] = []
+        self._start()
+
+    def _start(self) -> None:
+        self.workers.append(self._site.worker(self._queue, module="tests.support.poison_messages"))
+
+    def add_event(self, *, attempts: int) -> UUID:
+        """Add an event that was tried so often, and give its row."""
+        [[row_id]] = self._site.query(
+            "INSERT INTO webhook_inbox (provider, body, status, attempts, due_at)"
+            " VALUES ('gateway', %s, 'retrying', %s, now() - interval '1 minute') RETURNING id",
+            BODY,
+            attempts,
+        )
+        return self.attend(wakeups.INBOX, row_id)
+
+    def add_work(self, *, attempts: int) -> UUID:
+        """Add work to the outbox that was tried so often, and give its row."""
+        [[row_id]] = self._site.query(
+            "INSERT INTO outbox_events (queue, topic, payload, attempts, due_at)"
+            " VALUES (%s, %s, '{}', %s, now() - interval '1 minute') RETURNING id",
+            self._queue,
+            TOPIC,
+            attempts,
+        )
+        return self.attend(wakeups.OUTBOX, row_id)
+
+    def attend(self, table: str, row_id: object) -> UUID:
+        """Have a row handed on whenever it is to be tried."""
+        attended = UUID(str(row_id))
+        self._rows[attended] = table
+        self._site.tell(self._queue, table, attended)
+        return attended
+
+    def supervised(self) -> bool:
+        """Start the worker again if it died, hand on what is to be tried, and be true."""
+        died = not self.workers[-1].running
+        if died:
+            # Nobody has heard of it for long enough.
+            for one in workers.fetch_live_workers(self._cache).workers:
+                workers.remove_worker(self._cache, one.name)
+            self._start()
+        for row_id, table in self._rows.items():
+            if self._site.query(_AGAIN[table], str(row_id)) or died:
+                self._site.tell(self._queue, table, row_id)
+        return True
+
+    def waiting(self, rows: Sequence[UUID]) -> bool:
+        """Tell whether any of these rows is neither done nor given up."""
+        return bool(
+            self._site.query(
+                "SELECT id FROM webhook_inbox WHERE id = ANY(%s::uuid[]) AND finished_at IS NULL"
+                " UNION ALL SELECT id FROM outbox_events"
+                " WHERE id = ANY(%s::uuid[]) AND done_at IS NULL AND failed_at IS NULL",
+                *[[str(row_id) for row_id in rows]] * 2,
+            )
+        )
+
+
+def _die(*_: object) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _parse(body: bytes) -> events.Event:
+    event: events.Event = _die() if body == BODY else events.parse_gateway_event(body)
+    return event
+
+
+if __name__ == "__main__":
+    webhooks._PARSERS[webhooks.GATEWAY] = _parse
+    dispatcher.HANDLERS = {**dispatcher.HANDLERS, TOPIC: _die}
+    sys.exit(worker.main(sys.argv[1:]))

@@ -1,0 +1,136 @@
+"""Plans of statements: many rows to plan for, and what the server says it did."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.catalog.browse.listing import ProductFilters
+from marketplace.infra.db import Database, Statement, driver_cursor
+from tests.support.market import Market
+
+ROWS = 20_000
+LIMIT = 19  # not the usual length, so that the values stand in the statement and EXPLAIN shows its plan
+
+_FILL = text(
+    """
+    INSERT INTO products (vendor_id, campus_id, category_id, title, description, price_minor, condition,
+        quantity, status, popularity, rating_sum, rating_count, published_at, updated_at, exclusive)
+    SELECT CAST(:vendor AS uuid), (CAST(:campuses AS uuid[]))[1 + n % 2],
+        (CAST(:categories AS uuid[]))[1 + n / 2 * 7919 % 20], 'Listing ' || n, repeat('word ', 60),
+        1000 + n * 104729 % 900000, 'good', n % 9, 'published', n * 31 % 997, n * 17 % 41, 10,
+        now() - n * interval '1 minute', now() - n * interval '1 second', n % 20 = 0
+    FROM generate_series(1, :rows) AS n
+    """
+)
+# A tenth was looked at today.
+_COUNT = text(
+    """
+    INSERT INTO product_counts (product_id, trending)
+    SELECT id, popularity FROM products WHERE vendor_id = :vendor AND price_minor % 10 = 0
+    """
+)
+
+
+class ManyProducts:
+    """Many products of one store, in two campuses and twenty categories below one."""
+
+    def __init__(
+        self, session: Session, store_id: UUID, campus_id: UUID, parent_id: UUID, leaf_id: UUID
+    ) -> None:
+        self.session = session
+        self.store_id = store_id
+        self.filters = {
+            "none": ProductFilters(),
+            "campus": ProductFilters(campus=str(campus_id)),
+            "category with those below": ProductFilters(category=str(parent_id)),
+            "campus and category": ProductFilters(campus=str(campus_id), category=str(leaf_id)),
+            "price": ProductFilters(min_price_minor=100_000, max_price_minor=300_000),
+            "stock": ProductFilters(condition="good", in_stock=True),
+        }
+
+
+@pytest.fixture(scope="module")
+def shelves(own_database: Database) -> Iterator[ManyProducts]:
+    market = Market(own_database)
+    other_campus, store, parent = market.campus(), market.store(verified=True), market.category()
+    leaves = [market.category(below=parent) for _ in range(20)]
+    with own_database.engine.connect() as connection, Session(connection) as session:
+        campuses = [market.campus_id, other_campus]
+        values = {"vendor": store.id, "campuses": campuses, "categories": leaves, "rows": ROWS}
+        session.execute(_FILL, values)
+        session.execute(_COUNT, values)
+        session.execute(text("ANALYZE product_counts, products, vendor_profiles, categories, campuses"))
+        yield ManyProducts(session, store.id, market.campus_id, parent, leaves[3])
+        session.rollback()
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a statement read and gave: rows that the scans of a table met, buffers, rows, nodes and its plan."""
+
+    met: int
+    buffers: int
+    rows: int
+    nodes: list[str]
+    plan: str
+
+
+def read(session: Session, statement: Statement, values: dict[str, Any], *, table: str) -> Read:
+    """Run a statement, and tell what it read."""
+    plan = _plan(session, statement.sql, statement._constants | values)
+
+    def met(node: dict[str, Any]) -> Iterator[int]:
+        if node.get("Relation Name") == table:
+            removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+            yield round((node["Actual Rows"] + removed) * node["Actual Loops"])
+        for inner in node.get("Plans", ()):
+            yield from met(inner)
+
+    return Read(
+        sum(met(plan)),
+        _buffers(plan),
+        round(plan["Actual Rows"]),
+        list(_nodes(plan)),
+        json.dumps(plan, indent=1),
+    )
+
+
+def explain(session: Session, sql: str, parameters: dict[str, Any]) -> tuple[list[str], int]:
+    """Run a statement, and give its plan's nodes, by index where they have one, and the buffers it touched."""
+    plan = _plan(session, sql, parameters)
+    return list(_nodes(plan)), _buffers(plan)
+
+
+def buffers_on(session: Session, sql: str, parameters: dict[str, Any], relation: str) -> int:
+    """Run a statement, and give the buffers that it touched to look rows of one table up."""
+
+    def found(node: dict[str, Any]) -> int:
+        own = _buffers(node) if node.get("Relation Name") == relation else 0
+        return own + sum(found(inner) for inner in node.get("Plans", ()))
+
+    return found(_plan(session, sql, parameters))
+
+
+def _plan(session: Session, sql: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    with driver_cursor(session) as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", parameters)
+        (found,) = cursor.fetchone()
+    plan: dict[str, Any] = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+    return plan
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[str]:
+    yield node.get("Index Name") or f"{node['Node Type']} {node.get('Relation Name', '')}".strip()
+    for inner in node.get("Plans", ()):
+        yield from _nodes(inner)
+
+
+def _buffers(plan: dict[str, Any]) -> int:
+    buffers: int = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    return buffers

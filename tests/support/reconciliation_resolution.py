@@ -1,0 +1,41 @@
+"""Finance resolving, in tests, what a reconciliation found."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import Act
+from marketplace.identity.queries import Caller
+from marketplace.reconciliation import resolution as reconciliation_resolution
+from marketplace.reconciliation.resolution import Decision
+from tests.support.reconciliation import ReconciledService
+
+NOTE = "Seen in the gateway's dashboard."
+
+
+def resolve(
+    service: ReconciledService, resolution: str, *, officer: Caller | None = None, **values: Any
+) -> Any:
+    """Resolve the first that the latest run found."""
+    with service.database.transaction() as session:
+        return resolve_in(session, service, resolution, officer=officer, **values)
+
+
+def resolve_in(
+    session: Session,
+    service: ReconciledService,
+    resolution: str,
+    *,
+    officer: Caller | None = None,
+    **values: Any,
+) -> Any:
+    """Resolve it in a transaction that goes on."""
+    given = {"run_id": service.run_id, "exception_id": service.found()[0]["id"]} | values
+    who = officer or service.officer
+    return reconciliation_resolution.resolve_difference(
+        session,
+        **given,
+        decision=Decision(resolution, NOTE),
+        act=Act("finance", datetime.now(UTC), user_id=who.id),
+    )

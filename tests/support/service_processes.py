@@ -1,0 +1,195 @@
+"""A site in processes of its own: database, cache, web and workers, each of which a test may stop or kill."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import psycopg2
+import requests
+
+from marketplace.infra.db import Database
+from marketplace.infra.settings import load_settings
+from marketplace.services import Services
+from sandbox.ports import is_free
+from sandbox.process import Process, wait_until
+from sandbox.providers.server import ProvidersServer
+from sandbox.servers import EmbeddedPostgres, EmbeddedValkey
+from tasks.dispatcher import Dispatcher
+from tests.support.fork_server import Start
+from tests.support.forked_processes import Forked, kept_environment, launched
+from tests.support.gateway import GATEWAY_KEY
+from tests.support.installation import query
+from tests.support.ports import free_ports
+from tests.support.servers import migrate
+
+BOUND_SECONDS = 30.0
+# A sweep that a killed worker was at is noticed after a while, and comes again.
+SWEPT_SECONDS = 90.0
+_KEY = "of-these-tests-only-0123456789abcdef"
+Found = TypeVar("Found")
+
+
+class ServiceProcesses:
+    """What runs, and how it is reached."""
+
+    def __init__(self, directory: Path, ports: dict[str, int]) -> None:
+        self.directory = directory
+        self.postgres = EmbeddedPostgres(
+            directory / "postgresql", ports["database"], password=_KEY, durable=False
+        )
+        self.valkey = EmbeddedValkey(directory / "valkey", ports["cache"], durable=False)
+        self.url = f"http://127.0.0.1:{ports['web']}"
+        self.providers = ProvidersServer(
+            "127.0.0.1",
+            0,
+            directory / "providers",
+            secret_key=GATEWAY_KEY,
+            public_base_url=self.url,
+            retry_scale=0.001,
+            webhook_timeout_seconds=5,
+        )
+        self.environment = {
+            **kept_environment(),
+            "ENVIRONMENT": "test",
+            "PUBLIC_BASE_URL": self.url,
+            "DATABASE_URL": self.postgres.url,
+            "REDIS_URL": self.valkey.url,
+            "GATEWAY_URL": self.providers.gateway_url,
+            "GATEWAY_SECRET_KEY": GATEWAY_KEY,
+            "IDENTITY_ISSUER": self.providers.identity_issuer,
+            "IDENTITY_JWKS_URL": f"{self.providers.identity_issuer}/.well-known/jwks.json",
+            "DELIVERY_PIN_KEY": _KEY,
+            "CURSOR_KEY": _KEY,
+            "WEB_BIND": f"127.0.0.1:{ports['web']}",
+            "WEB_CONCURRENCY": "2",
+            "WEB_GRACEFUL_SECONDS": "2",
+        }
+        self.database = Database(self.postgres.url, pool_size=5, application_name="tests")
+        self._processes: list[Forked] = []
+
+    def web(self) -> Forked:
+        """Start the web processes, and wait until they answer."""
+        process = self._launch("web", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
+        self.until(lambda: self.answers("/health/live"), process)
+        return process
+
+    def worker(self, queue: str = "webhooks", *, module: str = "tasks.worker") -> Forked:
+        """Start a worker, and not wait for it."""
+        return self._launch(f"worker-{queue}", module, queue)
+
+    def tell(self, queue: str, table: str, row_id: UUID) -> None:
+        """Tell a queue of a row, as a commit does."""
+        services = Services.from_settings(load_settings(self.environment), application_name="tests")
+        assert Dispatcher(services).send_wakeup(queue, table, row_id)
+
+    def _launch(self, name: str, module: str, *arguments: str) -> Forked:
+        start = Start(module, list(arguments), self.environment, strict=False)
+        process = launched(name, self.directory / f"{name}.log", start)
+        self._processes.append(process)
+        return process
+
+    def answers(self, path: str) -> bool:
+        """Tell whether the web processes answer 200."""
+        try:
+            return requests.get(f"{self.url}{path}", timeout=5).status_code == 200
+        except requests.RequestException:
+            return False
+
+    def until(
+        self, look: Callable[[], Found], process: Forked | None = None, *, seconds: float = BOUND_SECONDS
+    ) -> Found:
+        """Wait until what is looked for is there, with a bound, and give it."""
+        found: list[Found] = []
+
+        def looked() -> bool:
+            found[:] = [look()]
+            return bool(found[0]) or (process is not None and not process.running)
+
+        assert wait_until(looked, timeout_seconds=seconds), self.logs()
+        assert found[0], self.logs()
+        return found[0]
+
+    def logs(self) -> str:
+        """Give the ends of all logs, for the message of a test that failed."""
+        return "\n".join(f"{process.name}:\n{process.log_tail(30)}" for process in self._processes)
+
+    def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Run SQL in autocommit and give the rows."""
+        return query(self.postgres.url, sql, *parameters)
+
+    def connections(self, name: str, *, waiting: bool = False) -> int:
+        """Count the connections of a process by its name in the database, or those that wait for a lock."""
+        [[count]] = self.query(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+            " AND (wait_event_type = 'Lock' OR NOT %s)",
+            name,
+            waiting,
+        )
+        return int(count)
+
+    def stop_processes(self) -> None:
+        """Stop web and workers, without waiting for what they are at."""
+        for process in self._processes:
+            process.stop(timeout_seconds=0)
+        self._processes.clear()
+
+    def restart_servers(self) -> None:
+        """Start what a test stopped; our own connections to it are dead then."""
+        self.database.close()
+        for server in (self.postgres, self.valkey):
+            if server.process is None or not server.process.running:
+                server.start()
+
+
+class Blocker:
+    """A transaction of the test's own that holds a row."""
+
+    def __init__(self, site: ServiceProcesses) -> None:
+        self._connection = psycopg2.connect(site.postgres.url)
+
+    def __enter__(self) -> "Blocker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def hold(self, table: str, **key: object) -> None:
+        """Hold a row until ``let_go``."""
+        [[name, value]] = key.items()
+        with self._connection.cursor() as cursor:
+            cursor.execute(f"SELECT FROM {table} WHERE {name} = %s FOR UPDATE", (str(value),))
+            assert cursor.rowcount == 1
+
+    def let_go(self) -> None:
+        """Let the row go."""
+        self._connection.rollback()
+
+
+def kill(process: Process | Forked) -> None:
+    """Kill a process as nobody could prepare for."""
+    assert process.process_id is not None
+    os.kill(process.process_id, signal.SIGKILL)
+    assert wait_until(lambda: not process.running, timeout_seconds=BOUND_SECONDS)
+
+
+@contextmanager
+def running_site(directory: Path) -> Iterator[ServiceProcesses]:
+    """Run the servers, the database migrated and empty; web and workers are for tests to start."""
+    ports = free_ports("site", "database", "cache", "web")
+    assert all(is_free(port) for port in ports.values())
+    site = ServiceProcesses(directory, ports)
+    try:
+        site.providers.start()
+        site.restart_servers()
+        migrate(site.postgres.url)
+        yield site
+    finally:
+        site.stop_processes()
+        site.database.close()
+        site.providers.stop()
+        site.valkey.stop()
+        site.postgres.stop()

@@ -1,0 +1,623 @@
+"""Alerts in the hands of workers: told once on each channel, by workers that die, on channels that are down."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from marketplace.alerts import kinds, messages
+from marketplace.alerts.operations import SEND_ALERT_TOPIC, raise_alert, resolve_alert
+from marketplace.alerts.queries import fetch_alert_with_messages, list_open_subjects
+from marketplace.infra import circuit_breaker, outbox
+from marketplace.infra.db import Database
+from marketplace.kernel import queues
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.payments import gateway_alerts
+from marketplace.payments.refunds import order_cancellation
+from marketplace.providers.gateway.payments import HttpPaymentGateway
+from marketplace.providers.messaging import alert_channels as messaging_alert_channels
+from marketplace.providers.messaging.alert_channels import (
+    CHANNELS,
+    EMAIL,
+    AlertMessage,
+    alert_circuit_breakers,
+    channel_kind,
+    email_channel_name,
+    make_alert_channels,
+)
+from marketplace.services import Services
+from tasks import dispatcher as relay_module
+from tasks.dispatcher import Dispatcher
+from tests.support.alerts import alerts_about, some_subject
+from tests.support.finance import refunds_of
+from tests.support.gateway import MovableClock, TestGateway
+from tests.support.mail_server import MailServer
+from tests.support.probes import changed
+from tests.support.purchases import NOW, apply, later, make_intent, make_product, make_shop, place
+
+TO = ("night@ops.test",)
+TIMEOUT_SECONDS = 20
+
+
+class _KilledError(BaseException):
+    """Stands for a worker that is killed: nothing catches it."""
+
+
+class Mortal:
+    """A channel, in a process that dies before or after it has sent something."""
+
+    def __init__(self, channel: messaging_alert_channels.AlertChannel, moment: str) -> None:
+        self.minimum_severity = channel.minimum_severity
+        self._channel = channel
+        self._moment = moment
+
+    def send(self, message: AlertMessage) -> None:
+        if self._moment == "before it is sent":
+            raise _KilledError
+        self._channel.send(message)
+        raise _KilledError
+
+
+@pytest.fixture
+def mail() -> Iterator[MailServer]:
+    server = MailServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def told(gateway: TestGateway) -> Iterator[Callable[[], list[str]]]:
+    """Gives the texts that the chat was told, of the test's own."""
+    gateway.server.chat.forget()
+    yield lambda: [message["text"] for message in gateway.server.chat.told()[1]]
+    gateway.server.chat.forget()
+
+
+@pytest.fixture
+def telling(
+    paying_services: Services,
+    gateway: TestGateway,
+    mail: MailServer,
+    told: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Services:
+    """What the application shares, with both channels at their real other ends."""
+    monkeypatch.setattr(messaging_alert_channels, "_TIMEOUT_SECONDS", 1.0)
+    given = replace(
+        paying_services.settings,
+        alert_chat_url=f"{gateway.server.chat_url}/hook",
+        alert_email_to=TO,
+        alert_email_from="alerts@shop.test",
+        smtp_url=f"smtp://127.0.0.1:{mail.port}",
+    )
+    return changed(
+        paying_services,
+        alert_channels=make_alert_channels(given),
+        alert_circuit_breakers=alert_circuit_breakers(),
+    )
+
+
+class Case:
+    """An alert, and the events that tell of it."""
+
+    def __init__(self, services: Services, clock: MovableClock, **values: Any) -> None:
+        self.services, self.clock = services, clock
+        self.database: Database = services.database
+        self.subject = some_subject()
+        given = {"identifier": kinds.REFUND_REFUSED, "title": "The gateway refused a refund"} | values
+        self.identifier = given["identifier"]
+        self.id: UUID = self.database.in_transaction(
+            raise_alert, subject=self.subject, facts={"amountMinor": 250_050}, now=clock.now, **given
+        )
+
+    def events(self) -> dict[tuple[str, str], dict[str, Any]]:
+        with self.database.reading() as session:
+            rows = session.execute(
+                text(
+                    "SELECT * FROM outbox_events WHERE topic = :topic AND payload ->> 'alertId' = :id ORDER BY id"
+                ),
+                {"topic": SEND_ALERT_TOPIC, "id": str(self.id)},
+            ).mappings()
+            return {(row["payload"]["channel"], row["payload"]["event"]): dict(row) for row in rows}
+
+    def run(self, services: Services | None = None, *, only: str | None = None) -> None:
+        """Have a worker take up all that is to be told, as often as it is tried."""
+        relay = Dispatcher(services or self.services)
+        for (channel, _), row in self.events().items():
+            if only in (None, channel) and row["done_at"] is None:
+                self.clock.now = max(self.clock.now, row["due_at"])
+                relay.run_row(queues.NOTIFICATIONS, "outbox", str(row["id"]))
+
+    def resolve(self) -> None:
+        assert self.database.in_transaction(
+            resolve_alert,
+            identifier=self.identifier,
+            subject=self.subject,
+            note="The refund is processed.",
+            now=self.clock.now,
+        )
+
+    def done(self) -> bool:
+        return all(row["done_at"] is not None for row in self.events().values())
+
+    def messages(self) -> list[tuple[str, str, bool]]:
+        with self.database.reading() as session:
+            shown = fetch_alert_with_messages(session, alert_id=self.id)["messages"]
+        return sorted(
+            (channel_kind(one["channel"]), one["event"], one["sentAt"] is not None) for one in shown
+        )
+
+    def waiting(self) -> dict[str, tuple[int, str | None]]:
+        """Give how often what is not told was tried, and what it failed at."""
+        with self.database.reading() as session:
+            shown = fetch_alert_with_messages(session, alert_id=self.id)["waiting"]
+        return {one["channel"]: (one["attempts"], one["lastError"]) for one in shown}
+
+
+@pytest.fixture
+def case(telling: Services, clock: MovableClock) -> Case:
+    return Case(telling, clock)
+
+
+class TestTelling:
+    def test_both_channels_once_when_it_is_raised_and_once_when_it_is_over(
+        self, case: Case, mail: MailServer, told: Callable[[], list[str]]
+    ) -> None:
+        for _ in range(3):
+            case.run()
+        [text_] = told()
+        kind = kinds.ALERT_KINDS[kinds.REFUND_REFUSED]
+        assert text_.startswith("*[SEV-2] REFUND_REFUSED: The gateway refused a refund*\n")
+        for part in (case.subject, "amountMinor 250050", kind.meaning, f"marketplace alerts show {case.id}"):
+            assert part in text_
+        [one] = mail.mails
+        assert one["Subject"] == "[SEV-2] REFUND_REFUSED: The gateway refused a refund"
+        assert one["Message-ID"] == f"<{case.id}.raised@shop.test>"
+        assert kind.first_step in one.get_content()
+
+        case.resolve()
+        for _ in range(3):
+            case.run()
+
+        assert told()[1].startswith("*[RESOLVED SEV-2] REFUND_REFUSED")
+        assert "Resolved by itself at 2026-11-20 09:30:00 UTC: The refund is processed." in told()[1]
+        assert "It was raised once" in told()[1]
+        assert mail.mails[1]["Message-ID"] == f"<{case.id}.resolved@shop.test>"
+        assert (len(told()), len(mail.mails)) == (2, 2)
+        assert case.done()
+        assert case.messages() == [
+            (channel, event, True) for channel in sorted(CHANNELS) for event in ("raised", "resolved")
+        ]
+
+    def test_repeats_are_not_told(self, case: Case, mail: MailServer, told: Callable[[], list[str]]) -> None:
+        for _ in range(5):
+            case.database.in_transaction(
+                raise_alert,
+                identifier=case.identifier,
+                subject=case.subject,
+                title="The gateway refused a refund",
+                facts={},
+                now=NOW,
+            )
+        case.run()
+
+        assert (len(told()), len(mail.mails)) == (1, 1)
+
+    def test_each_channel_is_told_from_its_own_severity_on(
+        self, telling: Services, clock: MovableClock, mail: MailServer, told: Callable[[], list[str]]
+    ) -> None:
+        case = Case(telling, clock, identifier=kinds.REFUND_STUCK)
+
+        case.run()
+        assert (told(), len(mail.mails), case.done()) == ([], 1, True)
+        # Once it is worse, those are told who were not, and nobody else.
+        case.database.in_transaction(
+            raise_alert,
+            identifier=case.identifier,
+            subject=case.subject,
+            title="x",
+            facts={},
+            now=NOW,
+            severity="SEV-1",
+        )
+        case.run()
+        assert (len(told()), len(mail.mails)) == (1, 1)
+        assert told()[0].startswith("*[SEV-1] REFUND_STUCK")
+
+    def test_without_channels_it_is_done(self, paying_services: Services, clock: MovableClock) -> None:
+        case = Case(paying_services, clock)
+
+        case.run()
+
+        assert case.done()
+        assert case.messages() == []
+
+    def test_one_that_is_over_before_it_is_told_says_so(
+        self, case: Case, told: Callable[[], list[str]]
+    ) -> None:
+        case.resolve()
+        case.run()
+
+        first, second = told()
+        assert "It is over already. Resolved by itself" in first
+        assert second.startswith("*[RESOLVED")
+
+    def test_it_hands_on_by_the_sweep_what_a_lost_message_left(
+        self, case: Case, telling: Services, relay: Dispatcher, told: Callable[[], list[str]]
+    ) -> None:
+        """Nothing was nudged: the rows alone are what the worker finds."""
+        with case.database.transaction() as session:
+            session.execute(
+                text("UPDATE outbox_events SET due_at = '2001-01-01' WHERE payload ->> 'alertId' = :id"),
+                {"id": str(case.id)},
+            )
+        mine = Dispatcher(telling)
+        mine.sweep_outbox(NOW)
+        queue = mine.queues[queues.NOTIFICATIONS]
+        while (task := queue.dequeue()) is not None:
+            queue.execute(task)
+
+        assert any(case.subject in one for one in told())
+        assert case.done()
+
+
+class TestFaults:
+    @pytest.mark.parametrize("channel", CHANNELS)
+    def test_a_worker_killed_before_it_sent_is_made_up_for(
+        self,
+        telling: Services,
+        clock: MovableClock,
+        case: Case,
+        mail: MailServer,
+        told: Callable[[], list[str]],
+        channel: str,
+    ) -> None:
+        mortal = {
+            name: Mortal(one, "before it is sent") if channel_kind(name) == channel else one
+            for name, one in telling.alert_channels.items()
+        }
+        with pytest.raises(_KilledError):
+            case.run(replace(telling, alert_channels=mortal), only=channel)
+        # While its claim lasts nobody else is at it; then somebody is.
+        case.run(only=channel)
+        assert (told(), mail.mails) == ([], [])
+
+        clock.now = later(minutes=4)
+        case.run()
+
+        assert (len(told()), len(mail.mails)) == (1, 1)
+        assert case.done()
+
+    def test_a_worker_killed_after_it_sent_sends_it_again_under_the_same_name(
+        self, telling: Services, clock: MovableClock, case: Case, mail: MailServer
+    ) -> None:
+        mortal = {name: Mortal(one, "after it was sent") for name, one in telling.alert_channels.items()}
+        with pytest.raises(_KilledError):
+            case.run(replace(telling, alert_channels=mortal), only="email")
+
+        clock.now = later(minutes=4)
+        case.run()
+
+        first, second = mail.mails
+        assert first["Message-ID"] == second["Message-ID"]
+        assert case.done()
+
+    def test_two_workers_at_the_same_message(
+        self, telling: Services, case: Case, told: Callable[[], list[str]]
+    ) -> None:
+        """The second comes while the first is sending: it is put off, and finds it sent."""
+        inner = telling.alert_channels["chat"]
+
+        class Slow:
+            minimum_severity = inner.minimum_severity
+
+            def send(self, message: AlertMessage) -> None:
+                case.run(only="chat")
+                inner.send(message)
+
+        case.run(replace(telling, alert_channels={"chat": Slow()}), only="chat")
+        assert len(told()) == 1
+        assert not case.done()
+
+        case.run()
+
+        assert len(told()) == 1
+        assert case.done()
+
+    def test_a_chat_that_is_down_holds_up_neither_mail_nor_cause(
+        self, gateway: TestGateway, case: Case, mail: MailServer, told: Callable[[], list[str]]
+    ) -> None:
+        gateway.server.chat.plan("error", 2)
+
+        case.run()
+        assert (told(), len(mail.mails)) == ([], 1)
+        case.run()
+        case.run()
+
+        assert (len(told()), len(mail.mails), case.done()) == (1, 1, True)
+        assert case.events()[("chat", "raised")]["attempts"] == 3
+        assert case.waiting() == {}
+
+    def test_a_receiver_who_is_refused_is_tried_again_alone(
+        self, telling: Services, clock: MovableClock, mail: MailServer
+    ) -> None:
+        given = replace(
+            telling.settings,
+            alert_email_to=("late@refused.test", *TO),
+            alert_email_from="alerts@shop.test",
+            smtp_url=f"smtp://127.0.0.1:{mail.port}",
+        )
+        case = Case(changed(telling, alert_channels=make_alert_channels(given)), clock)
+
+        for _ in range(2):
+            case.run(only=EMAIL)
+        assert mail.receivers == [[*TO]]
+        assert case.waiting()["email"] == (2, "ProviderRefusedError")
+        mail.refused = "nobody"
+        for _ in range(2):
+            case.run(only=EMAIL)
+
+        assert mail.receivers == [[*TO], ["late@refused.test"]]
+        assert mail.mails[0]["Message-ID"] == mail.mails[1]["Message-ID"]
+        assert case.events()[("email", "raised")]["done_at"] is not None
+        with case.database.reading() as session:
+            shown = fetch_alert_with_messages(session, alert_id=case.id)["messages"]
+        assert {one["channel"] for one in shown} == {
+            email_channel_name(address) for address in ("late@refused.test", *TO)
+        }
+
+    def test_a_mail_that_was_taken_is_sent_once_whatever_the_server_says_then(
+        self, case: Case, mail: MailServer
+    ) -> None:
+        mail.fault = "sulk"
+
+        for _ in range(2):
+            case.run(only=EMAIL)
+
+        assert len(mail.mails) == 1
+        assert case.events()[("email", "raised")]["done_at"] is not None
+
+    def test_a_mail_server_that_is_down_holds_up_no_chat(
+        self, case: Case, mail: MailServer, told: Callable[[], list[str]]
+    ) -> None:
+        mail.fault = "refuse"
+
+        case.run()
+        assert (len(told()), mail.mails) == (1, [])
+        mail.fault = None
+        case.run()
+
+        assert (len(told()), len(mail.mails), case.done()) == (1, 1, True)
+
+    def test_one_that_is_never_taken_is_given_up_and_that_is_one_alert(
+        self, gateway: TestGateway, case: Case
+    ) -> None:
+        gateway.server.chat.plan("refused", outbox.MAX_TRIES)
+        with case.database.transaction() as session:
+            session.execute(
+                text(
+                    "UPDATE alerts SET resolved_at = now(), resolution = 'rule' WHERE subject = 'alert.send'"
+                )
+            )
+
+        for _ in range(outbox.MAX_TRIES):
+            case.run(only="chat")
+
+        row = case.events()[("chat", "raised")]
+        assert row["failed_at"] is not None
+        assert case.waiting()["chat"] == (outbox.MAX_TRIES, "ProviderRefusedError")
+        with case.database.reading() as session:
+            alert = alerts_about(session, SEND_ALERT_TOPIC)[-1]
+        assert (alert["identifier"], alert["severity"], alert["occurrences"]) == (
+            "OUTBOX_GIVEN_UP",
+            "SEV-2",
+            1,
+        )
+        assert alert["facts"] == {
+            "eventId": str(row["id"]),
+            "tries": outbox.MAX_TRIES,
+            "error": "ProviderRefusedError",
+        }
+
+
+class Hanging:
+    """A channel that says nothing until it is let go, and then takes nothing, until it is well."""
+
+    def __init__(self) -> None:
+        self.minimum_severity = "SEV-3"
+        self.asked = threading.Semaphore(0)
+        self.let_go = threading.Event()
+        self.calls = 0
+        self.is_well = False
+
+    def send(self, message: AlertMessage) -> None:
+        self.calls += 1
+        if self.is_well:
+            return
+        self.asked.release()
+        assert self.let_go.wait(TIMEOUT_SECONDS)
+        raise ProviderUnavailableError("No answer.")
+
+
+class TestAChannelThatHangs:
+    """One thread of a worker waits for it; everything else goes on."""
+
+    @pytest.fixture
+    def hanging(self) -> Hanging:
+        return Hanging()
+
+    @pytest.fixture
+    def hung_up(
+        self, telling: Services, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[Services]:
+        """A process in which one message waits for the mail server: so does nobody else, however patient."""
+        monkeypatch.setattr(circuit_breaker, "_TURN_TIMEOUT_SECONDS", 0.01)
+        yield replace(
+            telling, alert_channels={"chat": telling.alert_channels["chat"], "email:of-a-test": hanging}
+        )
+        hanging.let_go.set()
+
+    def test_it_holds_one_thread_and_the_chat_goes_on(
+        self,
+        hung_up: Services,
+        hanging: Hanging,
+        clock: MovableClock,
+        told: Callable[[], list[str]],
+    ) -> None:
+        cases = [Case(hung_up, clock) for _ in range(6)]
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(cases[0].run, only=EMAIL)
+            assert hanging.asked.acquire(timeout=TIMEOUT_SECONDS)
+            # In the order in which a worker would take them: each mail before its chat.
+            for case in cases[1:]:
+                case.run(only=EMAIL)
+                case.run(only="chat")
+
+            assert len(told()) == 5
+            assert hanging.calls == 1
+            assert {case.waiting()["email"] for case in cases[1:]} == {(0, "CircuitOpenError")}
+            hanging.let_go.set()
+            first.result(TIMEOUT_SECONDS)
+
+        assert cases[0].waiting()["email"] == (1, "ProviderUnavailableError")
+
+    def test_one_asks_after_a_while_and_nothing_is_lost(
+        self, hung_up: Services, hanging: Hanging, clock: MovableClock
+    ) -> None:
+        cases = [Case(hung_up, clock) for _ in range(4)]
+        hanging.let_go.set()
+        cases[0].run(only=EMAIL)
+        failed_at = clock.now
+
+        for seconds in (0, 9.999):
+            clock.now = failed_at + timedelta(seconds=seconds)
+            relay = Dispatcher(hung_up)
+            for case in cases[1:]:
+                row = case.events()[("email", "raised")]
+                relay.run_row(queues.NOTIFICATIONS, "outbox", str(row["id"]))
+        assert hanging.calls == 1
+        due = {case.events()[("email", "raised")]["due_at"] for case in cases}
+        assert due == {failed_at + circuit_breaker.OPEN_DURATION}
+
+        # The first one asks again, which is one more try of his; for the others it is none.
+        for case in cases:
+            case.run(only=EMAIL)
+        assert hanging.calls == 2
+        assert [case.waiting()["email"][0] for case in cases] == [2, 0, 0, 0]
+        hanging.is_well = True
+        for case in cases:
+            case.run(only=EMAIL)
+
+        assert [case.events()[("email", "raised")]["done_at"] is not None for case in cases] == [True] * 4
+        assert [case.events()[("email", "raised")]["attempts"] for case in cases] == [3, 1, 1, 1]
+
+    def test_one_that_was_put_off_before_the_clock_went_back_does_not_wait_for_it(
+        self, hung_up: Services, hanging: Hanging, clock: MovableClock
+    ) -> None:
+        first, second = Case(hung_up, clock), Case(hung_up, clock)
+        hanging.let_go.set()
+        first.run(only=EMAIL)
+        now = clock.now
+        second.run(only=EMAIL)
+
+        clock.now = now - timedelta(hours=1)
+        second.database.in_transaction(outbox.cap_retry_delays, now=clock.now)
+
+        assert second.events()[("email", "raised")]["due_at"] == clock.now + circuit_breaker.OPEN_DURATION
+        # What it remembers of the time to come counts for nothing.
+        hanging.is_well = True
+        second.run(only=EMAIL)
+        assert second.events()[("email", "raised")]["done_at"] is not None
+
+
+class TestRaisingInTasks:
+    def test_work_that_is_given_up(
+        self, relay: Dispatcher, database: Database, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        topic = f"test.{uuid4().hex}"
+
+        def fail(_session: Session, _payload: dict[str, Any], _now: Any) -> None:
+            raise ZeroDivisionError("ada@example.com")
+
+        monkeypatch.setattr(relay_module, "HANDLERS", {**relay_module.HANDLERS, topic: fail})
+        for round_number in (1, 2):
+            event_id = database.in_transaction(
+                outbox.enqueue, queue=queues.NOTIFICATIONS, topic=topic, payload={}, due_at=clock.now
+            )
+            for _ in range(outbox.MAX_TRIES):
+                with database.reading() as session:
+                    assert round_number > 1 or alerts_about(session, topic) == []
+                    due_at = session.execute(
+                        text("SELECT due_at FROM outbox_events WHERE id = :id"), {"id": event_id}
+                    ).scalar_one()
+                clock.now = max(clock.now, due_at)
+                relay.run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
+
+            with database.reading() as session:
+                [alert] = alerts_about(session, topic)
+            assert (alert["identifier"], alert["occurrences"]) == ("OUTBOX_GIVEN_UP", round_number)
+            assert alert["latest_facts"] == {
+                "eventId": str(event_id),
+                "tries": outbox.MAX_TRIES,
+                "error": "ZeroDivisionError",
+            }
+
+    def test_a_key_that_the_gateway_refuses_until_it_takes_a_refund(
+        self,
+        paying_services: Services,
+        relay: Dispatcher,
+        database: Database,
+        clock: MovableClock,
+        gateway: TestGateway,
+    ) -> None:
+        def is_open() -> bool:
+            with database.reading() as session:
+                return gateway_alerts.GATEWAY_SUBJECT in list_open_subjects(
+                    session, identifier=kinds.GATEWAY_KEY_REFUSED
+                )
+
+        database.in_transaction(gateway_alerts.resolve_gateway_key_refused_alert, now=NOW)
+        settings = replace(paying_services.settings, gateway_secret_key="sk_test_of_another")
+        wrong = replace(paying_services, gateway=HttpPaymentGateway(settings))
+        with database.transaction() as session:
+            shop = make_shop(session)
+            order_id = place(session, shop, make_product(session, shop))
+            intent = make_intent(session, shop, order_id)
+            gateway.open(intent.reference, intent.amount_minor)
+            apply(session, gateway.charge_of_paid(intent.reference))
+            order_cancellation.cancel_order(
+                session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
+            )
+            [made] = refunds_of(session, order_id)
+            event_id = session.execute(
+                text("SELECT id FROM outbox_events WHERE payload ->> 'refundId' = :id"),
+                {"id": str(made["id"])},
+            ).scalar_one()
+
+        Dispatcher(wrong).run_row("webhooks", "outbox", str(event_id))
+        assert is_open()
+        assert gateway.calls(intent.reference).get("POST /refund") is None
+
+        clock.now = later(minutes=10)
+        with database.transaction() as session:
+            # Its claim runs out by the real time.
+            session.execute(text("UPDATE refunds SET asking_until = NULL WHERE id = :id"), {"id": made["id"]})
+        relay.run_row("webhooks", "outbox", str(event_id))
+        assert gateway.calls(intent.reference)["POST /refund"] == 1
+        assert not is_open()
+
+
+def test_severities_that_a_channel_is_for() -> None:
+    assert [messages.is_severe_enough("SEV-2", severity) for severity in kinds.SEVERITIES] == [
+        True,
+        True,
+        False,
+    ]
+    assert all(messages.is_severe_enough("SEV-3", severity) for severity in kinds.SEVERITIES)

@@ -1,0 +1,219 @@
+"""Hostile files: each is refused clearly, within a second of processor time and 200 MB of memory."""
+
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+
+import pytest
+
+from marketplace.infra.imaging import sandboxed_decode
+from marketplace.infra.imaging.formats import FORMATS, HEADER_BYTES, PNG, PictureFormat, detect_format
+from marketplace.kernel.errors import (
+    MarketplaceError,
+    ServiceUnavailableError,
+    UnsupportedMediaTypeError,
+    ValidationError,
+)
+from tests.support.hostile_images import ATTACKS, BURDENS
+from tests.support.sample_images import chunk, encoded, gradient, opened, photo
+
+SIZES = (320, 800, 1600)
+MOST_SECONDS = 1.0
+MOST_MEGABYTES = 200
+# A process's peak counts what its parent held when it was forked: this parent is small.
+_MEASURE = """
+import json, os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdin=0, stdout=subprocess.PIPE)
+answer = child.stdout.readline().decode()
+while child.stdout.read(65536): pass
+_, status, usage = os.wait4(child.pid, 0)
+print(json.dumps([os.waitstatus_to_exitcode(status), answer, usage.ru_utime + usage.ru_stime, usage.ru_maxrss]))
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the process that decodes did with a file, and what it took."""
+
+    status: int
+    answer: str
+    seconds: float
+    megabytes: float
+
+
+@contextmanager
+def file_of(content: bytes) -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        yield file
+
+
+def measured(content: bytes, kind: PictureFormat) -> Measured:
+    with file_of(content) as file:
+        file.seek(0)
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", _MEASURE, *sandboxed_decode.decode_worker_command(kind, SIZES)],
+            stdin=file,
+            stdout=subprocess.PIPE,
+            timeout=60,
+            check=True,
+        )
+    status, answer, seconds, kilobytes = json.loads(done.stdout)
+    return Measured(status, answer, seconds, kilobytes / 1024)
+
+
+def refused(content: bytes) -> MarketplaceError:
+    with file_of(content) as file, pytest.raises(MarketplaceError) as error:
+        sandboxed_decode.re_encode(file, name="file", sizes=SIZES)
+    return error.value
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_is_refused_clearly(name: str) -> None:
+    make, status = ATTACKS[name]
+
+    error = refused(make())
+
+    assert error.status == status
+    assert isinstance(error, ValidationError if status == 422 else UnsupportedMediaTypeError)
+    assert error.detail.startswith("file: The ")
+    if status == 422:
+        assert [item.name for item in error.invalid_params] == ["file"]
+
+
+@pytest.mark.parametrize("name", [*(name for name, attack in ATTACKS.items() if attack[1] == 422), *BURDENS])
+def test_it_takes_little(name: str) -> None:
+    content = BURDENS[name]() if name in BURDENS else ATTACKS[name][0]()
+    kind = detect_format(content[:HEADER_BYTES])
+    if kind is None:
+        assert content == b""  # refused before any process is started
+        return
+
+    found = measured(content, kind)
+
+    assert found.megabytes < MOST_MEGABYTES
+    if name in ATTACKS:
+        assert found.seconds < MOST_SECONDS
+        assert found.status == 0
+        assert "refused" in json.loads(found.answer)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [("JPEG", (8000, 6000)), ("PNG", (6000, 4000)), ("WebP", (4080, 3060)), ("GIF", (6000, 4000))],
+)
+def test_the_largest_that_are_taken_take_no_more_memory(kind: str, size: tuple[int, int]) -> None:
+    mode = "RGBA" if kind in ("PNG", "WebP") else "RGB"
+    content = encoded(gradient(*size, mode), kind)
+
+    found = measured(content, FORMATS[kind])
+
+    assert "refused" not in found.answer
+    assert found.megabytes < MOST_MEGABYTES + (50 if kind == "WebP" else 0)
+
+
+@pytest.mark.parametrize("interlaced", [False, True])
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 5), (9, 7), (100, 60), (601, 599)])
+def test_a_png_with_all_its_rows_is_taken(size: tuple[int, int], interlaced: bool) -> None:
+    passes = [
+        (0, 0, 8, 8),
+        (4, 0, 8, 8),
+        (0, 4, 4, 8),
+        (2, 0, 4, 4),
+        (0, 2, 2, 4),
+        (1, 0, 2, 2),
+        (0, 1, 1, 2),
+    ]
+    pixels = b""
+    for left, top, across, down in passes if interlaced else [(0, 0, 1, 1)]:
+        columns, rows = -(-(size[0] - left) // across), -(-(size[1] - top) // down)
+        if columns > 0:
+            pixels += (b"\x00" + b"\x80" * columns * 3) * rows
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", *size, 8, 2, 0, 0, interlaced))
+    packed = zlib.compress(pixels)
+    parts = [chunk(b"IDAT", packed[at : at + 7]) + chunk(b"IDAT", b"") for at in range(0, len(packed), 7)]
+
+    with file_of(b"\x89PNG\r\n\x1a\n" + header + b"".join(parts) + chunk(b"IEND", b"")) as file:
+        picture = sandboxed_decode.re_encode(file, name="file", sizes=SIZES)
+
+    assert (picture.width, picture.height) == size
+    drawn = opened(picture.renditions[-1].content)
+    assert drawn.convert("RGB").getextrema() == ((0x80, 0x80),) * 3
+
+
+class TestLimits:
+    def test_decoding_that_takes_long_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sandboxed_decode, "_DECODE_CPU_SECONDS", 0.002)
+
+        assert "takes too much" in refused(encoded(gradient(3000, 3000), "PNG")).detail
+
+    def test_decoding_that_takes_much_memory_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sandboxed_decode, "_MAX_ADDRESS_SPACE", 90 * 1024 * 1024)
+
+        assert refused(encoded(gradient(5000, 4000), "PNG")).status == 422
+
+    def test_a_process_that_does_not_end_is_killed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sandboxed_decode, "_WORKER_TIMEOUT_SECONDS", 0.2)
+        monkeypatch.setattr(sandboxed_decode, "decode_worker_command", lambda _kind, _sizes: ["sleep", "60"])
+
+        assert isinstance(refused(photo(20, 20)), ServiceUnavailableError)
+
+    def test_a_fault_of_ours_is_no_fault_of_the_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(
+            sandboxed_decode, "decode_worker_command", lambda _kind, _sizes: [sys.executable, "-c", "1 / 0"]
+        )
+
+        with file_of(photo(20, 20)) as file, pytest.raises(sandboxed_decode.DecodeWorkerFailedError):
+            sandboxed_decode.re_encode(file, name="file", sizes=SIZES)
+
+    def test_a_crash_is_the_files_fault(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+        monkeypatch.setattr(
+            sandboxed_decode, "decode_worker_command", lambda _kind, _sizes: [sys.executable, "-c", crash]
+        )
+
+        assert refused(photo(20, 20)).status == 422
+
+    def test_too_many_at_once_are_told_to_come_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sandboxed_decode, "_QUEUE_TIMEOUT_SECONDS", 0.01)
+        with sandboxed_decode._worker_slots, sandboxed_decode._worker_slots:
+            error = refused(photo(20, 20))
+
+        assert isinstance(error, ServiceUnavailableError)
+        assert error.retry_after_seconds == 5
+
+    def test_the_process_is_given_nothing_of_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("S3_SECRET_ACCESS_KEY", "a secret")
+        tell = "import json, os; print(json.dumps({'refused': ' '.join(os.environ)}))"
+        monkeypatch.setattr(
+            sandboxed_decode,
+            "decode_worker_command",
+            lambda _kind, _sizes: [sys.executable, "-I", "-c", tell],
+        )
+
+        assert refused(photo(20, 20)).detail.split()[1:] in (["LANG"], ["LANG", "LC_CTYPE"])
+
+
+def test_a_picture_that_is_also_something_else_is_a_picture_alone_afterwards() -> None:
+    """What stands behind the picture, or in its comment, is not in what is shown."""
+    evil = b"<script>alert(1)</script>"
+    for content in (
+        photo(90, 60) + evil,
+        photo(90, 60, comment=evil),
+        encoded(gradient(90, 60), "GIF", comment=evil),
+        encoded(gradient(90, 60), "PNG") + evil,
+    ):
+        assert evil in content
+        with file_of(content) as file:
+            picture = sandboxed_decode.re_encode(file, name="file", sizes=SIZES)
+        assert picture.format is not PNG or content.startswith(b"\x89PNG")
+        for rendition in picture.renditions:
+            assert b"script" not in rendition.content
+            assert opened(rendition.content).size == (90, 60)

@@ -1,0 +1,383 @@
+"""Pictures drawn anew: upright, in sRGB, without metadata, in several sizes, the same every time."""
+
+import io
+import struct
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from PIL import Image, ImageCms
+
+from marketplace.infra.imaging.formats import (
+    FORMATS,
+    GIF,
+    JPEG,
+    PNG,
+    WEBP,
+    Picture,
+    PictureFormat,
+    UnacceptablePictureError,
+    detect_format,
+    ensure_acceptable_size,
+    read_webp_size,
+)
+from marketplace.infra.imaging.rendering import render
+from tests.support.sample_images import encoded, gradient, opened, photo
+
+SIZES = (320, 800, 1600)
+# Each orientation, and where the corner that is stored top left belongs.
+CORNERS = {1: "tl", 2: "tr", 3: "br", 4: "bl", 5: "tl", 6: "tr", 7: "br", 8: "bl"}
+RED, BLUE = (254, 0, 0), (0, 0, 254)
+
+
+def drawn(content: bytes, kind: PictureFormat | None = None) -> Picture:
+    found = kind or detect_format(content)
+    assert found is not None
+    return render(io.BytesIO(content), found, sizes=SIZES)
+
+
+def names(picture: Picture) -> list[str]:
+    return [one.name for one in picture.renditions]
+
+
+def near(one: Any, other: Any, *, by: int = 12) -> bool:
+    return all(abs(a - b) <= by for a, b in zip(one, other, strict=True))
+
+
+def with_orientation(picture: Image.Image, orientation: int, kind: str) -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return encoded(picture, kind, exif=exif)
+
+
+class TestSizes:
+    def test_a_photograph(self) -> None:
+        picture = drawn(photo(4000, 3000))
+
+        assert (picture.width, picture.height, picture.format) == (4000, 3000, JPEG)
+        assert [(one.name, one.width, one.height, one.content_type) for one in picture.renditions] == [
+            ("320", 320, 240, "image/webp"),
+            ("800", 800, 600, "image/webp"),
+            ("1600", 1600, 1200, "image/webp"),
+            ("jpg", 1600, 1200, "image/jpeg"),
+        ]
+        for one in picture.renditions:
+            found = opened(one.content)
+            assert (found.size, found.mode) == ((one.width, one.height), "RGB")
+            assert found.format == ("JPEG" if one.name == "jpg" else "WEBP")
+
+    def test_it_shows_the_same(self) -> None:
+        """Reduced by the decoder, by strips and by resizing, it is still the same picture."""
+        for kind in ("JPEG", "PNG", "WEBP"):
+            for one in drawn(encoded(gradient(3700, 2900), kind)).renditions:
+                expected = gradient(one.width, one.height)
+                found = opened(one.content).convert("RGB")
+                for x, y in ((0.1, 0.1), (0.5, 0.3), (0.9, 0.9), (0.02, 0.98)):
+                    place = (int(x * one.width), int(y * one.height))
+                    assert near(found.getpixel(place), expected.getpixel(place)), (kind, one.name, place)
+
+    @pytest.mark.parametrize(
+        ("size", "expected"),
+        [
+            ((1, 1), ["320", "jpg"]),
+            ((320, 200), ["320", "jpg"]),
+            ((321, 200), ["320", "800", "jpg"]),
+            ((800, 800), ["320", "800", "jpg"]),
+            ((801, 10 * 80), ["320", "800", "1600", "jpg"]),
+        ],
+    )
+    def test_none_is_enlarged_and_none_is_there_twice(
+        self, size: tuple[int, int], expected: list[str]
+    ) -> None:
+        picture = drawn(photo(*size))
+
+        assert names(picture) == expected
+        assert (picture.renditions[-1].width, picture.renditions[-1].height) == size
+
+    def test_upright_ones_are_measured_by_their_height(self) -> None:
+        assert [(one.width, one.height) for one in drawn(photo(100, 2000)).renditions] == [
+            (16, 320),
+            (40, 800),
+            (80, 1600),
+            (80, 1600),
+        ]
+
+    def test_a_webp_is_in_its_own_format_already(self) -> None:
+        assert names(drawn(encoded(gradient(2000, 1000), "WEBP"))) == ["320", "800", "1600"]
+
+    def test_the_same_file_gives_the_same_bytes(self) -> None:
+        for kind in ("JPEG", "PNG", "WEBP", "GIF"):
+            content = encoded(gradient(900, 500), kind)
+            assert drawn(content) == drawn(content)
+
+
+class TestTurning:
+    @pytest.mark.parametrize("orientation", CORNERS)
+    @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+    def test_what_was_taken_on_its_side_stands_upright(self, orientation: int, kind: str) -> None:
+        picture = Image.new("RGB", (160, 80), BLUE)
+        picture.paste(RED, (0, 0, 40, 40))
+
+        result = drawn(with_orientation(picture, orientation, kind))
+
+        width, height = (80, 160) if orientation > 4 else (160, 80)
+        assert (result.width, result.height) == (width, height)
+        for one in result.renditions:
+            found = opened(one.content).convert("RGB")
+            assert found.size == (width, height)
+            places = {
+                "tl": (8, 8), "tr": (width - 9, 8), "bl": (8, height - 9), "br": (width - 9, height - 9),
+            }  # fmt: skip
+            red = [name for name, place in places.items() if near(found.getpixel(place), RED, by=40)]
+            assert red == [CORNERS[orientation]]
+
+    @pytest.mark.parametrize("orientation", [0, 9, 77])
+    def test_an_orientation_that_there_is_none_of_is_none(self, orientation: int) -> None:
+        assert drawn(with_orientation(gradient(30, 20), orientation, "JPEG")).width == 30
+
+    @pytest.mark.parametrize(
+        "exif", [b"Exif\x00\x00", b"Exif\x00\x00MM\x00*", b"Exif\x00\x00II*\x00\xff\xff\xff\xff", b"x"]
+    )
+    @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+    def test_metadata_that_can_not_be_read_are_no_fault_of_the_picture(self, exif: bytes) -> None:
+        assert drawn(encoded(gradient(30, 20), "JPEG", exif=exif)).width == 30
+
+
+class TestMetadata:
+    MARKS = (
+        b"Exif",
+        b"GPS",
+        b"Lagos",
+        b"http://ns.adobe.com",
+        b"ICC_PROFILE",
+        b"A secret comment",
+        b"eXIf",
+        b"tEXt",
+    )
+
+    def tainted(self, kind: str) -> bytes:
+        exif = Image.Exif()
+        exif[0x010E] = "Lagos"
+        exif[0x8825] = {1: "N", 2: (6.0, 27.0, 14.0), 3: "E", 4: (3.0, 23.0, 40.0)}
+        options: dict[str, Any] = {
+            "exif": exif,
+            "icc_profile": ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes(),
+        }
+        if kind == "JPEG":
+            options |= {"comment": "A secret comment", "xmp": b"<x xmlns='http://ns.adobe.com/exif/1.0/'/>"}
+        if kind == "WEBP":
+            options |= {"xmp": b"<x xmlns='http://ns.adobe.com/exif/1.0/'/>"}
+        if kind == "PNG":
+            from PIL.PngImagePlugin import PngInfo
+
+            info = PngInfo()
+            info.add_text("Comment", "A secret comment")
+            options |= {"pnginfo": info}
+        return encoded(gradient(500, 300), kind, **options)
+
+    @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+    def test_nothing_of_them_is_left(self, kind: str) -> None:
+        content = self.tainted(kind)
+        assert any(mark in content for mark in self.MARKS)
+        assert opened(content).getexif().get_ifd(0x8825)
+
+        for one in drawn(content).renditions:
+            assert not [mark for mark in self.MARKS if mark in one.content]
+            found = opened(one.content)
+            assert dict(found.getexif()) == {}
+            assert not {"exif", "icc_profile", "xmp", "comment", "Comment", "dpi"} & found.info.keys()
+
+    def test_a_gifs_comment_is_gone(self) -> None:
+        content = encoded(gradient(50, 30), "GIF", comment=b"A secret comment")
+        assert b"A secret comment" in content
+
+        assert not [one for one in drawn(content).renditions if b"secret" in one.content]
+
+
+class TestColours:
+    def test_transparency_is_kept(self) -> None:
+        for kind in ("PNG", "WEBP"):
+            for one in drawn(encoded(gradient(3300, 2000, "RGBA"), kind)).renditions:
+                found = opened(one.content)
+                assert found.mode == "RGBA"
+                assert found.getpixel((10, 1))[3] < 12
+                assert found.getpixel((10, one.height - 2))[3] > 240
+
+    def test_what_is_transparent_does_not_darken_its_surroundings(self) -> None:
+        """Black that nobody sees must not be mixed into the white beside it."""
+        picture = Image.new("RGBA", (3200, 1600), (0, 0, 0, 0))
+        picture.paste((255, 255, 255, 255), (0, 0, 1601, 1600))
+
+        [small, *_] = drawn(encoded(picture, "PNG")).renditions
+
+        edge = opened(small.content)
+        seen = [edge.getpixel((x, 80)) for x in range(150, 170)]
+        assert all(min(pixel[:3]) > 200 for pixel in seen if pixel[3] > 100)
+
+    def test_transparency_that_hides_nothing_is_dropped(self) -> None:
+        picture = gradient(50, 30)
+        picture.putalpha(255)
+
+        assert {opened(one.content).mode for one in drawn(encoded(picture, "PNG")).renditions} == {"RGB"}
+
+    def test_a_palette(self) -> None:
+        for kind in ("PNG", "GIF"):
+            picture = Image.new("P", (900, 700))
+            picture.putpalette([200, 30, 30, 30, 30, 200] + [0] * 762)
+            picture.paste(1, (450, 0, 900, 700))
+            for one in drawn(encoded(picture, kind)).renditions:
+                found = opened(one.content).convert("RGB")
+                assert near(found.getpixel((5, 5)), (200, 30, 30), by=20), (kind, one.name)
+                assert near(found.getpixel((one.width - 5, 5)), (30, 30, 200), by=20), (kind, one.name)
+
+    def test_a_palette_with_transparency(self) -> None:
+        picture = Image.new("P", (90, 70), 1)
+        picture.putpalette([200, 30, 30, 30, 30, 200] + [0] * 762)
+        picture.paste(0, (0, 0, 45, 70))
+        for kind in ("PNG", "GIF"):
+            for one in drawn(encoded(picture, kind, transparency=0)).renditions:
+                found = opened(one.content).convert("RGBA")
+                assert (found.getpixel((5, 5))[3], found.getpixel((80, 5))[3]) == (0, 255), (kind, one.name)
+
+    def test_cmyk(self) -> None:
+        picture = Image.new("CMYK", (400, 300), (0, 255, 255, 0))
+
+        for one in drawn(encoded(picture, "JPEG")).renditions:
+            found = opened(one.content)
+            assert found.mode == "RGB"
+            assert near(found.getpixel((200, 150)), (255, 0, 0), by=20)
+
+    @pytest.mark.parametrize("mode", ["L", "1", "LA", "I;16"])
+    def test_grey(self, mode: str) -> None:
+        if mode == "I;16":
+            picture = Image.new("I;16", (60, 40), 0xC0C0)
+            expected = 0xC0
+        else:
+            picture = Image.new("L", (60, 40), 255).convert(mode)
+            expected = 255
+
+        for one in drawn(encoded(picture, "PNG")).renditions:
+            assert near(opened(one.content).convert("RGB").getpixel((30, 20)), (expected,) * 3, by=3)
+
+    def test_colours_of_another_profile_are_those_of_srgb_afterwards(self) -> None:
+        """A profile whose red and blue are exchanged: the picture is red for whoever heeds it."""
+        profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+        red, blue = profile.index(b"rXYZ"), profile.index(b"bXYZ")
+        profile[red : red + 4], profile[blue : blue + 4] = b"bXYZ", b"rXYZ"
+        content = encoded(Image.new("RGB", (60, 40), (0, 0, 255)), "PNG", icc_profile=bytes(profile))
+
+        for one in drawn(content).renditions:
+            assert near(opened(one.content).getpixel((30, 20)), (255, 0, 0), by=12)
+
+    @pytest.mark.parametrize("profile", [b"no profile at all", b"\x00" * 3000])
+    def test_a_profile_that_can_not_be_read_is_none(self, profile: bytes) -> None:
+        content = encoded(Image.new("RGB", (60, 40), (200, 20, 20)), "PNG", icc_profile=profile)
+
+        assert near(opened(drawn(content).renditions[0].content).getpixel((30, 20)), (200, 20, 20), by=12)
+
+    def test_a_grey_profile_is_left_alone(self) -> None:
+        grey = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
+        content = encoded(Image.new("L", (60, 40), 200), "PNG", icc_profile=grey)
+
+        assert near(opened(drawn(content).renditions[0].content).getpixel((30, 20)), (200,) * 3, by=4)
+
+
+class TestAnimations:
+    @pytest.mark.parametrize("kind", ["GIF", "WEBP"])
+    def test_the_first_frame_is_the_picture(self, kind: str) -> None:
+        frames = [Image.new("RGB", (60, 40), RED), Image.new("RGB", (60, 40), BLUE)]
+        content = encoded(frames[0], kind, save_all=True, append_images=frames[1:], duration=100)
+        assert getattr(opened(content), "n_frames", 1) == 2
+
+        for one in drawn(content).renditions:
+            found = opened(one.content)
+            assert getattr(found, "n_frames", 1) == 1
+            assert near(found.convert("RGB").getpixel((30, 20)), RED, by=12)
+
+
+class TestTellingFormats:
+    def test_by_the_first_bytes(self) -> None:
+        for kind, expected in {"JPEG": JPEG, "PNG": PNG, "WEBP": WEBP, "GIF": GIF}.items():
+            assert detect_format(encoded(gradient(9, 9), kind)[:30]) is expected
+        for other in (b"", b"\xff\xd8", b"RIFF....WAVE", b"GIF88a", b"\x89PNG\r\n", b"BM", b"<svg"):
+            assert detect_format(other) is None
+        assert {one.content_type for one in FORMATS.values()} == {
+            "image/jpeg", "image/png", "image/webp", "image/gif",
+        }  # fmt: skip
+
+    @pytest.mark.parametrize("options", [{}, {"lossless": True}, {"exif": b"Exif\x00\x00"}])
+    def test_a_webps_size(self, options: dict[str, Any]) -> None:
+        content = encoded(gradient(345, 123), "WEBP", **options)
+
+        assert read_webp_size(content[:30]) == (345, 123)
+        assert read_webp_size(content[:29]) is None
+        assert read_webp_size(b"RIFF....WEBPODD " + bytes(30)) is None
+
+    def test_a_file_is_read_as_what_it_begins_with_and_as_nothing_else(self) -> None:
+        with pytest.raises(UnacceptablePictureError, match="damaged or cut off"):
+            drawn(photo(30, 20), GIF)
+        with pytest.raises(UnacceptablePictureError, match="damaged or cut off"):
+            drawn(b"\xff\xd8\xff" + encoded(gradient(9, 9), "PNG"))
+
+    @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF"])
+    @pytest.mark.parametrize("part", [0.05, 0.3, 0.6, 0.9, 0.99])
+    def test_a_file_that_is_cut_off(self, kind: str, part: float) -> None:
+        content = encoded(gradient(700, 500), kind)
+
+        with pytest.raises(UnacceptablePictureError, match="cut off"):
+            drawn(content[: int(len(content) * part)])
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_a_file_whose_bytes_are_changed_is_refused_or_drawn(self) -> None:
+        """No byte that is exchanged leads to anything else."""
+        for kind in ("JPEG", "PNG", "WEBP", "GIF"):
+            content = bytearray(encoded(gradient(60, 40), kind))
+            for place in range(12, min(len(content), 400), 3):
+                changed = bytearray(content)
+                changed[place] ^= 0xFF
+                found = detect_format(bytes(changed[:30]))
+                assert found is not None
+                with suppress(UnacceptablePictureError):
+                    assert drawn(bytes(changed), found).renditions
+
+
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("size", "told"),
+        [
+            ((0, 5), "no pixels"),
+            ((12_001, 9_000), "12,000 at most"),
+            ((4_001, 200), "20 times"),
+            ((200, 4_001), "20 times"),
+            ((5_000, 5_000), "25.0 million"),
+        ],
+    )
+    def test_what_is_out_of_them(self, size: tuple[int, int], told: str) -> None:
+        with pytest.raises(UnacceptablePictureError, match=told):
+            ensure_acceptable_size(*size, max_pixels=24_000_000)
+
+    @pytest.mark.parametrize("size", [(1, 1), (1, 20), (4_000, 200), (12_000, 2_000), (6_000, 4_000)])
+    def test_what_is_within_them(self, size: tuple[int, int]) -> None:
+        ensure_acceptable_size(*size, max_pixels=24_000_000)
+
+    def test_a_progressive_jpeg_may_have_fewer_pixels(self) -> None:
+        content = bytearray(photo(64, 64, progressive=True))
+        start = content.index(b"\xff\xc2") + 5
+        content[start : start + 4] = struct.pack(">HH", 6_000, 6_000)
+
+        with pytest.raises(UnacceptablePictureError, match="25 million"):
+            drawn(bytes(content))
+
+
+def test_web_processes_hold_neither_the_decoder_nor_the_storages_client() -> None:
+    """Both are large: the one is another process's, the other is loaded when it is first used."""
+    check = (
+        "import sys, blueprints.areas, marketplace.services, tasks.all_tasks;"
+        "sys.exit(', '.join({'PIL', 'boto3', 'botocore'} & sys.modules.keys()) or None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
