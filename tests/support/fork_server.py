@@ -1,7 +1,7 @@
 """What starts the project's programs fast: a process that has imported them, and is copied for each start.
 
-``python -W error -m tests.support.fork_server`` is started by ``tests.support.forked_processes``, which asks it over the
-socket that is its standard input. What it starts is a process as any other, with an environment, an output, a group and an
+``tests.support.forked_processes`` starts ``python -W error -m tests.support.fork_server`` and asks it over the socket
+that is its standard input. What it starts is a process as any other, with an environment, an output, a group and an
 end of its own; it merely finds its modules imported already, which is most of what such a start takes.
 """
 
