@@ -12,11 +12,11 @@ from uuid import UUID
 import click
 import orjson
 
-from commands import replay
+from commands import webhook_replay
 from commands.console.database import build_services, read_session
 from commands.console.failures import CommandFailedError
 from commands.console.output import print_facts, print_table, warn_truncated
-from commands.replay import BUSY, ReplayedEvent, ReplayRun
+from commands.webhook_replay import BUSY, ReplayedEvent, ReplayRun
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.redaction import redact
 from marketplace.webhooks import events, queries
@@ -242,9 +242,9 @@ def replay_webhooks(
             filters = WebhookEventFilters("dead", event_type, provider, since, error_like)
             rows, matching = queries.list_dead_events(session, filters=filters, limit=limit)
     left = 0 if ids else matching - len(rows)
-    run = replay.replay_all(build_services(), rows, dry_run=dry_run, rate=rate)
+    run = webhook_replay.replay_all(build_services(), rows, dry_run=dry_run, rate=rate)
     if as_json:
-        _print_json(replay.build_report(run, dry_run=dry_run))
+        _print_json(webhook_replay.build_report(run, dry_run=dry_run))
     elif not rows:
         click.echo("No dead webhook matches.", err=True)
     else:
@@ -299,7 +299,7 @@ def _print_events(replayed: Sequence[ReplayedEvent], *, dry_run: bool) -> None:
     rows = [
         (item.id, _display_state(item.result.before), _display_state(item.result.after), line)
         for item in replayed
-        for line in replay.describe_changes(item.result)
+        for line in webhook_replay.describe_changes(item.result)
     ]
     print_table(("ID", "Was", "Would be" if dry_run else "Is", what), rows, wrapped_columns=(what,))
 

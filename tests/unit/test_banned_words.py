@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.seeding import wares
-from marketplace.catalog.moderation.banned_words import BannedPhrase, BannedWords, tokenize_phrase
+from marketplace.catalog.moderation.banned_word_matcher import BannedPhrase, BannedWords, tokenize_phrase
 from marketplace.catalog.moderation.rules import ListingContent, ScreeningContext, find_rule_violations
 
 MIGRATION = Path(__file__).parents[2] / "migrations" / "versions" / "0006_moderation.py"

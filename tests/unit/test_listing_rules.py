@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from marketplace.catalog.moderation.banned_words import BannedWords
+from marketplace.catalog.moderation.banned_word_matcher import BannedWords
 from marketplace.catalog.moderation.rules import ListingContent, ScreeningContext, find_rule_violations
 from marketplace.catalog.states import PRODUCT, trigger_for
 from marketplace.kernel.errors import ConflictError

@@ -16,7 +16,7 @@ from blueprints.http.fields import (
 )
 from blueprints.http.paging import CursorQuery
 from marketplace.catalog import states
-from marketplace.catalog.moderation import banned_words, queries, rules, staff_actions
+from marketplace.catalog.moderation import banned_word_matcher, queries, rules, staff_actions
 
 _REVISION_METADATA = {"description": "The one that was read; a stale one is refused."}
 
@@ -104,11 +104,11 @@ class ModeratedProduct(Schema):
 class BanTerm(Schema):
     """Words that name what may not be sold."""
 
-    term = SingleLineText(max_length=banned_words.MAX_TERM_LENGTH, required=True)
-    category = Choice(*banned_words.BANNED_CATEGORIES, required=True)
+    term = SingleLineText(max_length=banned_word_matcher.MAX_TERM_LENGTH, required=True)
+    category = Choice(*banned_word_matcher.BANNED_CATEGORIES, required=True)
     exceptions = UniqueList(
-        SingleLineText(max_length=banned_words.MAX_TERM_LENGTH),
-        max_length=banned_words.MAX_EXCEPTIONS,
+        SingleLineText(max_length=banned_word_matcher.MAX_TERM_LENGTH),
+        max_length=banned_word_matcher.MAX_EXCEPTIONS,
         load_default=list,
         metadata={"description": "Phrases that hold the term, and in which it is harmless."},
     )
@@ -120,7 +120,7 @@ class BannedTermView(Schema):
 
     id = Uuid(required=True)
     term = fields.String(required=True)
-    category = Choice(*banned_words.BANNED_CATEGORIES, required=True)
+    category = Choice(*banned_word_matcher.BANNED_CATEGORIES, required=True)
     exceptions = fields.List(fields.String(), required=True)
     note = fields.String(required=True, allow_none=True)
     created_at = Timestamp(required=True)

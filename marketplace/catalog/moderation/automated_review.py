@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from marketplace.catalog import states
 from marketplace.catalog.models import Product
 from marketplace.catalog.moderation import rules
-from marketplace.catalog.moderation.banned_words import BannedPhrase, BannedWords
+from marketplace.catalog.moderation.banned_word_matcher import BannedPhrase, BannedWords
 from marketplace.catalog.revisions import ListingSnapshot, drop_stale_listing_caches
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement

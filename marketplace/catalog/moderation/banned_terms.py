@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog.models import BannedTerm
-from marketplace.catalog.moderation.banned_words import tokenize_phrase
+from marketplace.catalog.moderation.banned_word_matcher import tokenize_phrase
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError, ValidationError
 from marketplace.kernel.paging import Page, PageRequest, page_of

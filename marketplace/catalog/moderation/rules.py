@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from marketplace.catalog.moderation.banned_words import BANNED_CATEGORIES, BannedWords
+from marketplace.catalog.moderation.banned_word_matcher import BANNED_CATEGORIES, BannedWords
 from marketplace.kernel.contact_detection import ContactKind, detect_contacts
 
 TITLE_LENGTHS = range(3, 141)

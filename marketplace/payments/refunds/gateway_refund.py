@@ -22,7 +22,7 @@ from marketplace.payments import states
 from marketplace.payments.chargeback_guard import ChargebackState, find_chargeback_state
 from marketplace.payments.refunds import alerts, create, duplicate_payment, notifications, wallet_fallback
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway.errors import GatewayKeyRefusedError
+from marketplace.providers.gateway.errors import ensure_key_accepted
 from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.providers.gateway.payments import PaymentGateway
 
@@ -31,7 +31,6 @@ _log = structlog.get_logger(__name__)
 # Longer than the gateway may take to answer: a claim that ran out was left by somebody who died.
 SENDING_LEASE = timedelta(minutes=2)
 # Our key was refused, not the refund: a matter of configuration, worth another try.
-_KEY_REFUSED_STATUSES = (401, 403)
 _REFERENCE_FORMAT = "marketplace refund {id}"
 _REFERENCE_PATTERN = re.compile(r"marketplace refund ([0-9a-f-]{36})(?: try (\d{1,6}))?")
 
@@ -224,8 +223,7 @@ def send_refund(gateway: PaymentGateway, pending_refund: PendingGatewayRefund | 
             merchant_note=pending_refund.refund_reference,
         )
     except ProviderRefusedError as error:
-        if error.status in _KEY_REFUSED_STATUSES:
-            raise GatewayKeyRefusedError(error.status) from error
+        ensure_key_accepted(error)
         return RefusedRefund(
             "",
             "failed",

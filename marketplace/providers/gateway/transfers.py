@@ -10,7 +10,10 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
-from marketplace.providers.gateway.errors import GatewayKeyRefusedError, MalformedGatewayDataError
+from marketplace.providers.gateway.errors import (
+    MalformedGatewayDataError,
+    ensure_key_accepted,
+)
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
 # More the gateway does not take at once.
@@ -19,7 +22,6 @@ _PER_PAGE = 100
 _MAX_PAGES = 1_000
 _MAX_CODE_LENGTH = 100
 _CURRENCY = "NGN"
-_KEY_REFUSED_STATUSES = (401, 403)
 _INVALID_RECIPIENT_CODE = "invalid_transfer_recipient"
 _INSUFFICIENT_BALANCE_CODE = "insufficient_balance"
 _INSUFFICIENT_BALANCE_MESSAGE = "balance is not enough"
@@ -125,7 +127,7 @@ class HttpTransferGateway:
         try:
             data = _response_data(self._client.post("/transferrecipient", body))
         except ProviderRefusedError as error:
-            _ensure_key_accepted(error)
+            ensure_key_accepted(error)
             return None
         code = data.get("recipient_code") if isinstance(data, dict) else None
         if not isinstance(code, str) or not 0 < len(code) <= _MAX_CODE_LENGTH:
@@ -188,7 +190,7 @@ class HttpTransferGateway:
         try:
             answer = self._client.get(f"/transfer/verify/{reference}")
         except ProviderRefusedError as error:
-            _ensure_key_accepted(error)
+            ensure_key_accepted(error)
             # Only this says that it was never sent; any other refusal says nothing.
             if error.status == 404:
                 return None
@@ -211,7 +213,7 @@ class HttpTransferGateway:
             try:
                 data = _response_data(self._client.get("/transfer", params=params))
             except ProviderRefusedError as error:
-                _ensure_key_accepted(error)
+                ensure_key_accepted(error)
                 raise ProviderUnavailableError(_REFUSED_RESPONSE) from error
             if not isinstance(data, list):
                 raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
@@ -221,11 +223,6 @@ class HttpTransferGateway:
             if len(transfers) < _PER_PAGE:
                 return
         raise ProviderUnavailableError("The payment gateway lists too many transfers to look through.")
-
-
-def _ensure_key_accepted(error: ProviderRefusedError) -> None:
-    if error.status in _KEY_REFUSED_STATUSES:
-        raise GatewayKeyRefusedError(error.status) from error
 
 
 def _ensure_reference_matches(transfer: GatewayTransfer, reference: str) -> None:
@@ -239,7 +236,7 @@ def _translating_refusals() -> Iterator[None]:
     try:
         yield
     except ProviderRefusedError as error:
-        _ensure_key_accepted(error)
+        ensure_key_accepted(error)
         if error.code == _INSUFFICIENT_BALANCE_CODE or _INSUFFICIENT_BALANCE_MESSAGE in error.message.lower():
             raise InsufficientGatewayBalanceError from error
         raise TransferRefusedError(

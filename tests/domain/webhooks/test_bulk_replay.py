@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from commands import replay
-from commands.replay import replay_all
+from commands import webhook_replay
+from commands.webhook_replay import replay_all
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
@@ -94,7 +94,7 @@ def test_no_more_are_replayed_in_a_second_than_the_rate(
     slept: float,
 ) -> None:
     time = Time()
-    monkeypatch.setattr(replay, "time", time)
+    monkeypatch.setattr(webhook_replay, "time", time)
 
     def take_a_while() -> datetime:
         time.now += 0.1

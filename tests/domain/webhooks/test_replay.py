@@ -8,7 +8,7 @@ import orjson
 import pytest
 from sqlalchemy import text
 
-from commands.replay import describe_changes
+from commands.webhook_replay import describe_changes
 from marketplace.audit.operations import Act
 from marketplace.infra import wakeups
 from marketplace.infra.db import Database
