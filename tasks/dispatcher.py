@@ -1,4 +1,4 @@
-"""From rows to Huey and back: nudges after commits, and what a worker does with a row.
+"""Dispatch rows to Huey: wake-ups after commits, sweeps, and the processing of a row by a worker.
 
 Huey hands a message out at most once. The rows make it at least once: whatever a lost message or a killed
 worker leaves behind is taken up by the sweeps, and the rows' locks and unique keys make the effect exactly
@@ -94,7 +94,7 @@ class Dispatcher:
                 self._run_tasks[queue](*arguments)
         except (redis.RedisError, OSError) as error:
             self._redis_down_until = time.monotonic() + _REDIS_BACKOFF_SECONDS
-            _log.warning("queue not nudged", queue=queue, error=type(error).__name__)
+            _log.warning("wake-up not sent", queue=queue, error=type(error).__name__)
             return False
         return True
 
@@ -294,6 +294,6 @@ def _record_failure(
 
 
 def connect_wakeups(dispatcher: Dispatcher) -> None:
-    """Have this process's commits nudge the queues."""
+    """Have the commits of this process send wake-ups to the queues."""
 
     wakeups.set_wakeup_sender(dispatcher.send_wakeup_when_due)

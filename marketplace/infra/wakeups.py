@@ -1,7 +1,6 @@
-"""Nudges: telling a queue that a row waits for it, once the row is committed.
+"""Wake-ups: messages to a queue that a row waits for it, sent once the row is committed.
 
-A nudge is a courtesy. The rows are what makes work durable, and the relay's sweeps take up what a lost
-nudge left behind.
+The rows make work durable. The dispatcher's sweeps enqueue the rows whose wake-up was lost.
 """
 
 from collections.abc import Callable

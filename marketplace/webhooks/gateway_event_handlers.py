@@ -20,7 +20,7 @@ _TRANSFER_OUTCOMES = {
 
 
 def apply_gateway_event(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
-    """Have an event its effect, in the caller's transaction.
+    """Apply a gateway event in the caller's transaction.
 
     :param fee_bearer: ``platform`` or ``customer``
     :param now: the time of processing
@@ -34,9 +34,11 @@ def apply_gateway_event(session: Session, event: Event, *, fee_bearer: str, now:
     if event.type.startswith("refund."):
         return _apply_refund(session, event, now=now)
     if event.type in _DISPUTE_EVENT_TYPES:
-        told = GatewayDispute.from_wire(event.data)
-        news = record_chargeback(session, reported=told, is_final=event.type == DISPUTE_RESOLVED, now=now)
-        return "processed" if news else "ignored"
+        dispute = GatewayDispute.from_wire(event.data)
+        changed = record_chargeback(
+            session, reported=dispute, is_final=event.type == DISPUTE_RESOLVED, now=now
+        )
+        return "processed" if changed else "ignored"
     if event.type in _TRANSFER_OUTCOMES:
         transfer = GatewayTransfer.from_wire(event.data)
         transfer_events.handle_transfer_event(
@@ -55,6 +57,6 @@ def _apply_charge(session: Session, event: Event, *, fee_bearer: str, now: datet
 
 
 def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
-    """Note what the gateway tells of a refund; one that is not ours is recorded as ignored."""
-    told = GatewayRefund.from_wire(event.data)
-    return "processed" if refund_events.handle_refund_event(session, reported=told, now=now) else "ignored"
+    """Apply a refund event; an event about an unrecognized refund is recorded as ignored."""
+    refund = GatewayRefund.from_wire(event.data)
+    return "processed" if refund_events.handle_refund_event(session, reported=refund, now=now) else "ignored"
