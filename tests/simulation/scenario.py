@@ -424,8 +424,8 @@ class Scenario:
             self.attempt(
                 trigger,
                 recovery.retry_failed_refund if retries else recovery.credit_failed_refund,
-                stuck=found,
-                known=known,
+                failed_refund=found,
+                attempts=known,
                 act=act_of(self.officer, now=self.now),
             )
 

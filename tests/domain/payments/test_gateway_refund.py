@@ -71,8 +71,8 @@ def word(found: PendingGatewayRefund, status: str, **values: Any) -> GatewayRefu
     given = {
         "id": "77",
         "amount_minor": found.amount_minor,
-        "note": found.refund_reference,
-        "reference": found.reference,
+        "merchant_note": found.refund_reference,
+        "charge_reference": found.reference,
     }
     return GatewayRefund(**{"status": status} | given | values)
 
@@ -292,9 +292,9 @@ class TestEvents:
     ) -> None:
         found = claimed(session, refund_id)
 
-        assert hear(session, word(found, "pending", id="4711", reference=""))
+        assert hear(session, word(found, "pending", id="4711", charge_reference=""))
         assert status_of(session, refund_id) == "submitted"
-        assert hear(session, word(found, "processed", id="4711", note="", reference=""))
+        assert hear(session, word(found, "processed", id="4711", merchant_note="", charge_reference=""))
 
         assert status_of(session, refund_id) == "processed"
         assert times_to_ask(session, refund_id) == 0
@@ -308,7 +308,7 @@ class TestEvents:
         found = claimed(session, refund_id)
         settle(session, word(found, "pending", id="4711"), refund_id)
 
-        assert hear(session, word(found, status, id=gateway_id, note=""))
+        assert hear(session, word(found, status, id=gateway_id, merchant_note=""))
 
         row = row_of(session, "refunds", id=refund_id)
         assert (row["status"], row["gateway_refund_id"]) == ("submitted", "4711")
@@ -348,12 +348,12 @@ class TestEvents:
     @pytest.mark.parametrize(
         "values",
         [
-            {"id": "1", "note": "by hand", "reference": ""},
-            {"id": "1", "note": f"marketplace refund {uuid4()}", "reference": ""},
-            {"id": "1", "note": f"marketplace refund {'-' * 36}", "reference": ""},
-            {"id": "", "note": "", "reference": "checkout-of-somebody-else"},
-            {"id": "", "note": "", "amount_minor": 1},
-            {"id": "", "note": "Refund for a transaction"},
+            {"id": "1", "merchant_note": "by hand", "charge_reference": ""},
+            {"id": "1", "merchant_note": f"marketplace refund {uuid4()}", "charge_reference": ""},
+            {"id": "1", "merchant_note": f"marketplace refund {'-' * 36}", "charge_reference": ""},
+            {"id": "", "merchant_note": "", "charge_reference": "checkout-of-somebody-else"},
+            {"id": "", "merchant_note": "", "amount_minor": 1},
+            {"id": "", "merchant_note": "Refund for a transaction"},
         ],
     )
     def test_one_that_is_not_ours_is_left_alone(
