@@ -1,0 +1,112 @@
+"""What several chapters need: stores, products, pictures, times, and orders that are placed and paid."""
+
+import struct
+import zlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.recorded_requests.player import NOTHING, Answer, Player
+
+STORE = "00060000-0001-7093-bb4b-0029b28f760b"
+STORE_2 = "00060000-0002-7297-9f01-55a414a0c32f"
+SEEDED_ADDRESS = "00090000-0001-73ca-a3a2-70688df8ed25"
+
+
+def later(**span: float) -> str:
+    """Write the time so much later than now."""
+    return (datetime.now(UTC) + timedelta(**span)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def picture(red: int = 200, side: int = 64) -> bytes:
+    """Draw a PNG of one colour."""
+    row = b"\0" + bytes((red, 90, 40)) * side
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(row * side)),
+        (b"IEND", b""),
+    )
+    drawn = b"\x89PNG\r\n\x1a\n"
+    for kind, data in parts:
+        drawn += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return drawn
+
+
+def wares(player: Player, store: str) -> list[dict[str, Any]]:
+    """List a store's products that can be had, the cheapest first, without those that are on sale."""
+    found = player.look(
+        "GET",
+        "/api/products",
+        query={"vendor": store, "inStock": "true", "sort": "price_asc", "limit": "100"},
+    )
+    return [card for card in found.get(default=[]) if card["flashSale"] is None]
+
+
+def place(
+    player: Player, step: str, product: str, *, quantity: int = 1, who: str = "buyer", **more: Any
+) -> Answer:
+    """Have somebody place an order of one product."""
+    items = [{"productId": product, "quantity": quantity}]
+    return player.ask(
+        step, "POST", "/api/orders", who=who, key=True,
+        body={"items": items, "shippingAddress": {"hostel": "Moremi Hall", "roomNumber": "7"}, **more},
+    )  # fmt: skip
+
+
+def open_page(player: Player, step: str, order: str, *, who: str = "buyer", of: str = "orderId") -> str:
+    """Have somebody open the payment page, and give the payment's reference."""
+    opened = player.ask(step, "POST", "/api/payments/initialize", who=who, key=True, body={of: order})
+    reference = opened.get("reference")
+    return reference if isinstance(reference, str) else f"checkout-{'0' * 32}"
+
+
+def pay(player: Player, reference: str, order: str, *, who: str = "buyer", **how: Any) -> None:
+    """Pay at the gateway, and wait until its webhook has been worked off."""
+    player.at_gateway("POST", f"/sandbox/pay/{reference}", how)
+    player.wait(f"the payment of {player.normal.text(reference, 'pay')} is taken",
+                lambda: status_of(player, order, who=who) != "pending_payment")  # fmt: skip
+
+
+def status_of(player: Player, order: str, *, who: str = "buyer") -> Any:
+    """Tell an order's status."""
+    return player.look("GET", "/api/orders/:id", order, who=who).get("status")
+
+
+def paid_order(
+    player: Player, name: str, product: str, *, quantity: int = 1, who: str = "buyer", **how: Any
+) -> str:
+    """Have an order placed and paid, and give its id."""
+    order = place(player, f"{name}: place", product, quantity=quantity, who=who).id()
+    reference = open_page(player, f"{name}: open the page", order, who=who)
+    pay(player, reference, order, who=who, **how)
+    return order
+
+
+def pin_of(player: Player, order: str, *, who: str = "buyer") -> str:
+    """Find the PIN that the buyer of an order is shown."""
+    return str(player.look("GET", "/api/orders/:id", order, who=who).get("deliveryPin", default="000000"))
+
+
+def ship(player: Player, name: str, order: str, *, who: str = "vendor") -> None:
+    """Have an order accepted and shipped."""
+    player.ask(f"{name}: accept", "POST", "/api/orders/:orderId/accept", order, who=who)
+    player.ask(f"{name}: ship", "POST", "/api/orders/:orderId/status", order, who=who,
+               body={"status": "shipped", "trackingNote": "With our rider"})  # fmt: skip
+
+
+def delivered_order(
+    player: Player, name: str, product: str, *, quantity: int = 1, who: str = "buyer", vendor: str = "vendor"
+) -> str:
+    """Have an order placed, paid, shipped and delivered, and give its id."""
+    order = paid_order(player, name, product, quantity=quantity, who=who)
+    ship(player, name, order, who=vendor)
+    player.ask(f"{name}: verify the PIN", "POST", "/api/orders/:orderId/verify-code", order, who=vendor,
+               key=True, body={"pin": pin_of(player, order, who=who)})  # fmt: skip
+    return order
+
+
+def first(found: Answer, *path: str | int) -> str:
+    """Give the id of the first row of a listing, or something else of it."""
+    return found.id(0, *(path or ("id",)))
+
+
+__all__ = ["NOTHING"]

@@ -1,0 +1,59 @@
+"""The whole script: its chapters in their order."""
+
+from pathlib import Path
+
+from tests.recorded_requests import (
+    at_the_edge,
+    banking,
+    buying,
+    catalog,
+    operators,
+    paying,
+    payouts,
+    platform,
+    promotions,
+    refunds,
+    sweep,
+    webhooks,
+)
+from tests.recorded_requests.player import Player
+
+# Tasks that would run by the clock, and make a recording depend on when it is made. The script runs them itself.
+_BY_THE_CLOCK = (
+    "expire-checkouts", "hold-overdue-listings", "flag-stalled-intents", "requery-refunds",
+    "requery-transfers", "collect-debts", "stage-payouts", "check-invariants", "apply-proposals",
+    "reconcile-escrow", "purge-idempotency-keys", "purge-inbox", "purge-outbox", "sweep-images",
+    "refresh-search-terms", "flush-statistics", "purge-statistics",
+)  # fmt: skip
+CHAPTERS = {
+    "sweep": sweep.play,
+    "edge": at_the_edge.play,
+    "catalog": catalog.play,
+    "promotions": promotions.play,
+    "buying": buying.play,
+    "paying": paying.play,
+    "refunds": refunds.play,
+    "banking": banking.play,
+    "payouts": payouts.play,
+    "platform": platform.play,
+    "webhooks": webhooks.play,
+    "operators": operators.play,
+    "limits": at_the_edge.use_up_a_quota,
+    "retried": webhooks.send_what_is_retried,
+}
+
+
+def play(player: Player, *, openapi: Path | None, only: list[str] | None) -> None:
+    """Play the script.
+
+    :param openapi: where the OpenAPI document is kept as it came
+    :param only: the chapters to play, or none for all
+    """
+    for task in _BY_THE_CLOCK:
+        player.quietly("periodic", "pause", task)
+    document = player.ask("openapi", "GET", "/openapi.json")
+    if openapi is not None:
+        openapi.write_bytes(document.content.replace(player.base_url.encode(), b"<base>"))
+    for name, chapter in CHAPTERS.items():
+        if only is None or name in only:
+            chapter(player)
