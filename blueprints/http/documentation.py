@@ -13,7 +13,7 @@ from blueprints.http.problems import PROBLEM_TYPE
 from blueprints.http.request_scope import current_scope
 
 _INTRODUCTION = """
-The backend of a campus marketplace with escrow. Money is integer kobo (fields end in `MinorAmount`); times are
+The backend of a campus marketplace with escrow. Money is integer kobo (fields end in `Minor`); times are
 ISO 8601 in UTC. Success comes in an envelope `{success, data, meta}`, errors as `application/problem+json`
 whose `code` is explained under `/errors/<slug>`. Everything under `/api` is also under `/api/v1`.
 """
