@@ -86,7 +86,7 @@ def upload_image(
     sha256: str,
     now: datetime,
 ) -> UUID:
-    """Take in a picture of a product, in phases; ``finish`` is the last one.
+    """Take in a picture of a product, in phases; ``complete_upload`` is the last one.
 
     The same file of the same owner is the same picture: it is not stored again.
 

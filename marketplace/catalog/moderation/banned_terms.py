@@ -61,7 +61,7 @@ def add_term(
     """Ban a term, from the next screening on.
 
     :param term: a word or a phrase; it is kept as the screening folds it
-    :param category: one of ``banned.CATEGORIES``
+    :param category: one of ``banned_word_matcher.BANNED_CATEGORIES``
     :param exceptions: phrases that hold the term, and in which it is harmless
     :param note: for other staff
     :return: the row, as it is listed

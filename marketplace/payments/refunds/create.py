@@ -2,7 +2,7 @@
 release, from those who had it.
 
 A refund is written, with its ledger transaction, in the transaction of its cause. What the gateway is to send
-back waits in ``refunds_in_transit`` until the gateway tells that it did; ``sending`` sees to that. The wallet is
+back waits in ``refunds_in_transit`` until the gateway tells that it did; ``gateway_refund`` sees to that. The wallet is
 paid at once.
 """
 
