@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import commands
 from commands.console.failures import CommandFailedError
 from marketplace.infra.settings import (
     EMBEDDED_ENVIRONMENT_FILE,
@@ -14,7 +15,8 @@ from marketplace.infra.settings import (
     read_embedded_environment,
 )
 
-_PROJECT_DIRECTORY = Path(__file__).resolve().parents[1]
+# The embedded stack's own default: it does not depend on where the command is called.
+DEFAULT_DATA_DIRECTORY = Path(commands.__path__[0]).resolve().parent / ".data"
 
 
 def read_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -25,8 +27,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]
     :raises CommandFailedError: there is neither
     """
     variables = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
-    # As the stack itself: its directory does not depend on where the command is called.
-    directory = variables.get("DATA_DIR") or str(_PROJECT_DIRECTORY / ".data")
+    directory = variables.get("DATA_DIR") or str(DEFAULT_DATA_DIRECTORY)
     embedded = read_embedded_environment({**variables, "DATA_DIR": directory})
     if not embedded and "DATABASE_URL" not in variables:
         raise CommandFailedError(

@@ -19,6 +19,7 @@ from sqlalchemy import text
 
 from blueprints.areas import contracts
 from blueprints.http.contract import ProcessGroup
+from commands.console.environment import DEFAULT_DATA_DIRECTORY
 from commands.proxy import render_caddyfile
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
@@ -26,6 +27,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel.clock import system_clock
 from marketplace.providers.messaging.alert_channels import email_channel_name
 from marketplace.webhooks import inbox as webhooks
+from sandbox.configuration import read_layout
 from sandbox.personas import persona_named, persona_names
 from tests.support.gateway_events import transfer_data
 from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
@@ -114,6 +116,10 @@ def test_a_slip_of_the_pen_gets_a_suggestion(installation: Installation) -> None
 def test_without_settings_it_says_how_to_get_some(tmp_path: Path) -> None:
     done = marketplace("ledger", "verify", environment={"DATA_DIR": str(tmp_path)})
     fails(done, "DATABASE_URL is not set", "make run", str(tmp_path / "stack.env"))
+
+
+def test_default_data_directory_is_the_embedded_stacks() -> None:
+    assert read_layout({}).root == DEFAULT_DATA_DIRECTORY
 
 
 def test_bad_settings_are_named(installation: Installation) -> None:
