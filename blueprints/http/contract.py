@@ -7,7 +7,12 @@ from marshmallow import Schema
 
 from blueprints.http.envelope import MetaSchema
 from marketplace.identity.queries import Caller
-from marketplace.kernel.errors import ForbiddenError, StepUpRequiredError
+from marketplace.kernel.errors import (
+    AccountNotActiveError,
+    PermissionRequiredError,
+    RoleRequiredError,
+    StepUpRequiredError,
+)
 
 
 class TokenPolicy(Enum):
@@ -37,15 +42,17 @@ class Access:
     def ensure_allowed(self, caller: Caller) -> None:
         """Hold a caller against the contract, in the order that the API promises.
 
-        :raises ForbiddenError: the account's status, its role or its permissions don't allow it
+        :raises AccountNotActiveError: the account is restricted or suspended
+        :raises RoleRequiredError: the account has another role
+        :raises PermissionRequiredError: the account lacks the permission
         :raises StepUpRequiredError: the token's assurance level is too low
         """
         if caller.account_status != "active" and not self.open_to_restricted:
-            raise ForbiddenError(f"The account is {caller.account_status}.")
+            raise AccountNotActiveError(f"The account is {caller.account_status}.")
         if self.roles is not None and caller.role not in self.roles:
-            raise ForbiddenError(f"This takes an account of a {' or '.join(sorted(self.roles))}.")
+            raise RoleRequiredError(f"This takes an account of a {' or '.join(sorted(self.roles))}.")
         if self.permission and not (caller.is_staff and caller.has_permission(self.permission)):
-            raise ForbiddenError(f"This takes the permission {self.permission}.")
+            raise PermissionRequiredError(f"This takes the permission {self.permission}.")
         if self.aal2 and caller.aal != "aal2":
             raise StepUpRequiredError
 

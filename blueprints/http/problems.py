@@ -68,6 +68,8 @@ def problem_body(error: MarketplaceError, request_scope: RequestScope) -> bytes:
         "requestId": request_scope.request_id,
         "timestamp": iso(request_scope.now),
     }
+    if error.reason:
+        body["reason"] = error.reason
     if error.invalid_params:
         body["invalid_params"] = [{"name": item.name, "reason": item.reason} for item in error.invalid_params]
     if error.status >= 500:

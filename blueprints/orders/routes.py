@@ -17,7 +17,6 @@ from blueprints.orders.schemas import (
     PlaceOrder,
     VendorOrderCounts,
 )
-from marketplace.kernel.errors import ForbiddenError
 from marketplace.kernel.paging import Page
 from marketplace.orders import operations, queries
 from marketplace.orders.placing.order_validation import RequestedItem
@@ -26,7 +25,7 @@ from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.intents.checkout import check_out
 from marketplace.payments.refunds import order_cancellation
 from marketplace.payments.refunds.order_summary import add_refunds_to_orders
-from marketplace.vendors.queries import find_store_of_user
+from marketplace.vendors.queries import require_store_of_user
 
 area = ContractBlueprint("orders", "/api/orders", "Orders and their escrow")
 
@@ -84,9 +83,7 @@ def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get("/vendor", auth=VENDOR, limit=SharedLimit.CALLER_TIER, query=OrderQuery, reply=OrderView(many=True))
 def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the paid orders of the caller's store, the latest first."""
-    store = find_store_of_user(ctx.session, user_id=ctx.user.id)
-    if store is None:
-        raise ForbiddenError("The account has no store.")
+    store = require_store_of_user(ctx.session, user_id=ctx.user.id)
     page = queries.list_orders_of_vendor(
         ctx.session, vendor_id=store.id, status=query["status"], page=ctx.page, context=_view_options(ctx)
     )
@@ -97,9 +94,7 @@ def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
 @area.get("/vendor/counts", auth=VENDOR, limit=SharedLimit.CALLER_TIER, reply=VendorOrderCounts)
 def count_vendor_orders(ctx: Context) -> dict[str, Any]:
     """Count the paid orders of the caller's store by how far they are."""
-    store = find_store_of_user(ctx.session, user_id=ctx.user.id)
-    if store is None:
-        raise ForbiddenError("The account has no store.")
+    store = require_store_of_user(ctx.session, user_id=ctx.user.id)
     return queries.count_orders_of_vendor(ctx.session, vendor_id=store.id)
 
 

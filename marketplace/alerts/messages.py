@@ -57,7 +57,9 @@ _DELETE_DELIVERY_LEASE = Statement(
 
 
 class DeliveryInProgressError(ConflictError):
-    """Somebody else is sending the message."""
+    """Another worker is sending the alert's message."""
+
+    reason = "delivery-in-progress"
 
 
 def is_severe_enough(channel_severity: str, severity: str) -> bool:

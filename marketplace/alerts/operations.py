@@ -21,7 +21,7 @@ from marketplace.identity.queries import Caller
 from marketplace.infra import outbox
 from marketplace.infra.db import Json, Statement
 from marketplace.kernel import queues
-from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
+from marketplace.kernel.errors import ConflictError, NotFoundError, PermissionRequiredError
 from marketplace.kernel.redaction import redact, redact_text
 from marketplace.providers.messaging.alert_channels import CHANNELS
 
@@ -89,7 +89,9 @@ _RESOLVE_MANUALLY = Statement(
 
 
 class AlertAlreadyResolvedError(ConflictError):
-    """The alert is resolved; should its cause come again, that is a new one."""
+    """The alert is already resolved. If its cause occurs again, a new alert is raised."""
+
+    reason = "alert-already-resolved"
 
 
 def raise_alert(
@@ -233,7 +235,7 @@ def resolve_manually(
     :param note: what was done about it
     :param officer: who; none for the operator
     :raises NotFoundError: there is no such alert
-    :raises ForbiddenError: the officer lacks the permission that the alert's kind takes
+    :raises PermissionRequiredError: the officer lacks the permission that the alert's kind takes
     :raises AlertAlreadyResolvedError: it is resolved
     """
     row = _LOCK_ALERT.first(session, alert_id=alert_id)
@@ -243,7 +245,7 @@ def resolve_manually(
     kind = ALERT_KINDS.get(row["identifier"])
     permission = kind.permission if kind else MANAGE_PLATFORM
     if officer is not None and not officer.has_permission(permission):
-        raise ForbiddenError(f"To resolve {row['identifier']} takes the permission {permission}.")
+        raise PermissionRequiredError(f"To resolve {row['identifier']} takes the permission {permission}.")
     if row["resolved_at"] is not None:
         raise AlertAlreadyResolvedError("The alert is resolved already.")
     _RESOLVE_MANUALLY.run(

@@ -71,7 +71,9 @@ class CartLine:
 
 
 class InvalidCartError(ValidationError):
-    """Not everything may be in this cart together; each line at fault is named."""
+    """The cart has lines that cannot be ordered together. Each such line is named."""
+
+    reason = "cart-invalid"
 
 
 def synchronise_cart(session: Session, *, caller: Caller, lines: Sequence[CartLine], now: datetime) -> None:

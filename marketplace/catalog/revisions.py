@@ -12,17 +12,13 @@ from marketplace.catalog import cache_tags, states
 from marketplace.catalog.models import Product, ProductImage
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ConflictError, InvalidParam
+from marketplace.kernel.errors import InvalidParam, StaleRevisionError
 
 _SELECT_IMAGE_IDS = Statement(
     select(ProductImage.image_id)
     .where(ProductImage.product_id == bindparam("product_id"))
     .order_by(ProductImage.position)
 )
-
-
-class StaleListingError(ConflictError):
-    """Somebody changed the listing since the client read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +39,10 @@ def ensure_revision_current(product: Product, revision: int | None) -> None:
 
     :param product: its row is locked
     :param revision: what the client read, or none not to compare
-    :raises StaleListingError: it is not the current one
+    :raises StaleRevisionError: it is not the current one
     """
     if revision is not None and revision != product.revision:
-        raise StaleListingError(
+        raise StaleRevisionError(
             f"The listing is at revision {product.revision} by now, not {revision}: read it again.",
             invalid_params=[InvalidParam("revision", f"The current one is {product.revision}.")],
         )

@@ -4,8 +4,7 @@
 was paused comes back by itself, as long as its content is still what was screened.
 """
 
-from marketplace.kernel.errors import ConflictError
-from marketplace.kernel.states import StateMachine, Transition
+from marketplace.kernel.states import IllegalTransitionError, StateMachine, Transition
 
 OWNER = "owner"
 STAFF = "staff"
@@ -45,14 +44,16 @@ def trigger_for(
     :param screened_content_changed: whether anything changes that was screened
     :param is_screened: whether the content, after the change, is still what was screened
     :return: the trigger, or none if the status stays
-    :raises ConflictError: there is no way back to a draft
+    :raises IllegalTransitionError: there is no way back to a draft
     """
     if requested_status is None or requested_status == status:
         return "revise" if status == "published" and screened_content_changed else None
     if requested_status == "paused":
         return "pause"
     if requested_status == "draft":
-        raise ConflictError(f"The listing is {status}; it can't be a draft again. Pause it to hide it.")
+        raise IllegalTransitionError(
+            f"The listing is {status}; it can't be a draft again. Pause it to hide it."
+        )
     if status == "in_review":
         return None
     return "resume" if status == "paused" and is_screened else "submit"

@@ -26,6 +26,7 @@ from marketplace.kernel.errors import (
     ForbiddenError,
     InvalidParam,
     NotFoundError,
+    PermissionRequiredError,
     ValidationError,
 )
 from marketplace.vendors import queries as vendor_queries
@@ -50,12 +51,28 @@ _UPDATE_UNUSED_SINCE = Statement(
 )
 
 
+class ForeignStoreError(ForbiddenError):
+    """Vendors may only list products in their own store."""
+
+    reason = "foreign-store"
+
+
+class StoreNotActiveError(ForbiddenError):
+    """The store is suspended or closed."""
+
+    reason = "store-not-active"
+
+
 class QuantityBelowReservedError(ConflictError):
-    """Orders have reserved more than the inventory would be."""
+    """Orders have reserved more units than the new stock."""
+
+    reason = "quantity-below-reserved"
 
 
 class ListingTakenDownError(ConflictError):
-    """Staff took the listing down."""
+    """Staff have taken the listing down."""
+
+    reason = "listing-taken-down"
 
 
 def create_product(
@@ -125,8 +142,8 @@ def update_product(
     :param status: ``published``, ``paused`` or ``draft``, or none to leave it
     :param now: the time of the request
     :raises NotFoundError: there is none, or it is another store's
-    :raises ForbiddenError: the store is not active
-    :raises StaleListingError: the revision is not the current one
+    :raises StoreNotActiveError: the store is suspended or closed
+    :raises StaleRevisionError: the revision is not the current one
     :raises QuantityBelowReservedError: the quantity would be less than what orders have reserved
     :raises ValidationError: the category or a picture does not exist, or a store that is not verified calls
         a listing exclusive
@@ -166,8 +183,8 @@ def delete_product(
     :param revision: the one that the client read, or none not to compare
     :param now: the time of the request
     :raises NotFoundError: there is none, it is another store's, or it was deleted before
-    :raises ForbiddenError: the store is not active
-    :raises StaleListingError: the revision is not the current one
+    :raises StoreNotActiveError: the store is suspended or closed
+    :raises StaleRevisionError: the revision is not the current one
     """
     product, store = _lock_own_product(session, caller=caller, product_id=product_id)
     _ensure_store_active(store)
@@ -180,7 +197,7 @@ def delete_product(
 def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
     if caller.is_staff:
         if not caller.has_permission(MANAGE_PRODUCTS):
-            raise ForbiddenError("This takes the permission canManageProducts.")
+            raise PermissionRequiredError("This takes the permission canManageProducts.")
         if vendor_id is None:
             raise ValidationError.of("vendorId", "Staff must name the vendor that the listing is for.")
         store = vendor_queries.find_store(session, vendor_id=vendor_id)
@@ -189,16 +206,18 @@ def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) 
     else:
         store = vendor_queries.find_store_of_user(session, user_id=caller.id)
         if store is None:
-            raise ForbiddenError("The account has no store yet: its application must be approved first.")
+            raise vendor_queries.StoreRequiredError(
+                "The account has no store yet: its application must be approved first."
+            )
         if vendor_id not in (None, store.id):
-            raise ForbiddenError("A vendor lists in the own store alone.")
+            raise ForeignStoreError("A vendor lists in the own store alone.")
     _ensure_store_active(store)
     return store
 
 
 def _ensure_store_active(store: Store) -> None:
     if store.status != "active":
-        raise ForbiddenError(f"The store is {store.status}.")
+        raise StoreNotActiveError(f"The store is {store.status}.")
 
 
 def _ensure_may_be_exclusive(caller: Caller, store: Store, *, exclusive: bool) -> None:

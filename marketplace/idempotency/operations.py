@@ -50,8 +50,16 @@ class StoredResponse:
     body: bytes
 
 
+class RequestTakenOverError(ConflictError):
+    """The request took too long, and another request with its Idempotency-Key took over."""
+
+    reason = "request-taken-over"
+
+
 class RequestInProgressError(ConflictError):
-    """A request with this key is being worked on."""
+    """Another request with this Idempotency-Key is in progress."""
+
+    reason = "request-in-progress"
 
 
 _has_expired_lease = IdempotencyKey.claimed_at <= bindparam("stale_before")
@@ -165,7 +173,7 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
 def complete_key(session: Session, *, lease: KeyLease, response: StoredResponse, now: datetime) -> None:
     """Store the answer of a claimed key; it belongs in the transaction of the effect.
 
-    :raises ConflictError: somebody took the lease over meanwhile: the effect must not be committed
+    :raises RequestTakenOverError: another request took over the lease, so the effect must not be committed
     """
     stored = _COMPLETE_KEY.run(
         session,
@@ -177,7 +185,7 @@ def complete_key(session: Session, *, lease: KeyLease, response: StoredResponse,
         body=response.body,
     )
     if not stored:
-        raise ConflictError("The operation took too long and another request took it over.")
+        raise RequestTakenOverError("The operation took too long and another request took it over.")
 
 
 def release_key(session: Session, *, lease: KeyLease) -> None:

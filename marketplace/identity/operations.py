@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.identity import queries
 from marketplace.identity.models import Address, Profile
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ConflictError, NotFoundError, ValidationError
+from marketplace.kernel.errors import LimitReachedError, NotFoundError, ValidationError
 from marketplace.platform.models import Campus, CampusEmailDomain
 
 MAX_ADDRESSES = 20  # an address book is shown whole, so it has a bound
@@ -95,12 +95,12 @@ def add_address(session: Session, *, user_id: UUID, fields: dict[str, Any], now:
     :param fields: columns of Address
     :param now: the time of the request
     :return: the address
-    :raises ConflictError: there are as many as an address book takes
+    :raises LimitReachedError: there are as many as an address book takes
     """
     lock_profile(session, user_id=user_id)
     count = queries.count_addresses(session, user_id=user_id)
     if count >= MAX_ADDRESSES:
-        raise ConflictError(f"An account has at most {MAX_ADDRESSES} addresses; remove one first.")
+        raise LimitReachedError(f"An account has at most {MAX_ADDRESSES} addresses; remove one first.")
     is_default = bool(fields.get("is_default")) or count == 0
     if is_default:
         _clear_default_address(session, user_id=user_id)

@@ -31,7 +31,7 @@ from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql.elements import ClauseElement
 
-from marketplace.kernel.errors import ConflictError, ServiceUnavailableError
+from marketplace.kernel.errors import ConcurrentChangeError, ServiceUnavailableError
 
 MAX_TRANSACTION_ATTEMPTS = 3
 _RETRYABLE_SQLSTATES = frozenset({"40001", "40P01"})  # serialization failure, deadlock detected
@@ -152,7 +152,7 @@ class Database:
 
         :param work: takes the session first; it must be fit to run more than once
         :return: what work returns
-        :raises ConflictError: every try met a serialization failure or a deadlock
+        :raises ConcurrentChangeError: every try met a serialization failure or a deadlock
         """
         return run_with_retries(lambda: self._run_once(work, *args, **kwargs))
 
@@ -194,7 +194,7 @@ def run_with_retries(attempt: Callable[[], _Result]) -> _Result:
 
     :param attempt: opens a transaction of its own each time
     :return: what the attempt returns
-    :raises ConflictError: the last try failed likewise
+    :raises ConcurrentChangeError: the last try failed likewise
     """
     for number in range(1, MAX_TRANSACTION_ATTEMPTS + 1):
         try:
@@ -203,7 +203,7 @@ def run_with_retries(attempt: Callable[[], _Result]) -> _Result:
             if sqlstate(error) not in _RETRYABLE_SQLSTATES:
                 raise
             _log.warning("transaction retried", sqlstate=sqlstate(error), attempt=number)
-    raise ConflictError("Others changed the same rows at the same time. Try again.")
+    raise ConcurrentChangeError("Others changed the same rows at the same time. Try again.")
 
 
 def sqlstate(error: BaseException) -> str | None:

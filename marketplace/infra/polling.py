@@ -13,7 +13,9 @@ _Response = TypeVar("_Response")
 
 
 class ChangedWhilePolledError(ConflictError):
-    """The row changed while the provider was asked: the response may be older than the change."""
+    """The row changed while the provider was polled, so the provider's response may be outdated."""
+
+    reason = "changed-while-polled"
 
 
 @dataclass

@@ -84,13 +84,16 @@ CATALOG: dict[str, CatalogEntry] = {
 
 
 class MarketplaceError(Exception):
-    """An error that a client is told about.
+    """An error that the API answers as a problem.
 
-    ``keeps_changes`` says that what the transaction wrote before the refusal (a wrong PIN's count) is
-    committed; every other error rolls it back.
+    ``reason`` identifies the condition among those that share a code. Clients depend on its value, so it stays
+    the same when the class is renamed. Errors without a specific condition have none.
+    ``keeps_changes`` commits what the transaction wrote before the refusal, such as a wrong PIN's count.
+    Any other error rolls the transaction back.
     """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
+    reason: ClassVar[str | None] = None
     keeps_changes: ClassVar[bool] = False
 
     def __init__(
@@ -137,6 +140,36 @@ class ForbiddenError(MarketplaceError):
     code = "AUTH_FORBIDDEN"
 
 
+class AccountNotActiveError(ForbiddenError):
+    """The account is restricted or suspended."""
+
+    reason = "account-not-active"
+
+
+class RoleRequiredError(ForbiddenError):
+    """The account has another role than the route requires."""
+
+    reason = "role-required"
+
+
+class PermissionRequiredError(ForbiddenError):
+    """The staff account lacks the required permission."""
+
+    reason = "permission-required"
+
+
+class ConflictOfInterestError(ForbiddenError):
+    """The officer is a party to this case, so another officer must decide."""
+
+    reason = "conflict-of-interest"
+
+
+class SecondApproverRequiredError(ForbiddenError):
+    """The officer made the proposal, so another officer must approve it."""
+
+    reason = "second-approver-required"
+
+
 class StepUpRequiredError(MarketplaceError):
     """The action needs assurance level aal2."""
 
@@ -171,6 +204,24 @@ class ConflictError(MarketplaceError):
     """The state does not allow it, or a revision is stale."""
 
     code = "CONCURRENCY_CONFLICT"
+
+
+class StaleRevisionError(ConflictError):
+    """The resource has changed since the client read it."""
+
+    reason = "stale-revision"
+
+
+class ConcurrentChangeError(ConflictError):
+    """Another request changed the same data at the same time."""
+
+    reason = "concurrent-change"
+
+
+class LimitReachedError(ConflictError):
+    """The maximum number of such entries is reached."""
+
+    reason = "limit-reached"
 
 
 class PayloadTooLargeError(MarketplaceError):

@@ -23,7 +23,9 @@ class Transition:
 
 
 class IllegalTransitionError(ConflictError):
-    """The trigger can't be fired from the current state."""
+    """The current state does not allow this transition."""
+
+    reason = "transition-not-allowed"
 
 
 @dataclass(frozen=True)

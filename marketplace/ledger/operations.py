@@ -109,11 +109,15 @@ class NewTransaction:
 
 
 class AlreadyPostedError(ConflictError):
-    """The cause has its transaction already."""
+    """The ledger already has a transaction for this cause."""
+
+    reason = "already-posted"
 
 
 class InsufficientFundsError(ConflictError):
-    """An account with an owner would become negative."""
+    """The account of a user or store would become negative."""
+
+    reason = "insufficient-funds"
 
 
 def lock_balance(session: Session, *, account: Account) -> int:

@@ -65,14 +65,17 @@ _RECORD_RESPONSE_TIME = Statement(
 
 
 class WrongPinError(MarketplaceError):
-    """The PIN is not this order's; the count of tries is kept although the request is refused."""
+    """The PIN is not this order's. The count of attempts is kept although the request is refused."""
 
     code = "DELIVERY_PIN_INVALID"
+    reason = "wrong-pin"
     keeps_changes: ClassVar[bool] = True
 
 
 class PinLockedError(RateLimitError):
-    """Too many wrong PINs: verification of this order rests for a while."""
+    """Too many wrong PINs: the order's verification is locked for a while."""
+
+    reason = "pin-locked"
 
 
 def cancel_order(

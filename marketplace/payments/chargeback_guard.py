@@ -54,7 +54,9 @@ _SELECT_WAITING_REFUNDS = Statement(
 
 
 class ChargedBackError(ConflictError):
-    """The customer's bank gives the money back, or has done so."""
+    """A refund would pay the buyer twice, because of a chargeback."""
+
+    reason = "charged-back"
 
 
 def find_chargeback_state(session: Session, *, charge_id: UUID) -> ChargebackState | None:

@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ForbiddenError
+from marketplace.kernel.errors import ConflictOfInterestError
 
 _SELECT_VENDOR_USERS = Statement(text("SELECT user_id FROM vendor_profiles WHERE id = ANY(:vendor_ids)"))
 
@@ -20,8 +20,8 @@ def ensure_no_conflict_of_interest(
     :param officer_id: who decides
     :param buyer_id: whose money it is
     :param vendor_ids: whose goods it was paid for
-    :raises ForbiddenError: the officer bought it, or sells it
+    :raises ConflictOfInterestError: the officer bought it, or sells it
     """
     sellers = {row["user_id"] for row in _SELECT_VENDOR_USERS.all(session, vendor_ids=list(vendor_ids))}
     if officer_id in sellers | {buyer_id}:
-        raise ForbiddenError("You are a party to this: another officer has to decide.")
+        raise ConflictOfInterestError("You are a party to this: another officer has to decide.")

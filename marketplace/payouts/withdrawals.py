@@ -54,25 +54,34 @@ _LOCK_OWN_PAYOUT = Statement(
 
 
 class EscrowLockedError(MarketplaceError):
-    """A vendor asks for money that is still in escrow, or frozen."""
+    """The requested amount includes funds that are still in escrow or frozen."""
 
     code = "ESCROW_LOCKED"
+    reason = "funds-in-escrow"
 
 
 class PayoutsOnHoldError(ConflictError):
-    """Something holds the payee's payouts back."""
+    """A hold blocks the payee's payouts."""
+
+    reason = "payouts-on-hold"
 
 
 class InsufficientBalanceError(ConflictError):
-    """There is less than what is asked for."""
+    """The requested amount exceeds the available balance."""
+
+    reason = "insufficient-balance"
 
 
 class PendingPayoutExistsError(ConflictError):
-    """A payout of the payee's waits to be sent already."""
+    """The payee already has a payout that has not been sent."""
+
+    reason = "pending-payout-exists"
 
 
 class PayoutNotCancellableError(ConflictError):
-    """The payout is in a batch already, or over."""
+    """The payout is already in a batch or in a final state."""
+
+    reason = "payout-not-cancellable"
 
 
 def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:

@@ -50,7 +50,9 @@ class Maintenance:
 
 
 class FeatureUnavailableError(ServiceUnavailableError):
-    """The feature is switched off, or the platform is being worked on."""
+    """The feature is switched off, or the platform is under maintenance."""
+
+    reason = "feature-unavailable"
 
 
 def feature_setting_key(key: str) -> str:

@@ -81,11 +81,15 @@ _SELECT_HALTS = Statement(
 
 
 class PayoutsHaltedError(ConflictError):
-    """Payouts stand still."""
+    """All payouts are halted."""
+
+    reason = "payouts-halted"
 
 
 class PayoutsNotHaltedError(ConflictError):
-    """There is nothing to resume."""
+    """Payouts are not halted, so they cannot be resumed."""
+
+    reason = "payouts-not-halted"
 
 
 def halt_payouts(

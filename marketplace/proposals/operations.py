@@ -13,7 +13,12 @@ from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database, Json, Statement
 from marketplace.kernel.clock import iso
-from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError, ValidationError
+from marketplace.kernel.errors import (
+    ConflictError,
+    NotFoundError,
+    SecondApproverRequiredError,
+    ValidationError,
+)
 from marketplace.proposals import notifications, states
 from marketplace.proposals.kinds import CHANGES
 
@@ -92,13 +97,16 @@ _EXPIRE_PROPOSAL = Statement(
 
 
 class ProposalExpiredError(ConflictError):
-    """Nobody approved it in time; that it expired is kept although the request is refused."""
+    """The proposal expired before its approval. The expiry is kept although the request is refused."""
 
+    reason = "proposal-expired"
     keeps_changes = True
 
 
 class StaleProposalError(ConflictError):
-    """What it changes is another than it was when it was proposed: its before and its effect are not true any more."""
+    """The target has changed since the proposal was filed, so the proposed effect is no longer accurate."""
+
+    reason = "stale-proposal"
 
 
 @dataclass(frozen=True)
@@ -185,14 +193,14 @@ def approve_proposal(session: Session, *, proposal_id: UUID, act: Act) -> None:
     """Approve a proposal for a second officer; it takes effect at once, or when it is due.
 
     :raises NotFoundError: there is no such proposal
-    :raises ForbiddenError: the officer proposed it
+    :raises SecondApproverRequiredError: the officer proposed it
     :raises IllegalTransitionError: it is decided on
     :raises ProposalExpiredError: it waited for more than seven days
     :raises StaleProposalError: what it changes was changed since
     """
     row = _lock_proposal(session, proposal_id)
     if row["proposed_by"] == act.person_id:
-        raise ForbiddenError("You proposed it: another officer has to approve it.")
+        raise SecondApproverRequiredError("You proposed it: another officer has to approve it.")
     status = states.PROPOSAL.target(row["status"], states.APPROVE)
     if row["expires_at"] <= act.now:
         _expire(session, row, now=act.now)

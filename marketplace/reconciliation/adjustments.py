@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ConflictError, ForbiddenError
+from marketplace.kernel.errors import ConflictError, SecondApproverRequiredError
 from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
 
@@ -61,11 +61,9 @@ _CARRY_OVER_PROPOSALS = Statement(
 
 
 class InsufficientOwnFundsError(ConflictError):
-    """The company's own money at the gateway does not cover it."""
+    """The company's own funds at the gateway do not cover the amount."""
 
-
-class SecondApproverRequiredError(ForbiddenError):
-    """The officer has proposed it: another one has to confirm it."""
+    reason = "insufficient-own-funds"
 
 
 def requires_second_approver(

@@ -13,7 +13,7 @@ from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
-from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
+from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, NotFoundError
 from marketplace.ledger import accounts
 from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
 from marketplace.payments.intents import lifecycle
@@ -86,15 +86,21 @@ _RECORD_DECISION: Mapping[str, Statement] = {
 
 
 class DifferenceAlreadyResolvedError(ConflictError):
-    """Somebody has resolved it."""
+    """The difference is already resolved."""
+
+    reason = "difference-already-resolved"
 
 
 class SupersededRunError(ConflictError):
-    """There is a later reconciliation: what this one found may be so no more."""
+    """A later reconciliation exists, so the findings of this run may be outdated."""
+
+    reason = "reconciliation-superseded"
 
 
 class ResolutionNotAllowedError(ConflictError):
-    """What was found is not to be resolved so."""
+    """The difference does not allow this resolution."""
+
+    reason = "resolution-not-allowed"
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,8 @@ def resolve_difference(
     :raises SupersededRunError: there is a later run
     :raises ResolutionNotAllowedError: it is not to be resolved so
     :raises InsufficientOwnFundsError: the company's own funds do not cover it
-    :raises ForbiddenError: the officer is a party to its order or payout, or has proposed it
+    :raises ConflictOfInterestError: the officer is a party to its order or payout
+    :raises SecondApproverRequiredError: the officer has proposed it
     """
     row = _lock_exception(session, run_id, exception_id)
     _ensure_officer_not_involved(session, row, act.person_id)
@@ -204,7 +211,7 @@ def _ensure_officer_not_involved(session: Session, row: dict[str, Any], officer_
     if row["intent_id"] is not None:
         payee_id = _SELECT_PAYEE.one(session, intent_id=row["intent_id"])["user_id"]
         if payee_id == officer_id:
-            raise ForbiddenError("It is your own payout: another officer has to decide.")
+            raise ConflictOfInterestError("It is your own payout: another officer has to decide.")
 
 
 def _ensure_resolution_allowed(action: str, resolution: str, difference: int) -> None:

@@ -128,15 +128,21 @@ _FAIL_RUN = Statement(
 
 
 class ReconciliationRunningError(ConflictError):
-    """A reconciliation is running: there is one at a time."""
+    """Another reconciliation is running."""
+
+    reason = "reconciliation-running"
 
 
 class ReconciliationStuckError(ReconciliationRunningError):
-    """The one that is running began so long ago that something is wrong with it."""
+    """The running reconciliation started so long ago that it is probably stuck."""
+
+    reason = "reconciliation-stuck"
 
 
 class ReconciliationLeasedError(ConflictError):
-    """Another worker is at the run, or was until a moment ago."""
+    """Another worker holds or recently held the reconciliation run."""
+
+    reason = "reconciliation-leased"
 
 
 def start_reconciliation(

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.kernel.contact_detection import detect_contacts
-from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
+from marketplace.kernel.errors import InvalidParam, NotFoundError, StaleRevisionError, ValidationError
 from marketplace.vendors.models import VendorProfile
 
 _SHOWN_ON_LISTINGS = frozenset({"display_name", "on_vacation", "vacation_until"})
@@ -18,10 +18,6 @@ _NO_VACATION = {"on_vacation": False, "vacation_until": None, "vacation_note": N
 _SELECT_OWNER_AND_REVISION = Statement(
     select(VendorProfile.user_id, VendorProfile.revision).where(VendorProfile.id == bindparam("vendor_id"))
 )
-
-
-class StaleStoreError(ConflictError):
-    """Somebody changed the store since the client read it."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ def ensure_owner_and_revision(
 
     :param revision: the one that the client read, or none not to compare
     :raises NotFoundError: there is no such store, or it is somebody else's
-    :raises StaleStoreError: the revision is not the current one
+    :raises StaleRevisionError: the revision is not the current one
     """
     row = _SELECT_OWNER_AND_REVISION.first(session, vendor_id=vendor_id)
     if row is None or row["user_id"] != user_id:
@@ -91,7 +87,7 @@ def update_profile(
     :return: whether listings show something else by it
     :raises ValidationError: a text holds contact details, or a vacation is over before it begins
     :raises NotFoundError: there is no such store, or it is somebody else's
-    :raises StaleStoreError: the revision is not the current one
+    :raises StaleRevisionError: the revision is not the current one
     """
     _ensure_no_contact_details(changes)
     if changes.vacation and changes.vacation.until and changes.vacation.until <= now:
@@ -145,7 +141,7 @@ def _changed_columns(store: VendorProfile, changes: StoreProfileChanges) -> dict
 
 def _ensure_revision_current(current: int, revision: int | None) -> None:
     if revision is not None and revision != current:
-        raise StaleStoreError(
+        raise StaleRevisionError(
             f"The store is at revision {current} by now, not {revision}: read it again.",
             invalid_params=[InvalidParam("revision", f"The current one is {current}.")],
         )

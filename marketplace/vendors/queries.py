@@ -10,7 +10,7 @@ from sqlalchemy import and_, any_, bindparam, func, not_, select, true
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import ForbiddenError, NotFoundError
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
 
@@ -31,6 +31,12 @@ STORE_IS_OPEN = and_(
         )
     ),
 )
+
+
+class StoreRequiredError(ForbiddenError):
+    """The account has no store."""
+
+    reason = "store-required"
 
 
 _SELECT_PROFILE = Statement(
@@ -98,6 +104,17 @@ def find_store_of_user(session: Session, *, user_id: UUID) -> Store | None:
     """Find the store that somebody runs, or none."""
     row = _SELECT_STORE_OF_USER.first(session, user_id=user_id)
     return Store(**row) if row else None
+
+
+def require_store_of_user(session: Session, *, user_id: UUID) -> Store:
+    """Find a user's store, for requests that only a store can make.
+
+    :raises StoreRequiredError: the user has no store
+    """
+    store = find_store_of_user(session, user_id=user_id)
+    if store is None:
+        raise StoreRequiredError("The account has no store.")
+    return store
 
 
 def find_store(session: Session, *, vendor_id: UUID) -> Store | None:

@@ -55,7 +55,9 @@ _CHECK_CONSTRAINTS_AT_COMMIT = Statement(text("SET CONSTRAINTS ALL DEFERRED"))
 
 
 class EventInProgressError(ConflictError):
-    """A worker, or another replay, has the event just now."""
+    """A worker or another replay is processing the event."""
+
+    reason = "event-in-progress"
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from marketplace.catalog.promotions import featured, flash_sales, vibes
-from marketplace.catalog.promotions.common import PromotionEndedError, StalePromotionError
+from marketplace.catalog.promotions.common import PromotionEndedError
 from marketplace.catalog.promotions.featured import AlreadyFeaturedError
 from marketplace.catalog.promotions.flash_sales import Discount, OverlappingSaleError, QuantityBelowSoldError
 from marketplace.catalog.promotions.vibes import SlugTakenError
 from marketplace.infra.db import Database
-from marketplace.kernel.errors import MarketplaceError
+from marketplace.kernel.errors import MarketplaceError, StaleRevisionError
 from marketplace.orders.placing.place_order import PriceChangedError, RequestedItem
 from marketplace.payments.refunds import order_cancellation
 from tests.support.flash_sales import SALE_PRICE, act, item_of, left_of, put_on_sale, sold_of
@@ -118,7 +118,7 @@ def test_of_changes_to_one_revision_one_is_made(database: Database, shop: Shop) 
 
     results = at_once(change, range(10, 18))
 
-    assert Counter(type(result) for result in results) == {type(None): 1, StalePromotionError: 7}
+    assert Counter(type(result) for result in results) == {type(None): 1, StaleRevisionError: 7}
     with database.reading() as session:
         assert row_of(session, "flash_sales", id=sale_id)["revision"] == 2
 

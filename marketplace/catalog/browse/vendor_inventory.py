@@ -28,10 +28,9 @@ from marketplace.catalog.browse import cards, listing
 from marketplace.catalog.models import Product
 from marketplace.catalog.statistics.models import ProductCount
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ForbiddenError
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.vendors.models import VendorProfile
-from marketplace.vendors.queries import find_store_of_user
+from marketplace.vendors.queries import require_store_of_user
 
 DEFAULT_LOW_STOCK = 3
 STATUSES = tuple(sorted(states.PRODUCT.states - {"deleted"}))
@@ -154,11 +153,9 @@ def list_inventory(
     :param now: the time of the request
     :param media_base_url: where pictures are read
     :return: cards with what their owner alone is told; ``counts`` of the whole store, by status, beside them
-    :raises ForbiddenError: the caller has no store
+    :raises StoreRequiredError: the caller has no store
     """
-    store = find_store_of_user(session, user_id=user_id)
-    if store is None:
-        raise ForbiddenError("The account has no store.")
+    store = require_store_of_user(session, user_id=user_id)
     counts = _count_by_status(session, vendor_id=store.id, low_stock_at=filters.low_stock_at)
     parameters = _filter_parameters(session, filters)
     if parameters is None:

@@ -65,7 +65,9 @@ _MARK_READY = Statement(
 
 
 class ImageUploadExpiredError(ConflictError):
-    """The upload took so long that it was cleared away."""
+    """The upload took too long, so its image was removed."""
+
+    reason = "image-upload-expired"
 
 
 @dataclass(frozen=True)

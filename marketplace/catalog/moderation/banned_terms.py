@@ -36,7 +36,9 @@ _INSERT_TERM = Statement(
 
 
 class TermAlreadyBannedError(ConflictError):
-    """The term is in the table already."""
+    """The term is already in the table of banned terms."""
+
+    reason = "term-already-banned"
 
 
 def list_terms(session: Session, *, page: PageRequest) -> Page:

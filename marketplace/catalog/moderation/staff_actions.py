@@ -24,7 +24,7 @@ from marketplace.catalog.revisions import (
 )
 from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
-from marketplace.kernel.errors import ForbiddenError, NotFoundError
+from marketplace.kernel.errors import ForbiddenError, NotFoundError, PermissionRequiredError
 from marketplace.kernel.redaction import redact_text
 from marketplace.vendors import queries as vendor_queries
 
@@ -33,7 +33,9 @@ BULK_DELETION_REASON = "The listing violates the rules of the marketplace."
 
 
 class OwnListingError(ForbiddenError):
-    """An officer may not act on a listing of the own store."""
+    """Officers may not moderate a listing of their own store."""
+
+    reason = "own-listing"
 
 
 @dataclass
@@ -59,7 +61,7 @@ def approve_product(
     :param note: for the audit trail
     :raises NotFoundError: there is none
     :raises OwnListingError: it is of the officer's own store
-    :raises StaleListingError: it changed since the officer read it
+    :raises StaleRevisionError: it changed since the officer read it
     :raises IllegalTransitionError: its state does not allow it
     """
     product = _lock_product_for_officer(
@@ -142,13 +144,13 @@ def delete_product(
 
     :param caller: staff that manages products
     :param revision: the one that the caller read, or none not to compare
-    :raises ForbiddenError: no permission
+    :raises PermissionRequiredError: no permission
     :raises NotFoundError: there is none, or it was deleted before
     :raises OwnListingError: it is of the officer's own store
-    :raises StaleListingError: it changed since the caller read it
+    :raises StaleRevisionError: it changed since the caller read it
     """
     if not caller.has_permission(MANAGE_PRODUCTS):
-        raise ForbiddenError(f"This takes the permission {MANAGE_PRODUCTS}.")
+        raise PermissionRequiredError(f"This takes the permission {MANAGE_PRODUCTS}.")
     product = _lock_product_for_officer(
         session, officer_id=caller.id, product_id=product_id, revision=revision
     )

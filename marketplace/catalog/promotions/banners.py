@@ -51,7 +51,7 @@ def update_banner(
     :param changes: columns, as for ``create_banner``; a new picture takes the place of the old one
     :raises NotFoundError: there is none
     :raises PromotionEndedError: it is over
-    :raises StalePromotionError: the revision is not the current one
+    :raises StaleRevisionError: the revision is not the current one
     :raises ValidationError: as for ``create_banner``, or it has begun and its beginning would change
     """
     banner = _BANNERS.lock_to_change(session, act, banner_id, revision=revision, changes=changes)

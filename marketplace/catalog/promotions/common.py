@@ -19,9 +19,10 @@ from marketplace.kernel import queues
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (
     ConflictError,
-    ForbiddenError,
+    ConflictOfInterestError,
     InvalidParam,
     NotFoundError,
+    StaleRevisionError,
     ValidationError,
 )
 from marketplace.platform.models import Campus
@@ -49,11 +50,9 @@ _SELECT_CAMPUS = Statement(select(Campus.id).where(Campus.id == bindparam("campu
 
 
 class PromotionEndedError(ConflictError):
-    """The promotion is over, and stays as it was."""
+    """The promotion has ended and can no longer be changed."""
 
-
-class StalePromotionError(ConflictError):
-    """Somebody changed the promotion since the client read it."""
+    reason = "promotion-ended"
 
 
 class Promotion(Protocol):
@@ -144,12 +143,12 @@ def ensure_changeable(row: Promotion, *, revision: int | None, now: datetime) ->
     :param revision: the one that the client read, or none not to compare
     :param now: the time of the request
     :raises PromotionEndedError: it is over
-    :raises StalePromotionError: the revision is not the current one
+    :raises StaleRevisionError: the revision is not the current one
     """
     if row.over_at is not None and row.over_at <= now:
         raise PromotionEndedError(f"It is over since {iso(row.over_at)}; make another one.")
     if revision is not None and revision != row.revision:
-        raise StalePromotionError(
+        raise StaleRevisionError(
             f"It is at revision {row.revision} by now, not {revision}: read it again.",
             invalid_params=[InvalidParam("revision", f"The current one is {row.revision}.")],
         )
@@ -173,10 +172,10 @@ def find_promotable_products(
 def ensure_not_own_store(owner_id: UUID, *, user_id: UUID) -> None:
     """Refuse an officer who would promote what is sold in the own store.
 
-    :raises ForbiddenError: the caller runs the store
+    :raises ConflictOfInterestError: the caller runs the store
     """
     if owner_id == user_id:
-        raise ForbiddenError("Nobody promotes what the own store sells: ask another officer.")
+        raise ConflictOfInterestError("Nobody promotes what the own store sells: ask another officer.")
 
 
 def ensure_references_exist(session: Session, fields: dict[str, Any]) -> None:
@@ -279,7 +278,7 @@ class PromotionType(Generic[PromotionT]):
         :param changes: columns
         :raises NotFoundError: there is none
         :raises PromotionEndedError: it is over
-        :raises StalePromotionError: the revision is not the current one
+        :raises StaleRevisionError: the revision is not the current one
         :raises ValidationError: as for ``build``, or it has begun and its beginning would change
         """
         row = self.lock(session, row_id)

@@ -50,7 +50,9 @@ _SELECT_FEATURED_SQL = f"""
 
 
 class AlreadyFeaturedError(ConflictError):
-    """The product is featured in that time already."""
+    """The product is already featured in this period."""
+
+    reason = "already-featured"
 
 
 def create_featured_product(
@@ -70,7 +72,7 @@ def create_featured_product(
     :param ends_at: none for as long as staff like
     :return: the entry's id
     :raises ValidationError: no such product, or no such window
-    :raises ForbiddenError: the product is the officer's own store's
+    :raises ConflictOfInterestError: the product is the officer's own store's
     :raises AlreadyFeaturedError: it is featured in that time
     """
     product = _lock_product_to_feature(session, act, product_id)
@@ -90,7 +92,7 @@ def update_featured_product(
     :param changes: columns: position, starts_at, ends_at
     :raises NotFoundError: there is no such entry
     :raises PromotionEndedError: it is over
-    :raises StalePromotionError: the revision is not the current one
+    :raises StaleRevisionError: the revision is not the current one
     :raises ValidationError: the window can't be meant, or has begun and its beginning would change
     :raises AlreadyFeaturedError: the product is featured in that time
     """

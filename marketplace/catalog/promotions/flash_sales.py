@@ -95,11 +95,15 @@ _ADD_SOLD_UNITS = Statement(
 
 
 class OverlappingSaleError(ConflictError):
-    """The product has another sale in that time."""
+    """The product has another flash sale in this period."""
+
+    reason = "overlapping-sale"
 
 
 class QuantityBelowSoldError(ConflictError):
-    """Orders have claimed more pieces than the sale would have."""
+    """Orders have taken more units than the new quantity of the sale."""
+
+    reason = "quantity-below-sold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ def create_flash_sale(
     :return: the sale's id
     :raises ValidationError: no such product, no such window, or the price is not below the regular one or too far
         below it
-    :raises ForbiddenError: the product is the officer's own store's
+    :raises ConflictOfInterestError: the product is the officer's own store's
     :raises OverlappingSaleError: the product has another sale in that time
     """
     product = _LOCK_PRODUCT.first(session, product_id=product_id)
@@ -190,7 +194,7 @@ def update_flash_sale(
     :param changes: columns: starts_at, ends_at, quantity
     :raises NotFoundError: there is none
     :raises PromotionEndedError: it is over
-    :raises StalePromotionError: the revision is not the current one
+    :raises StaleRevisionError: the revision is not the current one
     :raises QuantityBelowSoldError: orders have claimed more than ``quantity``
     :raises ValidationError: as for ``create_flash_sale``, or it has begun and its beginning would change
     :raises OverlappingSaleError: the product has another sale in that time

@@ -24,7 +24,9 @@ RESERVED_SLUGS = frozenset({"all"})
 
 
 class SlugTakenError(ConflictError):
-    """Another vibe has the slug."""
+    """Another vibe has this slug."""
+
+    reason = "slug-taken"
 
 
 def create_vibe(session: Session, act: Act, *, fields: dict[str, Any], product_ids: Sequence[UUID]) -> UUID:
@@ -36,7 +38,7 @@ def create_vibe(session: Session, act: Act, *, fields: dict[str, Any], product_i
     :return: its id
     :raises ValidationError: no such picture, campus or product, a product is of another campus, or the window
         can't be meant
-    :raises ForbiddenError: a product is the officer's own store's
+    :raises ConflictOfInterestError: a product is the officer's own store's
     :raises SlugTakenError: another vibe, not ended, has the slug
     """
     vibe = _VIBES.build(session, act, fields)
@@ -65,9 +67,9 @@ def update_vibe(
     :param product_ids: all of its products in their order, or none to leave them
     :raises NotFoundError: there is none
     :raises PromotionEndedError: it is over
-    :raises StalePromotionError: the revision is not the current one
+    :raises StaleRevisionError: the revision is not the current one
     :raises ValidationError: as for ``create_vibe``, or it has begun and its beginning would change
-    :raises ForbiddenError: a product that is added is the officer's own store's
+    :raises ConflictOfInterestError: a product that is added is the officer's own store's
     :raises SlugTakenError: another vibe, not ended, has the slug
     """
     vibe = _VIBES.lock_to_change(session, act, vibe_id, revision=revision, changes=changes)

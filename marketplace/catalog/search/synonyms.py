@@ -10,17 +10,19 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog.search.models import SearchSynonyms
 from marketplace.catalog.search.tokenizer import tokenize
-from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, ValidationError
+from marketplace.kernel.errors import (
+    InvalidParam,
+    LimitReachedError,
+    NotFoundError,
+    StaleRevisionError,
+    ValidationError,
+)
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
 MAX_TERMS = 12
 MAX_TERM_WORDS = 4
 MAX_TERM_LENGTH = 60
 _MAX_GROUPS = 2_000
-
-
-class StaleSynonymsError(ConflictError):
-    """Somebody changed the synonyms since the client read them."""
 
 
 def list_synonyms(session: Session, *, page: PageRequest) -> Page:
@@ -39,10 +41,10 @@ def create_synonyms(session: Session, act: Act, *, terms: Sequence[str]) -> dict
     :param terms: words or phrases that mean the same; they are folded as searches are
     :return: the group
     :raises ValidationError: fewer than two are left, or one has no words, or too many
-    :raises ConflictError: there are as many groups as there may be
+    :raises LimitReachedError: there are as many groups as there may be
     """
     if (session.scalar(select(func.count()).select_from(SearchSynonyms)) or 0) >= _MAX_GROUPS:
-        raise ConflictError(f"There are {_MAX_GROUPS} groups of synonyms; delete one first.")
+        raise LimitReachedError(f"There are {_MAX_GROUPS} groups of synonyms; delete one first.")
     row = SearchSynonyms(terms=_normalize_terms(terms), created_at=act.now, updated_at=act.now)
     session.add(row)
     session.flush()
@@ -60,12 +62,12 @@ def update_synonyms(
     :param terms: as for ``create_synonyms``
     :return: the group
     :raises NotFoundError: there is none
-    :raises StaleSynonymsError: the revision is not the current one
+    :raises StaleRevisionError: the revision is not the current one
     :raises ValidationError: as for ``create_synonyms``
     """
     row = _lock_synonyms(session, synonyms_id)
     if revision is not None and revision != row.revision:
-        raise StaleSynonymsError(
+        raise StaleRevisionError(
             f"The synonyms are at revision {row.revision} by now, not {revision}: read them again.",
             invalid_params=[InvalidParam("revision", f"The current one is {row.revision}.")],
         )

@@ -19,7 +19,9 @@ MAX_LINES = 50
 
 
 class InsufficientStockError(ConflictError):
-    """Somebody else was faster."""
+    """Another buyer has taken the stock."""
+
+    reason = "insufficient-stock"
 
 
 @dataclass(frozen=True)

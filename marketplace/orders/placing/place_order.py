@@ -71,11 +71,15 @@ _COPIED_ADDRESS_FIELDS = frozenset(
 
 
 class TooManyUnpaidOrdersError(ConflictError):
-    """The buyer has as many unpaid orders as one may have."""
+    """The buyer has reached the limit of unpaid orders."""
+
+    reason = "too-many-unpaid-orders"
 
 
 class PriceChangedError(ConflictError):
-    """The total is not what the client expected."""
+    """The total differs from the total that the client expected."""
+
+    reason = "price-changed"
 
 
 @dataclass(frozen=True)

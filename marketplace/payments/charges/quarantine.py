@@ -107,11 +107,15 @@ _MARK_CHARGE_APPLIED = Statement(
 
 
 class ChargeAlreadyResolvedError(ConflictError):
-    """An officer has decided on it."""
+    """An officer has already resolved the quarantined charge."""
+
+    reason = "charge-already-resolved"
 
 
 class QuarantineActionNotAllowedError(ConflictError):
-    """No order waits for the money, or there is none in the books."""
+    """The quarantined charge does not allow this action."""
+
+    reason = "quarantine-action-not-allowed"
 
 
 def resolve_quarantined_charge(
@@ -133,7 +137,7 @@ def resolve_quarantined_charge(
     :param note: why, for the audit
     :return: the row's id, what was done, the kobo that moved, and the orders with what is left to pay
     :raises NotFoundError: there is no such row
-    :raises ForbiddenError: the officer is a party to it
+    :raises ConflictOfInterestError: the officer is a party to it
     :raises ChargeAlreadyResolvedError: it was decided on before
     :raises ChargedBackError: the buyer's bank gives the money back, or did
     :raises QuarantineActionNotAllowedError: no order waits for the accepted money, or the ledger has none

@@ -36,7 +36,9 @@ class PaymentMethodFlow(Generic[Initialized]):
 
 
 class InitializationInProgressError(ConflictError):
-    """Another request is opening the page, for longer than this one can wait."""
+    """Another request is initializing this payment and has not finished in time."""
+
+    reason = "initialization-in-progress"
 
 
 def open_hosted_page(

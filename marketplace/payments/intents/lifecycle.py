@@ -150,7 +150,9 @@ _SELECT_PAYMENT_STATUS = Statement(
 
 
 class NotPayableError(ConflictError):
-    """The order does not wait for payment."""
+    """The order is not awaiting payment."""
+
+    reason = "order-not-payable"
 
 
 @dataclass(frozen=True)

@@ -35,13 +35,17 @@ RELEASED_ESCROW_STATUSES = frozenset({"released", "partially_refunded"})
 
 
 class EscrowDeficitError(MarketplaceError):
-    """More was asked for than escrow holds of the order."""
+    """The refund exceeds the order's escrow balance."""
+
+    reason = "escrow-balance-deficit"
 
     code: ClassVar[str] = "ESCROW_BALANCE_DEFICIT"
 
 
 class AlreadyReleasedError(ConflictError):
-    """The money is the vendor's by now."""
+    """The escrow has already been released to the vendor."""
+
+    reason = "escrow-already-released"
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def process_refund(
     :param refund_request: how much, whereto and why
     :return: the order's and its escrow's states, what escrow still holds, and the refunds that were made; no clawback
     :raises NotFoundError: there is no such order
-    :raises ForbiddenError: the officer is a party of it
+    :raises ConflictOfInterestError: the officer is a party of it
     :raises AlreadyReleasedError: the vendor has the money: it takes a clawback
     :raises IllegalTransitionError: it is not paid, or over
     :raises ChargedBackError: the buyer's bank gives the money back, or did

@@ -49,7 +49,7 @@ def claw_back(
     :param refund_request: how much, whereto and why; without amount and items, all that did not go back before
     :return: the order's and its escrow's states, the refunds that were made, and who bears how much of them
     :raises NotFoundError: there is no such order
-    :raises ForbiddenError: the officer is a party of it
+    :raises ConflictOfInterestError: the officer is a party of it
     :raises ValidationError: escrow still holds the money; or an item is not of the order, or not so often
     :raises IllegalTransitionError: the order is not paid, or was cancelled or refunded
     :raises ChargedBackError: the buyer's bank gives the money back, or did

@@ -86,7 +86,9 @@ _TRIGGER_BY_GATEWAY_STATUS = {
 
 
 class RefundInProgressError(ConflictError):
-    """Somebody else is asking the gateway to send the refund."""
+    """Another request is sending this refund to the gateway."""
+
+    reason = "refund-in-progress"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ConflictError, NotFoundError
+from marketplace.kernel.errors import ConcurrentChangeError, ConflictError, NotFoundError
 from marketplace.payments import states
 from marketplace.payments.chargeback_guard import ensure_charge_not_charged_back
 from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
@@ -54,13 +54,20 @@ _START_NEW_ATTEMPT = Statement(
 
 
 class RefundStillInFlightError(ConflictError):
-    """The gateway may still send the refund, or has sent it; what it told is kept."""
+    """The gateway may still send the refund, or has sent it. The reported status is kept."""
+
+    reason = "refund-still-in-flight"
 
     keeps_changes: ClassVar[bool] = True
 
 
 class GatewayStatusUnknownError(ConflictError):
-    """The gateway had the refund, and does not tell of it now: it may still send it."""
+    """The gateway received the refund but does not report its status.
+
+    The gateway may still send the refund.
+    """
+
+    reason = "gateway-status-unknown"
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ def find_failed_refund(session: Session, *, refund_id: UUID, trigger: str, offic
     :param trigger: ``retry`` or ``credit``
     :param officer_id: who does it
     :raises NotFoundError: there is no such refund
-    :raises ForbiddenError: the officer is a party to it
+    :raises ConflictOfInterestError: the officer is a party to it
     :raises IllegalTransitionError: it did not fail
     """
     row = _SELECT_FAILED_REFUND.first(session, refund_id=refund_id)
@@ -176,7 +183,7 @@ def _lock_same_attempt(session: Session, failed_refund: FailedRefund) -> dict[st
     """Lock the charge and the refund, unless another try began since it was found."""
     row = gateway_refund.lock_refund(session, refund_id=failed_refund.id)
     if row["attempt"] != failed_refund.attempt:
-        raise ConflictError("Somebody else had it tried again meanwhile.")
+        raise ConcurrentChangeError("Somebody else had it tried again meanwhile.")
     return row
 
 

@@ -64,11 +64,15 @@ _UPDATE_TO_CURRENT_ACCOUNTS = Statement(
 
 
 class DuplicateApprovalError(ForbiddenError):
-    """The officer has approved it already, by staging it or by an approval."""
+    """The officer has already approved the batch, by staging it or by an approval."""
+
+    reason = "duplicate-approval"
 
 
 class BatchChangedError(ConflictError):
-    """The batch is not any more what the officer read."""
+    """The batch has changed since the officer read it."""
+
+    reason = "batch-changed"
 
 
 def approve_batch(
@@ -87,7 +91,8 @@ def approve_batch(
     :param expected_fingerprint: what the officer read, if they say so
     :return: the batch's status: ``approved``, or ``staged`` as long as it takes another officer
     :raises NotFoundError: there is no such batch
-    :raises ForbiddenError: the officer is a payee, or has approved it already
+    :raises ConflictOfInterestError: the batch pays the officer
+    :raises DuplicateApprovalError: the officer has approved it already
     :raises ConflictError: the batch is not staged, pays nobody, or is not what the officer read
     """
     batch = lock_batch(session, batch_id=batch_id)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
+from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, NotFoundError
 
 _LOCK_BATCH = Statement(
     text(
@@ -61,7 +61,9 @@ _SELECT_FINGERPRINT_ROWS = Statement(
 
 
 class EmptyBatchError(ConflictError):
-    """The batch pays nobody."""
+    """The batch has no payouts."""
+
+    reason = "batch-empty"
 
 
 def lock_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
@@ -79,10 +81,10 @@ def lock_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
 def ensure_officer_is_not_payee(session: Session, batch_id: UUID, officer_id: UUID) -> None:
     """Refuse an officer who would decide on money of their own.
 
-    :raises ForbiddenError: the batch pays the officer
+    :raises ConflictOfInterestError: the batch pays the officer
     """
     if _SELECT_PAYMENT_TO_OFFICER.first(session, batch_id=batch_id, officer_id=officer_id) is not None:
-        raise ForbiddenError("You are paid by this batch: other officers have to decide on it.")
+        raise ConflictOfInterestError("You are paid by this batch: other officers have to decide on it.")
 
 
 def ensure_has_pending_payments(session: Session, batch_id: UUID) -> int:

@@ -50,7 +50,7 @@ def reject_batch(session: Session, *, batch_id: UUID, act: Act, reason: str) -> 
 
     :param reason: for the other officers; payees are not told it
     :raises NotFoundError: there is no such batch
-    :raises ForbiddenError: the officer is a payee
+    :raises ConflictOfInterestError: the officer is a payee
     :raises IllegalTransitionError: it is being sent, or is over
     """
     batch = lock_batch(session, batch_id=batch_id)
@@ -85,7 +85,7 @@ def exclude_payments(
     :param reason: for the other officers; payees are not told it
     :return: the batch's status: ``staged``
     :raises NotFoundError: there is no such batch
-    :raises ForbiddenError: the officer is a payee
+    :raises ConflictOfInterestError: the officer is a payee
     :raises ValidationError: a payment is not of this batch, or was taken out already
     :raises ConflictError: the batch is being sent or is over, or would pay nobody any more
     """

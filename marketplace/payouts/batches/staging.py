@@ -14,7 +14,7 @@ from marketplace.identity.permissions import MANAGE_FINANCES
 from marketplace.identity.queries import list_officers_with_permission
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
-from marketplace.kernel.errors import ConflictError, ForbiddenError, InvalidParam, ValidationError
+from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, InvalidParam, ValidationError
 from marketplace.kernel.money import format_naira
 from marketplace.kernel.pluralize import format_count
 from marketplace.notifications.operations import NewNotification, notify_all
@@ -116,7 +116,9 @@ _SUM_PAYMENTS = Statement(
 
 
 class NothingToStageError(ConflictError):
-    """Nobody can be paid anything now."""
+    """No payee has an amount that can be paid now."""
+
+    reason = "nothing-to-stage"
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def stage_batch(
 
     :param vendor_ids: whom alone to pay; none: all
     :raises ValidationError: there is no such vendor
-    :raises ForbiddenError: the officer names a store of their own
+    :raises ConflictOfInterestError: the officer names a store of their own
     """
     minimum = int(fetch_platform_settings(session)["minimum_payout_minor"])
     rows, skipped = _select_candidates(session, act.user_id, vendor_ids, minimum_minor=minimum, now=act.now)
@@ -284,7 +286,7 @@ def _select_named_vendors(
     if invalid_params:
         raise ValidationError("vendorIds: There is no such vendor.", invalid_params=invalid_params)
     if officer_id is not None and any(row["user_id"] == officer_id for row in vendors):
-        raise ForbiddenError("You would be paid by this: another officer has to stage it.")
+        raise ConflictOfInterestError("You would be paid by this: another officer has to stage it.")
     return vendors
 
 

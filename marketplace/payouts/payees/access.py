@@ -6,17 +6,17 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.permissions import MANAGE_FINANCES
 from marketplace.identity.queries import Caller
-from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
+from marketplace.kernel.errors import NotFoundError, PermissionRequiredError, ValidationError
 from marketplace.vendors.queries import Store, find_store, find_store_of_user
 
 
 def ensure_finance_permission(caller: Caller) -> None:
     """Refuse staff who have nothing to do with finances.
 
-    :raises ForbiddenError: the caller lacks the permission
+    :raises PermissionRequiredError: the caller lacks the permission
     """
     if not caller.has_permission(MANAGE_FINANCES):
-        raise ForbiddenError(f"This takes the permission {MANAGE_FINANCES}.")
+        raise PermissionRequiredError(f"This takes the permission {MANAGE_FINANCES}.")
 
 
 def resolve_store_for_caller(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
@@ -24,7 +24,7 @@ def resolve_store_for_caller(session: Session, *, caller: Caller, vendor_id: UUI
 
     :param caller: a vendor, or staff
     :param vendor_id: the store's; staff name one, a vendor needs none
-    :raises ForbiddenError: staff without the permission
+    :raises PermissionRequiredError: staff without the permission
     :raises ValidationError: staff named no store
     :raises NotFoundError: there is no such store, or it is not the vendor's
     """

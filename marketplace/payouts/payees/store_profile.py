@@ -41,7 +41,7 @@ def update_store_profile(
     :return: the profile as its owner sees it
     :raises ValidationError: see ``vendors.operations.update_profile``
     :raises NotFoundError: there is no such store, or it is somebody else's
-    :raises StaleStoreError: the revision is not the current one
+    :raises StaleRevisionError: the revision is not the current one
     """
     listing_changed = operations.update_profile(
         session,

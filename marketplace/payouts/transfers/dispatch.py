@@ -62,13 +62,17 @@ _INSERT_TRANSFERS = Statement(
 
 
 class ChangedSinceApprovalError(ConflictError):
-    """The batch is not any more what was approved; it is staged again, and takes two approvals anew."""
+    """The batch has changed since its approval. The batch is staged again and needs two new approvals."""
+
+    reason = "batch-changed-since-approval"
 
     keeps_changes: ClassVar[bool] = True
 
 
 class PayeesOnHoldError(ConflictError):
-    """Nothing may be paid to a payee at the moment."""
+    """A payee of the batch may not be paid at the moment."""
+
+    reason = "payees-on-hold"
 
 
 def dispatch_batch(session: Session, *, batch_id: UUID, act: Act) -> dict[str, Any]:
@@ -93,7 +97,7 @@ def begin_dispatch(session: Session, *, batch_id: UUID, act: Act) -> int:
 
     :return: how many payments there are to send
     :raises NotFoundError: there is no such batch
-    :raises ForbiddenError: the officer is a payee
+    :raises ConflictOfInterestError: the officer is a payee
     :raises PayoutsHaltedError: payouts stand still
     :raises IllegalTransitionError: it is not approved, or is being sent already
     :raises ChangedSinceApprovalError: it changed since; the refusal has changes to keep

@@ -12,7 +12,7 @@ from marketplace.alerts import kinds
 from marketplace.alerts.operations import lock_alert, raise_alert, resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
+from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, NotFoundError
 from marketplace.payouts.models import PayoutException
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
@@ -56,7 +56,9 @@ _RESOLVED_NOTE = "Finance has seen to it."
 
 
 class PayoutExceptionAlreadyResolvedError(ConflictError):
-    """An officer has seen to it already."""
+    """An officer has already resolved the payout exception."""
+
+    reason = "payout-exception-already-resolved"
 
 
 def log_failed_payout(
@@ -146,14 +148,14 @@ def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: A
     :param note: what was done
     :return: its id, status and note
     :raises NotFoundError: there is no such exception
-    :raises ForbiddenError: it was the officer's own payout
+    :raises ConflictOfInterestError: it was the officer's own payout
     :raises PayoutExceptionAlreadyResolvedError: an officer has seen to it already
     """
     row = _LOCK_EXCEPTION.first(session, exception_id=exception_id)
     if row is None:
         raise NotFoundError("There is no such exception.")
     if row["payee_id"] == act.person_id:
-        raise ForbiddenError("It was your own payout: another officer has to see to it.")
+        raise ConflictOfInterestError("It was your own payout: another officer has to see to it.")
     if row["resolved_at"] is not None:
         raise PayoutExceptionAlreadyResolvedError("The exception is resolved already.")
     _RESOLVE_EXCEPTION.run(

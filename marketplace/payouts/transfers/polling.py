@@ -109,7 +109,9 @@ _RESTART_POLL_SCHEDULE = Statement(
 
 
 class PayoutNotSentError(ConflictError):
-    """The payout was not sent yet: there is nothing to ask about."""
+    """The payout has not been sent, so the gateway has no status for it."""
+
+    reason = "payout-not-sent"
 
 
 @dataclass

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
+from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, NotFoundError
 from marketplace.payouts import states
 from marketplace.payouts.transfers import apply_status, notifications
 
@@ -38,11 +38,15 @@ _SELECT_UNSENT_TO_REPLACED_ACCOUNTS = Statement(
 
 
 class PayoutMayBeInFlightError(ConflictError):
-    """The payout was sent, or may have been, or its batch was not dispatched."""
+    """The payout may have been sent, or its batch has not been dispatched."""
+
+    reason = "payout-may-be-in-flight"
 
 
 class PayoutAlreadyFinalError(ConflictError):
-    """The payout is over: there is nothing of it to give up."""
+    """The payout is in a final state."""
+
+    reason = "payout-already-final"
 
 
 def void_payout(session: Session, *, payout_id: UUID, note: str, act: Act) -> dict[str, Any]:
@@ -54,7 +58,7 @@ def void_payout(session: Session, *, payout_id: UUID, note: str, act: Act) -> di
     :param note: why
     :return: its id, status and reference
     :raises NotFoundError: there is no such payout
-    :raises ForbiddenError: it is the officer's own
+    :raises ConflictOfInterestError: it is the officer's own
     :raises PayoutAlreadyFinalError: it failed, came back or was called off already
     :raises PayoutMayBeInFlightError: it was sent, or may have been; or its batch was not dispatched
     """
@@ -68,7 +72,7 @@ def void_payout(session: Session, *, payout_id: UUID, note: str, act: Act) -> di
         )
     row = apply_status.lock_payout(session, reference=payout["reference"])
     if row["user_id"] == act.person_id:
-        raise ForbiddenError("It is your own payout: another officer has to see to it.")
+        raise ConflictOfInterestError("It is your own payout: another officer has to see to it.")
     _ensure_not_final(row["status"])
     # The gateway was asked for the last time, and did not know it.
     never_known = row["status"] == states.UNKNOWN and row["ask_at"] is None

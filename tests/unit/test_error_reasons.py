@@ -1,0 +1,137 @@
+"""Reasons are public: clients decide by them, so they outlive the names of their classes."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import blueprints.areas  # noqa: F401 - so that all errors that a client can meet are defined
+from marketplace.kernel.errors import MarketplaceError
+
+# Change a class's name as you like; change its reason only together with the API's clients.
+REASONS = {
+    "AccountNotActiveError": "account-not-active",
+    "AlertAlreadyResolvedError": "alert-already-resolved",
+    "AlreadyFeaturedError": "already-featured",
+    "AlreadyPostedError": "already-posted",
+    "AlreadyReleasedError": "escrow-already-released",
+    "BatchChangedError": "batch-changed",
+    "ChangedSinceApprovalError": "batch-changed-since-approval",
+    "ChangedWhilePolledError": "changed-while-polled",
+    "ChargeAlreadyResolvedError": "charge-already-resolved",
+    "ChargedBackError": "charged-back",
+    "ConcurrentChangeError": "concurrent-change",
+    "ConflictOfInterestError": "conflict-of-interest",
+    "DeliveryInProgressError": "delivery-in-progress",
+    "DifferenceAlreadyResolvedError": "difference-already-resolved",
+    "DuplicateApprovalError": "duplicate-approval",
+    "EmptyBatchError": "batch-empty",
+    "EscrowDeficitError": "escrow-balance-deficit",
+    "EscrowLockedError": "funds-in-escrow",
+    "EventInProgressError": "event-in-progress",
+    "FeatureUnavailableError": "feature-unavailable",
+    "ForeignStoreError": "foreign-store",
+    "GatewayKeyRefusedError": "gateway-key-refused",
+    "GatewayStatusUnknownError": "gateway-status-unknown",
+    "IllegalTransitionError": "transition-not-allowed",
+    "ImageUploadExpiredError": "image-upload-expired",
+    "InitializationInProgressError": "initialization-in-progress",
+    "InsufficientBalanceError": "insufficient-balance",
+    "InsufficientFundsError": "insufficient-funds",
+    "InsufficientOwnFundsError": "insufficient-own-funds",
+    "InsufficientStockError": "insufficient-stock",
+    "InvalidCartError": "cart-invalid",
+    "LimitReachedError": "limit-reached",
+    "ListingTakenDownError": "listing-taken-down",
+    "NotPayableError": "order-not-payable",
+    "NothingToStageError": "nothing-to-stage",
+    "OverlappingSaleError": "overlapping-sale",
+    "OwnListingError": "own-listing",
+    "PayeesOnHoldError": "payees-on-hold",
+    "PayoutAlreadyFinalError": "payout-already-final",
+    "PayoutExceptionAlreadyResolvedError": "payout-exception-already-resolved",
+    "PayoutMayBeInFlightError": "payout-may-be-in-flight",
+    "PayoutNotCancellableError": "payout-not-cancellable",
+    "PayoutNotSentError": "payout-not-sent",
+    "PayoutsHaltedError": "payouts-halted",
+    "PayoutsNotHaltedError": "payouts-not-halted",
+    "PayoutsOnHoldError": "payouts-on-hold",
+    "PendingPayoutExistsError": "pending-payout-exists",
+    "PermissionRequiredError": "permission-required",
+    "PinLockedError": "pin-locked",
+    "PriceChangedError": "price-changed",
+    "PromotionEndedError": "promotion-ended",
+    "ProposalExpiredError": "proposal-expired",
+    "QuantityBelowReservedError": "quantity-below-reserved",
+    "QuantityBelowSoldError": "quantity-below-sold",
+    "QuarantineActionNotAllowedError": "quarantine-action-not-allowed",
+    "ReconciliationLeasedError": "reconciliation-leased",
+    "ReconciliationRunningError": "reconciliation-running",
+    "ReconciliationStuckError": "reconciliation-stuck",
+    "RefundInProgressError": "refund-in-progress",
+    "RefundStillInFlightError": "refund-still-in-flight",
+    "RequestInProgressError": "request-in-progress",
+    "RequestTakenOverError": "request-taken-over",
+    "ResolutionNotAllowedError": "resolution-not-allowed",
+    "RoleRequiredError": "role-required",
+    "SecondApproverRequiredError": "second-approver-required",
+    "SlugTakenError": "slug-taken",
+    "StaleProposalError": "stale-proposal",
+    "StaleRevisionError": "stale-revision",
+    "StoreNotActiveError": "store-not-active",
+    "StoreRequiredError": "store-required",
+    "SupersededRunError": "reconciliation-superseded",
+    "TermAlreadyBannedError": "term-already-banned",
+    "TooManyUnpaidOrdersError": "too-many-unpaid-orders",
+    "WrongPinError": "wrong-pin",
+}
+
+# The code alone says enough: malformed requests, missing resources, tokens, and failures of the service.
+WITHOUT_REASON = {
+    "ConflictError",
+    "ForbiddenError",
+    "InternalError",
+    "MalformedBodyError",
+    "MethodNotAllowedError",
+    "NotFoundError",
+    "PayloadTooLargeError",
+    "ProviderUnavailableError",
+    "RateLimitError",
+    "ServiceUnavailableError",
+    "SigningSecretMissingError",
+    "StepUpRequiredError",
+    "TokenExpiredError",
+    "UnauthorizedError",
+    "UnknownCursorError",
+    "UnsupportedMediaTypeError",
+    "ValidationError",
+}
+
+
+def error_classes(base: type[MarketplaceError] = MarketplaceError) -> Iterator[type[MarketplaceError]]:
+    """List the project's errors, without those that other tests define."""
+    for error in base.__subclasses__():
+        if error.__module__.startswith(("marketplace.", "blueprints.")):
+            yield error
+        yield from error_classes(error)
+
+
+def test_reasons_stay_as_clients_know_them() -> None:
+    reasons = {error.__name__: error.reason for error in error_classes() if error.reason}
+
+    assert reasons == REASONS
+
+
+def test_each_reason_stands_for_one_condition() -> None:
+    assert [reason for reason, count in Counter(REASONS.values()).items() if count > 1] == []
+
+
+def test_reasons_are_in_kebab_case() -> None:
+    assert [reason for reason in REASONS.values() if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", reason)] == []
+
+
+def test_each_error_has_a_reason_or_needs_none() -> None:
+    assert {error.__name__ for error in error_classes() if not error.reason} == WITHOUT_REASON
+
+
+def test_reasons_are_constants_of_their_own_class() -> None:
+    assert [error.__name__ for error in error_classes() if error.reason and "reason" not in vars(error)] == []
