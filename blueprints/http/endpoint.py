@@ -27,6 +27,7 @@ from blueprints.http.contract import (
     Upload,
 )
 from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump_json, dump_members, envelope, envelope_schema
+from blueprints.http.reply_renderer import compile_renderer
 from blueprints.http.request_scope import RequestScope, current_scope
 from marketplace.idempotency import operations as keys
 from marketplace.idempotency.operations import KeyLease, StoredResponse
@@ -45,6 +46,7 @@ class Endpoint:
     def __init__(self, contract: Contract, view: View) -> None:
         self.contract = contract
         self._view = view
+        self._renderer = compile_renderer(contract.reply) if contract.reply else None
 
     def __call__(self, **path: Any) -> Response:
         """Serve a request: token, status, role, assurance, limit, body, then the view."""
@@ -114,7 +116,7 @@ class Endpoint:
 
         def compute() -> tuple[bytes, bytes]:
             context, arguments = self._load_arguments(request_scope, path, cacheable.query)
-            data, meta = _data_and_meta(request_scope, self._run_read(context, arguments))
+            data, meta = self._data_and_meta(request_scope, self._run_read(context, arguments))
             return dump_json(data), dump_members(meta) if meta else b""
 
         content = caching.get_or_compute_content(
@@ -167,7 +169,7 @@ class Endpoint:
         return outcome
 
     def _render(self, request_scope: RequestScope, value: Any) -> StoredResponse:
-        data, meta = _data_and_meta(request_scope, value)
+        data, meta = self._data_and_meta(request_scope, value)
         body = dump_json(data)
         if self.contract.enveloped:
             body = envelope(
@@ -178,6 +180,18 @@ class Endpoint:
             )
         return StoredResponse(self.contract.status, JSON_TYPE, body)
 
+    def _data_and_meta(self, request_scope: RequestScope, value: Any) -> tuple[Any, dict[str, Any]]:
+        """Render the data of a view's result, and collect what ``meta`` says beside it."""
+        data, meta = value, {}
+        if isinstance(value, Page):
+            data = value.items if value.data is None else value.data
+            meta = paging.page_meta(request_scope, value)
+        elif isinstance(value, TablePage):
+            data, meta = value.items, paging.table_meta(request_scope, value)
+        elif isinstance(value, DataWithMeta):
+            data, meta = value.data, value.meta
+        return data if self._renderer is None else self._renderer(data), meta
+
     def _respond(self, request_scope: RequestScope, value: Any) -> Response:
         response = self._render(request_scope, value)
         return Response(response.body, status=response.status, content_type=response.content_type)
@@ -187,16 +201,6 @@ def _digest_arguments(arguments: dict[str, Any]) -> str:
     """Digest what is sent: for a file, its own digest stands."""
     file = arguments.get("file")
     return request_parsing.digest_body(arguments.get("body") if file is None else file.sha256)
-
-
-def _data_and_meta(request_scope: RequestScope, value: Any) -> tuple[Any, dict[str, Any]]:
-    if isinstance(value, Page):
-        return value.items if value.data is None else value.data, paging.page_meta(request_scope, value)
-    if isinstance(value, TablePage):
-        return value.items, paging.table_meta(request_scope, value)
-    if isinstance(value, DataWithMeta):
-        return value.data, value.meta
-    return value, {}
 
 
 class ContractBlueprint(Blueprint):  # type: ignore[misc]

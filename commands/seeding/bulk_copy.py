@@ -40,12 +40,12 @@ def copy_rows(
     remaining = iter(rows)
     # Names are this package's own constants; values travel by COPY alone.
     with driver_cursor(session) as cursor:
-        cursor.execute(f"CREATE TEMP TABLE {staging} AS SELECT {listed} FROM {table} WITH NO DATA")  # noqa: S608
+        cursor.execute(f"CREATE TEMP TABLE {staging} AS SELECT {listed} FROM {table} WITH NO DATA")
         while batch := list(islice(remaining, _BATCH_ROWS)):
             lines = "".join("\t".join(map(_format_copy_field, row)) + "\n" for row in batch)
             cursor.copy_expert(f"COPY {staging} ({listed}) FROM STDIN", io.StringIO(lines))
             cursor.execute(
-                f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {staging} ON CONFLICT DO NOTHING"  # noqa: S608
+                f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {staging} ON CONFLICT DO NOTHING"
             )
             added += cursor.rowcount
             cursor.execute(f"TRUNCATE {staging}")

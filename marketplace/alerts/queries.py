@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import ALERT_KINDS
 from marketplace.alerts.operations import SEND_ALERT_TOPIC
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import NotFoundError
@@ -29,7 +29,7 @@ _ALERT_COLUMNS = """
 
 
 # What is open is few among many: it has an index of its own, which is used where the condition is in its words.
-def _build_listing(state: str) -> Statement:
+def _build_listing(state: str) -> Statement[Row]:
     return Statement(
         text(
             f"""

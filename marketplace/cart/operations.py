@@ -26,7 +26,7 @@ _SELECT_PRODUCTS = Statement(
             p.status = 'published' AND {STORE_IS_OPEN_SQL} AS offered
         FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
         WHERE p.id = ANY(:ids)
-        """  # noqa: S608 - our own text
+        """
     )
 )
 _DELETE_OTHER_LINES = Statement(

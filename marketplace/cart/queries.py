@@ -31,7 +31,7 @@ _SELECT_CART_LINES = Statement(
             JOIN vendor_profiles v ON v.id = p.vendor_id
         WHERE c.user_id = :user_id
         ORDER BY c.position, c.product_id
-        """  # noqa: S608 - our own text
+        """
     )
 )
 _SELECT_CART_QUANTITIES = Statement(

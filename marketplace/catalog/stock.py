@@ -25,7 +25,7 @@ _LOCK_PRODUCTS = Prepared(
         WHERE p.id = ANY(:ids)
         ORDER BY p.id
         FOR NO KEY UPDATE OF p
-        """  # noqa: S608 - our own text
+        """
     )
 )
 _UPDATE_STOCK_SQL = (

@@ -1,10 +1,11 @@
 """The database: its pool, sessions in a transaction and in autocommit, retries, statements compiled once."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 import orjson
@@ -46,6 +47,9 @@ DROP_STALE_CONTENT_KEY = (
 )
 
 _log = structlog.get_logger(__name__)
+Row = dict[str, Any]
+Rows = Sequence[Row]
+_RowT = TypeVar("_RowT")
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -233,24 +237,41 @@ def is_transient(error: BaseException) -> bool:
     return sqlstate(error) in _RETRYABLE_SQLSTATES | _OVERLOADED_SQLSTATES or is_unavailable(error)
 
 
-class Statement:
-    """A Core statement that is compiled once, at import, and runs on the driver's own cursor.
+class Statement(Generic[_RowT]):
+    """A statement that is compiled once, at import, and runs on the driver's own cursor.
 
     Building and compiling a statement costs more than PostgreSQL takes to answer it; hot paths pay it once.
     Values go to the driver as they are: UUIDs, datetimes, lists (as arrays) and ``Json`` are adapted by it.
+
+    A row is an instance of ``row``, a dataclass whose fields are the statement's columns in their order. Without
+    ``row`` it is a dict by column label, for use within one module.
     """
 
-    def __init__(self, clause: ClauseElement, *, columns: Sequence[str] | None = None) -> None:
+    @overload
+    def __init__(
+        self: "Statement[Row]", clause: ClauseElement, *, columns: Sequence[str] | None = None
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self, clause: ClauseElement, *, row: type[_RowT], columns: Sequence[str] | None = None
+    ) -> None: ...
+
+    def __init__(
+        self, clause: ClauseElement, *, row: type[_RowT] | None = None, columns: Sequence[str] | None = None
+    ) -> None:
         """Compile a statement.
 
-        :param clause: a Core statement; a ``bindparam`` without a value is given at each execution
+        :param clause: SQL text or a Core statement; a ``bindparam`` without a value is given at each execution
+        :param row: the dataclass of its rows
         :param columns: of an INSERT: the columns that each execution gives
         """
         compiled = clause.compile(
             dialect=_DIALECT, column_keys=columns, compile_kwargs={"render_postcompile": True}
         )
         self.sql = str(compiled)
-        self._names: tuple[str, ...] | None = None
+        self.row = row
+        self._build_row: Callable[[tuple[Any, ...]], _RowT] | None = None
         binds = compiled.binds  # type: ignore[attr-defined]
         self._constants: dict[str, Any] = {
             name: value for name, value in compiled.params.items() if not binds[name].required
@@ -261,17 +282,17 @@ class Statement:
         cursor.execute(self.sql, {**self._constants, **parameters} if self._constants else parameters)
         return cursor
 
-    def _labels(self, cursor: Any) -> tuple[str, ...]:
+    def _row_builder(self, cursor: Any) -> Callable[[tuple[Any, ...]], _RowT]:
         """Read the columns' labels off the first answer: a statement's are always the same."""
-        if self._names is None:
-            self._names = tuple(column.name for column in cursor.description)
-        return self._names
+        if self._build_row is None:
+            self._build_row = _row_builder(self.row, [column.name for column in cursor.description])
+        return self._build_row
 
-    def all(self, session: Session, **parameters: Any) -> list[dict[str, Any]]:
-        """Run the statement and give all rows, each a dict by column label."""
+    def all(self, session: Session, **parameters: Any) -> list[_RowT]:
+        """Run the statement and give all rows."""
         with self._execute(session, parameters) as cursor:
-            names = self._labels(cursor)
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            build = self._row_builder(cursor)
+            return [build(values) for values in cursor.fetchall()]
 
     def tuples(self, session: Session, **parameters: Any) -> list[tuple[Any, ...]]:
         """Run the statement and give all rows as they come, in the columns' order."""
@@ -279,16 +300,14 @@ class Statement:
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
 
-    def first(self, session: Session, **parameters: Any) -> dict[str, Any] | None:
-        """Run the statement and give its first row as a dict, or none."""
+    def first(self, session: Session, **parameters: Any) -> _RowT | None:
+        """Run the statement and give its first row, or none."""
         with self._execute(session, parameters) as cursor:
-            row = cursor.fetchone()
-            if row is None:
-                return None
-            return dict(zip(self._labels(cursor), row, strict=True))
+            values = cursor.fetchone()
+            return None if values is None else self._row_builder(cursor)(values)
 
-    def one(self, session: Session, **parameters: Any) -> dict[str, Any]:
-        """Run the statement and give its one row as a dict.
+    def one(self, session: Session, **parameters: Any) -> _RowT:
+        """Run the statement and give its one row.
 
         :raises LookupError: there was no row
         """
@@ -297,11 +316,30 @@ class Statement:
             raise LookupError("the statement gave no row")
         return row
 
+    def scalar(self, session: Session, **parameters: Any) -> Any:
+        """Run the statement and give the first column of its first row, or none."""
+        with self._execute(session, parameters) as cursor:
+            values = cursor.fetchone()
+            return None if values is None else values[0]
+
+    def scalars(self, session: Session, **parameters: Any) -> list[Any]:
+        """Run the statement and give the first column of all rows."""
+        return [values[0] for values in self.tuples(session, **parameters)]
+
     def run(self, session: Session, **parameters: Any) -> int:
         """Run the statement and give the number of rows that it touched."""
         with self._execute(session, parameters) as cursor:
             count: int = cursor.rowcount
             return count
+
+
+def _row_builder(row: Any, labels: list[str]) -> Callable[[tuple[Any, ...]], Any]:
+    if row is None:
+        return lambda values: dict(zip(labels, values, strict=True))
+    names = [field.name for field in dataclasses.fields(row)]
+    if names != labels:
+        raise TypeError(f"{row.__name__} has the fields {names}, its statement gives {labels}")
+    return lambda values: row(*values)
 
 
 _DIALECT = postgresql.psycopg2.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
@@ -399,7 +437,3 @@ def driver_connection(session: Session) -> PoolProxiedConnection:
 def driver_cursor(session: Session) -> Any:
     """Give a cursor of the session's own driver connection, after a flush."""
     return driver_connection(session).cursor()
-
-
-Row = dict[str, Any]
-Rows = Sequence[Row]

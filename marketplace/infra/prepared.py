@@ -2,18 +2,19 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from psycopg2.extensions import adapt
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
-from marketplace.infra.db import Statement, driver_connection
+from marketplace.infra.db import Row, Statement, driver_connection
 
+_RowT = TypeVar("_RowT")
 _PREPARED_NAMES_KEY = "prepared_statements"  # in a driver connection's info: the names that it knows
 
 
-class Prepared(Statement):
+class Prepared(Statement[_RowT]):
     """A statement under a name on the server: parsed once for each connection, planned a few times.
 
     The server's plan does not know the values that it will be given: this is for statements whose best plan
@@ -21,13 +22,21 @@ class Prepared(Statement):
     they are written into the text, where the planner sees them.
     """
 
-    def __init__(self, clause: ClauseElement, *, columns: Sequence[str] | None = None) -> None:
-        """Compile a statement.
+    @overload
+    def __init__(
+        self: "Prepared[Row]", clause: ClauseElement, *, columns: Sequence[str] | None = None
+    ) -> None: ...
 
-        :param clause: a Core statement; a ``bindparam`` without a value is given at each execution
-        :param columns: of an INSERT: the columns that each execution gives
-        """
-        super().__init__(clause, columns=columns)
+    @overload
+    def __init__(
+        self, clause: ClauseElement, *, row: type[_RowT], columns: Sequence[str] | None = None
+    ) -> None: ...
+
+    def __init__(
+        self, clause: ClauseElement, *, row: type[_RowT] | None = None, columns: Sequence[str] | None = None
+    ) -> None:
+        """Compile a statement, as ``Statement`` does."""
+        super().__init__(clause, row=row, columns=columns)  # type: ignore[arg-type]
         markers = _NumberedPlaceholders(
             {name: _quote_literal(value) for name, value in self._constants.items()}
         )

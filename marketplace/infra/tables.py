@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 
 from sqlalchemy import text
 
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 
-SortedStatements = dict[tuple[str, bool], Statement]
+SortedStatements = dict[tuple[str, bool], Statement[Row]]
 
 
 def build_sorted_statements(

@@ -42,7 +42,7 @@ _SELECT_ENTRIES_BY_ID, _SELECT_ENTRIES_BY_TIME = (
             JOIN ledger_transactions t ON t.id = e.transaction_id
             WHERE a.owner_id = ANY(:owners)
             ORDER BY {order} LIMIT :most
-            """  # noqa: S608 - our own text
+            """
         )
     )
     for after, order in (
@@ -141,7 +141,7 @@ def fetch_balances_by_kind(session: Session) -> dict[str, int]:
     return {row["kind"]: row["balance_minor"] for row in _SELECT_BALANCES_BY_KIND.all(session)}
 
 
-def build_invariants(queries_by_rule: Mapping[str, str]) -> dict[str, Statement]:
+def build_invariants(queries_by_rule: Mapping[str, str]) -> dict[str, Statement[Row]]:
     """Make rules of the books out of SQL.
 
     :param queries_by_rule: a query by rule that gives the rows that break it, at most 100
@@ -149,7 +149,7 @@ def build_invariants(queries_by_rule: Mapping[str, str]) -> dict[str, Statement]
     return {rule: Statement(text(sql)) for rule, sql in queries_by_rule.items()}
 
 
-def find_violations(session: Session, invariants: Mapping[str, Statement]) -> list[Violation]:
+def find_violations(session: Session, invariants: Mapping[str, Statement[Row]]) -> list[Violation]:
     """Run rules, and give a violation for each that does not hold.
 
     :param invariants: from ``build_invariants``; each is one statement, so that it sees one moment of the books

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, TablePage, TableRequest, page_of
 from marketplace.ledger import accounts
@@ -55,7 +55,7 @@ _SELECT_STUCK_REASONS = Statement(
         f"""
         SELECT id, array_agg(DISTINCT reason ORDER BY reason) AS reasons FROM ({_STUCK_ORDERS_SQL}) stuck
         WHERE id = ANY(:order_ids) GROUP BY id
-        """  # noqa: S608 - our own text
+        """
     )
 )
 _SUM_ESCROW_BALANCES = Statement(
@@ -95,8 +95,8 @@ _CONDITIONS = {
     "max_total": "o.total_minor <= :max_total",
     "starts": "o.created_at >= :starts",
     "ends": "o.created_at < :ends",
-    "stuck": f"o.id IN (SELECT id FROM ({_STUCK_ORDERS_SQL}) stuck)",  # noqa: S608 - our own text
-    "not_stuck": f"o.id NOT IN (SELECT id FROM ({_STUCK_ORDERS_SQL}) stuck)",  # noqa: S608 - our own text
+    "stuck": f"o.id IN (SELECT id FROM ({_STUCK_ORDERS_SQL}) stuck)",
+    "not_stuck": f"o.id NOT IN (SELECT id FROM ({_STUCK_ORDERS_SQL}) stuck)",
 }
 
 
@@ -132,12 +132,12 @@ _SELECT_CAMPUS_ID = Statement(text("SELECT id FROM campuses WHERE id::text = :ca
 
 
 @lru_cache(maxsize=1024)
-def _count_statement(conditions: tuple[str, ...]) -> Statement:
+def _count_statement(conditions: tuple[str, ...]) -> Statement[Row]:
     return Statement(text(f"SELECT count(*) AS total {_filtered_orders_sql(conditions)}"))
 
 
 @lru_cache(maxsize=4096)
-def _page_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement:
+def _page_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement[Row]:
     """Build a page once: read in its index's order before anything is joined to it."""
     order = _order_by_sql(sort, descending=descending)
     return Statement(
@@ -148,13 +148,13 @@ def _page_statement(sort: str, conditions: tuple[str, ...], *, descending: bool)
                 ORDER BY {order} LIMIT :limit OFFSET :offset) o
                 JOIN escrows s ON s.order_id = o.id {_JOIN_PARTIES_SQL}
             ORDER BY {order}
-            """  # noqa: S608 - our own text
+            """
         )
     )
 
 
 @lru_cache(maxsize=4096)
-def _ids_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement:
+def _ids_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement[Row]:
     source, order = _filtered_orders_sql(conditions), _order_by_sql(sort, descending=descending)
     return Statement(text(f"SELECT o.id {source} ORDER BY {order} LIMIT :most"))
 
@@ -166,7 +166,7 @@ _SELECT_ORDERS_BY_IDS = Statement(
         FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted (id, place) JOIN orders o ON o.id = wanted.id
             JOIN escrows s ON s.order_id = o.id {_JOIN_PARTIES_SQL}
         ORDER BY wanted.place
-        """  # noqa: S608 - our own text
+        """
     )
 )
 
@@ -298,7 +298,7 @@ _SELECT_ORDERS_ON_CAMPUS = Statement(
             AND (CAST(:method AS text) IS NULL OR o.delivery_method = :method)
             AND (CAST(:after AS uuid) IS NULL OR o.id < :after)
         ORDER BY o.id DESC LIMIT :most
-        """  # noqa: S608 - our own text
+        """
     )
 )
 

@@ -26,18 +26,18 @@ _INVARIANTS = build_invariants(
                 ELSE s.amount_minor - s.released_minor - s.refunded_minor END AS minor) expected
             LEFT JOIN ({_ESCROW_BALANCES_SQL}) b ON b.order_id = s.order_id
             WHERE expected.minor <> coalesce(b.minor, 0) LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "all money in escrow is of an order": f"""
             SELECT b.order_id::text AS order, b.minor AS booked_minor FROM ({_ESCROW_BALANCES_SQL}) b
             WHERE b.minor <> 0 AND NOT EXISTS (SELECT FROM escrows s WHERE s.order_id = b.order_id) LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "each escrow is in a state that its order's state allows": f"""
             SELECT o.number, o.status, s.status AS escrow
             FROM orders o LEFT JOIN escrows s ON s.order_id = o.id
                 LEFT JOIN {_ALLOWED_ESCROW_STATES_SQL} ON pair.status = o.status
             WHERE (s.status = ANY(pair.escrows)) IS NOT TRUE
                 OR (o.status = 'cancelled' AND (o.paid_at IS NULL) <> (s.status = 'pending')) LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "each escrow's sums are what its state says": """
             SELECT o.number, s.status AS escrow, o.total_minor, s.amount_minor, s.released_minor, s.refunded_minor
             FROM escrows s JOIN orders o ON o.id = s.order_id

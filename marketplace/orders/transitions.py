@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.infra.db import Row
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import NotFoundError
 from marketplace.orders import states
@@ -292,7 +293,7 @@ def _write_transition(
 
 
 @lru_cache(maxsize=64)
-def _transition_statement(columns: tuple[str, ...], with_escrow: bool, completes: bool) -> Prepared:
+def _transition_statement(columns: tuple[str, ...], with_escrow: bool, completes: bool) -> Prepared[Row]:
     assignments = "".join(f", {name} = :{name}" for name in columns)
     escrow = (
         """, held AS (UPDATE escrows SET status = :escrow_status, released_minor = released_minor + :released,
@@ -315,6 +316,6 @@ def _transition_statement(columns: tuple[str, ...], with_escrow: bool, completes
             ){escrow}{counted}
             INSERT INTO order_events (order_id, from_status, to_status, trigger, actor, actor_id, note, at)
             VALUES (:order_id, :source, :target, :trigger, :actor, :actor_id, :note, :now)
-            """  # noqa: S608 - the columns are named by our own code
+            """
         )
     )

@@ -54,7 +54,7 @@ _SELECT_REFUNDS = f"""
         r.paid_twice_minor AS "paidTwiceMinor", coalesce(d.balance_minor, 0) AS "buyerOwesMinor",
         r.requested_by AS "requestedBy", r.created_at AS "createdAt", r.settled_at AS "settledAt",
         greatest(extract(epoch FROM coalesce(r.settled_at, :now) - r.created_at), 0)::bigint AS "ageSeconds"
-"""  # noqa: S608 - our own text
+"""
 _FROM_FILTERED_QUARANTINE = """
     FROM quarantined_charges q
         JOIN payment_intents i ON i.id = q.intent_id

@@ -26,12 +26,12 @@ _STATE_EXPRESSION = (
 # Of several disputes, one that is open counts before one that was lost.
 SELECT_CHARGEBACK_STATE = f"""
     SELECT max({_STATE_EXPRESSION}) FROM charge_disputes d WHERE {CHARGEBACK_MATCHES_CHARGE} AND {CHARGEBACK_NOT_WON}
-"""  # noqa: S608 - our own text
+"""
 _SELECT_STATE = f"""
     SELECT max({_STATE_EXPRESSION}) AS standing
     FROM charge_disputes d JOIN gateway_charges c ON {CHARGEBACK_MATCHES_CHARGE}
     WHERE {CHARGEBACK_NOT_WON}
-"""  # noqa: S608 - our own text
+"""
 # Of all charges, those that paid the order, by the books: its checkout's may have paid others alone.
 _SELECT_STATE_OF_ORDER = Statement(
     text(
@@ -48,7 +48,7 @@ _SELECT_WAITING_REFUNDS = Statement(
         f"""
         SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
         WHERE r.id = ANY(:refund_ids) AND r.status = 'pending' AND ({SELECT_CHARGEBACK_STATE}) = 'open'
-        """  # noqa: S608 - our own text
+        """
     )
 )
 

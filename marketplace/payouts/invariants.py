@@ -28,7 +28,7 @@ _PAYOUT_INVARIANTS = build_invariants(
                 SELECT CASE WHEN i.status IN {_IN_TRANSIT_STATUSES} THEN i.amount_minor ELSE 0 END AS minor
             ) expected
             WHERE i.id IS NULL OR booked.source IS NULL OR expected.minor <> booked.minor LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "payouts in transit in all are those that are under way": f"""
             SELECT * FROM (SELECT (
                 SELECT coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END),
@@ -38,7 +38,7 @@ _PAYOUT_INVARIANTS = build_invariants(
                 SELECT coalesce(sum(amount_minor), 0)::bigint FROM payout_transfer_intents
                 WHERE status IN {_IN_TRANSIT_STATUSES}) AS expected_minor) both_sides
             WHERE booked_minor <> expected_minor
-            """,  # noqa: S608 - our own text
+            """,
         # What was sent although its money was back comes out of what the payee has by then, and is owed beyond that.
         "each payout is out of its payee's own balance as long as it is under way or paid": f"""
             SELECT i.id::text AS payout, i.status, expected.minor AS expected_minor,
@@ -56,7 +56,7 @@ _PAYOUT_INVARIANTS = build_invariants(
             CROSS JOIN LATERAL (SELECT CASE WHEN i.status IN {_DEBITED_STATUSES} THEN i.amount_minor ELSE 0 END AS minor
             ) expected
             WHERE expected.minor <> coalesce(booked.minor, 0) LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "what left the gateway for a payout is its amount if it was paid, and what the gateway kept for it": f"""
             SELECT i.id::text AS payout, i.status, expected.minor AS expected_minor,
                 coalesce(booked.minor, 0) AS booked_minor
@@ -70,7 +70,7 @@ _PAYOUT_INVARIANTS = build_invariants(
             CROSS JOIN LATERAL (SELECT coalesce(x.fee_minor, 0)
                 + CASE i.status WHEN 'success' THEN i.amount_minor ELSE 0 END AS minor) expected
             WHERE expected.minor <> coalesce(booked.minor, 0) LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "two officers have approved what is sent, none of whom is paid by it": """
             SELECT b.id::text AS batch, b.status, officers.count AS officers
             FROM payout_batches b CROSS JOIN LATERAL (

@@ -51,7 +51,7 @@ _SELECT_HALT_DETAILS = Statement(
         f"""
         SELECT id, reason, cardinality(findings) AS findings, found, {_FINDINGS_DIGEST} AS mark, halted_at AS "haltedAt"
         FROM payout_halts WHERE resumed_at IS NULL
-        """  # noqa: S608 - our own words
+        """
     )
 )
 _LOCK_OPEN_HALT = Statement(text("SELECT id FROM payout_halts WHERE resumed_at IS NULL FOR NO KEY UPDATE"))
@@ -61,7 +61,7 @@ _CLOSE_HALT = Statement(
         UPDATE payout_halts SET resumed_at = :now, proposal_id = :proposal_id
         WHERE id = :halt_id AND resumed_at IS NULL AND {_FINDINGS_DIGEST} = :mark
         RETURNING id, reason, halted_at
-        """  # noqa: S608 - our own words
+        """
     )
 )
 

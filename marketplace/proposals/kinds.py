@@ -33,7 +33,7 @@ _SELECT_CATEGORY = Statement(
         SELECT c.id, c.name, c.commission_bps, {COMMISSION_RATE_SQL} AS rate_bps,
             (SELECT {COMMISSION_RATE_SQL} FROM categories c WHERE c.id = own.parent_id) AS inherited_bps
         FROM categories c JOIN categories own ON own.id = c.id WHERE c.id = :category_id
-        """  # noqa: S608 - our own text
+        """
     )
 )
 _COUNT_PRODUCTS = Statement(
@@ -41,7 +41,7 @@ _COUNT_PRODUCTS = Statement(
         f"""
         SELECT count(*) AS count FROM products p JOIN categories c ON c.id = p.category_id
         WHERE p.status = 'published' AND {INHERITS_COMMISSION_RATE_SQL}
-        """  # noqa: S608 - our own text
+        """
     )
 )
 _UPDATE_COMMISSION = Statement(

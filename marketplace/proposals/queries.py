@@ -39,7 +39,7 @@ _SELECT_PROPOSAL = Statement(text(f"{_SELECT_PROPOSALS} WHERE p.id = :proposal_i
 _SELECT_PROPOSAL_PAGES = build_sorted_statements(
     _SELECT_PROPOSALS, _WHERE_FILTERS, SORTS, tie_breaker="p.id", nullable=["effectiveAt"]
 )
-_COUNT_PROPOSALS = Statement(text(f"SELECT count(*) AS total FROM platform_proposals p {_WHERE_FILTERS}"))  # noqa: S608 - our own words
+_COUNT_PROPOSALS = Statement(text(f"SELECT count(*) AS total FROM platform_proposals p {_WHERE_FILTERS}"))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database, Row, Statement
 from marketplace.kernel.clock import Clock
 from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
@@ -378,7 +378,7 @@ class GatewayImporter:
         """
         self._import_singly(_SELECT_UNLISTED_PAYOUTS)
 
-    def _import_singly(self, unlisted: Statement) -> None:
+    def _import_singly(self, unlisted: Statement[Row]) -> None:
         with self._database.reading() as session:
             rows = unlisted.all(session, run_id=self._run_id, limit=_LOOKUP_LIMIT)
         for row in rows:

@@ -17,7 +17,7 @@ _RECONCILIATION_INVARIANTS = build_invariants(
             FROM ledger_transactions t LEFT JOIN gateway_movements m ON t.source = 'movement:' || m.id
             CROSS JOIN LATERAL ({_SELECT_CLEARING_MOVEMENT}) booked
             WHERE t.kind IN ('opening', 'top_up') AND m.difference_minor IS DISTINCT FROM booked.minor LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "each difference to the gateway that was accepted is an officer's decision, booked once": f"""
             SELECT t.source, x.id::text AS exception, booked.minor AS booked_minor,
                 x.there_minor - x.here_minor AS decided_minor
@@ -26,14 +26,14 @@ _RECONCILIATION_INVARIANTS = build_invariants(
                 WHERE resolution IN ('own_funds', 'gateway_cost')) x ON t.source = x.item || ' #' || x.id
             CROSS JOIN LATERAL ({_SELECT_CLEARING_MOVEMENT}) booked
             WHERE t.id IS NULL OR x.id IS NULL OR booked.minor <> x.there_minor - x.here_minor LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "a difference to the gateway that is more than a little was accepted by two officers": f"""
             SELECT x.id::text AS exception, x.there_minor - x.here_minor AS decided_minor
             FROM reconciliation_exceptions x
             WHERE x.resolution IN ('own_funds', 'gateway_cost', 'came_back')
                 AND abs(x.there_minor - x.here_minor) > {SINGLE_APPROVER_DAILY_LIMIT_MINOR}
                 AND (x.proposed_by IS NULL OR x.proposed_by = x.resolved_by) LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
     }
 )
 

@@ -60,7 +60,7 @@ _SUM_LEDGER_ITEMS = f"""
         LEFT JOIN refunds r ON t.kind = 'refund' AND t.source = 'refund:' || r.id
         LEFT JOIN gateway_charges back ON back.id = r.charge_id
     WHERE e.account_id = :clearing_id GROUP BY 1
-"""  # noqa: S608 - our own text
+"""
 _INSERT_MONEY_DIFFERENCES = Statement(
     text(
         f"""
@@ -70,7 +70,7 @@ _INSERT_MONEY_DIFFERENCES = Statement(
             there.gateway_id, there.moved_at, here.booked_at
         FROM ({_SUM_LEDGER_ITEMS}) here FULL JOIN ({_SUM_GATEWAY_ITEMS}) there USING (item)
         WHERE coalesce(here.minor, 0) <> coalesce(there.minor, 0)
-        """  # noqa: S608 - our own text
+        """
     )
 )
 # It reads all that was ever moved: millions of rows take longer than a request may.
@@ -89,7 +89,7 @@ _INSERT_DIFFERENCES = """
 """
 # Items of which finance has explained what they differ by.
 _SELECT_ADJUSTED_ITEMS = (
-    f"SELECT split_part(source, ' #', 1) FROM ledger_transactions WHERE kind = '{ADJUSTMENT_KIND}'"  # noqa: S608
+    f"SELECT split_part(source, ' #', 1) FROM ledger_transactions WHERE kind = '{ADJUSTMENT_KIND}'"
 )
 # Whose money agrees, and yet one side says otherwise of it than the other. Amounts that finance explained agree.
 _INSERT_OTHER_DIFFERENCES = tuple(
@@ -103,7 +103,7 @@ _INSERT_OTHER_DIFFERENCES = tuple(
             OR c.currency <> rec.currency
             OR ((c.amount_minor, c.fees_minor) <> (rec.amount_minor, rec.fee_minor)
                 AND 'charge:' || rec.gateway_id NOT IN ({_SELECT_ADJUSTED_ITEMS})))
-        """,  # noqa: S608 - our own text
+        """,
         f"""
         SELECT rec.run_id, 'refund:' || r.id, 0, 0, 0, rec.gateway_id, rec.changed_at, r.updated_at
         FROM reconciliation_records rec JOIN refunds r ON r.id = rec.subject
@@ -112,7 +112,7 @@ _INSERT_OTHER_DIFFERENCES = tuple(
             AND ((rec.amount_minor <> r.amount_minor AND 'refund:' || r.id NOT IN ({_SELECT_ADJUSTED_ITEMS}))
                 OR (rec.status = 'failed' AND r.status IN ('submitted', 'needs_attention', 'processed'))
                 OR (rec.status <> 'processed' AND r.status = 'processed'))
-        """,  # noqa: S608 - our own text
+        """,
         f"""
         SELECT rec.run_id, 'payout:' || i.id, 0, 0, 0, rec.gateway_id, rec.changed_at, i.updated_at
         FROM reconciliation_records rec JOIN payout_transfers t ON t.reference = rec.reference
@@ -124,7 +124,7 @@ _INSERT_OTHER_DIFFERENCES = tuple(
             OR (rec.status = 'success' AND i.status <> 'success')
             OR (rec.status NOT IN ('success', 'failed', 'blocked', 'rejected', 'abandoned', 'reversed')
                 AND i.status IN ('success', 'failed', 'reversed', 'cancelled')))
-        """,  # noqa: S608 - our own text
+        """,
         # What was sent, and the gateway has neither listed nor moved.
         """
         SELECT CAST(:run_id AS uuid), 'payout:' || i.id, 0, 0, 0, NULL, t.sent_at, t.sent_at
@@ -186,7 +186,7 @@ _SELECT_DIFFERENCE_PAGE = Statement(
                 ORDER BY a.order_id LIMIT 1) o ON true
         WHERE d.run_id = :run_id AND (CAST(:after AS text) IS NULL OR d.item > :after)
         ORDER BY d.item LIMIT :limit
-        """  # noqa: S608 - our own text
+        """
     )
 )
 

@@ -32,7 +32,7 @@ _SELECT_RUNS = """
 """
 _WHERE_RUN_FILTERS = "WHERE (CAST(:status AS text) IS NULL OR r.status = :status)"
 _SELECT_RUN_PAGES = build_sorted_statements(_SELECT_RUNS, _WHERE_RUN_FILTERS, RUN_SORTS, tie_breaker="r.id")
-_COUNT_RUNS = Statement(text(f"SELECT count(*) AS total FROM reconciliations r {_WHERE_RUN_FILTERS}"))  # noqa: S608 - our own text
+_COUNT_RUNS = Statement(text(f"SELECT count(*) AS total FROM reconciliations r {_WHERE_RUN_FILTERS}"))
 _SELECT_RUN = Statement(text(f"{_SELECT_RUNS} WHERE r.id = :run_id"))
 _SELECT_RUN_ID = Statement(text("SELECT id FROM reconciliations WHERE id = :run_id"))
 _SELECT_EXCEPTIONS = """
@@ -55,7 +55,7 @@ _SELECT_EXCEPTION_PAGES = build_sorted_statements(
     _SELECT_EXCEPTIONS, _WHERE_EXCEPTION_FILTERS, EXCEPTION_SORTS, tie_breaker="x.id", nullable=["happenedAt"]
 )
 _COUNT_EXCEPTIONS = Statement(
-    text(f"SELECT count(*) AS total FROM reconciliation_exceptions x {_WHERE_EXCEPTION_FILTERS}")  # noqa: S608 - our own text
+    text(f"SELECT count(*) AS total FROM reconciliation_exceptions x {_WHERE_EXCEPTION_FILTERS}")
 )
 
 

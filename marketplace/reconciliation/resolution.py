@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, NotFoundError
 from marketplace.ledger import accounts
@@ -65,7 +65,7 @@ _SELECT_LATER_RUN = Statement(
 _SELECT_ORDER_PARTIES = Statement(text("SELECT buyer_id, vendor_id FROM orders WHERE id = :order_id"))
 _SELECT_PAYEE = Statement(text("SELECT user_id FROM payout_transfer_intents WHERE id = :intent_id"))
 # What is proposed takes the place of what was proposed before.
-_RECORD_DECISION: Mapping[str, Statement] = {
+_RECORD_DECISION: Mapping[str, Statement[Row]] = {
     PROPOSED: Statement(
         text(
             """

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import SEND_ALERT_TOPIC
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.ledger.accounts import Account
 from marketplace.payments.refunds import refund_events
 from marketplace.providers.gateway.errors import MalformedGatewayDataError
@@ -96,7 +96,7 @@ _SELECT_REFUND_STATUSES = Statement(
     )
 )
 _SELECT_COMMITTED_IDS = {
-    table: Statement(text(f"SELECT id FROM {table} WHERE id = ANY(:ids)"))  # noqa: S608 - our own tables
+    table: Statement(text(f"SELECT id FROM {table} WHERE id = ANY(:ids)"))
     for table in (
         *("ledger_transactions", "order_events", "refunds", "notifications", "quarantined_charges"),
         *("payout_exceptions", "outbox_events", "support_contact_messages", "webhook_inbox"),
@@ -154,7 +154,7 @@ class ChangeRecorder:
             "parts": self._new_rows("webhook_inbox", _SELECT_NEW_INBOX_EVENTS),
         }
 
-    def _new_rows(self, table: str, statement: Statement) -> list[dict[str, Any]]:
+    def _new_rows(self, table: str, statement: Statement[Row]) -> list[dict[str, Any]]:
         rows = statement.all(self._session, **self._start_position)
         committed = (
             _SELECT_COMMITTED_IDS[table].all(self._committed, ids=[row["id"] for row in rows]) if rows else []

@@ -55,7 +55,7 @@ _LOCK_DUE_EVENT = Prepared(
         SELECT id, provider, body, attempts, received_at FROM webhook_inbox
         WHERE id = :inbox_id AND {_IS_DUE}
         FOR NO KEY UPDATE SKIP LOCKED
-        """  # noqa: S608 - our own words
+        """
     )
 )
 _INSERT_PROCESSED_EVENT = Prepared(
@@ -75,7 +75,7 @@ _LOCK_FAILED_EVENT = Statement(
         f"""
         SELECT id, provider, body, attempts, event_type, dedupe_id FROM webhook_inbox
         WHERE id = :inbox_id AND {_IS_DUE} FOR NO KEY UPDATE
-        """  # noqa: S608 - our own words
+        """
     )
 )
 _SCHEDULE_RETRY = Statement(

@@ -57,7 +57,7 @@ _SELECT_EVENTS = Statement(
             AND (CAST(:after_time AS timestamptz) IS NULL
                 OR (i.received_at, i.id) < (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid)))
         ORDER BY i.received_at DESC, i.id DESC LIMIT :most
-        """  # noqa: S608 - our own columns
+        """
     )
 )
 # Those that fail each time must not keep the others from their turn: a replay puts them behind.
@@ -66,7 +66,7 @@ _SELECT_EVENTS_TO_REPLAY = Statement(
         f"""
         SELECT {_COLUMNS}, count(*) OVER () AS matching FROM webhook_inbox i WHERE {_FILTER_CONDITIONS}
         ORDER BY i.due_at > i.finished_at, i.due_at, i.received_at, i.id LIMIT :most
-        """  # noqa: S608 - our own columns
+        """
     )
 )
 _COUNT_FAILURE_CAUSES = Statement(
@@ -76,7 +76,7 @@ _COUNT_FAILURE_CAUSES = Statement(
             min(i.received_at) AS first_at, max(i.received_at) AS last_at
         FROM webhook_inbox i WHERE {_FILTER_CONDITIONS}
         GROUP BY i.event_type, i.last_error ORDER BY events DESC, i.event_type, i.last_error LIMIT :most
-        """  # noqa: S608 - our own columns
+        """
     )
 )
 _SELECT_EVENT = Statement(
@@ -84,7 +84,7 @@ _SELECT_EVENT = Statement(
         f"""
         SELECT {_COLUMNS}, d.died_at, d.replayed_at, i.body
         FROM webhook_inbox i LEFT JOIN dead_letter_webhooks d ON d.inbox_id = i.id WHERE i.id = :inbox_id
-        """  # noqa: S608 - our own columns
+        """
     )
 )
 # Each by an index of its own, so that it may be asked often.

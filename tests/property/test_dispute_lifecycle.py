@@ -129,7 +129,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
     def deliver(self, pick: int) -> None:
         """Have an order delivered, its money released."""
         order_id = self.order_ids[pick % len(self.order_ids)]
-        [row] = self.rows(f"SELECT vendor_id FROM orders WHERE buyer_id = :id AND id = '{order_id}'")  # noqa: S608
+        [row] = self.rows(f"SELECT vendor_id FROM orders WHERE buyer_id = :id AND id = '{order_id}'")
         self.attempt(deliver, self.shops[row["vendor_id"]], order_id)
 
     @precondition(lambda self: self.order_ids)
@@ -170,7 +170,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
         told = self.tries.get(found.refund_reference) if found.may_be_known_to_gateway else None
         if told is None and not found.has_chargeback:
             [row] = self.rows(
-                "SELECT c.gateway_charge_id AS id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id"  # noqa: S608
+                "SELECT c.gateway_charge_id AS id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id"
                 f" WHERE r.buyer_id = :id AND r.id = '{refund_id}'"
             )
             assert self.disputes.get(row["id"], WON) == WON, "sent while the bank may give it back"

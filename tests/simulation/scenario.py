@@ -153,7 +153,7 @@ class Scenario:
 
     def one_of(self, where: str = "true") -> tuple[Shop, dict[str, Any]] | None:
         """Draw an order, and give it with its shop and its buyer."""
-        found = self.rows(f"SELECT {_LIVE} FROM orders WHERE {where} ORDER BY id")  # noqa: S608 - ours
+        found = self.rows(f"SELECT {_LIVE} FROM orders WHERE {where} ORDER BY id")
         if not found:
             return None
         row = self.draw.choice(found)

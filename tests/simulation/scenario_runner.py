@@ -35,9 +35,7 @@ def run_lives(database: MortalDatabase, seeds: Iterable[int]) -> Counter[str]:
     with database.reading() as session:
         tables = list(session.execute(text(_TABLES)).scalars())
         filled = [
-            name
-            for name in tables
-            if session.execute(text(f"SELECT EXISTS (SELECT FROM {name})")).scalar()  # noqa: S608
+            name for name in tables if session.execute(text(f"SELECT EXISTS (SELECT FROM {name})")).scalar()
         ]
     # What the migrations wrote stays.
     emptied = [name for name in tables if name not in filled]
@@ -62,7 +60,7 @@ def run_lives(database: MortalDatabase, seeds: Iterable[int]) -> Counter[str]:
 
 def _empty(database: MortalDatabase, tables: list[str]) -> None:
     """Remove all rows, behind the back of triggers that keep the ledger from that."""
-    statements = [f"DELETE FROM {name}" for name in tables]  # noqa: S608 - names of tables
+    statements = [f"DELETE FROM {name}" for name in tables]
     statements.append("DELETE FROM ledger_accounts WHERE owner_id IS NOT NULL")
     with database.transaction() as session:
         session.execute(text("SET LOCAL session_replication_role = replica"))

@@ -82,7 +82,7 @@ class Case:
         names = ", ".join(f"{name} = :{name}" for name in columns)
         with self.database.transaction() as session:
             session.execute(
-                text(f"UPDATE {table} SET {names} WHERE {where}"),  # noqa: S608 - our own text
+                text(f"UPDATE {table} SET {names} WHERE {where}"),
                 {"batch_id": self.batch_id, "references": self.references} | columns,
             )
 

@@ -316,7 +316,7 @@ def release(
 def row_of(session: Session, table: str, **key: Any) -> dict[str, Any]:
     """Give the one row of a table with these values."""
     where = " AND ".join(f"{name} = :{name}" for name in key)
-    found = session.execute(text(f"SELECT * FROM {table} WHERE {where}"), key).mappings().all()  # noqa: S608
+    found = session.execute(text(f"SELECT * FROM {table} WHERE {where}"), key).mappings().all()
     assert len(found) == 1, f"{len(found)} rows of {table} with {key}"
     return dict(found[0])
 

@@ -93,7 +93,7 @@ class Case:
     def change(self, **columns: Any) -> None:
         names = ", ".join(f"{name} = :{name}" for name in columns)
         with self.database.transaction() as session:
-            session.execute(text(f"UPDATE refunds SET {names} WHERE id = :id"), {"id": self.id} | columns)  # noqa: S608
+            session.execute(text(f"UPDATE refunds SET {names} WHERE id = :id"), {"id": self.id} | columns)
 
     @property
     def row(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from sqlalchemy.orm import Session
 from marketplace.catalog.browse import cards
 from marketplace.catalog.models import Product
 from marketplace.catalog.statistics.models import ProductCount
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.clock import iso
 from marketplace.kernel.ids import parse_uuid
@@ -124,7 +124,7 @@ _INDEX_FRIENDLY_IN_DEFAULT_SORT = _INDEX_FRIENDLY_FILTERS | {"campus_id", "campu
 @lru_cache(maxsize=2048)  # more than there are combinations
 def _listing_statement(
     sort: str, conditions: tuple[str, ...], *, has_cursor: bool, is_default_page: bool
-) -> Statement:
+) -> Statement[Row]:
     """Build the listing once; ``is_default_page`` pages have the default length and no filter but plain ones."""
     column, id_column, descending = _SORTS[sort].column, _SORTS[sort].id_column, _SORTS[sort].descending
     clause = (

@@ -64,7 +64,7 @@ _SELECT_DETAIL = Prepared(
             JOIN campuses k ON k.id = p.campus_id
             JOIN categories c ON c.id = p.category_id
         WHERE p.id = :product_id
-        """  # noqa: S608 - our own text
+        """
     )
 )
 
@@ -81,7 +81,7 @@ _SELECT_CATEGORIES = Statement(
                 GROUP BY p.category_id
             ) n ON n.category_id = c.id
         ORDER BY c.position, c.name, c.id
-        """  # noqa: S608 - our own text
+        """
     )
 )
 

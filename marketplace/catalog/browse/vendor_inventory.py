@@ -27,7 +27,7 @@ from marketplace.catalog import states
 from marketplace.catalog.browse import cards, listing
 from marketplace.catalog.models import Product
 from marketplace.catalog.statistics.models import ProductCount
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import require_store_of_user
@@ -114,7 +114,7 @@ def _apply_filters(clause: Any, conditions: tuple[str, ...]) -> Any:
 @lru_cache(maxsize=2048)  # more than there are combinations
 def _page_statement(
     sort: str, conditions: tuple[str, ...], *, descending: bool, has_cursor: bool
-) -> Statement:
+) -> Statement[Row]:
     column = _SORTS[sort]
     clause = (
         select(*cards.CARD_COLUMNS, *_OWNER_COLUMNS.values(), column.label("position"))
@@ -132,7 +132,7 @@ def _page_statement(
 
 
 @lru_cache(maxsize=64)
-def _count_statement(conditions: tuple[str, ...]) -> Statement:
+def _count_statement(conditions: tuple[str, ...]) -> Statement[Row]:
     return Statement(_apply_filters(select(func.count().label("total")).select_from(Product), conditions))
 
 

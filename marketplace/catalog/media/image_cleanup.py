@@ -61,7 +61,7 @@ _SELECT_IMAGE_USAGE = Statement(
                 SELECT FROM images o WHERE o.key = i.key AND o.id <> i.id AND o.status IN ('pending', 'ready')
             ) AS shared
         FROM images i WHERE i.id = :image_id
-        """  # noqa: S608 - our own text
+        """
     )
 )
 _MARK_USED = Statement(text("UPDATE images SET unused_since = NULL WHERE id = :image_id"))
@@ -78,9 +78,7 @@ _MARK_DELETED = Statement(
     )
 )
 _PURGE_DELETED_ROWS = Statement(
-    text(
-        f"DELETE FROM images i WHERE status = 'deleted' AND unused_since < :before AND NOT ({_IS_USED_SQL})"  # noqa: S608
-    )
+    text(f"DELETE FROM images i WHERE status = 'deleted' AND unused_since < :before AND NOT ({_IS_USED_SQL})")
 )
 
 

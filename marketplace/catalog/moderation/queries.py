@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.browse.product_detail import review_state
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.ids import parse_uuid
@@ -50,7 +50,7 @@ _QUEUE_PAGE_SQL = """(
     )"""
 
 
-def _queue_statement(campus_condition: str) -> Statement:
+def _queue_statement(campus_condition: str) -> Statement[Row]:
     page = _QUEUE_PAGE_SQL.format(place=campus_condition)
     return Statement(text(f"{_SELECT_LISTING_SQL.format(products=page)} ORDER BY p.moderated_at, p.id"))
 

@@ -28,7 +28,7 @@ _SELECT_BANNERS_SQL = f"""
     SELECT t.id, t.title, t.subtitle, {listing.IMAGE_URL_SQL}, t.image_id, t.link, t.placement,
         t.campus_id, t.position, {listing.LIFETIME_COLUMNS_SQL}
     FROM banners t
-"""  # noqa: S608 - our own text
+"""
 
 
 def create_banner(session: Session, act: Act, *, fields: dict[str, Any]) -> UUID:

@@ -17,7 +17,7 @@ from marketplace.catalog.promotions import common as promotions
 from marketplace.catalog.promotions import listing
 from marketplace.catalog.promotions.common import PromotableProduct, PromotionType
 from marketplace.catalog.promotions.models import FeaturedProduct
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.kernel.paging import Page, PageRequest
@@ -46,7 +46,7 @@ _SELECT_FEATURED_SQL = f"""
     SELECT t.id, t.product_id, t.position, {listing.LIFETIME_COLUMNS_SQL}, p.title, p.status AS product_status,
         p.price_minor, p.campus_id, p.vendor_id
     FROM featured_products t JOIN products p ON p.id = t.product_id
-"""  # noqa: S608 - our own text
+"""
 
 
 class AlreadyFeaturedError(ConflictError):
@@ -119,7 +119,7 @@ def end_featured_product(session: Session, act: Act, *, entry_id: UUID) -> None:
 
 
 @lru_cache(maxsize=16)
-def _cards_statement(*, campus: str | None, has_cursor: bool) -> Statement:
+def _cards_statement(*, campus: str | None, has_cursor: bool) -> Statement[Row]:
     is_running = and_(
         FeaturedProduct.ended_at.is_(None),
         FeaturedProduct.starts_at <= bindparam("now"),

@@ -15,7 +15,7 @@ from marketplace.catalog.promotions.flash_sales import MAX_SALE_DURATION
 from marketplace.catalog.promotions.listing import promoted_product_view
 from marketplace.catalog.promotions.models import FlashSale
 from marketplace.catalog.sale_price import percent_off
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
@@ -51,7 +51,7 @@ _SALE_COLUMNS = (
 
 
 @lru_cache(maxsize=64)
-def _public_statement(*, state: str | None, campus: str | None, has_cursor: bool) -> Statement:
+def _public_statement(*, state: str | None, campus: str | None, has_cursor: bool) -> Statement[Row]:
     """Select what is public of sales that are not over: by their ends if they run, else by their beginnings."""
     clause = (
         select(*cards.CARD_COLUMNS, *_SALE_COLUMNS)
@@ -182,7 +182,7 @@ _STAFF_COLUMNS = (
 @lru_cache(maxsize=32)
 def _staff_statement(
     *, state: str | None, of_product: bool, has_cursor: bool, by_id: bool = False
-) -> Statement:
+) -> Statement[Row]:
     clause = select(*_STAFF_COLUMNS).join(Product, Product.id == FlashSale.product_id)
     if by_id:
         return Statement(clause.where(FlashSale.id == bindparam("sale_id")))

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import Page, PageRequest, page_of
@@ -52,7 +52,7 @@ def _campus_sql(campus: str) -> tuple[str, dict[str, Any]]:
 
 
 @lru_cache(maxsize=128)
-def _listing_statement(select: str, conditions: tuple[str, ...], order: str) -> Statement:
+def _listing_statement(select: str, conditions: tuple[str, ...], order: str) -> Statement[Row]:
     where = " AND ".join(f"({condition})" for condition in conditions) or "true"
     return Statement(text(f"{select} WHERE {where} ORDER BY {order} LIMIT :limit"))
 

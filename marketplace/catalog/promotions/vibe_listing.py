@@ -16,7 +16,7 @@ from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import listing
 from marketplace.catalog.promotions.models import VibeProduct
 from marketplace.catalog.promotions.vibes import MAX_PRODUCTS_PER_VIBE, SLUG_PATTERN
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import Page, PageRequest
@@ -31,7 +31,7 @@ _SELECT_VIBES_SQL = f"""
     SELECT t.id, t.slug, t.title, t.description, {listing.IMAGE_URL_SQL}, t.image_id, t.campus_id,
         t.position, {listing.LIFETIME_COLUMNS_SQL}
     FROM vibes t
-"""  # noqa: S608 - our own text
+"""
 _SELECT_RUNNING_VIBE_BY_ID = Statement(
     text(f"{_SELECT_VIBES_SQL} WHERE t.id = :vibe AND {listing.IS_RUNNING_SQL}")
 )
@@ -49,7 +49,7 @@ _SELECT_PRODUCT_IDS = Statement(
 
 
 @lru_cache(maxsize=4)
-def _cards_statement(*, campus: str | None) -> Statement:
+def _cards_statement(*, campus: str | None) -> Statement[Row]:
     """Select, for each of some vibes, the first cards that the public sees."""
     vibe_ids = func.unnest(bindparam("ids", type_=ARRAY(Uuid))).table_valued("id").render_derived("wanted")
     vibe_cards = (

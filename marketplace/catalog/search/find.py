@@ -24,7 +24,7 @@ from marketplace.catalog.search.ranking_sql import (
     search_statement,
 )
 from marketplace.catalog.search.spelling import RARE_WORD_DOCUMENTS
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.paging import CursorValueType, Page, PageRequest, UnknownCursorError, read_position
 from marketplace.kernel.ratings import average_rating
@@ -52,7 +52,7 @@ _CAMPUS_CONDITIONS = {
     BY_CAMPUS_ID: "AND v.campus_id = :campus_id",
     BY_CAMPUS_SLUG: "AND v.campus_id = (SELECT c.id FROM campuses c WHERE c.slug = :campus_slug)",
 }
-_SELECT_MERCHANTS: Mapping[str | None, Statement] = {
+_SELECT_MERCHANTS: Mapping[str | None, Statement[Row]] = {
     name: Prepared(
         text(_SELECT_MERCHANTS_SQL.format(open=STORE_IS_OPEN_SQL, campus=condition, most=MAX_MERCHANTS))
     )

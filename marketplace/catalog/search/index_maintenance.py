@@ -71,7 +71,7 @@ _RECOUNT_LEXEMES = Statement(
         SELECT word, in_title, anywhere FROM counted ORDER BY word
         ON CONFLICT (lexeme) DO UPDATE SET in_title = excluded.in_title, anywhere = excluded.anywhere
             WHERE (l.in_title, l.anywhere) <> (excluded.in_title, excluded.anywhere)
-        """  # noqa: S608 - our own text
+        """
     )
 )
 

@@ -19,7 +19,7 @@ from sqlalchemy.sql.elements import TextClause
 from marketplace.catalog.browse import cards
 from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG
 from marketplace.catalog.models import Product
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL
@@ -77,7 +77,7 @@ class SearchStep:
 @lru_cache(maxsize=1024)
 def search_statement(
     steps: tuple[SearchStep, ...], conditions: tuple[str, ...], *, prepared: bool
-) -> Statement:
+) -> Statement[Row]:
     """Build the statement of a search, once for each form.
 
     Its rows are ``cards.CARD_COLUMNS``, the score, and three columns that are the same in all rows: step, prior and
@@ -109,8 +109,7 @@ def _ranked_candidates_sql(steps: Sequence[SearchStep], conditions: Sequence[str
         for number in range(STEP_COUNT)
     )
     candidates = " UNION ALL ".join(
-        f"SELECT {number} AS step, s.* FROM step_{number} s"  # noqa: S608 - our own text
-        for number in range(STEP_COUNT)
+        f"SELECT {number} AS step, s.* FROM step_{number} s" for number in range(STEP_COUNT)
     )
     return text(
         f"""
@@ -138,7 +137,7 @@ def _ranked_candidates_sql(steps: Sequence[SearchStep], conditions: Sequence[str
         WHERE CAST(:last_score AS integer) IS NULL
             OR (s.score, s.product_id) < (:last_score, CAST(:last_id AS uuid))
         ORDER BY s.score DESC, s.product_id DESC LIMIT :limit
-        """  # noqa: S608 - our own text
+        """
     )
 
 
@@ -180,12 +179,12 @@ def _step_sql(number: int, step: SearchStep, conditions: Sequence[str]) -> str:
             SELECT * FROM walk_{number} WHERE (SELECT count(*) FROM walk_{number}) >= :most
             UNION ALL SELECT * FROM words_{number}
         )
-    """  # noqa: S608 - our own text
+    """
 
 
 def _step_is_due_sql(number: int) -> str:
     """Write the condition that earlier steps left room, or that an earlier page came so far."""
-    counts = [f"(SELECT count(*) FROM step_{other})" for other in range(number)]  # noqa: S608 - our own text
+    counts = [f"(SELECT count(*) FROM step_{other})" for other in range(number)]
     earlier = " + ".join(counts) or "0"
     return (
         f"{earlier} < :most AND {number} >= CAST(:start_step AS integer)"

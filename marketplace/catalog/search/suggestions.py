@@ -12,6 +12,7 @@ from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, camp
 from marketplace.catalog.search import lexicon as search_lexicon
 from marketplace.catalog.search import tokenizer
 from marketplace.catalog.search.ranking_sql import DOCUMENT_CONDITIONS
+from marketplace.infra.db import Row
 from marketplace.infra.prepared import Prepared
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
@@ -31,13 +32,13 @@ _STORE_CAMPUS_CONDITIONS = {
 
 
 @lru_cache(maxsize=8)
-def _titles_statement(campus: str | None, *, scans_by_popularity: bool) -> Prepared:
+def _titles_statement(campus: str | None, *, scans_by_popularity: bool) -> Prepared[Row]:
     """Build the statement of titles; where many match, the most popular listings are walked through instead."""
     campus_condition = DOCUMENT_CONDITIONS[campus] if campus else "true"
-    row_conditions = f"d.vendor_id NOT IN (SELECT c.id FROM closed c) AND {campus_condition}"  # noqa: S608 - our own text
+    row_conditions = f"d.vendor_id NOT IN (SELECT c.id FROM closed c) AND {campus_condition}"
     order = "ORDER BY d.prior DESC, d.product_id DESC LIMIT"
     rows = (
-        f"(SELECT * FROM search_documents d {order} {_MAX_SCANNED_ROWS})"  # noqa: S608 - our own text
+        f"(SELECT * FROM search_documents d {order} {_MAX_SCANNED_ROWS})"
         if scans_by_popularity
         else "search_documents"
     )
@@ -54,13 +55,13 @@ def _titles_statement(campus: str | None, *, scans_by_popularity: bool) -> Prepa
             )
             SELECT p.title FROM found f JOIN products p ON p.id = f.product_id
             ORDER BY f.prior DESC, f.product_id DESC
-            """  # noqa: S608 - our own text
+            """
         )
     )
 
 
 @lru_cache(maxsize=8)
-def _names_statement(campus: str | None) -> Prepared:
+def _names_statement(campus: str | None) -> Prepared[Row]:
     """Build the statement of categories and stores."""
     return Prepared(
         text(
@@ -78,7 +79,7 @@ def _names_statement(campus: str | None) -> Prepared:
                     AND {_STORE_CAMPUS_CONDITIONS[campus] if campus else "true"}
                 ORDER BY v.completed_orders DESC, v.id LIMIT {_MAX_NAMES_PER_KIND}
             )
-            """  # noqa: S608 - our own text
+            """
         )
     )
 

@@ -96,13 +96,13 @@ _CHECKS = build_invariants(
                             WHERE a.intent_id = q.intent_id)) n))
             ) held (minor)
             WHERE expected.minor <> held.minor LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "quarantine in all is what its open cases hold": f"""
             SELECT * FROM (SELECT ({_NET_CREDIT_OF_ACCOUNTS} WHERE a.kind = 'quarantine') AS booked_minor, (
                 SELECT coalesce(sum({_QUARANTINED_MINOR}), 0)::bigint FROM quarantined_charges q
                     JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id) AS expected_minor) both_sides
             WHERE booked_minor <> expected_minor
-            """,  # noqa: S608 - our own text
+            """,
         "every refund is in the books": """
             SELECT r.id::text AS refund, r.cause, r.amount_minor, coalesce(booked.minor, 0) AS booked_minor
             FROM refunds r LEFT JOIN LATERAL (
@@ -121,12 +121,12 @@ _CHECKS = build_invariants(
                     SELECT 'refund:' || r.id || ':' || n FROM generate_series(2, r.times_returned + 1) n)
                 AND t.kind IN ('refund', 'refund_sent', 'refund_returned', 'refund_credit')) moved (minor)
             WHERE expected.minor <> moved.minor LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "refunds in transit in all are those that are open": f"""
             SELECT * FROM (SELECT ({_NET_CREDIT_OF_ACCOUNTS} WHERE a.kind = 'refunds_in_transit') AS booked_minor, (
                 SELECT coalesce(sum({_IN_TRANSIT_MINOR}), 0)::bigint FROM refunds r) AS expected_minor) both_sides
             WHERE booked_minor <> expected_minor
-            """,  # noqa: S608 - our own text
+            """,
         # What was paid twice is no more than the charge brought, or the gateway would have refused it.
         "what each charge says was refunded is what its refunds say": """
             SELECT c.gateway_charge_id AS charge, c.principal_minor, c.refunded_minor,
@@ -176,7 +176,7 @@ _CHECKS = build_invariants(
                 SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_FROM_CLAWBACK_ENTRIES} GROUP BY 1
             ) borne ON borne.order_id = s.order_id
             WHERE s.clawed_back_minor <> coalesce(borne.minor, 0) LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "what was refunded of each order after its release is borne by those who had it": f"""
             SELECT o.number, coalesce(back.minor, 0) AS refunds_minor, coalesce(borne.minor, 0) AS booked_minor
             FROM (
@@ -187,7 +187,7 @@ _CHECKS = build_invariants(
                     AND e.kind = 'refund' GROUP BY 1
             ) borne ON borne.order_id = back.order_id JOIN orders o ON o.id = coalesce(back.order_id, borne.order_id)
             WHERE coalesce(back.minor, 0) <> coalesce(borne.minor, 0) LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "no vendor bears more of an order than they had of it": f"""
             SELECT o.number, borne.minor AS borne_minor, coalesce(had.minor, 0) AS had_minor
             FROM (
@@ -200,7 +200,7 @@ _CHECKS = build_invariants(
                 WHERE e.order_id = o.id AND e.kind = 'release' AND e.direction = 'credit'
             ) had ON true
             WHERE borne.minor > coalesce(had.minor, 0) LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "what banks took of orders that escrow holds is undecided as long as they are disputed": f"""
             SELECT o.number, o.status, taken.minor AS undecided_minor, s.amount_minor - s.refunded_minor AS held_minor
             FROM (SELECT e.order_id, {_NET_DEBIT} AS minor FROM ledger_entries e
@@ -208,7 +208,7 @@ _CHECKS = build_invariants(
                 JOIN orders o ON o.id = taken.order_id JOIN escrows s ON s.order_id = o.id
             WHERE taken.minor <> 0 AND (o.status <> 'disputed' OR taken.minor > s.amount_minor - s.refunded_minor)
             LIMIT 100
-            """,  # noqa: S608 - our own text
+            """,
         "what banks took back is of disputes that were lost": """
             SELECT t.source FROM ledger_transactions t WHERE t.kind = 'chargeback' AND NOT EXISTS (
                 SELECT FROM charge_disputes d WHERE d.id::text = split_part(t.source, ':', 2)

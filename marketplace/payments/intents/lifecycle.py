@@ -64,7 +64,7 @@ _LOCK_LIVE_INTENTS = Statement(
         FROM payment_intents i WHERE EXISTS (
             SELECT FROM payment_allocations a WHERE a.intent_id = i.id AND a.live AND a.order_id = ANY(:order_ids)
         ) ORDER BY i.id FOR NO KEY UPDATE OF i
-        """  # noqa: S608 - our own columns
+        """
     )
 )
 _SELECT_INTENT_BY_REFERENCE = Statement(text("SELECT id FROM payment_intents WHERE reference = :reference"))
@@ -89,7 +89,7 @@ _INSERT_INTENT = Statement(
             FROM intent WHERE orders.id = ANY(:order_ids)
         )
         SELECT * FROM intent
-        """  # noqa: S608 - our own columns
+        """
     )
 )
 _UPDATE_CALLBACK_URL = Statement(

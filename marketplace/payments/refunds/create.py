@@ -48,7 +48,7 @@ _SELECT_CHARGES_OF_ORDER = Statement(
             SELECT coalesce(sum(r.amount_minor), 0) FROM refunds r
             WHERE r.order_id = :order_id AND r.charge_id = c.id AND r.status <> 'credited'))::bigint AS left_minor
         {_FROM_CHARGES_OF_ORDER} ORDER BY c.id
-        """  # noqa: S608 - our own text
+        """
     )
 )
 _ADD_REFUNDED_TO_CHARGE = Statement(

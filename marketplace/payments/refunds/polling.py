@@ -52,7 +52,7 @@ _LOCK_UNQUEUED_REFUNDS = Statement(
             AND (r.asked_at IS NOT NULL OR ({SELECT_CHARGEBACK_STATE}) IS DISTINCT FROM 'open')
         ORDER BY r.updated_at, r.id LIMIT :most
         FOR NO KEY UPDATE OF r SKIP LOCKED
-        """  # noqa: S608 - our own text
+        """
     )
 )
 _TOUCH_REFUND = Statement(text("UPDATE refunds SET updated_at = :now WHERE id = :refund_id"))

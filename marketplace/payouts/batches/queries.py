@@ -43,7 +43,7 @@ _SELECT_BATCHES = f"""
         LEFT JOIN profiles staged ON staged.id = b.staged_by
         LEFT JOIN profiles rejected ON rejected.id = b.rejected_by
         LEFT JOIN profiles dispatched ON dispatched.id = b.dispatched_by
-"""  # noqa: S608 - our own text
+"""
 _MATCHES_FILTERS = """
     b.status = ANY(:statuses)
     AND (CAST(:starts AS timestamptz) IS NULL OR b.created_at >= :starts)
@@ -52,7 +52,7 @@ _MATCHES_FILTERS = """
 _SELECT_BATCH_PAGES = build_sorted_statements(
     _SELECT_BATCHES, f"WHERE {_MATCHES_FILTERS}", SORTS, tie_breaker="b.id"
 )
-_COUNT_BATCHES = Statement(text(f"SELECT count(*) AS total FROM payout_batches b WHERE {_MATCHES_FILTERS}"))  # noqa: S608
+_COUNT_BATCHES = Statement(text(f"SELECT count(*) AS total FROM payout_batches b WHERE {_MATCHES_FILTERS}"))
 _SELECT_BATCH = Statement(text(f"{_SELECT_BATCHES} WHERE b.id = :batch_id"))
 _SELECT_APPROVALS = Statement(
     text(

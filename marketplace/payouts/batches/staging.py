@@ -44,7 +44,7 @@ _SELECT_VENDORS = f"""
     FROM vendor_profiles v
         LEFT JOIN ledger_accounts b ON b.kind = 'vendor_payable' AND b.owner_id = v.id
         LEFT JOIN payout_accounts a ON a.user_id = v.user_id AND a.replaced_at IS NULL
-"""  # noqa: S608 - our own text
+"""
 _SELECT_NAMED_VENDORS = Statement(text(f"{_SELECT_VENDORS} WHERE v.id = ANY(:vendor_ids) ORDER BY v.id"))
 # What is left over by the bound is the next batch's: those that are in this one are out of the way then. Those with
 # a debt are there for less, since that is taken out of what they would get.

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Row, Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
@@ -52,7 +52,7 @@ _SELECT_PAYOUT = Statement(
 _COUNT_PAYOUTS = Statement(text(f"SELECT count(*) AS total {_FROM_MATCHING_PAYOUTS}"))
 
 
-def _build_page_statement(column: str, direction: str) -> Statement:
+def _build_page_statement(column: str, direction: str) -> Statement[Row]:
     order_by = f"{column} {direction}, i.id {direction}" if column != "i.id" else f"i.id {direction}"
     return Statement(
         text(

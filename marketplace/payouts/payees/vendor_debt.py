@@ -29,7 +29,7 @@ _SELECT_VENDOR_DEBTS = f"""
                 max(e.created_at) FILTER (WHERE e.direction = 'debit') AS last_claimed_at
             FROM ledger_entries e WHERE e.account_id = a.id
         ) sums
-"""  # noqa: S608 - our own words
+"""
 _SELECT_API_COLUMNS = """
     SELECT id AS "vendorId", display_name AS "vendorName", owed_minor AS "owedMinor",
         payable_minor AS "payableMinor", claimed_minor AS "claimedMinor",

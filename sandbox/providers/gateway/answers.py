@@ -98,8 +98,8 @@ class Page:
         :return: the rows, newest first, and how many there are in all
         """
         values = {**parameters, "since": self.since, "until": self.until}
-        total = connection.execute(f"SELECT count(*) FROM ({query})", values).fetchone()[0]  # noqa: S608 - fixed SQL
-        paged = f"SELECT * FROM ({query}) ORDER BY id DESC LIMIT :limit OFFSET :offset"  # noqa: S608 - fixed SQL
+        total = connection.execute(f"SELECT count(*) FROM ({query})", values).fetchone()[0]
+        paged = f"SELECT * FROM ({query}) ORDER BY id DESC LIMIT :limit OFFSET :offset"
         rows = connection.execute(
             paged, {**values, "limit": self.per_page, "offset": self.skipped}
         ).fetchall()

@@ -33,7 +33,7 @@ def row_at(shelves: ManyProducts, source: str, order: str, rows: int) -> list[An
     column = order.removesuffix(" DESC")
     down = " DESC" if order.endswith("DESC") else ""
     found = shelves.session.execute(
-        text(f"SELECT {column}, p.id FROM {source} ORDER BY {order}, p.id{down} OFFSET :rows LIMIT 1"),  # noqa: S608
+        text(f"SELECT {column}, p.id FROM {source} ORDER BY {order}, p.id{down} OFFSET :rows LIMIT 1"),
         {"rows": rows},
     ).one()
     return [iso(found[0]) if isinstance(found[0], datetime) else found[0], str(found[1])]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from uuid import uuid4
 
 import pytest
@@ -129,3 +130,24 @@ def test_autocommit_ends_with_its_session(one: Database) -> None:
         connection.rollback()
 
     assert count(one, slug) == 0
+
+
+@dataclass(frozen=True)
+class _CampusRow:
+    slug: str
+    name: str
+
+
+def test_rows_are_instances_of_the_class_that_a_statement_names(one: Database) -> None:
+    statement = Statement(text("SELECT 'north' AS slug, 'North' AS name"), row=_CampusRow)
+    with one.reading() as session:
+        assert statement.one(session) == _CampusRow(slug="north", name="North")
+        assert statement.all(session) == [_CampusRow(slug="north", name="North")]
+        assert statement.scalar(session) == "north"
+        assert statement.scalars(session) == ["north"]
+
+
+def test_row_class_that_does_not_fit_its_statement_is_refused(one: Database) -> None:
+    statement = Statement(text("SELECT 'North' AS name, 'north' AS slug"), row=_CampusRow)
+    with one.reading() as session, pytest.raises(TypeError, match="_CampusRow"):
+        statement.one(session)

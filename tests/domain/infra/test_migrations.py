@@ -129,7 +129,7 @@ def test_vendors_bank_accounts_become_their_persons_and_go_back(empty: str) -> N
 
     alembic.command.upgrade(config, "0022")
     account = "user_id::text, bank_code, account_number, account_name, created_at, replaced_at"
-    [moved] = query(empty, f"SELECT {account} FROM payout_accounts")  # noqa: S608 - our own columns
+    [moved] = query(empty, f"SELECT {account} FROM payout_accounts")
     assert moved[:4] == (person, "058", "2234567890", "AN OWNER")
     assert (moved[4].isoformat(), moved[5]) == ("2026-01-02T03:04:00+00:00", None)
 

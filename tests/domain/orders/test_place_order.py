@@ -383,7 +383,7 @@ def test_the_database_holds_the_sums_too(
     key = "id" if table == "orders" else "order_id"
 
     with pytest.raises(Exception, match=f"ck_{table}_{constraint}"), session.begin_nested():
-        session.execute(text(f"UPDATE {table} SET {values} WHERE {key} = :id"), {"id": order_id})  # noqa: S608
+        session.execute(text(f"UPDATE {table} SET {values} WHERE {key} = :id"), {"id": order_id})
 
 
 def test_stock_can_not_be_oversold_in_the_database_either(session: Session, shop: Shop) -> None:
@@ -418,7 +418,7 @@ def test_the_lines_of_an_order_are_its_subtotal_in_the_database_too(
             line_total_minor, commission_bps)
         SELECT c.id, i.position, i.product_id, i.title, i.unit_price_minor, i.quantity, i.line_total_minor,
             i.commission_bps FROM copied c, order_items i WHERE i.order_id = :id
-        """  # noqa: S608
+        """
     )
 
     try:

@@ -422,7 +422,7 @@ def test_many_are_swept_in_batches(database: Database, sweep: SweepNow, shop: Sh
                 ), stock AS (UPDATE products SET reserved = 221 WHERE id = :product)
                 INSERT INTO escrows (order_id, status, amount_minor)
                 SELECT c.id, 'pending', e.amount_minor FROM copies c, escrows e WHERE e.order_id = :id
-                """  # noqa: S608
+                """
             ),
             {"id": template, "product": product_id},
         )

@@ -524,7 +524,7 @@ class TestPieces:
                 session.begin_nested(),
             ):
                 session.execute(
-                    text(f"UPDATE order_items SET refunded_quantity = {change} WHERE order_id = :id"),  # noqa: S608
+                    text(f"UPDATE order_items SET refunded_quantity = {change} WHERE order_id = :id"),
                     {"id": order_id},
                 )
 

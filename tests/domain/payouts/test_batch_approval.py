@@ -103,7 +103,7 @@ def test_who_staged_it_is_the_first_of_the_two(session: Session) -> None:
 def test_who_is_no_officer_of_finance_any_more_does_not_count(session: Session, change: str) -> None:
     stager, one, other = (make_officer(session) for _ in range(3))
     batch_id = staged_batch(session, make_payees(session, 1), officer=stager)
-    session.execute(text(f"UPDATE profiles SET {change} WHERE id = :id"), {"id": stager.id})  # noqa: S608 - our own text
+    session.execute(text(f"UPDATE profiles SET {change} WHERE id = :id"), {"id": stager.id})
 
     assert approve(session, batch_id, one) == "staged"
     assert approve(session, batch_id, other) == "approved"
@@ -204,8 +204,8 @@ def test_a_batch_that_changed_after_its_approval_is_not_sent_and_is_staged_again
 
 
 _ONE = "(SELECT {column} FROM payout_transfer_intents WHERE batch_id = :id LIMIT 1)"
-_OF_ITS_ACCOUNT = f"UPDATE payout_accounts SET {{change}} WHERE id = {_ONE.format(column='account_id')}"  # noqa: S608 - our own text
-_OF_IT = f"UPDATE payout_transfer_intents SET {{change}} WHERE id = {_ONE.format(column='id')}"  # noqa: S608 - our own text
+_OF_ITS_ACCOUNT = f"UPDATE payout_accounts SET {{change}} WHERE id = {_ONE.format(column='account_id')}"
+_OF_IT = f"UPDATE payout_transfer_intents SET {{change}} WHERE id = {_ONE.format(column='id')}"
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ DAMAGE = {
         "UPDATE payout_transfer_intents SET amount_minor = amount_minor + 1 WHERE id = :first"
     ),
     "payouts in transit in all are those that are under way": f"""UPDATE ledger_entries
-        SET amount_minor = amount_minor + 1 WHERE transaction_id = {OF_FIRST} AND account_id = {IN_TRANSIT}""",  # noqa: S608 - our own text
+        SET amount_minor = amount_minor + 1 WHERE transaction_id = {OF_FIRST} AND account_id = {IN_TRANSIT}""",
     "each payout is out of its payee's own balance as long as it is under way or paid": f"""UPDATE ledger_entries
         SET account_id = (SELECT account_id FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
             WHERE t.source = 'payout:' || :second AND e.direction = 'debit')
-        WHERE transaction_id = {OF_FIRST} AND direction = 'debit'""",  # noqa: S608 - our own text
+        WHERE transaction_id = {OF_FIRST} AND direction = 'debit'""",
     "what left the gateway for a payout is its amount if it was paid, and what the gateway kept for it": """
         UPDATE payout_transfer_intents SET status = 'success' WHERE id = :first""",
     "two officers have approved what is sent, none of whom is paid by it": """DELETE FROM payout_approvals

@@ -158,7 +158,7 @@ def test_who_is_on_hold_is_left_out_and_the_reason_told(
     held, free = make_payee(session, account=account, **store), make_payee(session)
     for column, value in person.items():
         session.execute(
-            text(f"UPDATE profiles SET {column} = :value WHERE id = :id"),  # noqa: S608 - our own text
+            text(f"UPDATE profiles SET {column} = :value WHERE id = :id"),
             {"value": value, "id": held.user.id},
         )
 

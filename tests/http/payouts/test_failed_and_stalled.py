@@ -220,7 +220,7 @@ class TestGivingUp:
                 {"status": status, "id": transfer["intent_id"]},
             )
             session.execute(
-                text(f"UPDATE payout_transfers SET {names} WHERE id = :id"),  # noqa: S608 - our own text
+                text(f"UPDATE payout_transfers SET {names} WHERE id = :id"),
                 {"id": transfer["id"]} | columns,
             )
 

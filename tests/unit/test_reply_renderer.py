@@ -1,0 +1,88 @@
+"""Replies rendered in the API's names."""
+
+from dataclasses import dataclass
+
+import pytest
+from marshmallow import fields
+
+from blueprints.http.fields import Schema
+from blueprints.http.reply_renderer import compile_renderer
+
+
+class StoreReply(Schema):
+    """A store."""
+
+    display_name = fields.String(required=True)
+
+
+class OrderReply(Schema):
+    """An order with everything that can be below a field."""
+
+    id = fields.Integer(required=True)
+    total_amount = fields.Integer(required=True, data_key="total_amount")
+    sold_by = fields.Nested(StoreReply, required=True, allow_none=True)
+    other_stores = fields.List(fields.Nested(StoreReply), required=True)
+    stores_by_code = fields.Dict(keys=fields.String(), values=fields.Nested(StoreReply), required=True)
+    shipping_address = fields.Dict(required=True)
+    tracking_note = fields.String()
+
+
+class CategoryReply(Schema):
+    """A category with its children."""
+
+    category_id = fields.Integer(required=True)
+    child_nodes = fields.List(fields.Nested("CategoryReply"), required=True)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A row of a store, with a column that clients do not see."""
+
+    display_name: str
+    phone: str = "+2348031234567"
+
+
+def test_fields_of_dicts_and_dataclasses_get_their_public_names_at_every_level() -> None:
+    order = {
+        "id": 1,
+        "total_amount": 500,
+        "sold_by": Store("Ada's"),
+        "other_stores": [{"display_name": "Bola's"}, Store("Chi's")],
+        "stores_by_code": {"a_b": Store("Ada's")},
+        "shipping_address": {"hostel_name": "Moremi"},
+        "tracking_note": "at the gate",
+    }
+    assert compile_renderer(OrderReply())(order) == {
+        "id": 1,
+        "total_amount": 500,
+        "soldBy": {"displayName": "Ada's"},
+        "otherStores": [{"displayName": "Bola's"}, {"displayName": "Chi's"}],
+        "storesByCode": {"a_b": {"displayName": "Ada's"}},
+        "shippingAddress": {"hostel_name": "Moremi"},
+        "trackingNote": "at the gate",
+    }
+
+
+def test_null_and_missing_optional_fields_stay_as_they_are() -> None:
+    order = {
+        "id": 1, "total_amount": 5, "sold_by": None, "other_stores": [], "stores_by_code": {}, "shipping_address": {}
+    }  # fmt: skip
+    rendered = compile_renderer(OrderReply())(order)
+    assert rendered["soldBy"] is None
+    assert "trackingNote" not in rendered
+
+
+def test_fields_that_the_schema_does_not_name_are_left_out() -> None:
+    assert compile_renderer(StoreReply())(Store("Ada's")) == {"displayName": "Ada's"}
+
+
+def test_missing_required_field_is_an_error() -> None:
+    with pytest.raises(KeyError, match="display_name"):
+        compile_renderer(StoreReply())({"phone": "+2348031234567"})
+
+
+def test_lists_and_schemas_within_themselves_are_rendered() -> None:
+    tree = [{"category_id": 1, "child_nodes": [{"category_id": 2, "child_nodes": []}]}]
+    assert compile_renderer(CategoryReply(many=True))(tree) == [
+        {"categoryId": 1, "childNodes": [{"categoryId": 2, "childNodes": []}]}
+    ]
