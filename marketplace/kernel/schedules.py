@@ -7,8 +7,10 @@ same ones. Ticks of an interval are its multiples since 1970, so that ``every 1h
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from cronsim import CronSim, CronSimError
 
 EXAMPLES: Final = (
     "`every 15s`, `every 2h`, or a crontab expression in UTC such as `*/5 * * * *` or `30 2 * * mon-fri`"
@@ -19,9 +21,15 @@ _MIN_PERIOD = timedelta(seconds=5)  # what runs tasks looks once a second
 _MAX_PERIOD = timedelta(days=31)
 _MAX_CHARACTERS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_DAYS_AHEAD = 366 * 8 + 2  # 29 February may be eight years away
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+# cronsim reads 5-5/10 as 5/10. Ranges of a number and a name may be such a range as well.
+_UNCLEAR_STEP = re.compile(r"\b0*(\w+)-0*\1/|[a-z]-\d+/|\d-[a-z]+/")
+_FIELDS = (
+    "minute from 0 to 59",
+    "hour from 0 to 23",
+    "day of the month from 1 to 31",
+    "month from 1 to 12",
+    "day of the week from 0 to 7",
+)
 
 
 class InvalidScheduleError(ValueError):
@@ -71,13 +79,6 @@ class Crontab(Schedule):
     As cron has it: where both days of the month and days of the week are restricted, either will do.
     """
 
-    minutes: tuple[int, ...]
-    hours: tuple[int, ...]
-    days: frozenset[int]
-    months: frozenset[int]
-    weekdays: frozenset[int]
-    either_day: bool
-
     @property
     def description(self) -> str:
         """Say when it ticks, for people."""
@@ -96,26 +97,8 @@ class Crontab(Schedule):
         return f"{self.text} (UTC)"
 
     def next_after(self, moment: datetime) -> datetime:
-        """Give the first tick after a time.
-
-        :raises InvalidScheduleError: there is none within eight years
-        """
-        earliest = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
-        for number in range(_MAX_DAYS_AHEAD):
-            day = earliest.date() + timedelta(days=number)
-            if self._matches(day):
-                first = (earliest.hour, earliest.minute) if number == 0 else (0, 0)
-                for hour in self.hours:
-                    for minute in self.minutes:
-                        if (hour, minute) >= first:
-                            return datetime(day.year, day.month, day.day, hour, minute, tzinfo=UTC)
-        raise InvalidScheduleError(f"{self.text!r} never comes: there is no such day. Write {EXAMPLES}.")
-
-    def _matches(self, day: date) -> bool:
-        in_month, in_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
-        return day.month in self.months and (
-            (in_month or in_week) if self.either_day else (in_month and in_week)
-        )
+        """Give the first tick after a time."""
+        return next(CronSim(self.text, moment.astimezone(UTC)))
 
 
 def parse_schedule(text: str) -> Schedule:
@@ -133,22 +116,29 @@ def parse_schedule(text: str) -> Schedule:
         raise InvalidScheduleError(
             f"{plain[:_MAX_CHARACTERS]!r} has {len(parts)} fields where a crontab has 5. Write {EXAMPLES}."
         )
-    minutes = _parse_field(parts[0], "minute", 0, 59)
-    hours = _parse_field(parts[1], "hour", 0, 23)
-    days = _parse_field(parts[2], "day of the month", 1, 31)
-    months = _parse_field(parts[3], "month", 1, 12, names=_MONTHS, first=1)
-    weekdays = {number % 7 for number in _parse_field(parts[4], "day of the week", 0, 7, names=_WEEKDAYS)}
-    schedule = Crontab(
-        text=plain,
-        minutes=tuple(sorted(minutes)),
-        hours=tuple(sorted(hours)),
-        days=frozenset(days),
-        months=frozenset(months),
-        weekdays=frozenset(weekdays),
-        either_day=not parts[2].startswith("*") and not parts[4].startswith("*"),
-    )
-    schedule.next_after(_EPOCH)
+    if _UNCLEAR_STEP.search(plain):
+        raise InvalidScheduleError(
+            f"{plain!r} has a step over one value, or over a number and a name. Write {EXAMPLES}."
+        )
+    try:
+        schedule = Crontab(plain)
+        schedule.next_after(_EPOCH)
+    except (CronSimError, StopIteration) as error:
+        raise InvalidScheduleError(f"{_crontab_fault(parts)} Write {EXAMPLES}.") from error
     return schedule
+
+
+def _crontab_fault(parts: list[str]) -> str:
+    """Name the first item of a crontab that no field can have."""
+    for place, (part, name) in enumerate(zip(parts, _FIELDS, strict=True)):
+        for item in part.split(","):
+            alone = ["*"] * len(_FIELDS)
+            alone[place] = item
+            try:
+                CronSim(" ".join(alone), _EPOCH)
+            except CronSimError:
+                return f"{item!r} is no {name}."
+    return f"{' '.join(parts)!r} never comes: there is no such day."
 
 
 def _parse_interval(text: str) -> Interval:
@@ -159,27 +149,3 @@ def _parse_interval(text: str) -> Interval:
     if not _MIN_PERIOD <= period <= _MAX_PERIOD:
         raise InvalidScheduleError(f"{text!r} is not from 5 seconds to 31 days. Write {EXAMPLES}.")
     return Interval(f"every {int(match[1])}{match[2]}", period)
-
-
-def _parse_field(
-    text: str, name: str, minimum: int, maximum: int, *, names: tuple[str, ...] = (), first: int = 0
-) -> set[int]:
-    """Read a field: ``*``, a number, a name, a range, a step, or several of them with commas."""
-    numbers_by_name = {word: str(first + place) for place, word in enumerate(names)}
-    numbers: set[int] = set()
-    for part in text.split(","):
-        plain = re.sub(r"[a-z]+", lambda word: numbers_by_name.get(word[0], word[0]), part)
-        match = re.fullmatch(r"(?:\*|([0-9]{1,4})(?:-([0-9]{1,4}))?)(?:/([0-9]{1,4}))?", plain)
-        if not match:
-            raise InvalidScheduleError(f"{part!r} is no {name}. Write {EXAMPLES}.")
-        start = int(match[1]) if match[1] else minimum
-        # As cron has it, 10/15 goes on to the end, and 10 alone is itself.
-        open_end = match[1] is None or match[3] is not None
-        end = int(match[2]) if match[2] else (maximum if open_end else start)
-        step = int(match[3]) if match[3] else 1
-        if not minimum <= start <= end <= maximum or step < 1:
-            raise InvalidScheduleError(
-                f"{part!r} is no {name} from {minimum} to {maximum}. Write {EXAMPLES}."
-            )
-        numbers.update(range(start, end + 1, step))
-    return numbers
