@@ -1,6 +1,7 @@
 """Cursors: they come back as they were given out, and nothing else is taken for one."""
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_
 from marketplace.kernel.paging import CursorValueType, PageRequest, UnknownCursorError
 
 KEY = b"of-the-tests-only-0123456789abcdef"
-URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 SCALARS = (
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=40) | st.uuids().map(str)
 )
@@ -41,11 +42,11 @@ def test_a_cursor_with_any_character_altered_is_refused(position: list[Any], dat
 @given(POSITIONS, st.data())
 def test_a_cursor_with_any_byte_altered_is_refused(position: list[Any], data: st.DataObject) -> None:
     cursor = encode_cursor(KEY, listing="products", position=position)
-    content = bytearray(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    index = data.draw(st.integers(0, len(content) - 1))
-    content[index] ^= data.draw(st.integers(1, 255))
+    parts = [bytearray(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))) for part in cursor.split(".")]
+    content = data.draw(st.sampled_from(parts))
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
 
-    altered = base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+    altered = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
 
     with pytest.raises(InvalidCursorError):
         decode_cursor(KEY, listing="products", cursor=altered)
@@ -81,6 +82,12 @@ def test_what_is_no_cursor_is_refused(text: str) -> None:
 def test_a_cursor_of_any_length_is_refused_before_it_is_read() -> None:
     with pytest.raises(InvalidCursorError):
         decode_cursor(KEY, listing="products", cursor="A" * 10_000_000)
+
+
+def test_a_cursor_is_hardly_longer_than_its_position() -> None:
+    cursor = encode_cursor(KEY, listing="products", position=[TIME, ID])
+
+    assert len(cursor) <= 4 * len(json.dumps([TIME, ID])) // 3 + 24
 
 
 ID, TIME = "0190a5b2-7c3d-7e4f-8a1b-2c3d4e5f6071", "2026-11-20T09:30:00.000001Z"

@@ -2,6 +2,7 @@
 
 import base64
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID, uuid4
 
 import pytest
@@ -113,7 +114,7 @@ def test_limit_has_a_default_and_bounds(probe: FlaskClient) -> None:
 
 def test_a_cursor_is_url_safe_and_good_with_another_limit(probe: FlaskClient) -> None:
     cursor = cursor_of(ask(probe, "public", limit=3))
-    assert cursor.replace("-", "").replace("_", "").isalnum()
+    assert quote(cursor, safe="") == cursor
     response = probe.get(f"/api/probe/public?cursor={cursor}&limit=2")
     assert [row["number"] for row in response.json["data"]] == [4, 5]
     assert ask(probe, "public", cursor=cursor).json["data"][-1] == {"number": 23}
@@ -121,11 +122,11 @@ def test_a_cursor_is_url_safe_and_good_with_another_limit(probe: FlaskClient) ->
 
 def test_an_altered_cursor_is_refused(probe: FlaskClient) -> None:
     cursor = cursor_of(ask(probe, "public"))
-    raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    signature = cursor.partition(".")[2]
     for place in range(len(cursor)):
         altered = cursor[:place] + ("A" if cursor[place] != "A" else "B") + cursor[place + 1 :]
         assert faults(ask(probe, "public", cursor=altered)) == ["cursor"], place
-    forged = base64.urlsafe_b64encode(raw[:16] + b"[200]").rstrip(b"=").decode()
+    payload = base64.urlsafe_b64encode(b"[200]").rstrip(b"=").decode()
     for bad in (
         "",
         " ",
@@ -136,8 +137,9 @@ def test_an_altered_cursor_is_refused(probe: FlaskClient) -> None:
         cursor + "==",
         f"\t{cursor}x",
         cursor.swapcase(),
-        forged,
-        base64.urlsafe_b64encode(b"[200]").decode(),
+        payload,
+        f"{payload}.",
+        f"{payload}.{signature}",
         "é",
         "\0",
         "A" * 1025,
