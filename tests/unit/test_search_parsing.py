@@ -6,7 +6,7 @@ from bench.search_quality.labels import Label
 from bench.search_quality.measuring import Outcome, evaluate
 from marketplace.catalog.search import query_builder
 from marketplace.catalog.search.query_builder import LexemeFrequency, Lexicon
-from marketplace.catalog.search.spelling import SpellingCandidate, choose_corrections, edit_distance
+from marketplace.catalog.search.spelling import SpellingCandidate, choose_corrections, max_edits
 from marketplace.catalog.search.tokenizer import (
     MAX_WORDS,
     find_phrases,
@@ -58,19 +58,26 @@ def test_phrases_know_their_places() -> None:
     ("one", "other", "faults"),
     [
         ("lapotp", "laptop", 1),
-        ("lamp", "lamp", 0),
         ("lmap", "lamp", 1),
         ("matress", "mattress", 1),
-        ("", "ab", 2),
+        ("lpaotp", "laptop", 2),
+        ("matres", "mattress", 2),
+        ("lampshad", "lampshades", 1),
+        ("latpoq", "laptop", 2),
+        ("lmpa", "lamp", 2),
+        ("calculator", "calcultaors", 1),
+        ("calculator", "clacultaors", 2),
+        ("calculator", "clacultaer", 3),
+        ("calculator", "mattress", 4),
+        ("la", "lamp", 2),
     ],
 )
 def test_faults_are_counted(one: str, other: str, faults: int) -> None:
-    assert edit_distance(one, other, max_distance=3) == edit_distance(other, one, max_distance=3) == faults
-
-
-def test_faults_are_not_counted_further_than_matters() -> None:
-    assert edit_distance("calculator", "mattress", max_distance=2) == 3
-    assert edit_distance("a", "abcdef", max_distance=2) == 3
+    for typed, meant in ((one, other), (other, one)):
+        candidates = [SpellingCandidate(meant, 900)]
+        expected_of_unknown = [meant] if faults <= max_edits(typed) else []
+        assert choose_corrections(typed, candidates) == expected_of_unknown
+        assert choose_corrections(typed, candidates, word_documents=1) == ([meant] if faults == 1 else [])
 
 
 def test_the_nearest_and_most_usual_spelling_is_chosen() -> None:

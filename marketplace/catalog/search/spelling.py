@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rapidfuzz.distance import OSA
+
 MIN_CORRECTABLE_LENGTH = 3
 _MAX_LENGTH_FOR_ONE_EDIT, _MAX_LENGTH_FOR_TWO_EDITS = (
     4,
@@ -25,28 +27,6 @@ class SpellingCandidate:
 def max_edits(word: str) -> int:
     """Tell how many faults a word may have and still be recognised."""
     return 1 if len(word) <= _MAX_LENGTH_FOR_ONE_EDIT else 2 if len(word) <= _MAX_LENGTH_FOR_TWO_EDITS else 3
-
-
-def edit_distance(word: str, candidate: str, *, max_distance: int) -> int:
-    """Count the letters missing, added, changed or swapped with their neighbour.
-
-    :param max_distance: beyond so many the exact number does not matter
-    :return: the number, or ``most + 1``
-    """
-    if abs(len(word) - len(candidate)) > max_distance:
-        return max_distance + 1
-    previous_row: list[int] = []
-    row = list(range(len(candidate) + 1))
-    for i, letter in enumerate(word, 1):
-        row_before_previous, previous_row, row = previous_row, row, [i]
-        for j, other_letter in enumerate(candidate, 1):
-            cost = min(previous_row[j] + 1, row[j - 1] + 1, previous_row[j - 1] + (letter != other_letter))
-            if i > 1 and j > 1 and letter == candidate[j - 2] and word[i - 2] == other_letter:
-                cost = min(cost, row_before_previous[j - 2] + 1)
-            row.append(cost)
-        if min(row) > max_distance and min(previous_row) > max_distance:
-            return max_distance + 1
-    return min(row[-1], max_distance + 1)
 
 
 def choose_corrections(
@@ -81,6 +61,6 @@ def _count_edits(word: str, candidate: str, max_distance: int) -> int:
         return 1  # a blank was forgotten
     bare_word, bare_candidate = word.removesuffix("s"), candidate.removesuffix("s")
     return min(
-        edit_distance(word, candidate, max_distance=max_distance),
-        edit_distance(bare_word, bare_candidate, max_distance=max_distance),
+        OSA.distance(word, candidate, score_cutoff=max_distance),
+        OSA.distance(bare_word, bare_candidate, score_cutoff=max_distance),
     )
