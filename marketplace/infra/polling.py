@@ -9,6 +9,7 @@ import structlog
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ServiceUnavailableError
 
 _log = structlog.get_logger(__name__)
+_RowT = TypeVar("_RowT")
 _Response = TypeVar("_Response")
 
 
@@ -32,7 +33,7 @@ class PollingRun:
     is_provider_down: bool = False
 
 
-def ensure_unchanged(locked: Mapping[str, Any], polled: Mapping[str, Any], columns: Iterable[str]) -> None:
+def ensure_unchanged(locked: object, polled: object, columns: Iterable[str]) -> None:
     """Refuse to apply a response to a row that changed since it was read.
 
     :param locked: the row as it is now
@@ -40,16 +41,16 @@ def ensure_unchanged(locked: Mapping[str, Any], polled: Mapping[str, Any], colum
     :param columns: those that every change of the row changes
     :raises ChangedWhilePolledError: the row changed
     """
-    if any(locked[name] != polled[name] for name in columns):
+    if any(_read(locked, name) != _read(polled, name) for name in columns):
         raise ChangedWhilePolledError("The status changed while the provider was asked for it.")
 
 
 def poll_each(
-    rows: Iterable[dict[str, Any]],
+    rows: Iterable[_RowT],
     *,
-    fetch: Callable[[dict[str, Any]], _Response],
-    apply: Callable[[dict[str, Any], _Response], None],
-    on_unavailable: Callable[[dict[str, Any], ProviderUnavailableError], None] | None = None,
+    fetch: Callable[[_RowT], _Response],
+    apply: Callable[[_RowT, _Response], None],
+    on_unavailable: Callable[[_RowT, ProviderUnavailableError], None] | None = None,
     log_field: str,
 ) -> PollingRun:
     """Fetch the status of each row from a provider and apply it.
@@ -72,11 +73,16 @@ def poll_each(
                 on_unavailable(row, error)
             break
         except ChangedWhilePolledError:
-            _log.info("row changed while it was polled", **{log_field: str(row[log_field])})
+            _log.info("row changed while it was polled", **{log_field: str(_read(row, log_field))})
         except ServiceUnavailableError:
             raise
         except Exception:  # noqa: BLE001 - logged with its trace; the row stays due, and must not keep others waiting
-            _log.exception("polled status not applied", **{log_field: str(row[log_field])})
+            _log.exception("polled status not applied", **{log_field: str(_read(row, log_field))})
             run.failed += 1
         run.polled += 1
     return run
+
+
+def _read(row: object, name: str) -> Any:
+    # Until every area gives dataclasses.
+    return row[name] if isinstance(row, Mapping) else getattr(row, name)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.kernel.ids import parse_uuid
@@ -14,6 +14,7 @@ MAX_LIMIT = 100
 MAX_PAGE_NUMBER = 100_000
 
 
+_RowT = TypeVar("_RowT")
 CursorValueType = Literal["id", "time", "number", "text", "flag"]
 
 
@@ -80,11 +81,11 @@ class Page:
     ``data`` is what is answered where that is more than the items: an object that has them as one of its fields.
     """
 
-    items: list[dict[str, Any]]
+    items: list[Any]
     limit: int
     next_position: list[Any] | None
     extra_meta: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] | None = None
+    data: Any = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class TableRequest:
 class TablePage:
     """Rows of a table in order, how many there are in all, and the position to go on from (none: no more)."""
 
-    items: list[dict[str, Any]]
+    items: list[Any]
     request: TableRequest
     total: int
     next_position: list[Any] | None = None
@@ -129,9 +130,7 @@ class DataWithMeta:
     meta: dict[str, Any]
 
 
-def page_of(
-    rows: list[dict[str, Any]], *, request: PageRequest, position_of: Callable[[dict[str, Any]], list[Any]]
-) -> Page:
+def page_of(rows: list[_RowT], *, request: PageRequest, position_of: Callable[[_RowT], list[Any]]) -> Page:
     """Make a page of rows of which one more than asked for was fetched, if there are.
 
     :param rows: at most ``limit + 1``, in order
