@@ -1,0 +1,157 @@
+"""The SQL of the domain: text made of constants alone, and statements that fit the migrated schema."""
+
+import ast
+import dataclasses
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+
+import marketplace
+from marketplace.infra.db import Database, Statement
+
+PROJECT = Path(__file__).parents[2]
+CONSTANT_NAME = re.compile(r"_?[A-Z][A-Z0-9_]*")
+# Functions that build SQL from their parameters, and the reason why no request's data can be among these.
+SQL_BUILDERS = {
+    "marketplace.alerts.queries._build_listing": "called at import with literal conditions",
+    "marketplace.catalog.moderation.queries._queue_statement": "called at import with literal conditions",
+    "marketplace.catalog.promotions.listing._listing_statement": "takes constants of the promotions' listings",
+    "marketplace.catalog.search.ranking_sql._ranked_candidates_sql": "takes names of DOCUMENT_CONDITIONS",
+    "marketplace.catalog.search.suggestions._names_statement": "takes names of _STORE_CAMPUS_CONDITIONS",
+    "marketplace.catalog.search.suggestions._titles_statement": "takes names of DOCUMENT_CONDITIONS",
+    "marketplace.infra.tables.build_sorted_statements": "called at import with constants",
+    "marketplace.ledger.queries.build_invariants": "called at import with literal queries",
+    "marketplace.orders.admin_table._count_statement": "takes names of _CONDITIONS",
+    "marketplace.orders.admin_table._ids_statement": "takes names of _CONDITIONS and of sort columns",
+    "marketplace.orders.admin_table._page_statement": "takes names of _CONDITIONS and of sort columns",
+    "marketplace.orders.transitions._transition_statement": "takes columns that the transitions' code names",
+    "marketplace.payouts.payees.payout_history._build_page_statement": "called at import with constants",
+}
+# Types of parameters that PostgreSQL cannot infer: the driver sends typed literals in their place.
+PARAMETER_TYPES = {"now": "timestamptz", "first": "interval"}
+SETTINGS = re.compile(r"SET\b")  # statements that PostgreSQL does not prepare
+
+
+def parsed_modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted((PROJECT / "marketplace").rglob("*.py")):
+        name = ".".join(path.relative_to(PROJECT).with_suffix("").parts)
+        yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def is_constant(node: ast.expr) -> bool:
+    """Whether an expression is made of literals and names in capitals only."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return CONSTANT_NAME.fullmatch(name) is not None
+        case ast.JoinedStr(values=parts):
+            return all(map(is_constant, parts))
+        case ast.FormattedValue(value=value):
+            return is_constant(value)
+        case ast.BinOp(left=left, right=right) | ast.IfExp(body=left, orelse=right):
+            return is_constant(left) and is_constant(right)
+        case ast.Call(func=ast.Attribute(value=template, attr="format"), args=[], keywords=keywords):
+            return all(map(is_constant, [template, *(keyword.value for keyword in keywords)]))
+    return isinstance(node, ast.Constant)
+
+
+def is_interpolation(call: ast.Call) -> bool:
+    """Whether a call takes SQL text that is more than constants."""
+    called = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", None)
+    sql = call.args[0] if call.args else ast.Constant(None)
+    # Core statements, which execute() takes as well, have no text.
+    is_text = called in ("text", "literal_column") or (
+        called == "execute" and isinstance(sql, ast.JoinedStr | ast.BinOp)
+    )
+    return is_text and not is_constant(sql)
+
+
+def interpolating_functions() -> Iterator[str]:
+    """Name the functions that interpolate more than constants. Code outside functions runs at import."""
+    for name, module in parsed_modules():
+        for function in ast.walk(module):
+            if isinstance(function, ast.FunctionDef) and any(
+                isinstance(node, ast.Call) and is_interpolation(node) for node in ast.walk(function)
+            ):
+                yield f"{name}.{function.name}"
+
+
+def test_sql_text_interpolates_only_constants() -> None:
+    assert set(interpolating_functions()) - set(SQL_BUILDERS) == set()
+
+
+def module_statements() -> Iterator[tuple[str, Statement[Any]]]:
+    """Name and give each statement that stands in a module, alone or in a dict or sequence."""
+    seen: set[int] = set()
+    for module in pkgutil.walk_packages(marketplace.__path__, "marketplace."):
+        for name, value in vars(importlib.import_module(module.name)).items():
+            for label, statement in nested_statements(f"{module.name}.{name}", value):
+                if id(statement) not in seen:
+                    seen.add(id(statement))
+                    yield label, statement
+
+
+def nested_statements(label: str, value: Any) -> Iterator[tuple[str, Statement[Any]]]:
+    if isinstance(value, Statement):
+        yield label, value
+    elif isinstance(value, dict | list | tuple):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from nested_statements(f"{label}[{key!r}]", item)
+
+
+@pytest.fixture(scope="module")
+def statements() -> dict[str, Statement[Any]]:
+    return dict(module_statements())
+
+
+def prepare(cursor: Any, statement: Statement[Any]) -> int:
+    """Prepare a statement as ``checked`` and count its parameters."""
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement.sql)))
+    body = statement.sql % {name: f"${number}" for number, name in enumerate(names, start=1)}
+    types = ", ".join(PARAMETER_TYPES.get(name, "unknown") for name in names)
+    cursor.execute(f"PREPARE checked {f'({types})' if types else ''} AS {body}")
+    return len(names)
+
+
+def test_statements_fit_the_schema(statements: dict[str, Statement[Any]], database: Database) -> None:
+    errors = {}
+    with database.engine.connect() as connection, connection.connection.cursor() as cursor:
+        for label, statement in statements.items():
+            if SETTINGS.match(statement.sql):
+                continue
+            try:
+                prepare(cursor, statement)
+            except psycopg2.Error as error:
+                errors[label] = str(error)
+            connection.connection.rollback()
+            cursor.execute("DEALLOCATE ALL")
+
+    assert errors == {}
+
+
+def test_row_classes_fit_their_statements(statements: dict[str, Statement[Any]], database: Database) -> None:
+    """Run each statement with NULL for all parameters and compare the labels of its columns."""
+    differences = {}
+    with database.engine.connect() as connection, connection.connection.cursor() as cursor:
+        for label, statement in statements.items():
+            if statement.row is None:
+                continue
+            nulls = ", ".join(["NULL"] * prepare(cursor, statement))
+            try:
+                cursor.execute(f"EXECUTE checked {f'({nulls})' if nulls else ''}")
+            except psycopg2.Error as error:
+                differences[label] = str(error)
+            else:
+                columns = [column.name for column in cursor.description or ()]
+                fields = [field.name for field in dataclasses.fields(statement.row)]
+                if columns != fields:
+                    differences[label] = f"columns {columns}, fields {fields}"
+            connection.connection.rollback()
+            cursor.execute("DEALLOCATE ALL")
+
+    assert differences == {}
