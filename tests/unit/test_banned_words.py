@@ -15,12 +15,12 @@ from commands.seeding import wares
 from marketplace.catalog.moderation.banned_word_matcher import BannedPhrase, BannedWords, tokenize_phrase
 from marketplace.catalog.moderation.rules import ListingContent, ScreeningContext, find_rule_violations
 
-MIGRATION = Path(__file__).parents[2] / "migrations" / "versions" / "0006_moderation.py"
+MIGRATION = Path(__file__).parents[2] / "migrations" / "versions" / "1014_reference_data.py"
 
 
 def starting_set() -> list[BannedPhrase]:
     """Give the terms that every installation begins with."""
-    spec = importlib.util.spec_from_file_location("moderation_migration", MIGRATION)
+    spec = importlib.util.spec_from_file_location("reference_data", MIGRATION)
     assert spec is not None
     assert spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
