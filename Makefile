@@ -56,7 +56,7 @@ check: $(INSTALLED) ## Check format, lint, types, the direction of imports, and 
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q tests/domain/infra/test_migrations.py -k "one_line or agree"
+	$(BIN)/pytest -q tests/domain/infra/test_migrations.py tests/domain/infra/test_migration_locks.py -k "one_line or agree or do_not_block"
 
 .PHONY: format
 format: $(INSTALLED) ## Format the code, and fix what lint can fix itself

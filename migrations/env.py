@@ -1,18 +1,24 @@
-"""Alembic's environment: online alone, since the migrations look at what is there."""
+"""Alembic's environment: each migration in its own transaction, with time-outs that protect the running service."""
 
 import os
 
 from alembic import context
-from sqlalchemy import create_engine, pool
+from sqlalchemy import Connection, create_engine, event, pool
 
 from marketplace.models import metadata
 from migrations.comparing import drop_equal_defaults
 
+# A statement that waits for a lock makes all later statements on the table wait too. Requests time out after a few
+# seconds, so a migration gives up first: nothing is changed, and it is run again at a quieter time.
+LOCK_TIMEOUT = "4s"
+STATEMENT_TIMEOUT = "5s"
 
-def run_migrations() -> None:
-    """Run the migrations asked for, each in a transaction of its own."""
+
+def run_migrations_online() -> None:
+    """Run the requested migrations on a database."""
     url = context.config.attributes.get("database_url") or os.environ["DATABASE_URL"]
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg2://", 1), poolclass=pool.NullPool)
+    event.listen(engine, "begin", _limit_transaction)
     with engine.connect() as connection:
         context.configure(
             connection=connection,
@@ -27,4 +33,22 @@ def run_migrations() -> None:
     engine.dispose()
 
 
-run_migrations()
+def _limit_transaction(connection: Connection) -> None:
+    """Set the time-outs of a transaction. Autocommit blocks have none: they hold no lock that blocks."""
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+        connection.exec_driver_sql(
+            f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'"
+        )
+
+
+def run_migrations_offline() -> None:
+    """Write the SQL of the requested migrations, for the test that reads it."""
+    context.configure(dialect_name="postgresql", literal_binds=True, transaction_per_migration=True)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+if context.is_offline_mode():
+    run_migrations_offline()
+else:
+    run_migrations_online()
