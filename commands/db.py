@@ -1,5 +1,6 @@
 """The database's schema: upgrade it, and check that database, migrations and models agree."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ from migrations.comparing import default_text, drop_equal_defaults
 _UPGRADE_LOCK = 7_269_011
 _LOCK_TIMEOUT = "120s"
 _SHOWN_NAMES = 3
+# Revisions 0001 to 0029 were replaced by the baseline before the first release.
+_BEFORE_BASELINE = re.compile(r"00[0-2]\d")
 
 
 @click.group(help="Bring the database's schema up to date, and check it.")
@@ -64,6 +67,7 @@ def check(ctx: click.Context) -> None:
     """Check the schema."""
     url = get_settings().database_url
     revision = current_revision(url)
+    _require_known_revision(revision)
     if revision != latest_revision():
         raise CommandFailedError(
             f"The database is at {revision or 'no revision'}, the latest is {latest_revision()}."
@@ -119,7 +123,7 @@ def upgrade_database(url: str) -> list[str]:
 
     :param url: the database, as DATABASE_URL names it
     :return: the steps taken, each a revision and its summary
-    :raises CommandFailedError: the database is at a revision that this version does not know
+    :raises CommandFailedError: this version does not know the database's revision
     """
     config = alembic_config(url)
     scripts = ScriptDirectory.from_config(config)
@@ -127,14 +131,25 @@ def upgrade_database(url: str) -> list[str]:
         lock.execute(text(f"SET lock_timeout = '{_LOCK_TIMEOUT}'"))
         lock.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _UPGRADE_LOCK})
         before = MigrationContext.configure(lock).get_current_revision()
-        if before is not None and before not in {script.revision for script in scripts.walk_revisions()}:
-            raise CommandFailedError(
-                f"The database is at revision {before}, which this version does not know: a newer version has"
-                " upgraded it. Deploy that version."
-            )
+        _require_known_revision(before)
         alembic.command.upgrade(config, "head")
     steps = list(scripts.iterate_revisions("head", before or "base"))
     return [f"{step.revision}: {step.doc}" for step in reversed(steps)]
+
+
+def _require_known_revision(revision: str | None) -> None:
+    scripts = ScriptDirectory.from_config(alembic_config(""))
+    if revision is None or revision in {script.revision for script in scripts.walk_revisions()}:
+        return
+    if _BEFORE_BASELINE.fullmatch(revision):
+        raise CommandFailedError(
+            f"The database is at revision {revision} from before the migrations' baseline and can't be upgraded:"
+            " `make reset` removes the embedded stack's database, any other must be created anew."
+        )
+    raise CommandFailedError(
+        f"The database is at revision {revision}, which this version does not know: a newer version has"
+        " upgraded it. Deploy that version."
+    )
 
 
 def list_differences(url: str) -> list[str]:

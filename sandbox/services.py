@@ -17,12 +17,20 @@ from sandbox.servers import (
 
 # A stop stays short for the one who pressed Ctrl-C; a request that takes longer is repeated by its sender.
 _WEB_GRACEFUL_SECONDS = "8"
+EXPECTED_FAILURE_STATUS = 78  # EX_CONFIG: the end of the log is a message for people, without a trace
 # One process upgrades and fills the database, since each start of Python costs as much as the work itself.
-_PREPARE = """
+_PREPARE = f"""
+import sys
+
+import click
 from commands.main import main
 
-for arguments in (["db", "upgrade"], ["seed", "--if-empty"]):
-    main(arguments, standalone_mode=False)
+try:
+    for arguments in (["db", "upgrade"], ["seed", "--if-empty"]):
+        main(arguments, standalone_mode=False)
+except click.ClickException as error:
+    sys.stderr.write(error.format_message())
+    sys.exit({EXPECTED_FAILURE_STATUS})
 """
 
 

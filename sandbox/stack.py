@@ -33,7 +33,7 @@ from sandbox.ports import NoFreePortError, PortReservation, port_fault
 from sandbox.process import ProcessFailedError, wait_until
 from sandbox.reporting import Console, banner
 from sandbox.servers import http_status
-from sandbox.services import Services
+from sandbox.services import EXPECTED_FAILURE_STATUS, Services
 from sandbox.signals import StopRequestedError, StopSignals
 from sandbox.supervisor import Supervisor
 
@@ -192,6 +192,8 @@ def _prepare(
             ended = wait_until(
                 lambda: not process.running, timeout_seconds=_PREPARE_SECONDS, pause=signals.pause
             )
+            if process.exit_status == EXPECTED_FAILURE_STATUS:
+                raise StackError(process.log_tail())
             if not ended or process.exit_status != 0:
                 raise process.failure("could not bring the database up to date")
         finally:

@@ -237,6 +237,16 @@ def test_db_check_tells_what_differs(installation: Installation) -> None:
     fails(installation.run("db", "upgrade", DATABASE_URL=url), "does not know")
 
 
+def test_database_from_before_the_baseline_is_refused(installation: Installation) -> None:
+    url = installation.create_database("before_baseline")
+    query(url, "CREATE TABLE alembic_version (version_num text); INSERT INTO alembic_version VALUES ('0029')")
+    for command in ("upgrade", "check"):
+        done = installation.run("db", command, DATABASE_URL=url)
+        fails(done, "revision 0029", "make reset")
+        assert len(done.stderr.strip().splitlines()) == 1
+        assert "Traceback" not in done.stderr
+
+
 # --- alerts
 
 

@@ -370,6 +370,29 @@ def test_a_start_that_fails_stops_what_it_started_and_shows_why(stack: Stack, tm
     assert "ready in" not in answered.stdout.lower()
 
 
+def test_database_from_before_the_baseline_is_refused_in_one_sentence(running: Stack) -> None:
+    with database(running) as cursor:
+        cursor.execute("SELECT version_num FROM alembic_version")
+        [(latest,)] = cursor.fetchall()
+        cursor.execute("UPDATE alembic_version SET version_num = '0029'")
+    assert running.end(signal.SIGTERM) == 0
+    prepared = running.directory / "prepared.json"
+    fingerprint = prepared.read_text(encoding="utf-8")
+    prepared.unlink()
+    answered = ask(running, "up")
+    assert answered.returncode == 1
+    [line] = answered.stderr.strip().splitlines()
+    assert "revision 0029" in line
+    assert "make reset" in line
+    assert not is_locked(running.lock)
+
+    # The next test finds the database as it was.
+    prepared.write_text(fingerprint, encoding="utf-8")
+    running.start()
+    with database(running) as cursor:
+        cursor.execute("UPDATE alembic_version SET version_num = %s", (latest,))
+
+
 def test_reset_removes_no_directory_that_is_not_a_stack_s(stack: Stack, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
