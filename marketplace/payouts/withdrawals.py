@@ -186,7 +186,7 @@ def _reserve_request(
         raise LookupError("nobody without a bank account gets here")
     result = reservations.reserve_payouts(
         session,
-        requests=[PayoutRequest(payee, account["id"], amount_minor)],
+        requests=[PayoutRequest(payee, account.id, amount_minor)],
         batch_id=None,
         minimum_minor=minimum,
         requested_by_payee=True,

@@ -40,7 +40,8 @@ def update_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> Final
             ctx.services.cache,
             ctx.services.gateway,
             ctx.services.transfers,
-            **bank_account_input,
+            account_number=bank_account_input["account_number"],
+            bank_code=bank_account_input["bank_code"],
             field_prefix="bankAccount.",
         )
     profile_update = ProfileUpdate(changes=_profile_changes(body), account=account, revision=revision)

@@ -76,13 +76,13 @@ class BankAccountView(Schema):
     ``heldUntil`` is until when nothing is sent there, since it is new.
     """
 
-    id = Uuid(required=True)
-    bank_code = fields.String(required=True)
-    bank_name = fields.String(required=True, allow_none=True)
-    account_number = fields.String(required=True)
-    account_name = fields.String(required=True)
-    since = Timestamp(required=True)
-    replaced_at = Timestamp(required=True, allow_none=True)
+    id = Uuid(required=True, attribute="account.id")
+    bank_code = fields.String(required=True, attribute="account.bank_code")
+    bank_name = fields.String(required=True, allow_none=True, attribute="account.bank_name")
+    account_number = fields.String(required=True, attribute="masked_number")
+    account_name = fields.String(required=True, attribute="account.account_name")
+    since = Timestamp(required=True, attribute="account.created_at")
+    replaced_at = Timestamp(required=True, allow_none=True, attribute="account.replaced_at")
     held_until = Timestamp(required=True, allow_none=True)
 
 

@@ -11,6 +11,7 @@ from marketplace.kernel.paging import TablePage
 from marketplace.payouts import withdrawals
 from marketplace.payouts.payees import bank_accounts, payout_history
 from marketplace.payouts.payees.balances import show_wallet_balance
+from marketplace.payouts.payees.bank_accounts import OwnAccount
 from marketplace.payouts.payees.payout_history import PayoutFilters
 
 area = ContractBlueprint("wallet", "/api/wallet", "The caller's wallet, and payouts out of it")
@@ -28,7 +29,7 @@ def balance(ctx: Context) -> dict[str, Any]:
 @area.get(
     "/bank-account", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=BankAccountView(many=True)
 )
-def list_accounts(ctx: Context) -> list[dict[str, Any]]:
+def list_accounts(ctx: Context) -> list[OwnAccount]:
     """List the bank accounts that the caller's payouts went to, the present one first."""
     return bank_accounts.list_account_history(ctx.session, user_id=ctx.user.id, now=ctx.now)
 
@@ -47,7 +48,11 @@ def set_bank_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     Nothing is sent there for 24 hours.
     """
     account = bank_accounts.resolve_payout_account(
-        ctx.services.cache, ctx.services.gateway, ctx.services.transfers, **body
+        ctx.services.cache,
+        ctx.services.gateway,
+        ctx.services.transfers,
+        account_number=body["account_number"],
+        bank_code=body["bank_code"],
     )
     return FinalPhase(
         partial(

@@ -1,18 +1,16 @@
-"""Bank accounts that payouts go to: whose they are is asked of the bank, and those that were replaced are kept."""
+"""Bank accounts that payouts go to. The bank names their holders, and replaced accounts are kept."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.identity.operations import lock_profile
 from marketplace.identity.queries import list_former_contacts
 from marketplace.infra.cache import Cache
-from marketplace.infra.db import Statement
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.notifications.operations import notify
 from marketplace.payments.intents.banks import resolve_account
@@ -27,42 +25,38 @@ _FORMER_CONTACT_PERIOD = timedelta(days=30)
 _FORMER_CONTACTS_LIMIT = 20
 _HISTORY_LIMIT = 50
 
-_COLUMNS = (
-    PayoutAccount.id,
-    PayoutAccount.bank_code,
-    PayoutAccount.bank_name,
-    PayoutAccount.account_number,
-    PayoutAccount.account_name,
-    PayoutAccount.recipient_code,
-    PayoutAccount.created_at,
-    PayoutAccount.replaced_at,
-)
-_SELECT_ACCOUNTS_OF_USER = select(*_COLUMNS).where(PayoutAccount.user_id == bindparam("user_id"))
-_SELECT_CURRENT_ACCOUNT = Statement(_SELECT_ACCOUNTS_OF_USER.where(PayoutAccount.replaced_at.is_(None)))
-_SELECT_ACCOUNT_HISTORY = Statement(
-    _SELECT_ACCOUNTS_OF_USER.order_by(PayoutAccount.id.desc()).limit(bindparam("limit"))
-)
-_RETIRE_CURRENT_ACCOUNT = Statement(
-    text("UPDATE payout_accounts SET replaced_at = :now WHERE user_id = :user_id AND replaced_at IS NULL")
-)
-_INSERT_ACCOUNT = Statement(
-    text(
-        """
-        INSERT INTO payout_accounts
-            (user_id, bank_code, bank_name, account_number, account_name, recipient_code, created_at)
-        VALUES (:user_id, :bank_code, :bank_name, :account_number, :account_name, :recipient_code, :now)
-        RETURNING id
-        """
-    )
-)
-_UPDATE_RECIPIENT_CODE = Statement(
-    text("UPDATE payout_accounts SET recipient_code = :recipient_code WHERE id = :id")
-)
+
+@dataclass(frozen=True, slots=True)
+class BankAccount:
+    """A bank account that payouts went to."""
+
+    bank_code: str
+    bank_name: str | None
+    account_number: str
+    account_name: str
+
+    @property
+    def masked_number(self) -> str:
+        """The account number with only its last four digits."""
+        return mask_account_number(self.account_number)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAccount:
+    """A payee's own bank account. A new account receives no payouts before ``held_until``."""
+
+    account: PayoutAccount
+    held_until: datetime | None
+
+    @property
+    def masked_number(self) -> str:
+        """The account number with only its last four digits."""
+        return mask_account_number(self.account.account_number)
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAccount:
-    """A bank account as the bank knows it, and the recipient that the gateway made of it."""
+    """A bank account as the bank reports it, and its recipient at the gateway."""
 
     bank_code: str
     bank_name: str
@@ -80,12 +74,11 @@ def resolve_payout_account(
     bank_code: str,
     field_prefix: str = "",
 ) -> ResolvedAccount:
-    """Ask whose account it is, and have the gateway make it a recipient of transfers.
+    """Fetch the account's holder from the bank, and make the account a recipient at the gateway.
 
     :param account_number: ten digits
-    :param bank_code: of a bank of the list
-    :param field_prefix: the path of what holds the two in the request, ending with a dot; faults are named by it
-    :raises ValidationError: there is no such bank or account, or none that can be paid to; named
+    :param field_prefix: the path of the account in the request, with a dot at its end, for error messages
+    :raises ValidationError: the bank or the account is unknown, or transfers to the account are impossible
     :raises ProviderUnavailableError: the gateway gave no usable answer
     """
     try:
@@ -110,89 +103,81 @@ def resolve_payout_account(
 
 
 def replace_payout_account(session: Session, *, user_id: UUID, account: ResolvedAccount, act: Act) -> bool:
-    """Have somebody's payouts go to another bank account, and tell them wherever they are reached.
+    """Replace the bank account of a person's payouts, and notify the person at current and former contacts.
 
-    Payouts are held for a day from then. The account that they go to already stays, without a hold or a word: all that
-    may be new of it is the recipient that the gateway knows it as, which is taken over.
+    Payouts are held for a day from then. For an unchanged account only the recipient code is renewed, without a
+    hold or a notification.
 
-    :param user_id: whose payouts
-    :param account: as ``resolve_payout_account`` gave it
-    :return: whether it is another one
+    :return: whether the account is another one
     """
     lock_profile(session, user_id=user_id)
-    before = _SELECT_CURRENT_ACCOUNT.first(session, user_id=user_id)
-    if before is not None and _is_same_account(before, account):
-        if before["recipient_code"] != account.recipient_code:
-            _renew_recipient(session, before, account, user_id=user_id, act=act)
-        return False
-    _RETIRE_CURRENT_ACCOUNT.run(session, user_id=user_id, now=act.now)
-    row = _INSERT_ACCOUNT.one(
-        session,
+    before = find_current_account(session, user_id=user_id)
+    if before is not None:
+        if (before.bank_code, before.account_number) == (account.bank_code, account.account_number):
+            _renew_recipient(session, before, account.recipient_code, act=act)
+            return False
+        before.replaced_at = act.now
+        # The unit of work would insert the new account first, and a person has only one current account.
+        session.flush()
+    current = PayoutAccount(
         user_id=user_id,
         bank_code=account.bank_code,
         bank_name=account.bank_name,
         account_number=account.account_number,
         account_name=account.account_name,
         recipient_code=account.recipient_code,
-        now=act.now,
+        created_at=act.now,
     )
+    session.add(current)
+    session.flush()
     record_audit_entry(
         session,
         act=act,
         action="payout_account.change",
         target_type="profile",
         target_id=str(user_id),
-        before=None if before is None else {"accountId": str(before["id"])},
-        after={"accountId": str(row["id"])},
+        before=None if before is None else {"accountId": str(before.id)},
+        after={"accountId": str(current.id)},
     )
-    _notify_account_changed(session, user_id=user_id, account_id=row["id"], account=account, now=act.now)
+    _notify_account_changed(session, current, now=act.now)
     return True
 
 
 def replace_and_show_account(
     session: Session, *, user_id: UUID, account: ResolvedAccount, act: Act
-) -> dict[str, Any]:
-    """Do as ``replace_payout_account``, and give the account as its owner is shown it."""
+) -> OwnAccount | None:
+    """Replace the bank account as ``replace_payout_account`` does, and show the current one."""
     replace_payout_account(session, user_id=user_id, account=account, act=act)
-    return serialize_account(_SELECT_CURRENT_ACCOUNT.one(session, user_id=user_id), now=act.now)
+    return show_current_account(session, user_id=user_id, now=act.now)
 
 
-def find_current_account(session: Session, *, user_id: UUID) -> dict[str, Any] | None:
-    """Give the bank account that somebody's payouts go to, or none; its number is whole."""
-    return _SELECT_CURRENT_ACCOUNT.first(session, user_id=user_id)
+def find_current_account(session: Session, *, user_id: UUID) -> PayoutAccount | None:
+    """Find the bank account that a person's payouts go to."""
+    return session.scalar(
+        select(PayoutAccount).where(PayoutAccount.user_id == user_id, PayoutAccount.replaced_at.is_(None))
+    )
 
 
-def serialize_account(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
-    """Give a bank account as its owner is shown it: of the number, the last digits alone.
-
-    :param row: as ``find_current_account`` gives it
-    :param now: the time of the request, which tells whether it still holds payouts
-    """
-    held_until = account_held_until(row["created_at"])
-    return {
-        "id": row["id"],
-        "bankCode": row["bank_code"],
-        "bankName": row["bank_name"],
-        "accountNumber": mask_account_number(row["account_number"]),
-        "accountName": row["account_name"],
-        "since": row["created_at"],
-        "replacedAt": row["replaced_at"],
-        "heldUntil": held_until if row["replaced_at"] is None and held_until > now else None,
-    }
+def show_current_account(session: Session, *, user_id: UUID, now: datetime) -> OwnAccount | None:
+    """Show a person the bank account that payouts go to, if there is one."""
+    account = find_current_account(session, user_id=user_id)
+    return None if account is None else _show_account(account, now)
 
 
-def show_current_account(session: Session, *, user_id: UUID, now: datetime) -> dict[str, Any] | None:
-    """Give the bank account that somebody's payouts go to as they are shown it, or none."""
-    row = find_current_account(session, user_id=user_id)
-    return None if row is None else serialize_account(row, now=now)
+def list_account_history(session: Session, *, user_id: UUID, now: datetime) -> list[OwnAccount]:
+    """List a person's bank accounts, the current one first; at most 50."""
+    accounts = session.scalars(
+        select(PayoutAccount)
+        .where(PayoutAccount.user_id == user_id)
+        .order_by(PayoutAccount.id.desc())
+        .limit(_HISTORY_LIMIT)
+    )
+    return [_show_account(account, now) for account in accounts]
 
 
-def list_account_history(session: Session, *, user_id: UUID, now: datetime) -> list[dict[str, Any]]:
-    """List the bank accounts that somebody's payouts went to, the present one first; at most 50."""
-    return [
-        serialize_account(row, now=now)
-        for row in _SELECT_ACCOUNT_HISTORY.all(session, user_id=user_id, limit=_HISTORY_LIMIT)
-    ]
+def _show_account(account: PayoutAccount, now: datetime) -> OwnAccount:
+    held_until = account_held_until(account.created_at)
+    return OwnAccount(account, held_until if account.replaced_at is None and held_until > now else None)
 
 
 def mask_account_number(account_number: str) -> str:
@@ -200,38 +185,27 @@ def mask_account_number(account_number: str) -> str:
     return "*" * (len(account_number) - VISIBLE_DIGITS) + account_number[-VISIBLE_DIGITS:]
 
 
-def _is_same_account(row: dict[str, Any], account: ResolvedAccount) -> bool:
-    return (row["bank_code"], row["account_number"]) == (account.bank_code, account.account_number)
-
-
-def _renew_recipient(
-    session: Session,
-    before: dict[str, Any],
-    account: ResolvedAccount,
-    *,
-    user_id: UUID,
-    act: Act,
-) -> None:
-    """Pay to the same account by another recipient: the gateway may not know the former one any more."""
-    _UPDATE_RECIPIENT_CODE.run(session, id=before["id"], recipient_code=account.recipient_code)
-    account_id = str(before["id"])
+def _renew_recipient(session: Session, account: PayoutAccount, recipient_code: str, *, act: Act) -> None:
+    """Pay to the same account by another recipient: the gateway may have deleted the former one."""
+    former_code, account_id = account.recipient_code, str(account.id)
+    if former_code == recipient_code:
+        return
+    account.recipient_code = recipient_code
     record_audit_entry(
         session,
         act=act,
         action="payout_account.renew_recipient",
         target_type="profile",
-        target_id=str(user_id),
-        before={"accountId": account_id, "recipientCode": before["recipient_code"]},
-        after={"accountId": account_id, "recipientCode": account.recipient_code},
+        target_id=str(account.user_id),
+        before={"accountId": account_id, "recipientCode": former_code},
+        after={"accountId": account_id, "recipientCode": recipient_code},
     )
 
 
-def _notify_account_changed(
-    session: Session, *, user_id: UUID, account_id: UUID, account: ResolvedAccount, now: datetime
-) -> None:
-    """Tell somebody where they can be reached now, and where they could be reached until lately."""
+def _notify_account_changed(session: Session, account: PayoutAccount, *, now: datetime) -> None:
+    """Notify a person at the current contacts and at those of the last 30 days."""
     former = list_former_contacts(
-        session, user_id=user_id, since=now - _FORMER_CONTACT_PERIOD, limit=_FORMER_CONTACTS_LIMIT
+        session, user_id=account.user_id, since=now - _FORMER_CONTACT_PERIOD, limit=_FORMER_CONTACTS_LIMIT
     )
     body = (
         f"Your payouts go to an account at {account.bank_name} now that ends with"
@@ -241,12 +215,12 @@ def _notify_account_changed(
     for contact in (None, *former):
         notify(
             session,
-            user_id=user_id,
+            user_id=account.user_id,
             type="bank_account_changed",
             title="The bank account of your payouts was changed",
             body=body,
             link="/payouts",
-            cause=f"payout_account:{account_id}" + (f":former:{contact}" if contact else ""),
+            cause=f"payout_account:{account.id}" + (f":former:{contact}" if contact else ""),
             former_contact_id=contact,
             now=now,
         )

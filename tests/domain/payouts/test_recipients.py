@@ -22,7 +22,7 @@ def payee(session: Session) -> Payee:
 def known(session: Session, payee: Payee) -> ResolvedAccount:
     row = bank_accounts.find_current_account(session, user_id=payee.user.id)
     assert row is not None
-    return ResolvedAccount(**{name: row[name] for name in ResolvedAccount.__dataclass_fields__})
+    return ResolvedAccount(**{name: getattr(row, name) for name in ResolvedAccount.__dataclass_fields__})
 
 
 def given(session: Session, payee: Payee, account: ResolvedAccount) -> bool:
