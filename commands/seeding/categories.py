@@ -1,4 +1,4 @@
-"""The category tree's rows."""
+"""The category tree's rows, and what students sell to each other in its leaves."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,9 +8,43 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from commands.seeding.bulk_copy import copy_rows
+from commands.seeding.data_files import load_data
 from commands.seeding.ids import SeededKind, seeded_id
-from commands.seeding.offers import Branch, Leaf
-from commands.seeding.wares import CATEGORY_TREE
+
+
+@dataclass(frozen=True)
+class Good:
+    """A thing that is offered, with its usual price."""
+
+    name: str
+    naira: int
+
+
+@dataclass(frozen=True)
+class CategoryNode:
+    """A category of categories, or a leaf in which goods are offered; ``variants`` tell one offer from the next."""
+
+    name: str
+    children: tuple["CategoryNode", ...] = ()
+    goods: tuple[Good, ...] = ()
+    variants: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ("new", "like_new", "good", "good", "fair")
+
+    def __post_init__(self) -> None:
+        """Refuse a category that has both children and goods, or neither.
+
+        :raises ValueError: it is such a one
+        """
+        if bool(self.children) == bool(self.goods and self.variants):
+            raise ValueError(f"category {self.name!r} needs either children, or goods with variants")
+
+
+@dataclass(frozen=True)
+class CategoryTree:
+    """The content of ``categories.json``."""
+
+    roots: tuple[CategoryNode, ...]
 
 
 @dataclass(frozen=True)
@@ -19,16 +53,15 @@ class SeededCategory:
 
     id: UUID
     parent_id: UUID | None
-    name: str
     slug: str
     position: int
     lineage: tuple[UUID, ...]
     root: int
-    leaf: Leaf | None
+    node: CategoryNode
 
 
 def _walk(
-    nodes: Sequence[Branch | Leaf], parents: tuple[UUID, ...], root: int | None
+    nodes: Sequence[CategoryNode], parents: tuple[UUID, ...], root: int | None
 ) -> Iterator[SeededCategory]:
     for position, node in enumerate(nodes):
         slug = re.sub(r"[^a-z0-9]+", "-", node.name.lower()).strip("-")
@@ -36,24 +69,15 @@ def _walk(
         own = seeded_id(SeededKind.CATEGORY, int.from_bytes(slug.encode()) % 4_294_967_291)
         lineage = (*parents, own)
         top = position if root is None else root
-        yield SeededCategory(
-            own,
-            parents[-1] if parents else None,
-            node.name,
-            slug,
-            position,
-            lineage,
-            top,
-            node if isinstance(node, Leaf) else None,
-        )
-        if isinstance(node, Branch):
-            yield from _walk(node.children, lineage, top)
+        yield SeededCategory(own, parents[-1] if parents else None, slug, position, lineage, top, node)
+        yield from _walk(node.children, lineage, top)
 
 
-CATEGORIES: tuple[SeededCategory, ...] = tuple(_walk(CATEGORY_TREE, (), None))
-# A leaf category with what is offered in it.
-LEAF_CATEGORIES: tuple[tuple[SeededCategory, Leaf], ...] = tuple(
-    (category, category.leaf) for category in CATEGORIES if category.leaf is not None
+_TREE = load_data("categories", CategoryTree)
+ROOT_NAMES: tuple[str, ...] = tuple(node.name for node in _TREE.roots)
+CATEGORIES: tuple[SeededCategory, ...] = tuple(_walk(_TREE.roots, (), None))
+LEAF_CATEGORIES: tuple[SeededCategory, ...] = tuple(
+    category for category in CATEGORIES if category.node.goods
 )
 
 
@@ -63,5 +87,5 @@ def load_categories(session: Session) -> None:
         session,
         "categories",
         ("id", "parent_id", "name", "slug", "position", "lineage"),
-        [(row.id, row.parent_id, row.name, row.slug, row.position, row.lineage) for row in CATEGORIES],
+        [(row.id, row.parent_id, row.node.name, row.slug, row.position, row.lineage) for row in CATEGORIES],
     )

@@ -12,9 +12,10 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from commands.seeding.bulk_copy import ProgressCallback
+from commands.seeding.data_files import load_data
 from commands.seeding.ids import SeededKind, seeded_id
-from commands.seeding.people import STORES, student_id
-from commands.seeding.products import DEMO_PRODUCTS, SeededProduct, build_product
+from commands.seeding.people import STORES, STUDENTS, student_id
+from commands.seeding.products import DEMO_PRODUCTS, build_product
 from marketplace.identity.queries import Caller, find_caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ProviderUnavailableError
@@ -50,50 +51,57 @@ _SELECT_PLACED_ORDER = Statement(
 
 @dataclass(frozen=True)
 class OrderScenario:
-    """An order that the demo has: who bought which of a store's products how long ago, and how far it came."""
+    """An order that the demo has: who bought which of a store's products how long ago, and how far it came.
 
-    buyer_id: UUID
-    store_number: int
-    product_index: int
+    ``store`` and ``product`` count from 1; ``days``, ``hours`` and ``minutes`` together are the order's age.
+    """
+
+    buyer: str
+    store: int
+    product: int
     status: str
-    age: timedelta
+    days: int = 0
+    hours: int = 0
+    minutes: int = 0
     quantity: int = 1
-    is_pickup: bool = False
+    pickup: bool = False
 
     @property
-    def product(self) -> SeededProduct:
-        """Find the product that was bought."""
-        vendor_id = STORES[self.store_number - 1].id
+    def buyer_id(self) -> UUID:
+        """The id of the persona or student who bought."""
+        return _BUYER_IDS[self.buyer]
+
+    @property
+    def product_id(self) -> UUID:
+        """The id of the product that was bought."""
+        store_id = STORES[self.store - 1].id
         products = [
-            item for item in map(build_product, range(1, DEMO_PRODUCTS + 1)) if item.store.id == vendor_id
+            item for item in map(build_product, range(1, DEMO_PRODUCTS + 1)) if item.store.id == store_id
         ]
-        return products[self.product_index]
+        return products[self.product - 1].id
+
+    @property
+    def age(self) -> timedelta:
+        """The time since the order was placed."""
+        return timedelta(days=self.days, hours=self.hours, minutes=self.minutes)
 
 
-_BUYER_ID = persona_named("buyer").user_id
-_SECOND_BUYER_ID = persona_named("buyer2").user_id
+@dataclass(frozen=True)
+class OrdersData:
+    """The content of ``orders.json``: scenarios in the order of their times, as ids and numbers are.
 
-# In the order of their times, as ids and numbers are. Personas have no unpaid orders, which they may have
-# only a few of; the last one is unpaid, so that it is there whether or not a gateway took payments.
-ORDER_SCENARIOS: tuple[OrderScenario, ...] = (
-    OrderScenario(_BUYER_ID, 1, 0, states.DELIVERED, timedelta(days=20)),
-    OrderScenario(student_id(1), 2, 1, states.DELIVERED, timedelta(days=18), quantity=2),
-    OrderScenario(_SECOND_BUYER_ID, 2, 2, states.DELIVERED, timedelta(days=15), is_pickup=True),
-    OrderScenario(student_id(2), 1, 3, states.DELIVERED, timedelta(days=12)),
-    OrderScenario(student_id(2), 1, 4, states.EXPIRED, timedelta(days=11)),
-    OrderScenario(student_id(3), 3, 0, states.DELIVERED, timedelta(days=9), quantity=2),
-    OrderScenario(_BUYER_ID, 2, 3, states.CANCELLED, timedelta(days=7)),
-    OrderScenario(student_id(1), 1, 5, states.CANCELLED, timedelta(days=6)),
-    OrderScenario(_SECOND_BUYER_ID, 1, 6, states.EXPIRED, timedelta(days=5)),
-    OrderScenario(student_id(4), 2, 4, states.SHIPPED, timedelta(days=1, hours=4)),
-    OrderScenario(_BUYER_ID, 1, 7, states.SHIPPED, timedelta(hours=26), quantity=2),
-    OrderScenario(student_id(5), 2, 5, states.PROCESSING, timedelta(hours=9), is_pickup=True),
-    OrderScenario(_SECOND_BUYER_ID, 1, 8, states.PROCESSING, timedelta(hours=7)),
-    OrderScenario(student_id(5), 1, 9, states.PAID_ESCROW, timedelta(hours=3)),
-    OrderScenario(student_id(6), 2, 6, states.PAID_ESCROW, timedelta(hours=2), quantity=3),
-    OrderScenario(student_id(3), 1, 10, states.PENDING_PAYMENT, timedelta(minutes=2)),
-    OrderScenario(student_id(4), 2, 7, states.PENDING_PAYMENT, timedelta(minutes=1)),
-)
+    Personas have no unpaid orders, which they may have only a few of. The last order is unpaid, so that it is
+    there whether or not a gateway took payments.
+    """
+
+    scenarios: tuple[OrderScenario, ...]
+
+
+# In the order of their addresses' numbers.
+_BUYER_IDS = {name: persona_named(name).user_id for name in ("buyer", "buyer2")} | {
+    f"student{number}": student_id(number) for number in range(1, STUDENTS + 1)
+}
+ORDER_SCENARIOS = load_data("orders", OrdersData).scenarios
 _PAID_STATUSES = (states.PAID_ESCROW, states.PROCESSING, states.SHIPPED, states.DELIVERED)
 
 
@@ -195,7 +203,7 @@ def _create_order(
     database, at = services.database, now - scenario.age
     with database.reading() as session:
         buyer = _get_caller(session, scenario.buyer_id)
-        vendor = _get_caller(session, STORES[scenario.store_number - 1].user_id)
+        vendor = _get_caller(session, STORES[scenario.store - 1].user_id)
         existing_order = _find_order(session, scenario)
     if existing_order is None:
         database.in_transaction(_place_scenario_order, scenario, buyer, at)
@@ -223,7 +231,7 @@ def _create_order(
 
 
 def _find_order(session: Session, scenario: OrderScenario) -> dict[str, Any] | None:
-    return _SELECT_PLACED_ORDER.first(session, buyer_id=scenario.buyer_id, product_id=scenario.product.id)
+    return _SELECT_PLACED_ORDER.first(session, buyer_id=scenario.buyer_id, product_id=scenario.product_id)
 
 
 def _get_caller(session: Session, user_id: UUID) -> Caller:
@@ -234,15 +242,15 @@ def _get_caller(session: Session, user_id: UUID) -> Caller:
 
 
 def _place_scenario_order(session: Session, scenario: OrderScenario, buyer: Caller, at: datetime) -> UUID:
-    buyers = [_BUYER_ID, _SECOND_BUYER_ID, *(student_id(number) for number in range(1, 7))]
     delivery = (
         Delivery(method="pickup", hub_id=seeded_id(SeededKind.HUB, 1))
-        if scenario.is_pickup
+        if scenario.pickup
         else Delivery(
-            method="delivery", address_id=seeded_id(SeededKind.ADDRESS, buyers.index(scenario.buyer_id) + 1)
+            method="delivery",
+            address_id=seeded_id(SeededKind.ADDRESS, list(_BUYER_IDS).index(scenario.buyer) + 1),
         )
     )
-    order_request = OrderRequest(buyer, [RequestedItem(scenario.product.id, scenario.quantity)], delivery)
+    order_request = OrderRequest(buyer, [RequestedItem(scenario.product_id, scenario.quantity)], delivery)
     return place_order(session, request=order_request, now=at)
 
 

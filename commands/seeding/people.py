@@ -8,12 +8,12 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from commands.seeding.bulk_copy import copy_rows
+from commands.seeding.categories import ROOT_NAMES
+from commands.seeding.data_files import load_data
 from commands.seeding.ids import SeededKind, seeded_id
-from commands.seeding.places import HOSTELS, campus_id
-from commands.seeding.wares import CATEGORY_TREE
+from commands.seeding.places import CAMPUSES, campus_id
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, STORE_NAMES, persona_named
 
-DEMO_VENDORS = 12
 LOAD_VENDORS = 200
 STUDENTS = 6
 # A bank account's change holds payouts for a day: the demo's are long past that.
@@ -22,38 +22,37 @@ _MEMBERSHIP_AGE = timedelta(days=120)
 _STATUS_REASONS = {"restricted": "Under review by support", "suspended": "Repeated counterfeit listings"}
 _BADGES = {"buyer": ["verified_student"], "vendor": ["verified_student", "verified_vendor"], "staff": []}
 
-_FIRST_NAMES = (
-    *("Aisha", "Bayo", "Chiamaka", "Dele", "Efe", "Funmi", "Gbenga", "Hauwa", "Ifeoma", "Jide", "Kehinde"),
-    *("Lola", "Musa", "Nneka", "Obinna", "Pelumi", "Ruth", "Segun", "Tobi", "Uju", "Victor", "Wale", "Zara"),
-)
-_LAST_NAMES = (
-    *("Adewale", "Bassey", "Chukwu", "Dauda", "Ekanem", "Fagbenle", "Garba", "Hassan", "Igwe", "Johnson"),
-    *("Kalu", "Lawson", "Mohammed", "Nnamdi", "Ogunleye", "Peters", "Salami", "Taiwo", "Umeh", "Yakubu"),
-)
-# Name of the store, campus, and the roots of the category tree that it sells from; the personas' come first.
-_DEMO_STORES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    (STORE_NAMES["vendor"], MAIN_CAMPUS, ("Books & Study", "Electronics")),
-    (STORE_NAMES["vendor2"], MAIN_CAMPUS, ("Fashion", "Beauty & Care")),
-    ("Room 12 Essentials", MAIN_CAMPUS, ("Room & Hostel",)),
-    ("Mama Tee Kitchen", MAIN_CAMPUS, ("Food & Drinks",)),
-    ("Volt Campus Tech", MAIN_CAMPUS, ("Electronics",)),
-    ("Faculty Helpdesk", MAIN_CAMPUS, ("Services", "Books & Study")),
-    ("Pitch Side Sports", MAIN_CAMPUS, ("Sports & Leisure",)),
-    ("Thrift by Lola", MAIN_CAMPUS, ("Fashion",)),
-    ("South Side Scholars", SECOND_CAMPUS, ("Books & Study", "Electronics")),
-    ("Chop Time South", SECOND_CAMPUS, ("Food & Drinks",)),
-    ("Queen Hall Living", SECOND_CAMPUS, ("Room & Hostel", "Fashion")),
-    ("Glow & Go", SECOND_CAMPUS, ("Beauty & Care", "Sports & Leisure", "Services")),
-)
-# Codes of Nigerian banks that the sandbox gateway knows too.
-_BANKS = {
-    "058": "Guaranty Trust Bank",
-    "044": "Access Bank",
-    "057": "Zenith Bank",
-    "033": "United Bank For Africa",
-    "011": "First Bank of Nigeria",
-    "999992": "OPay Digital Services",
-}
+
+@dataclass(frozen=True)
+class StoreData:
+    """A store of the demo; ``sells`` names roots of the category tree. A persona's store has the persona's name."""
+
+    campus: str
+    sells: tuple[str, ...]
+    name: str | None = None
+    persona: str | None = None
+
+
+@dataclass(frozen=True)
+class BankData:
+    """A Nigerian bank that the sandbox gateway knows too."""
+
+    code: str
+    name: str
+
+
+@dataclass(frozen=True)
+class PeopleData:
+    """The content of ``people.json``."""
+
+    first_names: tuple[str, ...]
+    last_names: tuple[str, ...]
+    stores: tuple[StoreData, ...]
+    banks: tuple[BankData, ...]
+
+
+_DATA = load_data("people", PeopleData)
+DEMO_VENDORS = len(_DATA.stores)
 
 
 @dataclass(frozen=True)
@@ -72,19 +71,19 @@ class SeededStore:
 
 def _person_name(number: int) -> str:
     # The lists' lengths have no common divisor, so that 460 numbers have 460 names.
-    return f"{_FIRST_NAMES[number % len(_FIRST_NAMES)]} {_LAST_NAMES[number % len(_LAST_NAMES)]}"
+    first, last = _DATA.first_names, _DATA.last_names
+    return f"{first[number % len(first)]} {last[number % len(last)]}"
 
 
 def _build_store(number: int) -> SeededStore:
     """Describe a store; those beyond the demo's are for load tests and sell everything."""
-    personas = {1: persona_named("vendor"), 2: persona_named("vendor2")}
-    roots = [root.name for root in CATEGORY_TREE]
     if number <= DEMO_VENDORS:
-        name, campus, sells = _DEMO_STORES[number - 1]
+        data = _DATA.stores[number - 1]
     else:
-        name, sells = f"{_person_name(number)} Store {number}", tuple(roots)
         campus = MAIN_CAMPUS if number % 3 else SECOND_CAMPUS
-    persona = personas.get(number)
+        data = StoreData(campus, ROOT_NAMES, name=f"{_person_name(number)} Store {number}")
+    persona = persona_named(data.persona) if data.persona else None
+    name = data.name or STORE_NAMES[data.persona or ""]
     return SeededStore(
         number=number,
         id=seeded_id(SeededKind.VENDOR, number),
@@ -92,8 +91,8 @@ def _build_store(number: int) -> SeededStore:
         owner=persona.full_name if persona else _person_name(number),
         name=name,
         slug="-".join("".join(c if c.isalnum() else " " for c in name.lower()).split()),
-        campus=campus,
-        roots=frozenset(roots.index(root) for root in sells),
+        campus=data.campus,
+        roots=frozenset(ROOT_NAMES.index(root) for root in data.sells),
     )
 
 
@@ -180,15 +179,10 @@ def _load_payout_accounts(session: Session, *, vendors: int, now: datetime) -> N
     rows = []
     for store in STORES[:vendors]:
         chance = random.Random(f"store:{store.number}")  # noqa: S311 - the same in every run is the point
-        bank_code = chance.choice(list(_BANKS))
+        bank = chance.choice(_DATA.banks)
         rows.append(
             (
-                *(
-                    seeded_id(SeededKind.PAYOUT_ACCOUNT, store.number),
-                    store.user_id,
-                    bank_code,
-                    _BANKS[bank_code],
-                ),
+                *(seeded_id(SeededKind.PAYOUT_ACCOUNT, store.number), store.user_id, bank.code, bank.name),
                 *(f"{chance.randrange(10**9, 10**10)}", store.owner.upper(), now - _BANK_ACCOUNT_AGE),
             )
         )
@@ -202,7 +196,7 @@ def _load_payout_accounts(session: Session, *, vendors: int, now: datetime) -> N
 
 def _load_addresses(session: Session, *, now: datetime) -> None:
     since = now - _MEMBERSHIP_AGE
-    halls = HOSTELS[MAIN_CAMPUS]
+    halls = CAMPUSES[MAIN_CAMPUS].hostels
     people = [persona_named("buyer"), persona_named("buyer2")]
     homes = [(person.user_id, person.phone) for person in people]
     homes += [(student_id(number), f"+234701{number:07d}") for number in range(1, STUDENTS + 1)]

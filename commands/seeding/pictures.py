@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from commands.seeding.bulk_copy import ProgressCallback
+from commands.seeding.categories import ROOT_NAMES
 from commands.seeding.products import DEMO_PRODUCTS, PICTURE_SIZE, PICTURE_TYPE, SeededProduct, build_product
-from commands.seeding.wares import CATEGORY_TREE
 from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, ObjectStorage
 
 _SIZE = PICTURE_SIZE
@@ -53,7 +53,7 @@ def draw_picture(number: int) -> bytes:
     """
     item = build_product((number - 1) % DEMO_PRODUCTS + 1)
     chance = random.Random(f"picture:{number}")  # noqa: S311 - the same in every run is the point
-    hue = (item.category.root / len(CATEGORY_TREE) + chance.uniform(-0.04, 0.04)) % 1
+    hue = (item.category.root / len(ROOT_NAMES) + chance.uniform(-0.04, 0.04)) % 1
     picture = _background(hue, chance).convert("RGBA")
     layer = Image.new("RGBA", _SIZE)
     pencil = ImageDraw.Draw(layer)
@@ -100,7 +100,7 @@ def _caption(picture: Image.Image, item: SeededProduct) -> None:
     pencil = ImageDraw.Draw(picture)
     pencil.rectangle((0, 292, 480, 360), fill=(20, 20, 28, 255))
     pencil.text((20, 300), title, font=_font(24), fill=(255, 255, 255, 255))
-    pencil.text((20, 332), item.category.name, font=_font(16), fill=(200, 200, 210, 255))
+    pencil.text((20, 332), item.category.node.name, font=_font(16), fill=(200, 200, 210, 255))
 
 
 def store_pictures(

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from commands.seeding.bulk_copy import ProgressCallback, copy_rows
 from commands.seeding.categories import LEAF_CATEGORIES, SeededCategory
+from commands.seeding.data_files import load_data
 from commands.seeding.ids import SeededKind, seeded_id
 from commands.seeding.people import DEMO_VENDORS, LOAD_VENDORS, STORES, SeededStore
 from commands.seeding.places import campus_id
@@ -25,27 +26,28 @@ PICTURE_TYPE = "image/webp"
 _SECOND_PICTURE_EVERY = 5
 _EXCLUSIVE_EVERY = 12
 _PRICE_STEP_NAIRA = 50
-_CONDITION_PRICE_FACTORS = {"new": 1.0, "like_new": 0.85, "good": 0.7, "fair": 0.5}
-_CONDITION_TEXTS = {
-    "new": "Brand new, never used.",
-    "like_new": "Used for a few weeks only; looks like new.",
-    "good": "Used with care for a session and works well.",
-    "fair": "Shows its age but does its job; the price says so.",
-}
-_SELLING_REASONS = (
-    "Selling because I am graduating.",
-    "I have two and need only one.",
-    "Restocked every week.",
-    "Bought for a course that I dropped.",
-    "Popular in my hall; message me for more than one.",
-    "My roommate has the same one.",
-)
-_HANDOVER_TEXTS = (
-    "Pick up at the hub or have it delivered to your hall.",
-    "Delivery on campus within a day.",
-    "Meet me at the library, or choose delivery.",
-    "Available on weekdays after lectures.",
-)
+
+
+@dataclass(frozen=True)
+class ConditionData:
+    """A condition that things are sold in, with the share of the usual price that is asked for them."""
+
+    name: str
+    price_factor: float
+    text: str
+
+
+@dataclass(frozen=True)
+class ProductTexts:
+    """The content of ``products.json``."""
+
+    conditions: tuple[ConditionData, ...]
+    selling_reasons: tuple[str, ...]
+    handover_texts: tuple[str, ...]
+
+
+_TEXTS = load_data("products", ProductTexts)
+_CONDITIONS = {condition.name: condition for condition in _TEXTS.conditions}
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,14 @@ def build_product(number: int) -> SeededProduct:
     chance = random.Random(f"product:{number}")  # noqa: S311 - the same in every run is the point
     # The pattern of categories repeats with the demo's pictures, so that a picture always fits.
     base = (number - 1) % DEMO_PRODUCTS
-    category, leaf = LEAF_CATEGORIES[base % len(LEAF_CATEGORIES)]
+    category = LEAF_CATEGORIES[base % len(LEAF_CATEGORIES)]
+    leaf = category.node
     turn = (number - 1) // len(LEAF_CATEGORIES)
-    name, usual_naira = leaf.goods[turn % len(leaf.goods)]
+    good = leaf.goods[turn % len(leaf.goods)]
     # Every thing comes in every variant before a title is used again.
     variant = leaf.variants[(turn // len(leaf.goods) + turn % len(leaf.goods)) % len(leaf.variants)]
-    condition = chance.choice(leaf.conditions)
-    naira = usual_naira * _CONDITION_PRICE_FACTORS[condition] * chance.uniform(0.9, 1.15)
+    condition = _CONDITIONS[chance.choice(leaf.conditions)]
+    naira = good.naira * condition.price_factor * chance.uniform(0.9, 1.15)
     price = max(round(naira / _PRICE_STEP_NAIRA), 1) * _PRICE_STEP_NAIRA
     store = _store_for(number, category)
     pictures = (base + 1, base + 1 + DEMO_PRODUCTS) if base % _SECOND_PICTURE_EVERY == 0 else (base + 1,)
@@ -92,11 +95,11 @@ def build_product(number: int) -> SeededProduct:
         id=seeded_id(SeededKind.PRODUCT, number),
         store=store,
         category=category,
-        title=f"{name}, {variant}",
-        description=f"{name} ({variant}). {_CONDITION_TEXTS[condition]} {chance.choice(_SELLING_REASONS)}"
-        f" {chance.choice(_HANDOVER_TEXTS)}",
+        title=f"{good.name}, {variant}",
+        description=f"{good.name} ({variant}). {condition.text} {chance.choice(_TEXTS.selling_reasons)}"
+        f" {chance.choice(_TEXTS.handover_texts)}",
         price_minor=price * 100,
-        condition=condition,
+        condition=condition.name,
         quantity=chance.randint(10, 60),
         tags=(*leaf.tags, store.campus),
         popularity=chance.randint(0, 120),

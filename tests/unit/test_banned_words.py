@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands.seeding import wares
+from commands.seeding.categories import CATEGORIES
 from marketplace.catalog.moderation.banned_word_matcher import BannedPhrase, BannedWords, tokenize_phrase
 from marketplace.catalog.moderation.rules import ListingContent, ScreeningContext, find_rule_violations
 
@@ -158,7 +158,7 @@ def test_the_starting_set_is_folded_and_names_nothing_twice() -> None:
 
 def test_nothing_that_students_are_seen_to_sell_is_taken_for_it() -> None:
     """The whole catalogue that the demonstration is seeded with passes the rules of words."""
-    names = [text for text in _texts(vars(wares)) if len(text) > 2]
+    names = [text for text in _texts([vars(category.node) for category in CATEGORIES]) if len(text) > 2]
     assert len(names) > 200
     measure = ScreeningContext(banned_words=BANNED, comparable_prices_minor=[])
     alarms = {name: find_rule_violations(replace(FIT, title=f"New {name}"[:140]), measure) for name in names}
