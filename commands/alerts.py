@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -14,10 +15,19 @@ from commands.console.failures import CommandFailedError
 from commands.console.operators import build_operator_act
 from commands.console.output import display_value, print_facts, print_table, warn_truncated
 from marketplace.alerts import kinds, operations, queries
+from marketplace.infra.outbox import OutboxEvent
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest
 from marketplace.providers.messaging.alert_channels import email_channel_name
 from tasks.dispatcher import Dispatcher, connect_wakeups
+
+_LISTED_FIELDS = attrgetter(
+    "id", "severity", "identifier", "subject", "occurrences", "raised_at", "last_raised_at", "state"
+)
+_SHOWN_FIELDS = (
+    "id", "identifier", "severity", "subject", "title", "facts", "latest_facts", "occurrences", "state", "raised_at",
+    "last_raised_at", "resolved_at", "resolution", "resolved_by", "note",
+)  # fmt: skip
 
 
 @click.group(help="List and explain alerts, and resolve one that was seen to.")
@@ -60,10 +70,9 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
     if not page.items:
         click.echo("No alert matches.", err=True)
         return
-    columns = ("id", "severity", "identifier", "subject", "occurrences", "raisedAt", "lastRaisedAt", "state")
     print_table(
         ("ID", "Severity", "Identifier", "About", "Times", "Raised", "Last raised", "State"),
-        [[row[name] for name in columns] for row in page.items],
+        [_LISTED_FIELDS(alert) for alert in page.items],
         wrapped_columns=("About",),
     )
     if page.next_position is not None:
@@ -81,31 +90,32 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
 def show(alert_id: UUID) -> None:
     """Show an alert."""
     with read_session() as session, _explain_missing_alert(alert_id):
-        row = queries.fetch_alert_with_messages(session, alert_id=alert_id)
-    messages, waiting = row.pop("messages"), row.pop("waiting")
-    meaning, first_step = row.pop("meaning"), row.pop("firstStep")
-    print_facts((_camel_case_to_words(name), _display_fact(value)) for name, value in row.items())
-    click.echo(f"\nWhat it means: {meaning}\nWhat to do first: {first_step}\n")
+        alert = queries.fetch_alert(session, alert_id=alert_id)
+        deliveries = queries.list_deliveries(session, alert_id=alert_id)
+        waiting = queries.list_unsent_messages(session, alert_id=alert_id)
+    print_facts((name.replace("_", " "), _display_fact(getattr(alert, name))) for name in _SHOWN_FIELDS)
+    click.echo(f"\nWhat it means: {alert.meaning}\nWhat to do first: {alert.first_step}\n")
     names = {email_channel_name(address): f"email to {address}" for address in get_settings().alert_email_to}
-    for message in messages:
-        if (sent := message["sentAt"]) is not None:
-            name = names.get(message["channel"], message["channel"])
-            click.echo(f"{name}: {message['event']}, told at {display_value(sent)}")
-    for message in waiting:
-        click.echo(f"{message['channel']}: {message['event']}, {_describe_unsent(message)}")
-    if not any(message["sentAt"] for message in messages):
+    sent = [message for message in deliveries if message.sent_at is not None]
+    for message in sent:
+        name = names.get(message.channel, message.channel)
+        click.echo(f"{name}: {message.event}, told at {display_value(message.sent_at)}")
+    for event in waiting:
+        click.echo(f"{event.payload['channel']}: {event.payload['event']}, {_describe_unsent(event)}")
+    if not sent:
         click.echo("Nobody was told of it yet; ALERT_CHAT_URL and ALERT_EMAIL_TO say who is.")
 
 
-def _describe_unsent(message: dict[str, Any]) -> str:
+def _describe_unsent(message: OutboxEvent) -> str:
     """Say why a message is not sent; its error's name is all that is kept of what went wrong."""
-    tries = "once" if message["attempts"] == 1 else f"{message['attempts']} times"
-    if message["failedAt"] is not None:
-        when = display_value(message["failedAt"])
-        return f"given up at {when}: tried {tries}, at last {message['lastError']}"
-    if message["lastError"] is None:
+    tries = "once" if message.attempts == 1 else f"{message.attempts} times"
+    if message.failed_at is not None:
+        return f"given up at {display_value(message.failed_at)}: tried {tries}, at last {message.last_error}"
+    if message.last_error is None:
         return "not told yet"
-    return f"not told to all yet: tried {tries}, {message['lastError']}, again at {display_value(message['dueAt'])}"
+    return (
+        f"not told to all yet: tried {tries}, {message.last_error}, again at {display_value(message.due_at)}"
+    )
 
 
 @alerts.command(
@@ -146,10 +156,6 @@ def _explain_missing_alert(alert_id: UUID) -> Iterator[None]:
         raise CommandFailedError(
             f"There is no such alert as {alert_id}; `marketplace alerts list --state all` shows those that there are."
         ) from error
-
-
-def _camel_case_to_words(name: str) -> str:
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
 def _display_fact(value: Any) -> Any:

@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import messages, operations, queries
+from marketplace.alerts.models import Alert
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.messaging.alert_channels import channel_kind
 from marketplace.services import Services
@@ -22,7 +23,7 @@ from tasks.registry import phased_handler
 class _PendingAlertMessage:
     """A message about an alert, and the alert as it is now; ``channel_kind`` is that of the channels that it is for."""
 
-    alert: dict[str, Any]
+    alert: Alert
     channel_kind: str
     event: str
 
@@ -51,7 +52,7 @@ def _send_to_channels(services: Services, message: _PendingAlertMessage) -> None
     for name, channel in services.alert_channels.items():
         if channel_kind(name) != message.channel_kind:
             continue
-        if not messages.is_severe_enough(channel.minimum_severity, message.alert["severity"]):
+        if not messages.is_severe_enough(channel.minimum_severity, message.alert.severity):
             continue
         try:
             with services.alert_circuit_breakers[message.channel_kind].guard(services.clock):
@@ -64,7 +65,7 @@ def _send_to_channels(services: Services, message: _PendingAlertMessage) -> None
 
 def _send_to_channel(services: Services, message: _PendingAlertMessage, channel_name: str) -> None:
     """Send it on a channel, unless somebody has."""
-    key = {"alert_id": message.alert["id"], "channel": channel_name, "event": message.event}
+    key: dict[str, Any] = {"alert_id": message.alert.id, "channel": channel_name, "event": message.event}
     database = services.database
     if not database.in_transaction(messages.lease_delivery, **key, now=services.clock()):
         return

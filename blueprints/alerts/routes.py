@@ -7,6 +7,7 @@ from blueprints.alerts.schemas import AlertQuery, AlertView, ResolveAlert
 from blueprints.http.contract import STAFF, Idempotency, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from marketplace.alerts import operations, queries
+from marketplace.alerts.models import Alert
 from marketplace.kernel.paging import Page
 
 area = ContractBlueprint("alerts", "/api/admin/alerts", "Alerts, for staff")
@@ -22,7 +23,7 @@ def list_alerts(ctx: Context, query: dict[str, Any]) -> Page:
     "/<uuid:alert_id>/resolve", auth=STAFF, limit=SharedLimit.CALLER_TIER, body=ResolveAlert, reply=AlertView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
-def resolve_alert(ctx: Context, alert_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def resolve_alert(ctx: Context, alert_id: UUID, body: dict[str, Any]) -> Alert:
     """Resolve an alert by hand; money's take finance, all others the platform's staff."""
     operations.resolve_manually(
         ctx.session, alert_id=alert_id, note=body["note"], act=ctx.act, officer=ctx.user

@@ -5,11 +5,12 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import delete, select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import operations
 from marketplace.alerts.kinds import RESPONSE_MINUTES, SEVERITIES
+from marketplace.alerts.models import Alert, AlertDelivery
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.redaction import redact_text
@@ -18,42 +19,6 @@ from marketplace.providers.messaging.alert_channels import AlertMessage
 # Longer than sending may take: a claim that ran out was left by somebody who died.
 _LEASE_DURATION = timedelta(minutes=3)
 _MAX_FACTS_CHARACTERS = 1_500
-
-_LEASE_DELIVERY = Statement(
-    text(
-        """
-        INSERT INTO alert_messages (alert_id, channel, event, sending_until)
-        VALUES (:alert_id, :channel, :event, :until)
-        ON CONFLICT (alert_id, channel, event) DO UPDATE SET sending_until = excluded.sending_until
-        WHERE alert_messages.sent_at IS NULL AND alert_messages.sending_until <= :now
-        RETURNING alert_id
-        """
-    )
-)
-_SELECT_SENT_AT = Statement(
-    text(
-        """
-        SELECT sent_at FROM alert_messages
-        WHERE alert_id = :alert_id AND channel = :channel AND event = :event
-        """
-    )
-)
-_MARK_SENT = Statement(
-    text(
-        """
-        UPDATE alert_messages SET sent_at = :now
-        WHERE alert_id = :alert_id AND channel = :channel AND event = :event AND sent_at IS NULL
-        """
-    )
-)
-_DELETE_DELIVERY_LEASE = Statement(
-    text(
-        """
-        DELETE FROM alert_messages
-        WHERE alert_id = :alert_id AND channel = :channel AND event = :event AND sent_at IS NULL
-        """
-    )
-)
 
 
 class DeliveryInProgressError(ConflictError):
@@ -71,70 +36,87 @@ def is_severe_enough(channel_severity: str, severity: str) -> bool:
     return order.index(severity) <= order.index(channel_severity)
 
 
+_LEASE_DELIVERY = Statement(
+    text(
+        """
+        INSERT INTO alert_messages (alert_id, channel, event, sending_until)
+        VALUES (:alert_id, :channel, :event, :until)
+        ON CONFLICT (alert_id, channel, event) DO UPDATE SET sending_until = excluded.sending_until
+        WHERE alert_messages.sent_at IS NULL AND alert_messages.sending_until <= :now
+        RETURNING alert_id
+        """
+    )
+)
+
+
 def lease_delivery(session: Session, *, alert_id: UUID, channel: str, event: str, now: datetime) -> bool:
-    """Claim the sending of a message for a while; the claim must be committed before it is sent.
+    """Lease the delivery of a message; the lease must be committed before the message is sent.
 
     :param event: ``raised`` or ``resolved``
-    :return: whether it is ours to send; it is not if it was sent
-    :raises DeliveryInProgressError: somebody else is at it
+    :return: false if the message was sent
+    :raises DeliveryInProgressError: another worker has the lease
     """
-    message = {"alert_id": alert_id, "channel": channel, "event": event}
-    if _LEASE_DELIVERY.first(session, **message, now=now, until=now + _LEASE_DURATION) is not None:
+    key = {"alert_id": alert_id, "channel": channel, "event": event}
+    if _LEASE_DELIVERY.first(session, **key, now=now, until=now + _LEASE_DURATION) is not None:
         return True
-    existing = _SELECT_SENT_AT.first(session, **message)
-    if existing is None or existing["sent_at"] is None:
+    if session.scalar(select(AlertDelivery.sent_at).filter_by(**key)) is None:
         raise DeliveryInProgressError("The message is being sent.")
     return False
 
 
 def mark_sent(session: Session, *, alert_id: UUID, channel: str, event: str, now: datetime) -> None:
-    """Note that a message was sent."""
-    _MARK_SENT.run(session, alert_id=alert_id, channel=channel, event=event, now=now)
+    """Record that a message was sent."""
+    session.execute(
+        update(AlertDelivery)
+        .filter_by(alert_id=alert_id, channel=channel, event=event, sent_at=None)
+        .values(sent_at=now)
+    )
 
 
 def release_delivery_lease(session: Session, *, alert_id: UUID, channel: str, event: str) -> None:
-    """Give up the claim of a message that could not be sent, so that it can be tried again."""
-    _DELETE_DELIVERY_LEASE.run(session, alert_id=alert_id, channel=channel, event=event)
+    """Release the lease of a message that could not be sent."""
+    session.execute(
+        delete(AlertDelivery).filter_by(alert_id=alert_id, channel=channel, event=event, sent_at=None)
+    )
 
 
-def compose_message(alert: dict[str, Any], *, event: str) -> AlertMessage:
+def compose_message(alert: Alert, *, event: str) -> AlertMessage:
     """Write what people are told.
 
-    :param alert: as ``queries.fetch_alert`` gives it
     :param event: ``raised`` or ``resolved``
     """
-    summary = f"{alert['identifier']}: {alert['title']}"
+    summary = f"{alert.identifier}: {alert.title}"
     is_resolved = event == operations.RESOLVED
-    lines = [f"About: {alert['subject']}", f"Facts: {_format_facts(alert['latestFacts'])}"]
+    lines = [f"About: {alert.subject}", f"Facts: {_format_facts(alert.latest_facts)}"]
     if is_resolved:
-        headline = f"[RESOLVED {alert['severity']}] {summary}"
-        times = "once" if alert["occurrences"] == 1 else f"{alert['occurrences']} times"
+        headline = f"[RESOLVED {alert.severity}] {summary}"
+        times = "once" if alert.occurrences == 1 else f"{alert.occurrences} times"
         lines += [
             _resolution_line(alert),
-            f"It was raised {times}, first at {_format_time(alert['raisedAt'])}.",
+            f"It was raised {times}, first at {_format_time(alert.raised_at)}.",
         ]
     else:
-        headline = f"[{alert['severity']}] {summary}"
-        minutes = RESPONSE_MINUTES[alert["severity"]]
+        headline = f"[{alert.severity}] {summary}"
+        minutes = RESPONSE_MINUTES[alert.severity]
         lines += [
-            f"Raised at {_format_time(alert['raisedAt'])}; to be looked at within {minutes} minutes.",
-            f"What it means: {alert['meaning']}",
-            f"What to do first: {alert['firstStep']}",
+            f"Raised at {_format_time(alert.raised_at)}; to be looked at within {minutes} minutes.",
+            f"What it means: {alert.meaning}",
+            f"What to do first: {alert.first_step}",
         ]
-        if alert["resolvedAt"] is not None:
+        if alert.resolved_at is not None:
             lines.append(f"It is over already. {_resolution_line(alert)}")
-    lines.append(f"More: marketplace alerts show {alert['id']}")
-    return AlertMessage(message_id=f"{alert['id']}.{event}", headline=headline, text="\n".join(lines))
+    lines.append(f"More: marketplace alerts show {alert.id}")
+    return AlertMessage(message_id=f"{alert.id}.{event}", headline=headline, text="\n".join(lines))
 
 
-def _resolution_line(alert: dict[str, Any]) -> str:
-    by = "by itself" if alert["resolution"] == "rule" else f"by an {alert['resolution']}"
+def _resolution_line(alert: Alert) -> str:
+    by = "by itself" if alert.resolution == "rule" else f"by an {alert.resolution}"
     # What somebody wrote at night is nothing that we have looked through.
-    return f"Resolved {by} at {_format_time(alert['resolvedAt'])}: {redact_text(alert['note'] or '')}"
+    return f"Resolved {by} at {_format_time(alert.resolved_at)}: {redact_text(alert.note or '')}"
 
 
-def _format_time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+def _format_time(moment: datetime | None) -> str:
+    return "" if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _format_facts(facts: dict[str, Any]) -> str:

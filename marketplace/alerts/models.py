@@ -4,9 +4,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from marketplace.alerts.kinds import ALERT_KINDS, Severity
 from marketplace.infra.db import Base, Id
 
 _OPEN = text("resolved_at IS NULL")
@@ -30,7 +31,7 @@ class Alert(Base):
 
     id: Mapped[Id]
     identifier: Mapped[str]
-    severity: Mapped[str] = mapped_column(comment="The worst that it was raised with")
+    severity: Mapped[Severity] = mapped_column(Text, comment="The worst that it was raised with")
     subject: Mapped[str] = mapped_column(comment="What it is about; open once for each")
     title: Mapped[str]
     facts: Mapped[dict[str, Any]] = mapped_column(comment="Of the first time; ids, counts, amounts")
@@ -42,6 +43,21 @@ class Alert(Base):
     resolution: Mapped[str | None] = mapped_column(comment="Who resolved it: the rule itself, or a person")
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     note: Mapped[str | None] = mapped_column(comment="Why it is over")
+
+    @property
+    def state(self) -> str:
+        """``open`` or ``resolved``."""
+        return "open" if self.resolved_at is None else "resolved"
+
+    @property
+    def meaning(self) -> str | None:
+        """The kind's meaning; none for a kind that no longer exists."""
+        return kind.meaning if (kind := ALERT_KINDS.get(self.identifier)) else None
+
+    @property
+    def first_step(self) -> str | None:
+        """The kind's first step; none for a kind that no longer exists."""
+        return kind.first_step if (kind := ALERT_KINDS.get(self.identifier)) else None
 
 
 class AlertDelivery(Base):

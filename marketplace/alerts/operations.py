@@ -6,6 +6,7 @@ which the outbox hands to the channels. A rule that finds its condition gone res
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import ALERT_KINDS, Severity
+from marketplace.alerts.models import Alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.identity.permissions import MANAGE_PLATFORM
 from marketplace.identity.queries import Caller
@@ -35,6 +37,13 @@ _MAX_TEXT_LENGTH = 300
 _MAX_ITEMS = 25
 _MAX_FACTS_BYTES = 8192
 
+
+class AlertAlreadyResolvedError(ConflictError):
+    """The alert is already resolved. If its cause occurs again, a new alert is raised."""
+
+    reason = "alert-already-resolved"
+
+
 # A repeat waits for whoever raised, or resolves, the same one; then it is counted, or a new one is opened.
 _UPSERT_ALERT = Statement(
     text(
@@ -49,49 +58,6 @@ _UPSERT_ALERT = Statement(
         """
     )
 )
-_RESOLVE_ALERTS = Statement(
-    text(
-        """
-        UPDATE alerts SET resolved_at = :now, resolution = 'rule', note = :note
-        WHERE identifier = ANY(:identifiers) AND resolved_at IS NULL AND subject = :subject
-        RETURNING id, identifier, subject
-        """
-    )
-)
-_RESOLVE_ALERTS_EXCEPT = Statement(
-    text(
-        """
-        UPDATE alerts SET resolved_at = :now, resolution = 'rule', note = :note
-        WHERE identifier = :identifier AND resolved_at IS NULL AND subject <> ALL(:subjects)
-        RETURNING id, identifier, subject
-        """
-    )
-)
-_LOCK_ALERT = Statement(
-    text("SELECT id, identifier, subject, resolved_at FROM alerts WHERE id = :alert_id FOR NO KEY UPDATE")
-)
-_LOCK_OPEN_ALERT = Statement(
-    text(
-        """
-        SELECT id FROM alerts WHERE identifier = :identifier AND subject = :subject AND resolved_at IS NULL
-        FOR NO KEY UPDATE
-        """
-    )
-)
-_RESOLVE_MANUALLY = Statement(
-    text(
-        """
-        UPDATE alerts SET resolved_at = :now, resolution = :resolution, resolved_by = :officer_id, note = :note
-        WHERE id = :alert_id
-        """
-    )
-)
-
-
-class AlertAlreadyResolvedError(ConflictError):
-    """The alert is already resolved. If its cause occurs again, a new alert is raised."""
-
-    reason = "alert-already-resolved"
 
 
 def raise_alert(
@@ -168,6 +134,16 @@ def _truncate(value: Any) -> Any:
     return value
 
 
+_LOCK_OPEN_ALERT = Statement(
+    text(
+        """
+        SELECT id FROM alerts WHERE identifier = :identifier AND subject = :subject AND resolved_at IS NULL
+        FOR NO KEY UPDATE
+        """
+    )
+)
+
+
 def lock_alert(session: Session, *, identifier: str, subject: str) -> bool:
     """Lock what is open about a subject, for a rule that looks whether its condition is gone.
 
@@ -181,6 +157,17 @@ def lock_alert(session: Session, *, identifier: str, subject: str) -> bool:
     return _LOCK_OPEN_ALERT.first(session, identifier=identifier, subject=redacted_subject) is not None
 
 
+_RESOLVE_ALERTS = Statement(
+    text(
+        """
+        UPDATE alerts SET resolved_at = :now, resolution = 'rule', note = :note
+        WHERE identifier = ANY(:identifiers) AND resolved_at IS NULL AND subject = :subject
+        RETURNING id AS alert_id, identifier, subject
+        """
+    )
+)
+
+
 def resolve_alert(
     session: Session, *, identifier: str | Sequence[str], subject: str, note: str, now: datetime
 ) -> bool:
@@ -192,16 +179,27 @@ def resolve_alert(
     :param now: when
     :return: whether there was something to resolve
     """
-    identifiers = [identifier] if isinstance(identifier, str) else list(identifier)
     resolved = _RESOLVE_ALERTS.all(
         session,
-        identifiers=identifiers,
+        identifiers=[identifier] if isinstance(identifier, str) else list(identifier),
         subject=redact_text(subject)[:_MAX_TEXT_LENGTH],
         note=note,
         now=now,
     )
-    _announce_resolved(session, resolved, resolved_by="rule", now=now)
+    for row in resolved:
+        _announce_resolved(session, **row, resolved_by="rule", now=now)
     return bool(resolved)
+
+
+_RESOLVE_ALERTS_EXCEPT = Statement(
+    text(
+        """
+        UPDATE alerts SET resolved_at = :now, resolution = 'rule', note = :note
+        WHERE identifier = :identifier AND resolved_at IS NULL AND subject <> ALL(:subjects)
+        RETURNING id AS alert_id, identifier, subject
+        """
+    )
+)
 
 
 def resolve_alerts_except(
@@ -218,7 +216,8 @@ def resolve_alerts_except(
     resolved = _RESOLVE_ALERTS_EXCEPT.all(
         session, identifier=identifier, subjects=kept_subjects, note=note, now=now
     )
-    _announce_resolved(session, resolved, resolved_by="rule", now=now)
+    for row in resolved:
+        _announce_resolved(session, **row, resolved_by="rule", now=now)
     return len(resolved)
 
 
@@ -238,25 +237,19 @@ def resolve_manually(
     :raises PermissionRequiredError: the officer lacks the permission that the alert's kind takes
     :raises AlertAlreadyResolvedError: it is resolved
     """
-    row = _LOCK_ALERT.first(session, alert_id=alert_id)
-    if row is None:
+    alert = session.get(Alert, alert_id, with_for_update={"key_share": True}, populate_existing=True)
+    if alert is None:
         raise NotFoundError("There is no such alert.")
-    # One that the table has no more is the platform's to clear away.
-    kind = ALERT_KINDS.get(row["identifier"])
+    # An alert of a kind that no longer exists is the platform's.
+    kind = ALERT_KINDS.get(alert.identifier)
     permission = kind.permission if kind else MANAGE_PLATFORM
     if officer is not None and not officer.has_permission(permission):
-        raise PermissionRequiredError(f"To resolve {row['identifier']} takes the permission {permission}.")
-    if row["resolved_at"] is not None:
+        raise PermissionRequiredError(f"To resolve {alert.identifier} takes the permission {permission}.")
+    if alert.resolved_at is not None:
         raise AlertAlreadyResolvedError("The alert is resolved already.")
-    _RESOLVE_MANUALLY.run(
-        session,
-        alert_id=alert_id,
-        resolution="operator" if officer is None else "officer",
-        officer_id=officer.id if officer else None,
-        note=note,
-        now=act.now,
-    )
-    _announce_resolved(session, [row], resolved_by=act.role, now=act.now)
+    alert.resolved_at, alert.note = act.now, note
+    alert.resolution, alert.resolved_by = ("officer", officer.id) if officer else ("operator", None)
+    _announce_resolved(session, alert_id, alert.identifier, alert.subject, resolved_by=act.role, now=act.now)
     record_audit_entry(
         session,
         act=act,
@@ -264,21 +257,23 @@ def resolve_manually(
         target_type="alert",
         target_id=str(alert_id),
         before={"state": "open"},
-        after={"state": "resolved", "identifier": row["identifier"], "subject": row["subject"], "note": note},
+        after={"state": "resolved", "identifier": alert.identifier, "subject": alert.subject, "note": note},
     )
 
 
 def _announce_resolved(
-    session: Session, resolved: Sequence[Mapping[str, Any]], *, resolved_by: str, now: datetime
+    session: Session, alert_id: UUID, identifier: str, subject: str, *, resolved_by: str, now: datetime
 ) -> None:
-    for row in resolved:
-        _enqueue_messages(session, row["id"], RESOLVED, now=now)
-        _log_resolved(session, row, resolved_by)
-
-
-def _log_resolved(session: Session, row: Mapping[str, Any], resolved_by: str) -> None:
-    log_fields = {"identifier": row["identifier"], "subject": row["subject"], "alertId": str(row["id"])}
-    outbox.after_commit(session, lambda: _log.info("alert resolved", by=resolved_by, **log_fields))
+    _enqueue_messages(session, alert_id, RESOLVED, now=now)
+    log_resolved = partial(
+        _log.info,
+        "alert resolved",
+        by=resolved_by,
+        identifier=identifier,
+        subject=subject,
+        alertId=str(alert_id),
+    )
+    outbox.after_commit(session, log_resolved)
 
 
 def _enqueue_messages(session: Session, alert_id: UUID, event: str, *, now: datetime) -> None:

@@ -1,15 +1,16 @@
 """Alerts as staff and operators read them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, CompoundSelect, Select, select, true, tuple_, union_all
 from sqlalchemy.orm import Session
 
-from marketplace.alerts.kinds import ALERT_KINDS
+from marketplace.alerts.models import Alert, AlertDelivery
 from marketplace.alerts.operations import SEND_ALERT_TOPIC
-from marketplace.infra.db import Row, Statement
+from marketplace.infra.outbox import OutboxEvent
 from marketplace.kernel import queues
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import NotFoundError
@@ -18,65 +19,11 @@ from marketplace.kernel.paging import Page, PageRequest, page_of
 OPEN, RESOLVED = "open", "resolved"
 STATES = (OPEN, RESOLVED)
 ALL = "all"
-
-_ALERT_COLUMNS = """
-    SELECT a.id, a.identifier, a.severity, a.subject, a.title, a.facts, a.latest_facts AS "latestFacts",
-        a.occurrences, CASE WHEN a.resolved_at IS NULL THEN 'open' ELSE 'resolved' END AS state,
-        a.raised_at AS "raisedAt", a.last_raised_at AS "lastRaisedAt", a.resolved_at AS "resolvedAt",
-        a.resolution, a.resolved_by AS "resolvedBy", a.note
-    FROM alerts a
-"""
-
-
-# What is open is few among many: it has an index of its own, which is used where the condition is in its words.
-def _build_listing(state: str) -> Statement[Row]:
-    return Statement(
-        text(
-            f"""
-            {_ALERT_COLUMNS} WHERE {state}
-                AND (CAST(:severity AS text) IS NULL OR a.severity = :severity)
-                AND (CAST(:identifier AS text) IS NULL OR a.identifier = :identifier)
-                AND (CAST(:last_at AS timestamptz) IS NULL
-                    OR (a.raised_at, a.id) < (CAST(:last_at AS timestamptz), CAST(:last_id AS uuid)))
-            ORDER BY a.raised_at DESC, a.id DESC LIMIT :most
-            """  # our own words
-        )
-    )
-
-
-_SELECT_ALERTS_BY_STATE = {
-    ALL: _build_listing("true"),
-    OPEN: _build_listing("a.resolved_at IS NULL"),
-    RESOLVED: _build_listing("a.resolved_at IS NOT NULL"),
+_STATE_CONDITIONS: dict[str, ColumnElement[bool]] = {
+    ALL: true(),
+    OPEN: Alert.resolved_at.is_(None),
+    RESOLVED: Alert.resolved_at.is_not(None),
 }
-_SELECT_ALERT = Statement(text(f"{_ALERT_COLUMNS} WHERE a.id = :alert_id"))
-_SELECT_DELIVERIES = Statement(
-    text(
-        """
-        SELECT channel, event, sent_at AS "sentAt" FROM alert_messages
-        WHERE alert_id = :alert_id ORDER BY sending_until, channel
-        """
-    )
-)
-# What a channel has not taken yet, and what was given up; each half has an index of its own.
-_UNSENT_MESSAGES = """
-    SELECT id, payload ->> 'channel' AS channel, payload ->> 'event' AS event, attempts,
-        last_error AS "lastError", due_at AS "dueAt", failed_at AS "failedAt"
-    FROM outbox_events
-    WHERE queue = :queue AND topic = :topic AND payload ->> 'alertId' = CAST(:alert_id AS text)
-"""
-_SELECT_UNSENT_MESSAGES = Statement(
-    text(
-        f"""
-        {_UNSENT_MESSAGES} AND done_at IS NULL AND failed_at IS NULL
-        UNION ALL {_UNSENT_MESSAGES} AND failed_at IS NOT NULL
-        ORDER BY id
-        """  # our own words
-    )
-)
-_SELECT_OPEN_SUBJECTS = Statement(
-    text("SELECT subject FROM alerts WHERE identifier = :identifier AND resolved_at IS NULL")
-)
 
 
 @dataclass(frozen=True)
@@ -91,60 +38,69 @@ class AlertFilters:
 def list_alerts(session: Session, *, filters: AlertFilters, page: PageRequest) -> Page:
     """List alerts, the latest first.
 
-    :param filters: which
-    :param page: which page; its position is the last row's time and id
+    :param page: its position is the last row's time and id
     """
-    last_at, last_id = page.after("time", "id")
-    rows = _SELECT_ALERTS_BY_STATE[filters.state].all(
-        session,
-        severity=filters.severity,
-        identifier=filters.identifier,
-        last_at=last_at,
-        last_id=last_id,
-        most=page.limit + 1,
-    )
     return page_of(
-        [_add_kind_texts(row) for row in rows],
+        list(session.scalars(_select_alerts(filters, page))),
         request=page,
-        position_of=lambda row: [iso(row["raisedAt"]), str(row["id"])],
+        position_of=lambda alert: [iso(alert.raised_at), str(alert.id)],
     )
 
 
-def fetch_alert(session: Session, *, alert_id: UUID) -> dict[str, Any]:
-    """Give an alert.
+def _select_alerts(filters: AlertFilters, page: PageRequest) -> Select[Alert]:
+    last_at, last_id = page.after("time", "id")
+    filter_values = {"severity": filters.severity, "identifier": filters.identifier}
+    conditions = [_STATE_CONDITIONS[filters.state]]
+    if last_at is not None:
+        conditions.append(
+            tuple_(Alert.raised_at, Alert.id) < (datetime.fromisoformat(last_at), UUID(last_id))
+        )
+    return (
+        select(Alert)
+        .where(*conditions)
+        .filter_by(**{name: value for name, value in filter_values.items() if value is not None})
+        .order_by(Alert.raised_at.desc(), Alert.id.desc())
+        .limit(page.limit + 1)
+    )
 
-    :raises NotFoundError: there is none of that id
+
+def fetch_alert(session: Session, *, alert_id: UUID) -> Alert:
+    """Fetch an alert.
+
+    :raises NotFoundError: no alert has the id
     """
-    row = _SELECT_ALERT.first(session, alert_id=alert_id)
-    if row is None:
+    alert = session.get(Alert, alert_id, populate_existing=True)
+    if alert is None:
         raise NotFoundError("There is no such alert.")
-    return _add_kind_texts(row)
+    return alert
 
 
-def fetch_alert_with_messages(session: Session, *, alert_id: UUID) -> dict[str, Any]:
-    """Give an alert, with what was told of it on which channel, and what was not.
+def list_deliveries(session: Session, *, alert_id: UUID) -> Sequence[AlertDelivery]:
+    """List an alert's messages that were sent or are being sent."""
+    clause = select(AlertDelivery).where(AlertDelivery.alert_id == alert_id)
+    return session.scalars(clause.order_by(AlertDelivery.sending_until, AlertDelivery.channel)).all()
 
-    :return: besides, ``messages`` that were sent or are being sent, and those ``waiting`` to be, with how often each
-        was tried, what it failed at (the error's name alone), and when it is tried again or was given up
-    :raises NotFoundError: there is none of that id
-    """
-    waiting = _SELECT_UNSENT_MESSAGES.all(
-        session, queue=queues.NOTIFICATIONS, topic=SEND_ALERT_TOPIC, alert_id=str(alert_id)
+
+def list_unsent_messages(session: Session, *, alert_id: UUID) -> Sequence[OutboxEvent]:
+    """List an alert's messages that a channel has not taken, also those that failed for good."""
+    return session.scalars(select(OutboxEvent).from_statement(_select_unsent_messages(alert_id))).all()
+
+
+def _select_unsent_messages(alert_id: UUID) -> CompoundSelect[OutboxEvent]:
+    messages = select(OutboxEvent).where(
+        OutboxEvent.queue == queues.NOTIFICATIONS,
+        OutboxEvent.topic == SEND_ALERT_TOPIC,
+        OutboxEvent.payload["alertId"].astext == str(alert_id),
     )
-    return fetch_alert(session, alert_id=alert_id) | {
-        "messages": _SELECT_DELIVERIES.all(session, alert_id=alert_id),
-        "waiting": waiting,
-    }
+    # Each half has an index of its own.
+    waiting = messages.where(OutboxEvent.done_at.is_(None), OutboxEvent.failed_at.is_(None))
+    return union_all(waiting, messages.where(OutboxEvent.failed_at.is_not(None))).order_by("id")
 
 
 def list_open_subjects(session: Session, *, identifier: str) -> set[str]:
-    """Give the subjects that a kind of alert is open about."""
-    return {row["subject"] for row in _SELECT_OPEN_SUBJECTS.all(session, identifier=identifier)}
+    """List the subjects of a kind's open alerts."""
+    return set(session.scalars(_select_open_subjects(identifier)))
 
 
-def _add_kind_texts(row: dict[str, Any]) -> dict[str, Any]:
-    """Add what the table of kinds says; one that it has no more is told without."""
-    kind = ALERT_KINDS.get(row["identifier"])
-    row["meaning"] = kind.meaning if kind else None
-    row["firstStep"] = kind.first_step if kind else None
-    return row
+def _select_open_subjects(identifier: str) -> Select[str]:
+    return select(Alert.subject).where(Alert.identifier == identifier, Alert.resolved_at.is_(None))

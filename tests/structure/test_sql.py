@@ -19,12 +19,12 @@ PROJECT = Path(__file__).parents[2]
 CONSTANT_NAME = re.compile(r"_?[A-Z][A-Z0-9_]*")
 # Functions that build SQL from their parameters, and the reason why no request's data can be among these.
 SQL_BUILDERS = {
-    "marketplace.alerts.queries._build_listing": "called at import with literal conditions",
     "marketplace.catalog.moderation.queries._queue_statement": "called at import with literal conditions",
     "marketplace.catalog.promotions.listing._listing_statement": "takes constants of the promotions' listings",
     "marketplace.catalog.search.ranking_sql._ranked_candidates_sql": "takes names of DOCUMENT_CONDITIONS",
     "marketplace.catalog.search.suggestions._names_statement": "takes names of _STORE_CAMPUS_CONDITIONS",
     "marketplace.catalog.search.suggestions._titles_statement": "takes names of DOCUMENT_CONDITIONS",
+    "marketplace.infra.tables.__init__": "called at import with constants",
     "marketplace.infra.tables.build_sorted_statements": "called at import with constants",
     "marketplace.ledger.queries.build_invariants": "called at import with literal queries",
     "marketplace.orders.admin_table._count_statement": "takes names of _CONDITIONS",

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds, messages
 from marketplace.alerts.operations import SEND_ALERT_TOPIC, raise_alert, resolve_alert
-from marketplace.alerts.queries import fetch_alert_with_messages, list_open_subjects
+from marketplace.alerts.queries import list_deliveries, list_open_subjects, list_unsent_messages
 from marketplace.infra import circuit_breaker, outbox
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
@@ -149,16 +149,14 @@ class Case:
 
     def messages(self) -> list[tuple[str, str, bool]]:
         with self.database.reading() as session:
-            shown = fetch_alert_with_messages(session, alert_id=self.id)["messages"]
-        return sorted(
-            (channel_kind(one["channel"]), one["event"], one["sentAt"] is not None) for one in shown
-        )
+            shown = list_deliveries(session, alert_id=self.id)
+        return sorted((channel_kind(one.channel), one.event, one.sent_at is not None) for one in shown)
 
     def waiting(self) -> dict[str, tuple[int, str | None]]:
         """Give how often what is not told was tried, and what it failed at."""
         with self.database.reading() as session:
-            shown = fetch_alert_with_messages(session, alert_id=self.id)["waiting"]
-        return {one["channel"]: (one["attempts"], one["lastError"]) for one in shown}
+            shown = list_unsent_messages(session, alert_id=self.id)
+        return {one.payload["channel"]: (one.attempts, one.last_error) for one in shown}
 
 
 @pytest.fixture
@@ -368,8 +366,8 @@ class TestFaults:
         assert mail.mails[0]["Message-ID"] == mail.mails[1]["Message-ID"]
         assert case.events()[("email", "raised")]["done_at"] is not None
         with case.database.reading() as session:
-            shown = fetch_alert_with_messages(session, alert_id=case.id)["messages"]
-        assert {one["channel"] for one in shown} == {
+            shown = list_deliveries(session, alert_id=case.id)
+        assert {one.channel for one in shown} == {
             email_channel_name(address) for address in ("late@refused.test", *TO)
         }
 

@@ -8,9 +8,12 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.alerts import queries
+from marketplace.alerts.queries import AlertFilters
 from marketplace.infra.db import Database, Statement, driver_cursor
+from marketplace.kernel.paging import PageRequest
 from tests.support.purchases import NOW
 
 RESOLVED = 20_000
@@ -48,10 +51,11 @@ def filled(own_database: Database) -> Iterator[Session]:
         session.rollback()
 
 
-def explained(session: Session, statement: Statement, **parameters: Any) -> tuple[set[str], int]:
+def explained(session: Session, clause: ClauseElement) -> tuple[set[str], int]:
     """Run a statement, and give the indexes of its plan and the buffers that it touched."""
+    statement = Statement(clause)
     with driver_cursor(session) as cursor:
-        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", parameters)
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", statement._constants)
         (found,) = cursor.fetchone()
     plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
 
@@ -67,15 +71,10 @@ def explained(session: Session, statement: Statement, **parameters: Any) -> tupl
 @pytest.mark.parametrize("state", [queries.ALL, *queries.STATES])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_page_is_read_in_its_index(filled: Session, state: str, *, after: bool) -> None:
-    given = {
-        "severity": None,
-        "identifier": None,
-        "last_at": NOW.replace(year=2100) if after else None,
-        "last_id": str(uuid4()) if after else None,
-        "most": 20,
-    }
+    position = [NOW.replace(year=2100).isoformat(), str(uuid4())] if after else None
+    clause = queries._select_alerts(AlertFilters(state), PageRequest(20, position))
 
-    indexes, buffers = explained(filled, queries._SELECT_ALERTS_BY_STATE[state], **given)
+    indexes, buffers = explained(filled, clause)
 
     assert len(indexes & {"ix_alerts_raised", "ix_alerts_unresolved"}) == 1, indexes
     assert state != queries.OPEN or indexes == {"ix_alerts_unresolved"}
@@ -83,16 +82,14 @@ def test_a_page_is_read_in_its_index(filled: Session, state: str, *, after: bool
 
 
 def test_what_was_not_told_is_found_among_all_that_was(filled: Session) -> None:
-    given = {"queue": "notifications", "topic": "alert.send", "alert_id": "7"}
-
-    indexes, buffers = explained(filled, queries._SELECT_UNSENT_MESSAGES, **given)
+    indexes, buffers = explained(filled, queries._select_unsent_messages(uuid4()))
 
     assert indexes == {"ix_outbox_events_due", "ix_outbox_events_failed"}
     assert buffers < 200
 
 
 def test_what_is_open_about_a_kind_is_found_by_its_index(filled: Session) -> None:
-    indexes, buffers = explained(filled, queries._SELECT_OPEN_SUBJECTS, identifier="REFUND_STUCK")
+    indexes, buffers = explained(filled, queries._select_open_subjects("REFUND_STUCK"))
 
     assert indexes == {"uq_alerts_open"}
     assert buffers < 200

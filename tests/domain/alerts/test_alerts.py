@@ -310,7 +310,7 @@ class TestReading:
             page = queries.list_alerts(
                 session, filters=AlertFilters(state="open"), page=PageRequest(2, position)
             )
-            found += [row["id"] for row in page.items]
+            found += [row.id for row in page.items]
             position = page.next_position
 
         assert position is None
@@ -325,7 +325,7 @@ class TestReading:
 
         def found(**filters: Any) -> list[str]:
             page = queries.list_alerts(session, filters=AlertFilters(**filters), page=PageRequest(100))
-            return sorted(row["identifier"] for row in page.items if row["subject"] == subject)
+            return sorted(row.identifier for row in page.items if row.subject == subject)
 
         assert found() == ["REFUND_CAME_BACK", "REFUND_STUCK", "REFUND_STUCK"]
         assert found(state="open") == ["REFUND_CAME_BACK", "REFUND_STUCK"]
@@ -335,13 +335,13 @@ class TestReading:
         assert found(identifier="ESCROW_DRIFT") == []
 
     def test_one_with_what_it_means_and_what_is_done_first(self, session: Session, subject: str) -> None:
-        shown = queries.fetch_alert_with_messages(session, alert_id=stuck(session, subject))
+        shown = queries.fetch_alert(session, alert_id=stuck(session, subject))
 
         kind = kinds.ALERT_KINDS["REFUND_STUCK"]
-        assert (shown["meaning"], shown["firstStep"]) == (kind.meaning, kind.first_step)
-        assert (shown["state"], shown["messages"]) == ("open", [])
+        assert (shown.meaning, shown.first_step) == (kind.meaning, kind.first_step)
+        assert (shown.state, queries.list_deliveries(session, alert_id=shown.id)) == ("open", [])
         with pytest.raises(NotFoundError):
-            queries.fetch_alert_with_messages(session, alert_id=uuid4())
+            queries.fetch_alert(session, alert_id=uuid4())
 
     def test_what_a_kind_is_open_about(self, session: Session, subject: str) -> None:
         stuck(session, subject)
