@@ -8,10 +8,10 @@ from marshmallow import fields
 from blueprints.http.contract import AUTHENTICATED, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
 from blueprints.http.fields import AccountNumber, BankCode, MinorAmount, Schema, Timestamp
-from blueprints.payments.routes import parse_callback_url
+from blueprints.payments.routes import parse_callback_url, parse_target
 from blueprints.payments.schemas import CreatePaymentIntent
 from marketplace.payments.intents import bank_transfer, banks
-from marketplace.payments.intents.lifecycle import PaymentTarget
+from marketplace.providers.gateway.banks import Bank
 from marketplace.providers.gateway.payments import customer_email
 
 area = ContractBlueprint("banks", "/api/payments", "Banks, bank accounts, and paying by bank transfer")
@@ -52,17 +52,16 @@ class VirtualAccount(Schema):
 
 
 @area.get("/banks", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=BankView(many=True), phased=True)
-def list_banks(ctx: Context) -> list[dict[str, Any]]:
+def list_banks(ctx: Context) -> list[Bank]:
     """List the banks that accounts can be at, with their codes, by name."""
-    found = banks.list_banks(ctx.services.cache, ctx.services.gateway)
-    return [{"code": bank.code, "name": bank.name} for bank in found]
+    return banks.list_banks(ctx.services.cache, ctx.services.gateway)
 
 
 @area.post(
     "/bank/resolve", auth=AUTHENTICATED, limit="10/minute", body=ResolveBankAccount, reply=ResolvedBankAccount,
     phased=True,
 )  # fmt: skip
-def resolve(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def resolve(ctx: Context, body: dict[str, Any]) -> banks.ResolvedAccount:
     """Tell the name that a bank account is kept under."""
     return banks.resolve_account(ctx.services.cache, ctx.services.gateway, **body)
 
@@ -78,7 +77,7 @@ def virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
         ctx.services.gateway,
         buyer_id=ctx.user.id,
         email=customer_email(ctx.user.email, ctx.user.id),
-        target=PaymentTarget(order_id=body.get("order_id"), checkout_id=body.get("checkout_id")),
+        target=parse_target(body),
         callback_url=parse_callback_url(ctx, body),
         clock=ctx.services.clock,
     )

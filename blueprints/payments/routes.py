@@ -27,22 +27,15 @@ area = ContractBlueprint("payments", "/api/payments", "Payments through the gate
     "/intent", auth=AUTHENTICATED, limit="15/minute", body=CreatePaymentIntent, reply=PaymentIntentView, status=201,
     idempotent=Idempotency.REQUIRED,
 )  # fmt: skip
-def make_intent(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def make_intent(ctx: Context, body: dict[str, Any]) -> lifecycle.Intent:
     """Make the payment of an order or a checkout, without asking the gateway."""
-    intent = lifecycle.get_or_create_intent(
+    return lifecycle.get_or_create_intent(
         ctx.session,
         buyer_id=ctx.user.id,
-        target=_payment_target(body),
+        target=parse_target(body),
         callback_url=parse_callback_url(ctx, body),
         now=ctx.now,
     )
-    return {
-        "reference": intent.reference,
-        "status": intent.status,
-        "amountMinor": intent.amount_minor,
-        "currency": "NGN",
-        "orderIds": list(intent.order_ids),
-    }
 
 
 @area.post(
@@ -56,7 +49,7 @@ def initialize(ctx: Context, body: dict[str, Any]) -> FinalPhase:
         ctx.services.gateway,
         buyer_id=ctx.user.id,
         email=customer_email(ctx.user.email, ctx.user.id),
-        target=_payment_target(body),
+        target=parse_target(body),
         callback_url=parse_callback_url(ctx, body),
         clock=ctx.services.clock,
     )
@@ -69,23 +62,22 @@ def initialize(ctx: Context, body: dict[str, Any]) -> FinalPhase:
 def verify(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Ask the gateway what became of a payment, and apply it."""
     with ctx.transaction() as session:
-        reference = lifecycle.ensure_reference_belongs_to_buyer(
+        lifecycle.ensure_reference_belongs_to_buyer(
             session, buyer_id=ctx.user.id, reference=body["reference"]
         )
-    charge = ctx.services.gateway.fetch_charge(reference)
-    bearer = ctx.services.settings.gateway_fee_bearer
     return FinalPhase(
         partial(
             lifecycle.apply_reported_charge,
-            reference=reference,
-            charge=charge,
-            fee_bearer=bearer,
+            reference=body["reference"],
+            charge=ctx.services.gateway.fetch_charge(body["reference"]),
+            fee_bearer=ctx.services.settings.gateway_fee_bearer,
             now=ctx.now,
         )
     )
 
 
-def _payment_target(body: dict[str, Any]) -> PaymentTarget:
+def parse_target(body: dict[str, Any]) -> PaymentTarget:
+    """Give the order, checkout or reference to pay for."""
     return PaymentTarget(
         order_id=body.get("order_id"), checkout_id=body.get("checkout_id"), reference=body.get("reference")
     )

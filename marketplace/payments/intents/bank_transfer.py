@@ -7,53 +7,37 @@ arrives here is a charge like any other, and ends in the one function that appli
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.clock import Clock
+from marketplace.orders import states as order_states
 from marketplace.orders.deadlines import PAYMENT_WINDOW
+from marketplace.orders.models import Order
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.hosted_page import PaymentMethodFlow, charge_metadata, initialize_payment
 from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
+from marketplace.payments.models import PaymentTransferAccount
 from marketplace.providers.gateway.banks import GatewayTransferAccount
 from marketplace.providers.gateway.payments import PaymentGateway
 
-_SELECT_TRANSFER_ACCOUNT = Statement(
-    text(
-        """
-        SELECT bank_name, account_number, account_name, expires_at FROM transfer_accounts
-        WHERE intent_id = :intent_id
-        """
-    )
-)
-_INSERT_TRANSFER_ACCOUNT = Statement(
-    text(
-        """
-        WITH shown AS (
-            UPDATE orders SET payment_status = 'pending' FROM payment_allocations a
-            WHERE a.intent_id = :intent_id AND a.live AND orders.id = a.order_id
-                AND orders.status = 'pending_payment'
-        ), opened AS (
-            UPDATE payment_intents SET status = 'pending', opening_until = NULL, updated_at = :now
-            WHERE id = :intent_id
-        )
-        INSERT INTO transfer_accounts
-            (intent_id, bank_name, account_number, account_name, expires_at, created_at)
-        VALUES (:intent_id, :bank_name, :account_number, :account_name, :expires_at, :now)
-        ON CONFLICT (intent_id) DO NOTHING
-        """
-    )
-)
-_SELECT_PAYMENT_DEADLINE = Statement(
-    text(
-        "SELECT min(expires_at) AS until FROM orders WHERE id = ANY(:order_ids) AND status = 'pending_payment'"
-    )
-)
+
+@dataclass(frozen=True)
+class TransferInstructions:
+    """The account to transfer a payment to, the exact amount in kobo, and the deadline."""
+
+    reference: str
+    bank_name: str
+    account_number: str
+    account_name: str
+    amount_minor: int
+    expires_at: datetime
 
 
 def open_transfer_account(
@@ -83,20 +67,18 @@ def open_transfer_account(
     :raises ProviderUnavailableError: the gateway gave no usable answer; the same call may be made again
     :raises InitializationInProgressError: another request is still at it
     """
+    get_live_intent = partial(
+        lifecycle.get_or_create_intent, buyer_id=buyer_id, target=target, callback_url=callback_url
+    )
 
     def get_intent(session: Session, now: datetime) -> Intent:
-        def get_live_intent() -> Intent:
-            return lifecycle.get_or_create_intent(
-                session, buyer_id=buyer_id, target=target, callback_url=callback_url, now=now
-            )
-
-        intent = get_live_intent()
+        intent = get_live_intent(session, now=now)
         account = _find_transfer_account(session, intent)
         if account is None or account.expires_at > now:
             return intent
         # The gateway takes nothing for it any more: another reference gets another account.
         lifecycle.abandon_intent(session, intent_id=intent.id, now=now)
-        return get_live_intent()
+        return get_live_intent(session, now=now)
 
     return initialize_payment(
         database,
@@ -118,34 +100,54 @@ def open_transfer_account(
 
 
 def _find_transfer_account(session: Session, intent: Intent) -> GatewayTransferAccount | None:
-    row = _SELECT_TRANSFER_ACCOUNT.first(session, intent_id=intent.id)
-    return GatewayTransferAccount(**row) if row else None
+    account = session.get(PaymentTransferAccount, intent.id)
+    if account is None:
+        return None
+    return GatewayTransferAccount(
+        account.bank_name, account.account_number, account.account_name, account.expires_at
+    )
+
+
+_INSERT_TRANSFER_ACCOUNT = Statement(
+    text(
+        """
+        WITH shown AS (
+            UPDATE orders SET payment_status = 'pending' FROM payment_allocations a
+            WHERE a.intent_id = :intent_id AND a.live AND orders.id = a.order_id
+                AND orders.status = 'pending_payment'
+        ), opened AS (
+            UPDATE payment_intents SET status = 'pending', opening_until = NULL, updated_at = :now
+            WHERE id = :intent_id
+        )
+        INSERT INTO transfer_accounts
+            (intent_id, bank_name, account_number, account_name, expires_at, created_at)
+        VALUES (:intent_id, :bank_name, :account_number, :account_name, :expires_at, :now)
+        ON CONFLICT (intent_id) DO NOTHING
+        """
+    )
+)
 
 
 def record_transfer_account(
     session: Session, *, intent: Intent, account: GatewayTransferAccount, now: datetime
-) -> dict[str, Any]:
-    """Keep the account that the gateway made, and give it as clients see it.
+) -> TransferInstructions:
+    """Record the account that the gateway created.
 
-    :raises NotPayableError: an order of it was paid, cancelled or given up while the gateway was asked
+    :raises NotPayableError: an order was paid, cancelled or expired while the gateway was called
     """
     lifecycle.ensure_intent_payable(session, intent=intent)
-    _INSERT_TRANSFER_ACCOUNT.run(
-        session,
-        intent_id=intent.id,
-        bank_name=account.bank_name,
-        account_number=account.account_number,
-        account_name=account.account_name,
-        expires_at=account.expires_at,
-        now=now,
+    _INSERT_TRANSFER_ACCOUNT.run(session, intent_id=intent.id, now=now, **asdict(account))
+    # A transfer that arrives after the order expired is returned.
+    order_deadline = session.execute(
+        select(func.min(Order.expires_at)).where(
+            Order.id.in_(intent.order_ids), Order.status == order_states.PENDING_PAYMENT
+        )
+    ).scalar_one()
+    return TransferInstructions(
+        intent.reference,
+        account.bank_name,
+        account.account_number,
+        account.account_name,
+        intent.amount_minor,
+        min(account.expires_at, order_deadline),
     )
-    until = _SELECT_PAYMENT_DEADLINE.one(session, order_ids=list(intent.order_ids))["until"]
-    return {
-        "reference": intent.reference,
-        "bankName": account.bank_name,
-        "accountNumber": account.account_number,
-        "accountName": account.account_name,
-        "amountMinor": intent.amount_minor,
-        # What arrives after the order's own time may find it expired, and goes back.
-        "expiresAt": min(account.expires_at, until),
-    }

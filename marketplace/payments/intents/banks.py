@@ -1,6 +1,6 @@
-"""Banks, and whose accounts there are: what the gateway knows, its list kept for a day."""
+"""Banks and the names of their account holders; the list of banks is cached for a day."""
 
-from typing import Any
+from dataclasses import dataclass
 
 import orjson
 import structlog
@@ -17,6 +17,16 @@ BANKS_CACHE_TAG = "banks"
 _CACHE_KEY = "banks"
 
 
+@dataclass(frozen=True)
+class ResolvedAccount:
+    """A bank account with its holder's name."""
+
+    account_name: str
+    account_number: str
+    bank_code: str
+    bank_name: str
+
+
 def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
     """List the banks that accounts can be at, by name; the gateway is asked once a day.
 
@@ -29,31 +39,28 @@ def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
     if entry.content is not None:
         return [Bank(**bank) for bank in orjson.loads(entry.content)]
     banks = gateway.list_banks()
-    # An empty list is a mishap, and none to keep for a day.
+    # An empty list is a fault of the gateway, not to be cached for a day.
     if banks:
-        _cache_banks(cache, banks, version=entry.version)
+        try:
+            cache.store(
+                content_key=_CACHE_KEY,
+                version=entry.version,
+                content=orjson.dumps(banks),
+                ttl_seconds=BANK_LIST_TTL_SECONDS,
+            )
+        except CacheDownError:
+            _log.warning("list of banks not kept")
     return banks
-
-
-def _cache_banks(cache: Cache, banks: list[Bank], *, version: str) -> None:
-    content = orjson.dumps([{"code": bank.code, "name": bank.name} for bank in banks])
-    try:
-        cache.store(
-            content_key=_CACHE_KEY, version=version, content=content, ttl_seconds=BANK_LIST_TTL_SECONDS
-        )
-    except CacheDownError:
-        _log.warning("list of banks not kept")
 
 
 def resolve_account(
     cache: Cache, gateway: PaymentGateway, *, account_number: str, bank_code: str
-) -> dict[str, Any]:
-    """Tell whose bank account it is.
+) -> ResolvedAccount:
+    """Resolve a bank account to its holder's name.
 
     :param account_number: ten digits
     :param bank_code: of a bank of the list
-    :return: the account with its bank's name and the name that it is kept under
-    :raises ValidationError: there is no such bank, or no such account there, named
+    :raises ValidationError: the bank or the account does not exist; the field is named
     :raises ProviderUnavailableError: the gateway gave no usable answer
     """
     names = {bank.code: bank.name for bank in list_banks(cache, gateway)}
@@ -65,9 +72,4 @@ def resolve_account(
             "The bank does not know this account.",
             invalid_params=[InvalidParam("accountNumber", f"Is not an account at {names[bank_code]}.")],
         )
-    return {
-        "accountName": holder,
-        "accountNumber": account_number,
-        "bankCode": bank_code,
-        "bankName": names[bank_code],
-    }
+    return ResolvedAccount(holder, account_number, bank_code, names[bank_code])

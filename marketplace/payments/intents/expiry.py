@@ -36,48 +36,6 @@ _UNANSWERED_LIMIT = 3
 _UNREACHABLE_ALERT_AFTER = timedelta(minutes=5)
 
 
-_SELECT_OVERDUE_ORDERS = Statement(
-    text(
-        """
-        SELECT o.id, o.expires_at, coalesce(
-            (SELECT array_agg(i.reference ORDER BY i.id) FROM payment_allocations a
-                JOIN payment_intents i ON i.id = a.intent_id
-                LEFT JOIN transfer_accounts t ON t.intent_id = i.id
-                WHERE a.order_id = o.id AND (i.authorization_url IS NOT NULL OR i.opening_until IS NOT NULL
-                    OR t.intent_id IS NOT NULL)),
-            '{}') AS references, coalesce(
-            (SELECT array_agg(i.reference) FROM payment_allocations a
-                JOIN payment_intents i ON i.id = a.intent_id
-                LEFT JOIN transfer_accounts t ON t.intent_id = i.id
-                WHERE a.order_id = o.id AND (i.authorization_url IS NOT NULL OR t.intent_id IS NOT NULL)),
-            '{}') AS opened, coalesce(
-            (SELECT array_agg(i.reference) FROM payment_allocations a
-                JOIN payment_intents i ON i.id = a.intent_id JOIN transfer_accounts t ON t.intent_id = i.id
-                WHERE a.order_id = o.id AND o.expires_at <= :lapsed),
-            '{}') AS lapsed
-        FROM orders o
-        WHERE o.status = 'pending_payment' AND o.expires_at <= :now
-            AND o.payment_status IS DISTINCT FROM 'quarantined'
-            AND (o.expires_at, o.id) > (:after_time, :after_id)
-        ORDER BY o.expires_at, o.id LIMIT :most
-        """
-    )
-)
-# A payment is over when none of its orders waits for it any more: they expired, or were cancelled. Its page may
-# still be open at the gateway; should it be paid after all, the charge goes back at once.
-_SELECT_ABANDONED_INTENTS = Statement(
-    text(
-        """
-        SELECT i.id FROM payment_intents i
-        WHERE i.status IN ('initialized', 'pending') AND NOT EXISTS (
-            SELECT FROM payment_allocations a JOIN orders o ON o.id = a.order_id
-            WHERE a.intent_id = i.id AND o.status = 'pending_payment')
-        ORDER BY i.id LIMIT :most
-        """
-    )
-)
-
-
 @dataclass
 class ExpiryResult:
     """What a sweep did."""
@@ -125,6 +83,35 @@ class _ChargeLookup:
         return self._answers[reference]
 
 
+_SELECT_OVERDUE_ORDERS = Statement(
+    text(
+        """
+        SELECT o.id, o.expires_at, coalesce(
+            (SELECT array_agg(i.reference ORDER BY i.id) FROM payment_allocations a
+                JOIN payment_intents i ON i.id = a.intent_id
+                LEFT JOIN transfer_accounts t ON t.intent_id = i.id
+                WHERE a.order_id = o.id AND (i.authorization_url IS NOT NULL OR i.opening_until IS NOT NULL
+                    OR t.intent_id IS NOT NULL)),
+            '{}') AS references, coalesce(
+            (SELECT array_agg(i.reference) FROM payment_allocations a
+                JOIN payment_intents i ON i.id = a.intent_id
+                LEFT JOIN transfer_accounts t ON t.intent_id = i.id
+                WHERE a.order_id = o.id AND (i.authorization_url IS NOT NULL OR t.intent_id IS NOT NULL)),
+            '{}') AS opened, coalesce(
+            (SELECT array_agg(i.reference) FROM payment_allocations a
+                JOIN payment_intents i ON i.id = a.intent_id JOIN transfer_accounts t ON t.intent_id = i.id
+                WHERE a.order_id = o.id AND o.expires_at <= :lapsed),
+            '{}') AS lapsed
+        FROM orders o
+        WHERE o.status = 'pending_payment' AND o.expires_at <= :now
+            AND o.payment_status IS DISTINCT FROM 'quarantined'
+            AND (o.expires_at, o.id) > (:after_time, :after_id)
+        ORDER BY o.expires_at, o.id LIMIT :limit
+        """
+    )
+)
+
+
 def sweep_abandoned_checkouts(
     database: Database, gateway: PaymentGateway, *, fee_bearer: str, now: datetime
 ) -> ExpiryResult:
@@ -149,7 +136,7 @@ def sweep_abandoned_checkouts(
                 lapsed=now - BANK_TRANSFER_GRACE_PERIOD,
                 after_time=after[0],
                 after_id=after[1],
-                most=_BATCH,
+                limit=_BATCH,
             )
         overdue_since += [row["expires_at"] for row in overdue_orders if row["references"]]
         for row in overdue_orders:
@@ -187,12 +174,27 @@ def _update_gateway_alert(
         )
 
 
+# A payment is over when none of its orders waits for it any more: they expired, or were cancelled. Its page may
+# still be open at the gateway; should it be paid after all, the charge goes back at once.
+_SELECT_ABANDONED_INTENTS = Statement(
+    text(
+        """
+        SELECT i.id FROM payment_intents i
+        WHERE i.status IN ('initialized', 'pending') AND NOT EXISTS (
+            SELECT FROM payment_allocations a JOIN orders o ON o.id = a.order_id
+            WHERE a.intent_id = i.id AND o.status = 'pending_payment')
+        ORDER BY i.id LIMIT :limit
+        """
+    )
+)
+
+
 def _abandon_payments(database: Database, result: ExpiryResult, now: datetime) -> None:
     with database.reading() as session:
-        abandoned = _SELECT_ABANDONED_INTENTS.all(session, most=_BATCH * _MAX_BATCHES)
+        intent_ids = _SELECT_ABANDONED_INTENTS.scalars(session, limit=_BATCH * _MAX_BATCHES)
     result.abandoned = len(
         process_each(
-            [row["id"] for row in abandoned],
+            intent_ids,
             lambda intent_id: database.in_transaction(payments.abandon_intent, intent_id=intent_id, now=now),
             failure="payment not given up",
         )

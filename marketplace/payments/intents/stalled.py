@@ -27,7 +27,7 @@ _SELECT_STALLED_PAYMENTS = Statement(
             JOIN orders o ON o.id = a.order_id
         WHERE i.status IN ('initialized', 'pending') AND a.live AND o.status = 'pending_payment'
             AND o.payment_status IS DISTINCT FROM 'quarantined' AND o.expires_at <= :before
-        GROUP BY i.id ORDER BY min(o.expires_at), i.id LIMIT :most
+        GROUP BY i.id ORDER BY min(o.expires_at), i.id LIMIT :limit
         """
     )
 )
@@ -41,7 +41,7 @@ def flag_stalled_payments(session: Session, *, now: datetime) -> int:
 
     :return: how many payments are unclear
     """
-    rows = _SELECT_STALLED_PAYMENTS.all(session, before=now - STALLED_AFTER, most=_STALLED_LIMIT)
+    rows = _SELECT_STALLED_PAYMENTS.all(session, before=now - STALLED_AFTER, limit=_STALLED_LIMIT)
     open_subjects = list_open_subjects(session, identifier=kinds.PAYMENT_STALLED)
     for row in rows:
         if _payment_subject(row["id"]) not in open_subjects:

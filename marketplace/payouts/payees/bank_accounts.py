@@ -89,15 +89,15 @@ def resolve_payout_account(
         ]
         raise ValidationError(error.detail, invalid_params=invalid_params) from error
     recipient_code = transfers.create_recipient(
-        name=resolved["accountName"], account_number=account_number, bank_code=bank_code
+        name=resolved.account_name, account_number=account_number, bank_code=bank_code
     )
     if recipient_code is None:
         raise ValidationError.of(f"{field_prefix}accountNumber", "Is not an account that can be paid to.")
     return ResolvedAccount(
         bank_code=bank_code,
-        bank_name=resolved["bankName"],
+        bank_name=resolved.bank_name,
         account_number=account_number,
-        account_name=resolved["accountName"],
+        account_name=resolved.account_name,
         recipient_code=recipient_code,
     )
 

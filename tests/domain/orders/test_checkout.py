@@ -138,7 +138,7 @@ class TestPlacing:
         ).all()
         assert [tuple(line) for line in lines] == [(first[0], 2), (first[1], 1)]
         intent = intent_of(done)
-        assert intent.order_ids == done.order_ids
+        assert intent.order_ids == list(done.order_ids)
         assert intent.amount_minor == sum(row["total_minor"] for row in rows)
         assert {row["payment_reference"] for row in rows} == {intent.reference}
         assert stock_of(session, first[0]) == (9, 2)
@@ -275,7 +275,7 @@ class TestItsPayment:
 
         assert fresh.reference != intent_of(done).reference
         assert fresh.amount_minor == 2 * TOTAL
-        assert fresh.order_ids == (done.order_ids[0], done.order_ids[2])
+        assert fresh.order_ids == [done.order_ids[0], done.order_ids[2]]
         assert row_of(session, "payment_intents", id=intent_of(done).id)["status"] == "abandoned"
         assert again(session, shops, done) == fresh
 
@@ -284,13 +284,13 @@ class TestItsPayment:
     ) -> None:
         alone = make_intent(session, shops[0], done.order_ids[0])
 
-        assert (alone.order_ids, alone.amount_minor) == (done.order_ids[:1], TOTAL)
+        assert (alone.order_ids, alone.amount_minor) == (list(done.order_ids[:1]), TOTAL)
         assert alone.checkout_id == done.checkout_id
         shown = [row_of(session, "orders", id=order_id)["payment_status"] for order_id in done.order_ids]
         assert shown == ["initialized", "abandoned", "abandoned"]
         assert apply(session, make_charge(alone)) is ChargeOutcome.APPLIED
         rest = again(session, shops, done)
-        assert rest.order_ids == done.order_ids[1:]
+        assert rest.order_ids == list(done.order_ids[1:])
         assert apply(session, make_charge(rest)) is ChargeOutcome.APPLIED
         assert statuses(session, done.order_ids) == ["paid_escrow"] * 3
         assert_books_are_whole(session)
@@ -302,7 +302,7 @@ class TestItsPayment:
 
         whole = again(session, shops, done)
 
-        assert whole.order_ids == done.order_ids
+        assert whole.order_ids == list(done.order_ids)
         for given_up in alone:
             assert row_of(session, "payment_intents", id=given_up.id)["status"] == "abandoned"
 
@@ -357,7 +357,7 @@ class TestItsPayment:
                 with pytest.raises(NotPayableError):
                     make_intent(session, shops[0], order["id"])
         rest = again(session, shops, done)
-        assert (rest.amount_minor, rest.order_ids) == (1, done.order_ids)
+        assert (rest.amount_minor, rest.order_ids) == (1, list(done.order_ids))
         assert apply(session, make_charge(rest)) is ChargeOutcome.APPLIED
         assert statuses(session, done.order_ids) == ["paid_escrow"] * 3
         assert_books_are_whole(session)

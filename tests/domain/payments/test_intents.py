@@ -53,7 +53,7 @@ def test_an_order_has_one_live_intent(session: Session, shop: Shop, order_id: UU
     order = row_of(session, "orders", id=order_id)
 
     assert intent.amount_minor == order["total_minor"]
-    assert intent.order_ids == (order_id,)
+    assert intent.order_ids == [order_id]
     assert (intent.status, order["payment_status"]) == ("initialized", "initialized")
     assert order["payment_reference"] == intent.reference
     for target in (PaymentTarget(order_id=order_id), PaymentTarget(reference=intent.reference)):
@@ -115,12 +115,8 @@ class TestOpening:
     def test_the_page_is_kept(self, session: Session, shop: Shop, order_id: UUID, intent: Intent) -> None:
         answer = lifecycle.record_hosted_page(session, intent=intent, page=PAGE, now=NOW)
 
-        assert answer == {
-            "reference": intent.reference,
-            "authorizationUrl": PAGE.authorization_url,
-            "accessCode": PAGE.access_code,
-            "amountMinor": intent.amount_minor,
-        }
+        assert (answer.reference, answer.amount_minor) == (intent.reference, intent.amount_minor)
+        assert (answer.authorization_url, answer.access_code) == (PAGE.authorization_url, PAGE.access_code)
         found = make_intent(session, shop, order_id)
         assert (found.status, found.page) == ("pending", PAGE)
         assert row_of(session, "orders", id=order_id)["payment_status"] == "pending"
@@ -186,7 +182,7 @@ class TestGivingUp:
 
 
 class TestSettling:
-    def settle(self, session: Session, intent: Intent, **charge: object) -> dict[str, object]:
+    def settle(self, session: Session, intent: Intent, **charge: object) -> lifecycle.PaymentStatus:
         given = make_charge(intent, **charge) if charge else None
         return lifecycle.apply_reported_charge(
             session, reference=intent.reference, charge=given, fee_bearer="platform", now=NOW
@@ -195,9 +191,9 @@ class TestSettling:
     def test_a_success_is_applied_and_shown(self, session: Session, order_id: UUID, intent: Intent) -> None:
         shown = self.settle(session, intent, channel="bank_transfer")
 
-        assert (shown["status"], shown["channel"], shown["paidAt"]) == ("succeeded", "bank_transfer", NOW)
+        assert (shown.status, shown.channel, shown.paid_at) == ("succeeded", "bank_transfer", NOW)
         number = row_of(session, "orders", id=order_id)["number"]
-        assert shown["orders"] == [{"id": str(order_id), "number": number, "status": "paid_escrow"}]
+        assert shown.orders == [{"id": str(order_id), "number": number, "status": "paid_escrow"}]
 
     @pytest.mark.parametrize(
         ("status", "shown"),
@@ -206,13 +202,13 @@ class TestSettling:
     def test_anything_else_moves_no_money(
         self, session: Session, order_id: UUID, intent: Intent, status: str, shown: str
     ) -> None:
-        assert self.settle(session, intent, status=status)["status"] == shown
+        assert self.settle(session, intent, status=status).status == shown
         assert row_of(session, "orders", id=order_id)["status"] == "pending_payment"
 
     def test_a_reference_unknown_to_the_gateway_changes_nothing(
         self, session: Session, intent: Intent
     ) -> None:
-        assert self.settle(session, intent)["status"] == "initialized"
+        assert self.settle(session, intent).status == "initialized"
 
 
 def test_the_database_allows_one_live_intent_for_an_order(
