@@ -1,5 +1,6 @@
 """Orders: placed, paid for elsewhere, accepted, shipped, released on the buyer's PIN."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -19,12 +20,13 @@ from blueprints.orders.schemas import (
 )
 from marketplace.kernel.paging import Page
 from marketplace.orders import operations, queries
+from marketplace.orders.models import OrderEvent
 from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.place_order import Delivery, OrderRequest, place_order
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.intents.checkout import check_out
 from marketplace.payments.refunds import order_cancellation
-from marketplace.payments.refunds.order_summary import add_refunds_to_orders
+from marketplace.payments.refunds.order_summary import summarize_refunds
 from marketplace.vendors.queries import require_store_of_user
 
 area = ContractBlueprint("orders", "/api/orders", "Orders and their escrow")
@@ -37,7 +39,7 @@ _PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
     "", auth=AUTHENTICATED, limit=_PLACE_LIMIT, body=PlaceOrder, reply=OrderView, status=201,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
-def place(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def place(ctx: Context, body: dict[str, Any]) -> queries.OrderView:
     """Place an order of one vendor's products and reserve their stock for 30 minutes."""
     order_id = place_order(ctx.session, request=_parse_placement(ctx, body), now=ctx.now)
     return _order_view(ctx, order_id, with_pin=False)
@@ -56,14 +58,11 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     payment = done.payment
     return {
         "checkoutId": done.checkout_id,
-        "orders": add_refunds_to_orders(
+        "orders": queries.list_orders_of_checkout(
             ctx.session,
-            queries.list_orders_of_checkout(
-                ctx.session,
-                checkout_id=done.checkout_id,
-                caller=ctx.user,
-                context=_view_options(ctx, with_pin=False),
-            ),
+            checkout_id=done.checkout_id,
+            caller=ctx.user,
+            context=_view_context(ctx, with_pin=False),
         ),
         "payment": payment
         and {"reference": payment.reference, "amountMinor": payment.amount_minor, "status": payment.status},
@@ -73,33 +72,29 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, query=OrderQuery, reply=OrderView(many=True))
 def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the caller's orders, the latest first."""
-    page = queries.list_orders_of_buyer(
-        ctx.session, caller=ctx.user, status=query["status"], page=ctx.page, context=_view_options(ctx)
+    return queries.list_orders_of_buyer(
+        ctx.session, caller=ctx.user, status=query["status"], page=ctx.page, context=_view_context(ctx)
     )
-    add_refunds_to_orders(ctx.session, page.items)
-    return page
 
 
 @area.get("/vendor", auth=VENDOR, limit=SharedLimit.CALLER_TIER, query=OrderQuery, reply=OrderView(many=True))
 def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the paid orders of the caller's store, the latest first."""
     store = require_store_of_user(ctx.session, user_id=ctx.user.id)
-    page = queries.list_orders_of_vendor(
-        ctx.session, vendor_id=store.id, status=query["status"], page=ctx.page, context=_view_options(ctx)
+    return queries.list_orders_of_vendor(
+        ctx.session, vendor_id=store.id, status=query["status"], page=ctx.page, context=_view_context(ctx)
     )
-    add_refunds_to_orders(ctx.session, page.items)
-    return page
 
 
 @area.get("/vendor/counts", auth=VENDOR, limit=SharedLimit.CALLER_TIER, reply=VendorOrderCounts)
-def count_vendor_orders(ctx: Context) -> dict[str, Any]:
+def count_vendor_orders(ctx: Context) -> queries.VendorOrderCounts:
     """Count the paid orders of the caller's store by how far they are."""
     store = require_store_of_user(ctx.session, user_id=ctx.user.id)
     return queries.count_orders_of_vendor(ctx.session, vendor_id=store.id)
 
 
 @area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=OrderView)
-def detail(ctx: Context, order_id: UUID) -> dict[str, Any]:
+def detail(ctx: Context, order_id: UUID) -> queries.OrderView:
     """Give an order to its buyer, its vendor or staff."""
     return _order_view(ctx, order_id)
 
@@ -110,10 +105,13 @@ def detail(ctx: Context, order_id: UUID) -> dict[str, Any]:
     limit=SharedLimit.CALLER_TIER,
     reply=OrderItemView(many=True),
 )
-def items(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
+def items(ctx: Context, order_id: UUID) -> list[queries.OrderLineView]:
     """List an order's items."""
     return queries.list_order_items(
-        ctx.session, order_id=order_id, caller=ctx.user, context=_view_options(ctx)
+        ctx.session,
+        order_id=order_id,
+        caller=ctx.user,
+        media_base_url=ctx.services.settings.media_base_url,
     )
 
 
@@ -123,20 +121,20 @@ def items(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
     limit=SharedLimit.CALLER_TIER,
     reply=OrderEventView(many=True),
 )
-def events(ctx: Context, order_id: UUID) -> list[dict[str, Any]]:
+def events(ctx: Context, order_id: UUID) -> Sequence[OrderEvent]:
     """List an order's trail, the earliest step first."""
     return queries.list_order_events(ctx.session, order_id=order_id, caller=ctx.user)
 
 
 @area.post("/<uuid:order_id>/accept", auth=VENDOR, limit="30/minute", reply=OrderView)
-def accept(ctx: Context, order_id: UUID) -> dict[str, Any]:
+def accept(ctx: Context, order_id: UUID) -> queries.OrderView:
     """Have the vendor accept a paid order."""
     operations.accept_order(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
     return _order_view(ctx, order_id)
 
 
 @area.post("/<uuid:order_id>/status", auth=VENDOR, limit="30/minute", body=FulfilmentUpdate, reply=OrderView)
-def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Have the vendor ship an accepted order."""
     operations.ship_order(
         ctx.session, order_id=order_id, caller=ctx.user, tracking_note=body.get("tracking_note"), now=ctx.now
@@ -148,7 +146,7 @@ def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[st
     "/<uuid:order_id>/verify-code", auth=VENDOR, limit=_PIN_LIMIT, body=DeliveryPin, reply=OrderView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
-def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Release escrow once the vendor submits the buyer's PIN."""
     return _release_on_pin(ctx, order_id, body)
 
@@ -157,7 +155,7 @@ def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str,
     "/<uuid:order_id>/verify-delivery", auth=VENDOR, limit=_PIN_LIMIT, body=DeliveryPin, reply=OrderView,
     idempotent=Idempotency.REQUIRED,
 )  # fmt: skip
-def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Release escrow like verify-code, under a required Idempotency-Key."""
     return _release_on_pin(ctx, order_id, body)
 
@@ -166,7 +164,7 @@ def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[
     "/<uuid:order_id>/cancel", auth=AUTHENTICATED, limit="15/minute", body=CancelOrder, reply=OrderView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
-def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Cancel an order that is not shipped; what was paid goes back."""
     order_cancellation.cancel_order(
         ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now
@@ -178,13 +176,13 @@ def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]
     "/<uuid:order_id>/confirm", auth=AUTHENTICATED, limit="20/minute", reply=OrderView,
     idempotent=Idempotency.OPTIONAL,
 )  # fmt: skip
-def confirm(ctx: Context, order_id: UUID) -> dict[str, Any]:
+def confirm(ctx: Context, order_id: UUID) -> queries.OrderView:
     """Release escrow once the buyer confirms that the order has come."""
     operations.confirm_receipt(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
     return _order_view(ctx, order_id)
 
 
-def _release_on_pin(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def _release_on_pin(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     operations.release_on_pin(
         ctx.session,
         order_id=order_id,
@@ -196,10 +194,10 @@ def _release_on_pin(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[
     return _order_view(ctx, order_id)
 
 
-def _order_view(ctx: Context, order_id: UUID, *, with_pin: bool = True) -> dict[str, Any]:
-    view = _view_options(ctx, with_pin=with_pin)
-    order = queries.fetch_order_view(ctx.session, order_id=order_id, caller=ctx.user, context=view)
-    return add_refunds_to_orders(ctx.session, [order])[0]
+def _order_view(ctx: Context, order_id: UUID, *, with_pin: bool = True) -> queries.OrderView:
+    return queries.fetch_order_view(
+        ctx.session, order_id=order_id, caller=ctx.user, context=_view_context(ctx, with_pin=with_pin)
+    )
 
 
 def _parse_placement(ctx: Context, body: dict[str, Any]) -> OrderRequest:
@@ -218,12 +216,13 @@ def _parse_placement(ctx: Context, body: dict[str, Any]) -> OrderRequest:
     )
 
 
-def _view_options(ctx: Context, *, with_pin: bool = True) -> queries.OrderViewContext:
-    """Give what orders are shown with; ``with_pin`` is not for answers that may be kept for replays."""
+def _view_context(ctx: Context, *, with_pin: bool = True) -> queries.OrderViewContext:
+    """Build the context of order views; replies that may be kept for replays must not show the PIN."""
     settings = ctx.services.settings
     return queries.OrderViewContext(
         media_base_url=settings.media_base_url,
         pin_key=settings.delivery_pin_key if with_pin else None,
+        summarize_refunds=summarize_refunds,
         now=ctx.now,
     )
 

@@ -191,7 +191,7 @@ class OrderView(Schema):
     service_fee_minor = MinorAmount(required=True)
     discount_minor = MinorAmount(required=True)
     total = fields.Float(required=True)
-    total_amount = MinorAmount(required=True, data_key="total_amount")
+    total_minor = MinorAmount(required=True, data_key="total_amount")
     wallet_minor = MinorAmount(
         required=True,
         allow_none=True,
@@ -266,8 +266,8 @@ class OrderEventView(Schema):
     """One step of an order's trail."""
 
     order_id = Uuid(required=True)
-    from_ = fields.String(required=True, allow_none=True, data_key="from")
-    to = fields.String(required=True)
+    from_status = fields.String(required=True, allow_none=True, data_key="from")
+    to_status = fields.String(required=True, data_key="to")
     trigger = fields.String(required=True)
     actor = fields.String(required=True)
     at = Timestamp(required=True)
@@ -320,7 +320,7 @@ class OrderAuditRow(Schema):
     buyer = fields.Nested(BuyerSummary, required=True)
     vendor = fields.Nested(VendorSummary, required=True)
     campus = fields.Nested(OrderCampus, required=True)
-    total_amount = MinorAmount(required=True, data_key="total_amount")
+    total_minor = MinorAmount(required=True, data_key="total_amount")
     escrow_minor = fields.Integer(required=True, strict=True)
     currency = fields.String(required=True)
     payment_status = fields.String(required=True, allow_none=True)

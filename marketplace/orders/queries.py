@@ -1,12 +1,13 @@
 """Orders as their buyer, their vendor and staff see them."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import exists, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
@@ -16,49 +17,328 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import format_decimal
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.orders import states
+from marketplace.orders.models import OrderEvent, OrderItem
 from marketplace.orders.pin import delivery_pin
 
-_SELECT_ORDER_SQL = """
-    SELECT o.id, o.number, o.status, s.status AS "escrowStatus", o.buyer_id, b.name AS buyer_name, o.vendor_id,
-        v.display_name, v.slug, v.user_id AS vendor_user_id, o.campus_id AS "campusId",
-        o.checkout_id AS "checkoutId", o.subtotal_minor AS "subtotalMinor",
-        o.delivery_fee_minor AS "deliveryFeeMinor", o.service_fee_minor AS "serviceFeeMinor",
-        o.discount_minor AS "discountMinor", o.total_minor AS total_amount, o.wallet_minor AS "walletMinor",
-        o.accepted_minor AS "acceptedMinor", o.currency,
-        o.shipping_address AS "shippingAddress", o.delivery_method AS "deliveryMethod", o.note,
-        o.tracking_note AS "trackingNote", o.payment_reference, o.payment_status, o.payment_channel,
-        o.pin_counter, o.pin_locked_until, o.expires_at AS "expiresAt", o.created_at AS "createdAt",
-        o.paid_at AS "paidAt",
-        o.accepted_at AS "acceptedAt", o.shipped_at AS "shippedAt", o.delivered_at AS "deliveredAt",
-        o.cancelled_at AS "cancelledAt", o.expired_at AS "expiredAt", o.disputed_at AS "disputedAt",
-        o.refunded_at AS "refundedAt", o.cancelled_by,
+
+@dataclass(frozen=True)
+class BuyerSummary:
+    """A buyer in an order's view."""
+
+    id: UUID
+    name: str | None
+
+
+@dataclass(frozen=True)
+class VendorSummary:
+    """A store in an order's view."""
+
+    id: UUID
+    display_name: str
+    slug: str
+
+
+# Not frozen, nor is what inherits from it: order lists are hot, and a frozen dataclass of 40 fields takes three times
+# as long to make.
+@dataclass
+class OrderParties:
+    """The columns of ``PARTIES_SQL``: an order's buyer and store."""
+
+    buyer_id: UUID
+    buyer_name: str | None
+    vendor_id: UUID
+    vendor_name: str
+    vendor_slug: str
+
+    @property
+    def buyer(self) -> BuyerSummary:
+        """The buyer with the name alone."""
+        return BuyerSummary(self.buyer_id, self.buyer_name)
+
+    @property
+    def vendor(self) -> VendorSummary:
+        """The store with its public names."""
+        return VendorSummary(self.vendor_id, self.vendor_name, self.vendor_slug)
+
+
+@dataclass(frozen=True)
+class Cancellation:
+    """Who cancelled an order, why and when."""
+
+    by: str
+    reason: str | None
+    at: datetime | None
+
+
+@dataclass
+class OrderRow(OrderParties):
+    """An order with its escrow and its parties. Amounts are kobo."""
+
+    vendor_user_id: UUID
+    id: UUID
+    number: str
+    status: str
+    escrow_status: str
+    campus_id: UUID
+    checkout_id: UUID | None
+    subtotal_minor: int
+    delivery_fee_minor: int
+    service_fee_minor: int
+    discount_minor: int
+    total_minor: int
+    wallet_part_minor: int
+    accepted_part_minor: int
+    currency: str
+    shipping_address: dict[str, Any]
+    delivery_method: str
+    note: str | None
+    tracking_note: str | None
+    payment_reference: str | None
+    payment_status: str | None
+    payment_channel: str | None
+    pin_counter: int
+    pin_locked_until: datetime | None
+    expires_at: datetime
+    created_at: datetime
+    paid_at: datetime | None
+    accepted_at: datetime | None
+    shipped_at: datetime | None
+    delivered_at: datetime | None
+    cancelled_at: datetime | None
+    expired_at: datetime | None
+    disputed_at: datetime | None
+    refunded_at: datetime | None
+    cancelled_by: str | None
+    cancellation_reason: str | None
+    revision: int
+
+    @property
+    def due_minor(self) -> int:
+        """The amount to pay while the order waits for payment, in kobo; 0 in any other status."""
+        if self.status != states.PENDING_PAYMENT:
+            return 0
+        return self.total_minor - self.wallet_part_minor - self.accepted_part_minor
+
+    @property
+    def total(self) -> orjson.Fragment:
+        """The total in naira, written as digits: floats never touch money."""
+        return orjson.Fragment(format_decimal(self.total_minor))
+
+    @property
+    def delivery_status(self) -> str:
+        """The progress of the goods."""
+        return states.delivery_status(self.status, was_shipped=self.shipped_at is not None)
+
+    @property
+    def cancellation(self) -> Cancellation | None:
+        """The cancellation, if the order was cancelled."""
+        if self.cancelled_by is None:
+            return None
+        return Cancellation(self.cancelled_by, self.cancellation_reason, self.cancelled_at)
+
+
+@dataclass(frozen=True)
+class OrderLineView:
+    """A line of an order, as it was when the order was placed."""
+
+    order_id: UUID
+    product_id: UUID
+    title: str
+    image_url: str | None
+    unit_price_minor: int
+    quantity: int
+    line_total_minor: int
+    commission_bps: int
+    refunded_quantity: int
+
+
+@dataclass(frozen=True)
+class OrderPayment:
+    """The payment of an order; reference and channel are hidden from the vendor."""
+
+    reference: str | None
+    status: str | None
+    channel: str | None
+    paid_at: datetime | None
+
+
+@dataclass(frozen=True)
+class RefundSummary:
+    """The refunds of an order, and the status that they give its payment."""
+
+    payment_status: str | None
+    refunds: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class OrderViewContext:
+    """The parts of an order's view that this area does not know.
+
+    :param media_base_url: the address of pictures
+    :param pin_key: the key of delivery PINs. Without a key no PIN is shown: a reply that is kept for replays must
+        not contain a PIN.
+    :param summarize_refunds: gives the refunds by order; takes the session, the orders, and whether the view is
+        the vendor's
+    :param now: the time of the request
+    """
+
+    media_base_url: str
+    pin_key: str | None
+    summarize_refunds: Callable[[Session, Sequence[OrderRow], bool], Mapping[UUID, RefundSummary]]
+    now: datetime
+
+
+class OrderView(OrderRow):
+    """An order as its caller sees it.
+
+    The vendor sees neither the amounts that the buyer's wallet and accepted charges paid nor how the buyer paid.
+    """
+
+    def __init__(
+        self,
+        order: OrderRow,
+        *,
+        items: Sequence[OrderLineView],
+        summary: RefundSummary,
+        roles: Sequence[str],
+        context: OrderViewContext,
+    ) -> None:
+        """Copy the order's columns, and add the parts that depend on the caller."""
+        vars(self).update(vars(order))
+        hidden = roles == ["vendor"]
+        self.items = items
+        self.refunds = summary.refunds
+        self.wallet_minor = None if hidden else order.wallet_part_minor
+        self.accepted_minor = None if hidden else order.accepted_part_minor
+        self.payment = (
+            OrderPayment(
+                None if hidden else order.payment_reference,
+                summary.payment_status,
+                None if hidden else order.payment_channel,
+                order.paid_at,
+            )
+            if order.payment_reference
+            else None
+        )
+        self.delivery_pin = (
+            delivery_pin(key=context.pin_key, order_id=order.id, counter=order.pin_counter)
+            if context.pin_key and "buyer" in roles and order.status in states.PIN_VISIBLE_STATES
+            else None
+        )
+        barred = set()
+        # Finance decides about quarantined money, so there is nothing more to pay until then. An order past its
+        # time limit is about to expire.
+        if not order.due_minor or order.payment_status == "quarantined" or order.expires_at <= context.now:
+            barred.add(states.PAY)
+        if order.pin_locked_until is not None and order.pin_locked_until > context.now:
+            barred.add(states.VERIFY_CODE)
+        self.next_actions = [
+            trigger for trigger in states.ORDER.triggers_for(order.status, roles) if trigger not in barred
+        ]
+
+
+PARTIES_SQL = (
+    "o.buyer_id, b.name AS buyer_name, o.vendor_id, v.display_name AS vendor_name, v.slug AS vendor_slug"
+)
+_SELECT_ORDER_SQL = f"""
+    SELECT {PARTIES_SQL}, v.user_id AS vendor_user_id, o.id, o.number, o.status, s.status AS escrow_status,
+        o.campus_id, o.checkout_id, o.subtotal_minor, o.delivery_fee_minor, o.service_fee_minor, o.discount_minor,
+        o.total_minor, o.wallet_minor AS wallet_part_minor, o.accepted_minor AS accepted_part_minor, o.currency,
+        o.shipping_address, o.delivery_method, o.note, o.tracking_note, o.payment_reference, o.payment_status,
+        o.payment_channel, o.pin_counter, o.pin_locked_until, o.expires_at, o.created_at, o.paid_at, o.accepted_at,
+        o.shipped_at, o.delivered_at, o.cancelled_at, o.expired_at, o.disputed_at, o.refunded_at, o.cancelled_by,
         o.cancellation_reason, o.revision
     FROM orders o
     JOIN escrows s ON s.order_id = o.id
     JOIN profiles b ON b.id = o.buyer_id
     JOIN vendor_profiles v ON v.id = o.vendor_id
 """
-_SELECT_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id"))
+
+
+def fetch_order_view(
+    session: Session, *, order_id: UUID, caller: Caller, context: OrderViewContext
+) -> OrderView:
+    """Fetch an order as its caller sees it.
+
+    :param caller: the buyer, the vendor of a paid order, or staff (a campus rep: of the order's campus)
+    :raises NotFoundError: no such order in the caller's scope
+    """
+    order, roles = fetch_order_with_roles(session, order_id=order_id, caller=caller)
+    return _build_views(session, [order], roles=roles, context=context)[0]
+
+
 _SELECT_ORDERS_OF_BUYER = Statement(
     text(
         f"""{_SELECT_ORDER_SQL} WHERE o.buyer_id = :user_id AND (CAST(:status AS text) IS NULL OR o.status = :status)
-        AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :most"""
-    )
+        AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :limit"""
+    ),
+    row=OrderRow,
 )
-# Unpaid orders are none of the vendor's business yet.
+
+
+def list_orders_of_buyer(
+    session: Session, *, caller: Caller, status: str | None, page: PageRequest, context: OrderViewContext
+) -> Page:
+    """List the caller's orders, the latest first.
+
+    :param status: one status, or none for all
+    """
+    rows = _SELECT_ORDERS_OF_BUYER.all(
+        session, user_id=caller.id, status=status, after=page.after("id")[0], limit=page.limit + 1
+    )
+    return _build_page(session, rows, page=page, role="buyer", context=context)
+
+
+# Unpaid orders are not shown to the vendor.
 _SELECT_ORDERS_OF_VENDOR = Statement(
     text(
         f"""{_SELECT_ORDER_SQL} WHERE o.vendor_id = :vendor_id AND o.paid_at IS NOT NULL
         AND (CAST(:status AS text) IS NULL OR o.status = :status)
-        AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :most"""
-    )
+        AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :limit"""
+    ),
+    row=OrderRow,
 )
+
+
+def list_orders_of_vendor(
+    session: Session, *, vendor_id: UUID, status: str | None, page: PageRequest, context: OrderViewContext
+) -> Page:
+    """List the paid orders of a store, the latest first.
+
+    :param status: one status, or none for all
+    """
+    rows = _SELECT_ORDERS_OF_VENDOR.all(
+        session, vendor_id=vendor_id, status=status, after=page.after("id")[0], limit=page.limit + 1
+    )
+    return _build_page(session, rows, page=page, role="vendor", context=context)
+
+
 _SELECT_ORDERS_OF_CHECKOUT = Statement(
     text(
         f"{_SELECT_ORDER_SQL} WHERE o.checkout_id = :checkout_id AND o.buyer_id = :user_id ORDER BY o.id LIMIT 100"
-    )
+    ),
+    row=OrderRow,
 )
-# Unpaid orders are none of the vendor's business yet: pending are those that wait to be accepted.
+
+
+def list_orders_of_checkout(
+    session: Session, *, checkout_id: UUID, caller: Caller, context: OrderViewContext
+) -> list[OrderView]:
+    """List the orders of a checkout, as their buyer sees them."""
+    rows = _SELECT_ORDERS_OF_CHECKOUT.all(session, checkout_id=checkout_id, user_id=caller.id)
+    return _build_views(session, rows, roles=["buyer"], context=context)
+
+
+@dataclass(frozen=True)
+class VendorOrderCounts:
+    """Numbers of a store's paid orders by status; pending orders wait to be accepted."""
+
+    pending: int
+    processing: int
+    shipped: int
+    delivered: int
+
+
 _COUNT_ORDERS_BY_STATUS = Statement(
     text(
         """
@@ -68,244 +348,105 @@ _COUNT_ORDERS_BY_STATUS = Statement(
             count(*) FILTER (WHERE status = 'delivered') AS delivered
         FROM orders WHERE vendor_id = :vendor_id AND paid_at IS NOT NULL
         """
-    )
-)
-_SELECT_ITEMS = Prepared(
-    text(
-        """
-        SELECT order_id, product_id AS "productId", title, image_key, unit_price_minor AS "unitPriceMinor",
-            quantity, line_total_minor AS "lineTotalMinor", commission_bps AS "commissionBps",
-            refunded_quantity AS "refundedQuantity"
-        FROM order_items WHERE order_id = ANY(:order_ids) ORDER BY order_id, position
-        """
-    )
-)
-_SELECT_ITEM_WITH_IMAGE = Statement(text("SELECT 1 FROM order_items WHERE image_key = :key LIMIT 1"))
-_SELECT_EVENTS = Statement(
-    text(
-        """
-        SELECT order_id AS "orderId", from_status AS "from", to_status AS "to", trigger, actor, at, note
-        FROM order_events WHERE order_id = :order_id ORDER BY id
-        """
-    )
+    ),
+    row=VendorOrderCounts,
 )
 
 
-@dataclass(frozen=True)
-class OrderViewContext:
-    """What an order's view is made with: the address of pictures, the key of delivery PINs, and the time.
-
-    Without a key no PIN is shown: an answer that is kept for replays must not hold one.
-    """
-
-    media_base_url: str
-    pin_key: str | None
-    now: datetime
-
-
-def fetch_order_view(
-    session: Session, *, order_id: UUID, caller: Caller, context: OrderViewContext
-) -> dict[str, Any]:
-    """Give an order as its caller sees it.
-
-    :param order_id: the order's
-    :param caller: its buyer, its vendor once it is paid, or staff (a campus rep: of their campus)
-    :param context: what views are made with
-    :raises NotFoundError: there is no such order, or the caller is none of these
-    """
-    row, roles = fetch_order_with_roles(session, order_id=order_id, caller=caller)
-    return _order_views(session, [row], roles_of_row=lambda _row: roles, context=context)[0]
-
-
-def list_orders_of_buyer(
-    session: Session, *, caller: Caller, status: str | None, page: PageRequest, context: OrderViewContext
-) -> Page:
-    """List what somebody has ordered, the latest first.
-
-    :param caller: the buyer
-    :param status: one status, or none for all
-    :param page: how many, and after which
-    :param context: what views are made with
-    """
-    rows = _SELECT_ORDERS_OF_BUYER.all(
-        session, user_id=caller.id, status=status, after=_cursor_id(page), most=page.limit + 1
-    )
-    return _build_page(session, rows, page=page, role="buyer", context=context)
-
-
-def list_orders_of_vendor(
-    session: Session, *, vendor_id: UUID, status: str | None, page: PageRequest, context: OrderViewContext
-) -> Page:
-    """List the paid orders of a store, the latest first.
-
-    :param vendor_id: the store's
-    :param status: one status, or none for all
-    :param page: how many, and after which
-    :param context: what views are made with
-    """
-    rows = _SELECT_ORDERS_OF_VENDOR.all(
-        session, vendor_id=vendor_id, status=status, after=_cursor_id(page), most=page.limit + 1
-    )
-    return _build_page(session, rows, page=page, role="vendor", context=context)
-
-
-def list_orders_of_checkout(
-    session: Session, *, checkout_id: UUID, caller: Caller, context: OrderViewContext
-) -> list[dict[str, Any]]:
-    """List the orders of a checkout, as their buyer sees them.
-
-    :param caller: the buyer
-    :param context: what views are made with
-    """
-    rows = _SELECT_ORDERS_OF_CHECKOUT.all(session, checkout_id=checkout_id, user_id=caller.id)
-    return _order_views(session, rows, roles_of_row=lambda _row: ["buyer"], context=context)
-
-
-def count_orders_of_vendor(session: Session, *, vendor_id: UUID) -> dict[str, Any]:
-    """Count a store's paid orders by how far they are.
-
-    :param vendor_id: the store's
-    :return: ``pending`` (wait to be accepted), ``processing``, ``shipped`` and ``delivered``
-    """
+def count_orders_of_vendor(session: Session, *, vendor_id: UUID) -> VendorOrderCounts:
+    """Count a store's paid orders by status."""
     return _COUNT_ORDERS_BY_STATUS.one(session, vendor_id=vendor_id)
 
 
+# The planner does not know the type of a parameter that is only concatenated.
+_SELECT_ITEMS = Prepared(
+    text(
+        """
+        SELECT order_id, product_id, title, CAST(:media_base_url AS text) || '/' || image_key AS image_url,
+            unit_price_minor, quantity, line_total_minor, commission_bps, refunded_quantity
+        FROM order_items WHERE order_id = ANY(:order_ids) ORDER BY order_id, position
+        """
+    ),
+    row=OrderLineView,
+)
+
+
 def list_order_items(
-    session: Session, *, order_id: UUID, caller: Caller, context: OrderViewContext
-) -> list[dict[str, Any]]:
+    session: Session, *, order_id: UUID, caller: Caller, media_base_url: str
+) -> list[OrderLineView]:
     """List an order's items.
 
-    :raises NotFoundError: there is no such order in the caller's scope
-    """
-    items: list[dict[str, Any]] = fetch_order_view(
-        session, order_id=order_id, caller=caller, context=context
-    )["items"]
-    return items
-
-
-def list_order_events(session: Session, *, order_id: UUID, caller: Caller) -> list[dict[str, Any]]:
-    """List an order's trail, the earliest first.
-
-    :raises NotFoundError: there is no such order in the caller's scope
+    :raises NotFoundError: no such order in the caller's scope
     """
     fetch_order_with_roles(session, order_id=order_id, caller=caller)
-    return _SELECT_EVENTS.all(session, order_id=order_id)
+    return _SELECT_ITEMS.all(session, order_ids=[order_id], media_base_url=media_base_url)
 
 
-def fetch_order_with_roles(
-    session: Session, *, order_id: UUID, caller: Caller
-) -> tuple[dict[str, Any], list[str]]:
-    """Give what is known of an order, and what the caller is to it.
+def list_order_events(session: Session, *, order_id: UUID, caller: Caller) -> Sequence[OrderEvent]:
+    """List an order's trail, the earliest first.
 
-    :return: the row, not shaped for anybody, and one or more of buyer, vendor and staff
-    :raises NotFoundError: there is no such order in the caller's scope
+    :raises NotFoundError: no such order in the caller's scope
     """
-    row = _SELECT_ORDER.first(session, order_id=order_id)
-    roles = _caller_roles(row, caller) if row else []
-    if row is None or not roles:
+    fetch_order_with_roles(session, order_id=order_id, caller=caller)
+    return session.scalars(
+        select(OrderEvent).where(OrderEvent.order_id == order_id).order_by(OrderEvent.id)
+    ).all()
+
+
+_SELECT_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id"), row=OrderRow)
+
+
+def fetch_order_with_roles(session: Session, *, order_id: UUID, caller: Caller) -> tuple[OrderRow, list[str]]:
+    """Fetch an order and the caller's roles in it.
+
+    :return: the order, with nothing hidden, and one or more of buyer, vendor and staff
+    :raises NotFoundError: no such order in the caller's scope
+    """
+    order = _SELECT_ORDER.first(session, order_id=order_id)
+    roles = _caller_roles(order, caller) if order else []
+    if order is None or not roles:
         raise NotFoundError("There is no such order.")
-    return row, roles
+    return order, roles
 
 
-def _caller_roles(row: dict[str, Any], caller: Caller) -> list[str]:
-    """Tell what the caller is to an order: several at once, one, or nothing."""
+def _caller_roles(order: OrderRow, caller: Caller) -> list[str]:
     roles = []
-    if row["buyer_id"] == caller.id:
+    if order.buyer_id == caller.id:
         roles.append("buyer")
-    # Unpaid orders are none of the vendor's business, but for those that the vendor called off.
-    if row["vendor_user_id"] == caller.id and (row["paidAt"] is not None or row["cancelled_by"] == "vendor"):
+    # Unpaid orders are hidden from the vendor, except orders that the vendor cancelled.
+    if order.vendor_user_id == caller.id and (order.paid_at is not None or order.cancelled_by == "vendor"):
         roles.append("vendor")
-    if caller.is_staff and (caller.staff_role != "campus_rep" or caller.campus_id == row["campusId"]):
+    if caller.is_staff and (caller.staff_role != "campus_rep" or caller.campus_id == order.campus_id):
         roles.append("staff")
     return roles
 
 
-def _cursor_id(page: PageRequest) -> UUID | None:
-    [after] = page.after("id")
-    return UUID(after) if after else None
-
-
 def _build_page(
-    session: Session, rows: list[dict[str, Any]], *, page: PageRequest, role: str, context: OrderViewContext
+    session: Session, rows: list[OrderRow], *, page: PageRequest, role: str, context: OrderViewContext
 ) -> Page:
-    found = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
-    views = _order_views(session, found.items, roles_of_row=lambda _row: [role], context=context)
+    found = page_of(rows, request=page, position_of=lambda row: [str(row.id)])
+    views = _build_views(session, found.items, roles=[role], context=context)
     return Page(views, found.limit, found.next_position)
 
 
-def _order_views(
-    session: Session, rows: list[dict[str, Any]], *, roles_of_row: Any, context: OrderViewContext
-) -> list[dict[str, Any]]:
-    items: dict[UUID, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-    if rows:
-        for item in _SELECT_ITEMS.all(session, order_ids=list(items)):
-            key = item.pop("image_key")
-            item["imageUrl"] = f"{context.media_base_url}/{key}" if key else None
-            items[item.pop("order_id")].append(item)
+def _build_views(
+    session: Session, orders: Sequence[OrderRow], *, roles: list[str], context: OrderViewContext
+) -> list[OrderView]:
+    if not orders:
+        return []
+    items: dict[UUID, list[OrderLineView]] = {order.id: [] for order in orders}
+    for item in _SELECT_ITEMS.all(session, order_ids=list(items), media_base_url=context.media_base_url):
+        items[item.order_id].append(item)
+    summaries = context.summarize_refunds(session, orders, roles == ["vendor"])
     return [
-        _order_view(row, items=items[row["id"]], roles=roles_of_row(row), context=context) for row in rows
+        OrderView(order, items=items[order.id], summary=summaries[order.id], roles=roles, context=context)
+        for order in orders
     ]
-
-
-def _order_view(
-    row: dict[str, Any], *, items: list[dict[str, Any]], roles: list[str], context: OrderViewContext
-) -> dict[str, Any]:
-    """Shape a row; the total in naira is written as digits, since floats never touch money."""
-    shown = dict(row)
-    buyer_name, vendor_name, slug = shown.pop("buyer_name"), shown.pop("display_name"), shown.pop("slug")
-    shown["buyer"] = {"id": shown.pop("buyer_id"), "name": buyer_name}
-    shown["vendor"] = {"id": shown.pop("vendor_id"), "displayName": vendor_name, "slug": slug}
-    del shown["vendor_user_id"]
-    reference, status, channel = (shown.pop(f"payment_{name}") for name in ("reference", "status", "channel"))
-    shown["payment"] = (
-        {"reference": reference, "status": status, "channel": channel, "paidAt": row["paidAt"]}
-        if reference
-        else None
-    )
-    if roles == ["vendor"]:
-        # What somebody has in their wallet, and how they pay, is theirs to know.
-        shown["walletMinor"] = shown["acceptedMinor"] = None
-        if reference:
-            shown["payment"] |= {"reference": None, "channel": None}
-    by, reason = shown.pop("cancelled_by"), shown.pop("cancellation_reason")
-    shown["cancellation"] = {"by": by, "reason": reason, "at": row["cancelledAt"]} if by else None
-    counter = shown.pop("pin_counter")
-    shows_pin = "buyer" in roles and row["status"] in states.PIN_VISIBLE_STATES
-    shown["deliveryPin"] = (
-        delivery_pin(key=context.pin_key, order_id=row["id"], counter=counter)
-        if shows_pin and context.pin_key
-        else None
-    )
-    waits = row["status"] == states.PENDING_PAYMENT
-    shown["dueMinor"] = due_minor(row) if waits else 0
-    shown["deliveryStatus"] = states.delivery_status(row["status"], was_shipped=row["shippedAt"] is not None)
-    shown["total"] = orjson.Fragment(format_decimal(row["total_amount"]))
-    shown["items"] = items
-    # Money that is held back is for our officers to decide on; until then there is nothing more to pay. Nor is
-    # there for an order whose time is over, which is about to expire.
-    payable = shown["dueMinor"] > 0 and status != "quarantined" and row["expiresAt"] > context.now
-    barred = set() if payable else {states.PAY}
-    locked_until = shown.pop("pin_locked_until")
-    if locked_until is not None and locked_until > context.now:
-        barred.add(states.VERIFY_CODE)
-    shown["nextActions"] = [
-        trigger for trigger in states.ORDER.triggers_for(row["status"], roles) if trigger not in barred
-    ]
-    return shown
-
-
-def due_minor(row: dict[str, Any]) -> int:
-    """Give what is to be paid of an unpaid order, in kobo.
-
-    :param row: the order's, as ``fetch_order_with_roles`` gives it
-    """
-    due: int = row["total_amount"] - row["walletMinor"] - row["acceptedMinor"]
-    return due
 
 
 def is_image_used_by_orders(session: Session, key: str) -> bool:
-    """Tell whether an order shows a picture, as its listing had it when it was placed.
+    """Tell whether an order shows a picture, as the product had it when the order was placed.
 
     :param key: of the object
     """
-    return _SELECT_ITEM_WITH_IMAGE.first(session, key=key) is not None
+    return bool(session.scalar(select(exists().where(OrderItem.image_key == key))))

@@ -132,9 +132,7 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> di
         pending = [row["id"] for row in refunds if row["status"] == payment_states.PENDING]
         waiting = find_refunds_awaiting_chargeback(session, refund_ids=pending) if pending else set()
     # What was put aside for an order that was never paid is none of the vendor's business.
-    transactions = (
-        [] if role == "vendor" and order["paidAt"] is None else _list_transactions(session, order_id)
-    )
+    transactions = [] if role == "vendor" and order.paid_at is None else _list_transactions(session, order_id)
     holders = [
         *_unpaid_holders(order, role, quarantined_charges),
         *_quarantine_holders(quarantined_charges),
@@ -145,10 +143,10 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> di
     ]
     return {
         "orderId": order_id,
-        "number": order["number"],
-        "status": order["status"],
-        "escrowStatus": order["escrowStatus"],
-        "total_amount": order["total_amount"],
+        "number": order.number,
+        "status": order.status,
+        "escrowStatus": order.escrow_status,
+        "total_amount": order.total_minor,
         "currency": CURRENCY,
         "holders": [holder | {"isYou": holder["holder"] == role} for holder in holders],
         "entries": _timeline(transactions, quarantined_charges, role),
@@ -211,16 +209,18 @@ def _find_last_transaction(transactions: list[_OrderTransaction], *accounts: str
 
 
 def _unpaid_holders(
-    order: dict[str, Any], role: Role, quarantined_charges: list[dict[str, Any]]
+    order: orders.OrderRow, role: Role, quarantined_charges: list[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    due = orders.due_minor(order)
-    waits = order["status"] == states.PENDING_PAYMENT and due and role != "vendor"
-    if waits and not any(row["status"] == "open" for row in quarantined_charges):
-        opened = order["payment_status"] == payment_states.PENDING
+    if (
+        order.due_minor
+        and role != "vendor"
+        and not any(row["status"] == "open" for row in quarantined_charges)
+    ):
+        opened = order.payment_status == payment_states.PENDING
         why = "The payment was started and we have not heard of its end." if opened else "It is not paid yet."
         yield _holder(
-            "buyer", due, why, "It is paid, or the order expires and its items are sold to others.",
-            deadline=order["expiresAt"],
+            "buyer", order.due_minor, why, "It is paid, or the order expires and its items are sold to others.",
+            deadline=order.expires_at,
         )  # fmt: skip
 
 
@@ -246,16 +246,18 @@ def _foreign_currency_text(row: dict[str, Any]) -> str:
     return f"A payment of {amount} came: it is no naira, is in none of our books, and was held back."
 
 
-def _escrow_holders(order: dict[str, Any], transactions: list[_OrderTransaction]) -> Iterator[dict[str, Any]]:
+def _escrow_holders(
+    order: orders.OrderRow, transactions: list[_OrderTransaction]
+) -> Iterator[dict[str, Any]]:
     minor = sum(transaction.net_by_account.get("escrow", 0) for transaction in transactions)
     if not minor:
         return
-    why, next_step = words.ESCROW_TEXTS.get(order["status"], words.DEFAULT_ESCROW_TEXT)
+    why, next_step = words.ESCROW_TEXTS.get(order.status, words.DEFAULT_ESCROW_TEXT)
     deadline = {
-        states.PENDING_PAYMENT: order["expiresAt"],
-        states.PAID_ESCROW: order["paidAt"] and order["paidAt"] + ACCEPTANCE_DEADLINE,
-        states.SHIPPED: order["shippedAt"] and order["shippedAt"] + DELIVERY_DEADLINE,
-    }.get(order["status"])
+        states.PENDING_PAYMENT: order.expires_at,
+        states.PAID_ESCROW: order.paid_at and order.paid_at + ACCEPTANCE_DEADLINE,
+        states.SHIPPED: order.shipped_at and order.shipped_at + DELIVERY_DEADLINE,
+    }.get(order.status)
     yield _holder(
         "escrow",
         minor,

@@ -28,6 +28,7 @@ from marketplace.payments.intents.lifecycle import (
     get_or_create_intent,
 )
 from marketplace.payments.refunds import order_cancellation
+from marketplace.payments.refunds.order_summary import summarize_refunds
 from tests.support.finance import act_of, make_officer
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
@@ -55,7 +56,7 @@ from tests.support.purchases import (
     wallet_of,
 )
 
-VIEW = queries.OrderViewContext(media_base_url="https://media.example", pin_key=PIN_KEY, now=NOW)
+VIEW = queries.OrderViewContext("https://media.example", PIN_KEY, summarize_refunds, now=NOW)
 TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
 
 
@@ -350,12 +351,12 @@ class TestItsPayment:
             for order_id in done.order_ids
         ]
 
-        assert sorted(order["dueMinor"] for order in seen) == [0, 0, 1]
+        assert sorted(order.due_minor for order in seen) == [0, 0, 1]
         for order in seen:
-            assert ("pay" in order["nextActions"]) == (order["dueMinor"] > 0)
-            if not order["dueMinor"]:
+            assert ("pay" in order.next_actions) == (order.due_minor > 0)
+            if not order.due_minor:
                 with pytest.raises(NotPayableError):
-                    make_intent(session, shops[0], order["id"])
+                    make_intent(session, shops[0], order.id)
         rest = again(session, shops, done)
         assert (rest.amount_minor, rest.order_ids) == (1, list(done.order_ids))
         assert apply(session, make_charge(rest)) is ChargeOutcome.APPLIED

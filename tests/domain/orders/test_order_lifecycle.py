@@ -14,6 +14,7 @@ from marketplace.orders import operations, queries
 from marketplace.orders.deadlines import MAX_PIN_ATTEMPTS, PIN_LOCKOUT
 from marketplace.orders.operations import PinLockedError, WrongPinError
 from marketplace.payments.refunds import order_cancellation
+from marketplace.payments.refunds.order_summary import summarize_refunds
 from tests.support.purchases import (
     COMMISSION_BPS,
     DELIVERY_FEE_MINOR,
@@ -42,14 +43,14 @@ from tests.support.purchases import (
     wrong_pin_of,
 )
 
-VIEW = queries.OrderViewContext(media_base_url="https://media.example", pin_key=PIN_KEY, now=NOW)
+VIEW = queries.OrderViewContext("https://media.example", PIN_KEY, summarize_refunds, now=NOW)
 
 
 def cancel(session: Session, order_id: UUID, caller: Caller, reason: str | None = None) -> None:
     order_cancellation.cancel_order(session, order_id=order_id, caller=caller, reason=reason, now=NOW)
 
 
-def see(session: Session, order_id: UUID, caller: Caller) -> dict[str, object]:
+def see(session: Session, order_id: UUID, caller: Caller) -> queries.OrderView:
     return queries.fetch_order_view(session, order_id=order_id, caller=caller, context=VIEW)
 
 
@@ -115,7 +116,7 @@ class TestCancelling:
         cancel(session, order_id, shop.vendor)
 
         seen = see(session, order_id, shop.vendor)
-        assert (seen["status"], seen["cancellation"]["by"]) == ("cancelled", "vendor")
+        assert (seen.status, seen.cancellation.by) == ("cancelled", "vendor")
 
     def test_a_second_time_is_refused_naming_the_state(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
@@ -288,19 +289,19 @@ class TestWhoSeesWhat:
         self, session: Session, shop: Shop
     ) -> None:
         unpaid = place(session, shop, make_product(session, shop))
-        assert see(session, unpaid, shop.buyer)["deliveryPin"] is None
+        assert see(session, unpaid, shop.buyer).delivery_pin is None
 
         order_id = paid_order(session, shop)
         officer = make_person(session, role="staff", staff_role="orders")
-        assert see(session, order_id, shop.buyer)["deliveryPin"] == pin_of(order_id)
-        assert see(session, order_id, shop.vendor)["deliveryPin"] is None
-        assert see(session, order_id, officer)["deliveryPin"] is None
+        assert see(session, order_id, shop.buyer).delivery_pin == pin_of(order_id)
+        assert see(session, order_id, shop.vendor).delivery_pin is None
+        assert see(session, order_id, officer).delivery_pin is None
 
         operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
         operations.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
-        assert see(session, order_id, shop.buyer)["deliveryPin"] == pin_of(order_id)
+        assert see(session, order_id, shop.buyer).delivery_pin == pin_of(order_id)
         release(session, shop, order_id)
-        assert see(session, order_id, shop.buyer)["deliveryPin"] is None
+        assert see(session, order_id, shop.buyer).delivery_pin is None
 
     def test_a_campus_representative_sees_the_own_campus(self, session: Session, shop: Shop) -> None:
         order_id = paid_order(session, shop)
@@ -309,20 +310,20 @@ class TestWhoSeesWhat:
         with pytest.raises(NotFoundError):
             see(session, order_id, representative)
         of_campus = Caller(**{**_fields(representative), "campus_id": shop.campus_id})
-        assert see(session, order_id, of_campus)["nextActions"] == []
+        assert see(session, order_id, of_campus).next_actions == []
 
     def test_each_party_is_told_what_it_may_do(self, session: Session, shop: Shop) -> None:
         unpaid, paid = place(session, shop, make_product(session, shop)), paid_order(session, shop)
 
-        assert see(session, unpaid, shop.buyer)["nextActions"] == ["pay", "cancel"]
-        assert see(session, paid, shop.buyer)["nextActions"] == ["cancel"]
-        assert see(session, paid, shop.vendor)["nextActions"] == ["cancel", "accept"]
+        assert see(session, unpaid, shop.buyer).next_actions == ["pay", "cancel"]
+        assert see(session, paid, shop.buyer).next_actions == ["cancel"]
+        assert see(session, paid, shop.vendor).next_actions == ["cancel", "accept"]
 
     def test_nobody_is_told_to_pay_what_is_held_back(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         pay(session, shop, order_id, amount_minor=100)
 
-        assert see(session, order_id, shop.buyer)["nextActions"] == ["cancel"]
+        assert see(session, order_id, shop.buyer).next_actions == ["cancel"]
 
     def test_lists_hold_what_is_the_callers(self, session: Session, shop: Shop) -> None:
         unpaid = place(session, shop, make_product(session, shop))
@@ -331,16 +332,16 @@ class TestWhoSeesWhat:
         page = PageRequest(10)
 
         own = queries.list_orders_of_buyer(session, caller=shop.buyer, status=None, page=page, context=VIEW)
-        assert [order["id"] for order in own.items] == [paid, unpaid]
+        assert [order.id for order in own.items] == [paid, unpaid]
         inbound = queries.list_orders_of_vendor(
             session, vendor_id=shop.store_id, status=None, page=page, context=VIEW
         )
-        assert [order["id"] for order in inbound.items] == [others, paid]
-        assert {order["deliveryPin"] for order in inbound.items} == {None}
+        assert [order.id for order in inbound.items] == [others, paid]
+        assert {order.delivery_pin for order in inbound.items} == {None}
         waiting = queries.list_orders_of_buyer(
             session, caller=shop.buyer, status="pending_payment", page=page, context=VIEW
         )
-        assert [order["id"] for order in waiting.items] == [unpaid]
+        assert [order.id for order in waiting.items] == [unpaid]
 
     def test_pages_join_without_gap_or_overlap(self, session: Session, shop: Shop) -> None:
         placed = [paid_order(session, shop) for _ in range(5)]
@@ -349,7 +350,7 @@ class TestWhoSeesWhat:
             page = queries.list_orders_of_buyer(
                 session, caller=shop.buyer, status=None, page=PageRequest(2, position), context=VIEW
             )
-            seen += [order["id"] for order in page.items]
+            seen += [order.id for order in page.items]
             position = page.next_position
             if position is None:
                 break
@@ -358,5 +359,5 @@ class TestWhoSeesWhat:
         assert seen == placed[::-1]
 
 
-def _fields(caller: Caller) -> dict[str, object]:
+def _fields(caller: Caller) -> queries.OrderView:
     return {name: getattr(caller, name) for name in Caller.__dataclass_fields__}
