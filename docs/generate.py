@@ -12,6 +12,7 @@ from typing import Any
 
 from blueprints.areas import contracts
 from blueprints.http.contract import Contract, Idempotency, RateLimitTier, RouteLimit, SharedLimit
+from blueprints.http.documentation import error_meaning, error_status
 from blueprints.http.fields import camel_case
 from marketplace.alerts.kinds import ALERT_KINDS
 from marketplace.catalog import states as catalog_states
@@ -101,6 +102,17 @@ def _errors() -> str:
     )
 
 
+def _reasons() -> str:
+    errors = {error for contract in contracts() for error in contract.errors}
+    return _table(
+        ("Reason", "Code", "Status", "What it means"),
+        (
+            (f"`{error.reason}`", f"`{error.code}`", str(error_status(error)), error_meaning(error))
+            for error in sorted(errors, key=lambda error: str(error.reason))
+        ),
+    )
+
+
 def _routes() -> str:
     return _table(
         ("Route", "Who", "Limit", "Kept for", "Idempotency-Key"),
@@ -148,6 +160,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "periodic-tasks": _periodic_tasks,
     "alerts": _alerts,
     "errors": _errors,
+    "reasons": _reasons,
     "routes": _routes,
 }
 

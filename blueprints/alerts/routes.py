@@ -8,6 +8,7 @@ from blueprints.http.contract import STAFF, Idempotency, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from marketplace.alerts import operations, queries
 from marketplace.alerts.models import Alert
+from marketplace.kernel.errors import PermissionRequiredError
 from marketplace.kernel.paging import Page
 
 area = ContractBlueprint("alerts", "/api/admin/alerts", "Alerts, for staff")
@@ -22,6 +23,7 @@ def list_alerts(ctx: Context, query: dict[str, Any]) -> Page:
 @area.post(
     "/<uuid:alert_id>/resolve", auth=STAFF, limit=SharedLimit.CALLER_TIER, body=ResolveAlert, reply=AlertView,
     idempotent=Idempotency.OPTIONAL,
+    raises=(operations.AlertAlreadyResolvedError, PermissionRequiredError),
 )  # fmt: skip
 def resolve_alert(ctx: Context, alert_id: UUID, body: dict[str, Any]) -> Alert:
     """Resolve an alert by hand; money's take finance, all others the platform's staff."""

@@ -18,7 +18,14 @@ def get_cart(ctx: Context) -> dict[str, Any]:
     return _cart_view(ctx)
 
 
-@area.post("", auth=AUTHENTICATED, limit="60/minute", body=SynchroniseCart, reply=CartView)
+@area.post(
+    "",
+    auth=AUTHENTICATED,
+    limit="60/minute",
+    body=SynchroniseCart,
+    reply=CartView,
+    raises=(operations.InvalidCartError,),
+)
 def synchronise_cart(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make the cart hold these items and nothing else."""
     lines = [CartLine(**item) for item in body["items"]]

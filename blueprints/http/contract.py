@@ -6,9 +6,12 @@ from enum import Enum
 from marshmallow import Schema
 
 from blueprints.http.envelope import MetaSchema
+from marketplace.idempotency.operations import RequestInProgressError, RequestTakenOverError
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import (
     AccountNotActiveError,
+    ConcurrentChangeError,
+    MarketplaceError,
     PermissionRequiredError,
     RoleRequiredError,
     StepUpRequiredError,
@@ -38,6 +41,16 @@ class Access:
     permission: str | None = None
     aal2: bool = False
     open_to_restricted: bool = False
+
+    @property
+    def errors(self) -> tuple[type[MarketplaceError], ...]:
+        """The refusals of ``ensure_allowed`` that have a reason."""
+        checks_account = self.token in (TokenPolicy.CHECKED_IF_GIVEN, TokenPolicy.REQUIRED)
+        return (
+            *((AccountNotActiveError,) if checks_account and not self.open_to_restricted else ()),
+            *((RoleRequiredError,) if self.roles else ()),
+            *((PermissionRequiredError,) if self.permission else ()),
+        )
 
     def ensure_allowed(self, caller: Caller) -> None:
         """Hold a caller against the contract, in the order that the API promises.
@@ -127,6 +140,7 @@ class Contract:
     """Everything that the edge does for a route, and that its row in the specification says.
 
     ``choices`` are the segments of its path that are one of a few words, and those words.
+    ``raises`` are the domain's errors with a reason; ``errors`` adds those of the edge.
     """
 
     name: str
@@ -151,6 +165,19 @@ class Contract:
     pdf: bool
     plain: bool
     group: ProcessGroup
+    raises: tuple[type[MarketplaceError], ...]
+
+    @property
+    def errors(self) -> tuple[type[MarketplaceError], ...]:
+        """All errors with a reason that the route can answer, each once."""
+        has_key = self.idempotency is not Idempotency.NONE
+        errors = (
+            *self.access.errors,
+            *((RequestInProgressError, RequestTakenOverError) if has_key else ()),
+            *((ConcurrentChangeError,) if self.opens_transaction else ()),
+            *self.raises,
+        )
+        return tuple(dict.fromkeys(errors))
 
     @property
     def opens_transaction(self) -> bool:

@@ -1,6 +1,8 @@
 """The API's own documentation: the OpenAPI document and a page on it."""
 
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from flask import Flask, Response, render_template, send_from_directory
 from flask_smorest import Api
@@ -8,14 +10,17 @@ from marshmallow import INCLUDE, Schema, fields
 from swagger_ui_bundle import swagger_ui_path
 
 from blueprints.http import auth, limits
+from blueprints.http.contract import Contract
 from blueprints.http.envelope import API_VERSION, dump_json
 from blueprints.http.problems import PROBLEM_TYPE
 from blueprints.http.request_scope import current_scope
+from marketplace.kernel.errors import CATALOG, MarketplaceError
 
 _INTRODUCTION = """
 The backend of a campus marketplace with escrow. Money is integer kobo (fields end in `Minor`); times are
 ISO 8601 in UTC. Success comes in an envelope `{success, data, meta}`, errors as `application/problem+json`
-whose `code` is explained under `/errors/<slug>`. Everything under `/api` is also under `/api/v1`.
+whose `code` is explained under `/errors/<slug>`; refusals that share a code differ in `reason`. Everything under
+`/api` is also under `/api/v1`.
 """
 
 
@@ -38,10 +43,41 @@ class ProblemSchema(Schema):
     detail = fields.String(required=True)
     instance = fields.String(required=True)
     code = fields.String(required=True)
+    reason = fields.String()
     request_id = fields.UUID(required=True, data_key="requestId")
     timestamp = fields.AwareDateTime(required=True)
     invalid_params = fields.List(fields.Nested(InvalidParamSchema))
     correlation_id = fields.String(data_key="correlationId")
+
+
+def error_status(error: type[MarketplaceError]) -> int:
+    """Give the HTTP status that an error class is answered with."""
+    return CATALOG[error.code].status
+
+
+def error_meaning(error: type[MarketplaceError]) -> str:
+    """Give the first sentence of an error class's docstring, in one line."""
+    return f"{' '.join((error.__doc__ or '').split()).split('. ')[0].rstrip('.')}."
+
+
+def describe_refusals(contract: Contract) -> dict[int, dict[str, Any]]:
+    """Describe a route's refusals that have a reason.
+
+    :return: OpenAPI's response per status
+    """
+    by_status = groupby(sorted(contract.errors, key=error_status), key=error_status)
+    return {status: _describe_response(list(errors)) for status, errors in by_status}
+
+
+def _describe_response(errors: list[type[MarketplaceError]]) -> dict[str, Any]:
+    reasons = {
+        "type": "object",
+        "properties": {"reason": {"type": "string", "enum": [e.reason for e in errors]}},
+    }
+    return {
+        "description": "\n".join(f"- `{error.reason}`: {error_meaning(error)}" for error in errors),
+        "content": {PROBLEM_TYPE: {"schema": {"allOf": [ProblemSchema, reasons]}}},
+    }
 
 
 class DocumentedApi(Api):  # type: ignore[misc]

@@ -26,6 +26,7 @@ from blueprints.http.contract import (
     SharedLimit,
     Upload,
 )
+from blueprints.http.documentation import describe_refusals
 from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump_json, dump_members, envelope, envelope_schema
 from blueprints.http.reply_renderer import compile_renderer
 from blueprints.http.request_scope import RequestScope, current_scope
@@ -250,6 +251,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         pdf: bool = False,
         plain: bool = False,
         group: ProcessGroup | None = None,
+        raises: tuple[type[MarketplaceError], ...] = (),
     ) -> Callable[[View], View]:
         """Declare a route by its contract; ``auth`` and ``limit`` must be decided.
 
@@ -273,6 +275,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         :param pdf: likewise ``application/pdf``
         :param plain: whether it answers plain text instead of JSON
         :param group: which processes serve it; phased routes wait for a provider, unless this says otherwise
+        :param raises: the domain's errors with a reason that the view can raise
         """
 
         def decorate(view: View) -> View:
@@ -300,6 +303,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
                 pdf=pdf,
                 plain=plain,
                 group=group or (ProcessGroup.WAITING if phased else ProcessGroup.API),
+                raises=raises,
             )
             self.contracts.append(contract)
             self._add_route(rule, contract, view)
@@ -353,7 +357,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         described = self._document_responses(contract, view)
         if contract.query is not None:
             described = self.arguments(contract.query, location="query")(described)
-        extra: dict[str, Any] = {}
+        extra: dict[str, Any] = {"responses": describe_refusals(contract)}
         if contract.body is not None:
             described = self.arguments(contract.body, location="json")(described)
             if isinstance(contract.body, request_parsing.AcceptsBareArray):

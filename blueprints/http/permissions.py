@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from blueprints.http.contract import STAFF, VENDOR_OR_STAFF, Access, TokenPolicy
 from marketplace.identity.permissions import MANAGE_FINANCES, MANAGE_ORDERS, MANAGE_PLATFORM, MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
+from marketplace.kernel.errors import MarketplaceError
 
 
 def _staff_with(permission: str, *, aal2: bool = False) -> Access:
@@ -24,6 +25,11 @@ PRODUCT_STAFF = _staff_with(MANAGE_PRODUCTS)
 @dataclass(frozen=True)
 class _VendorOrFinance(Access):
     """A vendor, or an officer of finance with two factors."""
+
+    @property
+    def errors(self) -> tuple[type[MarketplaceError], ...]:
+        """The refusals of ``ensure_allowed`` that have a reason."""
+        return (*super().errors, *FINANCE_AAL2.errors)
 
     def ensure_allowed(self, caller: Caller) -> None:
         """Hold a caller against what their role takes.

@@ -19,15 +19,25 @@ from blueprints.orders.schemas import (
     VendorOrderCounts,
 )
 from marketplace.kernel.paging import Page
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.orders import operations, queries
 from marketplace.orders.models import OrderEvent
-from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.orders.placing.place_order import Delivery, OrderRequest, place_order
+from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
+from marketplace.orders.placing.place_order import (
+    Delivery,
+    OrderRequest,
+    PriceChangedError,
+    TooManyUnpaidOrdersError,
+    place_order,
+)
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.intents.checkout import check_out
+from marketplace.payments.intents.lifecycle import NotPayableError
 from marketplace.payments.refunds import order_cancellation
 from marketplace.payments.refunds.order_summary import summarize_refunds
-from marketplace.vendors.queries import require_store_of_user
+from marketplace.platform.features import FeatureUnavailableError
+from marketplace.vendors.queries import StoreRequiredError, require_store_of_user
 
 area = ContractBlueprint("orders", "/api/orders", "Orders and their escrow")
 
@@ -38,6 +48,10 @@ _PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
 @area.post(
     "", auth=AUTHENTICATED, limit=_PLACE_LIMIT, body=PlaceOrder, reply=OrderView, status=201,
     idempotent=Idempotency.OPTIONAL,
+    raises=(
+        FeatureUnavailableError, InsufficientFundsError, InsufficientStockError, PriceChangedError,
+        TooManyUnpaidOrdersError,
+    ),
 )  # fmt: skip
 def place(ctx: Context, body: dict[str, Any]) -> queries.OrderView:
     """Place an order of one vendor's products and reserve their stock for 30 minutes."""
@@ -48,6 +62,10 @@ def place(ctx: Context, body: dict[str, Any]) -> queries.OrderView:
 @area.post(
     "/checkout", auth=AUTHENTICATED, limit=_PLACE_LIMIT, body=PlaceOrder, reply=CheckoutView, status=201,
     idempotent=Idempotency.REQUIRED,
+    raises=(
+        FeatureUnavailableError, IllegalTransitionError, InsufficientFundsError, InsufficientStockError,
+        NotPayableError, PriceChangedError, TooManyUnpaidOrdersError,
+    ),
 )  # fmt: skip
 def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Place an order with each vendor of the cart, or of named items, and make one payment for all.
@@ -77,7 +95,14 @@ def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-@area.get("/vendor", auth=VENDOR, limit=SharedLimit.CALLER_TIER, query=OrderQuery, reply=OrderView(many=True))
+@area.get(
+    "/vendor",
+    auth=VENDOR,
+    limit=SharedLimit.CALLER_TIER,
+    query=OrderQuery,
+    reply=OrderView(many=True),
+    raises=(StoreRequiredError,),
+)
 def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the paid orders of the caller's store, the latest first."""
     store = require_store_of_user(ctx.session, user_id=ctx.user.id)
@@ -86,7 +111,13 @@ def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-@area.get("/vendor/counts", auth=VENDOR, limit=SharedLimit.CALLER_TIER, reply=VendorOrderCounts)
+@area.get(
+    "/vendor/counts",
+    auth=VENDOR,
+    limit=SharedLimit.CALLER_TIER,
+    reply=VendorOrderCounts,
+    raises=(StoreRequiredError,),
+)
 def count_vendor_orders(ctx: Context) -> queries.VendorOrderCounts:
     """Count the paid orders of the caller's store by how far they are."""
     store = require_store_of_user(ctx.session, user_id=ctx.user.id)
@@ -126,14 +157,27 @@ def events(ctx: Context, order_id: UUID) -> Sequence[OrderEvent]:
     return queries.list_order_events(ctx.session, order_id=order_id, caller=ctx.user)
 
 
-@area.post("/<uuid:order_id>/accept", auth=VENDOR, limit="30/minute", reply=OrderView)
+@area.post(
+    "/<uuid:order_id>/accept",
+    auth=VENDOR,
+    limit="30/minute",
+    reply=OrderView,
+    raises=(IllegalTransitionError,),
+)
 def accept(ctx: Context, order_id: UUID) -> queries.OrderView:
     """Have the vendor accept a paid order."""
     operations.accept_order(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
     return _order_view(ctx, order_id)
 
 
-@area.post("/<uuid:order_id>/status", auth=VENDOR, limit="30/minute", body=FulfilmentUpdate, reply=OrderView)
+@area.post(
+    "/<uuid:order_id>/status",
+    auth=VENDOR,
+    limit="30/minute",
+    body=FulfilmentUpdate,
+    reply=OrderView,
+    raises=(IllegalTransitionError,),
+)
 def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Have the vendor ship an accepted order."""
     operations.ship_order(
@@ -145,6 +189,7 @@ def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries
 @area.post(
     "/<uuid:order_id>/verify-code", auth=VENDOR, limit=_PIN_LIMIT, body=DeliveryPin, reply=OrderView,
     idempotent=Idempotency.OPTIONAL,
+    raises=(IllegalTransitionError, operations.PinLockedError, operations.WrongPinError),
 )  # fmt: skip
 def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Release escrow once the vendor submits the buyer's PIN."""
@@ -154,6 +199,7 @@ def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.O
 @area.post(
     "/<uuid:order_id>/verify-delivery", auth=VENDOR, limit=_PIN_LIMIT, body=DeliveryPin, reply=OrderView,
     idempotent=Idempotency.REQUIRED,
+    raises=(IllegalTransitionError, operations.PinLockedError, operations.WrongPinError),
 )  # fmt: skip
 def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Release escrow like verify-code, under a required Idempotency-Key."""
@@ -163,6 +209,7 @@ def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queri
 @area.post(
     "/<uuid:order_id>/cancel", auth=AUTHENTICATED, limit="15/minute", body=CancelOrder, reply=OrderView,
     idempotent=Idempotency.OPTIONAL,
+    raises=(IllegalTransitionError,),
 )  # fmt: skip
 def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Cancel an order that is not shipped; what was paid goes back."""
@@ -175,6 +222,7 @@ def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderV
 @area.post(
     "/<uuid:order_id>/confirm", auth=AUTHENTICATED, limit="20/minute", reply=OrderView,
     idempotent=Idempotency.OPTIONAL,
+    raises=(IllegalTransitionError,),
 )  # fmt: skip
 def confirm(ctx: Context, order_id: UUID) -> queries.OrderView:
     """Release escrow once the buyer confirms that the order has come."""

@@ -10,7 +10,10 @@ from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
 from blueprints.http.fields import AccountNumber, BankCode, MinorAmount, Schema, Timestamp
 from blueprints.payments.routes import parse_callback_url, parse_target
 from blueprints.payments.schemas import CreatePaymentIntent
+from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payments.intents import bank_transfer, banks
+from marketplace.payments.intents.hosted_page import InitializationInProgressError
+from marketplace.payments.intents.lifecycle import NotPayableError
 from marketplace.providers.gateway.banks import Bank
 from marketplace.providers.gateway.payments import customer_email
 
@@ -69,6 +72,7 @@ def resolve(ctx: Context, body: dict[str, Any]) -> banks.ResolvedAccount:
 @area.post(
     "/virtual-account", auth=AUTHENTICATED, limit="5/minute", body=CreatePaymentIntent, reply=VirtualAccount,
     phased=True,
+    raises=(IllegalTransitionError, InitializationInProgressError, NotPayableError),
 )  # fmt: skip
 def virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Give an account to pay an order or a checkout to by bank transfer; again, the same one."""

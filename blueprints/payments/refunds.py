@@ -18,11 +18,20 @@ from blueprints.payments.schemas import (
     ResolvedQuarantinedCharge,
     ResolveQuarantinedCharge,
 )
+from marketplace.kernel.errors import ConflictOfInterestError
 from marketplace.kernel.paging import TablePage
+from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payments import admin_queries, states
+from marketplace.payments.chargeback_guard import ChargedBackError
 from marketplace.payments.charges import quarantine
 from marketplace.payments.refunds import recovery
-from marketplace.payments.refunds.admin_refund import RefundItem, RefundRequest, process_refund
+from marketplace.payments.refunds.admin_refund import (
+    AlreadyReleasedError,
+    EscrowDeficitError,
+    RefundItem,
+    RefundRequest,
+    process_refund,
+)
 from marketplace.payments.refunds.clawback import claw_back
 
 area = ContractBlueprint("refunds", "/api/payments", "Refunds and held charges, for finance")
@@ -31,6 +40,10 @@ area = ContractBlueprint("refunds", "/api/payments", "Refunds and held charges, 
 @area.post(
     "/order/<uuid:order_id>/process-refund", auth=FINANCE_AAL2, limit="10/minute", body=ProcessRefund,
     reply=ProcessedRefund, idempotent=Idempotency.OPTIONAL,
+    raises=(
+        AlreadyReleasedError, ChargedBackError, ConflictOfInterestError, EscrowDeficitError,
+        IllegalTransitionError,
+    ),
 )  # fmt: skip
 def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Refund an order, out of its escrow or, after the release, by a clawback.
@@ -59,6 +72,9 @@ def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
 @area.post(
     "/refunds/<uuid:refund_id>/retry", auth=FINANCE_AAL2, limit="10/minute", reply=RecoveredRefund,
     idempotent=Idempotency.OPTIONAL, phased=True,
+    raises=(
+        ChargedBackError, ConflictOfInterestError, IllegalTransitionError, recovery.RefundStillInFlightError,
+    ),
 )  # fmt: skip
 def retry_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
     """Have the gateway try a refund again that failed, once it has said that it did not send it."""
@@ -68,6 +84,10 @@ def retry_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
 @area.post(
     "/refunds/<uuid:refund_id>/credit", auth=FINANCE_AAL2, limit="10/minute", reply=RecoveredRefund,
     idempotent=Idempotency.OPTIONAL, phased=True,
+    raises=(
+        ChargedBackError, ConflictOfInterestError, recovery.GatewayStatusUnknownError, IllegalTransitionError,
+        recovery.RefundStillInFlightError,
+    ),
 )  # fmt: skip
 def credit_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
     """Give the buyer's wallet what the gateway has said that it did not send of a refund."""
@@ -101,6 +121,10 @@ def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
 @area.post(
     "/quarantine/<uuid:held_id>/resolve", auth=FINANCE_AAL2, limit="10/minute", body=ResolveQuarantinedCharge,
     reply=ResolvedQuarantinedCharge, idempotent=Idempotency.OPTIONAL,
+    raises=(
+        quarantine.ChargeAlreadyResolvedError, ChargedBackError, ConflictOfInterestError,
+        IllegalTransitionError, quarantine.QuarantineActionNotAllowedError,
+    ),
 )  # fmt: skip
 def resolve_quarantine(ctx: Context, held_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Decide what becomes of a charge that is held back."""

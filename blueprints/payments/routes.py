@@ -15,8 +15,9 @@ from blueprints.payments.schemas import (
     VerifyPayment,
 )
 from marketplace.kernel.errors import ValidationError
+from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.hosted_page import open_hosted_page
+from marketplace.payments.intents.hosted_page import InitializationInProgressError, open_hosted_page
 from marketplace.payments.intents.lifecycle import PaymentTarget
 from marketplace.providers.gateway.payments import customer_email
 
@@ -26,6 +27,7 @@ area = ContractBlueprint("payments", "/api/payments", "Payments through the gate
 @area.post(
     "/intent", auth=AUTHENTICATED, limit="15/minute", body=CreatePaymentIntent, reply=PaymentIntentView, status=201,
     idempotent=Idempotency.REQUIRED,
+    raises=(IllegalTransitionError, lifecycle.NotPayableError),
 )  # fmt: skip
 def make_intent(ctx: Context, body: dict[str, Any]) -> lifecycle.Intent:
     """Make the payment of an order or a checkout, without asking the gateway."""
@@ -41,6 +43,7 @@ def make_intent(ctx: Context, body: dict[str, Any]) -> lifecycle.Intent:
 @area.post(
     "/initialize", auth=AUTHENTICATED, limit="15/minute", body=InitializePayment, reply=HostedPageView,
     idempotent=Idempotency.REQUIRED, phased=True,
+    raises=(IllegalTransitionError, InitializationInProgressError, lifecycle.NotPayableError),
 )  # fmt: skip
 def initialize(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Open the gateway's payment page, or give the one that is open."""
@@ -57,7 +60,13 @@ def initialize(ctx: Context, body: dict[str, Any]) -> FinalPhase:
 
 
 @area.post(
-    "/verify", auth=AUTHENTICATED, limit="30/minute", body=VerifyPayment, reply=PaymentView, phased=True
+    "/verify",
+    auth=AUTHENTICATED,
+    limit="30/minute",
+    body=VerifyPayment,
+    reply=PaymentView,
+    phased=True,
+    raises=(IllegalTransitionError,),
 )
 def verify(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Ask the gateway what became of a payment, and apply it."""

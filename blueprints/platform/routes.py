@@ -17,7 +17,9 @@ from blueprints.platform.schemas import (
     RejectProposal,
 )
 from marketplace.health import status as health
+from marketplace.kernel.errors import SecondApproverRequiredError
 from marketplace.kernel.paging import Page, TablePage
+from marketplace.kernel.states import IllegalTransitionError
 from marketplace.platform import cache_tags, halts
 from marketplace.proposals import operations, queries
 from marketplace.proposals.operations import ProposalDraft
@@ -27,7 +29,13 @@ status_area = ContractBlueprint("status", "/api/status", "How the service is")
 
 
 @area.post(
-    "/proposals", auth=PLATFORM_STAFF, limit="10/minute", body=CreateProposal, reply=Proposal, status=201
+    "/proposals",
+    auth=PLATFORM_STAFF,
+    limit="10/minute",
+    body=CreateProposal,
+    reply=Proposal,
+    status=201,
+    raises=(halts.PayoutsNotHaltedError,),
 )
 def propose(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Propose a change of the platform: a fee, a commission, a feature, maintenance, payouts."""
@@ -60,7 +68,17 @@ def show_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
 
 
 @area.post(
-    "/proposals/<uuid:proposal_id>/approve", auth=PLATFORM_STAFF_AAL2, limit="5/minute", reply=Proposal
+    "/proposals/<uuid:proposal_id>/approve",
+    auth=PLATFORM_STAFF_AAL2,
+    limit="5/minute",
+    reply=Proposal,
+    raises=(
+        IllegalTransitionError,
+        halts.PayoutsNotHaltedError,
+        operations.ProposalExpiredError,
+        SecondApproverRequiredError,
+        operations.StaleProposalError,
+    ),
 )
 def approve_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
     """Approve another officer's proposal; it takes effect at once, or when it is due."""
@@ -71,6 +89,7 @@ def approve_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
 @area.post(
     "/proposals/<uuid:proposal_id>/reject", auth=PLATFORM_STAFF, limit="10/minute", body=RejectProposal,
     reply=Proposal,
+    raises=(IllegalTransitionError,),
 )  # fmt: skip
 def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Reject a proposal that did not take effect yet, or take the caller's own back."""

@@ -9,6 +9,7 @@ from blueprints.http.fields import Deleted
 from blueprints.http.paging import CursorQuery
 from blueprints.users.schemas import AddAddress, AddressView, Me, UpdateAddress, UpdateMe
 from marketplace.identity import operations, queries
+from marketplace.kernel.errors import LimitReachedError
 from marketplace.kernel.paging import Page
 
 area = ContractBlueprint("users", "/api/users", "One's own account and addresses")
@@ -39,7 +40,13 @@ def list_addresses(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 @area.post(
-    "/me/addresses", auth=AUTHENTICATED, limit="20/minute", body=AddAddress, reply=AddressView, status=201
+    "/me/addresses",
+    auth=AUTHENTICATED,
+    limit="20/minute",
+    body=AddAddress,
+    reply=AddressView,
+    status=201,
+    raises=(LimitReachedError,),
 )
 def add_address(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Save a delivery address; the first one becomes the default."""

@@ -48,6 +48,7 @@ def show_webhook(ctx: Context, webhook_id: UUID) -> dict[str, Any]:
 @area.post(
     "/<uuid:webhook_id>/replay", auth=FINANCE_AAL2, limit="30/minute", body=ReplayWebhook, reply=WebhookReplayResult,
     idempotent=Idempotency.OPTIONAL,
+    raises=(replay.EventInProgressError,),
 )  # fmt: skip
 def replay_webhook(ctx: Context, webhook_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Try an event once more, or show what that would change. What is over stays as it is."""

@@ -22,6 +22,7 @@ import marketplace.models  # noqa: F401 - rows that refer to any table can be ma
 from blueprints.areas import AREAS, contracts
 from blueprints.http.application import build_app
 from blueprints.http.contract import Contract, Idempotency, TokenPolicy
+from blueprints.http.documentation import error_status
 from blueprints.http.idempotency import IDEMPOTENCY_KEY_HEADER
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
@@ -123,6 +124,34 @@ def test_an_operation_answers_its_status_and_problems(document: dict[str, Any], 
     assert "default" in problems
     for one in problems.values():
         assert set(resolved(document, one)["content"]) == {"application/problem+json"}
+
+
+@every_contract
+def test_an_operation_names_its_reasons(document: dict[str, Any], contract: Contract) -> None:
+    responses = operation_of(document, contract)["responses"]
+
+    named = {
+        (int(status), reason)
+        for status, response in responses.items()
+        for part in problem_parts(document, response)
+        for reason in part.get("properties", {}).get("reason", {}).get("enum", ())
+    }
+    assert named == {(error_status(error), error.reason) for error in contract.errors}
+
+
+def problem_parts(document: dict[str, Any], response: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give the schemas that a problem must satisfy, resolved; none for a response that is no problem."""
+    problem = resolved(document, response)["content"].get("application/problem+json", {"schema": {}})
+    return [resolved(document, part) for part in problem["schema"].get("allOf", ())]
+
+
+def test_a_refusal_with_a_reason_is_described_as_a_problem(document: dict[str, Any]) -> None:
+    refusal = document["paths"]["/api/orders/{order_id}/verify-code"]["post"]["responses"]["400"]
+
+    problem, reasons = problem_parts(document, refusal)
+    assert {"type", "title", "status", "detail", "code"} <= problem["properties"].keys()
+    assert reasons["properties"]["reason"]["enum"] == ["wrong-pin"]
+    assert "`wrong-pin`" in refusal["description"]
 
 
 # Sorted by, and in no answer: how often a listing was bought is between its vendor and us.

@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Schema, StrictInteger, Text
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import LimitReachedError, NotFoundError, StaleRevisionError
 from marketplace.services import Services
 from tests.support.checked_client import checked_app
 
@@ -78,3 +78,11 @@ def test_an_error_that_is_no_problem_details_is_noticed(services: Services) -> N
         asked(services, Response(b"<h1>Gone</h1>", status=404, content_type="text/html"))
     with pytest.raises(AssertionError):
         asked(services, NotFoundError(retry_after_seconds=5))
+
+
+def test_an_undeclared_reason_is_noticed(services: Services) -> None:
+    assert asked(services, LimitReachedError(), raises=(LimitReachedError,)).status_code == 409
+    with pytest.raises(AssertionError, match="does not declare"):
+        asked(services, LimitReachedError())
+    with pytest.raises(AssertionError, match="does not declare"):
+        asked(services, LimitReachedError(), raises=(StaleRevisionError,))

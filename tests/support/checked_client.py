@@ -61,7 +61,7 @@ class CheckedClient(FlaskClient):
         if method == "HEAD" or response.status_code in (304, 308):
             assert response.data == b""
         elif response.status_code >= 400 and not path.startswith(_PROBES):
-            _check_problem(response, path, self.base_url)
+            _check_problem(response, contract, path, self.base_url)
         elif contract is not None and method == contract.method and response.is_json:
             _check_success(response, contract)
         return response
@@ -100,12 +100,18 @@ def _check_headers(response: TestResponse, contract: Contract | None, path: str,
         assert reset >= 1
 
 
-def _check_problem(response: TestResponse, path: str, base_url: str) -> None:
+def _check_problem(response: TestResponse, contract: Contract | None, path: str, base_url: str) -> None:
     assert response.content_type == "application/problem+json"
     problem = response.get_json(force=True)
     faults = ProblemSchema(unknown=marshmallow.INCLUDE).validate(problem)
     assert not faults, faults
     entry = CATALOG[problem["code"]]
+    if "reason" in problem:
+        assert contract is not None
+        declared = {error.reason: error.code for error in contract.errors}
+        assert declared.get(problem["reason"]) == problem["code"], (
+            f"{contract.name} does not declare {problem}"
+        )
     assert problem["status"] == response.status_code
     if problem["code"] == "VALIDATION_FAILED":
         # A body that is not JSON at all is the one case that the specification shows with 400.

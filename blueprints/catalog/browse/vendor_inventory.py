@@ -8,6 +8,7 @@ from blueprints.http.endpoint import Context, ContractBlueprint
 from marketplace.catalog.browse import vendor_inventory
 from marketplace.catalog.browse.vendor_inventory import InventoryFilters
 from marketplace.kernel.paging import TablePage
+from marketplace.vendors.queries import StoreRequiredError
 
 area = ContractBlueprint("inventory", "/api/products/vendor", "A vendor's own inventory")
 
@@ -19,6 +20,7 @@ area = ContractBlueprint("inventory", "/api/products/vendor", "A vendor's own in
     query=InventoryQuery,
     reply=InventoryItem(many=True),
     meta=InventoryMeta,
+    raises=(StoreRequiredError,),
 )
 def list_inventory(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List the own store's products in whatever state, by `page` or by `cursor`."""

@@ -22,12 +22,26 @@ from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import vendor_products
 from marketplace.catalog.moderation import banned_terms, queries, staff_actions
+from marketplace.kernel.errors import PermissionRequiredError, StaleRevisionError
 from marketplace.kernel.paging import Page
+from marketplace.kernel.states import IllegalTransitionError
 
 area = ContractBlueprint("moderation", "/api/products", "Moderation of listings")
 
 
-@area.delete("/<uuid:product_id>", auth=VENDOR_OR_STAFF, limit=SharedLimit.MERCHANT_TIER, reply=Deleted)
+@area.delete(
+    "/<uuid:product_id>",
+    auth=VENDOR_OR_STAFF,
+    limit=SharedLimit.MERCHANT_TIER,
+    reply=Deleted,
+    raises=(
+        IllegalTransitionError,
+        staff_actions.OwnListingError,
+        PermissionRequiredError,
+        StaleRevisionError,
+        vendor_products.StoreNotActiveError,
+    ),
+)
 def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     """Delete a listing: of the own store, or any as staff that manages products."""
     revision = expected_revision(None)
@@ -42,7 +56,14 @@ def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     return {"deleted": True, "id": product_id}
 
 
-@area.delete("/bulk/delete", auth=PRODUCT_STAFF, limit="30/minute", body=BulkDelete, reply=BulkDeleted)
+@area.delete(
+    "/bulk/delete",
+    auth=PRODUCT_STAFF,
+    limit="30/minute",
+    body=BulkDelete,
+    reply=BulkDeleted,
+    raises=(IllegalTransitionError, staff_actions.OwnListingError),
+)
 def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Delete listings that violate the rules, all of them or none."""
     result = staff_actions.delete_products(
@@ -82,6 +103,7 @@ def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
     limit=SharedLimit.CALLER_TIER,
     body=ApproveProduct,
     reply=ModeratedProduct,
+    raises=(IllegalTransitionError, staff_actions.OwnListingError, StaleRevisionError),
 )
 def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Publish a listing that is in review or rejected, or bring back a removed one."""
@@ -97,6 +119,7 @@ def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, A
     limit=SharedLimit.CALLER_TIER,
     body=RefuseProduct,
     reply=ModeratedProduct,
+    raises=(IllegalTransitionError, staff_actions.OwnListingError, StaleRevisionError),
 )
 def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Reject a listing that is in review; its vendor may mend it."""
@@ -112,6 +135,7 @@ def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, An
     limit=SharedLimit.CALLER_TIER,
     body=RefuseProduct,
     reply=ModeratedProduct,
+    raises=(IllegalTransitionError, staff_actions.OwnListingError, StaleRevisionError),
 )
 def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Take a listing down; staff alone bring it back."""
@@ -140,6 +164,7 @@ def list_banned_terms(ctx: Context, query: dict[str, Any]) -> Page:
     body=BanTerm,
     reply=BannedTermView,
     status=201,
+    raises=(banned_terms.TermAlreadyBannedError,),
 )
 def ban_term(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Ban a term, from the next screening on."""

@@ -25,6 +25,7 @@ area = ContractBlueprint("images", "/api/products", "Products, catalog, discover
     reply=ProductImageView,
     status=201,
     phased=True,
+    raises=(images.ImageUploadExpiredError,),
 )
 def upload_image(ctx: Context, file: UploadedFile) -> FinalPhase:
     """Take in a picture, which listings of the caller can show from then on."""

@@ -16,7 +16,10 @@ from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags, vendor_products
 from marketplace.catalog.browse import listing, product_detail
+from marketplace.kernel.errors import PermissionRequiredError, StaleRevisionError
 from marketplace.kernel.paging import Page
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.vendors.queries import StoreRequiredError
 
 area = ContractBlueprint("catalog", "/api/products", "Products, catalog, discovery")
 
@@ -68,6 +71,13 @@ def get_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     body=AddProduct,
     reply=ProductDetail,
     status=201,
+    raises=(
+        vendor_products.ForeignStoreError,
+        IllegalTransitionError,
+        PermissionRequiredError,
+        vendor_products.StoreNotActiveError,
+        StoreRequiredError,
+    ),
 )
 def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a listing and hand it to the screening, unless it is a draft."""
@@ -89,6 +99,13 @@ def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     limit=SharedLimit.MERCHANT_TIER,
     body=UpdateProduct,
     reply=ProductDetail,
+    raises=(
+        IllegalTransitionError,
+        vendor_products.ListingTakenDownError,
+        vendor_products.QuantityBelowReservedError,
+        StaleRevisionError,
+        vendor_products.StoreNotActiveError,
+    ),
 )
 def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a listing of the own store."""

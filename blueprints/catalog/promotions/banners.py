@@ -19,6 +19,8 @@ from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import banners
+from marketplace.catalog.promotions.common import PromotionEndedError
+from marketplace.kernel.errors import StaleRevisionError
 from marketplace.kernel.paging import Page
 
 area = ContractBlueprint("banners", "/api/banners", "Banners")
@@ -77,6 +79,7 @@ def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     limit=SharedLimit.CALLER_TIER,
     body=ChangeBanner,
     reply=StaffBanner,
+    raises=(PromotionEndedError, StaleRevisionError),
 )
 def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a banner that is not over."""

@@ -19,6 +19,8 @@ from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import featured
+from marketplace.catalog.promotions.common import PromotionEndedError
+from marketplace.kernel.errors import ConflictOfInterestError, StaleRevisionError
 from marketplace.kernel.paging import Page
 
 area = ContractBlueprint("featured", "/api/products/featured", "Featured products")
@@ -57,7 +59,13 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 @area.post(
-    "", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, body=AddFeatured, reply=StaffFeatured, status=201
+    "",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    body=AddFeatured,
+    reply=StaffFeatured,
+    status=201,
+    raises=(featured.AlreadyFeaturedError, ConflictOfInterestError),
 )
 def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Feature a product."""
@@ -78,6 +86,7 @@ def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     limit=SharedLimit.CALLER_TIER,
     body=ChangeFeatured,
     reply=StaffFeatured,
+    raises=(featured.AlreadyFeaturedError, ConflictOfInterestError, PromotionEndedError, StaleRevisionError),
 )
 def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change where, or when, a product is featured."""
@@ -91,7 +100,13 @@ def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[
     return featured.fetch_featured_for_staff(ctx.session, entry_id=entry_id, now=ctx.now)
 
 
-@area.delete("/<uuid:entry_id>", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, reply=Deleted)
+@area.delete(
+    "/<uuid:entry_id>",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    reply=Deleted,
+    raises=(ConflictOfInterestError,),
+)
 def end_featured(ctx: Context, entry_id: UUID) -> dict[str, Any]:
     """Feature a product no longer."""
     featured.end_featured_product(ctx.session, ctx.act, entry_id=entry_id)

@@ -19,7 +19,9 @@ from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import flash_sale_listing, flash_sales
+from marketplace.catalog.promotions.common import PromotionEndedError
 from marketplace.catalog.promotions.flash_sales import Discount
+from marketplace.kernel.errors import ConflictOfInterestError, StaleRevisionError
 from marketplace.kernel.paging import Page
 
 area = ContractBlueprint("flash_sales", "/api/flash-sales", "Flash sales")
@@ -68,7 +70,13 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 @area.post(
-    "", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, body=AddFlashSale, reply=StaffFlashSale, status=201
+    "",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    body=AddFlashSale,
+    reply=StaffFlashSale,
+    status=201,
+    raises=(ConflictOfInterestError, flash_sales.OverlappingSaleError),
 )
 def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a flash sale."""
@@ -90,6 +98,13 @@ def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     limit=SharedLimit.CALLER_TIER,
     body=ChangeFlashSale,
     reply=StaffFlashSale,
+    raises=(
+        ConflictOfInterestError,
+        flash_sales.OverlappingSaleError,
+        PromotionEndedError,
+        flash_sales.QuantityBelowSoldError,
+        StaleRevisionError,
+    ),
 )
 def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a flash sale that is not over."""
@@ -105,7 +120,13 @@ def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict
     return _staff_view(ctx, sale_id)
 
 
-@area.post("/<uuid:sale_id>/end", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, reply=StaffFlashSale)
+@area.post(
+    "/<uuid:sale_id>/end",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    reply=StaffFlashSale,
+    raises=(ConflictOfInterestError,),
+)
 def end_flash_sale(ctx: Context, sale_id: UUID) -> dict[str, Any]:
     """End a flash sale now, or call it off before it begins."""
     flash_sales.end_flash_sale(ctx.session, ctx.act, sale_id=sale_id)

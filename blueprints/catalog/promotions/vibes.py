@@ -19,6 +19,8 @@ from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import vibe_listing, vibes
+from marketplace.catalog.promotions.common import PromotionEndedError
+from marketplace.kernel.errors import ConflictOfInterestError, StaleRevisionError
 from marketplace.kernel.paging import Page
 
 area = ContractBlueprint("vibes", "/api/vibes", "Vibes")
@@ -74,7 +76,15 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-@area.post("", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, body=AddVibe, reply=StaffVibe, status=201)
+@area.post(
+    "",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    body=AddVibe,
+    reply=StaffVibe,
+    status=201,
+    raises=(ConflictOfInterestError, vibes.SlugTakenError),
+)
 def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a vibe."""
     vibe_id = vibes.create_vibe(
@@ -84,7 +94,12 @@ def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @area.put(
-    "/<uuid:vibe_id>", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, body=ChangeVibe, reply=StaffVibe
+    "/<uuid:vibe_id>",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    body=ChangeVibe,
+    reply=StaffVibe,
+    raises=(ConflictOfInterestError, PromotionEndedError, vibes.SlugTakenError, StaleRevisionError),
 )
 def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a vibe that is not over."""

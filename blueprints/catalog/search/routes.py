@@ -24,6 +24,7 @@ from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.search import find, suggestions, synonyms, zero_result_queries
+from marketplace.kernel.errors import LimitReachedError, StaleRevisionError
 from marketplace.kernel.paging import Page, TablePage
 
 area = ContractBlueprint("search", "/api/products", "Search")
@@ -101,6 +102,7 @@ def list_synonyms(ctx: Context, query: dict[str, Any]) -> Page:
     body=AddSynonyms,
     reply=SynonymGroupView,
     status=201,
+    raises=(LimitReachedError,),
 )
 def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Add a group of words that mean the same."""
@@ -113,6 +115,7 @@ def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     limit=SharedLimit.CALLER_TIER,
     body=ChangeSynonyms,
     reply=SynonymGroupView,
+    raises=(StaleRevisionError,),
 )
 def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Replace the words of a group."""

@@ -19,8 +19,12 @@ from blueprints.payouts.batches.schemas import (
     StageBatch,
     StagedPayoutBatch,
 )
+from marketplace.kernel.errors import ConflictOfInterestError
 from marketplace.kernel.paging import Page, TablePage
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.payouts.batches import approval, cancellation, detail, queries, staging
+from marketplace.payouts.batches.batch import EmptyBatchError
 
 area = ContractBlueprint("batches", "/api/payouts/batches", "Batches of payouts, for finance")
 
@@ -36,6 +40,7 @@ def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
 @area.post(
     "", auth=FINANCE, limit=SharedLimit.CALLER_TIER, body=StageBatch, reply=StagedPayoutBatch, status=201,
     idempotent=Idempotency.OPTIONAL,
+    raises=(ConflictOfInterestError, InsufficientFundsError, staging.NothingToStageError),
 )  # fmt: skip
 def stage_batch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Stage what vendors can be paid, and what was asked for; the stager is its first officer."""
@@ -64,6 +69,10 @@ def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
 @area.post(
     "/<uuid:batch_id>/approve", auth=FINANCE_AAL2, limit="5/minute", body=ApproveBatch, reply=PayoutBatchView,
     idempotent=Idempotency.OPTIONAL,
+    raises=(
+        approval.BatchChangedError, ConflictOfInterestError, approval.DuplicateApprovalError, EmptyBatchError,
+        IllegalTransitionError,
+    ),
 )  # fmt: skip
 def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Note an officer's approval of a batch; the second officer's makes it ready for dispatch."""
@@ -74,6 +83,7 @@ def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[st
 @area.post(
     "/<uuid:batch_id>/reject", auth=FINANCE_AAL2, limit="5/minute", body=RejectBatch, reply=PayoutBatchView,
     idempotent=Idempotency.OPTIONAL,
+    raises=(ConflictOfInterestError, IllegalTransitionError),
 )  # fmt: skip
 def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Call a batch off: its money goes back to the balances that it was taken from."""
@@ -83,6 +93,7 @@ def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str
 @area.post(
     "/<uuid:batch_id>/exclude", auth=FINANCE_AAL2, limit="10/minute", body=ExcludePayments, reply=PayoutBatchView,
     idempotent=Idempotency.OPTIONAL,
+    raises=(ConflictOfInterestError, EmptyBatchError, IllegalTransitionError),
 )  # fmt: skip
 def exclude_payments(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Take payments out of a batch; what is left takes two approvals anew."""

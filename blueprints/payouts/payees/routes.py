@@ -16,7 +16,9 @@ from blueprints.payouts.payees.schemas import (
     VendorBalanceView,
     VendorSelectionQuery,
 )
+from marketplace.kernel.errors import PermissionRequiredError
 from marketplace.kernel.paging import TablePage
+from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payouts import withdrawals
 from marketplace.payouts.payees import access, balances, payout_history, statements
 from marketplace.payouts.payees.payout_history import PayoutFilters
@@ -28,7 +30,7 @@ area = ContractBlueprint("payouts", "/api/payouts", "Payouts, for those who are 
 
 @area.get(
     "", auth=VENDOR_OR_STAFF, limit=SharedLimit.CALLER_TIER, query=PayoutQuery, reply=PayoutView(many=True)
-)  # fmt: skip
+, raises=(PermissionRequiredError,))  # fmt: skip
 def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List payouts: a vendor's own, and all of them for finance."""
     if ctx.user.is_staff:
@@ -51,6 +53,7 @@ def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
     limit=SharedLimit.CALLER_TIER,
     query=VendorSelectionQuery,
     reply=VendorBalanceView,
+    raises=(PermissionRequiredError,),
 )
 def balance(ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
     """Tell what a vendor has: to be paid, in escrow, on its way, held and why; finance names one."""
@@ -61,6 +64,7 @@ def balance(ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
 @area.get(
     "/statement", auth=VENDOR_OR_STAFF, limit="10/minute", query=StatementQuery, reply=StatementView, csv=True,
     pdf=True,
+    raises=(PermissionRequiredError,),
 )  # fmt: skip
 def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
     """Give a vendor's statement of a period, as JSON, CSV or PDF; finance names the vendor."""
@@ -87,6 +91,7 @@ def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
 @area.post(
     "/<uuid:payout_id>/cancel", auth=AUTHENTICATED, limit="10/minute", reply=PayoutView,
     idempotent=Idempotency.OPTIONAL,
+    raises=(IllegalTransitionError, withdrawals.PayoutNotCancellableError),
 )  # fmt: skip
 def cancel(ctx: Context, payout_id: UUID) -> dict[str, Any]:
     """Call off a payout that the caller had asked for, as long as it is in no batch."""

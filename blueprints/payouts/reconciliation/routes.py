@@ -17,8 +17,12 @@ from blueprints.payouts.reconciliation.schemas import (
     StartedReconciliation,
     StartReconciliation,
 )
+from marketplace.kernel.errors import ConflictOfInterestError, SecondApproverRequiredError
 from marketplace.kernel.paging import TablePage
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.ledger.operations import AlreadyPostedError
 from marketplace.reconciliation import queries, resolution, run
+from marketplace.reconciliation.adjustments import InsufficientOwnFundsError
 
 area = ContractBlueprint("reconciliation", "/api/payouts", "What the gateway holds, compared with the books")
 
@@ -26,6 +30,7 @@ area = ContractBlueprint("reconciliation", "/api/payouts", "What the gateway hol
 @area.post(
     "/reconcile", auth=FINANCE_AAL2, limit="5/minute", body=StartReconciliation, reply=StartedReconciliation,
     status=202,
+    raises=(run.ReconciliationRunningError, run.ReconciliationStuckError),
 )  # fmt: skip
 def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Start a reconciliation of what the gateway holds with the books; a worker performs it."""
@@ -69,6 +74,11 @@ def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TableP
 @area.post(
     "/reconciliations/<uuid:run_id>/exceptions/<uuid:exception_id>/resolve", auth=FINANCE_AAL2,
     limit="10/minute", body=ResolveFinding, reply=ResolvedFinding, idempotent=Idempotency.OPTIONAL,
+    raises=(
+        AlreadyPostedError, ConflictOfInterestError, resolution.DifferenceAlreadyResolvedError,
+        IllegalTransitionError, InsufficientOwnFundsError, resolution.ResolutionNotAllowedError,
+        SecondApproverRequiredError, resolution.SupersededRunError,
+    ),
 )  # fmt: skip
 def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Resolve what the latest reconciliation found: ask the gateway, or book what it is."""

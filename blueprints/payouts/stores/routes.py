@@ -8,6 +8,7 @@ from blueprints.http.contract import PUBLIC, VENDOR, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
 from blueprints.http.revisions import expected_revision
 from blueprints.payouts.stores.schemas import StoreProfileView, UpdateStoreProfile
+from marketplace.kernel.errors import StaleRevisionError
 from marketplace.payouts.payees import bank_accounts, store_profile
 from marketplace.payouts.payees.store_profile import ProfileUpdate
 from marketplace.vendors.operations import StoreProfileChanges, Vacation, ensure_owner_and_revision
@@ -27,6 +28,7 @@ def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
 @area.put(
     "/profile/<uuid:vendor_id>", auth=VENDOR, limit="20/minute", body=UpdateStoreProfile, reply=StoreProfileView,
     phased=True,
+    raises=(StaleRevisionError,),
 )  # fmt: skip
 def update_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> FinalPhase:
     """Change the caller's store; a new bank account is asked about first, and held for a day."""

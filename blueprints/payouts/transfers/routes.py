@@ -22,11 +22,16 @@ from blueprints.payouts.transfers.schemas import (
     VoidedPayout,
     VoidPayout,
 )
-from marketplace.kernel.errors import ValidationError
+from marketplace.kernel.errors import ConflictOfInterestError, ValidationError
 from marketplace.kernel.paging import TablePage
+from marketplace.kernel.states import IllegalTransitionError
+from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.payouts import withdrawals
+from marketplace.payouts.batches.batch import EmptyBatchError
 from marketplace.payouts.transfers import admin_queries, exceptions, polling, void
 from marketplace.payouts.transfers import dispatch as transfer_dispatch
+from marketplace.platform.features import FeatureUnavailableError
+from marketplace.platform.halts import PayoutsHaltedError
 
 area = ContractBlueprint("payout-dispatch", "/api/payouts", "Payouts on their way")
 
@@ -34,6 +39,12 @@ area = ContractBlueprint("payout-dispatch", "/api/payouts", "Payouts on their wa
 @area.post(
     "/dispatch", auth=VENDOR_OR_FINANCE_AAL2, limit="5/minute", body=DispatchPayouts, reply=DispatchedPayouts,
     status=202, idempotent=Idempotency.REQUIRED,
+    raises=(
+        transfer_dispatch.ChangedSinceApprovalError, ConflictOfInterestError, EmptyBatchError,
+        withdrawals.EscrowLockedError, FeatureUnavailableError, IllegalTransitionError,
+        withdrawals.InsufficientBalanceError, InsufficientFundsError, transfer_dispatch.PayeesOnHoldError,
+        PayoutsHaltedError, withdrawals.PayoutsOnHoldError, withdrawals.PendingPayoutExistsError,
+    ),
 )  # fmt: skip
 def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Have an approved batch sent, for an officer, or ask for an early payout, for a vendor."""
@@ -73,6 +84,7 @@ def list_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
 @area.post(
     "/exceptions/<uuid:exception_id>/resolve", auth=FINANCE, limit="30/minute", body=ResolveTransferException,
     reply=ResolvedTransferException, idempotent=Idempotency.OPTIONAL,
+    raises=(ConflictOfInterestError, exceptions.PayoutExceptionAlreadyResolvedError),
 )  # fmt: skip
 def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Note what was done about a transfer that went wrong; it moves no money."""
@@ -99,6 +111,7 @@ def list_stalled(ctx: Context, query: dict[str, Any]) -> TablePage:
 @area.post(
     "/<uuid:payout_id>/ask", auth=FINANCE, limit="30/minute", reply=PolledPayout, status=202,
     idempotent=Idempotency.OPTIONAL,
+    raises=(polling.PayoutNotSentError,),
 )  # fmt: skip
 def poll_payout(ctx: Context, payout_id: UUID) -> dict[str, Any]:
     """Have the gateway asked anew what became of a payout."""
@@ -108,6 +121,10 @@ def poll_payout(ctx: Context, payout_id: UUID) -> dict[str, Any]:
 @area.post(
     "/<uuid:payout_id>/give-up", auth=FINANCE_AAL2, limit="10/minute", body=VoidPayout, reply=VoidedPayout,
     idempotent=Idempotency.OPTIONAL,
+    raises=(
+        ConflictOfInterestError, IllegalTransitionError, void.PayoutAlreadyFinalError,
+        void.PayoutMayBeInFlightError,
+    ),
 )  # fmt: skip
 def void_payout(ctx: Context, payout_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Give up a payout that certainly was not sent; its money goes back to its payee's balance."""

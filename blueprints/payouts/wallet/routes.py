@@ -8,11 +8,13 @@ from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
 from blueprints.payouts.payees.schemas import CashOutQuery, PayoutView, RequestPayout, WalletView
 from blueprints.payouts.stores.schemas import BankAccountView, SetBankAccount
 from marketplace.kernel.paging import TablePage
+from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.payouts import withdrawals
 from marketplace.payouts.payees import bank_accounts, payout_history
 from marketplace.payouts.payees.balances import show_wallet_balance
 from marketplace.payouts.payees.bank_accounts import OwnAccount
 from marketplace.payouts.payees.payout_history import PayoutFilters
+from marketplace.platform.features import FeatureUnavailableError
 
 area = ContractBlueprint("wallet", "/api/wallet", "The caller's wallet, and payouts out of it")
 
@@ -82,6 +84,10 @@ def list_cash_outs(ctx: Context, query: dict[str, Any]) -> TablePage:
 @area.post(
     "/cash-outs", auth=AUTHENTICATED, limit="10/minute", body=RequestPayout, reply=PayoutView, status=201,
     idempotent=Idempotency.OPTIONAL,
+    raises=(
+        FeatureUnavailableError, withdrawals.InsufficientBalanceError, InsufficientFundsError,
+        withdrawals.PayoutsOnHoldError, withdrawals.PendingPayoutExistsError,
+    ),
 )  # fmt: skip
 def request_cash_out(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Have money of the caller's wallet, but no rewards, paid out with the next batch."""

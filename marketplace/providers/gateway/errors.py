@@ -9,8 +9,6 @@ _KEY_REFUSED_STATUSES = (401, 403)
 class GatewayKeyRefusedError(ProviderUnavailableError):
     """The gateway refuses the service's secret key. Every call fails until an operator replaces the key."""
 
-    reason = "gateway-key-refused"
-
     def __init__(self, status: int) -> None:
         super().__init__("The payment gateway refused our key.")
         self.refused_status = status
