@@ -93,7 +93,13 @@ def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[s
     return _staff_view(ctx, banner_id)
 
 
-@area.delete("/<uuid:banner_id>", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, reply=Deleted)
+@area.delete(
+    "/<uuid:banner_id>",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    reply=Deleted,
+    raises=(PromotionEndedError,),
+)
 def end_banner(ctx: Context, banner_id: UUID) -> dict[str, Any]:
     """Take a banner down now."""
     banners.end_banner(ctx.session, ctx.act, banner_id=banner_id)

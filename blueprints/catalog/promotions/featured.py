@@ -105,7 +105,7 @@ def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[
     auth=PRODUCT_STAFF,
     limit=SharedLimit.CALLER_TIER,
     reply=Deleted,
-    raises=(ConflictOfInterestError,),
+    raises=(ConflictOfInterestError, PromotionEndedError),
 )
 def end_featured(ctx: Context, entry_id: UUID) -> dict[str, Any]:
     """Feature a product no longer."""

@@ -125,7 +125,7 @@ def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict
     auth=PRODUCT_STAFF,
     limit=SharedLimit.CALLER_TIER,
     reply=StaffFlashSale,
-    raises=(ConflictOfInterestError,),
+    raises=(ConflictOfInterestError, PromotionEndedError),
 )
 def end_flash_sale(ctx: Context, sale_id: UUID) -> dict[str, Any]:
     """End a flash sale now, or call it off before it begins."""

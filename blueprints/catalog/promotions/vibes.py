@@ -114,7 +114,13 @@ def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, 
     return _staff_view(ctx, vibe_id)
 
 
-@area.delete("/<uuid:vibe_id>", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, reply=Deleted)
+@area.delete(
+    "/<uuid:vibe_id>",
+    auth=PRODUCT_STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    reply=Deleted,
+    raises=(PromotionEndedError,),
+)
 def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
     """Take a vibe down now."""
     vibes.end_vibe(ctx.session, ctx.act, vibe_id=vibe_id)
