@@ -38,9 +38,7 @@ class VendorSummary:
     slug: str
 
 
-# Not frozen, nor is what inherits from it: order lists are hot, and a frozen dataclass of 40 fields takes three times
-# as long to make.
-@dataclass
+@dataclass(frozen=True)
 class OrderParties:
     """The columns of ``PARTIES_SQL``: an order's buyer and store."""
 
@@ -70,7 +68,7 @@ class Cancellation:
     at: datetime | None
 
 
-@dataclass
+@dataclass(frozen=True)
 class OrderRow(OrderParties):
     """An order with its escrow and its parties. Amounts are kobo."""
 
