@@ -37,15 +37,9 @@ status_area = ContractBlueprint("status", "/api/status", "How the service is")
     status=201,
     raises=(halts.PayoutsNotHaltedError,),
 )
-def propose(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def propose(ctx: Context, body: dict[str, Any]) -> queries.ProposalDetail:
     """Propose a change of the platform: a fee, a commission, a feature, maintenance, payouts."""
-    proposed_change = ProposalDraft(
-        kind=body["kind"],
-        payload=body["payload"],
-        reason=body["reason"],
-        effective_at=body.get("effective_at"),
-    )
-    proposal_id = operations.propose(ctx.session, act=ctx.act, draft=proposed_change)
+    proposal_id = operations.propose(ctx.session, act=ctx.act, draft=ProposalDraft(**body))
     return _proposal_view(ctx, proposal_id)
 
 
@@ -62,7 +56,7 @@ def list_proposals(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.get("/proposals/<uuid:proposal_id>", auth=PLATFORM_STAFF, limit=SharedLimit.CALLER_TIER, reply=Proposal)
-def show_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
+def show_proposal(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
     """Show a proposal; of an open one, what it does as of now."""
     return _proposal_view(ctx, proposal_id)
 
@@ -80,7 +74,7 @@ def show_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
         operations.StaleProposalError,
     ),
 )
-def approve_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
+def approve_proposal(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
     """Approve another officer's proposal; it takes effect at once, or when it is due."""
     operations.approve_proposal(ctx.session, proposal_id=proposal_id, act=ctx.act)
     return _proposal_view(ctx, proposal_id)
@@ -91,14 +85,9 @@ def approve_proposal(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
     reply=Proposal,
     raises=(IllegalTransitionError,),
 )  # fmt: skip
-def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> queries.ProposalDetail:
     """Reject a proposal that did not take effect yet, or take the caller's own back."""
-    operations.reject_proposal(
-        ctx.session,
-        proposal_id=proposal_id,
-        act=ctx.act,
-        reason=body["reason"],
-    )
+    operations.reject_proposal(ctx.session, proposal_id=proposal_id, act=ctx.act, reason=body["reason"])
     return _proposal_view(ctx, proposal_id)
 
 
@@ -110,7 +99,7 @@ def list_halts(ctx: Context, query: dict[str, Any]) -> Page:
     return halts.list_halts(ctx.session, page=ctx.page)
 
 
-def _proposal_view(ctx: Context, proposal_id: UUID) -> dict[str, Any]:
+def _proposal_view(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
     return queries.show_proposal(ctx.session, proposal_id=proposal_id, caller=ctx.user, now=ctx.now)
 
 

@@ -147,7 +147,10 @@ class PayoutHaltView(Schema):
     state = Choice("halted", "resumed", required=True)
     reason = fields.String(required=True)
     findings = StrictInteger(
-        minimum=0, required=True, metadata={"description": "How many different things were found meanwhile."}
+        attribute="finding_count",
+        minimum=0,
+        required=True,
+        metadata={"description": "How many different things were found meanwhile."},
     )
     halted_at = Timestamp(required=True)
     resumed_at = Timestamp(required=True, allow_none=True)

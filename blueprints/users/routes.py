@@ -16,13 +16,13 @@ area = ContractBlueprint("users", "/api/users", "One's own account and addresses
 
 
 @area.get("/me", auth=AUTHENTICATED_ANY_STATUS, limit=SharedLimit.CALLER_TIER, reply=Me)
-def get_me(ctx: Context) -> dict[str, Any]:
+def get_me(ctx: Context) -> queries.OwnProfile:
     """Show the caller's profile, campus, role and badges, whatever the account's status."""
     return queries.fetch_profile(ctx.session, user_id=ctx.user.id)
 
 
 @area.put("/me", auth=AUTHENTICATED, limit="30/minute", body=UpdateMe, reply=Me)
-def update_me(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def update_me(ctx: Context, body: dict[str, Any]) -> queries.OwnProfile:
     """Change the caller's name, phone number, campus or avatar."""
     return operations.update_profile(ctx.session, user_id=ctx.user.id, changes=body, now=ctx.now)
 
@@ -48,7 +48,7 @@ def list_addresses(ctx: Context, query: dict[str, Any]) -> Page:
     status=201,
     raises=(LimitReachedError,),
 )
-def add_address(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def add_address(ctx: Context, body: dict[str, Any]) -> queries.SavedAddress:
     """Save a delivery address; the first one becomes the default."""
     return operations.add_address(ctx.session, user_id=ctx.user.id, fields=body, now=ctx.now)
 
@@ -60,7 +60,7 @@ def add_address(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     body=UpdateAddress,
     reply=AddressView,
 )
-def update_address(ctx: Context, address_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def update_address(ctx: Context, address_id: UUID, body: dict[str, Any]) -> queries.SavedAddress:
     """Change one of the caller's addresses."""
     return operations.update_address(
         ctx.session, user_id=ctx.user.id, address_id=address_id, fields=body, now=ctx.now

@@ -1,41 +1,20 @@
 """Recording acts, each chained to the one before by its hash."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.models import AuditLog
-from marketplace.infra.db import Json, Statement
+from marketplace.infra.db import Statement
 
 GENESIS_HASH = "0" * 64
-
-# Rows are chained, so they are written one after the other: the lock is held until the transaction ends.
-_LOCK_CHAIN = Statement(text("SELECT pg_advisory_xact_lock(hashtext('audit_logs'))"))
-_SELECT_LAST_HASH = Statement(text("SELECT hash FROM audit_logs ORDER BY id DESC LIMIT 1"))
-_INSERT_ENTRY = Statement(
-    insert(AuditLog),
-    columns=(
-        "at",
-        "actor_id",
-        "actor",
-        "action",
-        "target_type",
-        "target_id",
-        "ip_address",
-        "user_agent",
-        "before",
-        "after",
-        "previous_hash",
-        "hash",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +45,10 @@ class Act:
         return self.user_id
 
 
+# Rows are chained, so they are written one after the other: the lock is held until the transaction ends.
+_LOCK_CHAIN = Statement(text("SELECT pg_advisory_xact_lock(hashtext('audit_logs'))"))
+
+
 def record_audit_entry(
     session: Session,
     *,
@@ -85,8 +68,8 @@ def record_audit_entry(
     :param after: as it is now
     """
     _LOCK_CHAIN.first(session)
-    last = _SELECT_LAST_HASH.first(session)
-    row: dict[str, Any] = {
+    last_hash = session.scalar(select(AuditLog.hash).order_by(AuditLog.id.desc()).limit(1))
+    row = {
         "at": act.now,
         "actor_id": act.user_id,
         "actor": act.role,
@@ -97,14 +80,13 @@ def record_audit_entry(
         "user_agent": act.user_agent,
         "before": before,
         "after": after,
-        "previous_hash": last["hash"] if last else GENESIS_HASH,
+        "previous_hash": last_hash or GENESIS_HASH,
     }
-    digest = compute_hash(row)
-    row |= {name: None if row[name] is None else Json(row[name]) for name in ("before", "after")}
-    _INSERT_ENTRY.run(session, **row, hash=digest)
+    session.add(AuditLog(**row, hash=compute_hash(row)))
+    session.flush()
 
 
-def compute_hash(row: dict[str, Any]) -> str:
+def compute_hash(row: Mapping[str, Any]) -> str:
     """Compute a row's hash: SHA-256 over all its other columns, the previous hash among them."""
     hashed = {name: value for name, value in row.items() if name not in ("id", "hash")}
     return hashlib.sha256(orjson.dumps(hashed, option=orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z)).hexdigest()

@@ -1,21 +1,12 @@
 """Whether the audit trail is as it was written."""
 
-from sqlalchemy import text
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from marketplace.audit.models import AuditLog
 from marketplace.audit.operations import GENESIS_HASH, compute_hash
-from marketplace.infra.db import Statement
 
 _BATCH_SIZE = 1000
-_SELECT_ENTRIES = Statement(
-    text(
-        """
-        SELECT id, at, actor_id, actor, action, target_type, target_id, ip_address, user_agent, before, after,
-            previous_hash, hash
-        FROM audit_logs WHERE id > :after_id ORDER BY id LIMIT :most
-        """
-    )
-)
 
 
 def find_first_broken_link(session: Session) -> int | None:
@@ -25,10 +16,11 @@ def find_first_broken_link(session: Session) -> int | None:
         none if the chain is whole
     """
     previous, after_id = GENESIS_HASH, 0
-    while rows := _SELECT_ENTRIES.all(session, after_id=after_id, most=_BATCH_SIZE):
+    entries = select(AuditLog.__table__).order_by(AuditLog.id).limit(_BATCH_SIZE)
+    while rows := session.execute(entries.where(AuditLog.id > after_id)).all():
         for row in rows:
-            if row["previous_hash"] != previous or row["hash"] != compute_hash(row):
-                broken: int = row["id"]
+            if row.previous_hash != previous or row.hash != compute_hash(row._asdict()):
+                broken: int = row.id
                 return broken
-            previous, after_id = row["hash"], row["id"]
+            previous, after_id = row.hash, row.id
     return None

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from marketplace.infra.cache import Cache, CacheDownError
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.platform.models import PlatformSetting
-
-_SELECT_ONE_SETTING = Statement(select(PlatformSetting.key).limit(1))
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ def check_readiness(database: Database, cache: Cache) -> Readiness:
 def _is_database_available(database: Database) -> bool:
     try:
         with database.reading() as session:
-            return _SELECT_ONE_SETTING.first(session) is not None
+            return session.scalar(select(PlatformSetting.key).limit(1)) is not None
     except ServiceUnavailableError:
         return False
 

@@ -49,11 +49,7 @@ def fetch_service_status(database: Database, cache: Cache, *, now: datetime) -> 
     worst = max(components.values(), key=COMPONENT_STATUSES.index)
     return {
         "status": MAINTENANCE if maintenance.active and worst != DOWN else worst,
-        "maintenance": {
-            "active": maintenance.active,
-            "message": maintenance.message,
-            "until": maintenance.until,
-        },
+        "maintenance": maintenance,
         "components": [{"name": name, "status": state} for name, state in components.items()],
         "features": features,
     }

@@ -16,26 +16,10 @@ from marketplace.platform.models import Campus, CampusEmailDomain
 
 MAX_ADDRESSES = 20  # an address book is shown whole, so it has a bound
 
+
 _INSERT_PROFILE = Statement(
     insert(Profile).on_conflict_do_nothing(index_elements=["id"]),
     columns=("id", "email", "name", "campus_id", "created_at", "updated_at"),
-)
-_SELECT_CAMPUS_OF_DOMAIN = Statement(
-    select(CampusEmailDomain.campus_id).where(CampusEmailDomain.domain == bindparam("domain"))
-)
-# The row is locked, so that of two changes at once both numbers that were replaced are kept.
-_INSERT_FORMER_PHONE = Statement(
-    text(
-        """
-        WITH changed AS MATERIALIZED (SELECT id, phone FROM profiles WHERE id = :user_id FOR NO KEY UPDATE)
-        INSERT INTO former_contacts (user_id, kind, contact, replaced_at)
-        SELECT id, 'phone', phone, :now FROM changed WHERE phone IS DISTINCT FROM :phone AND phone IS NOT NULL
-        """
-    )
-)
-# Not FOR UPDATE: rows that refer to the profile can be written meanwhile.
-_LOCK_PROFILE = Statement(
-    select(Profile.id).where(Profile.id == bindparam("user_id")).with_for_update(key_share=True)
 )
 
 
@@ -51,18 +35,23 @@ def create_profile(
     :param name: likewise
     :param now: the time of the request
     """
-    campus = None
-    if email and "@" in email:
-        campus = _SELECT_CAMPUS_OF_DOMAIN.first(session, domain=email.rpartition("@")[2].lower())
+    domain = email.rpartition("@")[2].lower() if email else None
+    campus_id = session.scalar(select(CampusEmailDomain.campus_id).where(CampusEmailDomain.domain == domain))
     _INSERT_PROFILE.run(
         session,
         id=user_id,
         email=email,
         name=name,
-        campus_id=campus["campus_id"] if campus else None,
+        campus_id=campus_id,
         created_at=now,
         updated_at=now,
     )
+
+
+# Not FOR UPDATE: rows that refer to the profile can be written meanwhile.
+_LOCK_PROFILE = Statement(
+    select(Profile.id).where(Profile.id == bindparam("user_id")).with_for_update(key_share=True)
+)
 
 
 def lock_profile(session: Session, *, user_id: UUID) -> None:
@@ -70,9 +59,21 @@ def lock_profile(session: Session, *, user_id: UUID) -> None:
     _LOCK_PROFILE.run(session, user_id=user_id)
 
 
+# The row is locked, so that of two changes at once both numbers that were replaced are kept.
+_INSERT_FORMER_PHONE = Statement(
+    text(
+        """
+        WITH changed AS MATERIALIZED (SELECT id, phone FROM profiles WHERE id = :user_id FOR NO KEY UPDATE)
+        INSERT INTO former_contacts (user_id, kind, contact, replaced_at)
+        SELECT id, 'phone', phone, :now FROM changed WHERE phone IS DISTINCT FROM :phone AND phone IS NOT NULL
+        """
+    )
+)
+
+
 def update_profile(
     session: Session, *, user_id: UUID, changes: dict[str, Any], now: datetime
-) -> dict[str, Any]:
+) -> queries.OwnProfile:
     """Change what people may change of their own profile.
 
     :param changes: any of name, phone, campus_id, avatar_url
@@ -89,7 +90,9 @@ def update_profile(
     return queries.fetch_profile(session, user_id=user_id)
 
 
-def add_address(session: Session, *, user_id: UUID, fields: dict[str, Any], now: datetime) -> dict[str, Any]:
+def add_address(
+    session: Session, *, user_id: UUID, fields: dict[str, Any], now: datetime
+) -> queries.SavedAddress:
     """Save a delivery address; the first one becomes the default.
 
     :param fields: columns of Address
@@ -98,7 +101,7 @@ def add_address(session: Session, *, user_id: UUID, fields: dict[str, Any], now:
     :raises LimitReachedError: there are as many as an address book takes
     """
     lock_profile(session, user_id=user_id)
-    count = queries.count_addresses(session, user_id=user_id)
+    count = len(queries.list_addresses(session, user_id=user_id))
     if count >= MAX_ADDRESSES:
         raise LimitReachedError(f"An account has at most {MAX_ADDRESSES} addresses; remove one first.")
     is_default = bool(fields.get("is_default")) or count == 0
@@ -114,7 +117,7 @@ def add_address(session: Session, *, user_id: UUID, fields: dict[str, Any], now:
 
 def update_address(
     session: Session, *, user_id: UUID, address_id: UUID, fields: dict[str, Any], now: datetime
-) -> dict[str, Any]:
+) -> queries.SavedAddress:
     """Change a saved address; fields that are left out stay as they are.
 
     :raises NotFoundError: there is none of that id, or it is somebody else's
@@ -140,7 +143,7 @@ def remove_address(session: Session, *, user_id: UUID, address_id: UUID, now: da
     was_default, address.is_default, address.deleted_at = address.is_default, False, now
     session.flush()
     if was_default and (rest := queries.list_addresses(session, user_id=user_id)):
-        session.execute(update(Address).where(Address.id == rest[0]["id"]).values(is_default=True))
+        session.execute(update(Address).where(Address.id == rest[0].id).values(is_default=True))
 
 
 def _lock_own_address(session: Session, *, user_id: UUID, address_id: UUID) -> Address:

@@ -5,15 +5,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, literal_column, select, text
+from sqlalchemy import bindparam, select, text
 from sqlalchemy.orm import Session
 
-from marketplace.identity.models import Address, AdminRole, Profile
+from marketplace.identity.models import AdminRole, Profile
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
-from marketplace.platform.models import Campus
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,86 +52,6 @@ _SELECT_CALLER = Prepared(
     .where(Profile.id == bindparam("user_id"))
 )
 
-_SELECT_PROFILE = Statement(
-    select(
-        Profile.id,
-        Profile.email,
-        Profile.name,
-        Profile.phone,
-        Profile.avatar_url.label("avatarUrl"),
-        Profile.role,
-        Profile.staff_role.label("staffRole"),
-        AdminRole.permissions,
-        Profile.badges,
-        Profile.account_status.label("accountStatus"),
-        Profile.status_reason.label("statusReason"),
-        Profile.appeal_status.label("appealStatus"),
-        Profile.referral_code.label("referralCode"),
-        Profile.campus_id.label("campusId"),
-        Campus.name.label("campus_name"),
-        Campus.slug.label("campus_slug"),
-        Profile.created_at.label("createdAt"),
-        Profile.updated_at.label("updatedAt"),
-    )
-    .outerjoin(AdminRole, AdminRole.role == Profile.staff_role)
-    .outerjoin(Campus, Campus.id == Profile.campus_id)
-    .where(Profile.id == bindparam("user_id"))
-)
-
-# Each once, and none that they can be reached at again. The earliest first: whoever takes an account over may change it
-# as often as they like, and does not get the first one out of the list by that.
-_SELECT_FORMER_CONTACTS = Statement(
-    text(
-        """
-        SELECT id FROM (
-            SELECT DISTINCT ON (f.contact) f.id, f.replaced_at
-            FROM former_contacts f JOIN profiles p ON p.id = f.user_id
-            WHERE f.user_id = :user_id AND f.replaced_at >= :since
-                AND f.contact IS DISTINCT FROM CASE f.kind WHEN 'phone' THEN p.phone ELSE p.email END
-            ORDER BY f.contact, f.replaced_at
-        ) each_once
-        ORDER BY replaced_at LIMIT :most
-        """
-    )
-)
-
-_ADDRESS_COLUMNS = (
-    Address.id,
-    Address.label,
-    Address.hostel,
-    Address.hall,
-    Address.room_number.label("roomNumber"),
-    Address.latitude,
-    Address.longitude,
-    Address.instructions,
-    Address.phone,
-    Address.is_default.label("isDefault"),
-    Address.created_at.label("createdAt"),
-    Address.updated_at.label("updatedAt"),
-)
-_SELECT_ADDRESSES = Statement(
-    select(*_ADDRESS_COLUMNS)
-    .where(Address.user_id == bindparam("user_id"), Address.deleted_at.is_(None))
-    .order_by(Address.is_default.desc(), Address.id.desc())
-)
-_SELECT_ADDRESS = Statement(
-    select(*_ADDRESS_COLUMNS).where(
-        Address.id == bindparam("address_id"),
-        Address.user_id == bindparam("user_id"),
-        Address.deleted_at.is_(None),
-    )
-)
-_COUNT_ADDRESSES = Statement(
-    select(func.count().label("count"))
-    .select_from(Address)
-    .where(Address.user_id == bindparam("user_id"), Address.deleted_at.is_(None))
-)
-
-# Two are enough to know that there is not one.
-_SELECT_PROFILES_WITH_PHONE = Statement(
-    select(Profile.id).where(Profile.phone == bindparam("phone")).limit(literal_column("2"))
-)
-
 
 def find_caller(session: Session, *, user_id: UUID, aal: str) -> Caller | None:
     """Look up the person that a valid token names.
@@ -156,66 +75,138 @@ def find_only_profile_with_phone(session: Session, *, phone: str) -> UUID | None
     :param phone: in the international form
     :return: its id; none if there is none, or several
     """
-    rows = _SELECT_PROFILES_WITH_PHONE.all(session, phone=phone)
-    return rows[0]["id"] if len(rows) == 1 else None
+    ids = session.scalars(select(Profile.id).where(Profile.phone == phone).limit(2)).all()
+    return ids[0] if len(ids) == 1 else None
 
 
-def fetch_profile(session: Session, *, user_id: UUID) -> dict[str, Any]:
-    """Give a person's own view of their profile.
+@dataclass(frozen=True)
+class OwnProfile:
+    """A profile as its owner sees it."""
 
-    :raises NotFoundError: there is no such profile
+    id: UUID
+    email: str | None
+    name: str | None
+    phone: str | None
+    avatar_url: str | None
+    role: str
+    staff_role: str | None
+    permissions: list[str]
+    badges: list[str]
+    account_status: str
+    status_reason: str | None
+    appeal_status: str | None
+    referral_code: str
+    campus_id: UUID | None
+    campus: dict[str, str] | None
+    created_at: datetime
+    updated_at: datetime
+
+
+_SELECT_PROFILE = Statement(
+    text(
+        """
+        SELECT p.id, p.email, p.name, p.phone, p.avatar_url, p.role, p.staff_role,
+            coalesce(r.permissions, '{}') AS permissions, p.badges, p.account_status, p.status_reason, p.appeal_status,
+            p.referral_code, p.campus_id,
+            CASE WHEN c.id IS NOT NULL THEN jsonb_build_object('id', c.id, 'name', c.name, 'slug', c.slug) END
+                AS campus, p.created_at, p.updated_at
+        FROM profiles p LEFT JOIN admin_roles r ON r.role = p.staff_role LEFT JOIN campuses c ON c.id = p.campus_id
+        WHERE p.id = :user_id
+        """
+    ),
+    row=OwnProfile,
+)
+
+
+def fetch_profile(session: Session, *, user_id: UUID) -> OwnProfile:
+    """Fetch a person's own view of their profile.
+
+    :raises NotFoundError: the profile does not exist
     """
-    row = _SELECT_PROFILE.first(session, user_id=user_id)
-    if row is None:
+    profile = _SELECT_PROFILE.first(session, user_id=user_id)
+    if profile is None:
         raise NotFoundError
-    name, slug = row.pop("campus_name"), row.pop("campus_slug")
-    row["campus"] = {"id": row["campusId"], "name": name, "slug": slug} if row["campusId"] else None
-    row["permissions"] = row["permissions"] or []
-    return row
+    return profile
 
 
-def list_addresses(session: Session, *, user_id: UUID) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class SavedAddress:
+    """A delivery address that a person saved."""
+
+    id: UUID
+    label: str | None
+    hostel: str
+    hall: str | None
+    room_number: str | None
+    latitude: float | None
+    longitude: float | None
+    instructions: str | None
+    phone: str | None
+    is_default: bool
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def position(self) -> list[Any]:
+        """The address's place in its list."""
+        return [self.is_default, str(self.id)]
+
+
+_SELECT_ADDRESSES = Statement(
+    text(
+        """
+        SELECT id, label, hostel, hall, room_number, latitude::float8, longitude::float8, instructions, phone,
+            is_default, created_at, updated_at
+        FROM addresses WHERE user_id = :user_id AND deleted_at IS NULL ORDER BY is_default DESC, id DESC
+        """
+    ),
+    row=SavedAddress,
+)
+
+
+def list_addresses(session: Session, *, user_id: UUID) -> list[SavedAddress]:
     """List a person's saved addresses, the default one first; they are few by rule."""
-    return [_with_float_coordinates(row) for row in _SELECT_ADDRESSES.all(session, user_id=user_id)]
+    return _SELECT_ADDRESSES.all(session, user_id=user_id)
 
 
 def list_addresses_page(session: Session, *, user_id: UUID, page: PageRequest) -> Page:
     """List a person's saved addresses by page, the default one first.
 
-    :param page: which; its position is whether the last address shown is the default one, and its id
+    :param page: its position is whether the last address is the default one, and its id
     """
-    rows = list_addresses(session, user_id=user_id)
-    last = page.after("flag", "id")
+    addresses, last = list_addresses(session, user_id=user_id), page.after("flag", "id")
     if page.position is not None:
-        rows = [row for row in rows if _address_position(row) < last]
-    return page_of(rows, request=page, position_of=_address_position)
+        addresses = [address for address in addresses if address.position < last]
+    return page_of(addresses, request=page, position_of=lambda address: address.position)
 
 
-def _address_position(row: dict[str, Any]) -> list[Any]:
-    return [row["isDefault"], str(row["id"])]
-
-
-def fetch_address(session: Session, *, user_id: UUID, address_id: UUID) -> dict[str, Any]:
-    """Give one of a person's saved addresses.
+def fetch_address(session: Session, *, user_id: UUID, address_id: UUID) -> SavedAddress:
+    """Fetch one of a person's saved addresses.
 
     :raises NotFoundError: there is none of that id, or it is somebody else's
     """
-    row = _SELECT_ADDRESS.first(session, user_id=user_id, address_id=address_id)
-    if row is None:
-        raise NotFoundError("There is no such address.")
-    return _with_float_coordinates(row)
+    for address in list_addresses(session, user_id=user_id):
+        if address.id == address_id:
+            return address
+    raise NotFoundError("There is no such address.")
 
 
-def count_addresses(session: Session, *, user_id: UUID) -> int:
-    """Count a person's saved addresses."""
-    count: int = _COUNT_ADDRESSES.one(session, user_id=user_id)["count"]
-    return count
-
-
-def _with_float_coordinates(row: dict[str, Any]) -> dict[str, Any]:
-    for name in ("latitude", "longitude"):
-        row[name] = None if row[name] is None else float(row[name])
-    return row
+# Each once, and none that they can be reached at again. The earliest first: whoever takes an account over may change it
+# as often as they like, and does not get the first one out of the list by that.
+_SELECT_FORMER_CONTACTS = Statement(
+    text(
+        """
+        SELECT id FROM (
+            SELECT DISTINCT ON (f.contact) f.id, f.replaced_at
+            FROM former_contacts f JOIN profiles p ON p.id = f.user_id
+            WHERE f.user_id = :user_id AND f.replaced_at >= :since
+                AND f.contact IS DISTINCT FROM CASE f.kind WHEN 'phone' THEN p.phone ELSE p.email END
+            ORDER BY f.contact, f.replaced_at
+        ) each_once
+        ORDER BY replaced_at LIMIT :limit
+        """
+    )
+)
 
 
 def list_former_contacts(session: Session, *, user_id: UUID, since: datetime, limit: int) -> list[UUID]:
@@ -224,9 +215,7 @@ def list_former_contacts(session: Session, *, user_id: UUID, since: datetime, li
     :param since: those that were replaced since then; what was given up long ago may be somebody else's by now
     :param limit: at most so many
     """
-    return [
-        row["id"] for row in _SELECT_FORMER_CONTACTS.all(session, user_id=user_id, since=since, most=limit)
-    ]
+    return _SELECT_FORMER_CONTACTS.scalars(session, user_id=user_id, since=since, limit=limit)
 
 
 _MAX_OFFICERS = 100
@@ -235,8 +224,8 @@ _SELECT_OFFICERS_WITH_PERMISSION = Statement(
         """
         SELECT p.id FROM profiles p JOIN admin_roles r ON r.role = p.staff_role
         WHERE p.role = 'staff' AND p.account_status = 'active' AND :permission = ANY(r.permissions)
-            AND p.id IS DISTINCT FROM CAST(:besides AS uuid)
-        ORDER BY p.created_at DESC, p.id LIMIT :most
+            AND p.id IS DISTINCT FROM CAST(:excluded_id AS uuid)
+        ORDER BY p.created_at DESC, p.id LIMIT :limit
         """
     )
 )
@@ -249,7 +238,6 @@ def list_officers_with_permission(
 
     :param excluded_officer_id: an officer who is left out; none for nobody
     """
-    rows = _SELECT_OFFICERS_WITH_PERMISSION.all(
-        session, permission=permission, besides=excluded_officer_id, most=_MAX_OFFICERS
+    return _SELECT_OFFICERS_WITH_PERMISSION.scalars(
+        session, permission=permission, excluded_id=excluded_officer_id, limit=_MAX_OFFICERS
     )
-    return [row["id"] for row in rows]

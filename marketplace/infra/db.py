@@ -61,7 +61,7 @@ class Base(DeclarativeBase):
         str: Text,
         int: BigInteger,
         datetime: TIMESTAMP(timezone=True),
-        dict[str, Any]: JSONB,
+        dict[str, Any]: JSONB(none_as_null=True),
         list[str]: ARRAY(Text),
         list[UUID]: ARRAY(Uuid),
     }

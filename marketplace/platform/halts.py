@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import select, text, tuple_, update
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
@@ -17,8 +17,22 @@ from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.platform import cache_tags
+from marketplace.platform.models import PayoutHalt
 
 _log = structlog.get_logger(__name__)
+
+
+class PayoutsHaltedError(ConflictError):
+    """All payouts are halted."""
+
+    reason = "payouts-halted"
+
+
+class PayoutsNotHaltedError(ConflictError):
+    """Payouts are not halted, so they cannot be resumed."""
+
+    reason = "payouts-not-halted"
+
 
 # What officers resumed in spite of does not halt them again; what is found beside it does.
 _UPSERT_HALT = Statement(
@@ -36,60 +50,6 @@ _UPSERT_HALT = Statement(
         """
     )
 )
-_SELECT_OPEN_HALT = Statement(
-    text(
-        """
-        SELECT id, reason, cardinality(findings) AS findings, halted_at AS "haltedAt"
-        FROM payout_halts WHERE resumed_at IS NULL
-        """
-    )
-)
-# Changes with whatever is found: jsonb is written one way only.
-_FINDINGS_DIGEST = "encode(sha256(convert_to(CAST(found AS text), 'UTF8')), 'hex')"
-_SELECT_HALT_DETAILS = Statement(
-    text(
-        f"""
-        SELECT id, reason, cardinality(findings) AS findings, found, {_FINDINGS_DIGEST} AS mark, halted_at AS "haltedAt"
-        FROM payout_halts WHERE resumed_at IS NULL
-        """
-    )
-)
-_LOCK_OPEN_HALT = Statement(text("SELECT id FROM payout_halts WHERE resumed_at IS NULL FOR NO KEY UPDATE"))
-_CLOSE_HALT = Statement(
-    text(
-        f"""
-        UPDATE payout_halts SET resumed_at = :now, proposal_id = :proposal_id
-        WHERE id = :halt_id AND resumed_at IS NULL AND {_FINDINGS_DIGEST} = :mark
-        RETURNING id, reason, halted_at
-        """
-    )
-)
-
-_SELECT_HALTS = Statement(
-    text(
-        """
-        SELECT id, CASE WHEN resumed_at IS NULL THEN 'halted' ELSE 'resumed' END AS state, reason,
-            cardinality(findings) AS findings, halted_at AS "haltedAt", resumed_at AS "resumedAt",
-            proposal_id AS "proposalId"
-        FROM payout_halts
-        WHERE (CAST(:last_at AS timestamptz) IS NULL
-            OR (halted_at, id) < (CAST(:last_at AS timestamptz), CAST(:last_id AS uuid)))
-        ORDER BY halted_at DESC, id DESC LIMIT :limit
-        """
-    )
-)
-
-
-class PayoutsHaltedError(ConflictError):
-    """All payouts are halted."""
-
-    reason = "payouts-halted"
-
-
-class PayoutsNotHaltedError(ConflictError):
-    """Payouts are not halted, so they cannot be resumed."""
-
-    reason = "payouts-not-halted"
 
 
 def halt_payouts(
@@ -134,27 +94,22 @@ def are_payouts_halted(session: Session) -> bool:
     return fetch_current_halt(session) is not None
 
 
-def fetch_current_halt(session: Session) -> dict[str, Any] | None:
-    """Give why payouts stand still, and since when; none while they go."""
-    return _SELECT_OPEN_HALT.first(session)
+def fetch_current_halt(session: Session) -> PayoutHalt | None:
+    """Fetch the open halt of payouts; none while payouts run."""
+    clause = select(PayoutHalt).where(PayoutHalt.resumed_at.is_(None))
+    return session.scalar(clause, execution_options={"populate_existing": True})
 
 
-def fetch_halt_details(session: Session) -> dict[str, Any] | None:
-    """Give the open halt as officers decide on it; none while payouts go.
+def list_findings(halt: PayoutHalt) -> list[dict[str, Any]]:
+    """List what a halt's reasons found, the earliest first: of each reason the latest facts, and their time."""
+    findings = [
+        {"reason": reason, "facts": latest["facts"], "foundAt": latest["foundAt"]}
+        for reason, latest in halt.found.items()
+    ]
+    return sorted(findings, key=lambda item: (item["foundAt"], item["reason"]))
 
-    :return: as ``fetch_current_halt``, besides what was ``found``, the earliest first: of each reason the latest facts
-        and since when they are so; and ``mark``, which is another once anything else is found
-    """
-    row = _SELECT_HALT_DETAILS.first(session)
-    if row is not None:
-        row["found"] = sorted(
-            (
-                {"reason": reason, "facts": latest["facts"], "foundAt": latest["foundAt"]}
-                for reason, latest in row["found"].items()
-            ),
-            key=lambda item: (item["foundAt"], item["reason"]),
-        )
-    return row
+
+_LOCK_OPEN_HALT = Statement(text("SELECT id FROM payout_halts WHERE resumed_at IS NULL FOR NO KEY UPDATE"))
 
 
 def lock_halt(session: Session) -> None:
@@ -163,43 +118,48 @@ def lock_halt(session: Session) -> None:
 
 
 def list_halts(session: Session, *, page: PageRequest) -> Page:
-    """List halts of payouts, the latest first: why, since when, and which proposal resumed them.
+    """List halts of payouts, the latest first.
 
-    :param page: which page; its position is the last row's time and id
+    :param page: its position is the last row's time and id
     """
     last_at, last_id = page.after("time", "id")
-    rows = _SELECT_HALTS.all(session, last_at=last_at, last_id=last_id, limit=page.limit + 1)
-    return page_of(rows, request=page, position_of=lambda row: [iso(row["haltedAt"]), str(row["id"])])
+    clause = select(PayoutHalt).order_by(PayoutHalt.halted_at.desc(), PayoutHalt.id.desc())
+    if last_at is not None:
+        last = datetime.fromisoformat(last_at), UUID(last_id)
+        clause = clause.where(tuple_(PayoutHalt.halted_at, PayoutHalt.id) < last)
+    return page_of(
+        list(session.scalars(clause.limit(page.limit + 1))),
+        request=page,
+        position_of=lambda halt: [iso(halt.halted_at), str(halt.id)],
+    )
 
 
 def ensure_not_halted(session: Session) -> None:
-    """Refuse what pays out while payouts stand still.
+    """Refuse a payout while payouts are halted.
 
-    :raises PayoutsHaltedError: they do
+    :raises PayoutsHaltedError: payouts are halted
     """
     halt = fetch_current_halt(session)
     if halt is not None:
         raise PayoutsHaltedError(
-            f"Payouts are halted since {iso(halt['haltedAt'])} ({halt['reason']}). They go on once two officers"
+            f"Payouts are halted since {iso(halt.halted_at)} ({halt.reason}). They go on once two officers"
             " have carried a proposal payout_resume."
         )
 
 
-def resume_payouts(
-    session: Session, *, halt_id: UUID, mark: str, proposal_id: UUID, now: datetime
-) -> dict[str, Any]:
-    """Let payouts go on, for a proposal that two officers carried and nothing else.
+def resume_payouts(session: Session, *, halt_id: UUID, mark: str, proposal_id: UUID, now: datetime) -> None:
+    """Resume payouts, for a proposal that two officers carried and nothing else.
 
     :param halt_id: the halt that the officers decided on: a later one is another matter
-    :param mark: of the halt as it was shown to them: what was found since is another matter, too
+    :param mark: the halt's mark as the officers saw it: later findings are another matter, too
     :param proposal_id: the proposal; the database holds that it resumes once
-    :param now: when
-    :return: the halt that is over
-    :raises PayoutsNotHaltedError: they do not stand still, or for another reason
+    :raises PayoutsNotHaltedError: payouts are not halted, or for another reason
     """
-    row = _CLOSE_HALT.first(session, halt_id=halt_id, mark=mark, proposal_id=proposal_id, now=now)
-    if row is None:
+    close = update(PayoutHalt).where(
+        PayoutHalt.id == halt_id, PayoutHalt.resumed_at.is_(None), PayoutHalt.mark == mark
+    )
+    closed = close.values(resumed_at=now, proposal_id=proposal_id).returning(PayoutHalt.id)
+    if session.scalar(closed) is None:
         raise PayoutsNotHaltedError("This halt of payouts is over, or more was found since.")
     drop_cached(session, cache_tags.STATUS)
-    outbox.after_commit(session, lambda: _log.warning("payouts resumed", haltId=str(row["id"])))
-    return row
+    outbox.after_commit(session, lambda: _log.warning("payouts resumed", haltId=str(halt_id)))

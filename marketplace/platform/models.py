@@ -5,9 +5,9 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, Text, cast, func, text
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, column_property, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Id
 
@@ -99,3 +99,17 @@ class PayoutHalt(Base):
     proposal_id: Mapped[UUID | None] = mapped_column(
         ForeignKey("platform_proposals.id"), unique=True, comment="The proposal that resumed them"
     )
+    # Changes with every finding: PostgreSQL writes jsonb in one way only.
+    mark: Mapped[str] = column_property(
+        func.encode(func.sha256(func.convert_to(cast(found, Text), "UTF8")), "hex")
+    )
+
+    @property
+    def state(self) -> str:
+        """``halted`` or ``resumed``."""
+        return "halted" if self.resumed_at is None else "resumed"
+
+    @property
+    def finding_count(self) -> int:
+        """The number of different findings."""
+        return len(self.findings)

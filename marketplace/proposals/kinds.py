@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds as alert_kinds
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.catalog.commission_rates import COMMISSION_RATE_SQL, INHERITS_COMMISSION_RATE_SQL
+from marketplace.catalog.models import Category
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ValidationError
@@ -26,36 +27,6 @@ Payload = dict[str, Any]
 
 _FLAG_KEY_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{1,63}")
 _MINIMUM_PAYOUT = "minimum_payout_minor"
-
-_SELECT_CATEGORY = Statement(
-    text(
-        f"""
-        SELECT c.id, c.name, c.commission_bps, {COMMISSION_RATE_SQL} AS rate_bps,
-            (SELECT {COMMISSION_RATE_SQL} FROM categories c WHERE c.id = own.parent_id) AS inherited_bps
-        FROM categories c JOIN categories own ON own.id = c.id WHERE c.id = :category_id
-        """
-    )
-)
-_COUNT_PRODUCTS = Statement(
-    text(
-        f"""
-        SELECT count(*) AS count FROM products p JOIN categories c ON c.id = p.category_id
-        WHERE p.status = 'published' AND {INHERITS_COMMISSION_RATE_SQL}
-        """
-    )
-)
-_UPDATE_COMMISSION = Statement(
-    text("UPDATE categories SET commission_bps = :commission_bps WHERE id = :category_id")
-)
-_COUNT_PAYABLE_VENDORS = Statement(
-    text(
-        """
-        SELECT count(*) FILTER (WHERE balance_minor >= :before) AS before,
-            count(*) FILTER (WHERE balance_minor >= :after) AS after
-        FROM ledger_accounts WHERE kind = 'vendor_payable' AND balance_minor > 0
-        """
-    )
-)
 
 
 def _format_timestamp(at: datetime | None) -> str | None:
@@ -94,9 +65,9 @@ class Change(ABC):
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
         """Give what is changed as it is now."""
 
-    @abstractmethod
     def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
         """Give what is changed as it would be."""
+        return dict(payload)
 
     @abstractmethod
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
@@ -114,6 +85,17 @@ def _ensure_in_range(value: Any, fee: FeeSetting, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not fee.minimum <= value <= fee.maximum:
         raise ValidationError.of(name, f"Must be a whole number from {fee.minimum} to {fee.maximum}.")
     return value
+
+
+_COUNT_PAYABLE_VENDORS = Statement(
+    text(
+        """
+        SELECT count(*) FILTER (WHERE balance_minor >= :before) AS before,
+            count(*) FILTER (WHERE balance_minor >= :after) AS after
+        FROM ledger_accounts WHERE kind = 'vendor_payable' AND balance_minor > 0
+        """
+    )
+)
 
 
 class FeeChange(Change):
@@ -136,9 +118,6 @@ class FeeChange(Change):
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
         return {"key": payload["key"], "value": fetch_platform_settings(session)[payload["key"]]}
 
-    def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
-        return dict(payload)
-
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
         settings = fetch_platform_settings(session)
         changed = settings | {payload["key"]: payload["value"]}
@@ -152,6 +131,25 @@ class FeeChange(Change):
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
         key = payload["key"]
         set_setting(session, key=key, value=payload["value"], description=FEES[key].meaning, now=now)
+
+
+_SELECT_CATEGORY = Statement(
+    text(
+        f"""
+        SELECT c.id, c.name, c.commission_bps, {COMMISSION_RATE_SQL} AS rate_bps,
+            (SELECT {COMMISSION_RATE_SQL} FROM categories c WHERE c.id = own.parent_id) AS inherited_bps
+        FROM categories c JOIN categories own ON own.id = c.id WHERE c.id = :category_id
+        """
+    )
+)
+_COUNT_PRODUCTS = Statement(
+    text(
+        f"""
+        SELECT count(*) FROM products p JOIN categories c ON c.id = p.category_id
+        WHERE p.status = 'published' AND {INHERITS_COMMISSION_RATE_SQL}
+        """
+    )
+)
 
 
 class CategoryCommission(Change):
@@ -182,12 +180,14 @@ class CategoryCommission(Change):
         own_bps = payload["commissionBps"]
         before = sample_order(settings, commission_bps=row["rate_bps"])
         after = sample_order(settings, commission_bps=row["inherited_bps"] if own_bps is None else own_bps)
-        products = _COUNT_PRODUCTS.one(session, category_id=row["id"])["count"]
+        products = _COUNT_PRODUCTS.scalar(session, category_id=row["id"])
         return compare_sample_orders(before, after) | {"publishedProducts": products}
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
-        _UPDATE_COMMISSION.run(
-            session, category_id=UUID(payload["categoryId"]), commission_bps=payload["commissionBps"]
+        session.execute(
+            update(Category)
+            .where(Category.id == UUID(payload["categoryId"]))
+            .values(commission_bps=payload["commissionBps"])
         )
 
     def _select_category(self, session: Session, payload: Payload) -> dict[str, Any]:
@@ -219,9 +219,6 @@ class FeatureFlag(Change):
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
         flags = features.read_features(fetch_platform_settings(session))
         return {"key": payload["key"], "enabled": flags.get(payload["key"])}
-
-    def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
-        return dict(payload)
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
         feature = features.FEATURES.get(payload["key"])
@@ -270,9 +267,6 @@ class MaintenanceChange(Change):
             "until": _format_timestamp(maintenance.until),
         }
 
-    def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
-        return dict(payload)
-
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
         switched_off = [name for name, feature in features.FEATURES.items() if feature.off_in_maintenance]
         return {"switchedOff": switched_off if payload["active"] else []}
@@ -309,10 +303,10 @@ class PayoutResume(Change):
     def validate_payload(
         self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
     ) -> Payload:
-        halt = halts.fetch_halt_details(session)
+        halt = halts.fetch_current_halt(session)
         if halt is None:
             raise halts.PayoutsNotHaltedError("Payouts are not halted: there is nothing to resume.")
-        return {"reason": payload_input["reason"], "haltId": str(halt["id"]), "haltMark": halt["mark"]}
+        return {"reason": payload_input["reason"], "haltId": str(halt.id), "haltMark": halt.mark}
 
     def lock_target(self, session: Session) -> None:
         halts.lock_halt(session)
@@ -321,17 +315,17 @@ class PayoutResume(Change):
         return "payouts"
 
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        halt = halts.fetch_halt_details(session)
+        halt = halts.fetch_current_halt(session)
         if halt is None:
             return dict(_NOT_HALTED)
         return {
             "halted": True,
-            "haltId": str(halt["id"]),
-            "haltMark": halt["mark"],
-            "haltReason": halt["reason"],
-            "haltedAt": _format_timestamp(halt["haltedAt"]),
-            "findings": halt["findings"],
-            "found": halt["found"],
+            "haltId": str(halt.id),
+            "haltMark": halt.mark,
+            "haltReason": halt.reason,
+            "haltedAt": _format_timestamp(halt.halted_at),
+            "findings": halt.finding_count,
+            "found": halts.list_findings(halt),
         }
 
     def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
@@ -339,8 +333,8 @@ class PayoutResume(Change):
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
         drifts = sorted(list_open_subjects(session, identifier=alert_kinds.ESCROW_DRIFT))
-        halt = halts.fetch_halt_details(session)
-        is_unchanged = halt is not None and (str(halt["id"]), halt["mark"]) == (
+        halt = halts.fetch_current_halt(session)
+        is_unchanged = halt is not None and (str(halt.id), halt.mark) == (
             payload["haltId"],
             payload["haltMark"],
         )

@@ -1,8 +1,6 @@
 """What officers are told of proposals."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -10,6 +8,7 @@ from sqlalchemy.orm import Session
 from marketplace.identity.permissions import MANAGE_PLATFORM
 from marketplace.identity.queries import list_officers_with_permission
 from marketplace.notifications.operations import NewNotification, notify_all
+from marketplace.proposals.models import PlatformProposal
 
 
 def notify_proposal_filed(
@@ -41,15 +40,13 @@ def notify_proposal_filed(
 
 
 def notify_proposal_progress(
-    session: Session, row: Mapping[str, Any], step: str, body: str, *, now: datetime
+    session: Session, proposal: PlatformProposal, step: str, body: str, *, now: datetime
 ) -> None:
     """Tell the two officers whose proposal it is how it went on.
 
-    :param row: the proposal
     :param step: the state that it came to
     :param body: what that means
     """
-    officer_ids = {row["proposed_by"], row["approved_by"]} - {None}
     notify_all(
         session,
         notifications=[
@@ -57,11 +54,12 @@ def notify_proposal_progress(
                 user_id=user_id,
                 type=f"proposal_{step}",
                 title=f"A proposal is {step}",
-                body=f"{row['kind']}, {row['target']}: {body}",
-                link=_link(row["id"]),
-                cause=f"proposal:{row['id']}:{step}",
+                body=f"{proposal.kind}, {proposal.target}: {body}",
+                link=_link(proposal.id),
+                cause=f"proposal:{proposal.id}:{step}",
             )
-            for user_id in officer_ids
+            for user_id in (proposal.proposed_by, proposal.approved_by)
+            if user_id is not None
         ],
         now=now,
     )

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.batches import process_each
-from marketplace.infra.db import Database, Json, Statement
+from marketplace.infra.db import Database, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (
     ConflictError,
@@ -21,6 +21,7 @@ from marketplace.kernel.errors import (
 )
 from marketplace.proposals import notifications, states
 from marketplace.proposals.kinds import CHANGES
+from marketplace.proposals.models import PlatformProposal
 
 EXPIRES_AFTER = timedelta(days=7)
 # A change that lies further ahead would be approved by people who can't know what it meets.
@@ -28,72 +29,6 @@ LATEST_START = timedelta(days=90)
 _BATCH_SIZE = 200
 _TARGET_TYPE = "platform_proposal"
 _STALE_PROPOSAL = "What it changes is no longer what it was when it was proposed."
-
-_INSERT_PROPOSAL = Statement(
-    text(
-        """
-        INSERT INTO platform_proposals (kind, target, payload, reason, status, before, after, effect, proposed_by,
-            effective_at, expires_at, created_at, updated_at)
-        VALUES (:kind, :target, :payload, :reason, :status, :before, :after, :effect, :proposed_by,
-            :effective_at, :expires_at, :now, :now)
-        RETURNING id
-        """
-    )
-)
-_SELECT_PROPOSAL = """
-    SELECT id, kind, target, payload, status, before, after, proposed_by, approved_by, effective_at, expires_at
-    FROM platform_proposals WHERE id = :proposal_id
-"""
-_LOCK_PROPOSAL = Statement(text(f"{_SELECT_PROPOSAL} FOR NO KEY UPDATE"))
-_LOCK_PROPOSAL_IF_FREE = Statement(text(f"{_SELECT_PROPOSAL} FOR NO KEY UPDATE SKIP LOCKED"))
-# What is changed is compared and changed by one at a time, whichever proposals it is of.
-_ACQUIRE_CHANGE_LOCK = Statement(text("SELECT pg_advisory_xact_lock(hashtext('platform_proposals'))"))
-_SELECT_DUE_PROPOSALS = Statement(
-    text(
-        """
-        SELECT id FROM platform_proposals WHERE status = 'approved' AND effective_at <= :now
-        ORDER BY effective_at, id LIMIT :limit
-        """
-    )
-)
-_SELECT_OVERDUE_PROPOSALS = Statement(
-    text(
-        """
-        SELECT id FROM platform_proposals WHERE status = 'pending' AND expires_at <= :now
-        ORDER BY expires_at, id LIMIT :limit
-        """
-    )
-)
-_APPROVE_PROPOSAL = Statement(
-    text(
-        """
-        UPDATE platform_proposals SET status = :status, approved_by = :officer_id, approved_at = :now,
-            updated_at = :now
-        WHERE id = :proposal_id
-        """
-    )
-)
-_ACTIVATE_PROPOSAL = Statement(
-    text(
-        "UPDATE platform_proposals SET status = :status, activated_at = :now, updated_at = :now"
-        " WHERE id = :proposal_id"
-    )
-)
-_REJECT_PROPOSAL = Statement(
-    text(
-        """
-        UPDATE platform_proposals SET status = :status, rejected_by = :officer_id, rejected_at = :now,
-            rejection_reason = :reason, updated_at = :now
-        WHERE id = :proposal_id
-        """
-    )
-)
-_EXPIRE_PROPOSAL = Statement(
-    text(
-        "UPDATE platform_proposals SET status = :status, expired_at = :now, updated_at = :now"
-        " WHERE id = :proposal_id"
-    )
-)
 
 
 class ProposalExpiredError(ConflictError):
@@ -150,43 +85,43 @@ def propose(session: Session, *, act: Act, draft: ProposalDraft) -> UUID:
         )
     change.lock_target(session)
     payload = change.validate_payload(session, draft.payload, now=starts or act.now)
-    before, after = (
-        change.current_state(session, payload, now=act.now),
-        change.proposed_state(session, payload),
-    )
-    proposal_id: UUID = _INSERT_PROPOSAL.one(
-        session,
+    before = change.current_state(session, payload, now=act.now)
+    after = change.proposed_state(session, payload)
+    proposal = PlatformProposal(
         kind=draft.kind,
         target=change.target(payload),
-        payload=Json(payload),
+        payload=payload,
         reason=draft.reason,
         status=states.PROPOSAL.initial,
-        before=Json(before),
-        after=Json(after),
-        effect=Json(change.effect(session, payload)),
+        before=before,
+        after=after,
+        effect=change.effect(session, payload),
         proposed_by=act.person_id,
         effective_at=starts,
         expires_at=act.now + EXPIRES_AFTER,
-        now=act.now,
-    )["id"]
+        created_at=act.now,
+        updated_at=act.now,
+    )
+    session.add(proposal)
+    session.flush()
     _audit(
         session,
         act,
         "file",
-        proposal_id,
+        proposal.id,
         before=before,
         after={"status": states.PENDING, "kind": draft.kind, "reason": draft.reason, "change": after}
         | ({"effectiveAt": iso(starts)} if starts else {}),
     )
     notifications.notify_proposal_filed(
         session,
-        proposal_id=proposal_id,
+        proposal_id=proposal.id,
         kind=draft.kind,
         reason=draft.reason,
         officer_id=act.person_id,
         now=act.now,
     )
-    return proposal_id
+    return proposal.id
 
 
 def approve_proposal(session: Session, *, proposal_id: UUID, act: Act) -> None:
@@ -198,34 +133,23 @@ def approve_proposal(session: Session, *, proposal_id: UUID, act: Act) -> None:
     :raises ProposalExpiredError: it waited for more than seven days
     :raises StaleProposalError: what it changes was changed since
     """
-    row = _lock_proposal(session, proposal_id)
-    if row["proposed_by"] == act.person_id:
+    proposal = _lock_proposal(session, proposal_id)
+    if proposal.proposed_by == act.person_id:
         raise SecondApproverRequiredError("You proposed it: another officer has to approve it.")
-    status = states.PROPOSAL.target(row["status"], states.APPROVE)
-    if row["expires_at"] <= act.now:
-        _expire(session, row, now=act.now)
+    states.PROPOSAL.target(proposal.status, states.APPROVE)
+    if proposal.expires_at <= act.now:
+        _expire(session, proposal, now=act.now)
         raise ProposalExpiredError(
-            f"The proposal expired at {iso(row['expires_at'])}: nobody had approved it. File it anew."
+            f"The proposal expired at {iso(proposal.expires_at)}: nobody had approved it. File it anew."
         )
-    if not _is_target_unchanged(session, row, now=act.now):
+    if not _is_target_unchanged(session, proposal, now=act.now):
         raise StaleProposalError(f"{_STALE_PROPOSAL} File it anew.")
-    _APPROVE_PROPOSAL.run(
-        session, proposal_id=proposal_id, status=status, officer_id=act.person_id, now=act.now
-    )
-    row |= {"status": status, "approved_by": act.person_id}
-    _audit(
-        session,
-        act,
-        "approve",
-        proposal_id,
-        before={"status": states.PENDING},
-        after={"status": status},
-    )
-    if row["effective_at"] is None or row["effective_at"] <= act.now:
-        _activate(session, row, act)
+    _transition(session, proposal, states.APPROVE, act, approved_by=act.person_id, approved_at=act.now)
+    if proposal.effective_at is None or proposal.effective_at <= act.now:
+        _activate(session, proposal, act)
     else:
         notifications.notify_proposal_progress(
-            session, row, "approved", f"It takes effect at {iso(row['effective_at'])}.", now=act.now
+            session, proposal, "approved", f"It takes effect at {iso(proposal.effective_at)}.", now=act.now
         )
 
 
@@ -236,8 +160,8 @@ def reject_proposal(session: Session, *, proposal_id: UUID, act: Act, reason: st
     :raises NotFoundError: there is no such proposal
     :raises IllegalTransitionError: it took effect, or is over
     """
-    row = _lock_proposal(session, proposal_id)
-    _reject(session, row, officer_id=act.person_id, act=act, reason=reason)
+    proposal = _lock_proposal(session, proposal_id)
+    _reject(session, proposal, act=act, reason=reason)
 
 
 def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsResult:
@@ -250,15 +174,25 @@ def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsRes
     :return: how many; at most 200 of each in one run
     """
     with database.reading() as session:
-        due = _SELECT_DUE_PROPOSALS.all(session, now=now, limit=_BATCH_SIZE)
-        overdue = _SELECT_OVERDUE_PROPOSALS.all(session, now=now, limit=_BATCH_SIZE)
+        due = session.scalars(
+            select(PlatformProposal.id)
+            .where(PlatformProposal.status == states.APPROVED, PlatformProposal.effective_at <= now)
+            .order_by(PlatformProposal.effective_at, PlatformProposal.id)
+            .limit(_BATCH_SIZE)
+        ).all()
+        overdue = session.scalars(
+            select(PlatformProposal.id)
+            .where(PlatformProposal.status == states.PENDING, PlatformProposal.expires_at <= now)
+            .order_by(PlatformProposal.expires_at, PlatformProposal.id)
+            .limit(_BATCH_SIZE)
+        ).all()
     applied = process_each(
-        [row["id"] for row in due],
+        due,
         lambda proposal_id: database.in_transaction(_apply_due_proposal, proposal_id=proposal_id, now=now),
         failure="proposal not applied",
     )
     expired = process_each(
-        [row["id"] for row in overdue],
+        overdue,
         lambda proposal_id: database.in_transaction(
             _expire_overdue_proposal, proposal_id=proposal_id, now=now
         ),
@@ -267,95 +201,94 @@ def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsRes
     return DueProposalsResult(applied.count(states.ACTIVE), applied.count(states.REJECTED), sum(expired))
 
 
-def _lock_proposal(session: Session, proposal_id: UUID) -> dict[str, Any]:
-    row = _LOCK_PROPOSAL.first(session, proposal_id=proposal_id)
-    if row is None:
+def _lock_proposal(session: Session, proposal_id: UUID) -> PlatformProposal:
+    proposal = session.get(
+        PlatformProposal, proposal_id, with_for_update={"key_share": True}, populate_existing=True
+    )
+    if proposal is None:
         raise NotFoundError("There is no such proposal.")
-    return row
+    return proposal
 
 
-def _is_target_unchanged(session: Session, row: Mapping[str, Any], *, now: datetime) -> bool:
+# What is changed is compared and changed by one at a time, whichever proposals it is of.
+_ACQUIRE_CHANGE_LOCK = Statement(text("SELECT pg_advisory_xact_lock(hashtext('platform_proposals'))"))
+
+
+def _is_target_unchanged(session: Session, proposal: PlatformProposal, *, now: datetime) -> bool:
     """Tell whether what a proposal changes is still as it was shown to those who decide."""
-    change = CHANGES[row["kind"]]
+    change = CHANGES[proposal.kind]
     _ACQUIRE_CHANGE_LOCK.first(session)
     change.lock_target(session)
     return (
-        change.ignores_prior_state or change.current_state(session, row["payload"], now=now) == row["before"]
+        change.ignores_prior_state
+        or change.current_state(session, proposal.payload, now=now) == proposal.before
     )
+
+
+def _lock_if_allowed(session: Session, proposal_id: UUID, step: str) -> PlatformProposal | None:
+    """Lock a proposal that a step is allowed for, unless another process has it."""
+    lock = {"key_share": True, "skip_locked": True}
+    proposal = session.get(PlatformProposal, proposal_id, with_for_update=lock, populate_existing=True)
+    return proposal if proposal and states.PROPOSAL.allows(proposal.status, step) else None
 
 
 def _apply_due_proposal(session: Session, *, proposal_id: UUID, now: datetime) -> str | None:
     """Put one into force, unless somebody else is at it, or was."""
-    row = _LOCK_PROPOSAL_IF_FREE.first(session, proposal_id=proposal_id)
-    if row is None or not states.PROPOSAL.allows(row["status"], states.ACTIVATE):
+    proposal = _lock_if_allowed(session, proposal_id, states.ACTIVATE)
+    if proposal is None:
         return None
-    if not _is_target_unchanged(session, row, now=now):
-        _reject(session, row, officer_id=None, act=Act("system", now), reason=_STALE_PROPOSAL)
+    if not _is_target_unchanged(session, proposal, now=now):
+        _reject(session, proposal, act=Act("system", now), reason=_STALE_PROPOSAL)
         return states.REJECTED
-    _activate(session, row, Act("system", now))
+    _activate(session, proposal, Act("system", now))
     return states.ACTIVE
 
 
 def _expire_overdue_proposal(session: Session, *, proposal_id: UUID, now: datetime) -> bool:
-    row = _LOCK_PROPOSAL_IF_FREE.first(session, proposal_id=proposal_id)
-    if row is None or not states.PROPOSAL.allows(row["status"], states.EXPIRE):
+    proposal = _lock_if_allowed(session, proposal_id, states.EXPIRE)
+    if proposal is None:
         return False
-    _expire(session, row, now=now)
+    _expire(session, proposal, now=now)
     return True
 
 
-def _activate(session: Session, row: dict[str, Any], act: Act) -> None:
-    status = states.PROPOSAL.target(row["status"], states.ACTIVATE)
-    change = CHANGES[row["kind"]]
-    before = change.current_state(session, row["payload"], now=act.now)
-    _ACTIVATE_PROPOSAL.run(session, proposal_id=row["id"], status=status, now=act.now)
-    change.apply(session, row["payload"], proposal_id=row["id"], now=act.now)
-    _audit(
-        session,
-        act,
-        "activate",
-        row["id"],
-        before={"status": row["status"], "change": before},
-        after={"status": status, "change": change.current_state(session, row["payload"], now=act.now)},
+def _activate(session: Session, proposal: PlatformProposal, act: Act) -> None:
+    change, payload = CHANGES[proposal.kind], proposal.payload
+    before = change.current_state(session, payload, now=act.now)
+    change.apply(session, payload, proposal_id=proposal.id, now=act.now)
+    audited = {"change": before}, {"change": change.current_state(session, payload, now=act.now)}
+    _transition(session, proposal, states.ACTIVATE, act, audited=audited, activated_at=act.now)
+    notifications.notify_proposal_progress(session, proposal, "active", "It is in force.", now=act.now)
+
+
+def _reject(session: Session, proposal: PlatformProposal, *, act: Act, reason: str) -> None:
+    columns = {"rejected_by": act.user_id, "rejected_at": act.now, "rejection_reason": reason}
+    _transition(session, proposal, states.REJECT, act, audited=({}, {"reason": reason}), **columns)
+    notifications.notify_proposal_progress(session, proposal, "rejected", reason, now=act.now)
+
+
+def _expire(session: Session, proposal: PlatformProposal, *, now: datetime) -> None:
+    _transition(session, proposal, states.EXPIRE, Act("system", now), expired_at=now)
+    notifications.notify_proposal_progress(
+        session, proposal, "expired", "Nobody approved it in time.", now=now
     )
-    notifications.notify_proposal_progress(session, row, "active", "It is in force.", now=act.now)
 
 
-def _reject(
+def _transition(
     session: Session,
-    row: dict[str, Any],
-    *,
-    officer_id: UUID | None,
+    proposal: PlatformProposal,
+    trigger: str,
     act: Act,
-    reason: str,
+    *,
+    audited: tuple[dict[str, Any], dict[str, Any]] = ({}, {}),
+    **columns: Any,
 ) -> None:
-    status = states.PROPOSAL.target(row["status"], states.REJECT)
-    _REJECT_PROPOSAL.run(
-        session, proposal_id=row["id"], status=status, officer_id=officer_id, reason=reason, now=act.now
-    )
-    _audit(
-        session,
-        act,
-        "reject",
-        row["id"],
-        before={"status": row["status"]},
-        after={"status": status, "reason": reason},
-    )
-    notifications.notify_proposal_progress(session, row, "rejected", reason, now=act.now)
-
-
-def _expire(session: Session, row: dict[str, Any], *, now: datetime) -> None:
-    status = states.PROPOSAL.target(row["status"], states.EXPIRE)
-    _EXPIRE_PROPOSAL.run(session, proposal_id=row["id"], status=status, now=now)
-    _audit(
-        session,
-        Act("system", now),
-        "expire",
-        row["id"],
-        before={"status": row["status"]},
-        after={"status": status},
-    )
-    notifications.notify_proposal_progress(session, row, "expired", "Nobody approved it in time.", now=now)
+    """Move a proposal to its next status, write its columns, and audit the status and more, before and after."""
+    previous, status = proposal.status, states.PROPOSAL.target(proposal.status, trigger)
+    for name, value in {**columns, "status": status, "updated_at": act.now}.items():
+        setattr(proposal, name, value)
+    before, after = {"status": previous} | audited[0], {"status": status} | audited[1]
+    _audit(session, act, trigger, proposal.id, before=before, after=after)
 
 
 def _audit(

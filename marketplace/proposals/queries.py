@@ -10,36 +10,13 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
-from marketplace.infra.tables import build_sorted_statements
+from marketplace.infra.tables import SortedTable
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.proposals import states
 from marketplace.proposals.kinds import CHANGES
 
 SORTS = {"createdAt": "p.created_at", "effectiveAt": "p.effective_at", "expiresAt": "p.expires_at"}
-OFFICER_STEPS = ("proposed", "approved", "rejected")
-
-_SELECT_PROPOSALS = """
-    SELECT p.id, p.kind, p.target, p.payload, p.reason, p.status, p.before, p.after, p.effect,
-        p.effective_at AS "effectiveAt", p.expires_at AS "expiresAt", p.approved_at AS "approvedAt",
-        p.activated_at AS "activatedAt", p.rejected_at AS "rejectedAt", p.rejection_reason AS "rejectionReason",
-        p.expired_at AS "expiredAt", p.created_at AS "createdAt",
-        p.proposed_by, proposed.name AS proposed_name, p.approved_by, approved.name AS approved_name,
-        p.rejected_by, rejected.name AS rejected_name
-    FROM platform_proposals p
-        JOIN profiles proposed ON proposed.id = p.proposed_by
-        LEFT JOIN profiles approved ON approved.id = p.approved_by
-        LEFT JOIN profiles rejected ON rejected.id = p.rejected_by
-"""
-_WHERE_FILTERS = """
-    WHERE (CAST(:status AS text) IS NULL OR p.status = :status)
-        AND (CAST(:kind AS text) IS NULL OR p.kind = :kind)
-"""
-_SELECT_PROPOSAL = Statement(text(f"{_SELECT_PROPOSALS} WHERE p.id = :proposal_id"))
-_SELECT_PROPOSAL_PAGES = build_sorted_statements(
-    _SELECT_PROPOSALS, _WHERE_FILTERS, SORTS, tie_breaker="p.id", nullable=["effectiveAt"]
-)
-_COUNT_PROPOSALS = Statement(text(f"SELECT count(*) AS total FROM platform_proposals p {_WHERE_FILTERS}"))
 
 
 @dataclass(frozen=True)
@@ -50,48 +27,96 @@ class ProposalFilters:
     kind: str | None = None
 
 
+@dataclass(frozen=True)
+class ProposalView:
+    """A proposal, and the officers who took part: each with ``id`` and ``name``."""
+
+    id: UUID
+    kind: str
+    target: str
+    payload: dict[str, Any]
+    reason: str
+    status: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+    effect: dict[str, Any]
+    effective_at: datetime | None
+    expires_at: datetime
+    proposed_by: dict[str, Any]
+    approved_by: dict[str, Any] | None
+    approved_at: datetime | None
+    activated_at: datetime | None
+    rejected_by: dict[str, Any] | None
+    rejected_at: datetime | None
+    rejection_reason: str | None
+    expired_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class ProposalDetail(ProposalView):
+    """A proposal with the current state of its target, and the caller's possible next steps.
+
+    :param current: none for a proposal that is final
+    """
+
+    current: dict[str, Any] | None
+    next_actions: list[str]
+
+
+_SELECT_PROPOSALS_SQL = """
+    SELECT p.id, p.kind, p.target, p.payload, p.reason, p.status, p.before, p.after, p.effect, p.effective_at,
+        p.expires_at,
+        (SELECT jsonb_build_object('id', o.id, 'name', o.name) FROM profiles o WHERE o.id = p.proposed_by)
+            AS proposed_by,
+        (SELECT jsonb_build_object('id', o.id, 'name', o.name) FROM profiles o WHERE o.id = p.approved_by)
+            AS approved_by, p.approved_at, p.activated_at,
+        (SELECT jsonb_build_object('id', o.id, 'name', o.name) FROM profiles o WHERE o.id = p.rejected_by)
+            AS rejected_by, p.rejected_at, p.rejection_reason, p.expired_at, p.created_at
+"""
+_PROPOSALS = SortedTable(
+    _SELECT_PROPOSALS_SQL,
+    """
+    FROM platform_proposals p
+    WHERE (CAST(:status AS text) IS NULL OR p.status = :status) AND (CAST(:kind AS text) IS NULL OR p.kind = :kind)
+    """,
+    SORTS,
+    row=ProposalView,
+    tie_breaker="p.id",
+    nullable=["effectiveAt"],
+)
+
+
 def list_proposals(session: Session, *, filters: ProposalFilters, page: TableRequest) -> TablePage:
     """List proposals, in two queries.
 
-    :param filters: which
-    :param page: which page, sorted by one of ``SORTS``
+    :param page: sorted by one of ``SORTS``
     """
-    filter_values = {"status": filters.status, "kind": filters.kind}
-    rows = _SELECT_PROPOSAL_PAGES[page.sort, page.descending].all(
-        session, **filter_values, most=page.limit, offset=page.offset
-    )
-    return TablePage(
-        [_with_officers(row) for row in rows], page, _COUNT_PROPOSALS.one(session, **filter_values)["total"]
-    )
+    return _PROPOSALS.fetch_page(session, page, status=filters.status, kind=filters.kind)
 
 
-def show_proposal(session: Session, *, proposal_id: UUID, caller: Caller, now: datetime) -> dict[str, Any]:
-    """Give a proposal; of an open one, with what it changes and what it does as of now.
+_SELECT_PROPOSAL = Statement(
+    text(f"{_SELECT_PROPOSALS_SQL} FROM platform_proposals p WHERE p.id = :proposal_id"), row=ProposalView
+)
 
-    :param caller: whose possible next steps are told
-    :param now: when
-    :raises NotFoundError: there is no such proposal
+
+def show_proposal(session: Session, *, proposal_id: UUID, caller: Caller, now: datetime) -> ProposalDetail:
+    """Show a proposal; the effect of an open one is computed anew.
+
+    :param caller: gets the possible next steps
+    :raises NotFoundError: the proposal does not exist
     """
-    row = _SELECT_PROPOSAL.first(session, proposal_id=proposal_id)
-    if row is None:
+    proposal = _SELECT_PROPOSAL.first(session, proposal_id=proposal_id)
+    if proposal is None:
         raise NotFoundError("There is no such proposal.")
-    row["current"] = None
-    is_open = states.PROPOSAL.allows(row["status"], states.REJECT)
-    if is_open:
-        change = CHANGES[row["kind"]]
-        row["current"] = change.current_state(session, row["payload"], now=now)
-        row["effect"] = change.effect(session, row["payload"])
-    row["nextActions"] = [
+    change, fields = CHANGES[proposal.kind], vars(proposal) | {"current": None}
+    if states.PROPOSAL.allows(proposal.status, states.REJECT):
+        fields["current"] = change.current_state(session, proposal.payload, now=now)
+        fields["effect"] = change.effect(session, proposal.payload)
+    is_proposer = proposal.proposed_by["id"] == str(caller.id)
+    next_actions = [
         step
         for step in (states.APPROVE, states.REJECT)
-        if states.PROPOSAL.allows(row["status"], step)
-        and not (step == states.APPROVE and row["proposed_by"] == caller.id)
+        if states.PROPOSAL.allows(proposal.status, step) and not (step == states.APPROVE and is_proposer)
     ]
-    return _with_officers(row)
-
-
-def _with_officers(row: dict[str, Any]) -> dict[str, Any]:
-    for step in OFFICER_STEPS:
-        person_id, name = row.pop(f"{step}_by"), row.pop(f"{step}_name")
-        row[f"{step}By"] = None if person_id is None else {"id": person_id, "name": name}
-    return row
+    return ProposalDetail(**fields, next_actions=next_actions)

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from marketplace.infra.db import Database
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.platform.halts import fetch_halt_details, halt_payouts
+from marketplace.platform.halts import fetch_current_halt, halt_payouts, list_findings
 from marketplace.proposals.operations import StaleProposalError, apply_due_proposals
 from tests.support.proposals import approve, proposal_row, propose, reject, setting
 from tests.support.purchases import NOW, SERVICE_FEE_MINOR, later
@@ -101,9 +101,9 @@ def test_of_a_resume_and_a_further_drift_payouts_stand_still_whichever_is_first(
         results = at_once(decide, [True, False])
         assert unforeseen(results, StaleProposalError) == []
         with database.reading() as session:
-            halt = fetch_halt_details(session)
+            halt = fetch_current_halt(session)
         assert halt is not None
-        assert "ESCROW_DRIFT: another" in [item["reason"] for item in halt["found"]]
+        assert "ESCROW_DRIFT: another" in [item["reason"] for item in list_findings(halt)]
         # Either it was resumed and halted anew, or what was found stopped it.
         if status(database, proposal_id) == "active":
             assert results == [True, None]

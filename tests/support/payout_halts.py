@@ -31,8 +31,8 @@ def carried(session: Session) -> UUID:
 
 def resume(session: Session) -> None:
     """Let payouts go on, as a proposal does."""
-    halt = halts.fetch_halt_details(session)
+    halt = halts.fetch_current_halt(session)
     assert halt is not None
     halts.resume_payouts(
-        session, halt_id=halt["id"], mark=halt["mark"], proposal_id=carried(session), now=later(hours=1)
+        session, halt_id=halt.id, mark=halt.mark, proposal_id=carried(session), now=later(hours=1)
     )

@@ -65,9 +65,16 @@ _INSERT_ORDER = Prepared(
         """
     )
 )
-_COPIED_ADDRESS_FIELDS = frozenset(
-    {"label", "hostel", "hall", "roomNumber", "latitude", "longitude", "instructions", "phone"}
-)
+_COPIED_ADDRESS_FIELDS = {
+    "label": "label",
+    "hostel": "hostel",
+    "hall": "hall",
+    "roomNumber": "room_number",
+    "latitude": "latitude",
+    "longitude": "longitude",
+    "instructions": "instructions",
+    "phone": "phone",
+}
 
 
 class TooManyUnpaidOrdersError(ConflictError):
@@ -298,19 +305,16 @@ def _resolve_delivery_address(
     """Copy where the order goes, so that it stays what it was when it was placed."""
     if delivery.method == "pickup":
         hub = platform_queries.find_hub(session, hub_id=delivery.hub_id) if delivery.hub_id else None
-        if hub is None or hub["campus_id"] != campus_id:
+        if hub is None or hub.campus_id != campus_id:
             raise ValidationError.of("hubId", "There is no such hub on the vendor's campus.")
-        return {"hubId": str(hub["id"]), "hub": hub["name"], "address": hub["address"]}
+        return {"hubId": str(hub.id), "hub": hub.name, "address": hub.address}
     if delivery.address is not None:
         return delivery.address
     saved = identity_queries.list_addresses(session, user_id=buyer.id)
     for address in saved:
-        if address["id"] == delivery.address_id or (delivery.address_id is None and address["isDefault"]):
-            return {
-                name: value
-                for name, value in address.items()
-                if name in _COPIED_ADDRESS_FIELDS and value is not None
-            }
+        if address.id == delivery.address_id or (delivery.address_id is None and address.is_default):
+            copied = {key: getattr(address, name) for key, name in _COPIED_ADDRESS_FIELDS.items()}
+            return {key: value for key, value in copied.items() if value is not None}
     raise ValidationError.of("addressId", "There is no such address; save one or send shippingAddress.")
 
 

@@ -43,13 +43,13 @@ def test_they_are_halted_once_for_however_many_reasons(session: Session) -> None
 
 def found(session: Session) -> list[tuple[str, Any]]:
     """Give what officers see of the open halt."""
-    halt = halts.fetch_halt_details(session)
+    halt = halts.fetch_current_halt(session)
     assert halt is not None
-    return [(item["reason"], item["facts"]) for item in halt["found"]]
+    return [(item["reason"], item["facts"]) for item in halts.list_findings(halt)]
 
 
 def test_officers_see_the_latest_of_each_that_was_found(session: Session) -> None:
-    assert halts.fetch_halt_details(session) is None
+    assert halts.fetch_current_halt(session) is None
     halts.halt_payouts(session, REASON, NOW, finding="one", facts={"driftMinor": 5})
     halts.halt_payouts(session, "ESCROW_DRIFT: another", later(hours=1), finding="two", facts={"rows": 1})
     assert found(session) == [(REASON, {"driftMinor": 5}), ("ESCROW_DRIFT: another", {"rows": 1})]
@@ -60,9 +60,9 @@ def test_officers_see_the_latest_of_each_that_was_found(session: Session) -> Non
 
 def test_what_was_found_since_they_were_shown_it_is_not_resumed(session: Session) -> None:
     def mark() -> str:
-        halt = halts.fetch_halt_details(session)
+        halt = halts.fetch_current_halt(session)
         assert halt is not None
-        return str(halt["mark"])
+        return str(halt.mark)
 
     halts.halt_payouts(session, REASON, NOW, finding="one")
     marks = [mark()]
@@ -79,7 +79,7 @@ def test_what_was_found_since_they_were_shown_it_is_not_resumed(session: Session
     for stale in marks[:-1]:
         with pytest.raises(halts.PayoutsNotHaltedError):
             halts.resume_payouts(
-                session, halt_id=halt["id"], mark=stale, proposal_id=carried(session), now=later(hours=5)
+                session, halt_id=halt.id, mark=stale, proposal_id=carried(session), now=later(hours=5)
             )
     assert halts.are_payouts_halted(session)
     resume(session)
@@ -88,14 +88,14 @@ def test_what_was_found_since_they_were_shown_it_is_not_resumed(session: Session
 
 def test_a_proposal_resumes_them(session: Session) -> None:
     halts.halt_payouts(session, REASON, NOW)
-    halt = halts.fetch_halt_details(session)
+    halt = halts.fetch_current_halt(session)
     assert halt is not None
     resume(session)
     assert not halts.are_payouts_halted(session)
     halts.halt_payouts(session, REASON, later(hours=2))
     with pytest.raises(halts.PayoutsNotHaltedError):
         halts.resume_payouts(
-            session, halt_id=halt["id"], mark=halt["mark"], proposal_id=carried(session), now=later(hours=3)
+            session, halt_id=halt.id, mark=halt.mark, proposal_id=carried(session), now=later(hours=3)
         )
     assert halts.are_payouts_halted(session)
 

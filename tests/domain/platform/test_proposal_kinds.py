@@ -246,16 +246,16 @@ class TestResuming:
         drift(subject, 700)
         shown = queries.show_proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
 
-        assert as_filed["current"] == as_filed["before"]
-        assert [(item["reason"], item["facts"]) for item in as_filed["before"]["found"]] == [
+        assert as_filed.current == as_filed.before
+        assert [(item["reason"], item["facts"]) for item in as_filed.before["found"]] == [
             ("ESCROW_DRIFT: a rule", {"driftMinor": 500})
         ]
-        assert as_filed["effect"] == {"resumes": True, "openDrifts": ["a rule"]}
-        assert shown["before"] == as_filed["before"]
+        assert as_filed.effect == {"resumes": True, "openDrifts": ["a rule"]}
+        assert shown.before == as_filed.before
         assert {"reason": f"ESCROW_DRIFT: {subject}", "facts": {"driftMinor": 700}, "foundAt": iso(NOW)} in (
-            shown["current"]["found"]
+            shown.current["found"]
         )
-        assert shown["effect"] == {"resumes": False, "openDrifts": sorted({"a rule", subject})}
+        assert shown.effect == {"resumes": False, "openDrifts": sorted({"a rule", subject})}
         with pytest.raises(StaleProposalError):
             approve(session, proposal_id, by=other)
         assert halts.are_payouts_halted(session)

@@ -232,17 +232,17 @@ class TestReading:
         approve(session, propose(session, "fee", {"key": "delivery_fee_minor", "value": 60_000}))
 
         shown = queries.show_proposal(session, proposal_id=proposal_id, caller=other, now=NOW)
-        assert shown["current"] == {"key": KEY, "value": SERVICE_FEE_MINOR}
-        assert shown["effect"]["sampleOrder"]["after"]["deliveryFeeMinor"] == 60_000
-        assert shown["nextActions"] == ["approve", "reject"]
+        assert shown.current == {"key": KEY, "value": SERVICE_FEE_MINOR}
+        assert shown.effect["sampleOrder"]["after"]["deliveryFeeMinor"] == 60_000
+        assert shown.next_actions == ["approve", "reject"]
         own = queries.show_proposal(session, proposal_id=proposal_id, caller=proposer, now=NOW)
-        assert own["nextActions"] == ["reject"]
+        assert own.next_actions == ["reject"]
 
     def test_one_that_is_over_is_shown_as_it_was(self, session: Session) -> None:
         proposal_id = propose(session)
         approve(session, proposal_id)
         shown = queries.show_proposal(session, proposal_id=proposal_id, caller=make_admin(session), now=NOW)
-        assert (shown["status"], shown["current"], shown["nextActions"]) == ("active", None, [])
+        assert (shown.status, shown.current, shown.next_actions) == ("active", None, [])
 
 
 class TestSchedule:
