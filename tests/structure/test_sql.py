@@ -144,6 +144,8 @@ def test_row_classes_fit_their_statements(statements: dict[str, Statement[Any]],
             nulls = ", ".join(["NULL"] * prepare(cursor, statement))
             try:
                 cursor.execute(f"EXECUTE checked {f'({nulls})' if nulls else ''}")
+            except psycopg2.errors.NotNullViolation:
+                pass  # An INSERT names its columns only when it succeeds.
             except psycopg2.Error as error:
                 differences[label] = str(error)
             else:
