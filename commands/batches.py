@@ -5,9 +5,8 @@ from uuid import UUID
 
 import click
 
-from commands.console.database import read_session
+from commands.console.database import build_services, read_session
 from commands.console.output import print_facts, print_table, warn_truncated
-from marketplace.kernel.clock import system_clock
 from marketplace.kernel.money import format_naira
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest, TableRequest
 from marketplace.kernel.pluralize import format_count
@@ -69,9 +68,10 @@ def list_batches(status: str, limit: int) -> None:
 )
 def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
     """Show a batch."""
-    with read_session() as session:
+    services = build_services()
+    with services.database.reading() as session:
         page = detail.show_batch_detail(
-            session, batch_id=batch_id, risk=risk, page=PageRequest(limit), now=system_clock()
+            session, batch_id=batch_id, risk=risk, page=PageRequest(limit), now=services.clock()
         )
     batch = page.data or {}
     _print_batch_facts(batch)

@@ -7,11 +7,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from textwrap import fill
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import click
@@ -19,7 +19,7 @@ from rich.console import Console
 from sqlalchemy.orm import Session
 
 from commands.console.database import build_services as make_services
-from commands.console.database import open_database, read_session
+from commands.console.database import read_session
 from commands.console.environment import program_name
 from commands.console.failures import CommandFailedError
 from commands.console.operators import build_operator_act
@@ -27,7 +27,6 @@ from commands.console.output import display_value, print_facts, print_table
 from marketplace.audit.operations import record_audit_entry
 from marketplace.background import controls, schedule
 from marketplace.background.schedule import PeriodicTaskSnapshot
-from marketplace.kernel.clock import system_clock
 from marketplace.kernel.schedules import EXAMPLES, InvalidScheduleError, parse_schedule
 from marketplace.services import Services
 from tasks.all_tasks import PERIODIC_TASKS, get_periodic_task
@@ -40,6 +39,8 @@ from tasks.scheduler import (
     TaskRunner,
     format_result,
 )
+
+_Result = TypeVar("_Result")
 
 _TASK_NAMES = [task.name for task in PERIODIC_TASKS]
 _INDENTED_TASK_NAMES = fill(", ".join(_TASK_NAMES), 70, break_on_hyphens=False, subsequent_indent="    ")
@@ -160,7 +161,7 @@ def show(name: str) -> None:
 )
 def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
     """Run a task."""
-    services = make_services()
+    services = current = make_services()
     if moment is not None:
         if services.settings.environment == "production":
             raise CommandFailedError("ENVIRONMENT is production: --now would do there what is not due yet.")
@@ -169,10 +170,13 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
     dispatcher = Dispatcher(services)
     connect_wakeups(dispatcher)
     runner = TaskRunner(
-        services, dispatcher, runner_name=f"operator@{socket.gethostname()}:{os.getpid()}", clock=system_clock
+        services,
+        dispatcher,
+        runner_name=f"operator@{socket.gethostname()}:{os.getpid()}",
+        clock=current.clock,
     )
     task = get_periodic_task(name)
-    run_id = _start_run(task, services, runner.runner_name, wait_seconds)
+    run_id = _start_run(task, current, runner.runner_name, wait_seconds)
     started = time.monotonic()
     with _send_heartbeats(name, runner):
         result = runner.perform(task, run_id)
@@ -185,11 +189,7 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
 @_name_argument
 def pause(name: str) -> None:
     """Pause a task."""
-    changed = open_database().in_transaction(
-        controls.pause_task,
-        task=get_periodic_task(name),
-        act=build_operator_act(system_clock()),
-    )
+    changed = _change_task(controls.pause_task, get_periodic_task(name))
     click.echo(
         f"{name} is paused. `{program_name()} periodic resume {name}` has it run again."
         if changed
@@ -201,11 +201,7 @@ def pause(name: str) -> None:
 @_name_argument
 def resume(name: str) -> None:
     """Resume a task."""
-    changed = open_database().in_transaction(
-        controls.resume_task,
-        task=get_periodic_task(name),
-        act=build_operator_act(system_clock()),
-    )
+    changed = _change_task(controls.resume_task, get_periodic_task(name))
     if not changed:
         click.echo(f"{name} was not paused.")
         return
@@ -240,17 +236,19 @@ def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
             new_schedule = parse_schedule(" ".join(when))
         except InvalidScheduleError as error:
             raise click.BadParameter(str(error).replace("`", ""), param_hint="WHEN") from error
-    following = open_database().in_transaction(
-        controls.reschedule_task,
-        task=task,
-        schedule=new_schedule,
-        act=build_operator_act(system_clock()),
-    )
+    following = _change_task(controls.reschedule_task, task, schedule=new_schedule)
     words = (new_schedule or task.schedule).description
     state = _task_states()[name]
     click.echo(
         f"{name} runs {words}, next at {display_value(following)}."
         + (" It is paused." if state.paused_at else "")
+    )
+
+
+def _change_task(change: Callable[..., _Result], task: PeriodicTask, **given: Any) -> _Result:
+    services = make_services()
+    return services.database.in_transaction(
+        change, task=task, act=build_operator_act(services.clock()), **given
     )
 
 
@@ -291,13 +289,13 @@ def _start_run(task: PeriodicTask, services: Services, runner_name: str, wait_se
     until = time.monotonic() + wait_seconds
     while True:
         run_id = services.database.in_transaction(
-            _start_audited_run, task=task, runner_name=runner_name, now=system_clock()
+            _start_audited_run, task=task, runner_name=runner_name, now=services.clock()
         )
         if run_id is not None:
             return run_id
         state = _task_states()[task.name]
         if monitor.is_stalled(state):
-            services.database.in_transaction(schedule.mark_run_lost, state=state, now=system_clock())
+            services.database.in_transaction(schedule.mark_run_lost, state=state, now=services.clock())
         elif time.monotonic() >= until:
             raise CommandFailedError(
                 f"{task.name} is running on {state.run_by} since {display_value(state.started_at)},"

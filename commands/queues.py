@@ -8,7 +8,6 @@ from commands.console.output import print_table
 from marketplace.background import queues as figures
 from marketplace.background import workers as heartbeats
 from marketplace.infra.cache import CacheDownError
-from marketplace.kernel.clock import system_clock
 
 _CACHE_UNAVAILABLE = (
     "The cache can't be reached: what workers do is not known, and nothing is counted as active."
@@ -30,7 +29,7 @@ def queues() -> None:
     """Show the queues."""
     services = make_services()
     with services.database.reading() as session:
-        report = figures.fetch_queue_report(session, services.cache, now=system_clock())
+        report = figures.fetch_queue_report(session, services.cache, now=services.clock())
     print_table(
         ("Queue", "Waiting", "Active", "Failed", "Completed", "Later", "Oldest due"),
         [

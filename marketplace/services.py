@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from marketplace.infra.cache import Cache
 from marketplace.infra.circuit_breaker import CircuitBreaker
+from marketplace.infra.database_clock import DatabaseClock
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
-from marketplace.kernel.clock import Clock, system_clock
+from marketplace.kernel.clock import Clock
 from marketplace.providers.gateway.payments import HttpPaymentGateway, PaymentGateway
 from marketplace.providers.gateway.records import GatewayRecords, HttpGatewayRecords
 from marketplace.providers.gateway.transfers import HttpTransferGateway, TransferGateway
@@ -35,8 +36,8 @@ class Services:
     moderator: ContentModerator | None
     storage: ObjectStorage
     alert_channels: Mapping[str, AlertChannel]
+    clock: Clock
     alert_circuit_breakers: Mapping[str, CircuitBreaker] = field(default_factory=alert_circuit_breakers)
-    clock: Clock = system_clock
 
     @classmethod
     def from_settings(cls, settings: Settings, *, application_name: str) -> "Services":
@@ -46,14 +47,15 @@ class Services:
         :param application_name: names the process in the database's own views
         """
         cache = Cache(settings.redis_url)
+        database = Database(
+            settings.database_url,
+            pool_size=settings.database_pool_size,
+            application_name=application_name,
+            drop_stale_content=cache.drop_after_commit,
+        )
         return cls(
             settings=settings,
-            database=Database(
-                settings.database_url,
-                pool_size=settings.database_pool_size,
-                application_name=application_name,
-                drop_stale_content=cache.drop_after_commit,
-            ),
+            database=database,
             cache=cache,
             token_verifier=TokenVerifier(settings),
             gateway=HttpPaymentGateway(settings),
@@ -62,4 +64,5 @@ class Services:
             moderator=make_content_moderator(settings),
             storage=S3ObjectStorage(settings),
             alert_channels=make_alert_channels(settings),
+            clock=DatabaseClock(database),
         )

@@ -131,7 +131,6 @@ class Dispatcher:
         :param now: what was due some time before is taken up
         """
         result = QueueSweepResult()
-        self._services.database.in_transaction(webhooks.cap_retry_delays, now=now)
         self._enqueue_due_rows(result, queues.WEBHOOKS, wakeups.INBOX, webhooks.list_due_events, now)
         return result
 
@@ -141,7 +140,6 @@ class Dispatcher:
         :param now: what was due some time before is taken up
         """
         result = QueueSweepResult()
-        self._services.database.in_transaction(outbox.cap_retry_delays, now=now)
         for queue in queues.NAMES:
             self._enqueue_due_rows(
                 result, queue, wakeups.OUTBOX, partial(outbox.list_due_events, queue=queue), now

@@ -264,10 +264,6 @@ class Scheduler:
         database = self._services.database
         if self._heartbeat_monitor.is_stalled(state):
             database.in_transaction(schedule.mark_run_lost, state=state, now=now)
-        corrected = state.corrected_next_run(now)
-        if corrected is not None:
-            _log.warning("periodic task set right after a clock went back", task=state.name)
-            database.in_transaction(schedule.correct_next_run, state=state, moment=corrected)
         if state.run_id is not None or state.paused_at is not None:
             return False
         ours = self._tasks[state.name].queue == self._queue

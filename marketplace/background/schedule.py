@@ -60,7 +60,9 @@ _UPSERT_TASK = Statement(
         """
         INSERT INTO periodic_tasks AS t (name, queue, purpose, declared, next_run_at)
         VALUES (:name, :queue, :purpose, :declared, :next_run_at)
-        ON CONFLICT (name) DO UPDATE SET queue = :queue, purpose = :purpose, declared = :declared
+        ON CONFLICT (name) DO UPDATE SET queue = :queue, purpose = :purpose, declared = :declared,
+            next_run_at = CASE WHEN t.timetable IS NULL AND t.declared <> :declared
+                THEN least(t.next_run_at, :next_run_at) ELSE t.next_run_at END
         WHERE (t.queue, t.purpose, t.declared) <> (:queue, :purpose, :declared)
         """
     )
@@ -118,14 +120,6 @@ _FINISH_RUN = Statement(
         """
     )
 )
-_UPDATE_NEXT_RUN = Statement(
-    text(
-        """
-        UPDATE periodic_tasks SET next_run_at = :moment
-        WHERE name = :name AND next_run_at = :next_run_at AND timetable IS NOT DISTINCT FROM :timetable
-        """
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -163,22 +157,6 @@ class PeriodicTaskSnapshot:
     result: str | None
     runs: int
     failures: int
-
-    def corrected_next_run(self, now: datetime) -> datetime | None:
-        """Tell when a task is to run next whose next run is further away than it can be.
-
-        That comes of a clock that went back. A small step is waited out: the ticks that it repeats were run.
-        After a larger one the task would stand still for as long as the step was, so it runs again after one
-        period, and in no case twice within one.
-
-        :return: when, or none if all is well
-        """
-        tick = self.effective_schedule.next_after(now)
-        if self.next_run_at <= tick:
-            return None
-        period = self.effective_schedule.next_after(tick) - tick
-        again = self.effective_schedule.next_after(now + period)
-        return again if self.next_run_at - now > 2 * period and again < self.next_run_at else None
 
 
 _SNAPSHOT_COLUMNS = tuple(
@@ -229,7 +207,10 @@ def lock_task(session: Session, *, task: DeclaredTask, now: datetime) -> Periodi
 
 
 def register_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: datetime) -> None:
-    """Give tasks their rows that have none: an interval begins now, a crontab with its tick."""
+    """Give tasks their rows that have none: an interval begins now, a crontab with its tick.
+
+    A task that is declared to run more often than before need not wait for the next run that was set then.
+    """
     for task in tasks:
         first = now if isinstance(task.schedule, Interval) else task.schedule.next_after(now)
         _UPSERT_TASK.run(
@@ -324,19 +305,6 @@ def _raise_failing_alert(
             facts={"task": name, "error": error, "failuresInARow": failures},
             now=now,
         )
-
-
-def correct_next_run(session: Session, *, state: PeriodicTaskSnapshot, moment: datetime) -> bool:
-    """Set right the next run of a task that a clock that went back left too far away."""
-    return bool(
-        _UPDATE_NEXT_RUN.run(
-            session,
-            name=state.name,
-            timetable=state.timetable,
-            next_run_at=state.next_run_at,
-            moment=moment,
-        )
-    )
 
 
 def finish_run(

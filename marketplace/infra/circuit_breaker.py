@@ -70,6 +70,5 @@ class CircuitBreaker:
         if failed_at is None:
             return
         rest = failed_at + OPEN_DURATION - clock()
-        # More than that is left only if the clock went back meanwhile.
-        if timedelta(0) < rest <= OPEN_DURATION:
+        if rest > timedelta(0):
             raise CircuitOpenError(rest)

@@ -144,25 +144,6 @@ _POSTPONE_EVENT = Statement(
         """
     )
 )
-# No retry is further ahead than its delay, unless the clock went back meanwhile; what was only put off is like one.
-_CAP_RETRY_DELAYS = Statement(
-    text(
-        """
-        UPDATE outbox_events SET due_at = :now + :first * power(2, greatest(attempts - 1, 0))
-        WHERE done_at IS NULL AND failed_at IS NULL AND (attempts > 0 OR last_error IS NOT NULL)
-            AND due_at > :now + :first * power(2, greatest(attempts - 1, 0))
-        """
-    )
-)
-
-
-def cap_retry_delays(session: Session, *, now: datetime) -> int:
-    """Put retries that a clock has set too far ahead to their delay from now.
-
-    :param now: the time; if the clock went back, what was set before would wait as much longer
-    :return: how many there were
-    """
-    return _CAP_RETRY_DELAYS.run(session, now=now, first=_FIRST_RETRY_DELAY)
 
 
 def list_due_events(session: Session, *, queue: str, now: datetime, limit: int) -> list[UUID]:

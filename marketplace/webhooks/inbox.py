@@ -87,7 +87,7 @@ _SCHEDULE_RETRY = Statement(
         """
     )
 )
-# What came by a clock that is far ahead waits for no time of its own; what just came has its message on the way.
+# A host's own time holds while the database is away: an event received ahead of time need not wait for that time.
 _SELECT_DUE_EVENT_IDS = Statement(
     text(
         """
@@ -95,16 +95,6 @@ _SELECT_DUE_EVENT_IDS = Statement(
         WHERE status IN ('received', 'retrying')
             AND (due_at <= :now OR status = 'received' AND due_at > :now + interval '1 minute')
         ORDER BY due_at LIMIT :most
-        """
-    )
-)
-# No retry is further ahead than its delay allows, unless the clock went back meanwhile.
-_CAP_RETRY_DELAYS = Statement(
-    text(
-        """
-        UPDATE webhook_inbox SET due_at = :now + make_interval(secs => (CAST(:delays AS int[]))[attempts])
-        WHERE status = 'retrying'
-            AND due_at > :now + make_interval(secs => (CAST(:delays AS int[]))[attempts] * :longest)
         """
     )
 )
@@ -134,17 +124,6 @@ def receive_event(session: Session, *, provider: str, body: bytes, now: datetime
 def list_due_events(session: Session, *, now: datetime, limit: int) -> list[UUID]:
     """List inbox rows that wait to be processed and are due, the longest waiting first."""
     return [row["id"] for row in _SELECT_DUE_EVENT_IDS.all(session, now=now, most=limit)]
-
-
-def cap_retry_delays(session: Session, *, now: datetime) -> int:
-    """Put retries that a clock has set too far ahead to their delay from now.
-
-    :param now: the time; if the clock went back, what was set before would wait as much longer
-    :return: how many there were
-    """
-    return _CAP_RETRY_DELAYS.run(
-        session, now=now, delays=list(RETRY_DELAYS_SECONDS), longest=1 + RETRY_JITTER
-    )
 
 
 def process_event(

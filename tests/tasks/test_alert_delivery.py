@@ -516,24 +516,6 @@ class TestAChannelThatHangs:
         assert [case.events()[("email", "raised")]["done_at"] is not None for case in cases] == [True] * 4
         assert [case.events()[("email", "raised")]["attempts"] for case in cases] == [3, 1, 1, 1]
 
-    def test_one_that_was_put_off_before_the_clock_went_back_does_not_wait_for_it(
-        self, hung_up: Services, hanging: Hanging, clock: MovableClock
-    ) -> None:
-        first, second = Case(hung_up, clock), Case(hung_up, clock)
-        hanging.let_go.set()
-        first.run(only=EMAIL)
-        now = clock.now
-        second.run(only=EMAIL)
-
-        clock.now = now - timedelta(hours=1)
-        second.database.in_transaction(outbox.cap_retry_delays, now=clock.now)
-
-        assert second.events()[("email", "raised")]["due_at"] == clock.now + circuit_breaker.OPEN_DURATION
-        # What it remembers of the time to come counts for nothing.
-        hanging.is_well = True
-        second.run(only=EMAIL)
-        assert second.events()[("email", "raised")]["done_at"] is not None
-
 
 class TestRaisingInTasks:
     def test_work_that_is_given_up(

@@ -292,30 +292,6 @@ class TestSweeping:
             assert row_of(session, "webhook_inbox", id=good)["status"] == "dead"
         relay.run_row(queues.WEBHOOKS, "inbox", str(poison))
 
-    def test_a_lost_message_and_a_clock_that_went_back_lose_no_retry(
-        self, relay: Dispatcher, database: Database, clock: MovableClock
-    ) -> None:
-        inbox_id = database.in_transaction(
-            webhooks.receive_event,
-            provider="gateway",
-            body=event_of(charge_data(f"checkout-{uuid4().hex}", 100)),
-            now=NOW,
-        )
-        relay.run_row(queues.WEBHOOKS, "inbox", str(inbox_id))
-        for queue in relay.queues.values():
-            queue.flush()
-
-        clock.now = later(hours=-2)
-        relay.sweep_inbox(clock.now)
-        clock.now = later(hours=-2, seconds=1) + SWEEP_GRACE
-        relay.sweep_inbox(clock.now)
-        run_pending(relay, queues.WEBHOOKS)
-
-        with database.reading() as session:
-            row = row_of(session, "webhook_inbox", id=inbox_id)
-        assert (row["status"], row["attempts"]) == ("retrying", 2)
-        assert row["due_at"] > clock.now
-
     def test_every_queue_is_swept(self, relay: Dispatcher, database: Database, done: list[Any]) -> None:
         for queue in queues.NAMES:
             database.in_transaction(

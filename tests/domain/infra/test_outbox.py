@@ -196,23 +196,3 @@ def fail_times(database: Database, event_id: UUID, times: int) -> datetime:
         assert failure.due_at is not None
         now = failure.due_at
     return now
-
-
-@pytest.mark.parametrize("tries", [1, 2, 13])
-def test_a_clock_that_goes_back_does_not_hold_a_retry_up(database: Database, tries: int) -> None:
-    """Whichever retry waits, it waits its delay once more and no longer."""
-    with database.transaction() as session:
-        event_id, later_on = enqueue(session), enqueue(session, due_at=later(days=3))
-    due_at = fail_times(database, event_id, tries)
-    delay = min(timedelta(seconds=10) * 2 ** (tries - 1), timedelta(hours=12))
-
-    database.in_transaction(outbox.cap_retry_delays, now=due_at - delay)
-    assert row(database, event_id)["due_at"] == due_at
-    back = due_at - timedelta(days=2)
-    # Others may have left one of theirs.
-    assert database.in_transaction(outbox.cap_retry_delays, now=back) >= 1
-    assert database.in_transaction(outbox.cap_retry_delays, now=back) == 0
-
-    assert row(database, event_id)["due_at"] == back + delay
-    # What is meant for later is nobody's retry.
-    assert row(database, later_on)["due_at"] == later(days=3)

@@ -346,6 +346,21 @@ class TestThePin:
         with desk.database.reading() as session:
             assert_books_are_whole(session)
 
+    def test_a_clock_that_steps_back_a_second_at_each_step_does_not_hold_the_money(
+        self, desk: ShopClient, clock: MovableClock
+    ) -> None:
+        order_id = desk.paid()
+        for number, (step, body) in enumerate((("accept", None), ("status", {"status": "shipped"})), 1):
+            clock.now = later(seconds=-number)
+            assert desk.post(f"{ORDERS}/{order_id}/{step}", desk.vendor, body).status_code == 200
+
+        clock.now = later(seconds=-3)
+        order = submit(desk, order_id, pin_of(order_id)).json["data"]
+
+        assert (order["status"], order["escrowStatus"]) == ("delivered", "released")
+        with desk.database.reading() as session:
+            assert_books_are_whole(session)
+
     def test_a_wrong_ones_count_survives_its_own_refusal(self, desk: ShopClient, clock: MovableClock) -> None:
         """Both routes count together; the fifth locks, the lock ends by itself."""
         order_id = desk.shipped()
