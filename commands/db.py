@@ -46,8 +46,13 @@ def db() -> None:
 )
 def upgrade() -> None:
     """Upgrade the database, and tell each step."""
-    url = get_settings().database_url
-    steps = upgrade_database(url)
+    settings = get_settings()
+    if settings.database_prepared_statements == "off":
+        raise CommandFailedError(
+            "An upgrade needs a direct connection, not a pooler's. Run it with DATABASE_URL naming PostgreSQL itself"
+            " and DATABASE_PREPARED_STATEMENTS=on."
+        )
+    steps = upgrade_database(settings.database_url)
     for step in steps:
         click.echo(f"applied {step}")
     click.echo(f"The database is at {latest_revision()}{'' if steps else ' already'}.")
@@ -128,7 +133,7 @@ def upgrade_database(url: str) -> list[str]:
     config = alembic_config(url)
     scripts = ScriptDirectory.from_config(config)
     with _autocommit_connection(url) as lock:
-        lock.execute(text(f"SET lock_timeout = '{_LOCK_TIMEOUT}'"))
+        lock.execute(text(f"SET lock_timeout = '{_LOCK_TIMEOUT}'; SET statement_timeout = 0"))
         lock.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _UPGRADE_LOCK})
         before = MigrationContext.configure(lock).get_current_revision()
         _require_known_revision(before)

@@ -51,6 +51,7 @@ class Services:
             settings.database_url,
             pool_size=settings.database_pool_size,
             application_name=application_name,
+            prepared_statements=settings.database_prepared_statements == "on",
             drop_stale_content=cache.drop_after_commit,
         )
         return cls(

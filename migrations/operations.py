@@ -17,9 +17,10 @@ _PAUSE_SECONDS = 0.1
 
 @contextmanager
 def outside_transaction() -> Iterator[None]:
-    """Run a block's statements in autocommit, without a statement time-out."""
+    """Run a block's statements in autocommit, without the time-outs that the role may have."""
     with op.get_context().autocommit_block():
         op.execute("SET statement_timeout = 0")
+        op.execute("SET lock_timeout = 0")
         yield
 
 

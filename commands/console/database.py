@@ -25,7 +25,12 @@ def open_database(current: Settings | None = None) -> Database:
     """
     settings = current or get_settings()
     configure_command_logging(settings)
-    return Database(settings.database_url, pool_size=1, application_name="marketplace command")
+    return Database(
+        settings.database_url,
+        pool_size=1,
+        application_name="marketplace command",
+        prepared_statements=settings.database_prepared_statements == "on",
+    )
 
 
 @contextmanager

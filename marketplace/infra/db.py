@@ -22,6 +22,7 @@ from sqlalchemy import (
     Text,
     Uuid,
     create_engine,
+    event,
     text,
 )
 from sqlalchemy.dialects import postgresql
@@ -32,6 +33,7 @@ from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql.elements import ClauseElement
 
+from marketplace.infra.settings import SettingsError
 from marketplace.kernel.errors import ConcurrentChangeError, ServiceUnavailableError
 
 MAX_TRANSACTION_ATTEMPTS = 3
@@ -41,6 +43,15 @@ _UNAVAILABLE_SQLSTATE_CLASSES = ("08", "57P", "53")
 # A lock or an answer was waited for longer than a request may wait.
 _OVERLOADED_SQLSTATES = frozenset({"55P03", "57014"})
 
+# What every session runs with. Behind a pooler the role must have them, since a pooler passes no start-up options on.
+SESSION_SETTINGS = {
+    "TimeZone": "UTC",
+    "statement_timeout": "30s",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "1min",
+}
+
+NO_PREPARED_STATEMENTS_KEY = "no_prepared_statements"  # in a session's info: whether it prepares none
 _DRIVER_CONNECTION_KEY = "driver_connection"  # in a session's info: the one that it holds
 DROP_STALE_CONTENT_KEY = (
     "drop_stale_content"  # in a session's info: what drops cached content after its commit
@@ -94,6 +105,7 @@ class Database:
         *,
         pool_size: int,
         application_name: str,
+        prepared_statements: bool = True,
         drop_stale_content: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
         """Make the pool; nothing is connected to until it is used.
@@ -101,28 +113,30 @@ class Database:
         :param url: ``postgresql://…``
         :param pool_size: connections that the pool keeps; under load it opens as many again
         :param application_name: names the process in the database's own views
+        :param prepared_statements: false behind a pooler in transaction mode: nothing is kept on a connection
         :param drop_stale_content: takes the tags of content that a committed transaction made stale; it
             must not raise
         """
-        self._session_info = {DROP_STALE_CONTENT_KEY: drop_stale_content}
+        self._reading_info = {NO_PREPARED_STATEMENTS_KEY: not prepared_statements}
+        self._session_info = {**self._reading_info, DROP_STALE_CONTENT_KEY: drop_stale_content}
+        startup: dict[str, str] = {}
+        if prepared_statements:
+            startup["options"] = " ".join(f"-c {name}={value}" for name, value in SESSION_SETTINGS.items())
         self.engine = create_engine(
             url.replace("postgresql://", "postgresql+psycopg2://", 1),
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=5,
             pool_recycle=1800,
-            connect_args={
-                "connect_timeout": 4,
-                "application_name": application_name,
-                "options": "-c TimeZone=UTC -c statement_timeout=30000 -c lock_timeout=10000"
-                " -c idle_in_transaction_session_timeout=60000",
-            },
+            connect_args={"connect_timeout": 4, "application_name": application_name, **startup},
             json_serializer=lambda value: orjson.dumps(value).decode(),
             json_deserializer=orjson.loads,
             use_native_hstore=False,
             # An error's text must not carry what was to be written.
             hide_parameters=True,
         )
+        if not prepared_statements:
+            event.listen(self.engine, "connect", _ensure_session_settings)
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
@@ -143,7 +157,10 @@ class Database:
 
         :raises ServiceUnavailableError: the database can't be reached
         """
-        with self._translating_unavailability(), _PooledSession(self.engine, autocommit=True) as session:
+        with (
+            self._translating_unavailability(),
+            _PooledSession(self.engine, autocommit=True, info=self._reading_info) as session,
+        ):
             yield session
 
     def in_transaction(
@@ -191,6 +208,25 @@ class Database:
     def dispose(self) -> None:
         """Forget the connections of the process that this one was forked from."""
         self.engine.dispose(close=False)
+
+
+def _ensure_session_settings(connection: Any, _record: Any) -> None:
+    """Refuse a pooler's connection whose role lacks the session settings.
+
+    :raises SettingsError: the message names each setting
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT name, current_setting(name) FROM unnest(%s) AS name", (list(SESSION_SETTINGS),)
+        )
+        actual = dict(cursor.fetchall())
+    connection.rollback()
+    missing = [f"{name} = '{value}'" for name, value in SESSION_SETTINGS.items() if actual[name] != value]
+    if missing:
+        connection.close()
+        raise SettingsError(
+            f"The database role must have {', '.join(missing)} (docs/operations.md, Connections)."
+        )
 
 
 def run_with_retries(attempt: Callable[[], _Result]) -> _Result:

@@ -8,7 +8,7 @@ from psycopg2.extensions import adapt
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
-from marketplace.infra.db import Row, Statement, driver_connection
+from marketplace.infra.db import NO_PREPARED_STATEMENTS_KEY, Row, Statement, driver_connection
 
 _RowT = TypeVar("_RowT")
 _PREPARED_NAMES_KEY = "prepared_statements"  # in a driver connection's info: the names that it knows
@@ -20,6 +20,8 @@ class Prepared(Statement[_RowT]):
     The server's plan does not know the values that it will be given: this is for statements whose best plan
     is the same for all of them. Values that never change, a LIMIT above all, belong into the clause itself:
     they are written into the text, where the planner sees them.
+
+    Behind a pooler in transaction mode it is a plain ``Statement``: DATABASE_PREPARED_STATEMENTS=off.
     """
 
     @overload
@@ -48,6 +50,8 @@ class Prepared(Statement[_RowT]):
         self._call = f"EXECUTE {self._name} ({arguments})" if arguments else f"EXECUTE {self._name}"
 
     def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
+        if session.info.get(NO_PREPARED_STATEMENTS_KEY):
+            return super()._execute(session, parameters)
         connection = driver_connection(session)
         cursor = connection.cursor()
         prepared_names: set[str] = connection.info.setdefault(_PREPARED_NAMES_KEY, set())

@@ -150,6 +150,11 @@ class Settings:
         "Connections that one web process keeps; under load it opens as many again.",
         parse=_integer_between(1, 100),
     )
+    database_prepared_statements: str = _setting(
+        "on",
+        "`off` behind a connection pooler in transaction mode; time zone and time-outs then come from the role.",
+        parse=_one_of("on", "off"),
+    )
     redis_url: str = _setting(
         "",
         "A Redis-compatible server for cache, limits and queues, as redis://…",

@@ -202,6 +202,10 @@ def test_token_refuses_what_it_can_not_do(installation: Installation) -> None:
 # --- db
 
 
+def test_db_upgrade_through_a_pooler_is_refused(installation: Installation) -> None:
+    fails(installation.run("db", "upgrade", DATABASE_PREPARED_STATEMENTS="off"), "needs a direct connection")
+
+
 def test_db_upgrade_may_be_run_again_and_by_two_at_once(installation: Installation) -> None:
     url = installation.create_database("fresh")
     command = [sys.executable, "-m", "commands.main", "db", "upgrade"]

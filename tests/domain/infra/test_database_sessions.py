@@ -10,8 +10,10 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
-from marketplace.infra.settings import Settings
 from marketplace.platform.models import Campus
+from tests.support.pgbouncer import database_way, pgbouncer, pooled_url, role_settings
+
+__all__ = ["database_way", "pgbouncer", "pooled_url", "role_settings"]
 
 _ADD = Statement(text("INSERT INTO campuses (name, slug) VALUES ('North', :slug)"))
 _COUNT = Statement(text("SELECT count(*) AS count FROM campuses WHERE slug = ANY(:slugs)"))
@@ -26,9 +28,10 @@ class GivenUpError(Exception):
 
 
 @pytest.fixture
-def one(settings: Settings) -> Iterator[Database]:
-    """A database with one connection, which every session gets in turn."""
-    database = Database(settings.database_url, pool_size=1, application_name="sessions")
+def one(database_way: tuple[str, bool]) -> Iterator[Database]:
+    """A database with one connection, which every session gets in turn, by each way to the server."""
+    url, prepared = database_way
+    database = Database(url, pool_size=1, application_name="sessions", prepared_statements=prepared)
     yield database
     database.close()
 
