@@ -12,7 +12,9 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck
+from hypothesis import core as hypothesis_core
 from hypothesis import settings as hypothesis_settings
+from hypothesis.internal.conjecture import providers as hypothesis_providers
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
@@ -22,6 +24,7 @@ from marketplace.infra.settings import Settings, load_settings
 from marketplace.services import Services
 from tests.contract import specification
 from tests.support.checked_client import checked_app
+from tests.support.depth import DEEP
 from tests.support.gateway import gateway_server
 from tests.support.servers import Addresses, Servers, create_database, drop_database
 
@@ -34,10 +37,21 @@ AUDIENCE = "campus-marketplace"
 
 _LONGEST_FIRST = ("functional", "simulation", "browser", "property", "unit")
 
-hypothesis_settings.register_profile(
-    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
-hypothesis_settings.load_profile("ci")
+_ALWAYS: dict[str, Any] = {
+    "deadline": None,
+    "database": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+    "print_blob": True,
+}
+# The same examples in each run: a change that breaks a test is found by whoever makes it.
+hypothesis_settings.register_profile("quick", derandomize=True, max_examples=40, **_ALWAYS)
+# Other examples in each run, drawn from the seed of the order of the tests.
+hypothesis_settings.register_profile("deep", max_examples=200, **_ALWAYS)
+hypothesis_settings.load_profile("deep" if DEEP else "quick")
+if not DEEP:
+    # Hypothesis draws constants from all loaded modules: examples of one module would depend on the other ones.
+    assert hypothesis_providers._get_local_constants
+    hypothesis_providers._get_local_constants = lambda: hypothesis_providers._local_constants
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,19 +66,31 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_ADDRESSES] = Addresses.load(config.workerinput["addresses"])
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put modules into one order in all processes: what starts servers or lives many lives first.
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Draw the random examples of a deep run from the seed that pytest-randomly prints."""
+    if DEEP:
+        hypothesis_core.global_force_seed = session.config.getoption("randomly_seed", None)
 
-    Their few tests take longest. At the end of a run short modules are left, and no process waits long for another.
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Start with the folders whose tests take longest, and leave the order of pytest-randomly within a folder.
+
+    Short modules are left for the end of a run, so that no process waits long for another. Tests marked
+    ``deep(only=True)`` are left out of quick runs.
     """
     tests = Path(__file__).parent
 
-    def place(item: pytest.Item) -> tuple[int, str]:
-        room = item.path.relative_to(tests).parts[0]
-        return (_LONGEST_FIRST.index(room) if room in _LONGEST_FIRST else len(_LONGEST_FIRST)), str(item.path)
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(tests).parts[0]
+        return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
 
-    items.sort(key=place)
+    items.sort(key=rank)
+    if not DEEP:
+        skipped = [
+            item for item in items if any(mark.kwargs.get("only") for mark in item.iter_markers("deep"))
+        ]
+        items[:] = [item for item in items if item not in skipped]
+        config.hook.pytest_deselected(items=skipped)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
