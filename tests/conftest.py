@@ -9,6 +9,7 @@ from uuid import UUID
 
 import jwt
 import pytest
+import structlog
 from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck
@@ -66,6 +67,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_ADDRESSES] = Addresses.load(config.workerinput["addresses"])
 
 
+# Without colours, and without the local variables of each frame: to draw those takes a third of a second an error.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ],
+    cache_logger_on_first_use=False,
+)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Draw the random examples of a deep run from the seed that pytest-randomly prints."""
     if DEEP:
@@ -75,10 +87,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start with the folders whose tests take longest, and leave the order of pytest-randomly within a folder.
 
-    Short modules are left for the end of a run, so that no process waits long for another. Tests marked
-    ``deep(only=True)`` are left out of quick runs.
+    Short modules are left for the end of a run, so that no process waits long for another. Modules that try more
+    cases in a deep run get the mark ``deep``; tests marked ``deep(only=True)`` are left out of quick runs.
     """
     tests = Path(__file__).parent
+    for item in items:
+        if {"case_count", "sample"} & vars(getattr(item, "module", None)).keys():
+            item.add_marker("deep")
 
     def rank(item: pytest.Item) -> int:
         folder = item.path.relative_to(tests).parts[0]

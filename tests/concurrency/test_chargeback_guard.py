@@ -11,6 +11,7 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payments.refunds import gateway_refund
 from marketplace.payments.refunds.buyer_debt import offset_against_wallet
 from marketplace.payments.refunds.gateway_refund import PendingGatewayRefund, RefundInProgressError
+from tests.support.depth import case_count
 from tests.support.finance import (
     TOTAL,
     cancelled_order,
@@ -33,7 +34,7 @@ from tests.support.purchases import (
 )
 from tests.support.threads import at_once, unforeseen
 
-ROUNDS = 6
+ROUNDS = case_count(3, deep=30)
 LOST = "merchant-accepted"
 
 

@@ -10,6 +10,7 @@ from marketplace.ledger.queries import fetch_balance
 from marketplace.payments.chargeback_guard import ChargedBackError
 from marketplace.payments.refunds.admin_refund import EscrowDeficitError
 from marketplace.payouts.batches.staging import NothingToStageError
+from tests.support.depth import case_count
 from tests.support.finance import claw_back, delivered_order, lose_dispute, make_officer
 from tests.support.payouts import Payee, make_account, stage
 from tests.support.purchases import (
@@ -22,7 +23,7 @@ from tests.support.purchases import (
 )
 from tests.support.threads import at_once, unforeseen
 
-ROUNDS = 6
+ROUNDS = case_count(3, deep=30)
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ from flask import Flask
 from werkzeug.test import TestResponse
 
 from marketplace.infra.db import Database
+from tests.support.depth import case_count
 from tests.support.market import Bearer, Market
 from tests.support.threads import at_once, unforeseen
 
 BUYERS = 12
 SELLERS = 4
-ROUNDS = 12
+ROUNDS = case_count(8, deep=60)
 STOCK = 40
 
 

@@ -14,10 +14,11 @@ from sqlalchemy import text
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions.models import FeaturedProduct, FlashSale
 from marketplace.infra.db import Database
+from tests.support.depth import case_count, sample
 from tests.support.market import Bearer, Market, Store
 
-BEFORE = 40
-LEAST_WRITTEN = 30
+BEFORE = case_count(20, deep=40)
+LEAST_WRITTEN = case_count(20, deep=100)
 SORTS = ("newest", "price_asc", "price_desc", "popular", "rating")
 OWN_SORTS = ("updatedAt", "createdAt", "title", "priceMinor", "available", "popularity")
 LISTINGS = (
@@ -30,10 +31,13 @@ LISTINGS = (
     ("/api/products/search", {"q": "thing"}),
     ("/api/flash-sales", {}),
     ("/api/flash-sales/active", {}),
-    *(
-        ("/api/products/vendor/paginated", {"sort": sort, "order": order})
-        for sort in OWN_SORTS
-        for order in ("asc", "desc")
+    *sample(
+        [
+            ("/api/products/vendor/paginated", {"sort": sort, "order": order})
+            for sort in OWN_SORTS
+            for order in ("asc", "desc")
+        ],
+        every=3,
     ),
 )
 

@@ -21,6 +21,7 @@ from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.refunds import order_cancellation, recovery
 from tests.simulation.scenario import freeze
+from tests.support.depth import case_count
 from tests.support.finance import act_of, make_officer, refund, refunds_of, say
 from tests.support.purchases import (
     NOW,
@@ -44,7 +45,7 @@ from tests.support.purchases import (
 )
 from tests.support.threads import at_once, unforeseen
 
-ROUNDS = 8
+ROUNDS = case_count(4, deep=50)
 Work = Callable[[Session, Shop, UUID], Any]
 
 

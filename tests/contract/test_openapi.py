@@ -33,6 +33,7 @@ from marketplace.payouts import withdrawals
 from marketplace.reconciliation.models import Reconciliation, ReconciliationException
 from marketplace.services import Services
 from marketplace.webhooks.inbox import receive_event
+from tests.support.depth import DEEP, case_count
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer, Market
 from tests.support.object_storage import InMemoryStorage
@@ -41,7 +42,7 @@ from tests.support.proposals import propose
 from tests.support.purchases import fill_wallet
 
 # So many requests of each kind, well formed and not, to each operation as each caller.
-_EXAMPLES = 8
+_EXAMPLES = case_count(5, deep=30)
 _CONTRACTS = contracts()
 every_contract = pytest.mark.parametrize(
     "contract", _CONTRACTS, ids=[f"{contract.method} {contract.path}" for contract in _CONTRACTS]
@@ -361,9 +362,13 @@ def takes_something(contract: Contract) -> bool:
 
 
 def callers(contract: Contract) -> tuple[str, ...]:
-    """Name who of the cast calls an operation: an officer where that takes one."""
-    staff = contract.access.permission or contract.access.roles == {"staff"}
-    return ("buyer", "vendor", "moderator") if staff else ("buyer", "vendor")
+    """Name who of the cast calls an operation: in a quick run the caller who gets furthest, else all of them."""
+    staff = bool(contract.access.permission) or contract.access.roles == {"staff"}
+    if DEEP:
+        return ("buyer", "vendor", "moderator") if staff else ("buyer", "vendor")
+    return (
+        ("moderator",) if staff else ("vendor",) if "vendor" in (contract.access.roles or ()) else ("buyer",)
+    )
 
 
 REQUESTS = [
@@ -390,9 +395,7 @@ def test_the_service_behaves_as_the_document_says(
         strategy = operation.as_strategy(mode, headers=headers, path_parameters=fixed) | strategy
     statuses = []
 
-    @hypothesis_settings(
-        max_examples=_EXAMPLES, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
-    )
+    @hypothesis_settings(max_examples=_EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(strategy)
     def check(case: Any) -> None:
         if positive:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.skipif(
 )
 START_SECONDS = 180  # the first start makes the database and the demo data, maybe beside other tests
 STOP_SECONDS = 60
+DEMO_SECONDS = 240  # with a first start in it, maybe beside other tests
 
 
 class Stack:
@@ -55,6 +57,9 @@ class Stack:
     def services(self) -> dict[str, int]:
         state: dict[str, Any] = json.loads((self.directory / "state.json").read_text(encoding="utf-8"))
         return dict(state["services"])
+
+    def ports(self) -> dict[str, int]:
+        return dict(json.loads((self.directory / "ports.json").read_text(encoding="utf-8")))
 
     def is_ready(self) -> bool:
         try:
@@ -255,14 +260,15 @@ def test_a_process_that_dies_is_started_again(running: Stack) -> None:
     assert "restart 1 of 5" in running.text()
 
 
-def test_an_orderly_stop_leaves_nothing_and_a_second_start_finds_all(running: Stack) -> None:
+def test_stopped_or_killed_stack_starts_again_with_its_data(running: Stack) -> None:
+    """Stop in order, start while a port is taken, kill the supervisor, and start once more."""
     with database(running) as cursor:
         cursor.execute("CREATE TABLE IF NOT EXISTS test_kept (id int)")
         cursor.execute("INSERT INTO test_kept VALUES (7)")
         cursor.execute("SELECT count(*) FROM products")
         products = cursor.fetchone()[0]
     assert products >= 300
-    ports = json.loads((running.directory / "ports.json").read_text(encoding="utf-8"))
+    ports = running.ports()
     secrets = (running.directory / "secrets.json").read_text(encoding="utf-8")
     assert running.end(signal.SIGINT) == 0
     assert running.text().rstrip().endswith("Stopped.")
@@ -270,7 +276,11 @@ def test_an_orderly_stop_leaves_nothing_and_a_second_start_finds_all(running: St
     assert all(is_free(port) for port in (running.port, *ports.values()))
     assert ask(running, "status").returncode == 3
 
-    running.start()
+    with socket.create_server(("127.0.0.1", ports["web"])):
+        running.start()
+        assert running.is_ready()
+    assert running.ports()["web"] != ports["web"]
+    assert running.ports()["database"] == ports["database"]
     assert "killed" not in running.text()
     assert (running.directory / "secrets.json").read_text(encoding="utf-8") == secrets
     with database(running) as cursor:
@@ -278,8 +288,6 @@ def test_an_orderly_stop_leaves_nothing_and_a_second_start_finds_all(running: St
         assert cursor.fetchone()[0] == products
         cursor.execute("DROP TABLE test_kept")  # fails if it is not there
 
-
-def test_a_killed_supervisor_takes_everything_with_it_and_the_next_start_says_so(running: Stack) -> None:
     assert running.process is not None
     children = list(running.services().values())
     running.process.kill()
@@ -291,46 +299,43 @@ def test_a_killed_supervisor_takes_everything_with_it_and_the_next_start_says_so
     assert not set(children) & {*running.services().values(), *lock_holders(running.lock)}
 
 
-def test_the_end_of_a_database_ends_the_stack_with_an_error(running: Stack) -> None:
-    assert running.process is not None
-    os.kill(running.services()["postgresql"], signal.SIGKILL)
-    assert running.process.wait(STOP_SECONDS) == 1
-    assert "postgresql ended; the stack can't go on without it" in running.text()
-    assert not is_locked(running.lock)
-
-
-def test_a_port_of_ours_that_is_taken_is_replaced(stack: Stack) -> None:
-    if stack.process is not None and stack.process.poll() is None:
-        stack.end(signal.SIGTERM)
-    if not (stack.directory / "ports.json").exists():
-        stack.start()
-        stack.end(signal.SIGTERM)
-    before = json.loads((stack.directory / "ports.json").read_text(encoding="utf-8"))
-    with socket.create_server(("127.0.0.1", before["web"])):
-        stack.start()
-        assert stack.is_ready()
-        after = json.loads((stack.directory / "ports.json").read_text(encoding="utf-8"))
-    assert after["web"] != before["web"]
-    assert after["database"] == before["database"]
-
-
-def test_two_stacks_run_side_by_side_and_reset_removes_one(running: Stack, tmp_path: Path) -> None:
+def test_demo_plays_the_purchase_on_a_second_stack_that_reset_removes(running: Stack, tmp_path: Path) -> None:
+    """The demo starts a stack of its own beside the running one, and stops it."""
     other = Stack(tmp_path / "other", free_port("stack"))
-    try:
-        other.start()
-        assert running.is_ready()
-        assert other.is_ready()
-        mine, its = running.variables(), other.variables()
-        assert all(mine[name] != its[name] for name in ("DATABASE_URL", "REDIS_URL", "GATEWAY_URL"))
-    finally:
-        if other.process is not None and other.process.poll() is None:
-            other.end(signal.SIGTERM)
+    played = subprocess.run(
+        [sys.executable, "-m", "sandbox.demo"],
+        cwd=PROJECT,
+        env=environment(other),
+        capture_output=True,
+        text=True,
+        timeout=DEMO_SECONDS,
+        check=False,
+    )
+    assert played.returncode == 0, f"{played.stdout}\n{played.stderr}"
+    assert played.stderr == ""
+    assert "\x1b" not in played.stdout  # plain in a pipe
+    steps = [int(number) for number in re.findall(r"^(\d+)\. ", played.stdout, re.MULTILINE)]
+    assert steps == list(range(1, 17))
+    for told in (
+        "POST /api/orders ",
+        '"status": "paid_escrow", "escrowStatus": "held"',
+        '"status": "delivered", "escrowStatus": "released"',
+        "ledger debit escrow",
+    ):
+        assert told in played.stdout
+    assert re.search(
+        r"^Order CM-\d+: the buyer paid NGN [\d,.]+, the store is owed", played.stdout, re.MULTILINE
+    )
+    assert not is_locked(other.lock)  # the demo stopped what it started
+
+    mine, its = running.variables(), other.variables()
+    assert all(mine[name] != its[name] for name in ("DATABASE_URL", "REDIS_URL", "GATEWAY_URL"))
     assert ask(other, "reset").returncode == 0
     assert not other.directory.exists()
     assert running.is_ready()
 
 
-def test_servers_that_are_given_are_used_and_not_started(running: Stack, tmp_path: Path) -> None:
+def test_given_servers_are_used_and_not_started(running: Stack, tmp_path: Path) -> None:
     given = running.variables()
     other = Stack(tmp_path / "guest", free_port("stack"))
     outside = ("DATABASE_URL", "REDIS_URL", "S3_ENDPOINT_URL", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY")
@@ -347,6 +352,7 @@ def test_servers_that_are_given_are_used_and_not_started(running: Stack, tmp_pat
     try:
         assert wait_until(lambda: "Ctrl-C stops" in other.text(), timeout_seconds=START_SECONDS), other.text()
         assert other.is_ready()
+        assert running.is_ready()
         assert not {"postgresql", "valkey", "object-storage"} & set(other.services())
     finally:
         assert other.end(signal.SIGTERM) == 0

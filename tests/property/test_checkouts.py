@@ -18,6 +18,7 @@ from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.refunds import order_cancellation
+from tests.support.depth import case_count
 from tests.support.purchases import (
     COMMISSION_BPS,
     DELIVERY_FEE_MINOR,
@@ -122,7 +123,9 @@ def place_case(session: Session, case: Case) -> tuple[list[Shop], CheckoutResult
     return shops, done
 
 
-@hypothesis_settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(
+    max_examples=case_count(15, deep=200), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(case=cases())
 def test_what_is_checked_out_adds_up_to_the_kobo(database: Database, case: Case) -> None:
     with undone(database) as session:
@@ -146,7 +149,9 @@ def test_what_is_checked_out_adds_up_to_the_kobo(database: Database, case: Case)
         assert_books_are_whole(session)
 
 
-@hypothesis_settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(
+    max_examples=case_count(15, deep=200), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(case=cases())
 def test_whatever_is_cancelled_and_charged_no_kobo_is_made_or_lost(database: Database, case: Case) -> None:
     with undone(database) as session:

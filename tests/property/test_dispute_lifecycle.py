@@ -24,6 +24,7 @@ from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.refunds import buyer_debt, gateway_refund, order_cancellation
 from marketplace.providers.gateway.payloads import GatewayRefund
+from tests.support.depth import case_count
 from tests.support.finance import (
     claw_back,
     deliver,
@@ -295,5 +296,8 @@ def test_in_the_end_the_buyer_has_each_kobo_once(own_database: Database) -> None
         return machine
 
     run_state_machine_as_test(
-        start, settings=hypothesis_settings(max_examples=12, stateful_step_count=30, deadline=None)
+        start,
+        settings=hypothesis_settings(
+            max_examples=case_count(6, deep=100), stateful_step_count=30, deadline=None
+        ),
     )

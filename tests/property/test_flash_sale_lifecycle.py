@@ -27,6 +27,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS
 from marketplace.payments.refunds import order_cancellation
+from tests.support.depth import case_count
 from tests.support.flash_sales import act, item_of, put_on_sale, sold_of
 from tests.support.purchases import (
     NOW,
@@ -276,5 +277,8 @@ def test_whatever_happens_each_order_has_the_price_of_its_moment(own_database: D
         return machine
 
     run_state_machine_as_test(
-        start, settings=hypothesis_settings(max_examples=15, stateful_step_count=40, deadline=None)
+        start,
+        settings=hypothesis_settings(
+            max_examples=case_count(5, deep=100), stateful_step_count=40, deadline=None
+        ),
     )

@@ -16,13 +16,12 @@ from marketplace.infra.settings import Settings
 from marketplace.services import Services
 from tests.support.catalog_model import CONDITIONS, PRICES, PRODUCTS, STATUSES, CatalogModel, Item, populated
 from tests.support.checked_client import checked_app
+from tests.support.depth import case_count
 from tests.support.market import Bearer
 from tests.support.servers import Addresses, create_database, drop_database
 
 _MOST_PAGES = PRODUCTS + 2
-EXAMPLES = hypothesis_settings(
-    max_examples=60, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+EXAMPLES = hypothesis_settings(max_examples=case_count(25, deep=300), suppress_health_check=list(HealthCheck))
 
 SORTS: dict[str, tuple[str, bool]] = {
     "newest": ("published_at", True),

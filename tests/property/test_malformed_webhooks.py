@@ -15,12 +15,13 @@ from marketplace.services import Services
 from marketplace.webhooks import inbox, queries
 from tests.support import gateway_events
 from tests.support.checked_client import checked_app
+from tests.support.depth import case_count
 from tests.support.gateway import GATEWAY_KEY, sign
 from tests.support.messaging import MESSAGES, message, status
 from tests.support.probes import changed
 from tests.support.purchases import NOW, assert_books_are_whole
 
-EXAMPLES = 150
+EXAMPLES = case_count(40, deep=500)
 ENDS = {"processed", "duplicate", "ignored", "dead"}
 # What JSON can say and a database or a program may choke on.
 ODD = (

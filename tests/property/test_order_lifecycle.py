@@ -35,6 +35,7 @@ from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway.payloads import Charge
 from marketplace.providers.gateway.payments import PaymentPage
 from marketplace.webhooks import inbox as webhooks
+from tests.support.depth import case_count
 from tests.support.finance import claw_back, make_officer
 from tests.support.gateway import event_of
 from tests.support.gateway_events import dispute_data
@@ -486,5 +487,8 @@ def test_whatever_happens_the_books_are_whole(own_database: Database) -> None:
         return machine
 
     run_state_machine_as_test(
-        start, settings=hypothesis_settings(max_examples=15, stateful_step_count=40, deadline=None)
+        start,
+        settings=hypothesis_settings(
+            max_examples=case_count(5, deep=100), stateful_step_count=40, deadline=None
+        ),
     )

@@ -28,6 +28,7 @@ from marketplace.payouts.transfers import dispatch, polling, submit
 from marketplace.payouts.transfers.void import void_payout
 from marketplace.platform.queries import fetch_platform_settings
 from marketplace.webhooks import inbox as webhooks
+from tests.support.depth import case_count
 from tests.support.finance import act_of, make_officer
 from tests.support.in_memory_transfers import InMemoryTransfers
 from tests.support.payouts import OWED_MINOR, Payee, intents_in, make_account, make_payees, owe, owed, owes
@@ -374,5 +375,5 @@ def test_whatever_happens_the_books_are_what_the_gateway_says(own_database: Data
     LifeOfPayouts.database = own_database
     run_state_machine_as_test(
         LifeOfPayouts,
-        settings=hypothesis_settings(max_examples=30, stateful_step_count=30),
+        settings=hypothesis_settings(max_examples=case_count(12, deep=200), stateful_step_count=30),
     )

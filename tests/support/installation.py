@@ -81,8 +81,8 @@ class Installation:
 def marketplace(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run ``marketplace`` in a process of its own, in an environment of nothing but what is given."""
     given = {**kept_environment(), "DATA_DIR": "/nonexistent", **environment}
-    if arguments[:1] == ("seed",):
-        # It makes the same each time whatever an interpreter's hashes are, and copies would all have the same ones.
+    if "PYTHONHASHSEED" in environment:
+        # Copies of one process would all have the same hashes.
         return subprocess.run(
             [sys.executable, "-W", "error", "-m", "commands.main", *arguments],
             cwd=PROJECT,

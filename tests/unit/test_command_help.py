@@ -1,10 +1,16 @@
 """What ``--help`` shows of each command."""
 
+import re
 from collections.abc import Iterator
 
 import click
 
 from commands.main import main
+
+COMMANDS = (
+    *("db", "seed", "token", "config", "webhooks", "alerts", "ledger", "payouts", "audit"),
+    *("periodic", "queues", "workers", "proxy"),
+)
 
 
 def every(group: click.Group, path: str = "marketplace") -> Iterator[tuple[str, click.Command]]:
@@ -31,3 +37,12 @@ def test_each_command_says_what_it_does_and_each_example_has_a_line_of_its_own()
         assert all(example in shown for example in examples), path
         seen += len(examples)
     assert seen > 20
+
+
+def test_help_names_every_command_with_an_example() -> None:
+    shown = main.get_help(click.Context(main, info_name="marketplace"))
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +[A-Z]", shown, re.MULTILINE), name
+    helps = {path: command.get_help(click.Context(command, info_name=path)) for path, command in every(main)}
+    for name in ("seed", "token", "db upgrade", "config get", "webhooks replay"):
+        assert "Example" in helps[f"marketplace {name}"]

@@ -54,10 +54,11 @@ def output(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[Outp
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     levels = {name: logging.getLogger(name).level for name in TALKATIVE}
+    configured = structlog.get_config()
     monkeypatch.setattr(sys, "stdout", one.text)
     configure_logging(replace(settings, log_level="DEBUG", build_revision="abc123"))
     yield one
-    structlog.reset_defaults()
+    structlog.configure(**configured)
     structlog.contextvars.clear_contextvars()
     root.handlers[:] = handlers
     root.setLevel(level)

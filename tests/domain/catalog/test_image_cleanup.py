@@ -35,6 +35,14 @@ def storage() -> InMemoryStorage:
 
 
 @pytest.fixture
+def database(own_database: Database) -> Database:
+    """A database without images: a sweep goes over all there are."""
+    with own_database.transaction() as session:
+        session.execute(text("TRUNCATE images CASCADE"))
+    return own_database
+
+
+@pytest.fixture
 def market(database: Database) -> Market:
     return Market(database, now=THEN)
 
@@ -46,9 +54,6 @@ def store(market: Market) -> Store:
 
 @pytest.fixture
 def shelf(database: Database, storage: InMemoryStorage) -> ImageUploads:
-    with database.transaction() as session:
-        # What a test that failed has left behind.
-        session.execute(text("UPDATE images SET status = 'deleted' WHERE status = 'deleting'"))
     return ImageUploads(database, storage)
 
 
