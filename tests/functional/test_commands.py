@@ -46,6 +46,8 @@ def installation(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses)
 
 @pytest.fixture
 def database(installation: Installation) -> Iterator[Database]:
+    """The installation's database, its inbox empty: a replay takes all that match."""
+    query(installation.database_url, "TRUNCATE webhook_inbox CASCADE")
     one = Database(installation.database_url, pool_size=1, application_name="tests")
     yield one
     one.close()

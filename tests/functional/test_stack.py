@@ -23,8 +23,10 @@ from marketplace.kernel.env_file import parse_variables
 from sandbox.lock import is_locked, lock_holders
 from sandbox.ports import is_free
 from sandbox.process import wait_until
+from tests.support.installation import query
 from tests.support.ports import free_port
 from tests.support.sample_images import photo
+from tests.support.servers import Addresses, create_database, drop_database
 
 PROJECT = Path(__file__).parents[2]
 # The stack needs the whole application: these tests run from the commit on that completes it.
@@ -376,27 +378,19 @@ def test_a_start_that_fails_stops_what_it_started_and_shows_why(stack: Stack, tm
     assert "ready in" not in answered.stdout.lower()
 
 
-def test_database_from_before_the_baseline_is_refused_in_one_sentence(running: Stack) -> None:
-    with database(running) as cursor:
-        cursor.execute("SELECT version_num FROM alembic_version")
-        [(latest,)] = cursor.fetchall()
-        cursor.execute("UPDATE alembic_version SET version_num = '0029'")
-    assert running.end(signal.SIGTERM) == 0
-    prepared = running.directory / "prepared.json"
-    fingerprint = prepared.read_text(encoding="utf-8")
-    prepared.unlink()
-    answered = ask(running, "up")
+def test_database_from_before_the_baseline_is_refused_in_one_sentence(
+    addresses: Addresses, tmp_path: Path
+) -> None:
+    other = Stack(tmp_path / "old", free_port("stack"))
+    url = create_database(addresses, f"old_{other.port}")
+    query(url, "UPDATE alembic_version SET version_num = '0029'")
+    answered = ask(other, "up", DATABASE_URL=url)
+    drop_database(addresses, f"old_{other.port}")
     assert answered.returncode == 1
     [line] = answered.stderr.strip().splitlines()
     assert "revision 0029" in line
     assert "make reset" in line
-    assert not is_locked(running.lock)
-
-    # The next test finds the database as it was.
-    prepared.write_text(fingerprint, encoding="utf-8")
-    running.start()
-    with database(running) as cursor:
-        cursor.execute("UPDATE alembic_version SET version_num = %s", (latest,))
+    assert not is_locked(other.lock)
 
 
 def test_reset_removes_no_directory_that_is_not_a_stack_s(stack: Stack, tmp_path: Path) -> None:
