@@ -26,7 +26,7 @@ UV := VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv
 help: ## List what there is
 	@echo "The backend of a campus marketplace."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PORT (8000) and DATA_DIR (.data) choose the stack's port and where it keeps its state."
 
@@ -42,6 +42,10 @@ demo: $(INSTALLED) ## Play one purchase, from browsing to money released, and sh
 test: $(INSTALLED) ## Run all tests, on real servers that they start themselves
 	@# In the order of tests/conftest.py, not by how many tests a module has.
 	@$(BIN)/pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
+
+.PHONY: test-deep
+test-deep: $(INSTALLED) ## Run the tests that try many cases with all of them: before a release
+	@TEST_DEPTH=deep $(BIN)/pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder -m deep $(ARGS)
 
 # Each seed is a life of orders, payments, refunds and crashes; the same seed is the same life again.
 SEEDS ?= 0-999
