@@ -1,6 +1,5 @@
 """Batches of payouts, for the operator: which there are, and what is risky in one; officers decide on them."""
 
-from typing import Any
 from uuid import UUID
 
 import click
@@ -11,6 +10,8 @@ from marketplace.kernel.money import format_naira
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest, TableRequest
 from marketplace.kernel.pluralize import format_count
 from marketplace.payouts.batches import detail, queries
+from marketplace.payouts.batches.detail import BatchDetail
+from marketplace.payouts.batches.queries import BatchRow
 from marketplace.payouts.batches.risk_flags import RISK_FLAGS
 
 
@@ -41,10 +42,22 @@ def list_batches(status: str, limit: int) -> None:
     if not page.items:
         click.echo("No batch matches.", err=True)
         return
-    columns = ("id", "status", "payments", "amountMinor", "paid", "failed", "stalled", "createdAt")
+    rows: list[BatchRow] = page.items
     print_table(
         ("ID", "Status", "Payments", "Kobo", "Paid", "Failed", "Stalled", "Staged"),
-        [[row[name] for name in columns] for row in page.items],
+        [
+            [
+                row.id,
+                row.status,
+                row.payments,
+                row.amount_minor,
+                row.paid,
+                row.failed,
+                row.stalled,
+                row.created_at,
+            ]
+            for row in rows
+        ],
     )
     if page.total > len(page.items):
         click.echo(f"There are {page.total}; --limit shows up to {MAX_LIMIT} of them.", err=True)
@@ -73,22 +86,22 @@ def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
         page = detail.show_batch_detail(
             session, batch_id=batch_id, risk=risk, page=PageRequest(limit), now=services.clock()
         )
-    batch = page.data or {}
+    batch: BatchDetail = page.data
     _print_batch_facts(batch)
-    if batch["halted"]:
+    if batch.halted:
         click.echo("\nPayouts are halted: nothing is sent until two officers resume them.")
-    for flag in batch["risks"]:
+    for flag in batch.risks:
         click.echo(
-            f"\n{flag['risk']}: {format_count(flag['payments'], 'payment')}, {format_naira(flag['amountMinor'])}."
-            f" {flag['meaning']}"
+            f"\n{flag.name}: {format_count(flag.payments, 'payment')}, {format_naira(flag.amount_minor)}."
+            f" {flag.meaning}"
         )
-    if batch["changes"]:
+    if batch.changes:
         click.echo("\nNot as it was staged:")
         print_table(
             ("Payment", "Change", "Kobo", "At"),
             [
-                [change["intentId"], change["change"], change["amountMinor"], change["at"]]
-                for change in batch["changes"]
+                [payment.id, payment.change, payment.amount_minor, payment.changed_at]
+                for payment in batch.changes
             ],
         )
     click.echo()
@@ -96,14 +109,15 @@ def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
         ("Payment", "Payee", "Kobo", "Status", "Account", "Risks"),
         [
             [
-                payment["id"],
-                payment["payee"]["storeName"] or payment["payee"]["userId"],
-                payment["amountMinor"],
-                payment["status"],
-                f"{payment['account']['bankCode']} {payment['account']['accountNumber']}",
-                ", ".join(payment["risks"]),
+                payment.id,
+                payment.payee_view["store_name"] or payment.user_id,
+                payment.amount_minor,
+                payment.status,
+                f"{account.bank_code} {account.masked_number}",
+                ", ".join(payment.risks),
             ]
-            for payment in page.items
+            for payment in batch.intents
+            if (account := payment.account) is not None
         ],
         wrapped_columns=("Payee", "Risks"),
     )
@@ -111,15 +125,43 @@ def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
         warn_truncated(MAX_LIMIT)
 
 
-def _print_batch_facts(batch: dict[str, Any]) -> None:
-    left_out = {"approvals", "risks", "changes", "statuses", "intents", "currency", "halted"}
+def _print_batch_facts(batch: BatchDetail) -> None:
+    officers = {
+        name: officer and officer["id"]
+        for name, officer in (
+            ("stagedBy", batch.staged_by),
+            ("rejectedBy", batch.rejected_by),
+            ("dispatchedBy", batch.dispatched_by),
+        )
+    }
     print_facts(
-        (name, value["id"] if isinstance(value, dict) else value)
-        for name, value in batch.items()
-        if name not in left_out
+        [
+            ("id", batch.id),
+            ("status", batch.status),
+            ("approvedAt", batch.approved_at),
+            ("rejectedAt", batch.rejected_at),
+            ("rejectionReason", batch.rejection_reason),
+            ("dispatchedAt", batch.dispatched_at),
+            ("finishedAt", batch.finished_at),
+            ("revision", batch.revision),
+            ("createdAt", batch.created_at),
+            ("updatedAt", batch.updated_at),
+            ("payments", batch.payments),
+            ("amountMinor", batch.amount_minor),
+            ("paid", batch.paid),
+            ("failed", batch.failed),
+            ("stalled", batch.stalled),
+            *officers.items(),
+            ("contentHash", batch.content_hash),
+            ("stagedHash", batch.staged_hash),
+            ("approvedHash", batch.approved_hash),
+            ("changedSinceStaging", batch.changed_since_staging),
+            ("changedSinceApproval", batch.changed_since_approval),
+            ("approvalsMissing", batch.approvals_missing),
+        ]
     )
-    for approval in batch["approvals"]:
-        counts = "" if approval["counts"] else ", of what it was then"
+    for approval in batch.approvals:
+        counts = "" if approval.counts else ", of what it was then"
         click.echo(
-            f"Approved by {approval['officer']['id']} at {approval['createdAt']:%Y-%m-%d %H:%M:%SZ}{counts}"
+            f"Approved by {approval.officer['id']} at {approval.created_at:%Y-%m-%d %H:%M:%SZ}{counts}"
         )

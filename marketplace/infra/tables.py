@@ -27,6 +27,7 @@ class SortedTable:
         row: type[Any],
         tie_breaker: str,
         nullable: Collection[str] = (),
+        count_from: str | None = None,
     ) -> None:
         """Compile a statement for each way to sort, and one that counts.
 
@@ -36,6 +37,7 @@ class SortedTable:
         :param row: the dataclass of its rows
         :param tie_breaker: the column that orders equal rows
         :param nullable: sort keys without a value in some rows, which come last in both directions
+        :param count_from: a cheaper ``FROM ... WHERE ...`` with as many rows
         """
         self.pages: dict[tuple[str, bool], Statement[Any]] = {
             (key, descending): Statement(
@@ -48,7 +50,7 @@ class SortedTable:
             for key, column in sort_columns.items()
             for descending, direction in ((True, "DESC"), (False, "ASC"))
         }
-        self.count = Statement(text(f"SELECT count(*) {from_clause}"))
+        self.count = Statement(text(f"SELECT count(*) {count_from or from_clause}"))
 
     def fetch_page(self, session: Session, page: TableRequest, **parameters: Any) -> TablePage:
         """Fetch a page in two queries: the rows, and the total.

@@ -8,9 +8,16 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Id
 
+VISIBLE_DIGITS = 4
+
+
+def mask_account_number(account_number: str) -> str:
+    """Mask an account number except for its last four digits."""
+    return "*" * (len(account_number) - VISIBLE_DIGITS) + account_number[-VISIBLE_DIGITS:]
+
 
 class PayoutAccount(Base):
-    """A person's bank account that payouts go to; those that were replaced stay, for what was sent to them."""
+    """A person's bank account that payouts go to. Replaced accounts are kept for what was sent to them."""
 
     __tablename__ = "payout_accounts"
     __table_args__ = (
@@ -32,6 +39,11 @@ class PayoutAccount(Base):
     )
     created_at: Mapped[CreatedAt]
     replaced_at: Mapped[datetime | None]
+
+    @property
+    def masked_number(self) -> str:
+        """The account number with only its last four digits."""
+        return mask_account_number(self.account_number)
 
 
 class PayoutBatch(Base):

@@ -1,10 +1,10 @@
-"""Payouts that people ask for: a vendor's early withdrawal, a cash-out of a wallet; and taking such a request back.
+"""Withdrawal requests: vendors' early withdrawals, cash-outs of wallets, and their cancellation.
 
-What is asked for is reserved in the books at once, and joins the next batch that is staged.
+A request is reserved at once and joins the next batch that is staged.
 """
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -27,30 +27,16 @@ from marketplace.orders.vendor_escrow_balance import VendorEscrowBalance, fetch_
 from marketplace.payments.refunds import buyer_debt
 from marketplace.payouts import states
 from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import Payee, PayoutRequest
+from marketplace.payouts.accounting.reservations import Payee, PayoutRequest, Reservation
 from marketplace.payouts.payees import payout_history
-from marketplace.payouts.payees.balances import minimum_payout, sum_pending_payouts
+from marketplace.payouts.payees.balances import minimum_payout, sum_payouts_in_transit
 from marketplace.payouts.payees.bank_accounts import find_current_account
-from marketplace.payouts.payees.holds import (
-    Hold,
-    find_vendor_holds,
-    find_wallet_holds,
-    include_platform_halt,
-    serialize_holds,
-)
+from marketplace.payouts.payees.holds import Hold, find_vendor_holds, find_wallet_holds, include_platform_halt
+from marketplace.payouts.payees.payout_history import PayoutView
 from marketplace.payouts.payees.withdrawable import fetch_remaining_rewards
 from marketplace.platform import features
 from marketplace.platform.queries import fetch_platform_settings
 from marketplace.vendors.queries import find_store_of_user
-
-_LOCK_OWN_PAYOUT = Statement(
-    text(
-        """
-        SELECT id, user_id, vendor_id, amount_minor, status, batch_id FROM payout_transfer_intents
-        WHERE id = :payout_id AND user_id = :user_id FOR NO KEY UPDATE
-        """
-    )
-)
 
 
 class EscrowLockedError(MarketplaceError):
@@ -84,22 +70,17 @@ class PayoutNotCancellableError(ConflictError):
     reason = "payout-not-cancellable"
 
 
-def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
-    """Reserve what a vendor asks to be paid before the next staging does.
+def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> PayoutView:
+    """Reserve a vendor's early withdrawal. The vendor's debt is collected first.
 
-    What they owe us is taken first.
-
-    :param caller: the vendor
     :param amount_minor: kobo
-    :param now: the time of the request
-    :return: the payout, as it is listed
     :raises NotFoundError: the caller has no store
-    :raises FeatureUnavailableError: early withdrawals are switched off, or there is maintenance
-    :raises EscrowLockedError: it takes money that is in escrow or frozen
-    :raises PayoutsOnHoldError: something holds the vendor's payouts back, or everybody's
-    :raises InsufficientBalanceError: there is less, and nothing in escrow either
-    :raises ValidationError: it is less than the least payout
-    :raises PendingPayoutExistsError: one waits already
+    :raises FeatureUnavailableError: early withdrawals are switched off, or the service is in maintenance
+    :raises EscrowLockedError: the amount includes funds in escrow
+    :raises PayoutsOnHoldError: the vendor's or all payouts are on hold
+    :raises InsufficientBalanceError: the amount exceeds the balance, and nothing is in escrow
+    :raises ValidationError: the amount is below the minimum payout
+    :raises PendingPayoutExistsError: another payout waits
     """
     store = find_store_of_user(session, user_id=caller.id)
     if store is None:
@@ -119,20 +100,15 @@ def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     return _reserve_request(session, payee, amount_minor, available_minor, debt_minor=balances[debt], now=now)
 
 
-def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> dict[str, Any]:
-    """Reserve what somebody asks to be paid out of their wallet; rewards are not paid out.
+def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> PayoutView:
+    """Reserve a cash-out of the caller's wallet. Debts are collected first, and rewards are not paid out.
 
-    What they owe us is taken first.
-
-    :param caller: whose wallet
     :param amount_minor: kobo
-    :param now: the time of the request
-    :return: the payout, as it is listed
-    :raises FeatureUnavailableError: cash-outs are switched off, or there is maintenance
-    :raises PayoutsOnHoldError: something holds the person's payouts back, or everybody's
-    :raises InsufficientBalanceError: less can be paid out
-    :raises ValidationError: it is less than the least payout
-    :raises PendingPayoutExistsError: one waits already
+    :raises FeatureUnavailableError: cash-outs are switched off, or the service is in maintenance
+    :raises PayoutsOnHoldError: the person's or all payouts are on hold
+    :raises InsufficientBalanceError: the amount exceeds the withdrawable balance
+    :raises ValidationError: the amount is below the minimum payout
+    :raises PendingPayoutExistsError: another payout waits
     """
     features.ensure_feature_on(fetch_platform_settings(session), features.WALLET_CASH_OUTS, now=now)
     buyer_debt.offset_against_wallet(session, buyer_id=caller.id, now=now)
@@ -146,21 +122,33 @@ def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
     )
 
 
-def cancel_request(session: Session, *, payout_id: UUID, caller: Caller, now: datetime) -> dict[str, Any]:
-    """Call off what somebody had asked for, as long as it is in no batch: the money goes back.
+@dataclass(frozen=True)
+class _RequestedPayout(Reservation):
+    batch_id: UUID | None
 
-    :param payout_id: the payout's
-    :param caller: the payee
-    :param now: the time of the request
-    :return: the payout, as it is listed
-    :raises NotFoundError: there is no such payout, or it is somebody else's
-    :raises PayoutNotCancellableError: it is in a batch, or over
+
+_LOCK_OWN_PAYOUT = Statement(
+    text(
+        """
+        SELECT id, user_id, vendor_id, amount_minor, status, batch_id FROM payout_transfer_intents
+        WHERE id = :payout_id AND user_id = :user_id FOR NO KEY UPDATE
+        """
+    ),
+    row=_RequestedPayout,
+)
+
+
+def cancel_request(session: Session, *, payout_id: UUID, caller: Caller, now: datetime) -> PayoutView:
+    """Cancel the caller's payout before it joins a batch, and return the amount to the balance.
+
+    :raises NotFoundError: the caller has no such payout
+    :raises PayoutNotCancellableError: the payout is in a batch or has a final status
     """
     row = _LOCK_OWN_PAYOUT.first(session, payout_id=payout_id, user_id=caller.id)
     if row is None:
         raise NotFoundError("There is no such payout.")
-    if row["status"] != states.PENDING or row["batch_id"] is not None:
-        state = "in a batch" if row["status"] == states.PENDING else row["status"]
+    if row.status != states.PENDING or row.batch_id is not None:
+        state = "in a batch" if row.status == states.PENDING else row.status
         raise PayoutNotCancellableError(
             f"The payout is {state}: only one that waits for a batch can be called off."
         )
@@ -170,8 +158,8 @@ def cancel_request(session: Session, *, payout_id: UUID, caller: Caller, now: da
 
 def _reserve_request(
     session: Session, payee: Payee, amount_minor: int, available_minor: int, *, debt_minor: int, now: datetime
-) -> dict[str, Any]:
-    """Reserve what is asked for, of balances that are locked."""
+) -> PayoutView:
+    """Reserve a requested amount; the caller has locked the balances."""
     if amount_minor > available_minor:
         unavailable = _describe_unavailable_amounts(session, payee, debt_minor)
         raise InsufficientBalanceError(
@@ -196,29 +184,21 @@ def _reserve_request(
         raise PendingPayoutExistsError(
             "A payout of yours waits to be sent already. Wait for it, or call it off first."
         )
-    return payout_history.show_payout(session, payout_id=result.reservations[0].payout_id)
+    return payout_history.show_payout(session, payout_id=result.reservations[0].id)
 
 
 def _ensure_not_on_hold(session: Session, holds: tuple[Hold, ...]) -> None:
     holds = include_platform_halt(session, holds)
-    if not holds:
-        return
-    serialized = serialize_holds(holds)
-    raise PayoutsOnHoldError(
-        " ".join(hold["detail"] for hold in serialized),
-        extensions={
-            "holds": [
-                {"reason": hold.reason, "until": iso(hold.until) if hold.until else None} for hold in holds
-            ]
-        },
-    )
+    if holds:
+        views = [{"reason": hold.reason, "until": iso(hold.until) if hold.until else None} for hold in holds]
+        raise PayoutsOnHoldError(" ".join(hold.detail for hold in holds), extensions={"holds": views})
 
 
 def _describe_unavailable_amounts(session: Session, payee: Payee, debt_minor: int) -> list[str]:
-    """Tell where else money of a payee's is than in what can be paid out, apart from escrow."""
-    pending_minor = sum_pending_payouts(session, user_id=payee.user_id, vendor_id=payee.vendor_id)
+    """Describe the payee's amounts that can't be paid out, apart from escrow."""
+    in_transit = sum_payouts_in_transit(session, user_id=payee.user_id, vendor_id=payee.vendor_id)
     return _describe_amounts(
-        (pending_minor, "are in a payout that waits to be sent"), (debt_minor, "are owed to us")
+        (in_transit.waiting_minor, "are in a payout that waits to be sent"), (debt_minor, "are owed to us")
     )
 
 

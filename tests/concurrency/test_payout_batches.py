@@ -16,7 +16,7 @@ from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import PayoutRequest, ReservationResult
+from marketplace.payouts.accounting.reservations import PayoutRequest, Reservation, ReservationResult
 from marketplace.payouts.batches import cancellation
 from marketplace.payouts.batches.approval import DuplicateApprovalError
 from marketplace.payouts.batches.staging import StagingResult
@@ -85,7 +85,7 @@ def reject(session: Session, batch_id: UUID, officer: Caller) -> str:
 
 
 def begin(session: Session, batch_id: UUID, officer: Caller) -> str:
-    dispatch.begin_dispatch(session, batch_id=batch_id, act=act_of(officer, now=NOW))
+    dispatch.dispatch_batch(session, batch_id=batch_id, act=act_of(officer, now=NOW))
     return "dispatching"
 
 
@@ -114,14 +114,17 @@ def test_staging_while_payees_ask_withdraw_and_earn_claims_no_kobo_twice(databas
             waiting = {payee: ask(session, payee, 150_000) for payee in who[:3]}
 
         def withdraw(session: Session, payee: Payee, waiting: dict[Payee, UUID] = waiting) -> object:
-            row = session.execute(
-                text("SELECT * FROM payout_transfer_intents WHERE id = :id FOR NO KEY UPDATE"),
+            rows = session.execute(
+                text(
+                    "SELECT batch_id, id, user_id, vendor_id, amount_minor, status FROM payout_transfer_intents"
+                    " WHERE id = :id FOR NO KEY UPDATE"
+                ),
                 {"id": waiting[payee]},
             )
-            [intent] = row.mappings()
-            if intent["batch_id"] is not None:
+            [(batch_id, *intent)] = rows
+            if batch_id is not None:
                 return "in a batch"
-            return reservations.cancel_reservations(session, payouts=[dict(intent)], now=NOW)
+            return reservations.cancel_reservations(session, payouts=[Reservation(*intent)], now=NOW)
 
         def wish(session: Session, payee: Payee) -> ReservationResult:
             wanted = PayoutRequest(

@@ -275,10 +275,9 @@ def asked_for_by(session: Session, buyer_id: UUID) -> UUID:
     make_account(session, buyer_id)
     caller = find_caller(session, user_id=buyer_id, aal="aal1")
     assert caller is not None
-    payout: UUID = withdrawals.request_cash_out(
+    return withdrawals.request_cash_out(
         session, caller=caller, amount_minor=200_000, now=datetime.now(UTC)
-    )["id"]
-    return payout
+    ).id
 
 
 def reconciled(services: Services) -> dict[str, str]:

@@ -170,7 +170,7 @@ def ask(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NO
     made = reservations.reserve_payouts(
         session, requests=[wish], batch_id=None, minimum_minor=1, requested_by_payee=True, now=now
     )
-    return made.reservations[0].payout_id
+    return made.reservations[0].id
 
 
 def stage(

@@ -42,18 +42,10 @@ def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
     idempotent=Idempotency.OPTIONAL,
     raises=(ConflictOfInterestError, InsufficientFundsError, staging.NothingToStageError),
 )  # fmt: skip
-def stage_batch(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def stage_batch(ctx: Context, body: dict[str, Any]) -> queries.StagedBatch:
     """Stage what vendors can be paid, and what was asked for; the stager is its first officer."""
     result = staging.stage_manually(ctx.session, act=ctx.act, vendor_ids=body.get("vendor_ids"))
-    skipped = [
-        {"vendorId": payee.vendor_id, "reason": payee.reason, "until": payee.until}
-        for payee in result.skipped[: staging.SKIPPED_SHOWN_LIMIT]
-    ]
-    return {
-        **queries.show_batch(ctx.session, batch_id=result.require_batch()),
-        "collectedMinor": result.collected_minor,
-        "leftOut": skipped,
-    }
+    return queries.show_staged_batch(ctx.session, result=result)
 
 
 @area.get(
@@ -74,7 +66,7 @@ def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
         IllegalTransitionError,
     ),
 )  # fmt: skip
-def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
     """Note an officer's approval of a batch; the second officer's makes it ready for dispatch."""
     arguments = {"comment": body.get("comment"), "expected_fingerprint": body.get("content_hash")}
     return _apply_decision(ctx, approval.approve_batch, batch_id=batch_id, **arguments)
@@ -85,7 +77,7 @@ def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[st
     idempotent=Idempotency.OPTIONAL,
     raises=(ConflictOfInterestError, IllegalTransitionError),
 )  # fmt: skip
-def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
     """Call a batch off: its money goes back to the balances that it was taken from."""
     return _apply_decision(ctx, cancellation.reject_batch, batch_id=batch_id, reason=body["reason"])
 
@@ -95,7 +87,7 @@ def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str
     idempotent=Idempotency.OPTIONAL,
     raises=(ConflictOfInterestError, EmptyBatchError, IllegalTransitionError),
 )  # fmt: skip
-def exclude_payments(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def exclude_payments(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
     """Take payments out of a batch; what is left takes two approvals anew."""
     arguments = {"payout_ids": body["intent_ids"], "reason": body["reason"]}
     return _apply_decision(ctx, cancellation.exclude_payments, batch_id=batch_id, **arguments)
@@ -103,7 +95,7 @@ def exclude_payments(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> dict
 
 def _apply_decision(
     ctx: Context, decide: Callable[..., object], *, batch_id: UUID, **arguments: Any
-) -> dict[str, Any]:
+) -> queries.BatchView:
     """Do what an officer decides about a batch, and show it as it is then."""
     decide(ctx.session, batch_id=batch_id, act=ctx.act, **arguments)
     return queries.show_batch(ctx.session, batch_id=batch_id)

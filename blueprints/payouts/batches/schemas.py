@@ -191,9 +191,9 @@ class BatchAccount(Schema):
     id = Uuid(required=True)
     bank_code = fields.String(required=True)
     bank_name = fields.String(required=True, allow_none=True)
-    account_number = fields.String(required=True)
+    account_number = fields.String(required=True, attribute="masked_number")
     account_name = fields.String(required=True)
-    since = Timestamp(required=True)
+    since = Timestamp(required=True, attribute="created_at")
 
 
 class PayeeHold(Schema):
@@ -206,7 +206,7 @@ class PayeeHold(Schema):
 class PayeeHistory(Schema):
     """The latest 12 payments that arrived at a payee before."""
 
-    payments = StrictInteger(minimum=0, maximum=100, required=True)
+    payments = StrictInteger(minimum=0, maximum=100, required=True, attribute="successful_payouts")
     average_minor = MinorAmount(required=True, allow_none=True)
     largest_minor = MinorAmount(required=True, allow_none=True)
     last_paid_at = Timestamp(required=True, allow_none=True)
@@ -219,7 +219,7 @@ class BatchPayment(Schema):
     """
 
     id = Uuid(required=True)
-    payee = fields.Nested(BatchPayee, required=True)
+    payee = fields.Nested(BatchPayee, required=True, attribute="payee_view")
     source = Choice("vendor", "wallet", required=True)
     amount_minor = MinorAmount(minimum=1, required=True)
     status = Choice(*_PAYOUT_STATUSES, required=True)
@@ -240,7 +240,7 @@ class BatchPayment(Schema):
 class BatchStatusTotal(Schema):
     """How many payments are in a status, and how much they come to."""
 
-    status = Choice(*_PAYOUT_STATUSES, required=True)
+    status = Choice(*_PAYOUT_STATUSES, required=True, attribute="name")
     payments = _payment_count()
     amount_minor = MinorAmount(required=True)
 
@@ -248,7 +248,7 @@ class BatchStatusTotal(Schema):
 class BatchRiskTotal(Schema):
     """In how many payments something is risky, and how much they come to."""
 
-    risk = Choice(*RISK_FLAGS, required=True)
+    risk = Choice(*RISK_FLAGS, required=True, attribute="name")
     meaning = fields.String(required=True)
     payments = _payment_count()
     amount_minor = MinorAmount(required=True)
@@ -257,11 +257,11 @@ class BatchRiskTotal(Schema):
 class BatchChange(Schema):
     """What of a batch is not any more as it was staged."""
 
-    intent_id = Uuid(required=True)
+    intent_id = Uuid(required=True, attribute="id")
     change = Choice("called_off", "account_changed", required=True)
-    payee = fields.Nested(BatchPayee, required=True)
+    payee = fields.Nested(BatchPayee, required=True, attribute="payee_view")
     amount_minor = MinorAmount(required=True)
-    at = Timestamp(required=True)
+    at = Timestamp(required=True, attribute="changed_at")
 
 
 class PayoutBatchDetail(PayoutBatchView):

@@ -8,9 +8,11 @@ from flask import Response
 from blueprints.http.contract import AUTHENTICATED, VENDOR_OR_STAFF, Idempotency, SharedLimit
 from blueprints.http.csv_export import csv_response, negotiate_format
 from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.reply_renderer import compile_renderer
 from blueprints.payouts.payees.schemas import (
     PayoutQuery,
     PayoutView,
+    StatementEntry,
     StatementQuery,
     StatementView,
     VendorBalanceView,
@@ -21,8 +23,15 @@ from marketplace.kernel.paging import TablePage
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payouts import withdrawals
 from marketplace.payouts.payees import access, balances, payout_history, statements
+from marketplace.payouts.payees.balances import StoreBalance
 from marketplace.payouts.payees.payout_history import PayoutFilters
+from marketplace.payouts.payees.statements import VendorStatement
 
+_STATEMENT_COLUMNS = (
+    *("at", "kind", "description", "orderNumber", "account", "direction", "amountMinor", "balanceMinor"),
+    *("orderId", "transactionId"),
+)
+_render_entry = compile_renderer(StatementEntry())
 _FORMATS = {"json": "application/json", "csv": "text/csv", "pdf": "application/pdf"}
 
 area = ContractBlueprint("payouts", "/api/payouts", "Payouts, for those who are paid")
@@ -55,7 +64,7 @@ def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
     reply=VendorBalanceView,
     raises=(PermissionRequiredError,),
 )
-def balance(ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
+def balance(ctx: Context, query: dict[str, Any]) -> StoreBalance:
     """Tell what a vendor has: to be paid, in escrow, on its way, held and why; finance names one."""
     store = access.resolve_store_for_caller(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     return balances.show_store_balance(ctx.session, vendor_id=store.id, now=ctx.now)
@@ -66,7 +75,7 @@ def balance(ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
     pdf=True,
     raises=(PermissionRequiredError,),
 )  # fmt: skip
-def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
+def statement(ctx: Context, query: dict[str, Any]) -> VendorStatement | Response:
     """Give a vendor's statement of a period, as JSON, CSV or PDF; finance names the vendor."""
     store = access.resolve_store_for_caller(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     period = statements.resolve_period(query["from_"], query["to"], now=ctx.now)
@@ -76,7 +85,10 @@ def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
     name = f"statement-{period.starts:%Y-%m-%d}-{period.ends:%Y-%m-%d}"
     if format_name == "csv":
         return csv_response(
-            name, columns=statements.COLUMNS, rows=vendor_statement.rows(), max_rows=limit + 2
+            name,
+            columns=_STATEMENT_COLUMNS,
+            rows=map(_render_entry, vendor_statement.rows()),
+            max_rows=limit + 2,
         )
     if format_name == "pdf":
         headers = {"Content-Disposition": f'attachment; filename="{name}.pdf"'}
@@ -85,7 +97,7 @@ def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
 
         content = statement_pdf.render_pdf(vendor_statement, generated_at=ctx.now)
         return Response(content, content_type=_FORMATS["pdf"], headers=headers)
-    return vendor_statement.to_json()
+    return vendor_statement
 
 
 @area.post(
@@ -93,6 +105,6 @@ def statement(ctx: Context, query: dict[str, Any]) -> dict[str, Any] | Response:
     idempotent=Idempotency.OPTIONAL,
     raises=(IllegalTransitionError, withdrawals.PayoutNotCancellableError),
 )  # fmt: skip
-def cancel(ctx: Context, payout_id: UUID) -> dict[str, Any]:
+def cancel(ctx: Context, payout_id: UUID) -> payout_history.PayoutView:
     """Call off a payout that the caller had asked for, as long as it is in no batch."""
     return withdrawals.cancel_request(ctx.session, payout_id=payout_id, caller=ctx.user, now=ctx.now)

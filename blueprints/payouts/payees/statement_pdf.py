@@ -2,13 +2,12 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from fpdf import FPDF, XPos, YPos
 from fpdf.fonts import TTFFont
 
 from marketplace.kernel.money import format_naira
-from marketplace.payouts.payees.statements import VendorStatement
+from marketplace.payouts.payees.statements import StatementEntry, VendorStatement
 
 # Letters of all languages that are written in Latin, the naira sign among them; see LICENSE_DEJAVU beside them.
 _FONTS = {"": "DejaVuSans.ttf", "B": "DejaVuSans-Bold.ttf"}
@@ -128,7 +127,7 @@ def render_pdf(statement: VendorStatement, *, generated_at: datetime) -> bytes:
     :param generated_at: when it is drawn up; the same statement of the same time is the same file
     :return: the PDF file
     """
-    paper = _StatementPdf(statement.display_name, _format_time(generated_at))
+    paper = _StatementPdf(statement.vendor.display_name, _format_time(generated_at))
     paper.set_creation_date(generated_at)
     paper.set_title("Statement of account")
     paper.set_lang("en")
@@ -138,52 +137,53 @@ def render_pdf(statement: VendorStatement, *, generated_at: datetime) -> bytes:
     _write_totals(paper, statement)
     paper.write_heading()
     for number, row in enumerate(statement.rows()):
-        paper.write_row(_row_cells(row), style="" if row["direction"] else "B", fill=bool(number % 2))
+        paper.write_row(_row_cells(row), style="" if row.direction else "B", fill=bool(number % 2))
     return bytes(paper.output())
 
 
 def _write_header(paper: _StatementPdf, statement: VendorStatement) -> None:
     paper.write_line("Statement of account", size=16, style="B", height=9)
-    paper.write_line(statement.display_name, size=12, style="B", height=7)
-    if statement.owner_name:
-        paper.write_line(statement.owner_name)
+    paper.write_line(statement.vendor.display_name, size=12, style="B", height=7)
+    if statement.vendor.owner_name:
+        paper.write_line(statement.vendor.owner_name)
     if len(statement.paid_accounts) == 1:
         [account] = statement.paid_accounts
-        paper.write_line(f"Paid to {account.bank}, {account.account_number}, {account.account_name}")
+        bank = account.bank_name or account.bank_code
+        paper.write_line(f"Paid to {bank}, {account.masked_number}, {account.account_name}")
     elif statement.paid_accounts:
         paper.write_line("Paid to several accounts")
     period = statement.period
     paper.write_line(f"From {_format_time(period.starts)} to before {_format_time(period.ends)} UTC")
-    paper.write_line(f"Store {statement.vendor_id}", size=7)
+    paper.write_line(f"Store {statement.vendor.id}", size=7)
     paper.ln(3)
 
 
 def _write_totals(paper: _StatementPdf, statement: VendorStatement) -> None:
     for words, minor in (
-        ("Balance at the beginning", statement.opening_minor),
+        ("Balance at the beginning", statement.opening_balance_minor),
         ("Came in", statement.credited_minor),
         ("Went out", -statement.debited_minor),
-        ("Balance at the end", statement.closing_minor),
+        ("Balance at the end", statement.closing_balance_minor),
     ):
         paper.set_font(_FONT_FAMILY, "B" if words.startswith("Balance") else "", 9)
         paper.cell(60, _LINE_HEIGHT, words)
         paper.cell(45, _LINE_HEIGHT, format_naira(minor), align="R", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
-    if statement.closing_minor < 0:
+    if statement.closing_balance_minor < 0:
         paper.write_line(
             "What is below zero is owed to the marketplace, and taken from what comes in next.", size=8
         )
     paper.ln(4)
 
 
-def _row_cells(row: dict[str, Any]) -> list[str]:
-    amount = "" if row["amountMinor"] is None else _format_amount(row["amountMinor"])
+def _row_cells(row: StatementEntry) -> list[str]:
+    amount = "" if row.amount_minor is None else _format_amount(row.amount_minor)
     return [
-        _format_time(row["at"]),
-        row["description"],
-        row["orderNumber"] or "",
-        amount if row["direction"] == "credit" else "",
-        amount if row["direction"] == "debit" else "",
-        _format_amount(row["balanceMinor"]),
+        _format_time(row.at),
+        row.description,
+        row.order_number or "",
+        amount if row.direction == "credit" else "",
+        amount if row.direction == "debit" else "",
+        _format_amount(row.balance_minor),
     ]
 
 

@@ -79,7 +79,7 @@ class BankAccountView(Schema):
     id = Uuid(required=True, attribute="account.id")
     bank_code = fields.String(required=True, attribute="account.bank_code")
     bank_name = fields.String(required=True, allow_none=True, attribute="account.bank_name")
-    account_number = fields.String(required=True, attribute="masked_number")
+    account_number = fields.String(required=True, attribute="account.masked_number")
     account_name = fields.String(required=True, attribute="account.account_name")
     since = Timestamp(required=True, attribute="account.created_at")
     replaced_at = Timestamp(required=True, allow_none=True, attribute="account.replaced_at")

@@ -28,8 +28,7 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.payouts import withdrawals
 from marketplace.payouts.batches.batch import EmptyBatchError
-from marketplace.payouts.transfers import admin_queries, exceptions, polling, void
-from marketplace.payouts.transfers import dispatch as transfer_dispatch
+from marketplace.payouts.transfers import admin_queries, dispatch, exceptions, polling, void
 from marketplace.platform.features import FeatureUnavailableError
 from marketplace.platform.halts import PayoutsHaltedError
 
@@ -40,31 +39,24 @@ area = ContractBlueprint("payout-dispatch", "/api/payouts", "Payouts on their wa
     "/dispatch", auth=VENDOR_OR_FINANCE_AAL2, limit="5/minute", body=DispatchPayouts, reply=DispatchedPayouts,
     status=202, idempotent=Idempotency.REQUIRED,
     raises=(
-        transfer_dispatch.ChangedSinceApprovalError, ConflictOfInterestError, EmptyBatchError,
+        dispatch.ChangedSinceApprovalError, ConflictOfInterestError, EmptyBatchError,
         withdrawals.EscrowLockedError, FeatureUnavailableError, IllegalTransitionError,
-        withdrawals.InsufficientBalanceError, InsufficientFundsError, transfer_dispatch.PayeesOnHoldError,
+        withdrawals.InsufficientBalanceError, InsufficientFundsError, dispatch.PayeesOnHoldError,
         PayoutsHaltedError, withdrawals.PayoutsOnHoldError, withdrawals.PendingPayoutExistsError,
     ),
 )  # fmt: skip
-def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dispatch.DispatchedPayouts:
     """Have an approved batch sent, for an officer, or ask for an early payout, for a vendor."""
     if ctx.user.is_staff:
         if "batch_id" not in body:
             raise ValidationError.of("batchId", "An officer names the batch that is sent.")
-        sent = transfer_dispatch.dispatch_batch(ctx.session, batch_id=body["batch_id"], act=ctx.act)
-        return {"payoutId": None} | sent
+        return dispatch.dispatch_batch(ctx.session, batch_id=body["batch_id"], act=ctx.act)
     if "amount_minor" not in body:
         raise ValidationError.of("amountMinor", "A vendor names what they want to be paid.")
     payout = withdrawals.request_payout(
         ctx.session, caller=ctx.user, amount_minor=body["amount_minor"], now=ctx.now
     )
-    return {
-        "batchId": None,
-        "payoutId": payout["id"],
-        "status": payout["status"],
-        "payments": 1,
-        "amountMinor": payout["amountMinor"],
-    }
+    return dispatch.DispatchedPayouts(1, payout.amount_minor, payout.status, payout_id=payout.id)
 
 
 @area.get(

@@ -11,7 +11,7 @@ from marketplace.kernel.paging import TablePage
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.payouts import withdrawals
 from marketplace.payouts.payees import bank_accounts, payout_history
-from marketplace.payouts.payees.balances import show_wallet_balance
+from marketplace.payouts.payees.balances import WalletBalance, show_wallet_balance
 from marketplace.payouts.payees.bank_accounts import OwnAccount
 from marketplace.payouts.payees.payout_history import PayoutFilters
 from marketplace.platform.features import FeatureUnavailableError
@@ -20,7 +20,7 @@ area = ContractBlueprint("wallet", "/api/wallet", "The caller's wallet, and payo
 
 
 @area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=WalletView)
-def balance(ctx: Context) -> dict[str, Any]:
+def balance(ctx: Context) -> WalletBalance:
     """Tell what is in the caller's wallet, and what of it can be paid out.
 
     Its entries are in their statement.
@@ -89,7 +89,7 @@ def list_cash_outs(ctx: Context, query: dict[str, Any]) -> TablePage:
         withdrawals.PayoutsOnHoldError, withdrawals.PendingPayoutExistsError,
     ),
 )  # fmt: skip
-def request_cash_out(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def request_cash_out(ctx: Context, body: dict[str, Any]) -> payout_history.PayoutView:
     """Have money of the caller's wallet, but no rewards, paid out with the next batch."""
     return withdrawals.request_cash_out(
         ctx.session, caller=ctx.user, amount_minor=body["amount_minor"], now=ctx.now

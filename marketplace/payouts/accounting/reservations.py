@@ -1,14 +1,12 @@
-"""Reservations: what somebody is to be paid, taken out of their balance in the books when it is asked for or staged.
+"""Reservations: the amounts of payouts, moved out of their payees' balances when they are requested or staged.
 
-The books hold that nothing is reserved twice: no balance is ever negative. Whoever makes a reservation locks the
-balances first, and looks for one that waits only then: so two at once can neither reserve the same money nor wait for
-each other.
+No balance is ever negative, so nothing is reserved twice. A reservation locks the balances first and looks for pending
+payouts after that: two reservations at once can neither take the same money nor deadlock.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -31,6 +29,74 @@ ALREADY_PENDING = "waiting"
 
 _SOURCE_PREFIX = "payout:"
 
+# What vendors come to owe us for, other than refunds.
+_DEBT_REASONS = {
+    CHARGEBACK: "an order whose payment a bank took back",
+    SENT_AFTER_ALL: "a payout that was sent although its money was back",
+}
+_REFUND_DEBT_REASON = "an order that was refunded after its release"
+
+
+@dataclass(frozen=True)
+class Payee:
+    """A vendor who is paid for a store or, without a store, a person who is paid out of the wallet."""
+
+    user_id: UUID
+    vendor_id: UUID | None
+
+    @property
+    def balance_account(self) -> Account:
+        """The ledger account that the payee is paid from."""
+        if self.vendor_id is None:
+            return accounts.wallet(self.user_id)
+        return accounts.vendor_payable(self.vendor_id)
+
+    @property
+    def debt_account(self) -> Account | None:
+        """The ledger account of the vendor's debt, which is collected before the vendor is paid."""
+        return None if self.vendor_id is None else accounts.vendor_receivable(self.vendor_id)
+
+
+@dataclass(frozen=True)
+class PayeePayout:
+    """A payout and its payee."""
+
+    id: UUID
+    user_id: UUID
+    vendor_id: UUID | None
+
+    @property
+    def payee(self) -> Payee:
+        """The payee."""
+        return Payee(self.user_id, self.vendor_id)
+
+
+@dataclass(frozen=True)
+class Reservation(PayeePayout):
+    """A payout with the amount that is reserved for it, in kobo."""
+
+    amount_minor: int
+    status: str
+
+
+@dataclass(frozen=True)
+class PayoutRequest:
+    """An amount to pay to a payee's bank account, in kobo. Without an amount the whole balance is paid."""
+
+    payee: Payee
+    account_id: UUID
+    amount_minor: int | None = None
+
+
+@dataclass(frozen=True)
+class ReservationResult:
+    """The new reservations, the skipped payees with a reason each, and the collected debts in kobo."""
+
+    reservations: list[Reservation]
+    skipped: dict[Payee, str]
+    collected_minor: dict[Payee, int]
+
+
 _INSERT_PAYOUTS = Statement(
     text(
         """
@@ -42,10 +108,79 @@ _INSERT_PAYOUTS = Statement(
         ) AS w (user_id, vendor_id, account_id, amount_minor)
         WHERE NOT EXISTS (SELECT FROM payout_transfer_intents i WHERE i.user_id = w.user_id
             AND i.vendor_id IS NOT DISTINCT FROM w.vendor_id AND i.status = 'pending')
-        RETURNING id, user_id, vendor_id, amount_minor
+        RETURNING id, user_id, vendor_id, amount_minor, status
         """
-    )
+    ),
+    row=Reservation,
 )
+
+
+def reserve_payouts(
+    session: Session,
+    *,
+    requests: Sequence[PayoutRequest],
+    batch_id: UUID | None,
+    minimum_minor: int,
+    requested_by_payee: bool = False,
+    now: datetime,
+) -> ReservationResult:
+    """Reserve payouts from their payees' balances, after debts are collected.
+
+    Payees with a pending payout and payees below the minimum are skipped.
+
+    :param requests: at most one for each payee
+    :param batch_id: the batch that pays; without it the payouts wait for the next batch
+    :param minimum_minor: kobo
+    :raises InsufficientFundsError: a request exceeds the balance
+    """
+    if not requests:
+        return ReservationResult([], {}, {})
+    payees = [request.payee for request in requests]
+    balances = lock_balances(
+        session,
+        accounts=[
+            account
+            for payee in payees
+            for account in (payee.balance_account, payee.debt_account)
+            if account is not None
+        ],
+    )
+    collected = {payee: minor for payee in payees if (minor := _collectable_debt(payee, balances))}
+    amounts = {
+        request: balances[request.payee.balance_account] - collected.get(request.payee, 0)
+        if request.amount_minor is None
+        else request.amount_minor
+        for request in requests
+    }
+    sufficient = [request for request in requests if amounts[request] >= max(minimum_minor, 1)]
+    reserved = _INSERT_PAYOUTS.all(
+        session,
+        batch_id=batch_id,
+        status=states.PAYOUT.initial,
+        asked_for=requested_by_payee,
+        users=[request.payee.user_id for request in sufficient],
+        vendors=[request.payee.vendor_id for request in sufficient],
+        accounts=[request.account_id for request in sufficient],
+        amounts=[amounts[request] for request in sufficient],
+        now=now,
+    )
+    post_transactions(
+        session,
+        transactions=[
+            *_build_collection_movements(session, collected),
+            *(_build_reservation_movement(payout, STAGED, "Payout", reserving=True) for payout in reserved),
+        ],
+        now=now,
+    )
+    reserved_payees = {payout.payee for payout in reserved}
+    skipped = {
+        request.payee: ALREADY_PENDING if request in sufficient else BELOW_MINIMUM
+        for request in requests
+        if request.payee not in reserved_payees
+    }
+    return ReservationResult(reserved, skipped, collected)
+
+
 _CANCEL_PAYOUTS = Statement(
     text(
         """
@@ -54,8 +189,49 @@ _CANCEL_PAYOUTS = Statement(
         """
     )
 )
-# What was collected before only grows, so it tells one collection from a vendor from the next; and since the oldest
-# debts are paid off first, it tells with the amount which debts those are.
+
+
+def cancel_reservations(
+    session: Session, *, payouts: Collection[Reservation], now: datetime
+) -> list[Reservation]:
+    """Cancel pending payouts and return their amounts to the payees' balances.
+
+    :param payouts: locked; payouts in other states are left as they are
+    :return: the cancelled payouts
+    """
+    cancelled = [payout for payout in payouts if payout.status == states.PENDING]
+    _CANCEL_PAYOUTS.run(
+        session,
+        ids=[payout.id for payout in cancelled],
+        status=states.PAYOUT.target(states.PENDING, "cancel"),
+        now=now,
+    )
+    movements = [
+        _build_reservation_movement(payout, CANCELLED, "Payout that was called off", reserving=False)
+        for payout in cancelled
+    ]
+    post_transactions(session, transactions=movements, now=now)
+    return cancelled
+
+
+def payout_source(payout_id: UUID) -> str:
+    """Name a payout as the source of its ledger transactions."""
+    return f"{_SOURCE_PREFIX}{payout_id}"
+
+
+def parse_payout_source(source: str) -> UUID:
+    """Parse a name that ``payout_source`` gave."""
+    return UUID(source.removeprefix(_SOURCE_PREFIX))
+
+
+def _collectable_debt(payee: Payee, balances: dict[Account, int]) -> int:
+    if payee.debt_account is None:
+        return 0
+    return min(balances[payee.balance_account], balances[payee.debt_account])
+
+
+# The sum of former collections only grows, so it distinguishes the collections from one vendor. The oldest debts are
+# paid off first, so this sum and the amount tell which debts a collection pays off.
 _SELECT_DEBTS_PAID_OFF = Statement(
     text(
         """
@@ -75,207 +251,18 @@ _SELECT_DEBTS_PAID_OFF = Statement(
         """
     )
 )
-# What vendors come to owe us for, other than refunds.
-_DEBT_REASONS = {
-    CHARGEBACK: "an order whose payment a bank took back",
-    SENT_AFTER_ALL: "a payout that was sent although its money was back",
-}
-_REFUND_DEBT_REASON = "an order that was refunded after its release"
-
-
-@dataclass(frozen=True, slots=True)
-class Payee:
-    """Who is paid, and from what: a vendor for their store, or (no store) somebody out of their wallet."""
-
-    user_id: UUID
-    vendor_id: UUID | None
-
-    @property
-    def balance_account(self) -> Account:
-        """Name the account of the books that the payee is paid from."""
-        if self.vendor_id is None:
-            return accounts.wallet(self.user_id)
-        return accounts.vendor_payable(self.vendor_id)
-
-    @property
-    def debt_account(self) -> Account | None:
-        """Name the account of what a vendor owes us, which is taken before they are paid."""
-        return None if self.vendor_id is None else accounts.vendor_receivable(self.vendor_id)
-
-
-@dataclass(frozen=True, slots=True)
-class PayoutRequest:
-    """What somebody is to be paid: so much in kobo, or (none) all that there is; and to which bank account."""
-
-    payee: Payee
-    account_id: UUID
-    amount_minor: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """What was reserved for somebody, as an intent; in kobo."""
-
-    payout_id: UUID
-    payee: Payee
-    amount_minor: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationResult:
-    """What was reserved, why not for others (``below_minimum``, ``waiting``), and what of debts was collected."""
-
-    reservations: list[Reservation]
-    skipped: dict[Payee, str]
-    collected_minor: dict[Payee, int]
-
-
-def reserve_payouts(
-    session: Session,
-    *,
-    requests: Sequence[PayoutRequest],
-    batch_id: UUID | None,
-    minimum_minor: int,
-    requested_by_payee: bool = False,
-    now: datetime,
-) -> ReservationResult:
-    """Reserve what people are to be paid from their balances, one intent for each.
-
-    What a vendor owes us is taken first. Who has an intent that waits already gets none, and neither does who would
-    get less than the minimum.
-
-    :param requests: at most one for each payee
-    :param batch_id: the batch that pays it; none: it waits for the next one
-    :param minimum_minor: kobo that are the least to be paid at once
-    :param requested_by_payee: whether the payee asked for it
-    :param now: when
-    :raises InsufficientFundsError: a request is for more than there is
-    """
-    if not requests:
-        return ReservationResult([], {}, {})
-    balances = lock_balances(
-        session, accounts=list(_list_ledger_accounts(request.payee for request in requests))
-    )
-    collected = {request.payee: _collectable_debt(request.payee, balances) for request in requests}
-    amounts = {
-        request: balances[request.payee.balance_account] - collected[request.payee]
-        if request.amount_minor is None
-        else request.amount_minor
-        for request in requests
-    }
-    sufficient = [request for request in requests if amounts[request] >= max(minimum_minor, 1)]
-    reserved = _insert_payouts(
-        session, sufficient, amounts, batch_id=batch_id, requested_by_payee=requested_by_payee, now=now
-    )
-    reserved_payees = {reservation.payee for reservation in reserved}
-    post_transactions(
-        session,
-        transactions=[
-            *_build_collection_movements(
-                session, {payee: amount_minor for payee, amount_minor in collected.items() if amount_minor}
-            ),
-            *(
-                _build_reservation_movement(reservation, STAGED, "Payout", reserving=True)
-                for reservation in reserved
-            ),
-        ],
-        now=now,
-    )
-    skipped = {
-        request.payee: ALREADY_PENDING if request in sufficient else BELOW_MINIMUM
-        for request in requests
-        if request.payee not in reserved_payees
-    }
-    return ReservationResult(
-        reserved, skipped, {payee: amount_minor for payee, amount_minor in collected.items() if amount_minor}
-    )
-
-
-def cancel_reservations(
-    session: Session, *, payouts: Collection[dict[str, Any]], now: datetime
-) -> list[Reservation]:
-    """Cancel intents that wait, and give their money back to the balances it came from.
-
-    :param payouts: locked rows with id, user_id, vendor_id, amount_minor and status; those that do not wait stay
-    :param now: when
-    :return: what was given back
-    """
-    status = states.PAYOUT.target(states.PENDING, "cancel")
-    cancelled = [
-        Reservation(row["id"], Payee(row["user_id"], row["vendor_id"]), row["amount_minor"])
-        for row in payouts
-        if row["status"] == states.PENDING
-    ]
-    _CANCEL_PAYOUTS.run(
-        session, ids=[reservation.payout_id for reservation in cancelled], status=status, now=now
-    )
-    movements = [
-        _build_reservation_movement(reservation, CANCELLED, "Payout that was called off", reserving=False)
-        for reservation in cancelled
-    ]
-    post_transactions(session, transactions=movements, now=now)
-    return cancelled
-
-
-def payout_source(payout_id: UUID) -> str:
-    """Name an intent as the cause of its transactions in the books."""
-    return f"{_SOURCE_PREFIX}{payout_id}"
-
-
-def parse_payout_source(source: str) -> UUID:
-    """Give the intent that ``payout_source`` named."""
-    return UUID(source.removeprefix(_SOURCE_PREFIX))
-
-
-def _list_ledger_accounts(payees: Any) -> Any:
-    for payee in payees:
-        yield payee.balance_account
-        if payee.debt_account is not None:
-            yield payee.debt_account
-
-
-def _collectable_debt(payee: Payee, balances: dict[Account, int]) -> int:
-    return (
-        0
-        if payee.debt_account is None
-        else min(balances[payee.balance_account], balances[payee.debt_account])
-    )
-
-
-def _insert_payouts(
-    session: Session,
-    requests: Sequence[PayoutRequest],
-    amounts: dict[PayoutRequest, int],
-    *,
-    batch_id: UUID | None,
-    requested_by_payee: bool,
-    now: datetime,
-) -> list[Reservation]:
-    rows = _INSERT_PAYOUTS.all(
-        session,
-        batch_id=batch_id,
-        status=states.PAYOUT.initial,
-        asked_for=requested_by_payee,
-        users=[request.payee.user_id for request in requests],
-        vendors=[request.payee.vendor_id for request in requests],
-        accounts=[request.account_id for request in requests],
-        amounts=[amounts[request] for request in requests],
-        now=now,
-    )
-    return [
-        Reservation(row["id"], Payee(row["user_id"], row["vendor_id"]), row["amount_minor"]) for row in rows
-    ]
 
 
 def _build_collection_movements(session: Session, collected: dict[Payee, int]) -> list[NewTransaction]:
-    """Give the movements that take what vendors owe us from what we owe them, each saying what it is for."""
+    """Build the transactions that offset vendors' debts against their balances."""
     debts = {payee.debt_account: payee for payee in collected if payee.debt_account is not None}
     if not debts:
         return []
-    amounts = [collected[payee] for payee in debts.values()]
     paid_off = {
         row["account_id"]: row
-        for row in _SELECT_DEBTS_PAID_OFF.all(session, ids=[debt.id for debt in debts], minors=amounts)
+        for row in _SELECT_DEBTS_PAID_OFF.all(
+            session, ids=[debt.id for debt in debts], minors=[collected[payee] for payee in debts.values()]
+        )
     }
     return [
         NewTransaction(
@@ -292,26 +279,20 @@ def _build_collection_movements(session: Session, collected: dict[Payee, int]) -
 
 
 def _describe_debts(kinds: Collection[str]) -> str:
-    """Tell what debts are for, by the kinds of the transactions that they came of."""
+    """Describe debts by the kinds of their transactions."""
     return ", and for ".join(sorted({_DEBT_REASONS.get(kind, _REFUND_DEBT_REASON) for kind in kinds}))
 
 
 def _build_reservation_movement(
-    reservation: Reservation, kind: str, description: str, *, reserving: bool
+    payout: Reservation, kind: str, description: str, *, reserving: bool
 ) -> NewTransaction:
-    """Give the movement of a reservation out of its payee's balance, or back into it."""
+    """Build the transaction that moves a payout's amount out of the payee's balance, or back."""
     return NewTransaction(
         kind,
-        payout_source(reservation.payout_id),
+        payout_source(payout.id),
         description,
         [
-            Posting(
-                reservation.payee.balance_account,
-                "debit" if reserving else "credit",
-                reservation.amount_minor,
-            ),
-            Posting(
-                accounts.PAYOUTS_IN_TRANSIT, "credit" if reserving else "debit", reservation.amount_minor
-            ),
+            Posting(payout.payee.balance_account, "debit" if reserving else "credit", payout.amount_minor),
+            Posting(accounts.PAYOUTS_IN_TRANSIT, "credit" if reserving else "debit", payout.amount_minor),
         ],
     )

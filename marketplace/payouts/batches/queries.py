@@ -1,24 +1,27 @@
-"""What officers see of batches: all of them as a table, and one as it is now."""
+"""Batches as officers see them: a table of all, and one as it is now."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.infra.tables import build_sorted_statements
+from marketplace.infra.tables import SortedTable
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payouts import states
 from marketplace.payouts.batches.approval import REQUIRED_APPROVALS, find_approvers
 from marketplace.payouts.batches.batch import compute_fingerprint
+from marketplace.payouts.batches.staging import SKIPPED_SHOWN_LIMIT, SkippedPayee, StagingResult
 
+_View = TypeVar("_View")
 SORTS = {"createdAt": "b.created_at", "updatedAt": "b.updated_at"}
 AWAITING, UNDISBURSED, ALL = "awaiting", "undisbursed", "all"
-# What a batch of each filter may be in: those that wait for officers, those that are not paid yet, and each state.
+# The statuses of each filter: batches that wait for officers, batches that are not paid yet, and each status.
 FILTERS: dict[str, tuple[str, ...]] = {
     AWAITING: (states.STAGED, states.APPROVED),
     UNDISBURSED: (states.STAGED, states.APPROVED, states.DISPATCHING),
@@ -26,42 +29,66 @@ FILTERS: dict[str, tuple[str, ...]] = {
     **{status: (status,) for status in sorted(states.BATCH.states)},
 }
 
-_SUM_PAYMENTS = """
-    SELECT count(*) AS payments, coalesce(sum(amount_minor), 0)::bigint AS "amountMinor",
-        count(*) FILTER (WHERE status = 'success') AS paid,
-        count(*) FILTER (WHERE status IN ('failed', 'reversed')) AS failed,
-        count(*) FILTER (WHERE stalled_at IS NOT NULL) AS stalled
-    FROM payout_transfer_intents WHERE batch_id = b.id AND status <> 'cancelled'
-"""
-_SELECT_BATCHES = f"""
-    SELECT b.id, b.status, b.staged_by, staged.name AS staged_by_name, b.approved_at AS "approvedAt",
-        b.rejected_by, rejected.name AS rejected_by_name, b.rejected_at AS "rejectedAt",
-        b.rejection_reason AS "rejectionReason", b.dispatched_by, dispatched.name AS dispatched_by_name,
-        b.dispatched_at AS "dispatchedAt", b.finished_at AS "finishedAt", b.content_hash, b.approved_hash,
-        b.revision, b.created_at AS "createdAt", b.updated_at AS "updatedAt", sums.*
-    FROM payout_batches b CROSS JOIN LATERAL ({_SUM_PAYMENTS}) sums
+
+@dataclass(frozen=True)
+class BatchRow:
+    """A batch with the officers who decided, and the sums of its payments in kobo. Cancelled payments do not count."""
+
+    id: UUID
+    status: str
+    staged_by: dict[str, Any] | None
+    approved_at: datetime | None
+    rejected_by: dict[str, Any] | None
+    rejected_at: datetime | None
+    rejection_reason: str | None
+    dispatched_by: dict[str, Any] | None
+    dispatched_at: datetime | None
+    finished_at: datetime | None
+    staged_hash: str
+    approved_hash: str | None
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    payments: int
+    amount_minor: int
+    paid: int
+    failed: int
+    stalled: int
+    currency = CURRENCY
+
+
+_SELECT_BATCHES = """
+    SELECT b.id, b.status,
+        CASE WHEN staged.id IS NOT NULL THEN jsonb_build_object('id', staged.id, 'name', staged.name) END AS staged_by,
+        b.approved_at,
+        CASE WHEN rejected.id IS NOT NULL THEN jsonb_build_object('id', rejected.id, 'name', rejected.name) END
+            AS rejected_by, b.rejected_at, b.rejection_reason,
+        CASE WHEN sent.id IS NOT NULL THEN jsonb_build_object('id', sent.id, 'name', sent.name) END AS dispatched_by,
+        b.dispatched_at, b.finished_at, b.content_hash AS staged_hash, b.approved_hash, b.revision, b.created_at,
+        b.updated_at, sums.*
+    FROM payout_batches b CROSS JOIN LATERAL (
+            SELECT count(*) AS payments, coalesce(sum(amount_minor), 0)::bigint AS amount_minor,
+                count(*) FILTER (WHERE status = 'success') AS paid,
+                count(*) FILTER (WHERE status IN ('failed', 'reversed')) AS failed,
+                count(*) FILTER (WHERE stalled_at IS NOT NULL) AS stalled
+            FROM payout_transfer_intents WHERE batch_id = b.id AND status <> 'cancelled'
+        ) sums
         LEFT JOIN profiles staged ON staged.id = b.staged_by
         LEFT JOIN profiles rejected ON rejected.id = b.rejected_by
-        LEFT JOIN profiles dispatched ON dispatched.id = b.dispatched_by
+        LEFT JOIN profiles sent ON sent.id = b.dispatched_by
 """
 _MATCHES_FILTERS = """
-    b.status = ANY(:statuses)
-    AND (CAST(:starts AS timestamptz) IS NULL OR b.created_at >= :starts)
-    AND (CAST(:ends AS timestamptz) IS NULL OR b.created_at < :ends)
+    WHERE b.status = ANY(:statuses)
+        AND (CAST(:starts AS timestamptz) IS NULL OR b.created_at >= :starts)
+        AND (CAST(:ends AS timestamptz) IS NULL OR b.created_at < :ends)
 """
-_SELECT_BATCH_PAGES = build_sorted_statements(
-    _SELECT_BATCHES, f"WHERE {_MATCHES_FILTERS}", SORTS, tie_breaker="b.id"
-)
-_COUNT_BATCHES = Statement(text(f"SELECT count(*) AS total FROM payout_batches b WHERE {_MATCHES_FILTERS}"))
-_SELECT_BATCH = Statement(text(f"{_SELECT_BATCHES} WHERE b.id = :batch_id"))
-_SELECT_APPROVALS = Statement(
-    text(
-        """
-        SELECT a.officer_id, p.name, a.content_hash AS "contentHash", a.comment, a.created_at AS "createdAt"
-        FROM payout_approvals a JOIN profiles p ON p.id = a.officer_id
-        WHERE a.batch_id = :batch_id ORDER BY a.id LIMIT 100
-        """
-    )
+_BATCHES = SortedTable(
+    _SELECT_BATCHES,
+    _MATCHES_FILTERS,
+    SORTS,
+    row=BatchRow,
+    tie_breaker="b.id",
+    count_from=f"FROM payout_batches b {_MATCHES_FILTERS}",
 )
 
 
@@ -73,56 +100,101 @@ def list_batches(
     ends: datetime | None,
     page: TableRequest,
 ) -> TablePage:
-    """List batches, in two queries.
+    """List batches by the time of their staging, in two queries.
 
     :param status: of ``FILTERS``
-    :param starts: staged from then on; none from the first
-    :param ends: staged before then; none to the last
-    :param page: which page, sorted by one of ``SORTS``
+    :param ends: exclusive
+    :param page: sorted by one of ``SORTS``
     """
-    filter_values = {"statuses": list(FILTERS[status]), "starts": starts, "ends": ends}
-    rows = _SELECT_BATCH_PAGES[page.sort, page.descending].all(
-        session, **filter_values, most=page.limit, offset=page.offset
-    )
-    total = _COUNT_BATCHES.one(session, **filter_values)["total"]
-    return TablePage([_serialize_batch(row) for row in rows], page, total)
+    return _BATCHES.fetch_page(session, page, statuses=list(FILTERS[status]), starts=starts, ends=ends)
 
 
-def show_batch(session: Session, *, batch_id: UUID) -> dict[str, Any]:
-    """Show a batch with who has approved it, and whether it changed since.
+@dataclass(frozen=True)
+class Approval:
+    """An officer's approval. It counts while the batch is as it was then."""
 
-    :raises NotFoundError: there is no such batch
+    officer: dict[str, Any]
+    content_hash: str
+    comment: str | None
+    created_at: datetime
+    counts: bool
+
+
+@dataclass(frozen=True)
+class BatchView(BatchRow):
+    """A batch with its approvals. The fingerprint is the current or, from the dispatch on, the approved one."""
+
+    content_hash: str
+    approvals: list[Approval]
+    approvals_missing: int
+
+    @property
+    def changed_since_staging(self) -> bool:
+        """Whether the batch pays something else than was staged."""
+        return self.content_hash != self.staged_hash
+
+    @property
+    def changed_since_approval(self) -> bool:
+        """Whether the batch pays something else than was approved."""
+        return self.approved_hash is not None and self.content_hash != self.approved_hash
+
+
+_SELECT_BATCH = Statement(text(f"{_SELECT_BATCHES} WHERE b.id = :batch_id"), row=BatchRow)
+_SELECT_APPROVALS = Statement(
+    text(
+        """
+        SELECT jsonb_build_object('id', a.officer_id, 'name', p.name) AS officer, a.content_hash, a.comment,
+            a.created_at, a.content_hash = :fingerprint AS counts
+        FROM payout_approvals a JOIN profiles p ON p.id = a.officer_id
+        WHERE a.batch_id = :batch_id ORDER BY a.id LIMIT 100
+        """
+    ),
+    row=Approval,
+)
+
+
+def extend(row: Any, view: type[_View], **values: Any) -> _View:
+    """Build a view from a row, whose fields the view has as well, and the values of the view's other fields."""
+    return view(**vars(row), **values)
+
+
+def show_batch(session: Session, *, batch_id: UUID) -> BatchView:
+    """Show a batch with its approvals.
+
+    :raises NotFoundError: the batch does not exist
     """
     row = _SELECT_BATCH.first(session, batch_id=batch_id)
     if row is None:
         raise NotFoundError("There is no such batch.")
-    is_open = row["status"] in FILTERS[AWAITING]
-    fingerprint = compute_fingerprint(session, batch_id=batch_id) if is_open else row["approved_hash"]
-    fingerprint = fingerprint or row["content_hash"]
-    approvers = find_approvers(session, row, fingerprint=fingerprint)
-    approvals = [
-        {
-            "officer": {"id": approval.pop("officer_id"), "name": approval.pop("name")},
-            **approval,
-            "counts": approval["contentHash"] == fingerprint,
-        }
-        for approval in _SELECT_APPROVALS.all(session, batch_id=batch_id)
-    ]
-    return {
-        **_serialize_batch(row),
-        "contentHash": fingerprint,
-        "stagedHash": row["content_hash"],
-        "approvedHash": row["approved_hash"],
-        "changedSinceStaging": fingerprint != row["content_hash"],
-        "changedSinceApproval": row["approved_hash"] is not None and fingerprint != row["approved_hash"],
-        "approvals": approvals,
-        "approvalsMissing": max(0, REQUIRED_APPROVALS - len(approvers)) if is_open else 0,
-    }
+    is_open = row.status in FILTERS[AWAITING]
+    fingerprint = compute_fingerprint(session, batch_id=batch_id) if is_open else row.approved_hash
+    fingerprint = fingerprint or row.staged_hash
+    approvers = find_approvers(session, batch_id=batch_id, fingerprint=fingerprint) if is_open else ()
+    return extend(
+        row,
+        BatchView,
+        content_hash=fingerprint,
+        approvals=_SELECT_APPROVALS.all(session, batch_id=batch_id, fingerprint=fingerprint),
+        approvals_missing=max(0, REQUIRED_APPROVALS - len(approvers)) if is_open else 0,
+    )
 
 
-def _serialize_batch(row: dict[str, Any]) -> dict[str, Any]:
-    view = {name: value for name, value in row.items() if not name.endswith("_hash")}
-    for step in ("staged", "rejected", "dispatched"):
-        officer_id, name = view.pop(f"{step}_by"), view.pop(f"{step}_by_name")
-        view[f"{step}By"] = {"id": officer_id, "name": name} if officer_id else None
-    return view | {"currency": CURRENCY}
+@dataclass(frozen=True)
+class StagedBatch(BatchView):
+    """A batch that was just staged, with the collected debts in kobo and the vendors who were left out."""
+
+    collected_minor: int
+    left_out: tuple[SkippedPayee, ...]
+
+
+def show_staged_batch(session: Session, *, result: StagingResult) -> StagedBatch:
+    """Show the batch of a staging with the first 100 vendors who were left out.
+
+    :raises NothingToStageError: there is no batch
+    """
+    return extend(
+        show_batch(session, batch_id=result.require_batch()),
+        StagedBatch,
+        collected_minor=result.collected_minor,
+        left_out=result.skipped[:SKIPPED_SHOWN_LIMIT],
+    )

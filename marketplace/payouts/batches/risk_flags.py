@@ -1,8 +1,12 @@
-"""What is risky in a payment, so that officers see it before they approve it."""
+"""Risk flags of payments, for officers who approve a batch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
 
+from marketplace.payouts.accounting.reservations import Reservation
 from marketplace.payouts.payees.holds import Hold
 from marketplace.payouts.payees.name_matching import is_plausible_account_name
 
@@ -38,42 +42,47 @@ RISK_FLAGS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PaymentFacts:
-    """What is known of a payment and its payee; amounts in kobo."""
+@dataclass(frozen=True)
+class PaymentFacts(Reservation):
+    """A payment of a batch with its payee, its bank account, and the payee's history; amounts in kobo."""
 
-    amount_minor: int
-    account_name: str | None
-    account_since: datetime | None
+    asked_for: bool
+    failure_reason: str | None
+    stalled_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    is_unsent: bool
+    payee_view: dict[str, Any]
+    is_payee_active: bool
+    account_id: UUID
+    account_name: str
+    account_since: datetime
+    staged_account_id: UUID
     is_staged_account: bool
-    expected_names: tuple[str | None, ...]
     successful_payouts: int
     average_minor: int | None
+    largest_minor: int | None
+    last_paid_at: datetime | None
     last_failed: bool
     disputes: int
-    active: bool
-    debt_minor: int
-    holds: tuple[Hold, ...]
+    owes_minor: int
 
 
-def find_risk_flags(facts: PaymentFacts, *, now: datetime) -> list[str]:
-    """Name what is risky in a payment, in the order of ``RISK_FLAGS``.
-
-    :param facts: what is known of it
-    :param now: the time of the request
-    """
+def find_risk_flags(facts: PaymentFacts, holds: Sequence[Hold], *, now: datetime) -> list[str]:
+    """Find the risks of a payment, in the order of ``RISK_FLAGS``."""
     present = {
-        ON_HOLD: bool(facts.holds),
+        ON_HOLD: bool(holds),
         ACCOUNT_CHANGED_SINCE_STAGING: not facts.is_staged_account,
-        ACCOUNT_CHANGED: facts.account_since is not None and facts.account_since > now - NEW_ACCOUNT_PERIOD,
-        NAME_DIFFERS: facts.account_name is not None
-        and not is_plausible_account_name(facts.account_name, *facts.expected_names),
+        ACCOUNT_CHANGED: facts.account_since > now - NEW_ACCOUNT_PERIOD,
+        NAME_DIFFERS: not is_plausible_account_name(
+            facts.account_name, facts.payee_view["store_name"], facts.payee_view["name"]
+        ),
         FIRST_PAYOUT: facts.successful_payouts == 0,
         AMOUNT_UNUSUAL: facts.average_minor is not None
         and facts.amount_minor > UNUSUAL_AMOUNT_FACTOR * facts.average_minor,
         UNDER_DISPUTE: facts.disputes > 0,
-        NOT_ACTIVE: not facts.active,
-        OWES_MONEY: facts.debt_minor > 0,
+        NOT_ACTIVE: not facts.is_payee_active,
+        OWES_MONEY: facts.owes_minor > 0,
         FAILED_BEFORE: facts.last_failed,
     }
     return [risk for risk in RISK_FLAGS if present[risk]]

@@ -13,20 +13,19 @@ from marketplace.identity.queries import list_former_contacts
 from marketplace.infra.cache import Cache
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.notifications.operations import notify
-from marketplace.payments.intents.banks import resolve_account
-from marketplace.payouts.models import PayoutAccount
+from marketplace.payments.intents.banks import ResolvedAccount, resolve_account
+from marketplace.payouts.models import VISIBLE_DIGITS, PayoutAccount, mask_account_number
 from marketplace.payouts.payees.holds import account_held_until
 from marketplace.providers.gateway.payments import PaymentGateway
 from marketplace.providers.gateway.transfers import TransferGateway
 
-VISIBLE_DIGITS = 4
 # A number that was given up longer ago may be somebody else's by now.
 _FORMER_CONTACT_PERIOD = timedelta(days=30)
 _FORMER_CONTACTS_LIMIT = 20
 _HISTORY_LIMIT = 50
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BankAccount:
     """A bank account that payouts went to."""
 
@@ -41,27 +40,18 @@ class BankAccount:
         return mask_account_number(self.account_number)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OwnAccount:
     """A payee's own bank account. A new account receives no payouts before ``held_until``."""
 
     account: PayoutAccount
     held_until: datetime | None
 
-    @property
-    def masked_number(self) -> str:
-        """The account number with only its last four digits."""
-        return mask_account_number(self.account.account_number)
 
+@dataclass(frozen=True)
+class PayoutRecipient(ResolvedAccount):
+    """A bank account as the bank reports it, with its recipient code at the gateway."""
 
-@dataclass(frozen=True, slots=True)
-class ResolvedAccount:
-    """A bank account as the bank reports it, and its recipient at the gateway."""
-
-    bank_code: str
-    bank_name: str
-    account_number: str
-    account_name: str
     recipient_code: str
 
 
@@ -73,7 +63,7 @@ def resolve_payout_account(
     account_number: str,
     bank_code: str,
     field_prefix: str = "",
-) -> ResolvedAccount:
+) -> PayoutRecipient:
     """Fetch the account's holder from the bank, and make the account a recipient at the gateway.
 
     :param account_number: ten digits
@@ -93,16 +83,10 @@ def resolve_payout_account(
     )
     if recipient_code is None:
         raise ValidationError.of(f"{field_prefix}accountNumber", "Is not an account that can be paid to.")
-    return ResolvedAccount(
-        bank_code=bank_code,
-        bank_name=resolved.bank_name,
-        account_number=account_number,
-        account_name=resolved.account_name,
-        recipient_code=recipient_code,
-    )
+    return PayoutRecipient(**vars(resolved), recipient_code=recipient_code)
 
 
-def replace_payout_account(session: Session, *, user_id: UUID, account: ResolvedAccount, act: Act) -> bool:
+def replace_payout_account(session: Session, *, user_id: UUID, account: PayoutRecipient, act: Act) -> bool:
     """Replace the bank account of a person's payouts, and notify the person at current and former contacts.
 
     Payouts are held for a day from then. For an unchanged account only the recipient code is renewed, without a
@@ -144,7 +128,7 @@ def replace_payout_account(session: Session, *, user_id: UUID, account: Resolved
 
 
 def replace_and_show_account(
-    session: Session, *, user_id: UUID, account: ResolvedAccount, act: Act
+    session: Session, *, user_id: UUID, account: PayoutRecipient, act: Act
 ) -> OwnAccount | None:
     """Replace the bank account as ``replace_payout_account`` does, and show the current one."""
     replace_payout_account(session, user_id=user_id, account=account, act=act)
@@ -178,11 +162,6 @@ def list_account_history(session: Session, *, user_id: UUID, now: datetime) -> l
 def _show_account(account: PayoutAccount, now: datetime) -> OwnAccount:
     held_until = account_held_until(account.created_at)
     return OwnAccount(account, held_until if account.replaced_at is None and held_until > now else None)
-
-
-def mask_account_number(account_number: str) -> str:
-    """Write an account number with its last four digits alone."""
-    return "*" * (len(account_number) - VISIBLE_DIGITS) + account_number[-VISIBLE_DIGITS:]
 
 
 def _renew_recipient(session: Session, account: PayoutAccount, recipient_code: str, *, act: Act) -> None:

@@ -1,6 +1,6 @@
-"""Who may be paid: what holds somebody's payouts back, and until when."""
+"""Holds: reasons why a payee may not be paid, each with its end if known."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.payouts.accounting.reservations import PayeePayout
 from marketplace.platform.halts import are_payouts_halted
 
 # Whoever took over an account and had the money sent elsewhere is noticed within it: both contacts are told.
@@ -38,6 +39,27 @@ _REMEDIES = {
 # Whoever leaves is paid first: their account is restricted meanwhile.
 _DELETION_PENDING = "deletion_pending"
 
+
+@dataclass(frozen=True)
+class Hold:
+    """A reason of ``ALL_HOLD_REASONS`` for not paying a payee. Without ``until``, time does not end the hold."""
+
+    reason: str
+    until: datetime | None = None
+
+    @property
+    def detail(self) -> str:
+        """The payee's remedy."""
+        return _REMEDIES[self.reason]
+
+
+@dataclass(frozen=True)
+class WaitingPayout(PayeePayout):
+    """A payout to send, and whether its bank account was replaced after the approval."""
+
+    account_replaced: bool
+
+
 _COLUMNS = """p.account_status, p.status_reason, a.created_at AS account_since
     FROM {source} JOIN profiles p ON p.id = {person}
         LEFT JOIN payout_accounts a ON a.user_id = p.id AND a.replaced_at IS NULL"""
@@ -57,23 +79,11 @@ _SELECT_USERS = Statement(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Why somebody is not paid: one of ``HOLD_REASONS``; without ``until``, until something is done about it."""
-
-    reason: str
-    until: datetime | None = None
-
-
 def find_vendor_holds(
     session: Session, *, vendor_ids: Collection[UUID], now: datetime
 ) -> dict[UUID, tuple[Hold, ...]]:
-    """Tell what holds vendors' payouts back, all of them in one query.
+    """Find the holds of stores' payouts in one query, apart from a halt of all payouts.
 
-    A halt of all payouts is none of these: it is nobody's own.
-
-    :param vendor_ids: stores' ids
-    :param now: the time of the request or of the run
     :return: the holds of each store that exists; none of a store that may be paid
     """
     rows = _SELECT_VENDORS.all(session, ids=list(vendor_ids))
@@ -83,68 +93,53 @@ def find_vendor_holds(
 def find_wallet_holds(
     session: Session, *, user_ids: Collection[UUID], now: datetime
 ) -> dict[UUID, tuple[Hold, ...]]:
-    """Tell what holds payouts from people's wallets back, all of them in one query.
+    """Find the holds of payouts from wallets in one query, apart from a halt of all payouts.
 
-    :param user_ids: whose wallets
-    :param now: the time of the request or of the run
-    :return: the holds of each person that exists; none of one who may be paid
+    :return: the holds of each person who exists; none of a person who may be paid
     """
     rows = _SELECT_USERS.all(session, ids=list(user_ids))
     return {row["id"]: _derive_holds(row, now=now) for row in rows}
 
 
 def find_payout_holds(
-    session: Session, *, payouts: Sequence[Mapping[str, Any]], now: datetime
+    session: Session, *, payouts: Sequence[PayeePayout], now: datetime
 ) -> dict[UUID, tuple[Hold, ...]]:
-    """Tell what holds payouts back, by their ids, in two queries.
-
-    :param payouts: each with its ``id``, the payee's ``user_id``, and ``vendor_id``, which is empty out of a wallet
-    :param now: the time of the request or of the run
-    """
-    vendor_ids = [row["vendor_id"] for row in payouts if row["vendor_id"]]
-    user_ids = [row["user_id"] for row in payouts if not row["vendor_id"]]
+    """Find the holds of payouts, by their ids, in two queries."""
+    vendor_ids = [payout.vendor_id for payout in payouts if payout.vendor_id]
+    user_ids = [payout.user_id for payout in payouts if not payout.vendor_id]
     vendor_holds = find_vendor_holds(session, vendor_ids=vendor_ids, now=now) if vendor_ids else {}
     wallet_holds = find_wallet_holds(session, user_ids=user_ids, now=now) if user_ids else {}
     return {
-        row["id"]: vendor_holds[row["vendor_id"]] if row["vendor_id"] else wallet_holds[row["user_id"]]
-        for row in payouts
+        payout.id: vendor_holds[payout.vendor_id] if payout.vendor_id else wallet_holds[payout.user_id]
+        for payout in payouts
     }
 
 
 def send_blockers(
-    session: Session, *, payouts: Sequence[Mapping[str, Any]], now: datetime
+    session: Session, *, payouts: Sequence[WaitingPayout], now: datetime
 ) -> dict[UUID, tuple[str, ...]]:
-    """Tell why payouts are not sent now, approved as they are: what is not told of is sent.
+    """Find the reasons why approved payouts may not be sent, apart from a halt of all payouts.
 
-    A halt of all payouts is none of the reasons.
-
-    :param payouts: as of ``find_payout_holds``, each with whether its account was replaced since (``account_replaced``)
-    :param now: when they would be sent
-    :return: ``account_replaced`` and ``HOLD_REASONS``, by the payouts' ids
+    :return: ``account_replaced`` and ``HOLD_REASONS`` by payout id; payouts that may be sent are left out
     """
     holds = find_payout_holds(session, payouts=payouts, now=now)
     blockers = {
-        row["id"]: (
-            *((ACCOUNT_REPLACED,) if row["account_replaced"] else ()),
-            *(hold.reason for hold in holds[row["id"]]),
+        payout.id: (
+            *((ACCOUNT_REPLACED,) if payout.account_replaced else ()),
+            *(hold.reason for hold in holds[payout.id]),
         )
-        for row in payouts
+        for payout in payouts
     }
     return {payout_id: reasons for payout_id, reasons in blockers.items() if reasons}
 
 
 def include_platform_halt(session: Session, holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
-    """Add to somebody's holds the one that is everybody's, if there is one."""
+    """Add the halt of all payouts, if there is one, to a payee's holds."""
     return (*holds, Hold(PAYOUTS_HALTED)) if are_payouts_halted(session) else holds
 
 
-def serialize_holds(holds: Sequence[Hold]) -> list[dict[str, Any]]:
-    """Give holds as the payee is shown them, each with what can be done about it."""
-    return [{"reason": hold.reason, "until": hold.until, "detail": _REMEDIES[hold.reason]} for hold in holds]
-
-
 def account_held_until(since: datetime) -> datetime:
-    """Tell until when a bank account that was given at a time holds payouts."""
+    """Return the end of the hold of a bank account that was given at a time."""
     return since + ACCOUNT_HOLD
 
 

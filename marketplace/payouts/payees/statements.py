@@ -1,9 +1,8 @@
-"""A vendor's statement: what was earned, paid out and owed in a period, from one balance to the next, by the books."""
+"""A vendor's statement of a period: all ledger movements between the opening and the closing balance."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -15,151 +14,104 @@ from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
 from marketplace.payouts import states
 from marketplace.payouts.accounting import reservations
-from marketplace.payouts.payees.bank_accounts import mask_account_number
+from marketplace.payouts.payees.bank_accounts import BankAccount
 from marketplace.vendors.queries import Store
 
 LONGEST_PERIOD = timedelta(days=366)
-# Of a file, and of what is laid out in pages.
+# Limits of CSV files, and of JSON and PDF.
 FILE_ROWS_LIMIT = 10_000
 PAGED_ROWS_LIMIT = 1_000
-
-# What a vendor owes us is taken off what we owe them: of both accounts a credit adds to the balance and a debit takes
-# from it. All comes out of one statement, so of one moment of the books. The balance at the beginning is what there is
-# now, less all that has been booked since: whatever the order in which transactions of one moment were booked. Entries
-# of accounts with owners, which these are, have their balance after them: the index is of those alone.
-_SELECT_ENTRIES = Sql(
-    text(
-        """
-        WITH booked AS (
-            SELECT coalesce(sum(CASE normal_side WHEN 'credit' THEN balance_minor ELSE -balance_minor END), 0)::bigint
-                AS minor FROM ledger_accounts WHERE id = ANY(:ids)
-        ), since AS (
-            SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)::bigint
-                AS minor FROM ledger_entries
-            WHERE account_id = ANY(:ids) AND created_at >= :starts AND balance_after_minor IS NOT NULL
-        )
-        SELECT booked.minor - since.minor AS opening_minor, e.id, e.created_at, e.kind, e.direction, e.amount_minor,
-            e.transaction_id, e.order_id, e.account_id, t.description, t.source, o.number AS order_number
-        FROM booked CROSS JOIN since LEFT JOIN LATERAL (
-            SELECT * FROM ledger_entries
-            WHERE account_id = ANY(:ids) AND created_at >= :starts AND created_at < :ends
-                AND balance_after_minor IS NOT NULL
-            ORDER BY created_at, id LIMIT :limit
-        ) e ON true
-        LEFT JOIN ledger_transactions t ON t.id = e.transaction_id
-        LEFT JOIN orders o ON o.id = e.order_id
-        ORDER BY e.created_at, e.id
-        """
-    )
-)
-# Of payouts that are on their way or have arrived: what failed or came back went nowhere, what waits may yet go
-# elsewhere. An account that was left and taken up again is one.
-_SELECT_PAID_ACCOUNTS = Sql(
-    text(
-        """
-        SELECT DISTINCT ON (a.bank_code, a.account_number)
-            a.bank_code, a.bank_name, a.account_number, a.account_name
-        FROM payout_transfer_intents i JOIN payout_accounts a ON a.id = i.account_id
-        WHERE i.id = ANY(:intent_ids) AND i.status = ANY(:statuses)
-        ORDER BY a.bank_code, a.account_number, a.id DESC
-        """
-    )
-)
 _SENT_STATUSES = [states.SUBMITTED, states.UNKNOWN, states.SUCCESS]
-_SELECT_VENDOR_NAMES = Sql(
-    text(
-        """
-        SELECT v.display_name, p.name AS owner_name FROM vendor_profiles v JOIN profiles p ON p.id = v.user_id
-        WHERE v.id = :vendor_id
-        """
-    )
-)
 
 
 @dataclass(frozen=True)
 class StatementPeriod:
-    """From a moment on, until before another one."""
+    """A period from ``starts`` to before ``ends``."""
 
     starts: datetime
     ends: datetime
 
 
 @dataclass(frozen=True)
-class PaidAccount:
-    """A bank account that payouts went to; of its number the last digits alone."""
+class StatementEntry:
+    """A ledger movement and the balance after it, in kobo. Rows of a balance alone have no movement."""
 
-    bank: str
-    account_number: str
-    account_name: str
+    at: datetime
+    kind: str
+    description: str
+    balance_minor: int
+    order_number: str | None = None
+    account: str | None = None
+    direction: str | None = None
+    amount_minor: int | None = None
+    order_id: UUID | None = None
+    transaction_id: UUID | None = None
+    source: str | None = None
+    opening_minor: int | None = None
+
+
+@dataclass(frozen=True)
+class StatementVendor:
+    """The vendor of a statement."""
+
+    id: UUID
+    display_name: str
+    owner_name: str | None
 
 
 @dataclass(frozen=True)
 class VendorStatement:
-    """A vendor's statement. Amounts are in kobo; a balance below zero is owed to us.
+    """A vendor's statement. Amounts are in kobo; the vendor owes us a negative balance.
 
-    ``paid_accounts`` are the bank accounts that the payouts of the period went to, whichever is the vendor's today.
+    ``paid_accounts`` are the bank accounts of the period's payouts, not the vendor's current one.
     """
 
-    vendor_id: UUID
-    display_name: str
-    owner_name: str | None
-    paid_accounts: list[PaidAccount]
+    vendor: StatementVendor
+    paid_accounts: list[BankAccount]
     period: StatementPeriod
-    opening_minor: int
-    credited_minor: int
-    debited_minor: int
-    entries: list[dict[str, Any]]
+    opening_balance_minor: int
+    entries: list[StatementEntry]
+    currency = CURRENCY
+
+    def _sum(self, direction: str) -> int:
+        return sum(entry.amount_minor or 0 for entry in self.entries if entry.direction == direction)
 
     @property
-    def closing_minor(self) -> int:
-        """Give the balance at the end of the period."""
-        return self.opening_minor + self.credited_minor - self.debited_minor
+    def credited_minor(self) -> int:
+        """The sum of the credits."""
+        return self._sum("credit")
 
-    def to_json(self) -> dict[str, Any]:
-        """Give the statement as JSON has it."""
-        return {
-            "vendor": {"id": self.vendor_id, "displayName": self.display_name},
-            "from": self.period.starts,
-            "to": self.period.ends,
-            "currency": CURRENCY,
-            "openingBalanceMinor": self.opening_minor,
-            "creditedMinor": self.credited_minor,
-            "debitedMinor": self.debited_minor,
-            "closingBalanceMinor": self.closing_minor,
-            "entries": self.entries,
-        }
+    @property
+    def debited_minor(self) -> int:
+        """The sum of the debits."""
+        return self._sum("debit")
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Give the statement as a table has it, between its first and its last balance."""
-        yield self._balance_row(
-            "opening_balance", "Balance at the beginning", self.period.starts, self.opening_minor
+    @property
+    def closing_balance_minor(self) -> int:
+        """The balance at the end of the period."""
+        return self.opening_balance_minor + self.credited_minor - self.debited_minor
+
+    def rows(self) -> Iterator[StatementEntry]:
+        """Iterate over the entries, between rows of the opening and the closing balance."""
+        yield StatementEntry(
+            self.period.starts, "opening_balance", "Balance at the beginning", self.opening_balance_minor
         )
         yield from self.entries
-        yield self._balance_row("closing_balance", "Balance at the end", self.period.ends, self.closing_minor)
-
-    def _balance_row(self, kind: str, description: str, at: datetime, balance_minor: int) -> dict[str, Any]:
-        empty = dict.fromkeys(COLUMNS)
-        return empty | {"at": at, "kind": kind, "description": description, "balanceMinor": balance_minor}
-
-
-COLUMNS = (
-    *("at", "kind", "description", "orderNumber", "account", "direction", "amountMinor", "balanceMinor"),
-    *("orderId", "transactionId"),
-)
+        yield StatementEntry(
+            self.period.ends, "closing_balance", "Balance at the end", self.closing_balance_minor
+        )
 
 
 def resolve_period(starts: datetime | None, ends: datetime | None, *, now: datetime) -> StatementPeriod:
-    """Give the period that a statement is asked for: by default the month that its end is in.
+    """Resolve the period of a statement, by default the month of its end.
 
-    :param starts: the first moment, or none
-    :param ends: the moment before which it ends, or none for now
-    :param now: the time of the request; no period ends later
-    :raises ValidationError: it ends before it begins, or is longer than a year
+    :param ends: exclusive; now by default and at the latest
+    :raises ValidationError: the period ends before it begins, or is longer than a year
     """
     last = now if ends is None else min(ends, now)
     first = starts
     if first is None:
-        # A month that is asked for by its end alone is the one before that.
+        # The end is exclusive: an end at the first of a month stands for the month before.
         last_moment = (last - timedelta(microseconds=1)).astimezone(UTC)
         first = last_moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     if first >= last:
@@ -171,83 +123,96 @@ def resolve_period(starts: datetime | None, ends: datetime | None, *, now: datet
     return StatementPeriod(first, last)
 
 
+# A vendor's debt is deducted from our debt to the vendor: a credit of either account adds to the balance. One statement
+# reads one moment of the ledger. The opening balance is the current balance without the entries since the beginning, so
+# that the order of simultaneous transactions does not matter. Entries of accounts with owners have a balance after
+# them, and the index is of those alone.
+_SELECT_ENTRIES = Sql(
+    text(
+        """
+        WITH booked AS (
+            SELECT coalesce(sum(CASE normal_side WHEN 'credit' THEN balance_minor ELSE -balance_minor END), 0)::bigint
+                AS minor FROM ledger_accounts WHERE id = ANY(:ids)
+        ), since AS (
+            SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)::bigint
+                AS minor FROM ledger_entries
+            WHERE account_id = ANY(:ids) AND created_at >= :starts AND balance_after_minor IS NOT NULL
+        ), opening AS (SELECT booked.minor - since.minor AS minor FROM booked CROSS JOIN since)
+        SELECT e.created_at AS at, e.kind, t.description,
+            (opening.minor + sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END)
+                OVER (ORDER BY e.created_at, e.id))::bigint AS balance_minor,
+            o.number AS order_number, a.kind AS account, e.direction, e.amount_minor, e.order_id, e.transaction_id,
+            t.source, opening.minor AS opening_minor
+        FROM opening LEFT JOIN LATERAL (
+            SELECT * FROM ledger_entries
+            WHERE account_id = ANY(:ids) AND created_at >= :starts AND created_at < :ends
+                AND balance_after_minor IS NOT NULL
+            ORDER BY created_at, id LIMIT :limit
+        ) e ON true
+        LEFT JOIN ledger_accounts a ON a.id = e.account_id
+        LEFT JOIN ledger_transactions t ON t.id = e.transaction_id
+        LEFT JOIN orders o ON o.id = e.order_id
+        ORDER BY e.created_at, e.id
+        """
+    ),
+    row=StatementEntry,
+)
+# Failed and returned payouts went nowhere, and waiting ones may still go elsewhere. An account that was replaced and
+# used again later is listed once.
+_SELECT_PAID_ACCOUNTS = Sql(
+    text(
+        """
+        SELECT DISTINCT ON (a.bank_code, a.account_number)
+            a.bank_code, a.bank_name, a.account_number, a.account_name
+        FROM payout_transfer_intents i JOIN payout_accounts a ON a.id = i.account_id
+        WHERE i.id = ANY(:payout_ids) AND i.status = ANY(:statuses)
+        ORDER BY a.bank_code, a.account_number, a.id DESC
+        """
+    ),
+    row=BankAccount,
+)
+_SELECT_VENDOR = Sql(
+    text(
+        """
+        SELECT v.id, v.display_name, p.name AS owner_name
+        FROM vendor_profiles v JOIN profiles p ON p.id = v.user_id WHERE v.id = :vendor_id
+        """
+    ),
+    row=StatementVendor,
+)
+
+
 def build_statement(
     session: Session, *, store: Store, period: StatementPeriod, limit: int
 ) -> VendorStatement:
-    """Draw up a vendor's statement, in three queries.
+    """Build a vendor's statement, in three queries.
 
-    :param store: the vendor's
-    :param period: see ``resolve_period``
-    :param limit: so many entries at most
-    :raises ValidationError: there are more in the period: a part of them would be no statement
+    :param limit: the maximum number of entries
+    :raises ValidationError: the period has more entries, and a part of them would be no statement
     """
-    payable, debt = accounts.vendor_payable(store.id), accounts.vendor_receivable(store.id)
-    account_kinds = {payable.id: payable.kind, debt.id: debt.kind}
     rows = _SELECT_ENTRIES.all(
-        session, ids=list(account_kinds), starts=period.starts, ends=period.ends, limit=limit + 1
+        session,
+        ids=[accounts.vendor_payable(store.id).id, accounts.vendor_receivable(store.id).id],
+        starts=period.starts,
+        ends=period.ends,
+        limit=limit + 1,
     )
-    opening = rows[0]["opening_minor"]
-    rows = [row for row in rows if row["id"] is not None]
-    if len(rows) > limit:
+    entries = [row for row in rows if row.transaction_id is not None]
+    if len(entries) > limit:
         raise ValidationError(
             f"There are more than {limit} movements in this period: choose a shorter one"
             f"{', or CSV' if limit < FILE_ROWS_LIMIT else ''}.",
             invalid_params=[InvalidParam("to", f"More than {limit} movements.")],
         )
-    entries = _add_running_balance(rows, opening, account_kinds)
-    sums = {"credit": 0, "debit": 0}
-    for entry in entries:
-        sums[entry["direction"]] += entry["amountMinor"]
-    vendor = _SELECT_VENDOR_NAMES.one(session, vendor_id=store.id)
+    payout_ids = [
+        reservations.parse_payout_source(entry.source)
+        for entry in entries
+        if entry.source is not None and entry.kind == reservations.STAGED
+    ]
     return VendorStatement(
-        vendor_id=store.id,
-        display_name=vendor["display_name"],
-        owner_name=vendor["owner_name"],
-        paid_accounts=_list_paid_accounts(session, rows),
+        vendor=_SELECT_VENDOR.one(session, vendor_id=store.id),
+        paid_accounts=_SELECT_PAID_ACCOUNTS.all(session, payout_ids=payout_ids, statuses=_SENT_STATUSES),
         period=period,
-        opening_minor=opening,
-        credited_minor=sums["credit"],
-        debited_minor=sums["debit"],
+        opening_balance_minor=rows[0].opening_minor or 0,
         entries=entries,
     )
-
-
-def _list_paid_accounts(session: Session, rows: list[dict[str, Any]]) -> list[PaidAccount]:
-    """Give the bank accounts that payouts among entries went to."""
-    payout_ids = [
-        reservations.parse_payout_source(row["source"]) for row in rows if row["kind"] == reservations.STAGED
-    ]
-    paid_accounts = _SELECT_PAID_ACCOUNTS.all(session, intent_ids=payout_ids, statuses=_SENT_STATUSES)
-    return [
-        PaidAccount(
-            row["bank_name"] or row["bank_code"],
-            mask_account_number(row["account_number"]),
-            row["account_name"],
-        )
-        for row in paid_accounts
-    ]
-
-
-def _add_running_balance(
-    rows: list[dict[str, Any]], opening_minor: int, account_kinds: dict[UUID, str]
-) -> list[dict[str, Any]]:
-    """Give the entries with the balance after each."""
-    balance = opening_minor
-    entries = []
-    for row in rows:
-        balance += row["amount_minor"] if row["direction"] == "credit" else -row["amount_minor"]
-        entries.append(
-            {
-                "at": row["created_at"],
-                "kind": row["kind"],
-                "description": row["description"],
-                "orderNumber": row["order_number"],
-                "account": account_kinds[row["account_id"]],
-                "direction": row["direction"],
-                "amountMinor": row["amount_minor"],
-                "balanceMinor": balance,
-                "orderId": row["order_id"],
-                "transactionId": row["transaction_id"],
-            }
-        )
-    return entries

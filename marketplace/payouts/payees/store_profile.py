@@ -11,7 +11,7 @@ from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags
 from marketplace.infra.cache import drop_cached
 from marketplace.payouts.payees import bank_accounts, holds
-from marketplace.payouts.payees.bank_accounts import ResolvedAccount
+from marketplace.payouts.payees.bank_accounts import PayoutRecipient
 from marketplace.vendors import operations, queries
 from marketplace.vendors.operations import StoreProfileChanges
 
@@ -21,7 +21,7 @@ class ProfileUpdate:
     """What an owner changes: the profile, and (none: as it is) the bank account of the payouts."""
 
     changes: StoreProfileChanges
-    account: ResolvedAccount | None
+    account: PayoutRecipient | None
     revision: int | None
 
 
@@ -71,13 +71,6 @@ def show_store_profile(
     if viewer_id is None or not queries.is_store_owner(session, vendor_id=vendor_id, user_id=viewer_id):
         return profile
     return profile | {
-        "bankAccount": bank_accounts.show_current_account(session, user_id=viewer_id, now=now),
-        "payoutHolds": show_store_holds(session, vendor_id=vendor_id, now=now),
+        "bank_account": bank_accounts.show_current_account(session, user_id=viewer_id, now=now),
+        "payout_holds": holds.find_vendor_holds(session, vendor_ids=[vendor_id], now=now).get(vendor_id, ()),
     }
-
-
-def show_store_holds(session: Session, *, vendor_id: UUID, now: datetime) -> list[dict[str, Any]]:
-    """List what holds a store's payouts back, with what to do about it."""
-    return holds.serialize_holds(
-        holds.find_vendor_holds(session, vendor_ids=[vendor_id], now=now).get(vendor_id, ())
-    )

@@ -1,27 +1,40 @@
-"""What vendors owe us, of orders that were refunded after their release, and what of it was collected."""
+"""Vendors' debts to us from orders that were refunded after their release, and the collected part."""
 
+from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
-from marketplace.infra.tables import build_sorted_statements
+from marketplace.infra.tables import SortedTable
 from marketplace.kernel.paging import TablePage, TableRequest
+from marketplace.ledger.models import LedgerAccount
 
-SORTS = {"owedMinor": "owed_minor", "lastClaimedAt": "last_claimed_at"}
+SORTS = {"owedMinor": "a.balance_minor", "lastClaimedAt": "sums.last_claimed_at"}
 
-# Who owes something is few among all vendors: what each was claimed is summed for all of those.
-_FROM_INDEBTED_VENDORS = """
+
+@dataclass(frozen=True)
+class VendorDebt:
+    """A vendor's debt in kobo, and our debt to the vendor."""
+
+    vendor_id: UUID
+    vendor_name: str
+    owed_minor: int
+    payable_minor: int
+    claimed_minor: int
+    collected_minor: int
+    last_claimed_at: datetime
+
+
+# Few vendors owe something, so all of their entries are summed.
+_VENDOR_DEBTS = SortedTable(
+    """
+    SELECT v.id AS vendor_id, v.display_name AS vendor_name, a.balance_minor AS owed_minor,
+        coalesce(p.balance_minor, 0) AS payable_minor, sums.*
+    """,
+    """
     FROM ledger_accounts a JOIN vendor_profiles v ON v.id = a.owner_id
-    WHERE a.kind = 'vendor_receivable' AND a.balance_minor > 0
-        AND (CAST(:vendor_id AS uuid) IS NULL OR a.owner_id = :vendor_id)
-"""
-_SELECT_VENDOR_DEBTS = f"""
-    SELECT v.id, v.display_name, a.balance_minor AS owed_minor, coalesce(p.balance_minor, 0) AS payable_minor,
-        sums.*
-    FROM (SELECT a.id, a.owner_id, a.balance_minor {_FROM_INDEBTED_VENDORS}) a
-        JOIN vendor_profiles v ON v.id = a.owner_id
         LEFT JOIN ledger_accounts p ON p.kind = 'vendor_payable' AND p.owner_id = a.owner_id
         CROSS JOIN LATERAL (
             SELECT coalesce(sum(e.amount_minor) FILTER (WHERE e.direction = 'debit'), 0)::bigint AS claimed_minor,
@@ -29,30 +42,27 @@ _SELECT_VENDOR_DEBTS = f"""
                 max(e.created_at) FILTER (WHERE e.direction = 'debit') AS last_claimed_at
             FROM ledger_entries e WHERE e.account_id = a.id
         ) sums
-"""
-_SELECT_API_COLUMNS = """
-    SELECT id AS "vendorId", display_name AS "vendorName", owed_minor AS "owedMinor",
-        payable_minor AS "payableMinor", claimed_minor AS "claimedMinor",
-        collected_minor AS "collectedMinor", last_claimed_at AS "lastClaimedAt"
-"""
-_SELECT_VENDOR_DEBT_PAGES = build_sorted_statements(
-    _SELECT_API_COLUMNS, f"FROM ({_SELECT_VENDOR_DEBTS}) owing", SORTS, tie_breaker="id"
-)
-_SUM_VENDOR_DEBTS = Statement(
-    text(
-        f"SELECT count(*) AS total, coalesce(sum(a.balance_minor), 0)::bigint AS owed_minor {_FROM_INDEBTED_VENDORS}"
-    )
+    WHERE a.kind = 'vendor_receivable' AND a.balance_minor > 0
+        AND (CAST(:vendor_id AS uuid) IS NULL OR a.owner_id = :vendor_id)
+    """,
+    SORTS,
+    row=VendorDebt,
+    tie_breaker="v.id",
 )
 
 
 def list_vendor_debts(session: Session, *, vendor_id: UUID | None, page: TableRequest) -> TablePage:
-    """List the vendors who owe us something, in two queries; all that is owed stands beside them.
+    """List the vendors with debts, in three queries; the page's meta gives the sum of the debts.
 
-    :param vendor_id: of one alone; none for all
-    :param page: which page, sorted by one of ``SORTS``
+    :param vendor_id: the only vendor to list
+    :param page: sorted by one of ``SORTS``
     """
-    rows = _SELECT_VENDOR_DEBT_PAGES[page.sort, page.descending].all(
-        session, vendor_id=vendor_id, most=page.limit, offset=page.offset
+    owed_minor = session.scalar(
+        select(func.coalesce(func.sum(LedgerAccount.balance_minor), 0)).where(
+            LedgerAccount.kind == "vendor_receivable",
+            LedgerAccount.balance_minor > 0,
+            LedgerAccount.owner_id == (vendor_id or LedgerAccount.owner_id),
+        )
     )
-    totals = _SUM_VENDOR_DEBTS.one(session, vendor_id=vendor_id)
-    return TablePage(rows, page, totals["total"], extra_meta={"owedMinor": totals["owed_minor"]})
+    found = _VENDOR_DEBTS.fetch_page(session, page, vendor_id=vendor_id)
+    return replace(found, extra_meta={"owedMinor": int(owed_minor or 0)})

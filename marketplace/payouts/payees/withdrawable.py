@@ -6,7 +6,7 @@ money again, up to what they paid of it: otherwise an order that is placed and c
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import text
@@ -16,6 +16,17 @@ from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
 
 _WALLET_PAYMENT = "wallet_payment"
+
+
+@dataclass(frozen=True)
+class WalletMovement:
+    """A wallet's movement of one transaction and order, in kobo. ``rewards`` means that rewards paid the movement."""
+
+    kind: str
+    order_id: UUID | None
+    rewards: bool
+    minor: int
+
 
 # By transaction and order; most wallets never had a reward, and of those nothing is read.
 _SELECT_WALLET_MOVEMENTS = Statement(
@@ -32,15 +43,15 @@ _SELECT_WALLET_MOVEMENTS = Statement(
         FROM entries e WHERE EXISTS (SELECT FROM rewarding)
         GROUP BY e.transaction_id, e.kind, e.order_id ORDER BY e.transaction_id
         """
-    )
+    ),
+    row=WalletMovement,
 )
 
 
 def fetch_remaining_rewards(session: Session, *, user_id: UUID, balance_minor: int) -> int:
-    """Tell how much of a wallet came from rewards, in kobo.
+    """Compute the part of a wallet that came from rewards, in kobo.
 
-    :param user_id: whose wallet
-    :param balance_minor: what is in it; its row is locked where something hangs on the answer
+    :param balance_minor: the wallet's balance; the caller locks its row where the result decides something
     """
     movements = _SELECT_WALLET_MOVEMENTS.all(
         session, wallet_id=accounts.wallet(user_id).id, rewards_id=accounts.REWARDS.id
@@ -48,20 +59,16 @@ def fetch_remaining_rewards(session: Session, *, user_id: UUID, balance_minor: i
     return min(remaining_rewards(movements), balance_minor)
 
 
-def remaining_rewards(movements: Iterable[dict[str, Any]]) -> int:
-    """Run through what moved in a wallet, and tell what is left of its rewards, in kobo.
-
-    :param movements: by transaction and order, the earliest first: the kind, the order, whether rewards paid it, and
-        what came in (or, negative, went out)
-    """
+def remaining_rewards(movements: Iterable[WalletMovement]) -> int:
+    """Compute the rest of a wallet's rewards from its movements, the earliest first, in kobo."""
     remaining = 0
     paid_by_rewards: defaultdict[UUID | None, int] = defaultdict(int)
     for movement in movements:
-        order_id, minor = movement["order_id"], movement["minor"]
-        if movement["rewards"]:
-            # One that is taken back takes what is left of it.
+        order_id, minor = movement.order_id, movement.minor
+        if movement.rewards:
+            # A revoked reward takes at most the rest.
             remaining = max(remaining + minor, 0)
-        elif minor < 0 and movement["kind"] == _WALLET_PAYMENT:
+        elif minor < 0 and movement.kind == _WALLET_PAYMENT:
             spent = min(remaining, -minor)
             remaining -= spent
             paid_by_rewards[order_id] += spent

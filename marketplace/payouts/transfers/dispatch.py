@@ -1,10 +1,11 @@
-"""The beginning of a dispatch: what two officers have approved is sent as they approved it, or not at all."""
+"""Dispatch a batch: what two officers have approved is sent as they approved it, or not at all."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
@@ -12,53 +13,20 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
 from marketplace.payouts import states
+from marketplace.payouts.accounting.reservations import PayeePayout
 from marketplace.payouts.batches.batch import (
     audit_batch_action,
+    change_status,
     compute_fingerprint,
     ensure_has_pending_payments,
     ensure_officer_is_not_payee,
     lock_batch,
-    update_batch_status,
+    set_approval,
 )
+from marketplace.payouts.models import PayoutTransferIntent
 from marketplace.payouts.payees.holds import find_payout_holds
 from marketplace.payouts.transfers import submit
 from marketplace.platform.halts import ensure_not_halted
-
-_MARK_BATCH_DISPATCHING = Statement(
-    text(
-        """
-        UPDATE payout_batches SET status = :status, dispatched_by = :officer_id, dispatched_at = :now,
-            revision = revision + 1, updated_at = :now
-        WHERE id = :batch_id
-        """
-    )
-)
-
-_SELECT_PENDING_PAYEES = Statement(
-    text(
-        """
-        SELECT id, user_id, vendor_id FROM payout_transfer_intents
-        WHERE batch_id = :batch_id AND status = 'pending'
-        """
-    )
-)
-
-
-# Each payment's reference is there before anything is sent, and is never another.
-_INSERT_TRANSFERS = Statement(
-    text(
-        """
-        WITH referred AS (
-            INSERT INTO payout_transfers (intent_id, status, created_at, updated_at)
-            SELECT id, :status, :now, :now FROM payout_transfer_intents
-            WHERE batch_id = :batch_id AND status = 'pending' ORDER BY id
-            RETURNING intent_id
-        )
-        SELECT coalesce(sum(i.amount_minor), 0)::bigint AS amount_minor
-        FROM referred r JOIN payout_transfer_intents i ON i.id = r.intent_id
-        """
-    )
-)
 
 
 class ChangedSinceApprovalError(ConflictError):
@@ -75,61 +43,87 @@ class PayeesOnHoldError(ConflictError):
     reason = "payees-on-hold"
 
 
-def dispatch_batch(session: Session, *, batch_id: UUID, act: Act) -> dict[str, Any]:
-    """Let a batch go: each payment gets its reference, and a worker sends them.
+@dataclass(frozen=True)
+class DispatchedPayouts:
+    """A batch that is being sent or a vendor's own payout, with the number and the sum of its payments in kobo."""
 
-    :return: the batch's id and status, how many payments there are to send, and kobo in all
-    :raises ConflictError: as ``begin_dispatch``
-    """
-    payments = begin_dispatch(session, batch_id=batch_id, act=act)
-    total = _INSERT_TRANSFERS.one(session, batch_id=batch_id, status=states.PAYOUT.initial, now=act.now)[
-        "amount_minor"
-    ]
-    submit.enqueue_submission(session, batch_id=batch_id, due_at=act.now)
-    return {"batchId": batch_id, "status": states.DISPATCHING, "payments": payments, "amountMinor": total}
+    payments: int
+    amount_minor: int
+    status: str
+    batch_id: UUID | None = None
+    payout_id: UUID | None = None
 
 
-def begin_dispatch(session: Session, *, batch_id: UUID, act: Act) -> int:
-    """Begin to send a batch: it pays what two officers have approved, or nothing.
+# Each payment's reference exists before anything is sent, and never changes.
+_INSERT_TRANSFERS = Statement(
+    text(
+        """
+        WITH referred AS (
+            INSERT INTO payout_transfers (intent_id, status, created_at, updated_at)
+            SELECT id, :status, :now, :now FROM payout_transfer_intents
+            WHERE batch_id = :batch_id AND status = 'pending' ORDER BY id
+            RETURNING intent_id
+        )
+        SELECT coalesce(sum(i.amount_minor), 0)::bigint
+        FROM referred r JOIN payout_transfer_intents i ON i.id = r.intent_id
+        """
+    )
+)
 
-    The caller hands the sending on in the same transaction. A batch that changed since it was approved is staged
-    again by the refusal.
 
-    :return: how many payments there are to send
-    :raises NotFoundError: there is no such batch
+def dispatch_batch(session: Session, *, batch_id: UUID, act: Act) -> DispatchedPayouts:
+    """Dispatch a batch: give each payment a reference, and have a worker send the payments.
+
+    A batch that changed after its approval is refused and staged again.
+
+    :raises NotFoundError: the batch does not exist
     :raises ConflictOfInterestError: the officer is a payee
-    :raises PayoutsHaltedError: payouts stand still
-    :raises IllegalTransitionError: it is not approved, or is being sent already
-    :raises ChangedSinceApprovalError: it changed since; the refusal has changes to keep
-    :raises PayeesOnHoldError: nothing may be paid to one of the payees now
-    :raises EmptyBatchError: it pays nobody
+    :raises PayoutsHaltedError: payouts are halted
+    :raises IllegalTransitionError: the batch is not approved, or was dispatched before
+    :raises ChangedSinceApprovalError: the batch changed; the refusal has changes to keep
+    :raises PayeesOnHoldError: a payee is on hold
+    :raises EmptyBatchError: the batch pays nobody
     """
     batch = lock_batch(session, batch_id=batch_id)
     ensure_officer_is_not_payee(session, batch_id, act.person_id)
     ensure_not_halted(session)
-    status = states.BATCH.target(batch["status"], "dispatch")
+    status_before, status = batch.status, states.BATCH.target(batch.status, "dispatch")
     fingerprint = compute_fingerprint(session, batch_id=batch_id)
-    if fingerprint != batch["approved_hash"]:
-        reopened = states.BATCH.target(batch["status"], "reopen")
-        update_batch_status(session, batch_id, reopened, approved_hash=None, now=act.now)
-        audit_batch_action(session, act, "reopen", batch, {"status": reopened, "contentHash": fingerprint})
+    if fingerprint != batch.approved_hash:
+        reopened = states.BATCH.target(status_before, "reopen")
+        set_approval(batch, reopened, approved_hash=None, now=act.now)
+        after = {"status": reopened, "contentHash": fingerprint}
+        audit_batch_action(session, act, "reopen", batch_id, status_before=status_before, after=after)
         raise ChangedSinceApprovalError(
             "The batch changed since it was approved: it is staged again. Two officers approve it as it is now, or"
             " take out what they do not want to pay."
         )
     payments = ensure_has_pending_payments(session, batch_id)
     _ensure_no_payee_on_hold(session, batch_id, now=act.now)
-    _MARK_BATCH_DISPATCHING.run(
-        session, batch_id=batch_id, status=status, officer_id=act.person_id, now=act.now
+    batch.dispatched_by, batch.dispatched_at = act.person_id, act.now
+    change_status(batch, status, now=act.now)
+    audit_batch_action(
+        session,
+        act,
+        "dispatch",
+        batch_id,
+        status_before=status_before,
+        after={"status": status, "payments": payments},
     )
-    audit_batch_action(session, act, "dispatch", batch, {"status": status, "payments": payments})
-    return payments
+    amount_minor = _INSERT_TRANSFERS.scalar(
+        session, batch_id=batch_id, status=states.PAYOUT.initial, now=act.now
+    )
+    submit.enqueue_submission(session, batch_id=batch_id, due_at=act.now)
+    return DispatchedPayouts(payments, amount_minor, status, batch_id=batch_id)
 
 
 def _ensure_no_payee_on_hold(session: Session, batch_id: UUID, *, now: datetime) -> None:
-    holds_by_payout = find_payout_holds(
-        session, payouts=_SELECT_PENDING_PAYEES.all(session, batch_id=batch_id), now=now
+    rows = session.execute(
+        select(PayoutTransferIntent.id, PayoutTransferIntent.user_id, PayoutTransferIntent.vendor_id).where(
+            PayoutTransferIntent.batch_id == batch_id, PayoutTransferIntent.status == states.PENDING
+        )
     )
+    holds_by_payout = find_payout_holds(session, payouts=[PayeePayout(*row) for row in rows], now=now)
     holds_of_held = [holds for holds in holds_by_payout.values() if holds]
     if not holds_of_held:
         return

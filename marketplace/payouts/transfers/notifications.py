@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
-from marketplace.payouts.payees.bank_accounts import mask_account_number
+from marketplace.payouts.models import mask_account_number
 
 ACCOUNT_NOT_PAYABLE = "The bank account could not be paid to: the bank does not know it."
 VOIDED = "The transfer could not be sent."

@@ -20,7 +20,7 @@ from marketplace.infra.polling import ensure_unchanged, poll_each
 from marketplace.kernel.errors import ConflictError, NotFoundError, ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
-from marketplace.payouts.payees.holds import PAYOUTS_HALTED, send_blockers
+from marketplace.payouts.payees.holds import PAYOUTS_HALTED, WaitingPayout, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status, submit
 from marketplace.payouts.transfers.submit import LeasedPayout, LeasedPayouts
 from marketplace.platform.halts import are_payouts_halted
@@ -260,7 +260,8 @@ def _lease_for_resubmission(session: Session, reference: str, *, now: datetime) 
 
 def _list_send_blockers(session: Session, row: dict[str, Any], *, now: datetime) -> list[str]:
     """Tell what keeps a payout, which is locked, from being sent."""
-    reasons = send_blockers(session, payouts=[row], now=now).get(row["id"], ())
+    waiting = WaitingPayout(row["id"], row["user_id"], row["vendor_id"], row["account_replaced"])
+    reasons = send_blockers(session, payouts=[waiting], now=now).get(row["id"], ())
     return [*reasons, *([PAYOUTS_HALTED] if are_payouts_halted(session) else [])]
 
 

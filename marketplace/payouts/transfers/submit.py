@@ -22,7 +22,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
-from marketplace.payouts.payees.holds import send_blockers
+from marketplace.payouts.payees.holds import WaitingPayout, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status
 from marketplace.providers.gateway.errors import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayTransfer
@@ -51,7 +51,8 @@ _SELECT_WAITING_PAYOUTS = Statement(
             JOIN payout_accounts a ON a.id = i.account_id
         WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL
         """
-    )
+    ),
+    row=WaitingPayout,
 )
 # Two workers take different ones. What is halted stays, and goes on when it is handed on again.
 _LEASE_PAYOUTS = Statement(
@@ -127,7 +128,7 @@ _CLEAR_RECIPIENT_CODES = Statement(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LeasedPayout:
     """A payout whose call begins, and the bank account that it goes to."""
 
@@ -231,7 +232,7 @@ def has_sendable_payouts(session: Session, *, batch_id: UUID, now: datetime) -> 
 def has_payouts_to_send_or_void(session: Session, *, batch_id: UUID, now: datetime) -> bool:
     """Tell whether a batch has payouts that would be leased now, or given up."""
     waiting = _SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id)
-    return any(row["account_replaced"] for row in waiting) or has_sendable_payouts(
+    return any(payout.account_replaced for payout in waiting) or has_sendable_payouts(
         session, batch_id=batch_id, now=now
     )
 

@@ -55,7 +55,7 @@ def exclude(session: Session, batch_id: UUID, officer: Caller, *intent_ids: UUID
 
 
 def begin(session: Session, batch_id: UUID, officer: Caller, *, now: datetime = NOW) -> int:
-    return dispatch.begin_dispatch(session, batch_id=batch_id, act=act_of(officer, now=now))
+    return dispatch.dispatch_batch(session, batch_id=batch_id, act=act_of(officer, now=now)).payments
 
 
 def status(session: Session, batch_id: UUID) -> str:

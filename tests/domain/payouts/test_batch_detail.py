@@ -1,5 +1,6 @@
 """A batch as officers read it: what is risky in which payment, what changed, and the riskiest first."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -8,6 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from blueprints.payouts.batches.schemas import PayoutBatchDetail
 from marketplace.kernel.paging import Page, PageRequest
 from marketplace.payouts.batches.detail import show_batch_detail
 from marketplace.payouts.batches.risk_flags import RISK_FLAGS
@@ -35,6 +37,7 @@ from tests.support.purchases import (
     make_person,
     paid_order,
 )
+from tests.support.rendered import rendered
 from tests.support.transfers import dispatched_batch
 
 
@@ -46,18 +49,19 @@ def page_of(
     limit: int = 100,
     after: list[Any] | None = None,
 ) -> Page:
-    return show_batch_detail(session, batch_id=batch_id, risk=risk, page=PageRequest(limit, after), now=NOW)
+    page = show_batch_detail(session, batch_id=batch_id, risk=risk, page=PageRequest(limit, after), now=NOW)
+    data = rendered(PayoutBatchDetail, page.data)
+    return replace(page, items=data["intents"], data=data)
 
 
 def read(session: Session, batch_id: UUID, **query: Any) -> dict[str, Any]:
-    data = page_of(session, batch_id, **query).data
-    assert data is not None
+    data: dict[str, Any] = page_of(session, batch_id, **query).data
     return data
 
 
 def risks_in(session: Session, batch_id: UUID) -> dict[UUID | None, list[str]]:
     """Give what is risky in each payment, by its store."""
-    return {one["payee"]["vendorId"]: one["risks"] for one in read(session, batch_id)["intents"]}
+    return {UUID(one["payee"]["vendorId"]): one["risks"] for one in read(session, batch_id)["intents"]}
 
 
 def usual_payee(session: Session, *, times: int = 3) -> Payee:
@@ -193,7 +197,7 @@ def test_the_riskiest_come_first_and_then_the_largest(session: Session) -> None:
     owe(session, large, 100)
     batch_id = staged_batch(session, [calm, large, risky])
 
-    order = [one["payee"]["vendorId"] for one in read(session, batch_id)["intents"]]
+    order = [UUID(one["payee"]["vendorId"]) for one in read(session, batch_id)["intents"]]
 
     assert order == [risky.store_id, large.store_id, calm.store_id]
 
@@ -206,12 +210,12 @@ def test_pages_show_each_payment_once(session: Session) -> None:
     after: list[Any] | None = None
     for _ in range(4):
         page = page_of(session, batch_id, limit=2, after=after)
-        seen += [one["payee"]["vendorId"] for one in page.items]
+        seen += [UUID(one["payee"]["vendorId"]) for one in page.items]
         after = page.next_position
 
     assert after is None
     assert sorted(seen) == sorted(payee.store_id for payee in payees if payee.store_id)
-    assert seen == [one["payee"]["vendorId"] for one in read(session, batch_id)["intents"]]
+    assert seen == [UUID(one["payee"]["vendorId"]) for one in read(session, batch_id)["intents"]]
 
 
 def test_only_what_is_risky_is_listed_if_asked(session: Session) -> None:
@@ -220,7 +224,7 @@ def test_only_what_is_risky_is_listed_if_asked(session: Session) -> None:
     make_it(session, named, "name_differs")
 
     def listed(risk: str) -> set[UUID]:
-        return {one["payee"]["vendorId"] for one in read(session, batch_id, risk=risk)["intents"]}
+        return {UUID(one["payee"]["vendorId"]) for one in read(session, batch_id, risk=risk)["intents"]}
 
     assert listed("any") == {new.store_id, named.store_id}
     assert listed("first_payout") == {new.store_id}
@@ -243,7 +247,7 @@ def test_a_payment_out_of_a_wallet_is_shown_with_its_owner(session: Session) -> 
 
     assert (payment["source"], payment["askedFor"], payment["amountMinor"]) == ("wallet", True, 200_000)
     assert payment["payee"] == {
-        "userId": owner.user.id,
+        "userId": str(owner.user.id),
         "vendorId": None,
         "name": "Buyer",
         "storeName": None,
@@ -280,7 +284,7 @@ def test_what_holds_back_what_is_to_be_sent_is_shown_while_the_batch_is_being_se
         id=claimed.store_id,
     )
 
-    payments = {one["payee"]["vendorId"]: one for one in read(session, batch_id)["intents"]}
+    payments = {UUID(one["payee"]["vendorId"]): one for one in read(session, batch_id)["intents"]}
 
     held = payments[unsent.store_id]
     assert held["holds"] == [{"reason": "bank_account_changed", "until": later(hours=23)}]

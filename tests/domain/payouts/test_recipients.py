@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.payouts.batches.batch import compute_fingerprint
 from marketplace.payouts.payees import bank_accounts
-from marketplace.payouts.payees.bank_accounts import ResolvedAccount
+from marketplace.payouts.payees.bank_accounts import PayoutRecipient
 from tests.support.finance import act_of, audited, told
 from tests.support.payouts import Payee, make_payee, staged_batch
 from tests.support.purchases import NOW, row_of
@@ -19,13 +19,13 @@ def payee(session: Session) -> Payee:
     return make_payee(session)
 
 
-def known(session: Session, payee: Payee) -> ResolvedAccount:
+def known(session: Session, payee: Payee) -> PayoutRecipient:
     row = bank_accounts.find_current_account(session, user_id=payee.user.id)
     assert row is not None
-    return ResolvedAccount(**{name: getattr(row, name) for name in ResolvedAccount.__dataclass_fields__})
+    return PayoutRecipient(**{name: getattr(row, name) for name in PayoutRecipient.__dataclass_fields__})
 
 
-def given(session: Session, payee: Payee, account: ResolvedAccount) -> bool:
+def given(session: Session, payee: Payee, account: PayoutRecipient) -> bool:
     return bank_accounts.replace_payout_account(
         session, user_id=payee.user.id, account=account, act=act_of(payee.user, now=NOW)
     )

@@ -1,6 +1,6 @@
 """What of a wallet came from rewards: they are spent first, come back with what they paid for, and are no cash."""
 
-from typing import Any
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,25 +12,25 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.refunds.order_cancellation import cancel_order
-from marketplace.payouts.payees.withdrawable import fetch_remaining_rewards, remaining_rewards
+from marketplace.payouts.payees.withdrawable import WalletMovement, fetch_remaining_rewards, remaining_rewards
 from tests.support.purchases import NOW, fill_wallet, make_product, make_shop, place, wallet_of
 
 ORDER, OTHER = UUID(int=1), UUID(int=2)
 
 
-def move(kind: str, minor: int, order_id: UUID | None = None, *, rewards: bool = False) -> dict[str, Any]:
-    return {"kind": kind, "minor": minor, "order_id": order_id, "rewards": rewards}
+def move(kind: str, minor: int, order_id: UUID | None = None, *, rewards: bool = False) -> WalletMovement:
+    return WalletMovement(kind, order_id, rewards, minor)
 
 
-def gift(minor: int) -> dict[str, Any]:
+def gift(minor: int) -> WalletMovement:
     return move("reward", minor, rewards=True)
 
 
-def spend(minor: int, order_id: UUID = ORDER) -> dict[str, Any]:
+def spend(minor: int, order_id: UUID = ORDER) -> WalletMovement:
     return move("wallet_payment", -minor, order_id)
 
 
-def back(minor: int, order_id: UUID | None = ORDER) -> dict[str, Any]:
+def back(minor: int, order_id: UUID | None = ORDER) -> WalletMovement:
     return move("refund", minor, order_id)
 
 
@@ -63,7 +63,7 @@ def back(minor: int, order_id: UUID | None = ORDER) -> dict[str, Any]:
     ],
     ids=repr,
 )
-def test_rewards_are_told_apart(moves: list[dict[str, Any]], left: int) -> None:
+def test_rewards_are_told_apart(moves: list[WalletMovement], left: int) -> None:
     assert remaining_rewards(moves) == left
 
 
@@ -79,19 +79,19 @@ _MINOR = st.integers(1, 1_000)
         )
     )
 )
-def test_rewards_are_never_turned_into_cash_by_orders_that_are_refunded(moves: list[dict[str, Any]]) -> None:
+def test_rewards_are_never_turned_into_cash_by_orders_that_are_refunded(moves: list[WalletMovement]) -> None:
     """Refunds are capped at what was spent: what orders used of rewards, and what is left, is all that was given."""
     spent: dict[UUID | None, int] = {}
     real = []
     for one in moves:
-        order_id, minor = one["order_id"], one["minor"]
-        if one["kind"] == "refund" and order_id is not None:
+        order_id, minor = one.order_id, one.minor
+        if one.kind == "refund" and order_id is not None:
             minor = min(minor, spent.get(order_id, 0))
             if not minor:
                 continue
         spent[order_id] = spent.get(order_id, 0) - minor
-        real.append(one | {"minor": minor})
-    given_minor = sum(one["minor"] for one in real if one["rewards"])
+        real.append(replace(one, minor=minor))
+    given_minor = sum(one.minor for one in real if one.rewards)
     still_spent = sum(minor for order_id, minor in spent.items() if order_id is not None)
 
     assert max(given_minor - still_spent, 0) <= remaining_rewards(real) <= given_minor

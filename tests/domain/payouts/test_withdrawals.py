@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from blueprints.payouts.payees.schemas import PayoutView, VendorBalanceView, WalletView
 from marketplace.audit.operations import Act
 from marketplace.identity.models import Profile
 from marketplace.kernel.errors import MarketplaceError, NotFoundError, ValidationError
@@ -53,6 +54,7 @@ from tests.support.purchases import (
     release,
     shipped_order,
 )
+from tests.support.rendered import rendered
 
 MINIMUM = 100_000
 # Of an order's 250,050 for the lamp, 50,000 for its delivery and 10,000 of ours: 5 % of the lamp are ours too.
@@ -60,11 +62,13 @@ SHARE = 250_050 - 12_502 + 50_000
 
 
 def withdraw(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> dict[str, Any]:
-    return withdrawals.request_payout(session, caller=payee.user, amount_minor=amount_minor, now=now)
+    payout = withdrawals.request_payout(session, caller=payee.user, amount_minor=amount_minor, now=now)
+    return rendered(PayoutView, payout)
 
 
 def cash_out(session: Session, payee: Payee, amount_minor: int) -> dict[str, Any]:
-    return withdrawals.request_cash_out(session, caller=payee.user, amount_minor=amount_minor, now=NOW)
+    payout = withdrawals.request_cash_out(session, caller=payee.user, amount_minor=amount_minor, now=NOW)
+    return rendered(PayoutView, payout)
 
 
 def in_shop(session: Session) -> tuple[Shop, Payee]:
@@ -80,7 +84,13 @@ def freeze(session: Session, order_id: UUID) -> None:
 
 def balance(session: Session, payee: Payee, *, now: datetime = NOW) -> dict[str, Any]:
     assert payee.store_id is not None
-    return balances.show_store_balance(session, vendor_id=payee.store_id, now=now)
+    return rendered(
+        VendorBalanceView, balances.show_store_balance(session, vendor_id=payee.store_id, now=now)
+    )
+
+
+def wallet(session: Session, payee: Payee, *, now: datetime = NOW) -> dict[str, Any]:
+    return rendered(WalletView, balances.show_wallet_balance(session, user_id=payee.user.id, now=now))
 
 
 class TestWithdrawal:
@@ -94,7 +104,7 @@ class TestWithdrawal:
         assert payout["id"] == intent["id"]
         assert (payout["status"], payout["source"], payout["amountMinor"]) == ("pending", "store", 200_000)
         assert (payout["askedFor"], payout["batchId"], payout["reference"]) == (True, None, None)
-        assert payout["vendor"]["id"] == payee.store_id
+        assert payout["vendor"]["id"] == str(payee.store_id)
         assert payout["bankAccount"]["accountNumber"].startswith("******")
         assert verify_ledger(session) == []
 
@@ -233,7 +243,7 @@ class TestCashOut:
         payout = cash_out(session, payee, OWED_MINOR)
 
         assert owed(session, payee) == 0
-        assert (payout["source"], payout["vendor"], payout["payee"]["id"]) == ("wallet", None, payee.user.id)
+        assert (payout["source"], payout["vendor"], UUID(payout["payee"]["id"])) == ("wallet", None, payee.user.id)
         assert verify_ledger(session) == []
 
     def test_a_vendors_wallet_and_store_are_paid_apart(self, session: Session) -> None:
@@ -257,7 +267,7 @@ class TestCashOut:
             cash_out(session, payee, 200_001)
         cash_out(session, payee, 200_000)
 
-        shown = balances.show_wallet_balance(session, user_id=payee.user.id, now=NOW)
+        shown = wallet(session, payee)
         assert (shown["balanceMinor"], shown["cashableMinor"], shown["fromRewardsMinor"]) == (
             70_000,
             0,
@@ -277,7 +287,7 @@ class TestCashOut:
             now=NOW,
         )
         owe(session, payee, 200_000)
-        shown = balances.show_wallet_balance(session, user_id=payee.user.id, now=NOW)
+        shown = wallet(session, payee)
         assert (shown["cashableMinor"], shown["owedMinor"]) == (140_000, 60_000)
         cash_out(session, payee, 140_000)
         assert owed(session, payee) == 0
@@ -316,8 +326,11 @@ class TestCallingOff:
     def test_the_money_goes_back(self, session: Session) -> None:
         payee = make_payee(session)
         payout = withdraw(session, payee, 200_000)
-        after = withdrawals.cancel_request(
-            session, payout_id=payout["id"], caller=payee.user, now=later(hours=1)
+        after = rendered(
+            PayoutView,
+            withdrawals.cancel_request(
+                session, payout_id=payout["id"], caller=payee.user, now=later(hours=1)
+            ),
         )
 
         assert (after["status"], after["settledAt"]) == ("cancelled", later(hours=1))
@@ -419,12 +432,12 @@ class TestBalance:
 
     def test_a_wallet_shows_what_holds_it(self, session: Session) -> None:
         payee = make_wallet_payee(session, created_at=NOW)
-        shown = balances.show_wallet_balance(session, user_id=payee.user.id, now=NOW)
+        shown = wallet(session, payee)
         assert [(hold["reason"], hold["until"]) for hold in shown["holds"]] == [
             (holds.BANK_ACCOUNT_CHANGED, later(hours=24))
         ]
         halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
-        shown = balances.show_wallet_balance(session, user_id=payee.user.id, now=later(hours=24))
+        shown = wallet(session, payee, now=later(hours=24))
         assert [hold["reason"] for hold in shown["holds"]] == [holds.PAYOUTS_HALTED]
 
     def test_debts_are_no_part_of_what_is_available(self, session: Session) -> None:

@@ -106,7 +106,7 @@ class TestHistory:
         two = paid_out(desk, payee, 250_000, days=1)
         three = desk.database.in_transaction(
             withdrawals.request_cash_out, caller=other.user, amount_minor=350_000, now=later(days=2)
-        )["id"]
+        ).id
         finance = desk.officer("finance")
 
         assert listed(desk, finance)["meta"]["total"] >= 3
@@ -325,7 +325,7 @@ def cancel_path(desk: ShopClient, payee: Payee) -> str:
     payout = desk.database.in_transaction(
         withdrawals.request_payout, caller=payee.user, amount_minor=100_000, now=NOW
     )
-    return f"{PAYOUTS}/{payout['id']}/cancel"
+    return f"{PAYOUTS}/{payout.id}/cancel"
 
 
 class TestRaces:

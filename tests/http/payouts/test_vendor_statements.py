@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -17,6 +18,7 @@ from blueprints.payouts.payees import statement_pdf
 from marketplace.infra.db import Database
 from marketplace.payouts import withdrawals
 from marketplace.payouts.payees import statements
+from marketplace.payouts.payees.statements import StatementEntry
 from marketplace.reconciliation import ledger_check
 from tests.support.gateway import MovableClock
 from tests.support.payouts import (
@@ -345,7 +347,7 @@ class TestFiles:
         assert "Page 3 of 3" in text
 
     def test_no_amount_is_cut(self) -> None:
-        entry = _long(1).entries[0] | {"amountMinor": 10**15 - 1, "balanceMinor": -(10**15)}
+        entry = replace(_long(1).entries[0], amount_minor=10**15 - 1, balance_minor=-(10**15))
         drawn = statement_pdf.render_pdf(_long(0, entries=[entry]), generated_at=NOW)
         text = text_of(drawn)
         assert "9,999,999,999,999.99" in text
@@ -363,31 +365,26 @@ def _pay(session: Session, payee: Payee, outcome: str, *, days: int) -> None:
 
 
 def _long(
-    number: int, *, name: str = "Lights", entries: list[dict[str, Any]] | None = None
+    number: int, *, name: str = "Lights", entries: list[StatementEntry] | None = None
 ) -> statements.VendorStatement:
     made = [
-        dict.fromkeys(statements.COLUMNS)
-        | {
-            "at": NOW,
-            "kind": "release",
-            "description": f"Escrow of order CM-{index} released",
-            "orderNumber": f"CM-{index}",
-            "account": "vendor_payable",
-            "direction": "credit",
-            "amountMinor": 100,
-            "balanceMinor": 100 * (index + 1),
-        }
+        StatementEntry(
+            at=NOW,
+            kind="release",
+            description=f"Escrow of order CM-{index} released",
+            balance_minor=100 * (index + 1),
+            order_number=f"CM-{index}",
+            account="vendor_payable",
+            direction="credit",
+            amount_minor=100,
+        )
         for index in range(number)
     ]
     return statements.VendorStatement(
-        vendor_id=VENDOR,
-        display_name=name,
-        owner_name=None,
+        vendor=statements.StatementVendor(VENDOR, name, None),
         paid_accounts=[],
         period=statements.StatementPeriod(datetime(2026, 1, 1, tzinfo=UTC), NOW),
-        opening_minor=0,
-        credited_minor=100 * number,
-        debited_minor=0,
+        opening_balance_minor=0,
         entries=made if entries is None else entries,
     )
 

@@ -1,0 +1,13 @@
+"""Domain views as the API shows them."""
+
+from typing import Any
+
+from marshmallow import Schema
+
+from blueprints.http.reply_renderer import compile_renderer
+
+
+def rendered(schema: type[Schema], view: Any) -> dict[str, Any]:
+    """Render a view by its reply schema."""
+    reply: dict[str, Any] = compile_renderer(schema())(view)
+    return reply
