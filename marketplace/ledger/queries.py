@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.ledger.accounts import Account
+from marketplace.ledger.models import LedgerAccount
 
 EXPORT_BATCH_SIZE = 500
 
@@ -134,6 +135,17 @@ def fetch_balance(session: Session, *, account: Account) -> int:
     """Give the balance of an account with an owner, in kobo; 0 if it was never opened."""
     row = _SELECT_BALANCE.first(session, account_id=account.id)
     return row["balance_minor"] if row else 0
+
+
+def fetch_balances(session: Session, *accounts: Account) -> list[int]:
+    """Fetch the balances of accounts with owners at one moment, in kobo; 0 for accounts that were never opened."""
+    rows = session.execute(
+        select(LedgerAccount.id, LedgerAccount.balance_minor).where(
+            LedgerAccount.id.in_([account.id for account in accounts])
+        )
+    )
+    balances = dict(rows.all())
+    return [balances.get(account.id) or 0 for account in accounts]
 
 
 def fetch_balances_by_kind(session: Session) -> dict[str, int]:

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
-from marketplace.ledger.accounts import Account
-from marketplace.ledger.models import LedgerAccount
+from marketplace.ledger.queries import fetch_balances
 from marketplace.orders.vendor_escrow_balance import VendorEscrowBalance, fetch_vendor_escrow_balance
 from marketplace.payouts.payees.holds import Hold, find_vendor_holds, find_wallet_holds, include_platform_halt
 from marketplace.payouts.payees.withdrawable import fetch_remaining_rewards
@@ -74,7 +73,7 @@ def minimum_payout(session: Session) -> int:
 
 def show_store_balance(session: Session, *, vendor_id: UUID, now: datetime) -> StoreBalance:
     """Show a vendor's balance. Debts are collected before payouts, so they are not available."""
-    payable_minor, owed_minor = _fetch_ledger_balances(
+    payable_minor, owed_minor = fetch_balances(
         session, accounts.vendor_payable(vendor_id), accounts.vendor_receivable(vendor_id)
     )
     net = max(payable_minor - owed_minor, 0)
@@ -96,9 +95,7 @@ def show_store_balance(session: Session, *, vendor_id: UUID, now: datetime) -> S
 
 def show_wallet_balance(session: Session, *, user_id: UUID, now: datetime) -> WalletBalance:
     """Show a wallet's balance, and the part of it that can be paid out."""
-    balance, owed = _fetch_ledger_balances(
-        session, accounts.wallet(user_id), accounts.buyer_receivable(user_id)
-    )
+    balance, owed = fetch_balances(session, accounts.wallet(user_id), accounts.buyer_receivable(user_id))
     rewards = fetch_remaining_rewards(session, user_id=user_id, balance_minor=balance)
     return WalletBalance(
         balance_minor=balance,
@@ -111,17 +108,6 @@ def show_wallet_balance(session: Session, *, user_id: UUID, now: datetime) -> Wa
             session, find_wallet_holds(session, user_ids=[user_id], now=now)[user_id]
         ),
     )
-
-
-def _fetch_ledger_balances(session: Session, *ledger_accounts: Account) -> list[int]:
-    """Fetch balances in kobo; an account that was never opened holds nothing."""
-    rows = session.execute(
-        select(LedgerAccount.id, LedgerAccount.balance_minor).where(
-            LedgerAccount.id.in_([account.id for account in ledger_accounts])
-        )
-    )
-    balances = dict(rows.all())
-    return [balances.get(account.id) or 0 for account in ledger_accounts]
 
 
 _SUM_PAYOUTS_IN_TRANSIT = Statement(

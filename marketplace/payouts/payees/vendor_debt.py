@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.infra.db import Statement
 from marketplace.infra.tables import SortedTable
 from marketplace.kernel.paging import TablePage, TableRequest
-from marketplace.ledger.models import LedgerAccount
 
 SORTS = {"owedMinor": "a.balance_minor", "lastClaimedAt": "sums.last_claimed_at"}
 
@@ -27,14 +27,19 @@ class VendorDebt:
     last_claimed_at: datetime
 
 
+_FROM_VENDOR_DEBTS = "FROM ledger_accounts a JOIN vendor_profiles v ON v.id = a.owner_id"
+_WHERE_INDEBTED = """
+    WHERE a.kind = 'vendor_receivable' AND a.balance_minor > 0
+        AND (CAST(:vendor_id AS uuid) IS NULL OR a.owner_id = :vendor_id)
+"""
 # Few vendors owe something, so all of their entries are summed.
 _VENDOR_DEBTS = SortedTable(
     """
     SELECT v.id AS vendor_id, v.display_name AS vendor_name, a.balance_minor AS owed_minor,
         coalesce(p.balance_minor, 0) AS payable_minor, sums.*
     """,
-    """
-    FROM ledger_accounts a JOIN vendor_profiles v ON v.id = a.owner_id
+    f"""
+    {_FROM_VENDOR_DEBTS}
         LEFT JOIN ledger_accounts p ON p.kind = 'vendor_payable' AND p.owner_id = a.owner_id
         CROSS JOIN LATERAL (
             SELECT coalesce(sum(e.amount_minor) FILTER (WHERE e.direction = 'debit'), 0)::bigint AS claimed_minor,
@@ -42,12 +47,15 @@ _VENDOR_DEBTS = SortedTable(
                 max(e.created_at) FILTER (WHERE e.direction = 'debit') AS last_claimed_at
             FROM ledger_entries e WHERE e.account_id = a.id
         ) sums
-    WHERE a.kind = 'vendor_receivable' AND a.balance_minor > 0
-        AND (CAST(:vendor_id AS uuid) IS NULL OR a.owner_id = :vendor_id)
+    {_WHERE_INDEBTED}
     """,
     SORTS,
     row=VendorDebt,
     tie_breaker="v.id",
+    count_from=f"{_FROM_VENDOR_DEBTS} {_WHERE_INDEBTED}",
+)
+_SUM_VENDOR_DEBTS = Statement(
+    text(f"SELECT coalesce(sum(a.balance_minor), 0)::bigint {_FROM_VENDOR_DEBTS} {_WHERE_INDEBTED}")
 )
 
 
@@ -57,12 +65,5 @@ def list_vendor_debts(session: Session, *, vendor_id: UUID | None, page: TableRe
     :param vendor_id: the only vendor to list
     :param page: sorted by one of ``SORTS``
     """
-    owed_minor = session.scalar(
-        select(func.coalesce(func.sum(LedgerAccount.balance_minor), 0)).where(
-            LedgerAccount.kind == "vendor_receivable",
-            LedgerAccount.balance_minor > 0,
-            LedgerAccount.owner_id == (vendor_id or LedgerAccount.owner_id),
-        )
-    )
     found = _VENDOR_DEBTS.fetch_page(session, page, vendor_id=vendor_id)
-    return replace(found, extra_meta={"owedMinor": int(owed_minor or 0)})
+    return replace(found, extra_meta={"owedMinor": _SUM_VENDOR_DEBTS.scalar(session, vendor_id=vendor_id)})

@@ -243,7 +243,11 @@ class TestCashOut:
         payout = cash_out(session, payee, OWED_MINOR)
 
         assert owed(session, payee) == 0
-        assert (payout["source"], payout["vendor"], UUID(payout["payee"]["id"])) == ("wallet", None, payee.user.id)
+        assert (payout["source"], payout["vendor"], UUID(payout["payee"]["id"])) == (
+            "wallet",
+            None,
+            payee.user.id,
+        )
         assert verify_ledger(session) == []
 
     def test_a_vendors_wallet_and_store_are_paid_apart(self, session: Session) -> None:
