@@ -11,6 +11,7 @@ from marketplace.payments import gateway_alerts
 from marketplace.payments.intents import expiry
 from marketplace.payments.refunds import buyer_debt, create, gateway_refund, polling, refund_events
 from marketplace.payments.refunds.gateway_refund import PendingGatewayRefund
+from marketplace.payments.refunds.polling import PolledRefund
 from marketplace.providers.gateway.errors import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.services import Services
@@ -58,17 +59,17 @@ class _SubmitRefund(PhasedHandler[PendingGatewayRefund | None, GatewayRefund | N
 
 
 @phased_handler(refund_events.POLL_TOPIC)
-class _PollRefund(PhasedHandler[dict[str, Any], list[GatewayRefund]]):
+class _PollRefund(PhasedHandler[PolledRefund, list[GatewayRefund]]):
     """Fetch a refund's status from the gateway."""
 
-    def read(self, session: Session, payload: dict[str, Any], _now: datetime) -> dict[str, Any]:
+    def read(self, session: Session, payload: dict[str, Any], _now: datetime) -> PolledRefund:
         return polling.find_refund(session, refund_id=UUID(payload["refundId"]))
 
-    def call_provider(self, services: Services, refund: dict[str, Any]) -> list[GatewayRefund]:
+    def call_provider(self, services: Services, refund: PolledRefund) -> list[GatewayRefund]:
         return polling.fetch_status(services.gateway, refund)
 
     def apply(
-        self, session: Session, refund: dict[str, Any], attempts: list[GatewayRefund], now: datetime
+        self, session: Session, refund: PolledRefund, attempts: list[GatewayRefund], now: datetime
     ) -> None:
         polling.record_status(session, refund, attempts, now)
 

@@ -1,6 +1,5 @@
 """Where is my money: what became of an order's, for those whom it concerns."""
 
-from typing import Any
 from uuid import UUID
 
 from marshmallow import fields
@@ -9,7 +8,7 @@ from blueprints.http.contract import AUTHENTICATED, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Choice, MinorAmount, Schema, Timestamp, Uuid
 from marketplace.orders import states
-from marketplace.payments.money_trail.build import HOLDERS, build_money_trail
+from marketplace.payments.money_trail.build import HOLDERS, MoneyTrail, build_money_trail
 
 area = ContractBlueprint("order-money", "/api/orders", "Where an order's money is")
 
@@ -59,6 +58,6 @@ class MoneyTrailView(Schema):
 
 
 @area.get("/<uuid:order_id>/money", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=MoneyTrailView)
-def show_money_trail(ctx: Context, order_id: UUID) -> dict[str, Any]:
+def show_money_trail(ctx: Context, order_id: UUID) -> MoneyTrail:
     """Tell an order's buyer, its vendor or staff who holds its money, and what happens next."""
     return build_money_trail(ctx.session, order_id=order_id, caller=ctx.user)

@@ -24,7 +24,7 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payments import admin_queries, states
 from marketplace.payments.chargeback_guard import ChargedBackError
 from marketplace.payments.charges import quarantine
-from marketplace.payments.refunds import recovery
+from marketplace.payments.refunds import admin_refund, polling, recovery
 from marketplace.payments.refunds.admin_refund import (
     AlreadyReleasedError,
     EscrowDeficitError,
@@ -45,7 +45,7 @@ area = ContractBlueprint("refunds", "/api/payments", "Refunds and held charges, 
         IllegalTransitionError,
     ),
 )  # fmt: skip
-def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> admin_refund.ProcessedRefund:
     """Refund an order, out of its escrow or, after the release, by a clawback.
 
     Wholly or in part; a worker has the gateway send it.
@@ -99,7 +99,7 @@ def _recover_refund(ctx: Context, refund_id: UUID, trigger: str) -> FinalPhase:
         failed_refund = recovery.find_failed_refund(
             session, refund_id=refund_id, trigger=trigger, officer_id=ctx.user.id
         )
-    attempts = recovery.fetch_status(ctx.services.gateway, failed_refund)
+    attempts = polling.fetch_status(ctx.services.gateway, failed_refund)
     recover = recovery.retry_failed_refund if trigger == states.RETRY else recovery.credit_failed_refund
     return FinalPhase(partial(recover, failed_refund=failed_refund, attempts=attempts, act=ctx.act))
 
@@ -126,7 +126,7 @@ def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
         IllegalTransitionError, quarantine.QuarantineActionNotAllowedError,
     ),
 )  # fmt: skip
-def resolve_quarantine(ctx: Context, held_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def resolve_quarantine(ctx: Context, held_id: UUID, body: dict[str, Any]) -> quarantine.ResolvedCharge:
     """Decide what becomes of a charge that is held back."""
     return quarantine.resolve_quarantined_charge(
         ctx.session,

@@ -28,21 +28,31 @@ SELECT_CHARGEBACK_STATE = f"""
     SELECT max({_STATE_EXPRESSION}) FROM charge_disputes d WHERE {CHARGEBACK_MATCHES_CHARGE} AND {CHARGEBACK_NOT_WON}
 """
 _SELECT_STATE = f"""
-    SELECT max({_STATE_EXPRESSION}) AS standing
+    SELECT max({_STATE_EXPRESSION})
     FROM charge_disputes d JOIN gateway_charges c ON {CHARGEBACK_MATCHES_CHARGE}
     WHERE {CHARGEBACK_NOT_WON}
 """
-# Of all charges, those that paid the order, by the books: its checkout's may have paid others alone.
-_SELECT_STATE_OF_ORDER = Statement(
-    text(
-        f"""
-        {_SELECT_STATE} AND c.outcome = 'applied' AND EXISTS (
-            SELECT FROM ledger_entries e WHERE e.transaction_id = c.ledger_transaction_id
-                AND e.order_id = :id AND e.account_id = :escrow_id AND e.direction = 'credit')
-        """
-    )
-)
+
+
+class ChargedBackError(ConflictError):
+    """A refund would pay the buyer twice, because of a chargeback."""
+
+    reason = "charged-back"
+
+
 _SELECT_STATE_OF_CHARGE = Statement(text(f"{_SELECT_STATE} AND c.id = :id"))
+
+
+def find_chargeback_state(session: Session, *, charge_id: UUID | None) -> ChargebackState | None:
+    """Tell whether the buyer's bank disputes a charge, or took it back.
+
+    :param charge_id: of a charge that is locked in this transaction, as a dispute locks it
+    :return: none where there is no dispute, or all were won
+    """
+    state: ChargebackState | None = _SELECT_STATE_OF_CHARGE.scalar(session, id=charge_id)
+    return state
+
+
 _SELECT_WAITING_REFUNDS = Statement(
     text(
         f"""
@@ -53,25 +63,21 @@ _SELECT_WAITING_REFUNDS = Statement(
 )
 
 
-class ChargedBackError(ConflictError):
-    """A refund would pay the buyer twice, because of a chargeback."""
-
-    reason = "charged-back"
-
-
-def find_chargeback_state(session: Session, *, charge_id: UUID) -> ChargebackState | None:
-    """Tell whether the buyer's bank disputes a charge, or took it back.
-
-    :param charge_id: of a charge that is locked in this transaction, as a dispute locks it
-    :return: none where there is no dispute, or all were won
-    """
-    state: ChargebackState | None = _SELECT_STATE_OF_CHARGE.one(session, id=charge_id)["standing"]
-    return state
-
-
 def find_refunds_awaiting_chargeback(session: Session, *, refund_ids: Sequence[UUID]) -> set[UUID]:
     """Tell which refunds wait for the end of a dispute."""
-    return {row["id"] for row in _SELECT_WAITING_REFUNDS.all(session, refund_ids=list(refund_ids))}
+    return set(_SELECT_WAITING_REFUNDS.scalars(session, refund_ids=list(refund_ids)))
+
+
+# Of all charges, those that paid the order, by the books: its checkout's may have paid others alone.
+_SELECT_STATE_OF_ORDER = Statement(
+    text(
+        f"""
+        {_SELECT_STATE} AND c.outcome = 'applied' AND EXISTS (
+            SELECT FROM ledger_entries e WHERE e.transaction_id = c.ledger_transaction_id
+                AND e.order_id = :id AND e.account_id = :escrow_id AND e.direction = 'credit')
+        """
+    )
+)
 
 
 def ensure_order_not_charged_back(session: Session, *, order_id: UUID) -> None:
@@ -80,7 +86,7 @@ def ensure_order_not_charged_back(session: Session, *, order_id: UUID) -> None:
     :param order_id: of an order that is locked in this transaction, as a dispute locks it
     :raises ChargedBackError: it would be paid back twice
     """
-    state = _SELECT_STATE_OF_ORDER.one(session, id=order_id, escrow_id=accounts.ESCROW.id)["standing"]
+    state = _SELECT_STATE_OF_ORDER.scalar(session, id=order_id, escrow_id=accounts.ESCROW.id)
     _ensure_not_open(state)
     if state == "lost":
         raise ChargedBackError(
@@ -89,7 +95,7 @@ def ensure_order_not_charged_back(session: Session, *, order_id: UUID) -> None:
 
 
 def ensure_charge_not_charged_back(
-    session: Session, *, charge_id: UUID, to_wallet: bool
+    session: Session, *, charge_id: UUID | None, to_wallet: bool
 ) -> ChargebackState | None:
     """Refuse likewise for a charge, which is locked in this transaction.
 

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictOfInterestError
-
-_SELECT_VENDOR_USERS = Statement(text("SELECT user_id FROM vendor_profiles WHERE id = ANY(:vendor_ids)"))
+from marketplace.vendors.models import VendorProfile
 
 
 def ensure_no_conflict_of_interest(
@@ -22,6 +20,6 @@ def ensure_no_conflict_of_interest(
     :param vendor_ids: whose goods it was paid for
     :raises ConflictOfInterestError: the officer bought it, or sells it
     """
-    sellers = {row["user_id"] for row in _SELECT_VENDOR_USERS.all(session, vendor_ids=list(vendor_ids))}
-    if officer_id in sellers | {buyer_id}:
+    seller_ids = session.scalars(select(VendorProfile.user_id).where(VendorProfile.id.in_(vendor_ids)))
+    if officer_id in {buyer_id, *seller_ids}:
         raise ConflictOfInterestError("You are a party to this: another officer has to decide.")

@@ -20,6 +20,7 @@ from marketplace.payments import states
 from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.refunds import order_cancellation, recovery
+from marketplace.payments.refunds.polling import PolledRefund
 from tests.simulation.scenario import freeze
 from tests.support.depth import case_count
 from tests.support.finance import act_of, make_officer, refund, refunds_of, say
@@ -235,7 +236,7 @@ def test_a_credit_and_a_retry_at_once_give_the_money_once(
                 for trigger, officer in zip(works, officers, strict=True)
             ]
 
-        def act(number: int, stuck: list[recovery.FailedRefund] = stuck) -> object:
+        def act(number: int, stuck: list[PolledRefund] = stuck) -> object:
             return database.in_transaction(
                 list(works.values())[number],
                 failed_refund=stuck[number],
@@ -270,7 +271,7 @@ def test_a_credit_and_the_gateway_sending_it_after_all_at_once_are_both_booked(
             product_id = make_product(session, buying, price_minor=1_000_000)
             amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
 
-        def credit(stuck: recovery.FailedRefund = stuck) -> object:
+        def credit(stuck: PolledRefund = stuck) -> object:
             return database.in_transaction(
                 recovery.credit_failed_refund,
                 failed_refund=stuck,

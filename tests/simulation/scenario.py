@@ -420,7 +420,7 @@ class Scenario:
                 found = recovery.find_failed_refund(
                     session, refund_id=refund_id, trigger=trigger, officer_id=self.officer.id
                 )
-            known = recovery.fetch_status(self.till, found)
+            known = polling.fetch_status(self.till, found)
             self.attempt(
                 trigger,
                 recovery.retry_failed_refund if retries else recovery.credit_failed_refund,

@@ -14,8 +14,9 @@ from marketplace.ledger.queries import fetch_balance
 from marketplace.orders import operations as orders
 from marketplace.payments import states
 from marketplace.payments.chargebacks.intake import record_chargeback
+from marketplace.payments.models import Refund
 from marketplace.payments.refunds import clawback, gateway_refund, order_cancellation, recovery
-from marketplace.payments.refunds.admin_refund import RefundRequest, process_refund
+from marketplace.payments.refunds.admin_refund import ProcessedRefund, RefundRequest, process_refund
 from marketplace.providers.gateway.payloads import GatewayDispute, GatewayRefund
 from tests.support.gateway_events import dispute_data
 from tests.support.purchases import (
@@ -50,7 +51,7 @@ def act_of(officer: Caller, *, now: datetime = NOW) -> Act:
     return Act("finance", now, user_id=officer.id, ip_address="127.0.0.1")
 
 
-def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> dict[str, Any]:
+def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> ProcessedRefund:
     """Have an officer refund an order."""
     given = {"destination": "gateway", "reason": REASON} | wanted
     return process_refund(
@@ -89,7 +90,7 @@ def mend_refund(
     trigger: str,
     *known: GatewayRefund,
     now: datetime = NOW,
-) -> dict[str, Any]:
+) -> Refund:
     """Have an officer try a refund again, or credit it, the gateway having told what it knows."""
     stuck = recovery.find_failed_refund(session, refund_id=refund_id, trigger=trigger, officer_id=officer.id)
     work = recovery.retry_failed_refund if trigger == states.RETRY else recovery.credit_failed_refund
@@ -133,7 +134,7 @@ def dispute_charge(
     return found
 
 
-def claw_back(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> dict[str, Any]:
+def claw_back(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> ProcessedRefund:
     """Have an officer refund an order whose money was released."""
     given = {"destination": "wallet", "reason": REASON} | wanted
     return clawback.claw_back(

@@ -253,7 +253,7 @@ class ReconciledService:
         """Refund an order by the gateway, which takes it; its result is yet to be heard of."""
         with self.database.transaction() as session:
             made = refund(session, order_id, self.officer)
-        refund_id: UUID = made["refunds"][0]["id"]
+        refund_id: UUID = made.refunds[0].id
         now = datetime.now(UTC)
         claimed = self.database.in_transaction(gateway_refund.lease_refund, refund_id=refund_id, now=now)
         told = gateway_refund.send_refund(self.services.gateway, claimed)

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
@@ -23,36 +23,19 @@ from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
 from marketplace.orders.notifications import fetch_vendor_user_id
-from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
+from marketplace.orders.transitions import GATEWAY, LockedOrder
 from marketplace.payments.chargebacks.losses import (
     ChargebackAllocation,
     record_chargeback_loss,
     sum_paid_by_order,
 )
-from marketplace.payments.charges.apply import UnknownReferenceError
+from marketplace.payments.charges.apply import UnknownReferenceError, lock_orders_of_reference
+from marketplace.payments.models import GatewayCharge, Refund
 from marketplace.payments.refunds import notifications, wallet_fallback
 from marketplace.providers.gateway.payloads import DISPUTE_LOST, DISPUTE_WON, GatewayDispute
 
 _log = structlog.get_logger(__name__)
 
-_SELECT_INTENT_WITH_ORDERS = Statement(
-    text(
-        """
-        SELECT i.id AS intent_id, array_agg(a.order_id) AS order_ids
-        FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id
-        WHERE i.reference = :reference GROUP BY i.id
-        """
-    )
-)
-# Locked as whoever refunds of a charge does, so that a refund finds the dispute or is there before it.
-_LOCK_CHARGES = Statement(
-    text(
-        """
-        SELECT id, gateway_charge_id, outcome, principal_minor, currency FROM gateway_charges
-        WHERE intent_id = :intent_id ORDER BY id FOR NO KEY UPDATE
-        """
-    )
-)
 # An earlier word never undoes that it is over, in whatever order they come. One that does not say how it ended may be
 # followed by one that does.
 _UPSERT_CHARGEBACK = Statement(
@@ -89,15 +72,19 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
     :return: whether that was news; what comes after the end is none
     :raises UnknownReferenceError: no payment of ours has the charge's reference, or the charge has not come yet
     """
-    intent_row = _SELECT_INTENT_WITH_ORDERS.first(session, reference=reported.reference)
-    if intent_row is None:
-        raise UnknownReferenceError("no payment has this reference")
-    locked_orders = lock_orders(session, order_ids=intent_row["order_ids"])
-    all_charges = _LOCK_CHARGES.all(session, intent_id=intent_row["intent_id"])
+    intent_id, locked_orders = lock_orders_of_reference(session, reported.reference)
+    # Locked as every refund of a charge locks them, so that a refund either finds the dispute or precedes it.
+    all_charges = session.scalars(
+        select(GatewayCharge)
+        .where(GatewayCharge.intent_id == intent_id)
+        .order_by(GatewayCharge.id)
+        .with_for_update(key_share=True)
+        .execution_options(populate_existing=True)
+    ).all()
     stored = _UPSERT_CHARGEBACK.first(
         session,
         gateway_dispute_id=reported.id,
-        intent_id=intent_row["intent_id"],
+        intent_id=intent_id,
         gateway_charge_id=_reported_charge_id(reported, all_charges),
         status="resolved" if is_final else "open",
         gateway_status=reported.status or None,
@@ -113,7 +100,7 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
         return False
     charges = _filter_disputed_charges(all_charges, stored["gateway_charge_id"])
     # One that was held back, or goes back, pays for no order; nor does it for those of its checkout that others paid.
-    paid_by_order = sum_paid_by_order(session, charge_ids=[charge["id"] for charge in charges])
+    paid_by_order = sum_paid_by_order(session, charge_ids=[charge.id for charge in charges])
     disputed = [order for order in locked_orders if order.id in paid_by_order and not reported.is_won]
     frozen = _freeze_orders(session, disputed, reported, now=now)
     for order in frozen:
@@ -123,7 +110,7 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
         allocations = record_chargeback_loss(
             session,
             dispute_id=stored["id"],
-            charges=[charge for charge in charges if charge["currency"] == CURRENCY],
+            charges=[charge for charge in charges if charge.currency == CURRENCY],
             amount_minor=stored["amount_minor"],
             locked_orders=locked_orders,
             now=now,
@@ -140,44 +127,44 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
     return True
 
 
-def _reported_charge_id(reported: GatewayDispute, charges: Sequence[dict[str, Any]]) -> str | None:
+def _reported_charge_id(reported: GatewayDispute, charges: Sequence[GatewayCharge]) -> str | None:
     """Tell which charge a dispute names; none where one of the payment goes by its reference: it may be that."""
-    names = {charge["gateway_charge_id"] for charge in charges}
+    names = {charge.gateway_charge_id for charge in charges}
     may_be_another = reported.charge_id not in names and reported.reference in names
     return None if may_be_another else reported.charge_id or None
 
 
 def _filter_disputed_charges(
-    charges: Sequence[dict[str, Any]], charge_id: str | None
-) -> Sequence[dict[str, Any]]:
+    charges: Sequence[GatewayCharge], charge_id: str | None
+) -> Sequence[GatewayCharge]:
     """Give the charges that a dispute is about: where it names none, those that paid, if any did.
 
     :raises UnknownReferenceError: the charge has not come yet; frozen too early, the order would be paid afterwards
     """
-    disputed = [charge for charge in charges if charge_id is None or charge["gateway_charge_id"] == charge_id]
+    disputed = [charge for charge in charges if charge_id is None or charge.gateway_charge_id == charge_id]
     if not disputed:
         raise UnknownReferenceError("the disputed charge is not known")
-    applied = [charge for charge in disputed if charge["outcome"] == "applied"]
+    applied = [charge for charge in disputed if charge.outcome == "applied"]
     return applied or disputed
 
 
 def _pause_or_resume_refunds(
     session: Session,
     dispute_id: UUID,
-    charges: Sequence[dict[str, Any]],
+    charges: Sequence[GatewayCharge],
     *,
     has_clear_outcome: bool,
     now: datetime,
-) -> Sequence[dict[str, Any]]:
+) -> Sequence[Refund]:
     """Have what was not sent of the charges wait, its buyer being told, or go on; give what waits."""
-    charge_ids = [charge["id"] for charge in charges]
+    charge_ids = [charge.id for charge in charges]
     if has_clear_outcome:
         wallet_fallback.enqueue_waiting_refunds(session, charge_ids=charge_ids, now=now)
         return []
     waiting = [
         refund
         for refund in wallet_fallback.lock_unsent_refunds(session, charge_ids=charge_ids)
-        if refund["status"] == "pending"
+        if refund.status == "pending"
     ]
     for refund in waiting:
         notifications.notify_refund_waiting_for_bank(session, refund, dispute_id=dispute_id, now=now)
@@ -222,7 +209,7 @@ def _alert_facts(
     *,
     locked_orders: Sequence[LockedOrder],
     frozen: Sequence[LockedOrder],
-    waiting_refunds: Sequence[dict[str, Any]],
+    waiting_refunds: Sequence[Refund],
 ) -> dict[str, Any]:
     newly = {order.id for order in frozen}
     return {
@@ -237,7 +224,7 @@ def _alert_facts(
             for order in locked_orders
         ],
         "refundsWaiting": [
-            {"id": refund["id"], "amountMinor": refund["amount_minor"]} for refund in waiting_refunds
+            {"id": refund.id, "amountMinor": refund.amount_minor} for refund in waiting_refunds
         ],
     }
 

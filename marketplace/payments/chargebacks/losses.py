@@ -9,7 +9,6 @@ stands in an account of its own until then.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -23,6 +22,7 @@ from marketplace.ledger.queries import fetch_balance
 from marketplace.orders.notifications import fetch_vendor_user_id
 from marketplace.orders.transitions import GATEWAY, LockedOrder, record_clawback
 from marketplace.payments import states
+from marketplace.payments.models import GatewayCharge, Refund
 from marketplace.payments.refunds import notifications, wallet_fallback
 from marketplace.payments.refunds.clawback import (
     allocate_clawback,
@@ -33,38 +33,8 @@ from marketplace.payments.refunds.notifications import ChargebackSummary
 
 CHARGEBACK = "chargeback"
 
-# What charges brought each of their orders, by the books.
-_SELECT_PAID_BY_ORDER = Statement(
-    text(
-        """
-        SELECT e.order_id, sum(e.amount_minor)::bigint AS minor
-        FROM gateway_charges c JOIN ledger_entries e ON e.transaction_id = c.ledger_transaction_id
-        WHERE c.id = ANY(:charge_ids) AND c.outcome = 'applied' AND e.account_id = :escrow_id
-            AND e.direction = 'credit' AND e.order_id IS NOT NULL
-        GROUP BY e.order_id ORDER BY e.order_id
-        """
-    )
-)
-# What went straight back of charges, by the orders that it was no use to.
-_SELECT_RETURNED_BY_ORDER = Statement(
-    text(
-        """
-        SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
-        WHERE charge_id = ANY(:charge_ids) AND NOT split_part(cause, ':', 1) = ANY(:out_of_orders)
-        GROUP BY order_id ORDER BY order_id
-        """
-    )
-)
 # What refunds of money begin with that was an order's.
 _ORDER_REFUND_CAUSES = ["order", "clawback", "accepted"]
-_SELECT_CHARGED_BACK = Statement(
-    text(
-        """
-        SELECT coalesce(sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor
-        FROM ledger_entries WHERE account_id = :account_id AND order_id = :order_id
-        """
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -103,7 +73,7 @@ def record_chargeback_loss(
     session: Session,
     *,
     dispute_id: UUID,
-    charges: Sequence[dict[str, Any]],
+    charges: Sequence[GatewayCharge],
     amount_minor: int | None,
     locked_orders: Sequence[LockedOrder],
     now: datetime,
@@ -119,8 +89,8 @@ def record_chargeback_loss(
     :param locked_orders: the payment's orders, locked
     :return: what was booked, order by order
     """
-    charge_ids = [charge["id"] for charge in charges]
-    principal_minor = sum(max(charge["principal_minor"], 0) for charge in charges)
+    charge_ids = [charge.id for charge in charges]
+    principal_minor = sum(max(charge.principal_minor, 0) for charge in charges)
     charged_back_minor = principal_minor if amount_minor is None else min(amount_minor, principal_minor)
     if not charged_back_minor:
         return []
@@ -128,7 +98,7 @@ def record_chargeback_loss(
     cancelled_refunds = wallet_fallback.lock_unsent_refunds(session, charge_ids=charge_ids)
     for charge_share in charge_shares:
         charge_share.unsent_refunds_minor = sum(
-            row["amount_minor"] for row in cancelled_refunds if _belongs_to_share(row, charge_share)
+            refund.amount_minor for refund in cancelled_refunds if _belongs_to_share(refund, charge_share)
         )
     for charge_share, share_minor in zip(
         charge_shares,
@@ -143,10 +113,10 @@ def record_chargeback_loss(
     wallet_balance_minor = lock_balances(session, accounts=list(dict.fromkeys([wallet, debt, *vendors])))[
         wallet
     ]
-    for row in cancelled_refunds:
-        wallet_fallback.credit_unsent_refund(session, row, trigger=states.WITHDRAW, now=now)
+    for refund in cancelled_refunds:
+        wallet_fallback.credit_unsent_refund(session, refund, trigger=states.WITHDRAW, now=now)
     # What was stopped is in the wallet by now, so at least that can be taken from there.
-    wallet_balance_minor += sum(row["amount_minor"] for row in cancelled_refunds) - sum(
+    wallet_balance_minor += sum(refund.amount_minor for refund in cancelled_refunds) - sum(
         charge_share.covered_by_unsent_minor for charge_share in charge_shares
     )
     allocations, balance_before_minor = [], wallet_balance_minor
@@ -169,15 +139,42 @@ def record_chargeback_loss(
     return allocations
 
 
+# What charges brought each of their orders, by the books.
+_SELECT_PAID_BY_ORDER = Statement(
+    text(
+        """
+        SELECT e.order_id, sum(e.amount_minor)::bigint AS minor
+        FROM gateway_charges c JOIN ledger_entries e ON e.transaction_id = c.ledger_transaction_id
+        WHERE c.id = ANY(:charge_ids) AND c.outcome = 'applied' AND e.account_id = :escrow_id
+            AND e.direction = 'credit' AND e.order_id IS NOT NULL
+        GROUP BY e.order_id ORDER BY e.order_id
+        """
+    )
+)
+
+
 def sum_paid_by_order(session: Session, *, charge_ids: Sequence[UUID]) -> dict[UUID, int]:
     """Tell what charges paid of which orders, in kobo."""
-    rows = _SELECT_PAID_BY_ORDER.all(session, charge_ids=list(charge_ids), escrow_id=accounts.ESCROW.id)
-    return {row["order_id"]: row["minor"] for row in rows}
+    return dict(
+        _SELECT_PAID_BY_ORDER.tuples(session, charge_ids=list(charge_ids), escrow_id=accounts.ESCROW.id)
+    )
 
 
-def _belongs_to_share(refund: dict[str, Any], charge_share: _ChargeShare) -> bool:
-    is_orders = refund["cause"].partition(":")[0] in _ORDER_REFUND_CAUSES
-    return refund["order_id"] == charge_share.order.id and is_orders == charge_share.paid_for_order
+def _belongs_to_share(refund: Refund, charge_share: _ChargeShare) -> bool:
+    is_orders = refund.cause.partition(":")[0] in _ORDER_REFUND_CAUSES
+    return refund.order_id == charge_share.order.id and is_orders == charge_share.paid_for_order
+
+
+# What went straight back of charges, by the orders that it was no use to.
+_SELECT_RETURNED_BY_ORDER = Statement(
+    text(
+        """
+        SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
+        WHERE charge_id = ANY(:charge_ids) AND NOT split_part(cause, ':', 1) = ANY(:out_of_orders)
+        GROUP BY order_id ORDER BY order_id
+        """
+    )
+)
 
 
 def _split_into_shares(
@@ -186,14 +183,14 @@ def _split_into_shares(
     """Tell what charges were for; together the parts are what they brought."""
     by_id = {order.id: order for order in locked_orders}
     paid_by_order = sum_paid_by_order(session, charge_ids=charge_ids)
-    returned = _SELECT_RETURNED_BY_ORDER.all(
+    returned = _SELECT_RETURNED_BY_ORDER.tuples(
         session, charge_ids=charge_ids, out_of_orders=_ORDER_REFUND_CAUSES
     )
     charge_shares = [
         _ChargeShare(by_id[order_id], minor, paid_for_order=True) for order_id, minor in paid_by_order.items()
     ]
     charge_shares += [
-        _ChargeShare(by_id[row["order_id"]], row["minor"], paid_for_order=False) for row in returned
+        _ChargeShare(by_id[order_id], minor, paid_for_order=False) for order_id, minor in returned
     ]
     # More than was due is in the wallet; what is held back is finance's to decide on. Either is the buyer's.
     rest_minor = principal_minor - sum(charge_share.paid_minor for charge_share in charge_shares)
@@ -271,21 +268,30 @@ def _post_share(
     ), paid_by_wallet_minor
 
 
+_SELECT_CHARGED_BACK = Statement(
+    text(
+        """
+        SELECT coalesce(sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor
+        FROM ledger_entries WHERE account_id = :account_id AND order_id = :order_id
+        """
+    )
+)
+
+
 def _sum_charged_back_before(session: Session, order: LockedOrder) -> int:
     """Give what banks took of an order before, while escrow holds its money."""
-    row = _SELECT_CHARGED_BACK.one(session, order_id=order.id, account_id=accounts.LOST_DISPUTES.id)
-    charged_back_minor: int = row["minor"]
-    return charged_back_minor
+    minor: int = _SELECT_CHARGED_BACK.scalar(session, order_id=order.id, account_id=accounts.LOST_DISPUTES.id)
+    return minor
 
 
 def _summarize(
     charged_back_minor: int,
-    cancelled_refunds: Sequence[dict[str, Any]],
+    cancelled_refunds: Sequence[Refund],
     allocations: Sequence[ChargebackAllocation],
     *,
     paid_by_wallet_minor: int,
 ) -> ChargebackSummary:
-    cancelled_minor = sum(row["amount_minor"] for row in cancelled_refunds)
+    cancelled_minor = sum(refund.amount_minor for refund in cancelled_refunds)
     return ChargebackSummary(
         returned_by_bank_minor=charged_back_minor,
         cancelled_refunds_minor=cancelled_minor,

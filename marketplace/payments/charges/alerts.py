@@ -1,6 +1,5 @@
 """Alerts about quarantined charges: raise and resolve them."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -8,7 +7,6 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alert
-from marketplace.orders.transitions import LockedOrder
 from marketplace.payments.charges.charge_context import ChargeContext
 
 
@@ -20,7 +18,6 @@ def raise_quarantined_charge_alert(
     :param quarantined_charge_id: of its row
     :param reason: why
     """
-    locked_orders: Sequence[LockedOrder] = [*context.payable_orders, *context.closed_orders]
     raise_alert(
         session,
         identifier=kinds.CHARGE_QUARANTINED,
@@ -33,7 +30,7 @@ def raise_quarantined_charge_alert(
             "amountMinor": context.charge.amount_minor,
             "dueMinor": context.due_minor,
             "currency": context.charge.currency,
-            "orderIds": [order.id for order in locked_orders],
+            "orderIds": [order.id for order in context.orders],
         },
         now=now,
     )

@@ -1,16 +1,14 @@
 """The one way in for money: a settled charge, however we learnt of it, ends here."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import insert, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Json, Statement
+from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
@@ -22,59 +20,16 @@ from marketplace.payments import states as intent_states
 from marketplace.payments.charges import alerts, notifications
 from marketplace.payments.charges.charge_context import (
     ChargeContext,
-    LockedIntent,
     fee_postings,
     insert_charge,
     is_duplicate_charge,
+    lock_intent,
 )
 from marketplace.payments.models import QuarantinedCharge
 from marketplace.payments.refunds import create
 from marketplace.providers.gateway.payloads import Charge
 
 _log = structlog.get_logger(__name__)
-
-_SELECT_INTENT_WITH_ORDERS = Prepared(
-    text(
-        """
-        SELECT i.id AS intent_id, array_agg(a.order_id) AS order_ids
-        FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id
-        WHERE i.reference = :reference GROUP BY i.id
-        """
-    )
-)
-_LOCK_INTENT = Prepared(
-    text(
-        "SELECT id, reference, buyer_id, amount_minor, status FROM payment_intents"
-        " WHERE id = :intent_id FOR NO KEY UPDATE"
-    )
-)
-_MARK_INTENT_SUCCEEDED = Prepared(
-    text(
-        """
-        UPDATE payment_intents SET status = :status, gateway_charge_id = :charge_id, channel = :channel,
-            settled_at = :settled_at, updated_at = :now WHERE id = :intent_id
-        """
-    )
-)
-_MARK_QUARANTINED = Statement(
-    text(
-        """
-        WITH intent AS (
-            UPDATE payment_intents SET status = :status, updated_at = :now WHERE id = :intent_id
-        )
-        UPDATE orders SET payment_status = :status, payment_reference = :reference, updated_at = :now
-        WHERE id = ANY(:order_ids) AND status = 'pending_payment'
-        """
-    )
-)
-_INSERT_QUARANTINED_CHARGE = Statement(
-    insert(QuarantinedCharge).returning(QuarantinedCharge.id),
-    columns=(
-        *("gateway_charge_id", "intent_id", "reason", "amount_minor", "currency", "fees_minor"),
-        *("ledger_transaction_id", "details", "created_at"),
-    ),
-)
-
 
 _RETURN_REASON_ALREADY_PAID = "The order was paid already."
 _RETURN_REASON_BY_ORDER_STATUS = {
@@ -113,11 +68,8 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
     :return: what became of it
     :raises UnknownReferenceError: no payment of ours has its reference
     """
-    intent_row = _SELECT_INTENT_WITH_ORDERS.first(session, reference=charge.reference)
-    if intent_row is None:
-        raise UnknownReferenceError("no payment has this reference")
-    locked_orders = lock_orders(session, order_ids=intent_row["order_ids"])
-    intent = LockedIntent(**_LOCK_INTENT.one(session, intent_id=intent_row["intent_id"]))
+    intent_id, locked_orders = lock_orders_of_reference(session, charge.reference)
+    intent = lock_intent(session, intent_id=intent_id)
     if is_duplicate_charge(session, charge=charge, intent=intent):
         return ChargeOutcome.DUPLICATE
     # Fees that are more than the charge can't be told by a gateway in order. They are not booked, nor taken off.
@@ -140,6 +92,40 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
     if context.principal_minor < context.due_minor:
         return _quarantine_charge(session, context, reason="amount_below_total", now=now)
     return _apply_to_orders(session, context, now=now)
+
+
+_SELECT_INTENT_WITH_ORDERS = Prepared(
+    text(
+        """
+        SELECT i.id AS intent_id, array_agg(a.order_id) AS order_ids
+        FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id
+        WHERE i.reference = :reference GROUP BY i.id
+        """
+    )
+)
+
+
+def lock_orders_of_reference(session: Session, reference: str) -> tuple[UUID, list[LockedOrder]]:
+    """Lock the orders of a payment.
+
+    :return: the payment's id and its orders
+    :raises UnknownReferenceError: no payment has the reference
+    """
+    rows = _SELECT_INTENT_WITH_ORDERS.tuples(session, reference=reference)
+    if not rows:
+        raise UnknownReferenceError("no payment has this reference")
+    [(intent_id, order_ids)] = rows
+    return intent_id, lock_orders(session, order_ids=order_ids)
+
+
+_MARK_INTENT_SUCCEEDED = Prepared(
+    text(
+        """
+        UPDATE payment_intents SET status = :status, gateway_charge_id = :charge_id, channel = :channel,
+            settled_at = :settled_at, updated_at = :now WHERE id = :intent_id
+        """
+    )
+)
 
 
 def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime) -> ChargeOutcome:
@@ -220,30 +206,41 @@ def _return_amount(
 ) -> None:
     """Send a part of a charge, or all of it, back: for each order that it is no use to what it was to pay."""
     left_minor = amount_minor
-    for number, order in enumerate(context.closed_orders):
-        is_last = number == len(context.closed_orders) - 1
-        part_minor = left_minor if is_last else min(left_minor, order.due_minor)
-        left_minor -= part_minor
-        if part_minor:
-            reason = _RETURN_REASON_BY_ORDER_STATUS.get(order.status, _RETURN_REASON_ALREADY_PAID)
-            create.refund_charge(
-                session,
-                charge_id=charge_id,
-                buyer_id=context.intent.buyer_id,
-                amount_minor=part_minor,
-                order_id=order.id,
-                refund_cause=create.RefundCause(context.ledger_source, reason).numbered(number),
-                description=f"Payment for {order.number} sent back",
-                debit_account=accounts.GATEWAY_CLEARING,
-                now=now,
-            )
     reasons = [
         _RETURN_REASON_BY_ORDER_STATUS.get(order.status, _RETURN_REASON_ALREADY_PAID)
         for order in context.closed_orders
     ]
+    for number, (order, reason) in enumerate(zip(context.closed_orders, reasons, strict=True)):
+        is_last = number == len(context.closed_orders) - 1
+        part_minor = left_minor if is_last else min(left_minor, order.due_minor)
+        left_minor -= part_minor
+        if part_minor:
+            create.create_refund(
+                session,
+                charge_id=charge_id,
+                buyer_id=context.intent.buyer_id,
+                order_id=order.id,
+                refund_cause=create.RefundCause(context.ledger_source, reason).numbered(number),
+                sources=[(accounts.GATEWAY_CLEARING, part_minor)],
+                description=f"Payment for {order.number} sent back",
+                now=now,
+            )
     notifications.notify_charge_returned(
         session, context, amount_minor=amount_minor, reasons=reasons, now=now
     )
+
+
+_MARK_QUARANTINED = Statement(
+    text(
+        """
+        WITH intent AS (
+            UPDATE payment_intents SET status = :status, updated_at = :now WHERE id = :intent_id
+        )
+        UPDATE orders SET payment_status = :status, payment_reference = :reference, updated_at = :now
+        WHERE id = ANY(:order_ids) AND status = 'pending_payment'
+        """
+    )
+)
 
 
 def _quarantine_charge(
@@ -267,9 +264,7 @@ def _quarantine_charge(
             now=now,
         )
     insert_charge(session, context, "quarantined", transaction_id, now=now)
-    locked_orders = [*context.payable_orders, *context.closed_orders]
-    quarantined = _INSERT_QUARANTINED_CHARGE.one(
-        session,
+    quarantined = QuarantinedCharge(
         gateway_charge_id=charge.id,
         intent_id=intent.id,
         reason=reason,
@@ -277,9 +272,18 @@ def _quarantine_charge(
         currency=charge.currency,
         fees_minor=charge.fees_minor,
         ledger_transaction_id=transaction_id,
-        details=Json(_quarantine_details(intent, locked_orders)),
+        details={
+            "reference": intent.reference,
+            "expectedMinor": intent.amount_minor,
+            "orders": [
+                {"id": str(order.id), "number": order.number, "status": order.status}
+                for order in context.orders
+            ],
+        },
         created_at=now,
     )
+    session.add(quarantined)
+    session.flush()
     # A payment that succeeded stays so, whatever else comes for it.
     if intent.status != intent_states.SUCCEEDED:
         _MARK_QUARANTINED.run(
@@ -292,16 +296,6 @@ def _quarantine_charge(
         )
     notifications.notify_charge_quarantined(session, context, reason, now=now)
     alerts.raise_quarantined_charge_alert(
-        session, context, quarantined_charge_id=quarantined["id"], reason=reason, now=now
+        session, context, quarantined_charge_id=quarantined.id, reason=reason, now=now
     )
     return ChargeOutcome.QUARANTINED
-
-
-def _quarantine_details(intent: LockedIntent, locked_orders: Sequence[LockedOrder]) -> dict[str, Any]:
-    return {
-        "reference": intent.reference,
-        "expectedMinor": intent.amount_minor,
-        "orders": [
-            {"id": str(order.id), "number": order.number, "status": order.status} for order in locked_orders
-        ],
-    }

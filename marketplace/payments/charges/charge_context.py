@@ -16,39 +16,6 @@ from marketplace.orders.transitions import LockedOrder
 from marketplace.payments.models import GatewayCharge
 from marketplace.providers.gateway.payloads import Charge
 
-# A charge that was told of without an id goes by its reference. Told of again with its id, it is the same money.
-_SELECT_KNOWN_CHARGE = Prepared(
-    text(
-        """
-        SELECT id, gateway_charge_id FROM gateway_charges
-        WHERE gateway_charge_id = :charge_id OR (intent_id = :intent_id
-            AND amount_minor = :amount_minor AND :reference IN (gateway_charge_id, :charge_id))
-        ORDER BY gateway_charge_id = :charge_id DESC LIMIT 1
-        """
-    )
-)
-# Once it has its id, another charge of that amount is other money.
-_SET_GATEWAY_CHARGE_ID = Statement(
-    text(
-        """
-        WITH held AS (
-            UPDATE quarantined_charges SET gateway_charge_id = :charge_id WHERE gateway_charge_id = :reference
-        ), paid AS (
-            UPDATE payment_intents SET gateway_charge_id = :charge_id
-            WHERE id = :intent_id AND gateway_charge_id = :reference
-        )
-        UPDATE gateway_charges SET gateway_charge_id = :charge_id WHERE id = :row_id
-        """
-    )
-)
-_INSERT_CHARGE = Prepared(
-    insert(GatewayCharge).returning(GatewayCharge.id),
-    columns=(
-        *("gateway_charge_id", "intent_id", "outcome", "amount_minor", "fees_minor", "principal_minor"),
-        *("currency", "channel", "ledger_transaction_id", "paid_at", "created_at"),
-    ),
-)
-
 
 @dataclass(frozen=True)
 class LockedIntent:
@@ -76,14 +43,60 @@ class ChargeContext:
     fee_bearer: str
 
     @property
+    def orders(self) -> list[LockedOrder]:
+        """All orders of the payment, those that wait first."""
+        return [*self.payable_orders, *self.closed_orders]
+
+    @property
     def due_minor(self) -> int:
-        """Give what the orders that wait still cost."""
+        """The kobo that the orders that wait still cost."""
         return sum(order.due_minor for order in self.payable_orders)
 
     @property
     def ledger_source(self) -> str:
-        """Name the charge as the cause of what is posted."""
+        """The source of the charge's ledger transactions."""
         return f"charge:{self.charge.id}"
+
+
+_LOCK_INTENT = Prepared(
+    text(
+        "SELECT id, reference, buyer_id, amount_minor, status FROM payment_intents"
+        " WHERE id = :intent_id FOR NO KEY UPDATE"
+    ),
+    row=LockedIntent,
+)
+
+
+def lock_intent(session: Session, *, intent_id: UUID) -> LockedIntent:
+    """Lock a payment; its orders are locked before it."""
+    return _LOCK_INTENT.one(session, intent_id=intent_id)
+
+
+# A charge that was told of without an id goes by its reference. Told of again with its id, it is the same money.
+_SELECT_KNOWN_CHARGE = Prepared(
+    text(
+        """
+        SELECT id, gateway_charge_id FROM gateway_charges
+        WHERE gateway_charge_id = :charge_id OR (intent_id = :intent_id
+            AND amount_minor = :amount_minor AND :reference IN (gateway_charge_id, :charge_id))
+        ORDER BY gateway_charge_id = :charge_id DESC LIMIT 1
+        """
+    )
+)
+# Once it has its id, another charge of that amount is other money.
+_SET_GATEWAY_CHARGE_ID = Statement(
+    text(
+        """
+        WITH held AS (
+            UPDATE quarantined_charges SET gateway_charge_id = :charge_id WHERE gateway_charge_id = :reference
+        ), paid AS (
+            UPDATE payment_intents SET gateway_charge_id = :charge_id
+            WHERE id = :intent_id AND gateway_charge_id = :reference
+        )
+        UPDATE gateway_charges SET gateway_charge_id = :charge_id WHERE id = :row_id
+        """
+    )
+)
 
 
 def is_duplicate_charge(session: Session, *, charge: Charge, intent: LockedIntent) -> bool:
@@ -110,6 +123,15 @@ def is_duplicate_charge(session: Session, *, charge: Charge, intent: LockedInten
     return stored is not None
 
 
+_INSERT_CHARGE = Prepared(
+    insert(GatewayCharge).returning(GatewayCharge.id),
+    columns=(
+        *("gateway_charge_id", "intent_id", "outcome", "amount_minor", "fees_minor", "principal_minor"),
+        *("currency", "channel", "ledger_transaction_id", "paid_at", "created_at"),
+    ),
+)
+
+
 def insert_charge(
     session: Session, context: ChargeContext, outcome: str, transaction_id: UUID | None, *, now: datetime
 ) -> UUID:
@@ -120,7 +142,7 @@ def insert_charge(
     :return: the row's id
     """
     charge = context.charge
-    row = _INSERT_CHARGE.one(
+    charge_id: UUID = _INSERT_CHARGE.scalar(
         session,
         gateway_charge_id=charge.id,
         intent_id=context.intent.id,
@@ -134,7 +156,6 @@ def insert_charge(
         paid_at=charge.paid_at,
         created_at=now,
     )
-    charge_id: UUID = row["id"]
     return charge_id
 
 

@@ -55,15 +55,14 @@ def notify_charge_quarantined(
     session: Session, context: ChargeContext, reason: str, *, now: datetime
 ) -> None:
     """Tell the buyer what came, what is due, and that an officer decides: they need not pay once more for now."""
-    locked_orders = [*context.payable_orders, *context.closed_orders]
-    numbers = ", ".join(order.number for order in locked_orders)
+    numbers = ", ".join(order.number for order in context.orders)
     if reason == "currency":
         summary = f"A payment for {numbers} came in another currency than naira, and is held back."
     elif reason == "fees_above_amount":
         summary = (
             f"{format_naira(context.principal_minor)} came for {numbers}, with figures that can not be right:"
+            " your payment is held back."
         )
-        summary += " your payment is held back."
     else:
         summary = (
             f"{format_naira(max(context.principal_minor, 0))} came for {numbers}, and"
@@ -76,7 +75,7 @@ def notify_charge_quarantined(
         title="Your payment is held back",
         body=f"{summary} Our finance officers look into it, and you hear from us: you pay what is missing then, or get"
         " your money back. Please do not pay again before that.",
-        link=f"/orders/{locked_orders[0].id}" if len(locked_orders) == 1 else "/orders",
+        link=f"/orders/{context.orders[0].id}" if len(context.orders) == 1 else "/orders",
         cause=f"{context.ledger_source}:held",
         now=now,
     )
@@ -93,7 +92,7 @@ def notify_quarantine_resolved(
     """Notify the buyer of an officer's decision on a quarantined charge."""
     notify(
         session,
-        user_id=quarantined.intent["buyer_id"],
+        user_id=quarantined.intent.buyer_id,
         type="payment_resolved",
         title="We looked into your payment",
         body=_resolution_message(quarantined, action, updated_orders),
@@ -107,10 +106,8 @@ def _resolution_message(
     quarantined: LockedQuarantinedCharge, action: QuarantineAction, updated_orders: Sequence[LockedOrder]
 ) -> str:
     """Tell where the money is, all of it, and what is left to pay, of the orders that wait for it."""
-    amount, order_numbers = (
-        format_naira(quarantined.amount_minor),
-        ", ".join(order.number for order in quarantined.payable_orders),
-    )
+    amount = format_naira(quarantined.amount_minor)
+    order_numbers = ", ".join(order.number for order in quarantined.payable_orders)
     due_minor = sum(
         order.due_minor for order in updated_orders if order.status == order_states.PENDING_PAYMENT
     )

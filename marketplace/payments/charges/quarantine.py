@@ -1,11 +1,12 @@
 """Charges that are held back, decided on by finance: kept for the order, sent back, or given to the wallet."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
@@ -21,47 +22,50 @@ from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import states
 from marketplace.payments.chargeback_guard import ensure_charge_not_charged_back
 from marketplace.payments.charges import alerts, notifications
+from marketplace.payments.charges.charge_context import lock_intent
 from marketplace.payments.charges.quarantined_charge import (
     LockedQuarantinedCharge,
     QuarantineAction,
     split_among_orders,
 )
 from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
+from marketplace.payments.models import GatewayCharge, PaymentAllocation, PaymentIntent, QuarantinedCharge
 from marketplace.payments.refunds import buyer_debt, create
 
-_SELECT_ALLOCATIONS = Statement(
-    text(
-        """
-        SELECT q.intent_id, array_agg(a.order_id) AS order_ids, array_agg(a.amount_minor) AS amounts
-        FROM quarantined_charges q JOIN payment_allocations a ON a.intent_id = q.intent_id
-        WHERE q.id = :held_id GROUP BY q.intent_id
-        """
-    )
-)
-_LOCK_INTENT = Statement(
-    text(
-        "SELECT id, reference, buyer_id, status FROM payment_intents WHERE id = :intent_id FOR NO KEY UPDATE"
-    )
-)
-_LOCK_QUARANTINED_CHARGE = Statement(
-    text(
-        """
-        SELECT q.id, q.status, q.currency, q.amount_minor, q.ledger_transaction_id, c.id AS charge_id,
-            c.principal_minor, c.channel
-        FROM quarantined_charges q JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
-        WHERE q.id = :held_id FOR NO KEY UPDATE
-        """
-    )
-)
-_MARK_RESOLVED = Statement(
-    text(
-        """
-        UPDATE quarantined_charges SET status = 'resolved', resolution = :action, resolution_note = :note,
-            resolved_by = :officer_id, resolved_at = :now
-        WHERE id = :held_id
-        """
-    )
-)
+
+class ChargeAlreadyResolvedError(ConflictError):
+    """An officer has already resolved the quarantined charge."""
+
+    reason = "charge-already-resolved"
+
+
+class QuarantineActionNotAllowedError(ConflictError):
+    """The quarantined charge does not allow this action."""
+
+    reason = "quarantine-action-not-allowed"
+
+
+@dataclass(frozen=True)
+class QuarantinedChargeOrder:
+    """An order that a quarantined charge was for, with the kobo left to pay."""
+
+    id: UUID
+    number: str
+    status: str
+    due_minor: int
+
+
+@dataclass(frozen=True)
+class ResolvedCharge:
+    """A quarantined charge after an officer resolved it, with the kobo that moved."""
+
+    id: UUID
+    status: str
+    resolution: str
+    amount_minor: int
+    orders: list[QuarantinedChargeOrder]
+
+
 # Once nothing is held back of it any more, an order that waits can be paid again, and its buyer has time to. One that
 # is over keeps the reference: what goes back of that payment is shown with it.
 _REOPEN_ORDERS = Statement(
@@ -79,43 +83,6 @@ _REOPEN_ORDERS = Statement(
         """
     )
 )
-_ADD_ACCEPTED_AMOUNTS = Statement(
-    text(
-        """
-        UPDATE orders o SET accepted_minor = o.accepted_minor + part.minor, revision = o.revision + 1, updated_at = :now
-        FROM unnest(CAST(:order_ids AS uuid[]), CAST(:parts AS bigint[])) AS part (id, minor) WHERE o.id = part.id
-        """
-    )
-)
-_MARK_INTENT_SUCCEEDED = Statement(
-    text(
-        """
-        UPDATE payment_intents SET status = :status, channel = :channel, settled_at = :now, updated_at = :now
-        WHERE id = :intent_id
-        """
-    )
-)
-# So the books tell what of the charge is in whose escrow, and refunds go back by it.
-_MARK_CHARGE_APPLIED = Statement(
-    text(
-        """
-        UPDATE gateway_charges SET outcome = 'applied', ledger_transaction_id = :transaction_id
-        WHERE id = :charge_id
-        """
-    )
-)
-
-
-class ChargeAlreadyResolvedError(ConflictError):
-    """An officer has already resolved the quarantined charge."""
-
-    reason = "charge-already-resolved"
-
-
-class QuarantineActionNotAllowedError(ConflictError):
-    """The quarantined charge does not allow this action."""
-
-    reason = "quarantine-action-not-allowed"
 
 
 def resolve_quarantined_charge(
@@ -125,7 +92,7 @@ def resolve_quarantined_charge(
     action: QuarantineAction,
     note: str,
     act: Act,
-) -> dict[str, Any]:
+) -> ResolvedCharge:
     """Decide what becomes of a charge that is held back, for an officer.
 
     ``accept_rest`` keeps it for the orders that still wait: they are paid if it covers them by now; otherwise it is
@@ -135,7 +102,6 @@ def resolve_quarantined_charge(
 
     :param quarantined_charge_id: of the row
     :param note: why, for the audit
-    :return: the row's id, what was done, the kobo that moved, and the orders with what is left to pay
     :raises NotFoundError: there is no such row
     :raises ConflictOfInterestError: the officer is a party to it
     :raises ChargeAlreadyResolvedError: it was decided on before
@@ -147,7 +113,7 @@ def resolve_quarantined_charge(
     )
     to_wallet = action == "wallet" or (action == "refund" and not quarantined.amount_minor)
     chargeback_state = ensure_charge_not_charged_back(
-        session, charge_id=quarantined.charge_id, to_wallet=to_wallet
+        session, charge_id=quarantined.charge.id, to_wallet=to_wallet
     )
     if action == "accept_rest":
         _accept_for_orders(session, quarantined, officer_id=act.person_id, now=act.now)
@@ -157,43 +123,37 @@ def resolve_quarantined_charge(
             " then note that with refund."
         )
     elif quarantined.amount_minor:
-        buyer_id = quarantined.intent["buyer_id"]
+        buyer_id = quarantined.intent.buyer_id
         if chargeback_state == "lost":
             lock_balances(session, accounts=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
-        _return_to_buyer(session, quarantined, action, officer_id=act.person_id, now=act.now)
+        _refund_shares(
+            session,
+            quarantined,
+            split_among_orders(quarantined.amount_minor, allocated_minor=quarantined.allocated_minor),
+            reason="The payment was held back.",
+            to_wallet=action == "wallet",
+            officer_id=act.person_id,
+            now=act.now,
+        )
         if chargeback_state == "lost":
             # The bank gave the buyer the money: they owe it.
             buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=act.now)
-    _MARK_RESOLVED.run(
-        session,
-        held_id=quarantined_charge_id,
-        action=action,
-        note=note,
-        officer_id=act.person_id,
-        now=act.now,
-    )
+    row = quarantined.row
+    row.status, row.resolution, row.resolution_note = "resolved", action, note
+    row.resolved_by, row.resolved_at = act.person_id, act.now
     alerts.resolve_quarantined_charge_alert(
         session, quarantined_charge_id=quarantined_charge_id, action=action, now=act.now
     )
     until = act.now + (REMAINDER_PAYMENT_WINDOW if action == "accept_rest" else PAYMENT_WINDOW)
     _REOPEN_ORDERS.run(
         session,
-        intent_id=quarantined.intent["id"],
+        intent_id=quarantined.intent.id,
         order_ids=[order.id for order in quarantined.orders],
         until=until,
         now=act.now,
     )
     updated_orders = lock_orders(session, order_ids=[order.id for order in quarantined.orders])
     notifications.notify_quarantine_resolved(session, quarantined, action, updated_orders, now=act.now)
-    order_views = [
-        {
-            "id": order.id,
-            "number": order.number,
-            "status": order.status,
-            "dueMinor": order.due_minor if order.status == order_states.PENDING_PAYMENT else 0,
-        }
-        for order in updated_orders
-    ]
     record_audit_entry(
         session,
         act=act,
@@ -209,13 +169,21 @@ def resolve_quarantined_charge(
             "orders": [_audit_snapshot(order) for order in updated_orders],
         },
     )
-    return {
-        "id": quarantined_charge_id,
-        "status": "resolved",
-        "resolution": action,
-        "amountMinor": quarantined.amount_minor,
-        "orders": order_views,
-    }
+    return ResolvedCharge(
+        quarantined_charge_id,
+        "resolved",
+        action,
+        quarantined.amount_minor,
+        [
+            QuarantinedChargeOrder(
+                order.id,
+                order.number,
+                order.status,
+                order.due_minor if order.status == order_states.PENDING_PAYMENT else 0,
+            )
+            for order in updated_orders
+        ],
+    )
 
 
 def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
@@ -226,80 +194,72 @@ def _lock_open_charge(
     session: Session, *, quarantined_charge_id: UUID, officer_id: UUID
 ) -> LockedQuarantinedCharge:
     """Lock all that is concerned in the order that all keep to, and make sure that it is open."""
-    allocations = _SELECT_ALLOCATIONS.first(session, held_id=quarantined_charge_id)
-    if allocations is None:
+    intent_id = session.scalar(
+        select(QuarantinedCharge.intent_id).where(QuarantinedCharge.id == quarantined_charge_id)
+    )
+    if intent_id is None:
         raise NotFoundError("There is no such charge held back.")
-    locked_orders = lock_orders(session, order_ids=allocations["order_ids"])
-    intent = _LOCK_INTENT.one(session, intent_id=allocations["intent_id"])
-    row = _LOCK_QUARANTINED_CHARGE.one(session, held_id=quarantined_charge_id)
+    allocations = session.execute(
+        select(PaymentAllocation.order_id, PaymentAllocation.amount_minor).filter_by(intent_id=intent_id)
+    )
+    allocated_minor = dict(allocations.all())
+    locked_orders = lock_orders(session, order_ids=list(allocated_minor))
+    intent = lock_intent(session, intent_id=intent_id)
+    row, charge = session.execute(
+        select(QuarantinedCharge, GatewayCharge)
+        .join(GatewayCharge, GatewayCharge.gateway_charge_id == QuarantinedCharge.gateway_charge_id)
+        .where(QuarantinedCharge.id == quarantined_charge_id)
+        .with_for_update(key_share=True)
+        .execution_options(populate_existing=True)
+    ).one()
     ensure_no_conflict_of_interest(
         session,
         officer_id=officer_id,
-        buyer_id=intent["buyer_id"],
+        buyer_id=intent.buyer_id,
         vendor_ids=[order.vendor_id for order in locked_orders],
     )
-    if row["status"] != "open":
+    if row.status != "open":
         raise ChargeAlreadyResolvedError("It was decided on already.")
-    is_posted = row["ledger_transaction_id"] is not None and row["currency"] == CURRENCY
+    is_posted = row.ledger_transaction_id is not None and row.currency == CURRENCY
     return LockedQuarantinedCharge(
-        quarantined_charge_id,
-        row["charge_id"],
-        row["channel"],
-        intent,
-        locked_orders,
-        dict(zip(allocations["order_ids"], allocations["amounts"], strict=True)),
-        row["principal_minor"] if is_posted else 0,
+        row, charge, intent, locked_orders, allocated_minor, charge.principal_minor if is_posted else 0
     )
 
 
-def _return_to_buyer(
-    session: Session,
-    quarantined: LockedQuarantinedCharge,
-    action: QuarantineAction,
-    *,
-    officer_id: UUID,
-    now: datetime,
-) -> None:
-    refund_cause = create.RefundCause(
-        quarantined.cause, "The payment was held back.", requested_by=officer_id
-    )
-    shares = split_among_orders(quarantined.amount_minor, allocated_minor=quarantined.allocated_minor)
-    if action == "wallet":
-        _credit_wallet(session, quarantined, shares, refund_cause=refund_cause, now=now)
-        return
-    for number, (order_id, share) in enumerate(shares.items()):
-        create.refund_charge(
-            session,
-            charge_id=quarantined.charge_id,
-            buyer_id=quarantined.intent["buyer_id"],
-            amount_minor=share,
-            order_id=order_id,
-            refund_cause=refund_cause.numbered(number),
-            description="Payment that was held back sent back",
-            debit_account=accounts.QUARANTINE,
-            now=now,
-        )
-
-
-def _credit_wallet(
+def _refund_shares(
     session: Session,
     quarantined: LockedQuarantinedCharge,
     shares: Mapping[UUID, int],
     *,
-    refund_cause: create.RefundCause,
+    reason: str,
+    to_wallet: bool,
+    officer_id: UUID,
     now: datetime,
 ) -> None:
+    """Refund each order's share of a quarantined charge, in kobo."""
+    refund_cause = create.RefundCause(quarantined.cause, reason, requested_by=officer_id)
+    outcome = "credited to the wallet" if to_wallet else "sent back"
     for number, (order_id, share) in enumerate(shares.items()):
-        create.credit_charge_to_wallet(
+        create.create_refund(
             session,
-            buyer_id=quarantined.intent["buyer_id"],
-            amount_minor=share,
+            charge_id=None if to_wallet else quarantined.charge.id,
+            buyer_id=quarantined.intent.buyer_id,
             order_id=order_id,
             refund_cause=refund_cause.numbered(number),
-            description="Payment that was held back credited to the wallet",
-            debit_account=accounts.QUARANTINE,
+            sources=[(accounts.QUARANTINE, share)],
+            description=f"Payment that was held back {outcome}",
             now=now,
         )
+
+
+_ADD_ACCEPTED_AMOUNTS = Statement(
+    text(
+        """
+        UPDATE orders o SET accepted_minor = o.accepted_minor + part.minor, revision = o.revision + 1, updated_at = :now
+        FROM unnest(CAST(:order_ids AS uuid[]), CAST(:parts AS bigint[])) AS part (id, minor) WHERE o.id = part.id
+        """
+    )
+)
 
 
 def _accept_for_orders(
@@ -319,7 +279,7 @@ def _accept_for_orders(
     is_fully_paid = quarantined.amount_minor >= sum(due_minor)
     # All of them or none: each is paid in part, so that the difference pays them all at once.
     parts_minor = due_minor if is_fully_paid else split_by_weights(quarantined.amount_minor, due_minor)
-    buyer_wallet = accounts.wallet(quarantined.intent["buyer_id"])
+    buyer_wallet = accounts.wallet(quarantined.intent.buyer_id)
     postings = []
     for order, part_minor in zip(payable_orders, parts_minor, strict=True):
         if part_minor:
@@ -334,8 +294,8 @@ def _accept_for_orders(
             orders.mark_paid(
                 session,
                 order=order,
-                reference=quarantined.intent["reference"],
-                channel=quarantined.channel,
+                reference=quarantined.intent.reference,
+                channel=quarantined.charge.channel,
                 paid_at=now,
                 actor=Actor("staff", officer_id),
                 now=now,
@@ -352,18 +312,26 @@ def _accept_for_orders(
         postings=postings,
         now=now,
     )
-    _MARK_CHARGE_APPLIED.run(session, charge_id=quarantined.charge_id, transaction_id=transaction_id)
+    # Refunds find the charge of an order's escrow by this transaction.
+    quarantined.charge.outcome = "applied"
+    quarantined.charge.ledger_transaction_id = transaction_id
     if is_fully_paid:
-        _MARK_INTENT_SUCCEEDED.run(
+        session.execute(
+            update(PaymentIntent)
+            .where(PaymentIntent.id == quarantined.intent.id)
+            .values(
+                status=states.INTENT.target(quarantined.intent.status, "settle"),
+                channel=quarantined.charge.channel,
+                settled_at=now,
+                updated_at=now,
+            )
+        )
+        _refund_shares(
             session,
-            intent_id=quarantined.intent["id"],
-            status=states.INTENT.target(quarantined.intent["status"], "settle"),
-            channel=quarantined.channel,
+            quarantined,
+            quarantined.excess_by_order(),
+            reason="It was more than the orders cost that wait.",
+            to_wallet=True,
+            officer_id=officer_id,
             now=now,
-        )
-        refund_cause = create.RefundCause(
-            quarantined.cause, "It was more than the orders cost that wait.", requested_by=officer_id
-        )
-        _credit_wallet(
-            session, quarantined, quarantined.excess_by_order(), refund_cause=refund_cause, now=now
         )

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from marketplace.kernel.money import split_by_weights
 from marketplace.orders import states
 from marketplace.orders.transitions import LockedOrder
+from marketplace.payments.charges.charge_context import LockedIntent
+from marketplace.payments.models import GatewayCharge, QuarantinedCharge
 
 QuarantineAction = Literal["accept_rest", "refund", "wallet"]
 
@@ -33,10 +35,9 @@ class LockedQuarantinedCharge:
     ``amount_minor`` is what the books hold of it, ``allocated_minor`` what it was to pay of each order.
     """
 
-    id: UUID
-    charge_id: UUID
-    channel: str
-    intent: dict[str, Any]
+    row: QuarantinedCharge
+    charge: GatewayCharge
+    intent: LockedIntent
     orders: Sequence[LockedOrder]
     allocated_minor: Mapping[UUID, int]
     amount_minor: int
@@ -54,7 +55,7 @@ class LockedQuarantinedCharge:
     @property
     def cause(self) -> str:
         """Give what names the decision on it."""
-        return f"quarantine:{self.id}"
+        return f"quarantine:{self.row.id}"
 
     def excess_by_order(self) -> dict[UUID, int]:
         """Give what is more than the orders cost that wait, by order.

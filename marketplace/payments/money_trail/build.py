@@ -1,7 +1,7 @@
 """Where an order's money is: who holds it now, why, what happens next, and how it came there, by the books."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -19,38 +19,10 @@ from marketplace.payments import states as payment_states
 from marketplace.payments.chargeback_guard import find_refunds_awaiting_chargeback
 from marketplace.payments.charges.quarantined_charge import split_among_orders
 from marketplace.payments.money_trail import texts as words
-from marketplace.payments.refunds.create import list_refunds_of_orders
+from marketplace.payments.refunds.create import OrderRefund, list_refunds_of_orders
 
 Role = Literal["buyer", "vendor", "staff"]
 HOLDERS = ("buyer", "gateway", "escrow", "vendor", "platform", "on_the_way_back", "held_back")
-
-
-_SELECT_TRANSACTIONS_OF_ORDER = Statement(
-    text(
-        """
-        SELECT t.id, t.kind, t.source, t.created_at AS at, a.kind AS account,
-            sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS net
-        FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
-            JOIN ledger_accounts a ON a.id = e.account_id
-        WHERE e.order_id = :order_id
-        GROUP BY t.id, a.kind ORDER BY t.id
-        """
-    )
-)
-# The charge may be of several orders: that it was held back stands in no order's own entries.
-_SELECT_QUARANTINED_CHARGES = Statement(
-    text(
-        """
-        SELECT q.ledger_transaction_id AS id, c.principal_minor AS minor, q.amount_minor, q.currency,
-            q.created_at AS at, q.status, q.resolved_at, array_agg(p.order_id) AS order_ids,
-            array_agg(p.amount_minor) AS amounts
-        FROM payment_allocations a JOIN quarantined_charges q ON q.intent_id = a.intent_id
-            JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
-            JOIN payment_allocations p ON p.intent_id = q.intent_id
-        WHERE a.order_id = :order_id GROUP BY q.id, c.id ORDER BY q.id
-        """
-    )
-)
 
 # Refunds by where they were taken from, and what vendor and platform bear of one after the release.
 _REFUND_MEANING_BY_SOURCE_ACCOUNT = {
@@ -61,6 +33,50 @@ _REFUND_MEANING_BY_SOURCE_ACCOUNT = {
 }
 _ACCOUNTS_VISIBLE_TO_VENDOR = frozenset({"escrow", "vendor_payable", "vendor_receivable"})
 _CLAWBACK_ACCOUNTS = ("vendor_receivable", "platform_revenue")
+
+
+@dataclass(frozen=True)
+class MoneyHolder:
+    """A holder of a part of an order's money, with the reason and the next step.
+
+    ``transaction_id`` is the ledger transaction that brought the money there, ``by`` the deadline of the next step.
+    """
+
+    holder: str
+    amount_minor: int
+    why: str
+    next: str
+    by: datetime | None = None
+    transaction_id: UUID | None = None
+    is_you: bool = False
+
+
+@dataclass(frozen=True)
+class MoneyMovement:
+    """A movement of an order's money between two holders."""
+
+    transaction_id: UUID | None
+    kind: str
+    amount_minor: int
+    at: datetime
+    from_: str
+    to: str
+    what: str
+
+
+@dataclass(frozen=True)
+class MoneyTrail:
+    """The holders of an order's money, and its movements, the earliest first."""
+
+    order_id: UUID
+    number: str
+    status: str
+    escrow_status: str
+    total_amount: int
+    holders: list[MoneyHolder]
+    entries: list[MoneyMovement]
+
+    currency = CURRENCY
 
 
 @dataclass(frozen=True)
@@ -110,7 +126,7 @@ class _OrderTransaction:
         return max((abs(amount_minor) for amount_minor in self.net_by_account.values()), default=0)
 
 
-def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> dict[str, Any]:
+def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> MoneyTrail:
     """Tell where an order's money is, and how it came there, as its caller may know it.
 
     The vendor learns what went into escrow and out of it, and nothing of the buyer's wallet, of payments that
@@ -118,18 +134,17 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> di
 
     :param order_id: the order's
     :param caller: its buyer, its vendor once it is paid, or staff (a campus rep: of their campus)
-    :return: who holds how much (``holders``), and the timeline, the earliest first (``entries``)
     :raises NotFoundError: there is no such order, or the caller is none of these
     """
     order, roles = orders.fetch_order_with_roles(session, order_id=order_id, caller=caller)
     role: Role = "staff" if "staff" in roles else "buyer" if "buyer" in roles else "vendor"
     quarantined_charges: list[dict[str, Any]] = []
-    refunds: list[dict[str, Any]] = []
+    refunds: list[OrderRefund] = []
     waiting: set[UUID] = set()
     if role != "vendor":
         quarantined_charges = _list_quarantined_charges(session, order_id)
         refunds = list_refunds_of_orders(session, order_ids=[order_id])
-        pending = [row["id"] for row in refunds if row["status"] == payment_states.PENDING]
+        pending = [refund.id for refund in refunds if refund.status == payment_states.PENDING]
         waiting = find_refunds_awaiting_chargeback(session, refund_ids=pending) if pending else set()
     # What was put aside for an order that was never paid is none of the vendor's business.
     transactions = [] if role == "vendor" and order.paid_at is None else _list_transactions(session, order_id)
@@ -141,16 +156,31 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> di
         *_released_holders(transactions, role),
         *_refunded_holders(transactions, refunds, role),
     ]
-    return {
-        "orderId": order_id,
-        "number": order.number,
-        "status": order.status,
-        "escrowStatus": order.escrow_status,
-        "total_amount": order.total_minor,
-        "currency": CURRENCY,
-        "holders": [holder | {"isYou": holder["holder"] == role} for holder in holders],
-        "entries": _timeline(transactions, quarantined_charges, role),
-    }
+    return MoneyTrail(
+        order_id,
+        order.number,
+        order.status,
+        order.escrow_status,
+        order.total_minor,
+        [replace(holder, is_you=holder.holder == role) for holder in holders],
+        _timeline(transactions, quarantined_charges, role),
+    )
+
+
+# The charge may be of several orders: that it was held back stands in no order's own entries.
+_SELECT_QUARANTINED_CHARGES = Statement(
+    text(
+        """
+        SELECT q.ledger_transaction_id AS id, c.principal_minor AS minor, q.amount_minor, q.currency,
+            q.created_at AS at, q.status, q.resolved_at, array_agg(p.order_id) AS order_ids,
+            array_agg(p.amount_minor) AS amounts
+        FROM payment_allocations a JOIN quarantined_charges q ON q.intent_id = a.intent_id
+            JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
+            JOIN payment_allocations p ON p.intent_id = q.intent_id
+        WHERE a.order_id = :order_id GROUP BY q.id, c.id ORDER BY q.id
+        """
+    )
+)
 
 
 def _list_quarantined_charges(session: Session, order_id: UUID) -> list[dict[str, Any]]:
@@ -164,6 +194,20 @@ def _list_quarantined_charges(session: Session, order_id: UUID) -> list[dict[str
     return rows
 
 
+_SELECT_TRANSACTIONS_OF_ORDER = Statement(
+    text(
+        """
+        SELECT t.id, t.kind, t.source, t.created_at AS at, a.kind AS account,
+            sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS net
+        FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
+            JOIN ledger_accounts a ON a.id = e.account_id
+        WHERE e.order_id = :order_id
+        GROUP BY t.id, a.kind ORDER BY t.id
+        """
+    )
+)
+
+
 def _list_transactions(session: Session, order_id: UUID) -> list[_OrderTransaction]:
     transactions: dict[UUID, _OrderTransaction] = {}
     for row in _SELECT_TRANSACTIONS_OF_ORDER.all(session, order_id=order_id):
@@ -174,26 +218,6 @@ def _list_transactions(session: Session, order_id: UUID) -> list[_OrderTransacti
         if row["net"]:
             transaction.net_by_account[row["account"]] = row["net"]
     return list(transactions.values())
-
-
-def _holder(
-    holder: str,
-    amount_minor: int,
-    why: str,
-    next_step: str,
-    *,
-    deadline: datetime | None = None,
-    transaction_id: UUID | None = None,
-) -> dict[str, Any]:
-    """Tell of a part of the money; ``transaction_id`` is the ledger transaction that brought it there."""
-    return {
-        "holder": holder,
-        "amountMinor": amount_minor,
-        "why": why,
-        "next": next_step,
-        "by": deadline,
-        "transactionId": transaction_id,
-    }
 
 
 def _find_last_transaction(transactions: list[_OrderTransaction], *accounts: str) -> UUID | None:
@@ -210,7 +234,7 @@ def _find_last_transaction(transactions: list[_OrderTransaction], *accounts: str
 
 def _unpaid_holders(
     order: orders.OrderRow, role: Role, quarantined_charges: list[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[MoneyHolder]:
     if (
         order.due_minor
         and role != "vendor"
@@ -218,21 +242,23 @@ def _unpaid_holders(
     ):
         opened = order.payment_status == payment_states.PENDING
         why = "The payment was started and we have not heard of its end." if opened else "It is not paid yet."
-        yield _holder(
+        yield MoneyHolder(
             "buyer", order.due_minor, why, "It is paid, or the order expires and its items are sold to others.",
-            deadline=order.expires_at,
+            by=order.expires_at,
         )  # fmt: skip
 
 
-def _quarantine_holders(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _quarantine_holders(rows: list[dict[str, Any]]) -> Iterator[MoneyHolder]:
     for row in rows:
         if row["status"] != "open":
             continue
         if row["foreign"]:
             # It has no value in naira, and no ledger transaction.
-            yield _holder("held_back", 0, _foreign_currency_text(row), "Our finance officers send it back.")
+            yield MoneyHolder(
+                "held_back", 0, _foreign_currency_text(row), "Our finance officers send it back."
+            )
         elif row["minor"]:
-            yield _holder(
+            yield MoneyHolder(
                 "held_back",
                 row["minor"],
                 "A payment came that does not fit the order, and is held back.",
@@ -246,9 +272,7 @@ def _foreign_currency_text(row: dict[str, Any]) -> str:
     return f"A payment of {amount} came: it is no naira, is in none of our books, and was held back."
 
 
-def _escrow_holders(
-    order: orders.OrderRow, transactions: list[_OrderTransaction]
-) -> Iterator[dict[str, Any]]:
+def _escrow_holders(order: orders.OrderRow, transactions: list[_OrderTransaction]) -> Iterator[MoneyHolder]:
     minor = sum(transaction.net_by_account.get("escrow", 0) for transaction in transactions)
     if not minor:
         return
@@ -258,33 +282,33 @@ def _escrow_holders(
         states.PAID_ESCROW: order.paid_at and order.paid_at + ACCEPTANCE_DEADLINE,
         states.SHIPPED: order.shipped_at and order.shipped_at + DELIVERY_DEADLINE,
     }.get(order.status)
-    yield _holder(
+    yield MoneyHolder(
         "escrow",
         minor,
         why,
         next_step,
-        deadline=deadline,
+        by=deadline,
         transaction_id=_find_last_transaction(transactions, "escrow"),
     )
 
 
 def _in_transit_holders(
-    refunds: list[dict[str, Any]], transactions: list[_OrderTransaction], waiting: set[UUID]
-) -> Iterator[dict[str, Any]]:
+    refunds: list[OrderRefund], transactions: list[_OrderTransaction], waiting: set[UUID]
+) -> Iterator[MoneyHolder]:
     transaction_by_source = {
         transaction.source: transaction.id for transaction in transactions if transaction.kind == "refund"
     }
     for refund in refunds:
-        if refund["status"] in words.IN_TRANSIT_TEXTS:
-            waits = refund["id"] in waiting
-            why, next_step = words.CHARGEBACK_OPEN_TEXT if waits else words.IN_TRANSIT_TEXTS[refund["status"]]
-            transaction_id = transaction_by_source.get(f"refund:{refund['id']}")
-            yield _holder(
-                "on_the_way_back", refund["amountMinor"], why, next_step, transaction_id=transaction_id
+        if refund.status in words.IN_TRANSIT_TEXTS:
+            waits = refund.id in waiting
+            why, next_step = words.CHARGEBACK_OPEN_TEXT if waits else words.IN_TRANSIT_TEXTS[refund.status]
+            transaction_id = transaction_by_source.get(f"refund:{refund.id}")
+            yield MoneyHolder(
+                "on_the_way_back", refund.amount_minor, why, next_step, transaction_id=transaction_id
             )
 
 
-def _released_holders(transactions: list[_OrderTransaction], role: Role) -> Iterator[dict[str, Any]]:
+def _released_holders(transactions: list[_OrderTransaction], role: Role) -> Iterator[MoneyHolder]:
     # What vendors owe of it is on the other side of the books.
     vendor, platform = (
         sum(
@@ -300,12 +324,12 @@ def _released_holders(transactions: list[_OrderTransaction], role: Role) -> Iter
         why = "The delivery was confirmed, and the money is in the vendor's balance"
         why += ", less our fees." if role == "buyer" else "."
         transaction_id = _find_last_transaction(transactions, "vendor_payable", "vendor_receivable")
-        yield _holder(
+        yield MoneyHolder(
             "vendor", vendor, why, "It is part of the vendor's next payout.", transaction_id=transaction_id
         )
     if platform:
         transaction_id = _find_last_transaction(transactions, "platform_revenue")
-        yield _holder(
+        yield MoneyHolder(
             "platform",
             platform,
             "The commission and the service fee.",
@@ -331,8 +355,8 @@ _REFUNDED_MEANINGS_FOR_VENDOR = frozenset(
 
 
 def _refunded_holders(
-    transactions: list[_OrderTransaction], refunds: list[dict[str, Any]], role: Role
-) -> Iterator[dict[str, Any]]:
+    transactions: list[_OrderTransaction], refunds: list[OrderRefund], role: Role
+) -> Iterator[MoneyHolder]:
     if role == "vendor":
         minor = sum(
             transaction.amount_minor
@@ -341,9 +365,9 @@ def _refunded_holders(
         )
     else:
         minor = sum(
-            row["amountMinor"]
-            for row in refunds
-            if row["status"] in (payment_states.PROCESSED, payment_states.CREDITED)
+            refund.amount_minor
+            for refund in refunds
+            if refund.status in (payment_states.PROCESSED, payment_states.CREDITED)
         )
         minor += sum(
             transaction.amount_minor
@@ -359,12 +383,12 @@ def _refunded_holders(
             (transaction.id for transaction in reversed(transactions) if transaction.meaning in meanings),
             None,
         )
-        yield _holder("buyer", minor, why, "Nothing is left to do.", transaction_id=transaction_id)
+        yield MoneyHolder("buyer", minor, why, "Nothing is left to do.", transaction_id=transaction_id)
 
 
 def _timeline(
     transactions: list[_OrderTransaction], quarantined_charges: list[dict[str, Any]], role: Role
-) -> list[dict[str, Any]]:
+) -> list[MoneyMovement]:
     visible = [
         transaction
         for transaction in transactions
@@ -383,32 +407,22 @@ def _timeline(
     for row in quarantined_charges:
         if row["foreign"]:
             entries += _foreign_currency_entries(row)
-    return sorted(entries, key=lambda entry: (entry["at"], str(entry["transactionId"])))
+    return sorted(entries, key=lambda entry: (entry.at, str(entry.transaction_id)))
 
 
-def _foreign_currency_entries(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Tell of money that no ledger transaction tells of, since it is not naira."""
-    entry = {"transactionId": None, "kind": "quarantine", "amountMinor": 0}
-    yield entry | {"at": row["at"], "from": "gateway", "to": "held_back", "what": _foreign_currency_text(row)}
+def _foreign_currency_entries(row: dict[str, Any]) -> Iterator[MoneyMovement]:
+    """List the movements of a payment in another currency, which is in no ledger transaction."""
+    yield MoneyMovement(None, "quarantine", 0, row["at"], "gateway", "held_back", _foreign_currency_text(row))
     if row["resolved_at"] is not None:
         what = "The payment in another currency was sent back by hand."
-        yield entry | {"at": row["resolved_at"], "from": "held_back", "to": "buyer", "what": what}
+        yield MoneyMovement(None, "quarantine", 0, row["resolved_at"], "held_back", "buyer", what)
 
 
-def _timeline_entry(transaction: _OrderTransaction, role: Role) -> dict[str, Any]:
+def _timeline_entry(transaction: _OrderTransaction, role: Role) -> MoneyMovement:
     texts = words.TRANSACTION_TEXTS.get(transaction.meaning, words.DEFAULT_TRANSACTION_TEXT)
+    # Only the buyer may know that a wallet paid, or that a charge was quarantined.
+    kind = transaction.kind
     if role == "vendor":
         texts = words.TRANSACTION_TEXTS_FOR_VENDOR.get(transaction.meaning, texts)
-    source, target, description = texts
-    return {
-        "transactionId": transaction.id,
-        # That a wallet paid, or what was held back, is the buyer's alone to know.
-        "kind": "payment"
-        if role == "vendor" and transaction.kind in words.KINDS_SHOWN_AS_PAYMENT
-        else transaction.kind,
-        "amountMinor": transaction.amount_minor,
-        "at": transaction.at,
-        "from": source,
-        "to": target,
-        "what": description,
-    }
+        kind = "payment" if kind in words.KINDS_SHOWN_AS_PAYMENT else kind
+    return MoneyMovement(transaction.id, kind, transaction.amount_minor, transaction.at, *texts)

@@ -6,31 +6,24 @@ from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
-from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, InvalidParam, MarketplaceError, ValidationError
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
 from marketplace.orders import inventory, states
 from marketplace.orders import operations as orders
+from marketplace.orders.models import OrderItem
 from marketplace.orders.notifications import fetch_vendor_user_id
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments.chargeback_guard import ensure_order_not_charged_back
 from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
+from marketplace.payments.models import Refund
 from marketplace.payments.refunds import create
 from marketplace.payments.refunds.create import Destination
 
-SELECT_ORDER_LINES = Statement(
-    text(
-        """
-        SELECT product_id, title, unit_price_minor, quantity, refunded_quantity FROM order_items
-        WHERE order_id = :order_id ORDER BY position
-        """
-    )
-)
 RELEASED_ESCROW_STATUSES = frozenset({"released", "partially_refunded"})
 
 
@@ -69,16 +62,30 @@ class RefundRequest:
     amount_minor: int | None = None
     items: Sequence[RefundItem] = ()
 
-    def to_refund_cause(
-        self, cause: str, refunded_before_minor: int, *, officer_id: UUID
-    ) -> create.RefundCause:
-        """Give what the refund is for.
 
-        :param cause: what kind of refund, and of which order
-        :param refunded_before_minor: what went back of the order before; it only grows, so it tells one from the next
-        :param officer_id: who decides
-        """
-        return create.RefundCause(f"{cause}:{refunded_before_minor}", self.reason, requested_by=officer_id)
+@dataclass(frozen=True)
+class ClawbackShares:
+    """The vendor's and the platform's share of a clawback, and the vendor's total debt, in kobo."""
+
+    vendor_minor: int
+    platform_minor: int
+    vendor_owes_minor: int
+
+
+@dataclass(frozen=True)
+class ProcessedRefund:
+    """An order after an officer refunded it, and the refunds that were created.
+
+    ``held_minor`` is the escrow balance that is left.
+    """
+
+    order_id: UUID
+    status: str
+    escrow_status: str
+    amount_minor: int
+    held_minor: int
+    refunds: Sequence[Refund]
+    clawback: ClawbackShares | None
 
 
 def process_refund(
@@ -87,7 +94,7 @@ def process_refund(
     order_id: UUID,
     act: Act,
     refund_request: RefundRequest,
-) -> dict[str, Any]:
+) -> ProcessedRefund:
     """Refund an order out of its escrow, for an officer.
 
     All of it ends the order as refunded. A part leaves the order where it is: the rest is released, or refunded,
@@ -95,7 +102,6 @@ def process_refund(
 
     :param order_id: any order whose escrow is held or frozen
     :param refund_request: how much, whereto and why
-    :return: the order's and its escrow's states, what escrow still holds, and the refunds that were made; no clawback
     :raises NotFoundError: there is no such order
     :raises ConflictOfInterestError: the officer is a party of it
     :raises AlreadyReleasedError: the vendor has the money: it takes a clawback
@@ -116,26 +122,23 @@ def process_refund(
     states.ORDER.target(order.status, states.REFUND)
     ensure_order_not_charged_back(session, order_id=order.id)
     available_minor = order.escrow_balance_minor
-    lines = {row["product_id"]: row for row in SELECT_ORDER_LINES.all(session, order_id=order.id)}
+    lines = fetch_order_lines(session, order_id=order.id)
     amount_minor = compute_refund_amount(
         refund_request, lines, available_minor=available_minor, limit_label="Escrow holds"
     )
     create.lock_charges(session, order=order)
     _debit_escrow(session, order, refund_request, amount_minor, Actor("staff", act.person_id), now=act.now)
-    refund_ids = create.refund_order(
+    refunds = create.refund_order(
         session,
         order=order,
         amount_minor=amount_minor,
         destination=refund_request.destination,
-        refund_cause=refund_request.to_refund_cause(
-            f"order:{order.id}:refund", order.refunded_minor, officer_id=act.person_id
+        refund_cause=create.RefundCause(
+            f"order:{order.id}:refund:{order.refunded_minor}", refund_request.reason, act.person_id
         ),
         now=act.now,
     )
     updated_order = lock_order(session, order_id=order_id)
-    details = refund_audit_details(refund_request, amount_minor) | {
-        "refundIds": [str(refund_id) for refund_id in refund_ids]
-    }
     record_audit_entry(
         session,
         act=act,
@@ -143,7 +146,7 @@ def process_refund(
         target_type="order",
         target_id=str(order.id),
         before=_audit_snapshot(order),
-        after=_audit_snapshot(updated_order) | details,
+        after=_audit_snapshot(updated_order) | refund_audit_details(refund_request, amount_minor, refunds),
     )
     _notify_parties(
         session,
@@ -154,27 +157,26 @@ def process_refund(
         is_full=amount_minor == available_minor,
         now=act.now,
     )
-    return {
-        "orderId": order.id,
-        "status": updated_order.status,
-        "escrowStatus": updated_order.escrow_status,
-        "amountMinor": amount_minor,
-        "heldMinor": updated_order.escrow_balance_minor,
-        "refunds": describe_refunds(session, order.id, refund_ids),
-        "clawback": None,
-    }
+    return ProcessedRefund(
+        order.id,
+        updated_order.status,
+        updated_order.escrow_status,
+        amount_minor,
+        updated_order.escrow_balance_minor,
+        refunds,
+        clawback=None,
+    )
 
 
-def describe_refunds(session: Session, order_id: UUID, refund_ids: Sequence[UUID]) -> list[dict[str, Any]]:
-    """Give refunds of an order as all see them.
-
-    :param refund_ids: their ids
-    """
-    return [
-        {name: row[name] for name in create.PUBLIC_REFUND_FIELDS}
-        for row in create.list_refunds_of_orders(session, order_ids=[order_id])
-        if row["id"] in refund_ids
-    ]
+def fetch_order_lines(session: Session, *, order_id: UUID) -> dict[UUID, OrderItem]:
+    """Fetch the items of an order by product, in their order."""
+    items = session.scalars(
+        select(OrderItem)
+        .where(OrderItem.order_id == order_id)
+        .order_by(OrderItem.position)
+        .execution_options(populate_existing=True)
+    )
+    return {item.product_id: item for item in items}
 
 
 def _debit_escrow(
@@ -203,7 +205,7 @@ def _debit_escrow(
 
 def compute_refund_amount(
     refund_request: RefundRequest,
-    lines: Mapping[UUID, dict[str, Any]],
+    lines: Mapping[UUID, OrderItem],
     *,
     available_minor: int,
     limit_label: str,
@@ -231,21 +233,21 @@ def compute_refund_amount(
     return amount_minor
 
 
-def _price_items(lines: Mapping[UUID, dict[str, Any]], items: Sequence[RefundItem]) -> int:
+def _price_items(lines: Mapping[UUID, OrderItem], items: Sequence[RefundItem]) -> int:
     """Give what the items cost, none of whose pieces may have been refunded before."""
     total_minor, faults = 0, []
     for index, item in enumerate(items):
         line = lines.get(item.product_id)
         if line is None:
             faults.append(InvalidParam(f"items[{index}].productId", "Is not in the order."))
-        elif item.quantity > line["quantity"] - line["refunded_quantity"]:
-            refunded = line["refunded_quantity"]
+        elif item.quantity > line.quantity - line.refunded_quantity:
+            refunded = line.refunded_quantity
             fewer = f", and {refunded} of them refunded by now" if refunded else ""
             faults.append(
-                InvalidParam(f"items[{index}].quantity", f"The order has {line['quantity']} of it{fewer}.")
+                InvalidParam(f"items[{index}].quantity", f"The order has {line.quantity} of it{fewer}.")
             )
         else:
-            total_minor += line["unit_price_minor"] * item.quantity
+            total_minor += line.unit_price_minor * item.quantity
     if faults:
         raise ValidationError("Not all of it is left in the order.", invalid_params=faults)
     return total_minor
@@ -260,8 +262,10 @@ def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
     }
 
 
-def refund_audit_details(refund_request: RefundRequest, amount_minor: int) -> dict[str, Any]:
-    """Write what an officer refunded, for the audit."""
+def refund_audit_details(
+    refund_request: RefundRequest, amount_minor: int, refunds: Sequence[Refund]
+) -> dict[str, Any]:
+    """Describe an officer's refund for the audit."""
     return {
         "amountMinor": amount_minor,
         "destination": refund_request.destination,
@@ -269,6 +273,7 @@ def refund_audit_details(refund_request: RefundRequest, amount_minor: int) -> di
         "items": [
             {"productId": str(item.product_id), "quantity": item.quantity} for item in refund_request.items
         ],
+        "refundIds": [str(refund.id) for refund in refunds],
     }
 
 
@@ -277,7 +282,7 @@ def _notify_parties(
     order: LockedOrder,
     refund_request: RefundRequest,
     amount_minor: int,
-    lines: Mapping[UUID, dict[str, Any]],
+    lines: Mapping[UUID, OrderItem],
     *,
     is_full: bool,
     now: datetime,
@@ -289,7 +294,7 @@ def _notify_parties(
     )
     closing = "The order is over." if is_full else "The order goes on; the rest stays in escrow."
     item_list = ", ".join(
-        f"{item.quantity} of {lines[item.product_id]['title']}" for item in refund_request.items
+        f"{item.quantity} of {lines[item.product_id].title}" for item in refund_request.items
     )
     items_text = f" for {item_list}" if item_list else ""
     restocked = order.shipped_at is None and (is_full or item_list)

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import lock_balances
 from marketplace.payments import states
+from marketplace.payments.models import Refund
 from marketplace.payments.refunds import (
     buyer_debt,
     duplicate_payment,
@@ -20,21 +20,19 @@ from marketplace.providers.gateway.payloads import GatewayRefund
 
 
 def correct_amount_mismatch(
-    session: Session, refund: dict[str, Any], attempts: Sequence[GatewayRefund], *, now: datetime
-) -> str:
+    session: Session, refund: Refund, attempts: Sequence[GatewayRefund], *, now: datetime
+) -> None:
     """Give the wallet a whole refund, and take what was sent of it back from there.
 
     So the wallet has what is missing; what is too much comes off it, or is owed. Should a try come back, it is undone
     as one that was paid twice.
 
-    :param refund: its row, locked, and its charge's
+    :param refund: locked, and its charge too
     :param attempts: the tries that the gateway sent with another amount, none of them booked
-    :param now: when
-    :return: the refund's status
     """
-    buyer_id = refund["buyer_id"]
+    buyer_id = refund.buyer_id
     lock_balances(session, accounts=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
-    status = wallet_fallback.credit_unsent_refund(session, refund, trigger=states.CREDIT, now=now)
+    wallet_fallback.credit_unsent_refund(session, refund, trigger=states.CREDIT, now=now)
     debts = [
         duplicate_payment.debit_buyer_for_attempt(
             session,
@@ -53,4 +51,3 @@ def correct_amount_mismatch(
     )
     # What they owed before, or what their bank took, may be set off against what is left.
     buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=now)
-    return status

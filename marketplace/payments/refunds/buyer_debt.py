@@ -17,26 +17,6 @@ from marketplace.notifications.operations import notify
 DUPLICATE_REFUND_KIND = "refund_sent_twice"
 _BATCH = 500
 
-_SELECT_BUYERS_TO_OFFSET = Statement(
-    text(
-        """
-        SELECT d.owner_id AS buyer_id FROM ledger_accounts d
-            JOIN ledger_accounts w ON w.kind = 'wallet' AND w.owner_id = d.owner_id
-        WHERE d.kind = 'buyer_receivable' AND d.balance_minor > 0 AND w.balance_minor > 0
-        ORDER BY d.owner_id LIMIT :most
-        """
-    )
-)
-# What was set off before only grows, so it tells one set-off of a buyer's from the next.
-_SELECT_TOTAL_OFFSET = Statement(
-    text(
-        """
-        SELECT coalesce(sum(amount_minor), 0)::bigint AS minor FROM ledger_entries
-        WHERE account_id = :account_id AND direction = 'credit'
-        """
-    )
-)
-
 
 @dataclass(frozen=True)
 class BuyerDebt:
@@ -83,6 +63,18 @@ def record_overpayment(
     return BuyerDebt(paid_by_wallet_minor, outstanding_minor)
 
 
+_SELECT_BUYERS_TO_OFFSET = Statement(
+    text(
+        """
+        SELECT d.owner_id AS buyer_id FROM ledger_accounts d
+            JOIN ledger_accounts w ON w.kind = 'wallet' AND w.owner_id = d.owner_id
+        WHERE d.kind = 'buyer_receivable' AND d.balance_minor > 0 AND w.balance_minor > 0
+        ORDER BY d.owner_id LIMIT :limit
+        """
+    )
+)
+
+
 def offset_buyer_debts(database: Database, *, now: datetime) -> int:
     """Set off what buyers owe against what their wallets have received since, each by itself.
 
@@ -90,14 +82,25 @@ def offset_buyer_debts(database: Database, *, now: datetime) -> int:
     :return: how many buyers paid something; at most 500 in one sweep
     """
     with database.reading() as session:
-        buyers = _SELECT_BUYERS_TO_OFFSET.all(session, most=_BATCH)
+        buyer_ids = _SELECT_BUYERS_TO_OFFSET.scalars(session, limit=_BATCH)
     return sum(
         process_each(
-            [row["buyer_id"] for row in buyers],
+            buyer_ids,
             lambda buyer_id: database.in_transaction(offset_against_wallet, buyer_id=buyer_id, now=now),
             failure="debt not collected",
         )
     )
+
+
+# What was set off before only grows, so it tells one set-off of a buyer's from the next.
+_SELECT_TOTAL_OFFSET = Statement(
+    text(
+        """
+        SELECT coalesce(sum(amount_minor), 0)::bigint AS minor FROM ledger_entries
+        WHERE account_id = :account_id AND direction = 'credit'
+        """
+    )
+)
 
 
 def offset_against_wallet(session: Session, *, buyer_id: UUID, now: datetime) -> bool:
@@ -110,7 +113,7 @@ def offset_against_wallet(session: Session, *, buyer_id: UUID, now: datetime) ->
     offset_minor = min(balances[wallet], balances[debt])
     if not offset_minor:
         return False
-    source = f"debt:{buyer_id}:{_SELECT_TOTAL_OFFSET.one(session, account_id=debt.id)['minor']}"
+    source = f"debt:{buyer_id}:{_SELECT_TOTAL_OFFSET.scalar(session, account_id=debt.id)}"
     post_transaction(
         session,
         kind="debt_collected",

@@ -6,7 +6,6 @@ they are owed stays as it is: what they owe has an account of its own, which is 
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -26,10 +25,11 @@ from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_inte
 from marketplace.payments.refunds import create
 from marketplace.payments.refunds.admin_refund import (
     RELEASED_ESCROW_STATUSES,
-    SELECT_ORDER_LINES,
+    ClawbackShares,
+    ProcessedRefund,
     RefundRequest,
     compute_refund_amount,
-    describe_refunds,
+    fetch_order_lines,
     refund_audit_details,
 )
 
@@ -40,14 +40,13 @@ def claw_back(
     order_id: UUID,
     act: Act,
     refund_request: RefundRequest,
-) -> dict[str, Any]:
+) -> ProcessedRefund:
     """Refund an order whose money was released, for an officer.
 
     The order stays delivered. Rows are locked in the order: the order with its escrow, charges, balances.
 
     :param order_id: an order whose escrow is released
     :param refund_request: how much, whereto and why; without amount and items, all that did not go back before
-    :return: the order's and its escrow's states, the refunds that were made, and who bears how much of them
     :raises NotFoundError: there is no such order
     :raises ConflictOfInterestError: the officer is a party of it
     :raises ValidationError: escrow still holds the money; or an item is not of the order, or not so often
@@ -65,10 +64,9 @@ def claw_back(
             "clawback", "Escrow still holds the money: it is refunded out of it. Leave this out."
         )
     ensure_order_not_charged_back(session, order_id=order.id)
-    lines = {row["product_id"]: row for row in SELECT_ORDER_LINES.all(session, order_id=order.id)}
     amount_minor = compute_refund_amount(
         refund_request,
-        lines,
+        fetch_order_lines(session, order_id=order.id),
         available_minor=order.net_released_minor,
         limit_label="Vendor and platform have",
     )
@@ -84,13 +82,13 @@ def claw_back(
     inventory.record_refunded_units(
         session, order=order, quantities={item.product_id: item.quantity for item in refund_request.items}
     )
-    refund_ids = create.refund_released_order(
+    refunds = create.refund_sources(
         session,
         order=order,
         sources=sources,
         destination=refund_request.destination,
-        refund_cause=refund_request.to_refund_cause(
-            f"clawback:{order.id}", order.clawed_back_minor, officer_id=act.person_id
+        refund_cause=create.RefundCause(
+            f"clawback:{order.id}:{order.clawed_back_minor}", refund_request.reason, act.person_id
         ),
         now=act.now,
     )
@@ -108,8 +106,7 @@ def claw_back(
             "vendorMinor": vendor_minor,
             "platformMinor": platform_minor,
         }
-        | refund_audit_details(refund_request, amount_minor)
-        | {"refundIds": [str(refund_id) for refund_id in refund_ids]},
+        | refund_audit_details(refund_request, amount_minor, refunds),
     )
     _notify_parties(
         session,
@@ -120,19 +117,15 @@ def claw_back(
         total_debt_minor=total_debt_minor,
         now=act.now,
     )
-    return {
-        "orderId": order.id,
-        "status": order.status,
-        "escrowStatus": order.escrow_status,
-        "amountMinor": amount_minor,
-        "heldMinor": order.escrow_balance_minor,
-        "refunds": describe_refunds(session, order.id, refund_ids),
-        "clawback": {
-            "vendorMinor": vendor_minor,
-            "platformMinor": platform_minor,
-            "vendorOwesMinor": total_debt_minor,
-        },
-    }
+    return ProcessedRefund(
+        order.id,
+        order.status,
+        order.escrow_status,
+        amount_minor,
+        order.escrow_balance_minor,
+        refunds,
+        ClawbackShares(vendor_minor, platform_minor, total_debt_minor),
+    )
 
 
 def allocate_clawback(order: LockedOrder, amount_minor: int) -> Sequence[create.DebitSource]:

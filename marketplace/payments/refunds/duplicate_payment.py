@@ -1,56 +1,34 @@
 """Tries at a refund that the gateway sent although the buyer had the money: booked, and undone if they come back."""
 
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
+from marketplace.ledger.models import LedgerTransaction
 from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.payments.models import Refund
 from marketplace.payments.refunds import alerts, buyer_debt, create, notifications
 from marketplace.providers.gateway.payloads import GatewayRefund
 
 _DUPLICATE_RETURNED_KIND = "refund_sent_twice_returned"
 
-_SELECT_TRANSACTION = Statement(
-    text("SELECT id FROM ledger_transactions WHERE kind = :kind AND source = :source")
-)
-_SELECT_POSTED_AMOUNT = Statement(
-    text(
-        """
-        SELECT e.amount_minor FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
-        WHERE t.kind = :kind AND t.source = :source AND e.account_id = :account_id AND e.direction = 'credit'
-        """
-    )
-)
-_ADD_DUPLICATE_AMOUNT = Statement(
-    text(
-        """
-        UPDATE refunds SET paid_twice_minor = paid_twice_minor + :amount_minor, updated_at = :now
-        WHERE id = :refund_id
-        """
-    )
-)
 
-
-def is_duplicate_attempt(session: Session, refund: dict[str, Any], *, attempt: int) -> bool:
-    """Tell whether a try was booked as paid twice, whatever became of it or the refund since."""
-    transaction = _SELECT_TRANSACTION.first(
-        session, kind=buyer_debt.DUPLICATE_REFUND_KIND, source=_ledger_source(refund, attempt)
-    )
-    return transaction is not None
+def is_duplicate_attempt(session: Session, refund: Refund, *, attempt: int) -> bool:
+    """Tell whether an attempt was posted as a duplicate payment, whatever its status is now."""
+    return _is_posted(session, buyer_debt.DUPLICATE_REFUND_KIND, _ledger_source(refund, attempt))
 
 
 def record_duplicate_refund(
-    session: Session, refund: dict[str, Any], reported: GatewayRefund, *, attempt: int, now: datetime
+    session: Session, refund: Refund, reported: GatewayRefund, *, attempt: int, now: datetime
 ) -> None:
     """Book what the gateway paid although the buyer has the money, and ask it back of them.
 
     It does so once for each try.
 
-    :param refund: its row, locked, and its charge's
+    :param refund: locked, and its charge too
     :param reported: the gateway's word that it was sent
     :param attempt: which try it was
     """
@@ -68,7 +46,7 @@ def record_duplicate_refund(
 
 def debit_buyer_for_attempt(
     session: Session,
-    refund: dict[str, Any],
+    refund: Refund,
     reported: GatewayRefund,
     *,
     attempt: int,
@@ -77,17 +55,18 @@ def debit_buyer_for_attempt(
 ) -> buyer_debt.BuyerDebt:
     """Book what a try paid a buyer who has the money, and take it from their wallet, or claim it.
 
-    :param refund: its row, locked, and its charge's
+    :param refund: locked, and its charge too
     :param reported: the gateway's word that it was sent
     :param attempt: which try it was; it is not booked
     :param description: for statements
     """
-    _ADD_DUPLICATE_AMOUNT.run(session, refund_id=refund["id"], amount_minor=reported.amount_minor, now=now)
-    create.recalculate_refunded_total(session, charge_id=refund["charge_id"])
+    refund.paid_twice_minor += reported.amount_minor
+    refund.updated_at = now
+    create.recalculate_refunded_total(session, charge_id=refund.charge_id)
     return buyer_debt.record_overpayment(
         session,
-        buyer_id=refund["buyer_id"],
-        order_id=refund["order_id"],
+        buyer_id=refund.buyer_id,
+        order_id=refund.order_id,
         amount_minor=reported.amount_minor,
         source=_ledger_source(refund, attempt),
         description=description,
@@ -95,33 +74,42 @@ def debit_buyer_for_attempt(
     )
 
 
-def reverse_duplicate_refund(
-    session: Session, refund: dict[str, Any], *, attempt: int, now: datetime
-) -> None:
+_SELECT_POSTED_AMOUNT = Statement(
+    text(
+        """
+        SELECT e.amount_minor FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
+        WHERE t.kind = :kind AND t.source = :source AND e.account_id = :account_id AND e.direction = 'credit'
+        """
+    )
+)
+
+
+def reverse_duplicate_refund(session: Session, refund: Refund, *, attempt: int, now: datetime) -> None:
     """Give back what was asked back of a buyer, the try that was paid twice having come back.
 
     It goes to the wallet, whether the wallet gave it or it is owed still: a debt is set off against it.
 
-    :param refund: its row, locked, and its charge's
+    :param refund: locked, and its charge too
     :param attempt: which try it was; it is booked as paid twice
     """
     source = _ledger_source(refund, attempt)
-    if _SELECT_TRANSACTION.first(session, kind=_DUPLICATE_RETURNED_KIND, source=source) is not None:
+    if _is_posted(session, _DUPLICATE_RETURNED_KIND, source):
         return
-    amount_minor = _SELECT_POSTED_AMOUNT.one(
+    amount_minor: int = _SELECT_POSTED_AMOUNT.scalar(
         session, kind=buyer_debt.DUPLICATE_REFUND_KIND, source=source, account_id=accounts.GATEWAY_CLEARING.id
-    )["amount_minor"]
-    alerts.resolve_duplicate_refund_alert(session, refund_id=refund["id"], now=now)
-    _ADD_DUPLICATE_AMOUNT.run(session, refund_id=refund["id"], amount_minor=-amount_minor, now=now)
-    create.recalculate_refunded_total(session, charge_id=refund["charge_id"])
+    )
+    alerts.resolve_duplicate_refund_alert(session, refund_id=refund.id, now=now)
+    refund.paid_twice_minor -= amount_minor
+    refund.updated_at = now
+    create.recalculate_refunded_total(session, charge_id=refund.charge_id)
     post_transaction(
         session,
         kind=_DUPLICATE_RETURNED_KIND,
         source=source,
         description="Refund that had reached its buyer twice came back",
         postings=[
-            Posting(accounts.GATEWAY_CLEARING, "debit", amount_minor, refund["order_id"]),
-            Posting(accounts.wallet(refund["buyer_id"]), "credit", amount_minor, refund["order_id"]),
+            Posting(accounts.GATEWAY_CLEARING, "debit", amount_minor, refund.order_id),
+            Posting(accounts.wallet(refund.buyer_id), "credit", amount_minor, refund.order_id),
         ],
         now=now,
     )
@@ -130,6 +118,10 @@ def reverse_duplicate_refund(
     )
 
 
-def _ledger_source(refund: dict[str, Any], attempt: int) -> str:
+def _is_posted(session: Session, kind: str, source: str) -> bool:
+    return session.scalar(select(LedgerTransaction.id).filter_by(kind=kind, source=source)) is not None
+
+
+def _ledger_source(refund: Refund, attempt: int) -> str:
     """Name a try at a refund that its buyer had the money of, for the books."""
-    return f"refund:{refund['id']}:{attempt}"
+    return f"refund:{refund.id}:{attempt}"

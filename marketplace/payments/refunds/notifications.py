@@ -2,56 +2,56 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
+from marketplace.payments.models import Refund
 from marketplace.payments.refunds.buyer_debt import BuyerDebt
 
 
-def notify_refund_sent(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
+def notify_refund_sent(session: Session, refund: Refund, *, now: datetime) -> None:
     """Tell the buyer that their money has left.
 
     :param refund: its id, buyer, order and amount, and how often it was sent before and came back
     """
-    times_returned = refund["times_returned"]
+    times_returned = refund.times_returned
     returned_text = " What we had sent before came back to us." if times_returned else ""
     notify(
         session,
-        user_id=refund["buyer_id"],
+        user_id=refund.buyer_id,
         type="refund_processed",
         title="Your refund was sent again" if times_returned else "Your refund was sent",
-        body=f"{format_naira(refund['amount_minor'])} are on their way to where you paid from. Your bank may take a few"
+        body=f"{format_naira(refund.amount_minor)} are on their way to where you paid from. Your bank may take a few"
         f" days to show them.{returned_text}",
         link=_order_link(refund),
-        cause=f"refund:{refund['id']}:processed" + (f":{times_returned}" if times_returned else ""),
+        cause=f"refund:{refund.id}:processed" + (f":{times_returned}" if times_returned else ""),
         now=now,
     )
 
 
-def notify_refund_delayed(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
+def notify_refund_delayed(session: Session, refund: Refund, *, now: datetime) -> None:
     """Tell the buyer that it takes longer; what is wrong is for finance to mend.
 
     :param refund: its id, buyer, order and amount
     """
     notify(
         session,
-        user_id=refund["buyer_id"],
+        user_id=refund.buyer_id,
         type="refund_delayed",
         title="Your refund takes longer",
-        body=f"{format_naira(refund['amount_minor'])} could not be sent to where you paid from yet. Our finance"
+        body=f"{format_naira(refund.amount_minor)} could not be sent to where you paid from yet. Our finance"
         " officers look into it: they have it sent again, or put it into your wallet. You need not do anything.",
         link=_order_link(refund),
-        cause=f"refund:{refund['id']}:delayed",
+        cause=f"refund:{refund.id}:delayed",
         now=now,
     )
 
 
 def notify_refund_waiting_for_bank(
-    session: Session, refund: dict[str, Any], *, dispute_id: UUID, now: datetime
+    session: Session, refund: Refund, *, dispute_id: UUID, now: datetime
 ) -> None:
     """Tell the buyer that their money is not sent while their bank is asked to give it back.
 
@@ -60,49 +60,49 @@ def notify_refund_waiting_for_bank(
     """
     notify(
         session,
-        user_id=refund["buyer_id"],
+        user_id=refund.buyer_id,
         type="refund_delayed",
         title="Your refund waits for your bank",
         body="Your bank was asked to give a payment back. Until it has decided, we do not send you"
-        f" {format_naira(refund['amount_minor'])} of it as well. If your bank does not give them back, we do.",
+        f" {format_naira(refund.amount_minor)} of it as well. If your bank does not give them back, we do.",
         link=_order_link(refund),
-        cause=f"refund:{refund['id']}:waits:{dispute_id}",
+        cause=f"refund:{refund.id}:waits:{dispute_id}",
         now=now,
     )
 
 
-def notify_refund_credited(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
+def notify_refund_credited(session: Session, refund: Refund, *, now: datetime) -> None:
     """Tell the buyer that their wallet has what could not be sent.
 
     :param refund: its id, buyer and amount
     """
     notify(
         session,
-        user_id=refund["buyer_id"],
+        user_id=refund.buyer_id,
         type="wallet_credited",
         title="Your refund is in your wallet",
-        body=f"{format_naira(refund['amount_minor'])} could not be sent to where you paid from. They are in"
+        body=f"{format_naira(refund.amount_minor)} could not be sent to where you paid from. They are in"
         " your wallet.",
         link="/wallet",
-        cause=f"refund:{refund['id']}:credited",
+        cause=f"refund:{refund.id}:credited",
         now=now,
     )
 
 
-def notify_credited_after_chargeback(session: Session, refund: dict[str, Any], *, now: datetime) -> None:
+def notify_credited_after_chargeback(session: Session, refund: Refund, *, now: datetime) -> None:
     """Tell the buyer that their money is not sent: their bank gave the payment back.
 
     :param refund: its id, buyer and amount
     """
     notify(
         session,
-        user_id=refund["buyer_id"],
+        user_id=refund.buyer_id,
         type="wallet_credited",
         title="Your refund is in your wallet",
-        body=f"Your bank gave the payment back, so {format_naira(refund['amount_minor'])} of it are not sent to"
+        body=f"Your bank gave the payment back, so {format_naira(refund.amount_minor)} of it are not sent to"
         " where you paid from as well. They are in your wallet, and what you owe us for that payment comes off it.",
         link="/wallet",
-        cause=f"refund:{refund['id']}:withdrawn",
+        cause=f"refund:{refund.id}:withdrawn",
         now=now,
     )
 
@@ -165,7 +165,7 @@ def notify_charged_back(
 
 def notify_duplicate_refund(
     session: Session,
-    refund: dict[str, Any],
+    refund: Refund,
     debt: BuyerDebt,
     *,
     amount_minor: int,
@@ -191,7 +191,7 @@ def notify_duplicate_refund(
     )
     notify(
         session,
-        user_id=refund["buyer_id"],
+        user_id=refund.buyer_id,
         type="refund_paid_twice",
         title="A refund reached you twice",
         body=f"{format_naira(amount_minor)} were sent to where you paid from, although you had got them back"
@@ -203,7 +203,7 @@ def notify_duplicate_refund(
 
 
 def notify_refund_amount_mismatch(
-    session: Session, refund: dict[str, Any], *, sent_minor: int, outstanding_minor: int, now: datetime
+    session: Session, refund: Refund, *, sent_minor: int, outstanding_minor: int, now: datetime
 ) -> None:
     """Tell the buyer that a refund was sent with another amount, and where the difference is.
 
@@ -211,8 +211,8 @@ def notify_refund_amount_mismatch(
     :param sent_minor: kobo that were sent
     :param outstanding_minor: kobo that were too much, and that the wallet could not give
     """
-    difference_minor = sent_minor - refund["amount_minor"]
-    body = f"{format_naira(sent_minor)} were sent to where you paid from, not {format_naira(refund['amount_minor'])}."
+    difference_minor = sent_minor - refund.amount_minor
+    body = f"{format_naira(sent_minor)} were sent to where you paid from, not {format_naira(refund.amount_minor)}."
     if difference_minor < 0:
         body += f" The other {format_naira(-difference_minor)} are in your wallet."
     if difference_minor > outstanding_minor:
@@ -226,18 +226,18 @@ def notify_refund_amount_mismatch(
         )
     notify(
         session,
-        user_id=refund["buyer_id"],
+        user_id=refund.buyer_id,
         type="refund_processed",
         title="Your refund was sent with another amount",
         body=body,
         link=_order_link(refund),
-        cause=f"refund:{refund['id']}:otherwise",
+        cause=f"refund:{refund.id}:otherwise",
         now=now,
     )
 
 
 def notify_duplicate_refund_returned(
-    session: Session, refund: dict[str, Any], *, amount_minor: int, source: str, now: datetime
+    session: Session, refund: Refund, *, amount_minor: int, source: str, now: datetime
 ) -> None:
     """Tell the buyer that what was taken back from them came back, and that they have it again.
 
@@ -247,7 +247,7 @@ def notify_duplicate_refund_returned(
     """
     notify(
         session,
-        user_id=refund["buyer_id"],
+        user_id=refund.buyer_id,
         type="wallet_credited",
         title="A refund that was sent to you came back",
         body=f"{format_naira(amount_minor)} that were sent to where you paid from came back to us. They are in your"
@@ -258,5 +258,5 @@ def notify_duplicate_refund_returned(
     )
 
 
-def _order_link(refund: dict[str, Any]) -> str | None:
-    return f"/orders/{refund['order_id']}" if refund["order_id"] else None
+def _order_link(refund: Refund) -> str | None:
+    return f"/orders/{refund.order_id}" if refund.order_id else None

@@ -34,7 +34,7 @@ def cancel_order(
         create.lock_charges(session, order=order)
     orders.cancel_order(session, order=order, actor=actor, reason=reason, now=now)
     if was_paid:
-        create.refund_order(
+        refunds = create.refund_order(
             session,
             order=order,
             amount_minor=order.escrow_balance_minor,
@@ -44,19 +44,30 @@ def cancel_order(
             ),
             now=now,
         )
+        wallet_minor, gateway_minor = (
+            sum(refund.amount_minor for refund in refunds if refund.destination == destination)
+            for destination in ("wallet", "gateway")
+        )
     else:
         create.refund_partial_payment(
             session, order=order, reason=f"Cancelled by the {actor.role} before the rest was paid.", now=now
         )
-    _notify_parties(session, order, actor, was_paid=was_paid, now=now)
+        wallet_minor, gateway_minor = order.wallet_minor, order.accepted_minor
+    refund_text = (
+        f" {format_naira(gateway_minor)} go back to where you paid from; we tell you when they are sent."
+        if gateway_minor
+        else ""
+    )
+    refund_text += f" {format_naira(wallet_minor)} are back in your wallet." if wallet_minor else ""
+    _notify_parties(session, order, actor, refund_text, was_paid=was_paid, now=now)
 
 
 def _notify_parties(
-    session: Session, order: LockedOrder, actor: Actor, *, was_paid: bool, now: datetime
+    session: Session, order: LockedOrder, actor: Actor, refund_text: str, *, was_paid: bool, now: datetime
 ) -> None:
-    """Tell both sides; a vendor does not hear of orders that nobody paid."""
+    """Notify both sides; a vendor is not notified of orders that were never paid."""
     cancelled = f"Order {order.number} was cancelled by the {actor.role}."
-    body_by_user = {order.buyer_id: f"{cancelled}{_refund_summary(session, order, was_paid=was_paid)}"}
+    body_by_user = {order.buyer_id: f"{cancelled}{refund_text}"}
     if was_paid:
         body_by_user[fetch_vendor_user_id(session, order=order)] = (
             f"{cancelled} Its pieces are in stock again."
@@ -72,23 +83,3 @@ def _notify_parties(
             cause=f"order:{order.id}:cancelled",
             now=now,
         )
-
-
-def _refund_summary(session: Session, order: LockedOrder, *, was_paid: bool) -> str:
-    """Tell the buyer how much goes back whereto: by the gateway, and into the wallet."""
-    if not was_paid:
-        wallet_minor, gateway_minor = order.wallet_minor, order.accepted_minor
-    else:
-        refunds = create.list_refunds_of_orders(session, order_ids=[order.id])
-        cancel_refunds = [row for row in refunds if row["cause"].startswith(f"order:{order.id}:cancel")]
-        wallet_minor, gateway_minor = (
-            sum(row["amountMinor"] for row in cancel_refunds if row["destination"] == destination)
-            for destination in ("wallet", "gateway")
-        )
-    gateway_text = (
-        f" {format_naira(gateway_minor)} go back to where you paid from; we tell you when they are sent."
-        if gateway_minor
-        else ""
-    )
-    wallet_text = f" {format_naira(wallet_minor)} are back in your wallet." if wallet_minor else ""
-    return gateway_text + wallet_text

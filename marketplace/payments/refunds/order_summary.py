@@ -1,7 +1,7 @@
 """What payments know of orders, shown with them: refunds, and how the payment stands by them."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from marketplace.orders import states as order_states
 from marketplace.orders.queries import OrderRow, RefundSummary
 from marketplace.payments import states
-from marketplace.payments.refunds import create
+from marketplace.payments.refunds.create import OrderRefund, list_refunds_of_orders
 
 REFUND_PENDING = "refund_pending"
 REFUNDED = "refunded"
@@ -31,35 +31,31 @@ def summarize_refunds(
 
     :param is_for_vendor: hides whether refunds go to the buyer's wallet
     """
-    refunds_by_order: dict[UUID, list[dict[str, Any]]] = {order.id: [] for order in orders}
-    for row in create.list_refunds_of_orders(session, order_ids=list(refunds_by_order)):
-        refunds_by_order[row["orderId"]].append(row)
-    hidden = {"destination": None} if is_for_vendor else {}
+    refunds_by_order: dict[UUID, list[OrderRefund]] = {order.id: [] for order in orders}
+    for refund in list_refunds_of_orders(session, order_ids=list(refunds_by_order)):
+        refunds_by_order[refund.order_id].append(
+            replace(refund, destination=None) if is_for_vendor else refund
+        )
     return {
         order.id: RefundSummary(
-            _payment_status(order, refunds_by_order[order.id]),
-            [
-                {name: row[name] for name in create.PUBLIC_REFUND_FIELDS} | hidden
-                for row in refunds_by_order[order.id]
-            ],
+            _payment_status(order, refunds_by_order[order.id]), refunds_by_order[order.id]
         )
         for order in orders
     }
 
 
-def _payment_status(order: OrderRow, refunds: list[dict[str, Any]]) -> str | None:
+def _payment_status(order: OrderRow, refunds: list[OrderRefund]) -> str | None:
     was_paid = order.paid_at is not None
-    # What goes back of an order that still waits was an earlier payment.
+    # Refunds of an order that still awaits payment returned an earlier payment.
     counted = [
-        row
-        for row in refunds
-        if row["fromOrder"] or (not was_paid and order.status in _CLOSED_UNPAID_STATUSES)
+        refund
+        for refund in refunds
+        if refund.from_order or (not was_paid and order.status in _CLOSED_UNPAID_STATUSES)
     ]
-    # The wallet part of one that ended unpaid went back when it ended.
-    is_full = bool(counted) and sum(row["amountMinor"] for row in counted) >= counted[0]["wholeMinor"]
-    if not counted or not (was_paid or is_full or any(not row["fromCharge"] for row in counted)):
+    is_full = bool(counted) and sum(refund.amount_minor for refund in counted) >= counted[0].refundable_minor
+    if not counted or not (was_paid or is_full or any(not refund.from_charge for refund in counted)):
         return order.payment_status
-    if any(row["status"] not in _SETTLED_REFUND_STATUSES for row in counted):
+    if any(refund.status not in _SETTLED_REFUND_STATUSES for refund in counted):
         return REFUND_PENDING
-    # Of one that ended unpaid all goes back that came for it, and was held back, or accepted.
+    # An order that ended unpaid gets everything back that came for it and was quarantined or accepted.
     return REFUNDED if is_full or not was_paid else PARTIALLY_REFUNDED

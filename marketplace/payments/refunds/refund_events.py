@@ -6,17 +6,17 @@ hint: the gateway itself is asked then, which tells of each refund by our note, 
 """
 
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.payments import states
+from marketplace.payments.models import Refund
 from marketplace.payments.refunds import gateway_refund
 from marketplace.providers.gateway.payloads import GatewayRefund
 
@@ -24,28 +24,6 @@ _log = structlog.get_logger(__name__)
 
 POLL_TOPIC = "refund.ask"
 _STATUS_SENT = "processed"
-
-_SELECT_NAMED_REFUND = Statement(
-    text(
-        """
-        SELECT id, status, attempt, paid_twice_minor FROM refunds
-        WHERE id = :noted_id OR gateway_refund_id = :gateway_refund_id
-        ORDER BY id = :noted_id DESC NULLS LAST LIMIT 1
-        """
-    )
-)
-# Those that an event may be about which names its charge alone. Some may have been tried more than once.
-_SELECT_POSSIBLE_REFUNDS = Statement(
-    text(
-        """
-        SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
-            JOIN payment_intents i ON i.id = c.intent_id
-        WHERE i.reference = :reference AND r.amount_minor = :amount_minor
-            AND (r.asked_at IS NOT NULL OR r.attempt > 1)
-        ORDER BY r.id LIMIT 100
-        """
-    )
-)
 
 
 def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datetime) -> bool:
@@ -58,12 +36,12 @@ def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datet
     :param now: when
     :return: whether it may be one of ours: there are such as were made by hand at the gateway
     """
-    row = _find_named_refund(session, reported)
-    if row is not None:
-        if _contradicts_final_status(row, reported):
-            _enqueue_polling(session, refund_id=row["id"], now=now)
+    refund = _find_named_refund(session, reported)
+    if refund is not None:
+        if _contradicts_final_status(refund, reported):
+            _enqueue_polling(session, refund_id=refund.id, now=now)
         else:
-            gateway_refund.apply_gateway_status(session, refund_id=row["id"], reported=reported, now=now)
+            gateway_refund.apply_gateway_status(session, refund_id=refund.id, reported=reported, now=now)
         return True
     possible_ids = _list_possible_refunds(session, reported)
     if not possible_ids:
@@ -79,32 +57,47 @@ def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datet
 
 def list_affected_refunds(session: Session, *, reported: GatewayRefund) -> list[UUID]:
     """List the refunds that an event of the gateway names, or may mean."""
-    row = _find_named_refund(session, reported)
-    return _list_possible_refunds(session, reported) if row is None else [row["id"]]
+    refund = _find_named_refund(session, reported)
+    return _list_possible_refunds(session, reported) if refund is None else [refund.id]
 
 
-def _find_named_refund(session: Session, reported: GatewayRefund) -> dict[str, Any] | None:
+def _find_named_refund(session: Session, reported: GatewayRefund) -> Refund | None:
     named = gateway_refund.parse_refund_reference(reported.merchant_note)
-    return _SELECT_NAMED_REFUND.first(
-        session, noted_id=named[0] if named else None, gateway_refund_id=reported.id or None
+    refund = session.get(Refund, named[0], populate_existing=True) if named else None
+    if refund is None and reported.id:
+        by_gateway_id = select(Refund).where(Refund.gateway_refund_id == reported.id)
+        refund = session.scalar(by_gateway_id.execution_options(populate_existing=True))
+    return refund
+
+
+# Those that an event may be about which names its charge alone. Some may have been tried more than once.
+_SELECT_POSSIBLE_REFUNDS = Statement(
+    text(
+        """
+        SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
+            JOIN payment_intents i ON i.id = c.intent_id
+        WHERE i.reference = :reference AND r.amount_minor = :amount_minor
+            AND (r.asked_at IS NOT NULL OR r.attempt > 1)
+        ORDER BY r.id LIMIT 100
+        """
     )
+)
 
 
 def _list_possible_refunds(session: Session, reported: GatewayRefund) -> list[UUID]:
-    if reported.merchant_note:  # not ours: it is another's
+    if reported.merchant_note:  # the reference of another system
         return []
-    rows = _SELECT_POSSIBLE_REFUNDS.all(
+    return _SELECT_POSSIBLE_REFUNDS.scalars(
         session, reference=reported.charge_reference, amount_minor=reported.amount_minor
     )
-    return [row["id"] for row in rows]
 
 
-def _contradicts_final_status(row: dict[str, Any], reported: GatewayRefund) -> bool:
+def _contradicts_final_status(refund: Refund, reported: GatewayRefund) -> bool:
     """Tell whether an event would change what is settled, in which case it may be older than that."""
-    is_current_attempt = gateway_refund.resolve_attempt(row, reported) == row["attempt"]
+    is_current_attempt = gateway_refund.resolve_attempt(refund, reported) == refund.attempt
     if reported.status == _STATUS_SENT:
-        return not is_current_attempt or row["status"] in (states.FAILED, states.CREDITED)
-    was_sent = row["paid_twice_minor"] > 0 or (is_current_attempt and row["status"] == states.PROCESSED)
+        return not is_current_attempt or refund.status in (states.FAILED, states.CREDITED)
+    was_sent = refund.paid_twice_minor > 0 or (is_current_attempt and refund.status == states.PROCESSED)
     return reported.status == "failed" and was_sent
 
 

@@ -79,7 +79,7 @@ def test_the_difference_is_in_the_wallet_or_owed(
 
     done = mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, sent))
 
-    assert done["status"] == "credited"
+    assert done.status == "credited"
     assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (wallet, owed)
     after = fetch_balances_by_kind(session)
     assert after["gateway_clearing"] == books["gateway_clearing"] - sent

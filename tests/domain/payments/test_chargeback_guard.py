@@ -123,13 +123,13 @@ class TestWhileItIsOpen:
     ) -> None:
         page = TableRequest(number=1, limit=100, sort="createdAt", descending=True)
         listed = list_refunds(session, filters=RefundFilters(status="open"), page=page, now=NOW)
-        assert [row["dispute"] for row in listed.items if row["id"] == refund_id] == ["open"]
+        assert [row.dispute for row in listed.items if row.id == refund_id] == ["open"]
         [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
         assert alert["facts"]["refundsWaiting"] == [{"id": str(refund_id), "amountMinor": TOTAL}]
         assert format_naira(TOTAL) in body_of(session, shop, "refund_delayed")
-        [holder] = build_money_trail(session, order_id=order_id, caller=shop.buyer)["holders"]
-        assert holder["holder"] == "on_the_way_back"
-        assert "bank was asked" in holder["why"]
+        [holder] = build_money_trail(session, order_id=order_id, caller=shop.buyer).holders
+        assert holder.holder == "on_the_way_back"
+        assert "bank was asked" in holder.why
 
     @pytest.mark.parametrize("resolution", ["", "auto-something"])
     def test_an_end_that_does_not_say_who_won_is_none(

@@ -89,8 +89,8 @@ def test_a_lost_dispute_after_the_release_is_borne_like_a_clawback(
             "unsentMinor": 0,
         }
     ]
-    held = build_money_trail(session, order_id=delivered, caller=shop.buyer)["holders"]
-    assert [(one["holder"], one["amountMinor"]) for one in held] == [("buyer", TOTAL)]
+    held = build_money_trail(session, order_id=delivered, caller=shop.buyer).holders
+    assert [(one.holder, one.amount_minor) for one in held] == [("buyer", TOTAL)]
 
 
 @pytest.mark.parametrize("resolution", ["declined", "", "odd"])
@@ -137,9 +137,9 @@ def test_what_was_sent_before_is_the_buyers_to_give_back(
     assert (owed(session, shop), owed_by(session, shop.buyer.id)) == (0, TOTAL)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
     assert f"You owe us {format_naira(TOTAL)}" in body
-    entry = build_money_trail(session, order_id=order_id, caller=shop.buyer)["entries"][-1]
-    assert (entry["from"], entry["to"], entry["amountMinor"]) == ("gateway", "buyer", TOTAL)
-    assert "owes it" in entry["what"]
+    entry = build_money_trail(session, order_id=order_id, caller=shop.buyer).entries[-1]
+    assert (entry.from_, entry.to, entry.amount_minor) == ("gateway", "buyer", TOTAL)
+    assert "owes it" in entry.what
 
 
 @pytest.mark.parametrize("status", ["pending", "failed"])
@@ -162,8 +162,8 @@ def test_what_was_not_sent_is_given_once_by_the_bank(
     assert f"So {format_naira(TOTAL)} of it are not sent" in body
     assert "owe" not in body
     assert "wallet" not in body
-    held = build_money_trail(session, order_id=order_id, caller=shop.buyer)["holders"]
-    assert [(one["holder"], one["amountMinor"]) for one in held] == [("buyer", TOTAL)]
+    held = build_money_trail(session, order_id=order_id, caller=shop.buyer).holders
+    assert [(one.holder, one.amount_minor) for one in held] == [("buyer", TOTAL)]
 
 
 def test_what_the_bank_did_not_give_of_it_is_in_the_wallet(
@@ -298,11 +298,11 @@ def test_what_escrow_holds_waits_for_a_ruling(session: Session, shop: Shop) -> N
         "lost_disputes": TOTAL,
     }
     assert owed(session, shop) == 0
-    last = build_money_trail(session, order_id=order_id, caller=shop.buyer)["entries"][-1]
-    assert (last["from"], last["to"], last["amountMinor"]) == ("gateway", "buyer", TOTAL)
+    last = build_money_trail(session, order_id=order_id, caller=shop.buyer).entries[-1]
+    assert (last.from_, last.to, last.amount_minor) == ("gateway", "buyer", TOTAL)
     held = build_money_trail(session, order_id=order_id, caller=shop.vendor)
-    assert [(one["holder"], one["amountMinor"]) for one in held["holders"]] == [("escrow", TOTAL)]
-    assert {entry["kind"] for entry in held["entries"]} == {"payment"}
+    assert [(one.holder, one.amount_minor) for one in held.holders] == [("escrow", TOTAL)]
+    assert {entry.kind for entry in held.entries} == {"payment"}
 
 
 def test_more_than_escrow_holds_reached_the_buyer_twice(

@@ -18,7 +18,7 @@ from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.admin_queries import RefundFilters, list_refunds
 from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import order_cancellation
-from marketplace.payments.refunds.admin_refund import EscrowDeficitError, RefundItem
+from marketplace.payments.refunds.admin_refund import ClawbackShares, EscrowDeficitError, RefundItem
 from tests.support.finance import (
     BOTH_HAD,
     GONE,
@@ -80,8 +80,8 @@ class TestByAnOfficer:
     ) -> None:
         done = claw_back(session, delivered, officer, amount_minor=100_000)
 
-        assert done["clawback"] == {"vendorMinor": 100_000, "platformMinor": 0, "vendorOwesMinor": 100_000}
-        assert (done["status"], done["escrowStatus"], done["heldMinor"]) == ("delivered", "released", 0)
+        assert done.clawback == ClawbackShares(100_000, 0, 100_000)
+        assert (done.status, done.escrow_status, done.held_minor) == ("delivered", "released", 0)
         assert (owed(session, shop), payable(session, shop)) == (100_000, VENDORS)
         assert wallet_of(session, shop.buyer.id) == 100_000
         assert sums_of(session, delivered) == [("wallet", "processed", 100_000)]
@@ -93,12 +93,8 @@ class TestByAnOfficer:
     ) -> None:
         done = claw_back(session, delivered, officer)
 
-        assert done["amountMinor"] == TOTAL
-        assert done["clawback"] == {
-            "vendorMinor": VENDORS,
-            "platformMinor": PLATFORMS,
-            "vendorOwesMinor": VENDORS,
-        }
+        assert done.amount_minor == TOTAL
+        assert done.clawback == ClawbackShares(VENDORS, PLATFORMS, VENDORS)
         assert balances_of_order(session, delivered) == BOTH_HAD
         assert wallet_of(session, shop.buyer.id) == TOTAL
 
@@ -111,15 +107,11 @@ class TestByAnOfficer:
             claw_back(session, delivered, officer, amount_minor=TOTAL)
         rest = claw_back(session, delivered, officer)
 
-        assert first["clawback"]["platformMinor"] == 0
-        assert second["clawback"] == {
-            "vendorMinor": 10,
-            "platformMinor": 20,
-            "vendorOwesMinor": VENDORS,
-        }
+        assert first.clawback.platform_minor == 0
+        assert second.clawback == ClawbackShares(10, 20, VENDORS)
         assert [param.name for param in refused.value.invalid_params] == ["amountMinor"]
-        assert rest["clawback"]["vendorMinor"] == 0
-        assert rest["amountMinor"] == PLATFORMS - 20
+        assert rest.clawback.vendor_minor == 0
+        assert rest.amount_minor == PLATFORMS - 20
         assert wallet_of(session, shop.buyer.id) == TOTAL
         for amount in (1, None):
             with pytest.raises(EscrowDeficitError):
@@ -162,8 +154,8 @@ class TestByAnOfficer:
 
         done = claw_back(session, order_id, officer, destination="gateway")
 
-        assert done["amountMinor"] == TOTAL - 100_000
-        assert done["clawback"]["vendorMinor"] == had
+        assert done.amount_minor == TOTAL - 100_000
+        assert done.clawback.vendor_minor == had
         assert sum(row["amount_minor"] for row in refunds_of(session, order_id)) == TOTAL
 
     def test_for_pieces_each_goes_back_once(
@@ -173,7 +165,7 @@ class TestByAnOfficer:
         stock = row_of(session, "products", id=product_id)["quantity"]
         done = claw_back(session, delivered, officer, items=[RefundItem(product_id, 1)])
 
-        assert done["amountMinor"] == PRICE_MINOR
+        assert done.amount_minor == PRICE_MINOR
         assert row_of(session, "order_items", order_id=delivered)["refunded_quantity"] == 1
         assert row_of(session, "products", id=product_id)["quantity"] == stock
         with pytest.raises(ValidationError, match="Not all of it is left"):
@@ -197,7 +189,7 @@ class TestByAnOfficer:
             100_000,
             0,
         )
-        assert after["refundIds"] == [str(done["refunds"][0]["id"])]
+        assert after["refundIds"] == [str(done.refunds[0].id)]
 
     def test_while_escrow_holds_the_money_there_is_nothing_to_claw_back(
         self, session: Session, shop: Shop, officer: Caller
@@ -233,9 +225,9 @@ class TestByAnOfficer:
         claw_back(session, delivered, officer, amount_minor=5)
         page = TableRequest(number=1, limit=100, sort="createdAt", descending=True)
         found = list_refunds(session, filters=RefundFilters(cause="clawback"), page=page, now=NOW)
-        assert delivered in {row["orderId"] for row in found.items}
+        assert delivered in {row.order_id for row in found.items}
         others = list_refunds(session, filters=RefundFilters(cause="order"), page=page, now=NOW)
-        assert delivered not in {row["orderId"] for row in others.items}
+        assert delivered not in {row.order_id for row in others.items}
 
 
 class TestShown:
@@ -247,14 +239,14 @@ class TestShown:
 
         def seen(caller: Caller) -> tuple[dict[str, int], dict[str, Any]]:
             found = build_money_trail(session, order_id=delivered, caller=caller)
-            held = {holder["holder"]: holder["amountMinor"] for holder in found["holders"]}
-            return held, found["entries"][-1]
+            held = {holder.holder: holder.amount_minor for holder in found.holders}
+            return held, found.entries[-1]
 
         held, last = seen(shop.buyer)
         back = "buyer" if destination == "wallet" else "on_the_way_back"
         assert held == {"vendor": TOTAL - 100_000, back: 100_000}
-        assert (last["from"], last["to"], last["amountMinor"]) == ("vendor", back, 100_000)
+        assert (last.from_, last.to, last.amount_minor) == ("vendor", back, 100_000)
         held, last = seen(shop.vendor)
         assert held == {"vendor": VENDORS - 100_000, "platform": PLATFORMS, "buyer": 100_000}
-        assert (last["from"], last["to"], last["amountMinor"]) == ("vendor", "buyer", 100_000)
-        assert "next payouts" in last["what"]
+        assert (last.from_, last.to, last.amount_minor) == ("vendor", "buyer", 100_000)
+        assert "next payouts" in last.what

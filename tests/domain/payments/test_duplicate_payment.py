@@ -221,8 +221,8 @@ class TestAfterTheCredit:
             now=NOW,
         )
 
-        mine = [row for row in listed.items if row["buyer"]["id"] == shop.buyer.id]
-        assert [(row["id"], row["paidTwiceMinor"], row["buyerOwesMinor"]) for row in mine] == [
+        mine = [row for row in listed.items if row.buyer["id"] == str(shop.buyer.id)]
+        assert [(row.id, row.paid_twice_minor, row.buyer_owes_minor) for row in mine] == [
             (refund_id, made.amount_minor, made.amount_minor)
         ]
 
@@ -234,8 +234,8 @@ class TestAfterTheCredit:
 
         found = build_money_trail(session, order_id=order_id, caller=shop.buyer)
 
-        last = found["entries"][-1]
-        assert (last["kind"], last["amountMinor"], last["from"], last["to"]) == (
+        last = found.entries[-1]
+        assert (last.kind, last.amount_minor, last.from_, last.to) == (
             "refund_sent_twice",
             made.amount_minor,
             "gateway",
@@ -327,7 +327,7 @@ class TestAnEarlierTry:
 
         done = mend_refund(session, refund_id, officer, trigger, failed, second)
 
-        assert done["status"] == ("pending" if trigger == states.RETRY else "credited")
+        assert done.status == ("pending" if trigger == states.RETRY else "credited")
         assert_books_are_whole(session)
 
 
@@ -393,9 +393,9 @@ def test_the_gateway_is_asked_about_credited_ones_for_a_month(
             before=now - polling.POLL_AFTER,
             day_before=now - timedelta(days=1),
             watched_since=now - timedelta(days=30),
-            most=500,
+            limit=500,
         )
-        return refund_id in {row["id"] for row in rows}
+        return refund_id in {row.id for row in rows}
 
     assert [quiet(days) for days in (0, 1, 29, 30)] == [False, True, True, False]
 

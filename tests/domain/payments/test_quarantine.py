@@ -82,7 +82,7 @@ def hold_back(session: Session, intent: Intent, amount_minor: int, **charge: obj
 
 def resolve(
     session: Session, held_id: UUID, officer: Caller, action: str, **delta: float
-) -> dict[str, object]:
+) -> quarantine.ResolvedCharge:
     return quarantine.resolve_quarantined_charge(
         session,
         quarantined_charge_id=held_id,
@@ -120,7 +120,7 @@ class TestAcceptingTheRest:
 
         done = resolve(session, held_id, officer, "accept_rest", hours=5)
 
-        assert done["amountMinor"] == intent.amount_minor - 500
+        assert done.amount_minor == intent.amount_minor - 500
         order = row_of(session, "orders", id=order_id)
         assert (order["status"], order["payment_status"]) == ("pending_payment", None)
         assert (order["wallet_minor"], order["accepted_minor"]) == (0, intent.amount_minor - 500)
@@ -156,7 +156,7 @@ class TestAcceptingTheRest:
 
         done = resolve(session, other, officer, "accept_rest")
 
-        assert done["orders"][0]["status"] == "paid_escrow"  # type: ignore[index]
+        assert done.orders[0].status == "paid_escrow"
         product_id = row_of(session, "order_items", order_id=order_id)["product_id"]
         assert stock_of(session, product_id) == (4, 0)
         assert wallet_of(session, shop.buyer.id) == 200
@@ -432,7 +432,7 @@ class TestGivingBack:
     ) -> None:
         held_id = hold_back(session, intent, intent.amount_minor, currency="USD")
 
-        assert resolve(session, held_id, officer, "refund")["amountMinor"] == 0
+        assert resolve(session, held_id, officer, "refund").amount_minor == 0
 
         assert refunds_of(session, order_id) == []
         assert wallet_of(session, shop.buyer.id) == 0

@@ -20,9 +20,9 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.payments import admin_queries, states
 from marketplace.payments.chargeback_guard import ChargedBackError
-from marketplace.payments.refunds import gateway_refund, order_cancellation, recovery
+from marketplace.payments.refunds import gateway_refund, order_cancellation, polling, recovery
+from marketplace.payments.refunds.polling import PolledRefund
 from marketplace.payments.refunds.recovery import (
-    FailedRefund,
     GatewayStatusUnknownError,
     RefundStillInFlightError,
 )
@@ -69,7 +69,7 @@ def refund_id(session: Session, order_id: UUID) -> UUID:
     return found
 
 
-def find(session: Session, refund_id: UUID, officer: Caller, trigger: str = states.CREDIT) -> FailedRefund:
+def find(session: Session, refund_id: UUID, officer: Caller, trigger: str = states.CREDIT) -> PolledRefund:
     return recovery.find_failed_refund(session, refund_id=refund_id, trigger=trigger, officer_id=officer.id)
 
 
@@ -94,7 +94,7 @@ class TestRetry:
 
         done = mend_refund(session, refund_id, officer, states.RETRY)
 
-        assert (done["status"], done["attempt"]) == ("pending", 2)
+        assert (done.status, done.attempt) == ("pending", 2)
         row = row_of(session, "refunds", id=refund_id)
         assert (row["asked_at"], row["asking_until"], row["gateway_refund_id"]) == (None, None, None)
         assert fetch_balances_by_kind(session) == before
@@ -139,7 +139,7 @@ class TestCredit:
         done = mend_refund(session, made["id"], officer, states.CREDIT, said)
 
         amount = made["amount_minor"]
-        assert done["status"] == "credited"
+        assert done.status == "credited"
         assert wallet_of(session, shop.buyer.id) == amount
         assert fetch_balances_by_kind(session)["refunds_in_transit"] == before - amount
         assert row_of(session, "gateway_charges", id=made["charge_id"])["refunded_minor"] == 0
@@ -209,7 +209,7 @@ class TestWhatCameBack:
         listed = admin_queries.list_refunds(
             session, filters=admin_queries.RefundFilters("open"), page=page, now=NOW
         )
-        shown = {item["id"]: (item["status"], item["timesReturned"]) for item in listed.items}
+        shown = {item.id: (item.status, item.times_returned) for item in listed.items}
         assert shown[made["id"]] == ("failed", 1)
         # What becomes of it is for finance to decide; nobody is told before that.
         assert told(session, shop.buyer.id)[-1] == "refund_processed"
@@ -254,7 +254,7 @@ class TestWhatCameBack:
 
         done = mend_refund(session, refund_id, officer, states.RETRY)
 
-        assert (done["status"], done["attempt"]) == ("pending", 3)
+        assert (done.status, done.attempt) == ("pending", 3)
         assert_books_are_whole(session)
 
     def test_the_wallet_gets_it(self, session: Session, shop: Shop, officer: Caller, came_back: UUID) -> None:
@@ -334,13 +334,13 @@ class TestAskingTheGatewayFirst:
         gateway_refund.send_refund(adapter, found)
         say(session, made["id"], "failed")
 
-        known = recovery.fetch_status(adapter, find(session, made["id"], officer))
+        known = polling.fetch_status(adapter, find(session, made["id"], officer))
         assert [one.merchant_note for one in known] == [gateway_refund.refund_reference(made["id"], 1)]
         mend_refund(session, made["id"], officer, states.RETRY)
         say(session, made["id"], "failed")
         # The second try is unknown to the gateway, but the first one is on its way after all.
         stuck = find(session, made["id"], officer)
-        assert recovery.fetch_status(adapter, stuck) == known
+        assert polling.fetch_status(adapter, stuck) == known
         with pytest.raises(RefundStillInFlightError):
             recovery.credit_failed_refund(
                 session, failed_refund=stuck, attempts=known, act=act_of(officer, now=NOW)
@@ -348,7 +348,7 @@ class TestAskingTheGatewayFirst:
 
         gateway.line.fault = "lose"
         with pytest.raises(ProviderUnavailableError):
-            recovery.fetch_status(adapter, find(session, made["id"], officer))
+            polling.fetch_status(adapter, find(session, made["id"], officer))
 
 
 def test_a_claim_that_ran_out_is_taken_over(session: Session, officer: Caller, refund_id: UUID) -> None:

@@ -209,10 +209,10 @@ class TestByAnOfficer:
 
         done = refund(session, order_id, officer, destination=destination)
 
-        assert (done["status"], done["escrowStatus"], done["heldMinor"]) == ("refunded", "refunded", 0)
+        assert (done.status, done.escrow_status, done.held_minor) == ("refunded", "refunded", 0)
         state = "processed" if destination == "wallet" else "pending"
         assert sums_of(session, order_id) == [(destination, state, TOTAL)]
-        assert [part["amountMinor"] for part in done["refunds"]] == [TOTAL]
+        assert [part.amount_minor for part in done.refunds] == [TOTAL]
         assert wallet_of(session, shop.buyer.id) == (TOTAL if destination == "wallet" else 0)
         # What was shipped is out of the vendor's hands.
         assert stock_of(session, product_id) == (4 if shipped else 5, 0)
@@ -233,8 +233,8 @@ class TestByAnOfficer:
 
         done = refund(session, order_id, officer, amount_minor=10_001, destination="wallet")
 
-        assert (done["status"], done["escrowStatus"]) == ("shipped", "held")
-        assert done["heldMinor"] == TOTAL - 10_001
+        assert (done.status, done.escrow_status) == ("shipped", "held")
+        assert done.held_minor == TOTAL - 10_001
         release(session, shop, order_id)
         assert escrow_of(session, order_id) == ("partially_refunded", 0)
         balances = balances_of_order(session, order_id)
@@ -253,7 +253,7 @@ class TestByAnOfficer:
 
         done = refund(session, order_id, officer, items=[RefundItem(product_id, 2)])
 
-        assert done["amountMinor"] == 2 * PRICE_MINOR
+        assert done.amount_minor == 2 * PRICE_MINOR
         [(_, _, after)] = audited(session, order_id)
         assert after["items"] == [{"productId": str(product_id), "quantity": 2}]
 
@@ -275,7 +275,7 @@ class TestByAnOfficer:
 
         assert [param.name for param in refused.value.invalid_params] == ["amountMinor"]
         done = refund(session, order_id, officer, items=[RefundItem(product_id, 1)], amount_minor=PRICE_MINOR)
-        assert done["amountMinor"] == PRICE_MINOR
+        assert done.amount_minor == PRICE_MINOR
 
     def test_items_that_are_not_in_the_order_are_named(
         self, session: Session, shop: Shop, officer: Caller
@@ -311,7 +311,7 @@ class TestByAnOfficer:
             "destination": "gateway",
             "reason": REASON,
             "items": [],
-            "refundIds": [str(done["refunds"][0]["id"])],
+            "refundIds": [str(done.refunds[0].id)],
         }
 
     def test_more_than_escrow_holds_is_refused_naming_the_amount(
