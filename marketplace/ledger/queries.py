@@ -13,7 +13,7 @@ from marketplace.infra.db import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.ledger.accounts import Account
-from marketplace.ledger.models import LedgerAccount
+from marketplace.ledger.models import LedgerAccount, LedgerTransaction
 
 EXPORT_BATCH_SIZE = 500
 
@@ -146,6 +146,11 @@ def fetch_balances(session: Session, *accounts: Account) -> list[int]:
     )
     balances = dict(rows.all())
     return [balances.get(account.id) or 0 for account in accounts]
+
+
+def is_posted(session: Session, *, kind: str, source: str) -> bool:
+    """Tell whether a transaction of a kind was posted for a source."""
+    return session.scalar(select(LedgerTransaction.id).filter_by(kind=kind, source=source)) is not None
 
 
 def fetch_balances_by_kind(session: Session) -> dict[str, int]:

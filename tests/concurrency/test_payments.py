@@ -16,6 +16,7 @@ from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.intents.hosted_page import open_hosted_page
 from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
 from marketplace.payments.refunds import order_cancellation
+from marketplace.providers.gateway.payments import PaymentPage
 from marketplace.webhooks import inbox as webhooks
 from tests.support.gateway import TestGateway, charge_data, event_of
 from tests.support.purchases import (
@@ -161,7 +162,7 @@ class TestWebhooks:
 class TestOpening:
     def open(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
-    ) -> dict[str, object]:
+    ) -> tuple[str, PaymentPage | None]:
         intent, page = open_hosted_page(
             database,
             gateway.adapter(settings),
@@ -171,7 +172,8 @@ class TestOpening:
             callback_url=None,
             clock=lambda: NOW,
         )
-        return database.in_transaction(lifecycle.record_hosted_page, intent=intent, page=page, now=NOW)
+        opened = database.in_transaction(lifecycle.record_hosted_page, intent=intent, page=page, now=NOW)
+        return opened.reference, opened.page
 
     def test_many_at_once_get_the_same_page_of_one_call(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
@@ -180,7 +182,7 @@ class TestOpening:
 
         assert unforeseen(pages) == []
         assert len({repr(page) for page in pages}) == 1
-        reference = pages[0]["reference"]  # type: ignore[index]
+        reference = pages[0][0]  # type: ignore[index]
         assert gateway.calls(reference) == {"POST /transaction/initialize": 1}
         assert count(database, "payment_allocations", order_id=order_id) == 1
 
@@ -203,10 +205,10 @@ class TestOpening:
         assert (lost["authorization_url"], lost["opening_until"]) == (None, None)
 
         gateway.line.fault = None
-        page = self.open(database, gateway, settings, shop, order_id)
+        reference, _ = self.open(database, gateway, settings, shop, order_id)
 
-        assert page["reference"] != lost["reference"]
-        assert gateway.calls(str(page["reference"])) == {"POST /transaction/initialize": 1}
+        assert reference != lost["reference"]
+        assert gateway.calls(reference) == {"POST /transaction/initialize": 1}
         assert gateway.calls(lost["reference"]) == {
             "POST /transaction/initialize": 2,
             "GET /transaction/verify": 1,
@@ -244,10 +246,10 @@ class TestOpening:
         assert {type(result) for result in results} == {ProviderUnavailableError}
 
         gateway.line.fault = None
-        page = self.open(database, gateway, settings, shop, order_id)
+        reference, _ = self.open(database, gateway, settings, shop, order_id)
 
         assert count(database, "payment_allocations", order_id=order_id) == 1
-        assert gateway.calls(str(page["reference"])) == {"POST /transaction/initialize": 1}
+        assert gateway.calls(reference) == {"POST /transaction/initialize": 1}
 
 
 class TestAgainstACharge:

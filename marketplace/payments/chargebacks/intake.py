@@ -249,7 +249,17 @@ def _update_alerts(
         return
     facts = facts | {
         "resolution": reported.resolution,
-        "booked": [_allocation_facts(allocation) for allocation in allocations],
+        "booked": [
+            {
+                "orderId": allocation.order_id,
+                "vendorMinor": allocation.vendor_minor,
+                "platformMinor": allocation.platform_minor,
+                "buyerMinor": allocation.duplicate_minor,
+                "undecidedMinor": allocation.undecided_minor,
+                "unsentMinor": allocation.cancelled_refund_minor,
+            }
+            for allocation in allocations
+        ],
     }
     identifiers = [kinds.CHARGE_DISPUTED]
     if reported.has_known_outcome:
@@ -273,14 +283,3 @@ def _update_alerts(
     resolve_alert(
         session, identifier=identifiers, note="The gateway told how the dispute ended.", **arguments
     )
-
-
-def _allocation_facts(allocation: ChargebackAllocation) -> dict[str, Any]:
-    return {
-        "orderId": allocation.order_id,
-        "vendorMinor": allocation.vendor_minor,
-        "platformMinor": allocation.platform_minor,
-        "buyerMinor": allocation.duplicate_minor,
-        "undecidedMinor": allocation.undecided_minor,
-        "unsentMinor": allocation.cancelled_refund_minor,
-    }

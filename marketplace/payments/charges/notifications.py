@@ -9,8 +9,11 @@ from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
 from marketplace.orders import states as order_states
 from marketplace.orders.transitions import LockedOrder
-from marketplace.payments.charges.charge_context import ChargeContext
-from marketplace.payments.charges.quarantined_charge import LockedQuarantinedCharge, QuarantineAction
+from marketplace.payments.charges.charge_context import (
+    ChargeContext,
+    LockedQuarantinedCharge,
+    QuarantineAction,
+)
 
 
 def notify_charge_returned(

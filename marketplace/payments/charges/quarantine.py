@@ -22,10 +22,10 @@ from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import states
 from marketplace.payments.chargeback_guard import ensure_charge_not_charged_back
 from marketplace.payments.charges import alerts, notifications
-from marketplace.payments.charges.charge_context import lock_intent
-from marketplace.payments.charges.quarantined_charge import (
+from marketplace.payments.charges.charge_context import (
     LockedQuarantinedCharge,
     QuarantineAction,
+    lock_intent,
     split_among_orders,
 )
 from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest

@@ -17,7 +17,7 @@ from marketplace.orders import states
 from marketplace.orders.deadlines import ACCEPTANCE_DEADLINE, DELIVERY_DEADLINE
 from marketplace.payments import states as payment_states
 from marketplace.payments.chargeback_guard import find_refunds_awaiting_chargeback
-from marketplace.payments.charges.quarantined_charge import split_among_orders
+from marketplace.payments.charges.charge_context import split_among_orders
 from marketplace.payments.money_trail import texts as words
 from marketplace.payments.refunds.create import OrderRefund, list_refunds_of_orders
 

@@ -2,13 +2,14 @@
 
 from datetime import datetime
 
-from sqlalchemy import select, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.alerts import kinds
 from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
-from marketplace.ledger.models import LedgerTransaction
 from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.ledger.queries import is_posted
 from marketplace.payments.models import Refund
 from marketplace.payments.refunds import alerts, buyer_debt, create, notifications
 from marketplace.providers.gateway.payloads import GatewayRefund
@@ -18,7 +19,7 @@ _DUPLICATE_RETURNED_KIND = "refund_sent_twice_returned"
 
 def is_duplicate_attempt(session: Session, refund: Refund, *, attempt: int) -> bool:
     """Tell whether an attempt was posted as a duplicate payment, whatever its status is now."""
-    return _is_posted(session, buyer_debt.DUPLICATE_REFUND_KIND, _ledger_source(refund, attempt))
+    return is_posted(session, kind=buyer_debt.DUPLICATE_REFUND_KIND, source=_ledger_source(refund, attempt))
 
 
 def record_duplicate_refund(
@@ -34,7 +35,7 @@ def record_duplicate_refund(
     """
     if is_duplicate_attempt(session, refund, attempt=attempt):
         return
-    alerts.raise_duplicate_refund_alert(session, refund, sent_attempt=attempt, now=now)
+    alerts.raise_refund_alert(session, kinds.REFUND_SENT_TWICE, refund, {"sentAtTry": attempt}, now=now)
     debt = debit_buyer_for_attempt(
         session, refund, reported, attempt=attempt, description="Refund that reached its buyer twice", now=now
     )
@@ -93,7 +94,7 @@ def reverse_duplicate_refund(session: Session, refund: Refund, *, attempt: int, 
     :param attempt: which try it was; it is booked as paid twice
     """
     source = _ledger_source(refund, attempt)
-    if _is_posted(session, _DUPLICATE_RETURNED_KIND, source):
+    if is_posted(session, kind=_DUPLICATE_RETURNED_KIND, source=source):
         return
     amount_minor: int = _SELECT_POSTED_AMOUNT.scalar(
         session, kind=buyer_debt.DUPLICATE_REFUND_KIND, source=source, account_id=accounts.GATEWAY_CLEARING.id
@@ -116,10 +117,6 @@ def reverse_duplicate_refund(session: Session, refund: Refund, *, attempt: int, 
     notifications.notify_duplicate_refund_returned(
         session, refund, amount_minor=amount_minor, source=source, now=now
     )
-
-
-def _is_posted(session: Session, kind: str, source: str) -> bool:
-    return session.scalar(select(LedgerTransaction.id).filter_by(kind=kind, source=source)) is not None
 
 
 def _ledger_source(refund: Refund, attempt: int) -> str:

@@ -7,12 +7,14 @@ one worker asks at a time, and whoever finds that the gateway was asked before l
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import structlog
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from marketplace.alerts import kinds
 from marketplace.kernel.errors import ConflictError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
@@ -235,15 +237,16 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, reported: Gateway
         _post_sent_or_returned(
             session, refund, "refund_returned", "Refund that came back to the gateway", now=now
         )
-        alerts.raise_returned_refund_alert(session, refund, now=now)
+        alerts.raise_refund_alert(session, kinds.REFUND_CAME_BACK, refund, {}, now=now)
         refund.times_returned += 1
     elif status in (states.FAILED, states.NEEDS_ATTENTION):
         # An amount mismatch has an alert of its own.
         if reported.amount_minor == refund.amount_minor:
-            refusal_status = reported.refusal_status if isinstance(reported, RefusedRefund) else None
-            alerts.raise_failed_refund_alert(
-                session, refund, status=status, refusal_status=refusal_status, now=now
-            )
+            facts: dict[str, Any] = {"status": status}
+            if isinstance(reported, RefusedRefund):
+                facts["refusedWith"] = reported.refusal_status
+            identifier = kinds.REFUND_REFUSED if "refusedWith" in facts else kinds.REFUND_STUCK
+            alerts.raise_refund_alert(session, identifier, refund, facts, now=now)
         notifications.notify_refund_delayed(session, refund, now=now)
     # The gateway's id of an attempt stays: another id is another refund.
     if attempt != refund.attempt or refund.gateway_refund_id is None:
@@ -320,9 +323,16 @@ def _choose_trigger(
         _log.info("word of an earlier try at a refund", refundId=str(refund.id), status=reported.status)
         return None
     if attempt == refund.attempt and _is_second_gateway_refund(refund, reported):
-        alerts.raise_refund_id_mismatch_alert(session, refund, reported=reported, now=now)
+        facts = {"toldId": reported.id, "toldStatus": reported.status}
+        alerts.raise_refund_alert(session, kinds.REFUND_ID_DIFFERS, refund, facts, now=now)
         return None
     if reported.amount_minor != refund.amount_minor:
-        alerts.raise_refund_amount_mismatch_alert(session, refund, reported=reported, now=now)
+        alerts.raise_refund_alert(
+            session,
+            kinds.REFUND_AMOUNT_DIFFERS,
+            refund,
+            {"toldMinor": reported.amount_minor, "toldStatus": reported.status},
+            now=now,
+        )
         return "need-attention"
     return _TRIGGER_BY_GATEWAY_STATUS.get(reported.status)

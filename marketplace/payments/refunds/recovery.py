@@ -10,6 +10,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.kernel.errors import ConcurrentChangeError, ConflictError, NotFoundError
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import lock_balances
 from marketplace.orders.models import Order
 from marketplace.payments import states
 from marketplace.payments.chargeback_guard import ensure_charge_not_charged_back
@@ -17,7 +19,7 @@ from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_inte
 from marketplace.payments.models import Refund
 from marketplace.payments.refunds import (
     alerts,
-    amount_mismatch,
+    buyer_debt,
     create,
     duplicate_payment,
     gateway_refund,
@@ -126,13 +128,47 @@ def credit_failed_refund(
         )
     before = {"status": refund.status, "attempt": refund.attempt}
     if mismatched:
-        amount_mismatch.correct_amount_mismatch(session, refund, mismatched, now=act.now)
+        _correct_amount_mismatch(session, refund, mismatched, now=act.now)
     elif chargeback_state == "lost":
         wallet_fallback.credit_and_offset_debt(session, refund, trigger=states.CREDIT, now=act.now)
     else:
         wallet_fallback.credit_unsent_refund(session, refund, trigger=states.CREDIT, now=act.now)
         notifications.notify_refund_credited(session, refund, now=act.now)
     return _audit(session, refund, before, act=act, action="refund.credit")
+
+
+def _correct_amount_mismatch(
+    session: Session, refund: Refund, attempts: Sequence[GatewayRefund], *, now: datetime
+) -> None:
+    """Give the wallet a whole refund, and take what was sent of it back from there.
+
+    So the wallet has what is missing; what is too much comes off it, or is owed. Should a try come back, it is undone
+    as one that was paid twice.
+
+    :param refund: locked, and its charge too
+    :param attempts: the tries that the gateway sent with another amount, none of them booked
+    """
+    buyer_id = refund.buyer_id
+    lock_balances(session, accounts=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
+    wallet_fallback.credit_unsent_refund(session, refund, trigger=states.CREDIT, now=now)
+    debts = [
+        duplicate_payment.debit_buyer_for_attempt(
+            session,
+            refund,
+            reported,
+            attempt=gateway_refund.resolve_attempt(refund, reported),
+            description="Refund that was sent with another amount",
+            now=now,
+        )
+        for reported in attempts
+    ]
+    outstanding_minor = sum(debt.outstanding_minor for debt in debts)
+    sent_minor = sum(reported.amount_minor for reported in attempts)
+    notifications.notify_refund_amount_mismatch(
+        session, refund, sent_minor=sent_minor, outstanding_minor=outstanding_minor, now=now
+    )
+    # What they owed before, or what their bank took, may be set off against what is left.
+    buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=now)
 
 
 def _lock_same_attempt(session: Session, failed_refund: PolledRefund) -> Refund:

@@ -147,7 +147,7 @@ class TestTable:
         with desk.database.transaction() as session:
             settle(session, make_charge(make_intent(session, desk.shop, short), amount_minor=5))
             [made] = refund(session, refunded, make_officer(session), amount_minor=1).refunds
-            say(session, made["id"], "failed")
+            say(session, made.id, "failed")
             release(session, desk.shop, refunded)
 
         clock.now = later(hours=23)

@@ -11,7 +11,7 @@ from marketplace.identity.models import Profile
 from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.charges import quarantine
-from marketplace.payments.charges.quarantined_charge import QuarantineAction
+from marketplace.payments.charges.charge_context import QuarantineAction
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.refunds import order_cancellation
 from marketplace.services import Services
