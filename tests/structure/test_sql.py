@@ -14,6 +14,7 @@ import pytest
 
 import marketplace
 from marketplace.infra.db import Database, Statement
+from marketplace.infra.tables import SortedTable
 
 PROJECT = Path(__file__).parents[2]
 CONSTANT_NAME = re.compile(r"_?[A-Z][A-Z0-9_]*")
@@ -99,6 +100,8 @@ def module_statements() -> Iterator[tuple[str, Statement[Any]]]:
 def nested_statements(label: str, value: Any) -> Iterator[tuple[str, Statement[Any]]]:
     if isinstance(value, Statement):
         yield label, value
+    elif isinstance(value, SortedTable):
+        yield from nested_statements(label, [value.count, value.pages])
     elif isinstance(value, dict | list | tuple):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from nested_statements(f"{label}[{key!r}]", item)

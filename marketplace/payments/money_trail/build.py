@@ -126,6 +126,25 @@ class _OrderTransaction:
         return max((abs(amount_minor) for amount_minor in self.net_by_account.values()), default=0)
 
 
+# An account that money only passed through does not count.
+_SELECT_TRANSACTIONS_OF_ORDER = Statement(
+    text(
+        """
+        SELECT t.id, t.kind, t.source, t.created_at AS at,
+            coalesce(jsonb_object_agg(n.account, n.minor) FILTER (WHERE n.minor <> 0), '{}') AS net_by_account
+        FROM (
+            SELECT e.transaction_id, a.kind AS account,
+                sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS minor
+            FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
+            WHERE e.order_id = :order_id GROUP BY e.transaction_id, a.kind
+        ) n JOIN ledger_transactions t ON t.id = n.transaction_id
+        GROUP BY t.id ORDER BY t.id
+        """
+    ),
+    row=_OrderTransaction,
+)
+
+
 def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> MoneyTrail:
     """Tell where an order's money is, and how it came there, as its caller may know it.
 
@@ -147,7 +166,11 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> Mo
         pending = [refund.id for refund in refunds if refund.status == payment_states.PENDING]
         waiting = find_refunds_awaiting_chargeback(session, refund_ids=pending) if pending else set()
     # What was put aside for an order that was never paid is none of the vendor's business.
-    transactions = [] if role == "vendor" and order.paid_at is None else _list_transactions(session, order_id)
+    transactions = (
+        []
+        if role == "vendor" and order.paid_at is None
+        else _SELECT_TRANSACTIONS_OF_ORDER.all(session, order_id=order_id)
+    )
     holders = [
         *_unpaid_holders(order, role, quarantined_charges),
         *_quarantine_holders(quarantined_charges),
@@ -192,32 +215,6 @@ def _list_quarantined_charges(session: Session, order_id: UUID) -> list[dict[str
         posted_minor = row["minor"] if row["id"] is not None else 0
         row["minor"] = split_among_orders(posted_minor, allocated_minor=allocated_minor).get(order_id, 0)
     return rows
-
-
-_SELECT_TRANSACTIONS_OF_ORDER = Statement(
-    text(
-        """
-        SELECT t.id, t.kind, t.source, t.created_at AS at, a.kind AS account,
-            sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS net
-        FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
-            JOIN ledger_accounts a ON a.id = e.account_id
-        WHERE e.order_id = :order_id
-        GROUP BY t.id, a.kind ORDER BY t.id
-        """
-    )
-)
-
-
-def _list_transactions(session: Session, order_id: UUID) -> list[_OrderTransaction]:
-    transactions: dict[UUID, _OrderTransaction] = {}
-    for row in _SELECT_TRANSACTIONS_OF_ORDER.all(session, order_id=order_id):
-        transaction = transactions.setdefault(
-            row["id"], _OrderTransaction(row["id"], row["kind"], row["source"], row["at"], {})
-        )
-        # What only passes through an account does not count as having been there.
-        if row["net"]:
-            transaction.net_by_account[row["account"]] = row["net"]
-    return list(transactions.values())
 
 
 def _find_last_transaction(transactions: list[_OrderTransaction], *accounts: str) -> UUID | None:
