@@ -64,7 +64,7 @@ def list_banks(ctx: Context) -> list[Bank]:
     "/bank/resolve", auth=AUTHENTICATED, limit="10/minute", body=ResolveBankAccount, reply=ResolvedBankAccount,
     phased=True,
 )  # fmt: skip
-def resolve(ctx: Context, body: dict[str, Any]) -> banks.NamedBankAccount:
+def resolve(ctx: Context, body: dict[str, Any]) -> banks.ResolvedAccount:
     """Tell the name that a bank account is kept under."""
     return banks.resolve_account(ctx.services.cache, ctx.services.gateway, **body)
 

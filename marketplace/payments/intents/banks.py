@@ -18,7 +18,7 @@ _CACHE_KEY = "banks"
 
 
 @dataclass(frozen=True)
-class NamedBankAccount:
+class ResolvedAccount:
     """A bank account with its holder's name."""
 
     account_name: str
@@ -55,7 +55,7 @@ def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
 
 def resolve_account(
     cache: Cache, gateway: PaymentGateway, *, account_number: str, bank_code: str
-) -> NamedBankAccount:
+) -> ResolvedAccount:
     """Resolve a bank account to its holder's name.
 
     :param account_number: ten digits
@@ -72,4 +72,4 @@ def resolve_account(
             "The bank does not know this account.",
             invalid_params=[InvalidParam("accountNumber", f"Is not an account at {names[bank_code]}.")],
         )
-    return NamedBankAccount(holder, account_number, bank_code, names[bank_code])
+    return ResolvedAccount(holder, account_number, bank_code, names[bank_code])
