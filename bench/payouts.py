@@ -30,6 +30,7 @@ from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import NewTransaction, Posting, post_transactions
 from marketplace.payouts.batches import approval, staging
+from marketplace.payouts.models import ACCOUNT_NUMBER, ACCOUNT_NUMBER_INDEX
 from marketplace.payouts.transfers import dispatch
 from marketplace.providers.gateway.transfers import TransferGateway
 from marketplace.reconciliation.ledger_check import verify_ledger
@@ -45,6 +46,7 @@ OWED_MINOR = 250_000
 _POSTED_AT_ONCE = 500
 _LOOK_AGAIN_SECONDS = 0.25
 _LIMIT_SECONDS = 600.0
+_ACCOUNT_NUMBER = "0123456789"
 _ACCOUNT_AGE = timedelta(days=90)
 
 _PEOPLE = (
@@ -57,8 +59,9 @@ _PEOPLE = (
         SELECT id, %(campus)s, 'Store', 'store-' || id FROM people RETURNING id, user_id
     ), paid_to AS (
         INSERT INTO payout_accounts
-            (user_id, bank_code, bank_name, account_number, account_name, recipient_code, created_at)
-        SELECT user_id, '058', 'A Bank', '0123456789', 'STORE', %(recipient)s, %(since)s FROM stores
+            (user_id, bank_code, bank_name, account_number, account_number_index, account_name, recipient_code,
+            created_at)
+        SELECT user_id, '058', 'A Bank', %(number)s, %(number_index)s, 'STORE', %(recipient)s, %(since)s FROM stores
     )
     SELECT id FROM stores""",
 )
@@ -185,10 +188,13 @@ def _owe(stand: Stand, services: Services, vendors: int) -> None:
     recipient = _recipient(services.transfers)
     [[campus]] = _rows(stand, _PEOPLE[0])
     since = datetime.now(UTC) - _ACCOUNT_AGE
-    stores = [
-        row[0]
-        for row in _rows(stand, _PEOPLE[1], vendors=vendors, campus=campus, recipient=recipient, since=since)
-    ]
+    account = {
+        "number": ACCOUNT_NUMBER.encrypt(_ACCOUNT_NUMBER),
+        "number_index": ACCOUNT_NUMBER_INDEX.compute(_ACCOUNT_NUMBER),
+        "recipient": recipient,
+        "since": since,
+    }
+    stores = [row[0] for row in _rows(stand, _PEOPLE[1], vendors=vendors, campus=campus, **account)]
     for start in range(0, len(stores), _POSTED_AT_ONCE):
         services.database.in_transaction(_post, stores[start : start + _POSTED_AT_ONCE])
     _rows(stand, "ANALYZE")
@@ -205,7 +211,7 @@ def _recipient(transfers: TransferGateway) -> str:
 
     def look() -> bool:
         with suppress(ProviderUnavailableError):
-            code = transfers.create_recipient(name="STORE", account_number="0123456789", bank_code="058")
+            code = transfers.create_recipient(name="STORE", account_number=_ACCOUNT_NUMBER, bank_code="058")
             found.extend([code] if code else [])
         return bool(found)
 

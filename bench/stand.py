@@ -1,5 +1,6 @@
 """The test stand: the embedded servers, the application and the floors, each under gunicorn, in one directory."""
 
+import base64
 import os
 import secrets
 import sys
@@ -40,6 +41,7 @@ class Stand:
         self.identity = identity.Identity()
         self.pin_key = secrets.token_hex(24)
         self.cursor_key = secrets.token_hex(24)
+        self.data_key, self.index_key = (base64.b64encode(secrets.token_bytes(32)).decode() for _ in range(2))
         self.gateway_secret = f"sk_test_{secrets.token_hex(20)}"
         self.messaging_secret = secrets.token_hex(16)
         self._floors_file = directory / "floors.json"
@@ -91,6 +93,8 @@ class Stand:
             "IDENTITY_JWKS_URL": f"http://{HOST}:{self.ports['floors']}/keys",
             "DELIVERY_PIN_KEY": self.pin_key,
             "CURSOR_KEY": self.cursor_key,
+            "DATA_ENCRYPTION_KEYS": f"bench:{self.data_key}",
+            "BLIND_INDEX_KEY": self.index_key,
             "TRUSTED_PROXY_HOPS": "1",
             "RATE_LIMIT_SCALE": _LIMIT_SCALE,
             "LOG_LEVEL": "INFO",

@@ -7,6 +7,7 @@ from marketplace.infra.cache import Cache
 from marketplace.infra.circuit_breaker import CircuitBreaker
 from marketplace.infra.database_clock import DatabaseClock
 from marketplace.infra.db import Database
+from marketplace.infra.encryption import make_keyring, use_keyring
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import Clock
 from marketplace.providers.gateway.payments import HttpPaymentGateway, PaymentGateway
@@ -46,6 +47,7 @@ class Services:
         :param settings: where everything is
         :param application_name: names the process in the database's own views
         """
+        use_keyring(make_keyring(settings.data_encryption_keys, settings.blind_index_key))
         cache = Cache(settings.redis_url)
         database = Database(
             settings.database_url,

@@ -1,5 +1,6 @@
 """What the embedded stack runs with: its port and directory, secrets, ports, and everybody's variables."""
 
+import base64
 import hashlib
 import json
 import os
@@ -240,6 +241,8 @@ def _variables(
         "FUNCTIONS_KEY": own["functions_key"],
         "DELIVERY_PIN_KEY": own["delivery_pin_key"],
         "CURSOR_KEY": own["cursor_key"],
+        "DATA_ENCRYPTION_KEYS": f"k1:{own['data_encryption_key']}",
+        "BLIND_INDEX_KEY": own["blind_index_key"],
         "TRUSTED_PROXY_HOPS": "1",
     }
     if not environ.get("IDENTITY_ISSUER"):
@@ -266,6 +269,8 @@ def _load_secrets(path: Path) -> dict[str, str]:
         "functions_key": secrets.token_hex(24),
         "delivery_pin_key": secrets.token_hex(24),
         "cursor_key": secrets.token_hex(24),
+        "data_encryption_key": base64.b64encode(secrets.token_bytes(32)).decode(),
+        "blind_index_key": base64.b64encode(secrets.token_bytes(32)).decode(),
     }
     merged = made | known
     if merged != known:

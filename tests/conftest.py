@@ -21,11 +21,13 @@ from sqlalchemy.orm import Session
 
 from blueprints.areas import AREAS
 from marketplace.infra.db import Database
+from marketplace.infra.encryption import make_keyring, use_keyring
 from marketplace.infra.settings import Settings, load_settings
 from marketplace.services import Services
 from tests.contract import specification
 from tests.support.checked_client import checked_app
 from tests.support.depth import DEEP
+from tests.support.encryption_keys import BLIND_INDEX_KEY, DATA_ENCRYPTION_KEYS, KEY_VARIABLES
 from tests.support.gateway import gateway_server
 from tests.support.servers import Addresses, Servers, create_database, drop_database
 
@@ -175,6 +177,7 @@ def environment(database_url: str, addresses: Addresses, worker_number: int) -> 
         "IDENTITY_SHARED_SECRET": SHARED_SECRET,
         "DELIVERY_PIN_KEY": "of-these-tests-only-0123456789abcdef",
         "CURSOR_KEY": "of-the-tests-only-0123456789abcdef",
+        **KEY_VARIABLES,
         "RATE_LIMIT_SCALE": "100000",
         "LOG_LEVEL": "ERROR",
     }
@@ -184,6 +187,12 @@ def environment(database_url: str, addresses: Addresses, worker_number: int) -> 
 def settings(environment: dict[str, str]) -> Settings:
     """The settings of the application under test."""
     return load_settings(environment)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keyring() -> None:
+    """Let this process read and write encrypted columns, also by databases that a test opens itself."""
+    use_keyring(make_keyring(DATA_ENCRYPTION_KEYS, BLIND_INDEX_KEY))
 
 
 @pytest.fixture(scope="session")

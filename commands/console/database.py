@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from commands.console.environment import get_settings
 from marketplace.infra.db import Database
+from marketplace.infra.encryption import make_keyring, use_keyring
 from marketplace.infra.logs import configure_command_logging
 from marketplace.infra.settings import Settings
 from marketplace.services import Services
@@ -25,6 +26,7 @@ def open_database(current: Settings | None = None) -> Database:
     """
     settings = current or get_settings()
     configure_command_logging(settings)
+    use_keyring(make_keyring(settings.data_encryption_keys, settings.blind_index_key))
     return Database(
         settings.database_url,
         pool_size=1,

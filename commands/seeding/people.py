@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from commands.seeding.bulk_copy import copy_rows
@@ -12,6 +13,7 @@ from commands.seeding.categories import ROOT_NAMES
 from commands.seeding.data_files import load_data
 from commands.seeding.ids import SeededKind, seeded_id
 from commands.seeding.places import CAMPUSES, campus_id
+from marketplace.payouts.models import PayoutAccount
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, STORE_NAMES, persona_named
 
 LOAD_VENDORS = 200
@@ -181,17 +183,17 @@ def _load_payout_accounts(session: Session, *, vendors: int, now: datetime) -> N
         chance = random.Random(f"store:{store.number}")  # noqa: S311 - the same in every run is the point
         bank = chance.choice(_DATA.banks)
         rows.append(
-            (
-                *(seeded_id(SeededKind.PAYOUT_ACCOUNT, store.number), store.user_id, bank.code, bank.name),
-                *(f"{chance.randrange(10**9, 10**10)}", store.owner.upper(), now - _BANK_ACCOUNT_AGE),
-            )
+            {
+                "id": seeded_id(SeededKind.PAYOUT_ACCOUNT, store.number),
+                "user_id": store.user_id,
+                "bank_code": bank.code,
+                "bank_name": bank.name,
+                "account_number": f"{chance.randrange(10**9, 10**10)}",
+                "account_name": store.owner.upper(),
+                "created_at": now - _BANK_ACCOUNT_AGE,
+            }
         )
-    copy_rows(
-        session,
-        "payout_accounts",
-        ("id", "user_id", "bank_code", "bank_name", "account_number", "account_name", "created_at"),
-        rows,
-    )
+    session.execute(insert(PayoutAccount).on_conflict_do_nothing(), rows)
 
 
 def _load_addresses(session: Session, *, now: datetime) -> None:

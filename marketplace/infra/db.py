@@ -33,6 +33,7 @@ from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql.elements import ClauseElement
 
+from marketplace.infra.encryption import EncryptedText
 from marketplace.infra.settings import SettingsError
 from marketplace.kernel.errors import ConcurrentChangeError, ServiceUnavailableError
 
@@ -285,23 +286,39 @@ class Statement(Generic[_RowT]):
 
     @overload
     def __init__(
-        self: "Statement[Row]", clause: ClauseElement, *, columns: Sequence[str] | None = None
+        self: "Statement[Row]",
+        clause: ClauseElement,
+        *,
+        columns: Sequence[str] | None = None,
+        encrypted: Mapping[str, EncryptedText] | None = None,
     ) -> None: ...
 
     @overload
     def __init__(
-        self, clause: ClauseElement, *, row: type[_RowT], columns: Sequence[str] | None = None
+        self,
+        clause: ClauseElement,
+        *,
+        row: type[_RowT],
+        columns: Sequence[str] | None = None,
+        encrypted: Mapping[str, EncryptedText] | None = None,
     ) -> None: ...
 
     def __init__(
-        self, clause: ClauseElement, *, row: type[_RowT] | None = None, columns: Sequence[str] | None = None
+        self,
+        clause: ClauseElement,
+        *,
+        row: type[_RowT] | None = None,
+        columns: Sequence[str] | None = None,
+        encrypted: Mapping[str, EncryptedText] | None = None,
     ) -> None:
         """Compile a statement.
 
         :param clause: SQL text or a Core statement; a ``bindparam`` without a value is given at each execution
         :param row: the dataclass of its rows
         :param columns: of an INSERT: the columns that each execution gives
+        :param encrypted: types of encrypted columns, by the row's labels and by parameters' names; both are plain here
         """
+        self.encrypted = dict(encrypted or {})
         compiled = clause.compile(
             dialect=_DIALECT, column_keys=columns, compile_kwargs={"render_postcompile": True}
         )
@@ -315,13 +332,21 @@ class Statement(Generic[_RowT]):
 
     def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
         cursor = driver_cursor(session)
+        if self.encrypted:
+            parameters = {
+                name: self.encrypted[name].encrypt(value) if name in self.encrypted else value
+                for name, value in parameters.items()
+            }
         cursor.execute(self.sql, {**self._constants, **parameters} if self._constants else parameters)
         return cursor
 
     def _row_builder(self, cursor: Any) -> Callable[[tuple[Any, ...]], _RowT]:
         """Read the columns' labels off the first answer: a statement's are always the same."""
         if self._build_row is None:
-            self._build_row = _row_builder(self.row, [column.name for column in cursor.description])
+            labels = [column.name for column in cursor.description]
+            build = _row_builder(self.row, labels)
+            types = {labels.index(label): type_ for label, type_ in self.encrypted.items()}
+            self._build_row = _decrypting_builder(build, types) if types else build
         return self._build_row
 
     def all(self, session: Session, **parameters: Any) -> list[_RowT]:
@@ -383,6 +408,19 @@ def _row_builder(row: Any, labels: list[str]) -> Callable[[tuple[Any, ...]], Any
         return instance
 
     return build
+
+
+def _decrypting_builder(
+    build: Callable[[tuple[Any, ...]], _RowT], types: Mapping[int, EncryptedText]
+) -> Callable[[tuple[Any, ...]], _RowT]:
+    def build_decrypted(values: tuple[Any, ...]) -> _RowT:
+        plain = list(values)
+        for position, type_ in types.items():
+            if plain[position] is not None:
+                plain[position] = type_.decrypt(plain[position])
+        return build(tuple(plain))
+
+    return build_decrypted
 
 
 _DIALECT = postgresql.psycopg2.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from marketplace.infra.encryption import parse_data_keys, parse_key
 from marketplace.kernel.env_file import parse_variables
 
 EMBEDDED_ENVIRONMENT_FILE = "stack.env"
@@ -108,6 +109,16 @@ def _integer_between(minimum: int, maximum: int) -> Callable[[str], int]:
 def _parse_gateway_name(value: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9]{1,31}", value):
         raise ValueError("must be 2 to 32 lowercase letters and digits: it becomes part of a header's name")
+    return value
+
+
+def _parse_data_encryption_keys(value: str) -> str:
+    parse_data_keys(value)
+    return value
+
+
+def _parse_blind_index_key(value: str) -> str:
+    parse_key(value)
     return value
 
 
@@ -260,6 +271,20 @@ class Settings:
     cursor_key: str = _setting(
         "", "The key that signs paging cursors, at least 32 characters.", secret=True, required=True
     )
+    data_encryption_keys: str = _setting(
+        "",
+        "Keys of encrypted columns as id:base64,id:base64, each 32 bytes; the first writes, all read.",
+        parse=_parse_data_encryption_keys,
+        secret=True,
+        required=True,
+    )
+    blind_index_key: str = _setting(
+        "",
+        "The key that encrypted columns are looked up with, 32 bytes in base64. It never changes.",
+        parse=_parse_blind_index_key,
+        secret=True,
+        required=True,
+    )
     trusted_proxy_hops: int = _setting(
         0,
         "How many proxies of ours stand before the web process (X-Forwarded-For).",
@@ -342,6 +367,10 @@ def _list_faults(settings: Settings) -> list[str]:
         for algorithm in settings.identity_algorithms
         if algorithm not in ("RS256", "ES256", "HS256")
     ]
+    if bool(settings.data_encryption_keys) != bool(settings.blind_index_key):
+        faults.append("DATA_ENCRYPTION_KEYS and BLIND_INDEX_KEY are set together or not at all")
+    elif settings.blind_index_key and parse_key(settings.blind_index_key) in _data_keys(settings):
+        faults.append("BLIND_INDEX_KEY must differ from the keys of DATA_ENCRYPTION_KEYS")
     if settings.alert_email_to and not settings.smtp_url:
         faults.append("SMTP_URL is missing: ALERT_EMAIL_TO names somebody")
     if "HS256" in settings.identity_algorithms and not settings.identity_shared_secret:
@@ -350,6 +379,10 @@ def _list_faults(settings: Settings) -> list[str]:
     if public_keys and not settings.identity_jwks_url and settings.environment == "production":
         faults.append("IDENTITY_JWKS_URL is missing: IDENTITY_ALGORITHMS names an algorithm with public keys")
     return faults
+
+
+def _data_keys(settings: Settings) -> set[bytes]:
+    return set(parse_data_keys(settings.data_encryption_keys).values())
 
 
 def read_embedded_environment(environ: Mapping[str, str]) -> dict[str, str]:

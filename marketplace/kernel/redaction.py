@@ -30,8 +30,9 @@ _SECRET_KEYS = frozenset(
     nationalidentificationnumber bvn bvnnumber bankverificationnumber accountnumber accountnumbers accountno
     acctnumber acctno phone phonenumber phones phonenumbers phonee164 mobile mobilenumber telephone msisdn waid
     authorization cookie setcookie token tokens tokenhash accesstoken refreshtoken idtoken bearertoken bearer jwt
-    accesscode clientsecret apikey functionskey deliverypinkey cursorkey sharedsecret verifytoken appsecret
-    credentials sessionid databaseurl redisurl dsn s3secretaccesskey signature email emails emailaddress
+    accesscode clientsecret apikey functionskey deliverypinkey cursorkey dataencryptionkeys blindindexkey
+    sharedsecret verifytoken appsecret credentials sessionid databaseurl redisurl dsn s3secretaccesskey signature
+    email emails emailaddress
     """.split()  # noqa: SIM905 - a list of so many quoted words reads worse
 )
 # Names that no other word ends in: these are found at the end of words written together, too (userpassword).

@@ -8,6 +8,9 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, EncryptedText
+
+TRANSFER_ACCOUNT_NUMBER = EncryptedText("transfer_accounts.account_number")
 
 
 class PaymentIntent(Base):
@@ -50,10 +53,13 @@ class PaymentTransferAccount(Base):
     """A bank account that the gateway made for one payment: what is transferred to it is its charge."""
 
     __tablename__ = "transfer_accounts"
+    __table_args__ = (
+        CheckConstraint(f"account_number ~ '{ENCRYPTED_VALUE_PATTERN}'", name="account_number"),
+    )
 
     intent_id: Mapped[UUID] = mapped_column(ForeignKey("payment_intents.id"), primary_key=True)
     bank_name: Mapped[str]
-    account_number: Mapped[str]
+    account_number: Mapped[str] = mapped_column(TRANSFER_ACCOUNT_NUMBER, info={"personal": "bank_account"})
     account_name: Mapped[str]
     expires_at: Mapped[datetime]
     created_at: Mapped[CreatedAt]

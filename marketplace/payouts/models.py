@@ -7,6 +7,10 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, tex
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, BlindIndex, EncryptedText
+
+ACCOUNT_NUMBER = EncryptedText("payout_accounts.account_number")
+ACCOUNT_NUMBER_INDEX = BlindIndex("payout_accounts.account_number")
 
 VISIBLE_DIGITS = 4
 
@@ -21,7 +25,8 @@ class PayoutAccount(Base):
 
     __tablename__ = "payout_accounts"
     __table_args__ = (
-        CheckConstraint("account_number ~ '^[0-9]{10}$'", name="account_number"),
+        # A statement that forgets to encrypt is refused.
+        CheckConstraint(f"account_number ~ '{ENCRYPTED_VALUE_PATTERN}'", name="account_number"),
         Index(
             "uq_payout_accounts_current", "user_id", unique=True, postgresql_where=text("replaced_at IS NULL")
         ),
@@ -32,7 +37,13 @@ class PayoutAccount(Base):
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
     bank_code: Mapped[str]
     bank_name: Mapped[str | None]
-    account_number: Mapped[str]
+    account_number: Mapped[str] = mapped_column(ACCOUNT_NUMBER, info={"personal": "bank_account"})
+    account_number_index: Mapped[bytes] = mapped_column(
+        ACCOUNT_NUMBER_INDEX,
+        default=lambda context: context.get_current_parameters()["account_number"],
+        info={"personal": "bank_account"},
+        comment="Equal for equal account numbers",
+    )
     account_name: Mapped[str] = mapped_column(comment="As the bank says")
     recipient_code: Mapped[str | None] = mapped_column(
         comment="The gateway's; made when it is first paid to, where it came from before payouts"

@@ -60,7 +60,8 @@ def upgrade() -> None:
         account_number text NOT NULL,
         account_name text NOT NULL,
         expires_at timestamptz NOT NULL,
-        created_at timestamptz NOT NULL DEFAULT now()
+        created_at timestamptz NOT NULL DEFAULT now(),
+        CONSTRAINT ck_transfer_accounts_account_number CHECK (account_number ~ '^v1:[a-z0-9_-]{1,32}:[A-Za-z0-9_-]{38,}$')
     );
     """)
     # Charges are found by their ledger transaction, since only the ledger says which of them paid an order.

@@ -10,7 +10,8 @@ depends_on = None
 
 def upgrade() -> None:
     """Create the tables."""
-    # Accounts belong to people, since not only vendors are paid.
+    # Accounts belong to people, since not only vendors are paid. Account numbers are encrypted by the application; the
+    # check refuses plain ones.
     op.execute("""
     CREATE TABLE payout_accounts (
         id uuid DEFAULT uuidv7() CONSTRAINT pk_payout_accounts PRIMARY KEY,
@@ -18,12 +19,14 @@ def upgrade() -> None:
         bank_code text NOT NULL,
         bank_name text,
         account_number text NOT NULL,
+        account_number_index bytea NOT NULL,
         account_name text NOT NULL,
         recipient_code text,
         created_at timestamptz NOT NULL DEFAULT now(),
         replaced_at timestamptz,
-        CONSTRAINT ck_payout_accounts_account_number CHECK (account_number ~ '^[0-9]{10}$')
+        CONSTRAINT ck_payout_accounts_account_number CHECK (account_number ~ '^v1:[a-z0-9_-]{1,32}:[A-Za-z0-9_-]{38,}$')
     );
+    COMMENT ON COLUMN payout_accounts.account_number_index IS 'Equal for equal account numbers';
     COMMENT ON COLUMN payout_accounts.account_name IS 'As the bank says';
     COMMENT ON COLUMN payout_accounts.recipient_code IS
         'The gateway''s; made when it is first paid to, where it came from before payouts';

@@ -5,12 +5,13 @@ from uuid import UUID, uuid4
 
 import pytest
 from flask import Flask
-from sqlalchemy import text
+from sqlalchemy import select, text
 from werkzeug.test import TestResponse
 
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import system_clock
 from marketplace.orders.placing.order_validation import RequestedItem
+from marketplace.payments.models import PaymentAllocation, PaymentTransferAccount
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer
 from tests.support.purchases import Shop, check_out, make_product, make_shop, neighbours, place
@@ -97,10 +98,11 @@ def test_the_accounts_are_one_row(
         for one in told(ask(crowded_app, bearer(shop.buyer.id), ACCOUNT, {"orderId": str(order_id)}))
     }
 
-    stored = text(
-        "SELECT t.account_number FROM transfer_accounts t JOIN payment_allocations a ON a.intent_id = t.intent_id"
-        " WHERE a.order_id = :id"
+    stored = (
+        select(PaymentTransferAccount.account_number)
+        .join(PaymentAllocation, PaymentAllocation.intent_id == PaymentTransferAccount.intent_id)
+        .where(PaymentAllocation.order_id == order_id)
     )
     with database.reading() as session:
-        assert session.execute(stored, {"id": order_id}).scalars().all() == [number]
+        assert session.scalars(stored).all() == [number]
     assert len(gateway.line.calls) == 1

@@ -16,6 +16,7 @@ from sandbox.servers import (
     OBJECT_STORAGE_PORTS,
     EmbeddedObjectStorage,
 )
+from tests.support.encryption_keys import KEY_VARIABLES
 from tests.support.fork_server import Start
 from tests.support.forked_processes import completed, kept_environment
 from tests.support.ports import free_ports
@@ -54,6 +55,7 @@ class Installation:
             "IDENTITY_JWKS_URL": f"{providers.identity_issuer}/.well-known/jwks.json",
             "DELIVERY_PIN_KEY": _KEY,
             "CURSOR_KEY": _KEY,
+            **KEY_VARIABLES,
         }
 
     def run(self, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.cart.models import CartItem
@@ -16,6 +16,7 @@ from marketplace.identity.queries import Caller
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
+from marketplace.models import metadata
 from marketplace.orders import operations as orders
 from marketplace.orders.pin import delivery_pin
 from marketplace.orders.placing.order_validation import RequestedItem
@@ -315,8 +316,7 @@ def release(
 
 def row_of(session: Session, table: str, **key: Any) -> dict[str, Any]:
     """Give the one row of a table with these values."""
-    where = " AND ".join(f"{name} = :{name}" for name in key)
-    found = session.execute(text(f"SELECT * FROM {table} WHERE {where}"), key).mappings().all()
+    found = session.execute(select(metadata.tables[table]).filter_by(**key)).mappings().all()
     assert len(found) == 1, f"{len(found)} rows of {table} with {key}"
     return dict(found[0])
 

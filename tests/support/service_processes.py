@@ -19,6 +19,7 @@ from sandbox.process import Process, wait_until
 from sandbox.providers.server import ProvidersServer
 from sandbox.servers import EmbeddedPostgres, EmbeddedValkey
 from tasks.dispatcher import Dispatcher
+from tests.support.encryption_keys import KEY_VARIABLES
 from tests.support.fork_server import Start
 from tests.support.forked_processes import Forked, kept_environment, launched
 from tests.support.gateway import GATEWAY_KEY
@@ -64,6 +65,7 @@ class ServiceProcesses:
             "IDENTITY_JWKS_URL": f"{self.providers.identity_issuer}/.well-known/jwks.json",
             "DELIVERY_PIN_KEY": _KEY,
             "CURSOR_KEY": _KEY,
+            **KEY_VARIABLES,
             "WEB_BIND": f"127.0.0.1:{ports['web']}",
             "WEB_CONCURRENCY": "2",
             "WEB_GRACEFUL_SECONDS": "2",

@@ -4,8 +4,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select
 
+from marketplace.payouts.models import PayoutAccount
 from marketplace.vendors.models import VendorProfile
 from tests.support.shop_client import ShopClient
 
@@ -58,9 +59,8 @@ def set_columns(desk: ShopClient, **columns: Any) -> None:
 def accounts_of(desk: ShopClient, user_id: UUID) -> list[dict[str, Any]]:
     """Give somebody's bank accounts, the earliest first."""
     with desk.database.reading() as session:
-        rows = session.execute(
-            text("SELECT * FROM payout_accounts WHERE user_id = :id ORDER BY id"), {"id": user_id}
-        )
+        accounts = PayoutAccount.__table__
+        rows = session.execute(select(accounts).where(accounts.c.user_id == user_id).order_by(accounts.c.id))
         return [dict(row) for row in rows.mappings()]
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from sandbox.process import Process, wait_until
 from sandbox.servers import http_status
+from tests.support.encryption_keys import KEY_VARIABLES
 from tests.support.ports import free_port
 
 PROJECT = Path(__file__).parents[2]
@@ -166,6 +167,7 @@ def production_environment(root: Path, **more: str) -> dict[str, str]:
         "IDENTITY_JWKS_URL": "https://identity.example.com/jwks.json",
         "DELIVERY_PIN_KEY": "p" * 32,
         "CURSOR_KEY": "c" * 32,
+        **KEY_VARIABLES,
         "FUNCTIONS_KEY": "f" * 32,
         "MESSAGING_APP_SECRET": "m" * 32,
         **more,

@@ -12,6 +12,7 @@ from marketplace.infra.settings import (
     read_embedded_environment,
     variable_name,
 )
+from tests.support.encryption_keys import KEY_VARIABLES
 
 LONG = "of-the-tests-only-0123456789abcdef"
 PRODUCTION = {
@@ -28,6 +29,7 @@ PRODUCTION = {
     "IDENTITY_JWKS_URL": "https://identity.example/keys",
     "DELIVERY_PIN_KEY": LONG,
     "CURSOR_KEY": LONG[::-1],
+    **KEY_VARIABLES,
 }
 BAD = [
     ("GATEWAY_WEBHOOK_ADDRESSES", ",", "must be addresses or networks"),

@@ -23,7 +23,7 @@ from marketplace.orders.models import Order
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.hosted_page import PaymentMethodFlow, charge_metadata, initialize_payment
 from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
-from marketplace.payments.models import PaymentTransferAccount
+from marketplace.payments.models import TRANSFER_ACCOUNT_NUMBER, PaymentTransferAccount
 from marketplace.providers.gateway.banks import GatewayTransferAccount
 from marketplace.providers.gateway.payments import PaymentGateway
 
@@ -124,7 +124,8 @@ _INSERT_TRANSFER_ACCOUNT = Statement(
         VALUES (:intent_id, :bank_name, :account_number, :account_name, :expires_at, :now)
         ON CONFLICT (intent_id) DO NOTHING
         """
-    )
+    ),
+    encrypted={"account_number": TRANSFER_ACCOUNT_NUMBER},
 )
 
 

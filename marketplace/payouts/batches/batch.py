@@ -67,7 +67,7 @@ _SELECT_FINGERPRINT_ROWS = Statement(
     text(
         """
         SELECT i.id::text, i.user_id::text, i.vendor_id::text, i.amount_minor, a.id::text, a.bank_code,
-            a.account_number, a.recipient_code
+            encode(a.account_number_index, 'hex'), a.recipient_code
         FROM payout_transfer_intents i
             LEFT JOIN payout_accounts a ON a.user_id = i.user_id AND a.replaced_at IS NULL
         WHERE i.batch_id = :batch_id AND i.status <> 'cancelled'
@@ -81,7 +81,8 @@ def compute_fingerprint(session: Session, *, batch_id: UUID) -> str:
     """Compute the SHA-256 of what a batch pays: each payment with its payee, amount and bank account.
 
     The hash is over the batch's id and a JSON array of each payment, in the order of ids: the payment's id, user,
-    vendor and kobo, and the id, bank, number and recipient code of the payee's current account.
+    vendor and kobo, and the id, bank, number and recipient code of the payee's current account. The blind index stands
+    for the number, so that the hash does not reveal it.
 
     :param batch_id: locked by the caller, where nothing may change meanwhile
     :return: 64 lowercase hexadecimal digits

@@ -13,6 +13,7 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payouts import states
+from marketplace.payouts.models import ACCOUNT_NUMBER
 from marketplace.payouts.payees.bank_accounts import BankAccount
 
 PayoutSource = Literal["store", "wallet"]
@@ -108,6 +109,7 @@ def _build_page_statement(column: str, direction: str) -> Statement[PayoutView]:
             f" {_JOINS} ORDER BY {order_by}"
         ),
         row=PayoutView,
+        encrypted={"account_number": ACCOUNT_NUMBER},
     )
 
 
@@ -131,7 +133,9 @@ def list_payouts(session: Session, *, filters: PayoutFilters, page: TableRequest
 
 
 _SELECT_PAYOUT = Statement(
-    text(f"{_COLUMNS} FROM payout_transfer_intents i {_JOINS} WHERE i.id = :payout_id"), row=PayoutView
+    text(f"{_COLUMNS} FROM payout_transfer_intents i {_JOINS} WHERE i.id = :payout_id"),
+    row=PayoutView,
+    encrypted={"account_number": ACCOUNT_NUMBER},
 )
 
 

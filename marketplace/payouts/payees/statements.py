@@ -14,6 +14,7 @@ from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
 from marketplace.payouts import states
 from marketplace.payouts.accounting import reservations
+from marketplace.payouts.models import ACCOUNT_NUMBER
 from marketplace.payouts.payees.bank_accounts import BankAccount
 from marketplace.vendors.queries import Store
 
@@ -162,14 +163,15 @@ _SELECT_ENTRIES = Sql(
 _SELECT_PAID_ACCOUNTS = Sql(
     text(
         """
-        SELECT DISTINCT ON (a.bank_code, a.account_number)
+        SELECT DISTINCT ON (a.bank_code, a.account_number_index)
             a.bank_code, a.bank_name, a.account_number, a.account_name
         FROM payout_transfer_intents i JOIN payout_accounts a ON a.id = i.account_id
         WHERE i.id = ANY(:payout_ids) AND i.status = ANY(:statuses)
-        ORDER BY a.bank_code, a.account_number, a.id DESC
+        ORDER BY a.bank_code, a.account_number_index, a.id DESC
         """
     ),
     row=BankAccount,
+    encrypted={"account_number": ACCOUNT_NUMBER},
 )
 _SELECT_VENDOR = Sql(
     text(

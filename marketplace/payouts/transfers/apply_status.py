@@ -17,6 +17,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel import money
 from marketplace.payouts import states
 from marketplace.payouts.accounting import postings
+from marketplace.payouts.models import ACCOUNT_NUMBER
 from marketplace.payouts.transfers import alerts, exceptions, notifications
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
@@ -44,7 +45,8 @@ _LOCK_PAYOUT = Statement(
             JOIN payout_accounts a ON a.id = i.account_id
         WHERE t.reference = :reference FOR NO KEY UPDATE OF i, t
         """
-    )
+    ),
+    encrypted={"account_number": ACCOUNT_NUMBER},
 )
 # The transfer keeps its status when it fails or comes back, as specified: the payout carries it.
 _UPDATE_STATUS = Statement(

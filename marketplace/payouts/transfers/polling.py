@@ -20,6 +20,7 @@ from marketplace.infra.polling import ensure_unchanged, poll_each
 from marketplace.kernel.errors import ConflictError, NotFoundError, ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
+from marketplace.payouts.models import ACCOUNT_NUMBER
 from marketplace.payouts.payees.holds import PAYOUTS_HALTED, WaitingPayout, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status, submit
 from marketplace.payouts.transfers.submit import LeasedPayout, LeasedPayouts
@@ -50,9 +51,13 @@ _SELECT_TRANSFERS = """
     FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
         JOIN payout_accounts a ON a.id = i.account_id
 """
-_SELECT_TRANSFER = Statement(text(f"{_SELECT_TRANSFERS} WHERE t.reference = :reference"))
+_ENCRYPTED = {"account_number": ACCOUNT_NUMBER}
+_SELECT_TRANSFER = Statement(
+    text(f"{_SELECT_TRANSFERS} WHERE t.reference = :reference"), encrypted=_ENCRYPTED
+)
 _SELECT_DUE_TRANSFERS = Statement(
-    text(f"{_SELECT_TRANSFERS} WHERE t.ask_at <= :now ORDER BY t.ask_at, t.id LIMIT :limit")
+    text(f"{_SELECT_TRANSFERS} WHERE t.ask_at <= :now ORDER BY t.ask_at, t.id LIMIT :limit"),
+    encrypted=_ENCRYPTED,
 )
 # Nobody else will send what is left of them: their event was given up, or found payouts halted.
 _LOCK_UNQUEUED_BATCHES = Statement(

@@ -22,6 +22,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
+from marketplace.payouts.models import ACCOUNT_NUMBER
 from marketplace.payouts.payees.holds import WaitingPayout, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status
 from marketplace.providers.gateway.errors import GatewayKeyRefusedError
@@ -71,7 +72,8 @@ _LEASE_PAYOUTS = Statement(
         RETURNING t.reference, p.amount_minor, p.account_id, a.recipient_code, a.account_name, a.account_number,
             a.bank_code
         """
-    )
+    ),
+    encrypted={"account_number": ACCOUNT_NUMBER},
 )
 _LOCK_BATCH = Statement(text("SELECT id FROM payout_batches WHERE id = :batch_id FOR NO KEY UPDATE"))
 _LOCK_PAYOUTS = Statement(

@@ -213,7 +213,7 @@ _OF_IT = f"UPDATE payout_transfer_intents SET {{change}} WHERE id = {_ONE.format
     [
         _OF_IT.format(change="amount_minor = amount_minor + 1"),
         _OF_IT.format(change="status = 'cancelled'"),
-        _OF_ITS_ACCOUNT.format(change="account_number = '0000000001'"),
+        _OF_ITS_ACCOUNT.format(change="account_number_index = sha256('0000000001')"),
         _OF_ITS_ACCOUNT.format(change="bank_code = '999'"),
         _OF_ITS_ACCOUNT.format(change="recipient_code = 'RCP_other_' || id"),
         _OF_ITS_ACCOUNT.format(change="replaced_at = now()"),

@@ -26,7 +26,7 @@ from tests.support.payouts import (
     owed,
 )
 from tests.support.probes import assert_problem, faults
-from tests.support.purchases import NOW, assert_books_are_whole, later, make_shop
+from tests.support.purchases import NOW, assert_books_are_whole, later, make_shop, row_of
 from tests.support.resource_usage import counted_statements
 from tests.support.shop_client import ShopClient, new_key
 from tests.support.transfers import dispatch, hear, transfers_in
@@ -91,9 +91,7 @@ class TestHistory:
         assert failed["settledAt"] == failed["updatedAt"] == "2026-11-21T11:30:00Z"
         assert failed["bankAccount"]["accountNumber"][:6] == "******"
         with desk.database.reading() as session:
-            number = session.execute(
-                text("SELECT account_number FROM payout_accounts WHERE id = :id"), {"id": payee.account_id}
-            ).scalar_one()
+            number = row_of(session, "payout_accounts", id=payee.account_id)["account_number"]
         assert failed["bankAccount"]["accountNumber"] == f"******{number[-4:]}"
         assert number not in str(found)
 
