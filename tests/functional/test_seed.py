@@ -23,7 +23,7 @@ CONTENT = {
     "profiles": "id, email, name, phone, campus_id, role, staff_role, account_status, badges",
     "addresses": "id, user_id, hostel, hall, room_number, is_default",
     "vendor_profiles": "id, user_id, display_name, slug",
-    "payout_accounts": "id, user_id, bank_code, bank_name, account_number_index, account_name",
+    "payout_accounts": "id, user_id, bank_code, bank_name, encode(account_number_index, 'hex'), account_name",
     "images": "id, owner_id, key, renditions",
     "products": "id, vendor_id, category_id, title, description, price_minor, condition, quantity, tags, cover_key",
     "product_images": "product_id, position, image_id",

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import String, select, text, type_coerce
+from sqlalchemy import String, insert, select, text, type_coerce
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -178,40 +178,43 @@ class TestColumns:
         assert people.scalar(select(Person).where(Person.phone_index == "+2348031234599")) is None
 
     def test_equal_values_are_refused_by_the_unique_blind_index(self, people: Session) -> None:
+        again = insert(Person).values(id=9, phone="+2348031234503")
         with pytest.raises(IntegrityError, match="phone_index"), people.begin_nested():
-            people.add(Person(id=9, phone="+2348031234503"))
-            people.flush()
+            people.execute(again)
 
     def test_nothing_stays_nothing(self, people: Session) -> None:
         people.add_all([Person(id=20), Person(id=21)])
         people.flush()
         people.expire_all()
         found = people.scalars(select(Person).where(Person.phone.is_(None)).order_by(Person.id)).all()
-        assert [(person.id, person.phone, person.phone_index) for person in found] == [(20, None, None), (21, None, None)]
+        assert [person.id for person in found] == [20, 21]
+        assert {(person.phone, person.phone_index) for person in found} == {(None, None)}
 
     def test_comparison_of_the_encrypted_column_is_refused(self, people: Session) -> None:
         for comparison in (
             lambda: Person.phone == NUMBER,
             lambda: Person.phone.in_([NUMBER]),
             lambda: Person.phone.startswith("+234"),
-            lambda: Person.phone.desc(),
+            Person.phone.desc,
         ):
             with pytest.raises(TypeError, match="compare its blind index"):
                 comparison()
 
     def test_statements_read_and_write_as_the_orm_does(self, people: Session) -> None:
         phone = EncryptedText("encrypted_people.phone")
-        insert = Statement(
+        write = Statement(
             text("INSERT INTO encrypted_people (id, phone) VALUES (:id, :phone)"), encrypted={"phone": phone}
         )
-        read = Statement(text("SELECT id, phone FROM encrypted_people WHERE id = :id"), encrypted={"phone": phone})
-        insert.run(people, id=7, phone=NUMBER)
+        read = Statement(
+            text("SELECT id, phone FROM encrypted_people WHERE id = :id"), encrypted={"phone": phone}
+        )
+        write.run(people, id=7, phone=NUMBER)
         assert read.one(people, id=7) == {"id": 7, "phone": NUMBER}
         assert people.get_one(Person, 7).phone == NUMBER
 
     def test_value_copied_to_another_column_is_refused(self, people: Session) -> None:
         people.execute(text("UPDATE encrypted_people SET nickname = phone WHERE id = 1"))
-        with pytest.raises(EncryptionError, match="encrypted_people.nickname can't be decrypted"):
+        with pytest.raises(EncryptionError, match=r"encrypted_people\.nickname can't be decrypted"):
             people.scalar(select(Person.nickname).where(Person.id == 1))
 
     def test_rotated_keys_read_the_table(self, people: Session, other_keys: None) -> None:
