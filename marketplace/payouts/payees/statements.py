@@ -211,9 +211,10 @@ def build_statement(
         for entry in entries
         if entry.source is not None and entry.kind == reservations.STAGED
     ]
+    paid_accounts = _SELECT_PAID_ACCOUNTS.all(session, payout_ids=payout_ids, statuses=_SENT_STATUSES)
     return VendorStatement(
         vendor=_SELECT_VENDOR.one(session, vendor_id=store.id),
-        paid_accounts=_SELECT_PAID_ACCOUNTS.all(session, payout_ids=payout_ids, statuses=_SENT_STATUSES),
+        paid_accounts=sorted(paid_accounts, key=lambda account: (account.bank_code, account.account_number)),
         period=period,
         opening_balance_minor=rows[0].opening_minor or 0,
         entries=entries,
