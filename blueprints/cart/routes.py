@@ -45,5 +45,5 @@ def _cart_view(ctx: Context) -> dict[str, Any]:
         ctx.session,
         user_id=ctx.user.id,
         now=ctx.now,
-        media_base_url=ctx.services.settings.media_base_url,
+        media_base_url=ctx.media_base_url,
     )

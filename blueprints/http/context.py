@@ -43,6 +43,11 @@ class Context:
         return self._request_scope.services
 
     @property
+    def media_base_url(self) -> str:
+        """The URL below which pictures are read."""
+        return self.services.settings.media_base_url
+
+    @property
     def now(self) -> datetime:
         """Give the time of the request."""
         return self._request_scope.now

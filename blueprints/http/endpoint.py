@@ -48,6 +48,7 @@ class Endpoint:
         self.contract = contract
         self._view = view
         self._renderer = compile_renderer(contract.reply) if contract.reply else None
+        self._meta_renderer = compile_renderer(contract.meta(), partial=True)
 
     def __call__(self, **path: Any) -> Response:
         """Serve a request: token, status, role, assurance, limit, body, then the view."""
@@ -191,7 +192,7 @@ class Endpoint:
             data, meta = value.items, paging.table_meta(request_scope, value)
         elif isinstance(value, DataWithMeta):
             data, meta = value.data, value.meta
-        return data if self._renderer is None else self._renderer(data), meta
+        return data if self._renderer is None else self._renderer(data), self._meta_renderer(meta)
 
     def _respond(self, request_scope: RequestScope, value: Any) -> Response:
         response = self._render(request_scope, value)

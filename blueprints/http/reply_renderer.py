@@ -13,13 +13,14 @@ from marshmallow import Schema, fields
 Renderer = Callable[[Any], Any]
 
 
-def compile_renderer(schema: Schema) -> Renderer:
+def compile_renderer(schema: Schema, *, partial: bool = False) -> Renderer:
     """Compile the function that renders replies of a schema.
 
     :param schema: names the fields to take and their keys in JSON; with ``many`` the reply is a list
+    :param partial: whether required fields of the schema itself may be missing
     :return: takes a dataclass, a dict or a list of them; gives dicts and lists, ready for JSON
     """
-    return _Compiler().compile_schema(schema)
+    return _Compiler().compile_schema(schema, partial=partial)
 
 
 class _Compiler:
@@ -28,20 +29,21 @@ class _Compiler:
     def __init__(self) -> None:
         self._renderers: dict[type[Schema], Renderer] = {}
 
-    def compile_schema(self, schema: Schema) -> Renderer:
-        renderer = self._renderers.get(type(schema)) or self._compile_object(schema)
+    def compile_schema(self, schema: Schema, *, partial: bool = False) -> Renderer:
+        renderer = self._renderers.get(type(schema)) or self._compile_object(schema, partial)
         return _render_each(renderer) if schema.many else renderer
 
-    def _compile_object(self, schema: Schema) -> Renderer:
-        required = {name: field for name, field in schema.dump_fields.items() if field.required}
-        optional = {name: field for name, field in schema.dump_fields.items() if not field.required}
+    def _compile_object(self, schema: Schema, partial: bool) -> Renderer:
+        schema_fields = schema.dump_fields
+        required = {name: field for name, field in schema_fields.items() if field.required and not partial}
+        optional = {name: field for name, field in schema_fields.items() if name not in required}
         nested: list[tuple[str, Renderer]] = []
         render = _object_renderer(_keys_by_name(required), _keys_by_name(optional), nested)
         self._renderers[type(schema)] = render
-        for field in schema.dump_fields.values():
+        for name, field in schema_fields.items():
             inner = self._compile_field(field)
             if inner is not None:
-                nested.append((str(field.data_key), inner))
+                nested.append((field.data_key or name, inner))
         return render
 
     def _compile_field(self, field: fields.Field[Any]) -> Renderer | None:
@@ -58,7 +60,7 @@ class _Compiler:
 
 
 def _keys_by_name(schema_fields: Mapping[str, fields.Field[Any]]) -> dict[str, str]:
-    return {field.attribute or name: str(field.data_key) for name, field in schema_fields.items()}
+    return {field.attribute or name: field.data_key or name for name, field in schema_fields.items()}
 
 
 def _object_renderer(

@@ -200,3 +200,8 @@ def _flatten_messages(messages: Any, path: str = "") -> Iterator[InvalidParam]:
             yield from _flatten_messages(message, path)
     else:
         yield InvalidParam(path or "body", str(messages))
+
+
+def omit_fields(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Copy a body without some fields: a transaction that is tried again gets the same body."""
+    return {name: value for name, value in body.items() if name not in names}

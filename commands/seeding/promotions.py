@@ -107,10 +107,10 @@ def _moderator_act(session: Session, now: datetime) -> Act:
 
 def _load_banners(session: Session, act: Act) -> None:
     for position, banner in enumerate(_DATA.banners):
-        banners.create_banner(
+        banners.BANNERS.create(
             session,
             act,
-            fields=asdict(banner)
+            asdict(banner)
             | {
                 "image_id": _picture_id(position * 7 + 1),
                 "campus_id": None,

@@ -5,20 +5,13 @@ from datetime import datetime
 from typing import Self
 from uuid import UUID
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import cache_tags, states
 from marketplace.catalog.models import Product, ProductImage
 from marketplace.infra.cache import drop_cached
-from marketplace.infra.db import Statement
 from marketplace.kernel.errors import InvalidParam, StaleRevisionError
-
-_SELECT_IMAGE_IDS = Statement(
-    select(ProductImage.image_id)
-    .where(ProductImage.product_id == bindparam("product_id"))
-    .order_by(ProductImage.position)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +67,5 @@ def drop_stale_listing_caches(session: Session, snapshot: ListingSnapshot, produ
 
 def list_image_ids(session: Session, product_id: UUID) -> list[UUID]:
     """Give the ids of a listing's pictures in their order."""
-    return [row[0] for row in _SELECT_IMAGE_IDS.tuples(session, product_id=product_id)]
+    images = select(ProductImage.image_id).where(ProductImage.product_id == product_id)
+    return list(session.scalars(images.order_by(ProductImage.position)))

@@ -133,8 +133,8 @@ def sale_view(sale: dict[str, Any] | None, *, price_minor: int) -> dict[str, Any
     if sale is None:
         return None
     return {
-        "priceMinor": sale["price"],
-        "endsAt": datetime.fromisoformat(sale["ends"]),
-        "percentOff": percent_off(price_minor, sale_price_minor=sale["price"]),
+        "price_minor": sale["price"],
+        "ends_at": datetime.fromisoformat(sale["ends"]),
+        "percent_off": percent_off(price_minor, sale_price_minor=sale["price"]),
         "left": sale["left"],
     }

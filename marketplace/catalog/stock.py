@@ -16,51 +16,9 @@ from marketplace.catalog.sale_price import SALE_COLUMNS_SQL, SaleTerms
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 
-_LOCK_PRODUCTS = Prepared(
-    text(
-        f"""
-        SELECT p.id, p.vendor_id, p.campus_id, p.title, p.price_minor, p.cover_key, p.available,
-            p.status = 'published' AS published, {COMMISSION_RATE_SQL} AS commission_bps, {SALE_COLUMNS_SQL}
-        FROM products p JOIN categories c ON c.id = p.category_id
-        WHERE p.id = ANY(:ids)
-        ORDER BY p.id
-        FOR NO KEY UPDATE OF p
-        """
-    )
-)
 _UPDATE_STOCK_SQL = (
     "UPDATE products p SET {change}"
     " FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[])) AS m (id, n)"
-)
-_RESERVE_STOCK = Prepared(
-    text(
-        _UPDATE_STOCK_SQL.format(change="reserved = p.reserved + m.n")
-        + " WHERE p.id = m.id RETURNING p.available"
-    )
-)
-_RELEASE_RESERVATION = Statement(
-    text(
-        _UPDATE_STOCK_SQL.format(change="reserved = p.reserved - m.n")
-        + " WHERE p.id = m.id RETURNING p.available - m.n AS available"
-    )
-)
-_CONSUME_STOCK = Prepared(
-    text(
-        _UPDATE_STOCK_SQL.format(
-            change="quantity = p.quantity - m.n, reserved = p.reserved - m.n, popularity = p.popularity + m.n"
-        )
-        + " WHERE p.id = m.id"
-    )
-)
-
-
-_RESTOCK = Statement(
-    text(
-        _UPDATE_STOCK_SQL.format(
-            change="quantity = least(p.quantity + m.n, 100000), popularity = greatest(p.popularity - m.n, 0)"
-        )
-        + " WHERE p.id = m.id RETURNING p.available - m.n AS available"
-    )
 )
 
 
@@ -99,6 +57,20 @@ class LockedProduct:
         )
 
 
+_LOCK_PRODUCTS = Prepared(
+    text(
+        f"""
+        SELECT p.id, p.vendor_id, p.campus_id, p.title, p.price_minor, p.cover_key, p.available,
+            p.status = 'published' AS published, {COMMISSION_RATE_SQL} AS commission_bps, {SALE_COLUMNS_SQL}
+        FROM products p JOIN categories c ON c.id = p.category_id
+        WHERE p.id = ANY(:ids)
+        ORDER BY p.id
+        FOR NO KEY UPDATE OF p
+        """
+    )
+)
+
+
 def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, LockedProduct]:
     """Lock products for an order.
 
@@ -110,6 +82,14 @@ def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, Lo
     }
 
 
+_RESERVE_STOCK = Prepared(
+    text(
+        _UPDATE_STOCK_SQL.format(change="reserved = p.reserved + m.n")
+        + " WHERE p.id = m.id RETURNING p.available"
+    )
+)
+
+
 def reserve_stock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
     """Reserve stock of locked products.
 
@@ -117,8 +97,16 @@ def reserve_stock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
     :return: whether anything sold out by it, so that what the public was shown is stale
     """
     return any(
-        row["available"] == 0 for row in _RESERVE_STOCK.all(session, **_quantity_parameters(quantities))
+        available == 0 for available in _RESERVE_STOCK.scalars(session, **_quantity_parameters(quantities))
     )
+
+
+_RELEASE_RESERVATION = Statement(
+    text(
+        _UPDATE_STOCK_SQL.format(change="reserved = p.reserved - m.n")
+        + " WHERE p.id = m.id RETURNING p.available - m.n AS available"
+    )
+)
 
 
 def release_reservation(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
@@ -129,8 +117,19 @@ def release_reservation(session: Session, *, quantities: Mapping[UUID, int]) -> 
     """
     lock_products(session, product_ids=list(quantities))
     return any(
-        row["available"] == 0 for row in _RELEASE_RESERVATION.all(session, **_quantity_parameters(quantities))
+        available == 0
+        for available in _RELEASE_RESERVATION.scalars(session, **_quantity_parameters(quantities))
     )
+
+
+_CONSUME_STOCK = Prepared(
+    text(
+        _UPDATE_STOCK_SQL.format(
+            change="quantity = p.quantity - m.n, reserved = p.reserved - m.n, popularity = p.popularity + m.n"
+        )
+        + " WHERE p.id = m.id"
+    )
+)
 
 
 def consume_stock(session: Session, *, quantities: Mapping[UUID, int]) -> None:
@@ -142,6 +141,16 @@ def consume_stock(session: Session, *, quantities: Mapping[UUID, int]) -> None:
     _CONSUME_STOCK.run(session, **_quantity_parameters(quantities))
 
 
+_RESTOCK = Statement(
+    text(
+        _UPDATE_STOCK_SQL.format(
+            change="quantity = least(p.quantity + m.n, 100000), popularity = greatest(p.popularity - m.n, 0)"
+        )
+        + " WHERE p.id = m.id RETURNING p.available - m.n AS available"
+    )
+)
+
+
 def restock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
     """Put consumed stock back, the paid order having been called off.
 
@@ -149,7 +158,7 @@ def restock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
     :return: whether anything is to be had again by it
     """
     lock_products(session, product_ids=list(quantities))
-    return any(row["available"] <= 0 for row in _RESTOCK.all(session, **_quantity_parameters(quantities)))
+    return any(available <= 0 for available in _RESTOCK.scalars(session, **_quantity_parameters(quantities)))
 
 
 def _quantity_parameters(quantities: Mapping[UUID, int]) -> dict[str, list[UUID] | list[int]]:

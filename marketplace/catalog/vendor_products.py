@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, delete, select, text
+from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import states
@@ -33,22 +33,6 @@ from marketplace.vendors import queries as vendor_queries
 from marketplace.vendors.queries import Store
 
 _UNSCREENED_FIELDS = frozenset({"quantity", "exclusive"})
-
-# Locked, so that none is swept away while it is taken into the listing.
-_LOCK_READY_IMAGES = Statement(
-    select(Image.id, Image.key, Image.owner_id)
-    .where(Image.id == any_(bindparam("image_ids", type_=ARRAY(Uuid))), Image.status == "ready")
-    .order_by(Image.id)
-    .with_for_update(key_share=True)
-)
-_UPDATE_UNUSED_SINCE = Statement(
-    text(
-        """
-        UPDATE images SET unused_since = CASE WHEN id <> ALL(:taken) THEN CAST(:now AS timestamptz) END
-        WHERE id = ANY(:touched)
-        """
-    )
-)
 
 
 class ForeignStoreError(ForbiddenError):
@@ -300,17 +284,29 @@ def _resolve_image_keys(
     """Give the pictures' keys in their order; a picture must be one's own, or the product's already."""
     if not image_ids:
         return []
-    images = {row["id"]: row for row in _LOCK_READY_IMAGES.all(session, image_ids=list(image_ids))}
+    ready_images = select(Image).where(Image.id.in_(image_ids), Image.status == "ready").order_by(Image.id)
+    # Locked, so that none is cleared away while it is taken into the listing.
+    images = {image.id: image for image in session.scalars(ready_images.with_for_update(key_share=True))}
     current_image_ids = set(list_image_ids(session, product_id)) if product_id else set()
     faults = [
         InvalidParam(f"imageIds[{index}]", "There is no such picture of yours.")
         for index, image_id in enumerate(image_ids)
         if image_id not in images
-        or not (images[image_id]["owner_id"] in owners or image_id in current_image_ids)
+        or not (images[image_id].owner_id in owners or image_id in current_image_ids)
     ]
     if faults:
         raise ValidationError("Not all pictures are there.", invalid_params=faults)
-    return [images[image_id]["key"] for image_id in image_ids]
+    return [images[image_id].key for image_id in image_ids]
+
+
+_UPDATE_UNUSED_SINCE = Statement(
+    text(
+        """
+        UPDATE images SET unused_since = CASE WHEN id <> ALL(:taken) THEN CAST(:now AS timestamptz) END
+        WHERE id = ANY(:touched)
+        """
+    )
+)
 
 
 def _replace_images(session: Session, product_id: UUID, image_ids: Sequence[UUID], *, now: datetime) -> None:

@@ -349,25 +349,25 @@ class Statement(Generic[_RowT]):
             self._build_row = _decrypting_builder(build, types) if types else build
         return self._build_row
 
-    def all(self, session: Session, **parameters: Any) -> list[_RowT]:
+    def all(self, session: Session, /, **parameters: Any) -> list[_RowT]:
         """Run the statement and give all rows."""
         with self._execute(session, parameters) as cursor:
             build = self._row_builder(cursor)
             return [build(values) for values in cursor.fetchall()]
 
-    def tuples(self, session: Session, **parameters: Any) -> list[tuple[Any, ...]]:
+    def tuples(self, session: Session, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """Run the statement and give all rows as they come, in the columns' order."""
         with self._execute(session, parameters) as cursor:
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
 
-    def first(self, session: Session, **parameters: Any) -> _RowT | None:
+    def first(self, session: Session, /, **parameters: Any) -> _RowT | None:
         """Run the statement and give its first row, or none."""
         with self._execute(session, parameters) as cursor:
             values = cursor.fetchone()
             return None if values is None else self._row_builder(cursor)(values)
 
-    def one(self, session: Session, **parameters: Any) -> _RowT:
+    def one(self, session: Session, /, **parameters: Any) -> _RowT:
         """Run the statement and give its one row.
 
         :raises LookupError: there was no row
@@ -377,17 +377,17 @@ class Statement(Generic[_RowT]):
             raise LookupError("the statement gave no row")
         return row
 
-    def scalar(self, session: Session, **parameters: Any) -> Any:
+    def scalar(self, session: Session, /, **parameters: Any) -> Any:
         """Run the statement and give the first column of its first row, or none."""
         with self._execute(session, parameters) as cursor:
             values = cursor.fetchone()
             return None if values is None else values[0]
 
-    def scalars(self, session: Session, **parameters: Any) -> list[Any]:
+    def scalars(self, session: Session, /, **parameters: Any) -> list[Any]:
         """Run the statement and give the first column of all rows."""
         return [values[0] for values in self.tuples(session, **parameters)]
 
-    def run(self, session: Session, **parameters: Any) -> int:
+    def run(self, session: Session, /, **parameters: Any) -> int:
         """Run the statement and give the number of rows that it touched."""
         with self._execute(session, parameters) as cursor:
             count: int = cursor.rowcount

@@ -12,12 +12,19 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.notifications.models import Notification
 
-_INSERT_NOTIFICATION = Statement(
-    insert(Notification)
-    .on_conflict_do_nothing(index_elements=("user_id", "cause"))
-    .returning(Notification.id),
-    columns=("user_id", "type", "title", "body", "link", "cause", "former_contact_id", "created_at"),
-)
+
+@dataclass(frozen=True, slots=True)
+class NewNotification:
+    """Something that somebody is told, as ``notify`` takes it."""
+
+    user_id: UUID
+    type: str
+    title: str
+    body: str
+    link: str | None
+    cause: str
+
+
 # In the order of their ids, so that two who tell the same people can't wait for each other.
 _INSERT_NOTIFICATIONS = Statement(
     text(
@@ -32,18 +39,6 @@ _INSERT_NOTIFICATIONS = Statement(
         """
     )
 )
-
-
-@dataclass(frozen=True, slots=True)
-class NewNotification:
-    """Something that somebody is told, as ``notify`` takes it."""
-
-    user_id: UUID
-    type: str
-    title: str
-    body: str
-    link: str | None
-    cause: str
 
 
 def notify_all(session: Session, *, notifications: Sequence[NewNotification], now: datetime) -> None:
@@ -62,6 +57,14 @@ def notify_all(session: Session, *, notifications: Sequence[NewNotification], no
         causes=[notification.cause for notification in notifications],
         now=now,
     )
+
+
+_INSERT_NOTIFICATION = Statement(
+    insert(Notification)
+    .on_conflict_do_nothing(index_elements=("user_id", "cause"))
+    .returning(Notification.id),
+    columns=("user_id", "type", "title", "body", "link", "cause", "former_contact_id", "created_at"),
+)
 
 
 def notify(
@@ -89,7 +92,7 @@ def notify(
     :param former_contact_id: for what goes to where this person could be reached before, and to no feed
     :return: the notification's id, or none if this person was told of this cause before
     """
-    row = _INSERT_NOTIFICATION.first(
+    notification_id: UUID | None = _INSERT_NOTIFICATION.scalar(
         session,
         user_id=user_id,
         type=type,
@@ -100,4 +103,4 @@ def notify(
         former_contact_id=former_contact_id,
         created_at=now,
     )
-    return row["id"] if row else None
+    return notification_id

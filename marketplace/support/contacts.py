@@ -18,6 +18,19 @@ from marketplace.support.models import SupportContactMessage
 # An international number without its plus, as the provider writes senders.
 _INTERNATIONAL_NUMBER = re.compile(r"[1-9][0-9]{6,14}", re.ASCII)
 
+
+@dataclass(frozen=True)
+class IncomingMessage:
+    """A message as it came. ``content`` is what its type is described by, such as a picture's id at the provider."""
+
+    provider_message_id: str
+    type: str
+    text: str | None
+    content: dict[str, Any] | None
+    replies_to: str | None
+    sent_at: datetime
+
+
 _UPSERT_CONTACT = Statement(
     text(
         """
@@ -43,18 +56,6 @@ _INSERT_MESSAGE = Statement(
 )
 
 
-@dataclass(frozen=True)
-class IncomingMessage:
-    """A message as it came. ``content`` is what its type is described by, such as a picture's id at the provider."""
-
-    provider_message_id: str
-    type: str
-    text: str | None
-    content: dict[str, Any] | None
-    replies_to: str | None
-    sent_at: datetime
-
-
 def record_message(
     session: Session, *, sender: str, name: str | None, message: IncomingMessage, now: datetime
 ) -> UUID | None:
@@ -69,7 +70,7 @@ def record_message(
     :return: the message's id; none if it was kept before
     """
     phone = parse_sender_phone(sender)
-    contact = _UPSERT_CONTACT.one(
+    contact_id = _UPSERT_CONTACT.scalar(
         session,
         sender=sender,
         phone=phone,
@@ -77,9 +78,9 @@ def record_message(
         profile_id=find_only_profile_with_phone(session, phone=phone) if phone else None,
         at=message.sent_at,
     )
-    row = _INSERT_MESSAGE.first(
+    message_id: UUID | None = _INSERT_MESSAGE.scalar(
         session,
-        contact_id=contact["id"],
+        contact_id=contact_id,
         provider_message_id=message.provider_message_id,
         type=message.type,
         text=message.text,
@@ -88,7 +89,7 @@ def record_message(
         sent_at=message.sent_at,
         received_at=now,
     )
-    return row["id"] if row else None
+    return message_id
 
 
 def parse_sender_phone(sender: str) -> str | None:

@@ -5,19 +5,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
 from marketplace.kernel.contact_detection import detect_contacts
 from marketplace.kernel.errors import InvalidParam, NotFoundError, StaleRevisionError, ValidationError
 from marketplace.vendors.models import VendorProfile
 
 _SHOWN_ON_LISTINGS = frozenset({"display_name", "on_vacation", "vacation_until"})
 _NO_VACATION = {"on_vacation": False, "vacation_until": None, "vacation_note": None}
-_SELECT_OWNER_AND_REVISION = Statement(
-    select(VendorProfile.user_id, VendorProfile.revision).where(VendorProfile.id == bindparam("vendor_id"))
-)
 
 
 @dataclass(frozen=True)
@@ -62,10 +57,7 @@ def ensure_owner_and_revision(
     :raises NotFoundError: there is no such store, or it is somebody else's
     :raises StaleRevisionError: the revision is not the current one
     """
-    row = _SELECT_OWNER_AND_REVISION.first(session, vendor_id=vendor_id)
-    if row is None or row["user_id"] != user_id:
-        raise NotFoundError("There is no such store.")
-    _ensure_revision_current(row["revision"], revision)
+    _ensure_current(session.get(VendorProfile, vendor_id), user_id=user_id, revision=revision)
 
 
 def update_profile(
@@ -92,10 +84,10 @@ def update_profile(
     _ensure_no_contact_details(changes)
     if changes.vacation and changes.vacation.until and changes.vacation.until <= now:
         raise ValidationError.of("vacationMode.until", "Is over already.")
-    store = session.get(VendorProfile, vendor_id, with_for_update={"key_share": True}, populate_existing=True)
-    if store is None or store.user_id != user_id:
-        raise NotFoundError("There is no such store.")
-    _ensure_revision_current(store.revision, revision)
+    locked = session.get(
+        VendorProfile, vendor_id, with_for_update={"key_share": True}, populate_existing=True
+    )
+    store = _ensure_current(locked, user_id=user_id, revision=revision)
     columns = _changed_columns(store, changes)
     changed = {name for name, value in columns.items() if getattr(store, name) != value}
     if not changed:
@@ -139,12 +131,15 @@ def _changed_columns(store: VendorProfile, changes: StoreProfileChanges) -> dict
     return columns
 
 
-def _ensure_revision_current(current: int, revision: int | None) -> None:
-    if revision is not None and revision != current:
+def _ensure_current(store: VendorProfile | None, *, user_id: UUID, revision: int | None) -> VendorProfile:
+    if store is None or store.user_id != user_id:
+        raise NotFoundError("There is no such store.")
+    if revision is not None and revision != store.revision:
         raise StaleRevisionError(
-            f"The store is at revision {current} by now, not {revision}: read it again.",
-            invalid_params=[InvalidParam("revision", f"The current one is {current}.")],
+            f"The store is at revision {store.revision} by now, not {revision}: read it again.",
+            invalid_params=[InvalidParam("revision", f"The current one is {store.revision}.")],
         )
+    return store
 
 
 def _ensure_no_contact_details(changes: StoreProfileChanges) -> None:

@@ -39,31 +39,7 @@ class StoreRequiredError(ForbiddenError):
     reason = "store-required"
 
 
-_SELECT_PROFILE = Statement(
-    select(
-        VendorProfile.id,
-        VendorProfile.user_id,
-        VendorProfile.campus_id,
-        VendorProfile.display_name,
-        VendorProfile.slug,
-        VendorProfile.description,
-        VendorProfile.policies,
-        VendorProfile.on_vacation,
-        VendorProfile.vacation_until,
-        VendorProfile.vacation_note,
-        VendorProfile.rating_sum,
-        VendorProfile.rating_count,
-        VendorProfile.completed_orders,
-        VendorProfile.verified,
-        VendorProfile.status,
-        VendorProfile.revision,
-        VendorProfile.created_at,
-        VendorProfile.updated_at,
-    ).where(VendorProfile.id == bindparam("vendor_id"))
-)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Store:
     """A store, as far as others must know it to decide what may be done with it."""
 
@@ -94,16 +70,13 @@ _STORE_COLUMNS = (
     VendorProfile.vacation_until,
 )
 _SELECT_STORE_OF_USER = Statement(
-    select(*_STORE_COLUMNS).where(VendorProfile.user_id == bindparam("user_id"))
+    select(*_STORE_COLUMNS).where(VendorProfile.user_id == bindparam("user_id")), row=Store
 )
-_SELECT_STORE = Statement(select(*_STORE_COLUMNS).where(VendorProfile.id == bindparam("vendor_id")))
-_SELECT_STORES = Statement(select(*_STORE_COLUMNS).where(VendorProfile.id == any_(bindparam("vendor_ids"))))
 
 
 def find_store_of_user(session: Session, *, user_id: UUID) -> Store | None:
     """Find the store that somebody runs, or none."""
-    row = _SELECT_STORE_OF_USER.first(session, user_id=user_id)
-    return Store(**row) if row else None
+    return _SELECT_STORE_OF_USER.first(session, user_id=user_id)
 
 
 def require_store_of_user(session: Session, *, user_id: UUID) -> Store:
@@ -119,46 +92,49 @@ def require_store_of_user(session: Session, *, user_id: UUID) -> Store:
 
 def find_store(session: Session, *, vendor_id: UUID) -> Store | None:
     """Find a store by the vendor profile's id, or none."""
-    row = _SELECT_STORE.first(session, vendor_id=vendor_id)
-    return Store(**row) if row else None
+    return find_stores(session, vendor_ids=[vendor_id]).get(vendor_id)
+
+
+_SELECT_STORES = Statement(
+    select(*_STORE_COLUMNS).where(VendorProfile.id == any_(bindparam("vendor_ids"))), row=Store
+)
 
 
 def find_stores(session: Session, *, vendor_ids: Collection[UUID]) -> dict[UUID, Store]:
     """Find stores by their vendor profiles' ids, those that exist."""
-    return {row["id"]: Store(**row) for row in _SELECT_STORES.all(session, vendor_ids=list(vendor_ids))}
+    return {store.id: store for store in _SELECT_STORES.all(session, vendor_ids=list(vendor_ids))}
 
 
 def fetch_store_profile(
     session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime
 ) -> dict[str, Any]:
-    """Show a store's profile; who runs it is shown one that is suspended or closed too.
+    """Show a store's profile; the owner sees a suspended or closed store too.
 
-    :param vendor_id: the store's
-    :param viewer_id: who looks at it, or none who is not signed in
-    :param now: the time of the request; a vacation ends by itself
-    :raises NotFoundError: there is no such store, or it is not open to the public
+    :param viewer_id: none for a client that is not signed in
+    :param now: a vacation ends by itself
+    :raises NotFoundError: the store does not exist, or is not open to the public
     """
-    row = _SELECT_PROFILE.first(session, vendor_id=vendor_id)
-    if row is None or (row["status"] != "active" and row["user_id"] != viewer_id):
+    store = session.get(VendorProfile, vendor_id, populate_existing=True)
+    if store is None or (store.status != "active" and store.user_id != viewer_id):
         raise NotFoundError("There is no such store.")
-    until = row["vacation_until"]
-    away = row["on_vacation"] and (until is None or until > now)
+    until = store.vacation_until
+    away = store.on_vacation and (until is None or until > now)
     return {
-        "id": row["id"],
-        "displayName": row["display_name"],
-        "slug": row["slug"],
-        "campusId": row["campus_id"],
-        "description": row["description"],
-        "policies": {name: row["policies"].get(name) for name in POLICIES},
-        "vacationMode": {"until": until, "note": row["vacation_note"]} if away else None,
-        "rating": average_rating(row["rating_sum"], row["rating_count"]),
-        "ratingCount": row["rating_count"],
-        "completedOrders": row["completed_orders"],
-        "verified": row["verified"],
-        "status": row["status"],
-        "revision": row["revision"],
-        "memberSince": row["created_at"],
-        "updatedAt": row["updated_at"],
+        "id": store.id,
+        "display_name": store.display_name,
+        "slug": store.slug,
+        "campus_id": store.campus_id,
+        "description": store.description,
+        "policies": {name: store.policies.get(name) for name in POLICIES},
+        "vacation_mode": {"until": until, "note": store.vacation_note} if away else None,
+        "rating": average_rating(store.rating_sum, store.rating_count),
+        "rating_count": store.rating_count,
+        "completed_orders": store.completed_orders,
+        "verified": store.verified,
+        "status": store.status,
+        "revision": store.revision,
+        "member_since": store.created_at,
+        "updated_at": store.updated_at,
     }
 
 

@@ -20,7 +20,7 @@ EACH = 120
 def totals(database: Database, product_id: UUID) -> tuple[int, int, int]:
     with database.reading() as session:
         found = counters.fetch_totals(session, product_id=product_id)
-    return found["views"], found["cartAdds"], found["shares"]
+    return found["views"], found["cart_adds"], found["shares"]
 
 
 def test_eight_writers_on_two_products_while_three_flush(

@@ -6,14 +6,16 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg2
+import psycopg2.extensions
 import pytest
 
 import marketplace
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Statement
 from marketplace.infra.tables import SortedTable
 
 PROJECT = Path(__file__).parents[2]
@@ -121,9 +123,18 @@ def prepare(cursor: Any, statement: Statement[Any]) -> int:
     return len(names)
 
 
-def test_statements_fit_the_schema(statements: dict[str, Statement[Any]], database: Database) -> None:
+@pytest.fixture
+def connection(database_url: str) -> Iterator[psycopg2.extensions.connection]:
+    """A connection of the test's own: others know which statements are prepared on theirs."""
+    with closing(psycopg2.connect(database_url)) as one:
+        yield one
+
+
+def test_statements_fit_the_schema(
+    statements: dict[str, Statement[Any]], connection: psycopg2.extensions.connection
+) -> None:
     errors = {}
-    with database.engine.connect() as connection, connection.connection.cursor() as cursor:
+    with connection.cursor() as cursor:
         for label, statement in statements.items():
             if SETTINGS.match(statement.sql):
                 continue
@@ -131,16 +142,18 @@ def test_statements_fit_the_schema(statements: dict[str, Statement[Any]], databa
                 prepare(cursor, statement)
             except psycopg2.Error as error:
                 errors[label] = str(error)
-            connection.connection.rollback()
+            connection.rollback()
             cursor.execute("DEALLOCATE ALL")
 
     assert errors == {}
 
 
-def test_row_classes_fit_their_statements(statements: dict[str, Statement[Any]], database: Database) -> None:
+def test_row_classes_fit_their_statements(
+    statements: dict[str, Statement[Any]], connection: psycopg2.extensions.connection
+) -> None:
     """Run each statement with NULL for all parameters and compare the labels of its columns."""
     differences = {}
-    with database.engine.connect() as connection, connection.connection.cursor() as cursor:
+    with connection.cursor() as cursor:
         for label, statement in statements.items():
             if statement.row is None:
                 continue
@@ -156,7 +169,7 @@ def test_row_classes_fit_their_statements(statements: dict[str, Statement[Any]],
                 fields = [field.name for field in dataclasses.fields(statement.row)]
                 if columns != fields:
                     differences[label] = f"columns {columns}, fields {fields}"
-            connection.connection.rollback()
+            connection.rollback()
             cursor.execute("DEALLOCATE ALL")
 
     assert differences == {}

@@ -42,6 +42,12 @@ class Store:
     phone: str = "+2348031234567"
 
 
+def test_partial_replies_may_lack_required_fields() -> None:
+    assert compile_renderer(OrderReply(), partial=True)({"sold_by": Store("Ada's")}) == {
+        "soldBy": {"displayName": "Ada's"}
+    }
+
+
 def test_fields_of_dicts_and_dataclasses_get_their_public_names_at_every_level() -> None:
     order = {
         "id": 1,

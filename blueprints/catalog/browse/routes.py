@@ -7,6 +7,7 @@ from blueprints.catalog.browse.schemas import CountedProductEvent, ProductIds, P
 from blueprints.catalog.products.schemas import CampusCategoryQuery, ProductCard, StoreProductQuery
 from blueprints.http.contract import OPTIONAL, PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.request_parsing import omit_fields
 from marketplace.catalog import cache_tags
 from marketplace.catalog.browse import collections, trending
 from marketplace.catalog.browse.listing import ProductFilters
@@ -75,10 +76,12 @@ def list_exclusives(ctx: Context, query: dict[str, Any]) -> Page:
 )
 def list_vendor_products(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -> Page:
     """List the products of one store, the same for everybody."""
-    sort = query["sort"]
-    filters = ProductFilters(**{name: value for name, value in query.items() if name != "sort"})
     return collections.list_vendor_products(
-        ctx.session, vendor_id=vendor_id, filters=filters, sort=sort, **_listing_arguments(ctx)
+        ctx.session,
+        vendor_id=vendor_id,
+        filters=ProductFilters(**omit_fields(query, "sort")),
+        sort=query["sort"],
+        **_listing_arguments(ctx),
     )
 
 
@@ -94,10 +97,7 @@ def list_vendor_products(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -
 def list_products_by_ids(ctx: Context, body: dict[str, Any]) -> DataWithMeta:
     """Give up to 100 products by their ids, in that order; `meta.missing` names the others."""
     found, missing = collections.list_products_by_ids(
-        ctx.session,
-        product_ids=body["ids"],
-        now=ctx.now,
-        media_base_url=ctx.services.settings.media_base_url,
+        ctx.session, product_ids=body["ids"], now=ctx.now, media_base_url=ctx.media_base_url
     )
     return DataWithMeta(found, {"missing": missing})
 
@@ -115,8 +115,8 @@ def count_product_event(ctx: Context, product_id: UUID, type: str) -> dict[str, 
     counters.count_product_event(
         ctx.session, cache=ctx.services.cache, product_id=product_id, kind=type, now=ctx.now
     )
-    return {"counted": True, "type": type, "productId": product_id}
+    return {"counted": True, "type": type, "product_id": product_id}
 
 
 def _listing_arguments(ctx: Context) -> dict[str, Any]:
-    return {"page": ctx.page, "now": ctx.now, "media_base_url": ctx.services.settings.media_base_url}
+    return {"page": ctx.page, "now": ctx.now, "media_base_url": ctx.media_base_url}

@@ -30,5 +30,5 @@ def list_inventory(ctx: Context, query: dict[str, Any]) -> TablePage:
         filters=InventoryFilters(**query),
         page=ctx.table,
         now=ctx.now,
-        media_base_url=ctx.services.settings.media_base_url,
+        media_base_url=ctx.media_base_url,
     )

@@ -21,6 +21,7 @@ from blueprints.http.paging import CursorQuery
 from blueprints.http.permissions import PRODUCT_STAFF
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import vendor_products
+from marketplace.catalog.models import BannedTerm
 from marketplace.catalog.moderation import banned_terms, queries, staff_actions
 from marketplace.kernel.errors import PermissionRequiredError, StaleRevisionError
 from marketplace.kernel.paging import Page
@@ -64,19 +65,11 @@ def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     reply=BulkDeleted,
     raises=(IllegalTransitionError, staff_actions.OwnListingError),
 )
-def delete_products(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def delete_products(ctx: Context, body: dict[str, Any]) -> staff_actions.BulkDeletionResult:
     """Delete listings that violate the rules, all of them or none."""
-    result = staff_actions.delete_products(
-        ctx.session,
-        act=ctx.act,
-        product_ids=body["ids"],
-        reason=body["reason"],
+    return staff_actions.delete_products(
+        ctx.session, act=ctx.act, product_ids=body["ids"], reason=body["reason"]
     )
-    return {
-        "deleted": result.deleted,
-        "alreadyDeleted": result.already_deleted,
-        "missing": result.not_found,
-    }
 
 
 @area.get(
@@ -93,7 +86,7 @@ def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
         state=query["status"],
         campus=query.get("campus"),
         page=ctx.page,
-        media_base_url=ctx.services.settings.media_base_url,
+        media_base_url=ctx.media_base_url,
     )
 
 
@@ -166,7 +159,7 @@ def list_banned_terms(ctx: Context, query: dict[str, Any]) -> Page:
     status=201,
     raises=(banned_terms.TermAlreadyBannedError,),
 )
-def ban_term(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def ban_term(ctx: Context, body: dict[str, Any]) -> BannedTerm:
     """Ban a term, from the next screening on."""
     return banned_terms.add_term(ctx.session, act=ctx.act, **body)
 
@@ -193,5 +186,5 @@ def _decision_arguments(ctx: Context, product_id: UUID, body: dict[str, Any]) ->
 
 def _moderated_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     return queries.fetch_listing_for_staff(
-        ctx.session, product_id=product_id, media_base_url=ctx.services.settings.media_base_url
+        ctx.session, product_id=product_id, media_base_url=ctx.media_base_url
     )

@@ -13,6 +13,7 @@ from blueprints.catalog.products.schemas import (
 )
 from blueprints.http.contract import OPTIONAL, PUBLIC, VENDOR, VENDOR_OR_STAFF, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.request_parsing import omit_fields
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags, vendor_products
 from marketplace.catalog.browse import listing, product_detail
@@ -38,10 +39,10 @@ def list_products(ctx: Context, query: dict[str, Any]) -> Page:
     return listing.list_products(
         ctx.session,
         sort=query["sort"],
-        filters=listing.ProductFilters(**_omit_fields(query, "sort")),
+        filters=listing.ProductFilters(**omit_fields(query, "sort")),
         page=ctx.page,
         now=ctx.now,
-        media_base_url=ctx.services.settings.media_base_url,
+        media_base_url=ctx.media_base_url,
     )
 
 
@@ -87,7 +88,7 @@ def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
         vendor_id=body.get("vendor_id"),
         image_ids=body["image_ids"],
         status=body["status"],
-        fields=_omit_fields(body, "vendor_id", "image_ids", "status"),
+        fields=omit_fields(body, "vendor_id", "image_ids", "status"),
         now=ctx.now,
     )
     return _product_view(ctx, product_id)
@@ -116,7 +117,7 @@ def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict
         revision=expected_revision(body.get("revision")),
         image_ids=body.get("image_ids"),
         status=body.get("status"),
-        changes=_omit_fields(body, "revision", "image_ids", "status"),
+        changes=omit_fields(body, "revision", "image_ids", "status"),
         now=ctx.now,
     )
     return _product_view(ctx, product_id)
@@ -128,10 +129,5 @@ def _product_view(ctx: Context, product_id: UUID) -> dict[str, Any]:
         product_id=product_id,
         caller=ctx.caller,
         now=ctx.now,
-        media_base_url=ctx.services.settings.media_base_url,
+        media_base_url=ctx.media_base_url,
     )
-
-
-def _omit_fields(body: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Copy: a transaction that is tried again is given the same body."""
-    return {name: value for name, value in body.items() if name not in names}

@@ -222,29 +222,17 @@ class StoreReputation(StoreSummary):
     vacation = fields.Nested(StoreVacation, required=True, allow_none=True)
 
 
-class ProductDetail(Schema):
+class ProductDetail(ProductCard):
     """A product. The last fields are for its owner and for staff that manages products."""
 
-    id = Uuid(required=True)
-    title = fields.String(required=True)
     description = fields.String(required=True)
-    price_minor = MinorAmount(required=True)
-    currency = fields.String(required=True)
-    flash_sale = fields.Nested(ActiveFlashSale, required=True, allow_none=True)
-    condition = Choice(*rules.CONDITIONS, required=True)
-    image_url = fields.String(required=True, allow_none=True)
     images = fields.List(fields.Nested(ProductImageView), required=True)
     tags = fields.List(fields.String(), required=True)
-    campus_id = Uuid(required=True)
     campus = fields.Nested(CampusOrCategory, required=True)
-    category_id = Uuid(required=True)
     category = fields.Nested(CampusOrCategory, required=True)
     vendor = fields.Nested(StoreReputation, required=True)
     available = StrictInteger(minimum=0, required=True)
-    in_stock = fields.Boolean(required=True)
     orderable = fields.Boolean(required=True)
-    rating_average = fields.Float(required=True, allow_none=True)
-    rating_count = StrictInteger(minimum=0, required=True)
     published_at = Timestamp(required=True, allow_none=True)
     exclusive = fields.Boolean(required=True)
     updated_at = Timestamp(required=True)

@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.catalog.promotions.common import get_media_base_url, omit_fields
 from blueprints.catalog.promotions.schemas import (
     AddBanner,
     BannerQuery,
@@ -16,9 +15,10 @@ from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from blueprints.http.permissions import PRODUCT_STAFF
+from blueprints.http.request_parsing import omit_fields
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
-from marketplace.catalog.promotions import banners
+from marketplace.catalog.promotions.banners import BANNER_TABLE, BANNERS, HAS_PLACEMENT_SQL
 from marketplace.catalog.promotions.common import PromotionEndedError
 from marketplace.kernel.errors import StaleRevisionError
 from marketplace.kernel.paging import Page
@@ -37,13 +37,14 @@ area = ContractBlueprint("banners", "/api/banners", "Banners")
 )
 def list_banners(ctx: Context, query: dict[str, Any]) -> Page:
     """List the banners whose time it is, by their position."""
-    return banners.list_running_banners(
+    return BANNER_TABLE.list_running(
         ctx.session,
         campus=query.get("campus"),
+        condition=HAS_PLACEMENT_SQL,
         placement=query.get("placement"),
         page=ctx.page,
         now=ctx.now,
-        media_base_url=get_media_base_url(ctx),
+        media_base_url=ctx.media_base_url,
     )
 
 
@@ -56,12 +57,12 @@ def list_banners(ctx: Context, query: dict[str, Any]) -> Page:
 )
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """List banners of any state for staff, the last made first."""
-    return banners.list_banners_for_staff(
+    return BANNER_TABLE.list_for_staff(
         ctx.session,
         state=query.get("state"),
         page=ctx.page,
         now=ctx.now,
-        media_base_url=get_media_base_url(ctx),
+        media_base_url=ctx.media_base_url,
     )
 
 
@@ -70,7 +71,7 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
 )
 def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Make a banner."""
-    return _staff_view(ctx, banners.create_banner(ctx.session, ctx.act, fields=body))
+    return _staff_view(ctx, BANNERS.create(ctx.session, ctx.act, body))
 
 
 @area.put(
@@ -83,10 +84,10 @@ def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 )
 def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a banner that is not over."""
-    banners.update_banner(
+    BANNERS.update(
         ctx.session,
         ctx.act,
-        banner_id=banner_id,
+        banner_id,
         revision=expected_revision(body.get("revision")),
         changes=omit_fields(body, "revision"),
     )
@@ -102,11 +103,11 @@ def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[s
 )
 def end_banner(ctx: Context, banner_id: UUID) -> dict[str, Any]:
     """Take a banner down now."""
-    banners.end_banner(ctx.session, ctx.act, banner_id=banner_id)
+    BANNERS.end(ctx.session, ctx.act, banner_id)
     return {"deleted": True, "id": banner_id}
 
 
 def _staff_view(ctx: Context, banner_id: UUID) -> dict[str, Any]:
-    return banners.fetch_banner_for_staff(
-        ctx.session, banner_id=banner_id, now=ctx.now, media_base_url=get_media_base_url(ctx)
+    return BANNER_TABLE.fetch_for_staff(
+        ctx.session, banner_id, now=ctx.now, media_base_url=ctx.media_base_url
     )

@@ -4,7 +4,6 @@ from typing import Any
 from uuid import UUID
 
 from blueprints.catalog.products.schemas import ProductCard
-from blueprints.catalog.promotions.common import get_media_base_url, omit_fields
 from blueprints.catalog.promotions.schemas import (
     AddFeatured,
     CampusQuery,
@@ -16,6 +15,7 @@ from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from blueprints.http.permissions import PRODUCT_STAFF
+from blueprints.http.request_parsing import omit_fields
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import featured
@@ -42,7 +42,7 @@ def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
         campus=query.get("campus"),
         page=ctx.page,
         now=ctx.now,
-        media_base_url=get_media_base_url(ctx),
+        media_base_url=ctx.media_base_url,
     )
 
 
@@ -55,7 +55,13 @@ def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
 )
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """List featured products of any state for staff, the last made first."""
-    return featured.list_featured_for_staff(ctx.session, state=query.get("state"), page=ctx.page, now=ctx.now)
+    return featured.FEATURED_TABLE.list_for_staff(
+        ctx.session,
+        state=query.get("state"),
+        page=ctx.page,
+        now=ctx.now,
+        media_base_url=ctx.media_base_url,
+    )
 
 
 @area.post(
@@ -77,7 +83,7 @@ def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
         starts_at=body.get("starts_at"),
         ends_at=body["ends_at"],
     )
-    return featured.fetch_featured_for_staff(ctx.session, entry_id=entry_id, now=ctx.now)
+    return _staff_view(ctx, entry_id)
 
 
 @area.put(
@@ -97,7 +103,7 @@ def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[
         revision=expected_revision(body.get("revision")),
         changes=omit_fields(body, "revision"),
     )
-    return featured.fetch_featured_for_staff(ctx.session, entry_id=entry_id, now=ctx.now)
+    return _staff_view(ctx, entry_id)
 
 
 @area.delete(
@@ -111,3 +117,9 @@ def end_featured(ctx: Context, entry_id: UUID) -> dict[str, Any]:
     """Feature a product no longer."""
     featured.end_featured_product(ctx.session, ctx.act, entry_id=entry_id)
     return {"deleted": True, "id": entry_id}
+
+
+def _staff_view(ctx: Context, entry_id: UUID) -> dict[str, Any]:
+    return featured.FEATURED_TABLE.fetch_for_staff(
+        ctx.session, entry_id, now=ctx.now, media_base_url=ctx.media_base_url
+    )

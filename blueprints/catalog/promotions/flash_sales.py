@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.catalog.promotions.common import get_media_base_url, omit_fields
 from blueprints.catalog.promotions.schemas import (
     ActiveFlashSaleQuery,
     AddFlashSale,
@@ -16,6 +15,7 @@ from blueprints.catalog.promotions.schemas import (
 from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.permissions import PRODUCT_STAFF
+from blueprints.http.request_parsing import omit_fields
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import flash_sale_listing, flash_sales
@@ -78,7 +78,7 @@ def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     status=201,
     raises=(ConflictOfInterestError, flash_sales.OverlappingSaleError),
 )
-def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def create_flash_sale(ctx: Context, body: dict[str, Any]) -> Any:
     """Make a flash sale."""
     sale_id = flash_sales.create_flash_sale(
         ctx.session,
@@ -106,7 +106,7 @@ def create_flash_sale(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
         StaleRevisionError,
     ),
 )
-def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> Any:
     """Change a flash sale that is not over."""
     discounted = any(name in body for name in _DISCOUNT_FIELDS)
     flash_sales.update_flash_sale(
@@ -127,7 +127,7 @@ def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> dict
     reply=StaffFlashSale,
     raises=(ConflictOfInterestError, PromotionEndedError),
 )
-def end_flash_sale(ctx: Context, sale_id: UUID) -> dict[str, Any]:
+def end_flash_sale(ctx: Context, sale_id: UUID) -> Any:
     """End a flash sale now, or call it off before it begins."""
     flash_sales.end_flash_sale(ctx.session, ctx.act, sale_id=sale_id)
     return _staff_view(ctx, sale_id)
@@ -140,9 +140,9 @@ def _list_public(ctx: Context, *, state: str | None, campus: str | None) -> Page
         campus=campus,
         page=ctx.page,
         now=ctx.now,
-        media_base_url=get_media_base_url(ctx),
+        media_base_url=ctx.media_base_url,
     )
 
 
-def _staff_view(ctx: Context, sale_id: UUID) -> dict[str, Any]:
+def _staff_view(ctx: Context, sale_id: UUID) -> Any:
     return flash_sale_listing.fetch_flash_sale_for_staff(ctx.session, sale_id=sale_id, now=ctx.now)

@@ -130,25 +130,31 @@ def _ensure_single_picture(data: dict[str, Any]) -> None:
         raise ValidationError("Send either imageId or imageUrl.", "imageId")
 
 
-class ChangeBanner(Schema):
-    """Changes to a banner; what is left out stays as it is."""
-
-    title = SingleLineText(max_length=120)
-    subtitle = SingleLineText(max_length=200, allow_none=True)
-    image_id = _image_id()
-    image_url = HttpUrl()
-    link = SafeLink(allow_none=True)
-    placement = Choice(*banners.PLACEMENTS)
-    campus_id = _campus_id()
+class _ChangePromotion(Schema):
     position = _position()
     starts_at = _starts_at()
     ends_at = _ends_at()
     revision = _revision()
 
+
+class _ChangePicturedPromotion(_ChangePromotion):
+    title = SingleLineText(max_length=120)
+    campus_id = _campus_id()
+
     @validates_schema
     def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse two pictures at once."""
         _ensure_single_picture(data)
+
+
+class ChangeBanner(_ChangePicturedPromotion):
+    """Changes to a banner; what is left out stays as it is."""
+
+    subtitle = SingleLineText(max_length=200, allow_none=True)
+    image_id = _image_id()
+    image_url = HttpUrl()
+    link = SafeLink(allow_none=True)
+    placement = Choice(*banners.PLACEMENTS)
 
 
 class AddBanner(ChangeBanner):
@@ -167,19 +173,25 @@ class AddBanner(ChangeBanner):
             raise ValidationError("Send imageId or imageUrl.", "imageId")
 
 
-class BannerView(Schema):
+class _Promotion(Schema):
+    id = Uuid(required=True)
+    position = StrictInteger(minimum=0, required=True)
+    starts_at = Timestamp(required=True)
+    ends_at = Timestamp(required=True, allow_none=True)
+
+
+class _PicturedPromotion(_Promotion):
+    title = fields.String(required=True)
+    campus_id = Uuid(required=True, allow_none=True)
+
+
+class BannerView(_PicturedPromotion):
     """A banner."""
 
-    id = Uuid(required=True)
-    title = fields.String(required=True)
     subtitle = fields.String(required=True, allow_none=True)
     image_url = fields.String(required=True)
     link = fields.String(required=True, allow_none=True)
     placement = Choice(*banners.PLACEMENTS, required=True)
-    campus_id = Uuid(required=True, allow_none=True)
-    position = StrictInteger(minimum=0, required=True)
-    starts_at = Timestamp(required=True)
-    ends_at = Timestamp(required=True, allow_none=True)
 
 
 class _StaffPromotion(PromotionLifecycle):
@@ -214,25 +226,14 @@ def _product_ids(**terms: Any) -> UniqueList:
     return UniqueList(Uuid(), max_length=vibes.MAX_PRODUCTS_PER_VIBE, **terms)
 
 
-class ChangeVibe(Schema):
+class ChangeVibe(_ChangePicturedPromotion):
     """Changes to a vibe; what is left out stays as it is."""
 
     slug = _slug()
-    title = SingleLineText(max_length=120)
     description = Text(min_length=0, max_length=1_000)
     image_id = _image_id(allow_none=True)
     image_url = HttpUrl(allow_none=True)
-    campus_id = _campus_id()
-    position = _position()
-    starts_at = _starts_at()
-    ends_at = _ends_at()
     product_ids = _product_ids(metadata={"description": "All of them, in their order."})
-    revision = _revision()
-
-    @validates_schema
-    def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse two pictures at once."""
-        _ensure_single_picture(data)
 
 
 class AddVibe(ChangeVibe):
@@ -246,16 +247,10 @@ class AddVibe(ChangeVibe):
     product_ids = _product_ids(load_default=list, metadata={"description": "In their order."})
 
 
-class _VibeBase(Schema):
-    id = Uuid(required=True)
+class _VibeBase(_PicturedPromotion):
     slug = fields.String(required=True)
-    title = fields.String(required=True)
     description = fields.String(required=True)
     image_url = fields.String(required=True, allow_none=True)
-    campus_id = Uuid(required=True, allow_none=True)
-    position = StrictInteger(minimum=0, required=True)
-    starts_at = Timestamp(required=True)
-    ends_at = Timestamp(required=True, allow_none=True)
 
 
 class VibeView(_VibeBase):
@@ -283,23 +278,14 @@ class AddFeatured(Schema):
     ends_at = Timestamp(allow_none=True, load_default=None, metadata={"description": "Null for no end."})
 
 
-class ChangeFeatured(Schema):
+class ChangeFeatured(_ChangePromotion):
     """Changes to where, or when, a product is featured; what is left out stays as it is."""
 
-    position = _position()
-    starts_at = _starts_at()
-    ends_at = _ends_at()
-    revision = _revision()
 
-
-class StaffFeatured(_StaffPromotion):
+class StaffFeatured(_Promotion, _StaffPromotion):
     """A featured product, as staff see it."""
 
-    id = Uuid(required=True)
-    position = StrictInteger(minimum=0, required=True)
     product = fields.Nested(PromotedProduct, required=True)
-    starts_at = Timestamp(required=True)
-    ends_at = Timestamp(required=True, allow_none=True)
 
 
 _ENDS_AT_DESCRIPTION = f"At most {flash_sales.MAX_SALE_DURATION.days} days after startsAt."

@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.catalog.promotions.common import get_media_base_url, omit_fields
 from blueprints.catalog.promotions.schemas import (
     AddVibe,
     CampusQuery,
@@ -16,6 +15,7 @@ from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from blueprints.http.permissions import PRODUCT_STAFF
+from blueprints.http.request_parsing import omit_fields
 from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import vibe_listing, vibes
@@ -44,7 +44,7 @@ def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
         campus=query.get("campus"),
         page=ctx.page,
         now=ctx.now,
-        media_base_url=get_media_base_url(ctx),
+        media_base_url=ctx.media_base_url,
     )
 
 
@@ -54,7 +54,7 @@ def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
 def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
     """Show a vibe, named by id or slug, with all its products."""
     return vibe_listing.fetch_running_vibe(
-        ctx.session, vibe=vibe, now=ctx.now, media_base_url=get_media_base_url(ctx)
+        ctx.session, vibe=vibe, now=ctx.now, media_base_url=ctx.media_base_url
     )
 
 
@@ -67,12 +67,12 @@ def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
 )
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """List vibes of any state for staff, the last made first."""
-    return vibe_listing.list_vibes_for_staff(
+    return vibe_listing.VIBE_TABLE.list_for_staff(
         ctx.session,
         state=query.get("state"),
         page=ctx.page,
         now=ctx.now,
-        media_base_url=get_media_base_url(ctx),
+        media_base_url=ctx.media_base_url,
     )
 
 
@@ -123,11 +123,11 @@ def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, 
 )
 def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
     """Take a vibe down now."""
-    vibes.end_vibe(ctx.session, ctx.act, vibe_id=vibe_id)
+    vibes.VIBES.end(ctx.session, ctx.act, vibe_id)
     return {"deleted": True, "id": vibe_id}
 
 
 def _staff_view(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
-    return vibe_listing.fetch_vibe_for_staff(
-        ctx.session, vibe_id=vibe_id, now=ctx.now, media_base_url=get_media_base_url(ctx)
+    return vibe_listing.VIBE_TABLE.fetch_for_staff(
+        ctx.session, vibe_id, now=ctx.now, media_base_url=ctx.media_base_url
     )

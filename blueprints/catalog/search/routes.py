@@ -24,6 +24,7 @@ from blueprints.http.revisions import expected_revision
 from marketplace.catalog import cache_tags
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.search import find, suggestions, synonyms, zero_result_queries
+from marketplace.catalog.search.models import SearchSynonyms
 from marketplace.kernel.errors import LimitReachedError, StaleRevisionError
 from marketplace.kernel.paging import Page, TablePage
 
@@ -41,7 +42,7 @@ def search_products(ctx: Context, query: dict[str, Any]) -> Page:
         filters=ProductFilters(**{name: value for name, value in query.items() if name not in ("q", "sort")}),
         page=ctx.page,
         now=ctx.now,
-        media_base_url=ctx.services.settings.media_base_url,
+        media_base_url=ctx.media_base_url,
     )
 
 
@@ -104,7 +105,7 @@ def list_synonyms(ctx: Context, query: dict[str, Any]) -> Page:
     status=201,
     raises=(LimitReachedError,),
 )
-def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def create_synonyms(ctx: Context, body: dict[str, Any]) -> SearchSynonyms:
     """Add a group of words that mean the same."""
     return synonyms.create_synonyms(ctx.session, ctx.act, terms=body["terms"])
 
@@ -117,7 +118,7 @@ def create_synonyms(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     reply=SynonymGroupView,
     raises=(StaleRevisionError,),
 )
-def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> SearchSynonyms:
     """Replace the words of a group."""
     return synonyms.update_synonyms(
         ctx.session,

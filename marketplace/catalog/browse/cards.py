@@ -1,5 +1,7 @@
 """The card of a product, as every listing shows it: its columns, and how a row becomes JSON."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Text, bindparam, cast
@@ -7,6 +9,7 @@ from sqlalchemy import ColumnElement, Text, bindparam, cast
 from marketplace.catalog.models import Product
 from marketplace.catalog.sale_price import CURRENT_SALE, sale_view
 from marketplace.kernel.money import CURRENCY
+from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
 
@@ -58,22 +61,34 @@ def build_card(row: tuple[Any, ...]) -> dict[str, Any]:
     return {
         "id": product_id,
         "title": title,
-        "priceMinor": price_minor,
+        "price_minor": price_minor,
         "currency": CURRENCY,
-        "flashSale": sale_view(sale, price_minor=price_minor),
+        "flash_sale": sale_view(sale, price_minor=price_minor),
         "condition": condition,
-        "imageUrl": image_url,
-        "campusId": campus_id,
-        "categoryId": category_id,
+        "image_url": image_url,
+        "campus_id": campus_id,
+        "category_id": category_id,
         "vendor": {
             "id": vendor_id,
-            "displayName": vendor_name,
+            "display_name": vendor_name,
             "slug": vendor_slug,
             "verified": vendor_verified,
             "rating": average_rating(vendor_rating_sum, vendor_rating_count),
         },
-        "inStock": in_stock,
-        "ratingAverage": average_rating(rating_sum, rating_count),
-        "ratingCount": rating_count,
-        "publishedAt": published_at,
+        "in_stock": in_stock,
+        "rating_average": average_rating(rating_sum, rating_count),
+        "rating_count": rating_count,
+        "published_at": published_at,
     }
+
+
+def card_page(
+    rows: list[tuple[Any, ...]], request: PageRequest, *, position_of: Callable[[tuple[Any, ...]], list[Any]]
+) -> Page:
+    """Make a page of cards.
+
+    :param rows: at most one more than the page takes, each with ``CARD_COLUMNS`` first
+    :param position_of: gives a row's sort key
+    """
+    page = page_of(rows, request=request, position_of=position_of)
+    return replace(page, items=[build_card(row) for row in page.items])

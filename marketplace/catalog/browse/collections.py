@@ -22,16 +22,6 @@ from marketplace.vendors.queries import STORE_IS_OPEN
 NEW_ARRIVAL_PERIOD = timedelta(days=14)
 MAX_PRODUCT_IDS = 100
 
-_SELECT_CARDS_BY_IDS = Statement(
-    select(*cards.CARD_COLUMNS)
-    .join(VendorProfile, VendorProfile.id == Product.vendor_id)
-    .where(
-        Product.id == any_(bindparam("product_ids", type_=ARRAY(Uuid))),
-        Product.status == literal_column("'published'"),
-        STORE_IS_OPEN,
-    )
-)
-
 
 def list_new_arrivals(
     session: Session, *, filters: ProductFilters, page: PageRequest, now: datetime, media_base_url: str
@@ -109,6 +99,17 @@ def list_vendor_products(
         now=now,
         media_base_url=media_base_url,
     )
+
+
+_SELECT_CARDS_BY_IDS = Statement(
+    select(*cards.CARD_COLUMNS)
+    .join(VendorProfile, VendorProfile.id == Product.vendor_id)
+    .where(
+        Product.id == any_(bindparam("product_ids", type_=ARRAY(Uuid))),
+        Product.status == literal_column("'published'"),
+        STORE_IS_OPEN,
+    )
+)
 
 
 def list_products_by_ids(

@@ -92,13 +92,6 @@ class ProductFilters:
     exclusive: bool = False
 
 
-_SELECT_SUBTREE_BY_ID = Prepared(
-    text("SELECT id FROM categories WHERE lineage @> ARRAY[CAST(:category_id AS uuid)]")
-)
-_SELECT_SUBTREE_BY_SLUG = Prepared(
-    text("SELECT id FROM categories WHERE lineage @> ARRAY[(SELECT id FROM categories WHERE slug = :slug)]")
-)
-
 _CONDITIONS: dict[str, ColumnElement[bool]] = {
     "campus_id": Product.campus_id == bindparam("campus_id"),
     "campus_slug": Product.campus_id
@@ -167,13 +160,7 @@ def list_products(
     rows = fetch_listing_rows(
         session, sort=sort, conditions=conditions, page=page, now=now, media_base_url=media_base_url
     )
-    has_more = len(rows) > page.limit
-    page_rows = rows[: page.limit]
-    return Page(
-        items=[cards.build_card(row) for row in page_rows],
-        limit=page.limit,
-        next_position=cursor_position(page_rows[-1]) if has_more else None,
-    )
+    return cards.card_page(rows, page, position_of=cursor_position)
 
 
 def fetch_listing_rows(
@@ -257,6 +244,16 @@ def build_conditions(session: Session, filters: ProductFilters) -> dict[str, Any
     return conditions
 
 
+_SELECT_SUBTREE_BY_ID = Prepared(
+    text("SELECT id FROM categories WHERE lineage @> ARRAY[CAST(:category_id AS uuid)]")
+)
+
+
+_SELECT_SUBTREE_BY_SLUG = Prepared(
+    text("SELECT id FROM categories WHERE lineage @> ARRAY[(SELECT id FROM categories WHERE slug = :slug)]")
+)
+
+
 def list_category_subtree(session: Session, category: str) -> list[UUID]:
     """Give the ids of a category and of all below it; none if there is no such category.
 
@@ -264,7 +261,5 @@ def list_category_subtree(session: Session, category: str) -> list[UUID]:
     """
     category_id = parse_uuid(category)
     if category_id is None:
-        rows = _SELECT_SUBTREE_BY_SLUG.tuples(session, slug=category)
-    else:
-        rows = _SELECT_SUBTREE_BY_ID.tuples(session, category_id=category_id)
-    return [row[0] for row in rows]
+        return _SELECT_SUBTREE_BY_SLUG.scalars(session, slug=category)
+    return _SELECT_SUBTREE_BY_ID.scalars(session, category_id=category_id)

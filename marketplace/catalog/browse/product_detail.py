@@ -39,52 +39,6 @@ MAX_RELATED_PRODUCTS = 8
 # So many next in price, on either side, are held against a product's title.
 _MAX_PRICE_NEIGHBOURS = 8
 
-# Ids as text: see cards.COLUMNS.
-_SELECT_DETAIL = Prepared(
-    text(
-        f"""
-        SELECT CAST(p.id AS text) AS id, p.title, p.description, p.price_minor, {CURRENT_SALE_SQL} AS sale,
-            p.condition, p.quantity, p.reserved, p.available, p.tags, p.cover_key, p.exclusive, p.status,
-            p.status_reason, p.review_reasons, p.held, p.rating_sum, p.rating_count, p.revision,
-            p.published_at, p.created_at,
-            p.updated_at, CAST(p.campus_id AS text) AS campus_id, CAST(p.category_id AS text) AS category_id,
-            CAST(p.vendor_id AS text) AS vendor_id,
-            k.name AS campus_name, k.slug AS campus_slug, c.name AS category_name, c.slug AS category_slug,
-            CAST(v.user_id AS text) AS user_id, v.display_name, v.slug AS vendor_slug, v.verified,
-            v.status AS vendor_status, v.on_vacation, v.vacation_until, v.vacation_note, v.completed_orders,
-            v.response_seconds_sum, v.response_count, v.rating_sum AS vendor_rating_sum,
-            v.rating_count AS vendor_rating_count, v.created_at AS vendor_since,
-            ARRAY(
-                SELECT ARRAY[CAST(i.id AS text), i.key, CAST(i.renditions AS text)]
-                FROM product_images n JOIN images i ON i.id = n.image_id
-                WHERE n.product_id = p.id ORDER BY n.position
-            ) AS images
-        FROM products p
-            JOIN vendor_profiles v ON v.id = p.vendor_id
-            JOIN campuses k ON k.id = p.campus_id
-            JOIN categories c ON c.id = p.category_id
-        WHERE p.id = :product_id
-        """
-    )
-)
-
-_SELECT_CATEGORIES = Statement(
-    text(
-        f"""
-        SELECT CAST(c.id AS text) AS id, CAST(c.parent_id AS text) AS parent_id, c.name, c.slug,
-            coalesce(n.listings, 0) AS listings
-        FROM categories c
-            LEFT JOIN (
-                SELECT p.category_id, count(*) AS listings
-                FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
-                WHERE p.status = 'published' AND {STORE_IS_OPEN_SQL}
-                GROUP BY p.category_id
-            ) n ON n.category_id = c.id
-        ORDER BY c.position, c.name, c.id
-        """
-    )
-)
-
 
 def _price_neighbours_clause(*, above: bool) -> Any:
     """Select the cards next in price to a product, on one side of it, by the index of category and price."""
@@ -123,6 +77,36 @@ def _related_clause() -> ClauseElement:
 _SELECT_RELATED = Prepared(_related_clause())
 
 
+# Ids as text: see cards.COLUMNS.
+_SELECT_DETAIL = Prepared(
+    text(
+        f"""
+        SELECT CAST(p.id AS text) AS id, p.title, p.description, p.price_minor, {CURRENT_SALE_SQL} AS sale,
+            p.condition, p.quantity, p.reserved, p.available, p.tags, p.cover_key, p.exclusive, p.status,
+            p.status_reason, p.review_reasons, p.held, p.rating_sum, p.rating_count, p.revision,
+            p.published_at, p.created_at,
+            p.updated_at, CAST(p.campus_id AS text) AS campus_id, CAST(p.category_id AS text) AS category_id,
+            CAST(p.vendor_id AS text) AS vendor_id,
+            k.name AS campus_name, k.slug AS campus_slug, c.name AS category_name, c.slug AS category_slug,
+            CAST(v.user_id AS text) AS user_id, v.display_name, v.slug AS vendor_slug, v.verified,
+            v.status AS vendor_status, v.on_vacation, v.vacation_until, v.vacation_note, v.completed_orders,
+            v.response_seconds_sum, v.response_count, v.rating_sum AS vendor_rating_sum,
+            v.rating_count AS vendor_rating_count, v.created_at AS vendor_since,
+            ARRAY(
+                SELECT ARRAY[CAST(i.id AS text), i.key, CAST(i.renditions AS text)]
+                FROM product_images n JOIN images i ON i.id = n.image_id
+                WHERE n.product_id = p.id ORDER BY n.position
+            ) AS images
+        FROM products p
+            JOIN vendor_profiles v ON v.id = p.vendor_id
+            JOIN campuses k ON k.id = p.campus_id
+            JOIN categories c ON c.id = p.category_id
+        WHERE p.id = :product_id
+        """
+    )
+)
+
+
 def fetch_product_detail(
     session: Session, *, product_id: UUID, caller: Caller | None, now: datetime, media_base_url: str
 ) -> dict[str, Any]:
@@ -150,7 +134,7 @@ def fetch_product_detail(
     view = _public_view(row, now=now, media_base_url=media_base_url, orderable=public)
     if private:
         view |= _private_fields(row) | counters.fetch_totals(session, product_id=product_id)
-    view["relatedItems"] = [
+    view["related_items"] = [
         cards.build_card(related)
         for related in _SELECT_RELATED.tuples(
             session,
@@ -188,37 +172,37 @@ def _public_view(
         "id": row["id"],
         "title": row["title"],
         "description": row["description"],
-        "priceMinor": row["price_minor"],
+        "price_minor": row["price_minor"],
         "currency": CURRENCY,
-        "flashSale": sale_view(row["sale"], price_minor=row["price_minor"]),
+        "flash_sale": sale_view(row["sale"], price_minor=row["price_minor"]),
         "condition": row["condition"],
-        "imageUrl": f"{media_base_url}/{cover}" if cover else None,
+        "image_url": f"{media_base_url}/{cover}" if cover else None,
         "images": images,
         "tags": row["tags"],
-        "campusId": row["campus_id"],
+        "campus_id": row["campus_id"],
         "campus": {"id": row["campus_id"], "name": row["campus_name"], "slug": row["campus_slug"]},
-        "categoryId": row["category_id"],
+        "category_id": row["category_id"],
         "category": {"id": row["category_id"], "name": row["category_name"], "slug": row["category_slug"]},
         "vendor": {
             "id": row["vendor_id"],
-            "displayName": row["display_name"],
+            "display_name": row["display_name"],
             "slug": row["vendor_slug"],
             "verified": row["verified"],
             "rating": average_rating(row["vendor_rating_sum"], row["vendor_rating_count"]),
-            "ratingCount": row["vendor_rating_count"],
-            "completedOrders": row["completed_orders"],
-            "responseMinutes": _average_response_minutes(row["response_seconds_sum"], row["response_count"]),
-            "memberSince": row["vendor_since"],
+            "rating_count": row["vendor_rating_count"],
+            "completed_orders": row["completed_orders"],
+            "response_minutes": _average_response_minutes(row["response_seconds_sum"], row["response_count"]),
+            "member_since": row["vendor_since"],
             "vacation": {"until": until, "note": row["vacation_note"]} if away else None,
         },
         "available": row["available"],
-        "inStock": row["available"] > 0,
+        "in_stock": row["available"] > 0,
         "orderable": orderable and not away and row["available"] > 0,
-        "ratingAverage": average_rating(row["rating_sum"], row["rating_count"]),
-        "ratingCount": row["rating_count"],
-        "publishedAt": row["published_at"],
+        "rating_average": average_rating(row["rating_sum"], row["rating_count"]),
+        "rating_count": row["rating_count"],
+        "published_at": row["published_at"],
         "exclusive": row["exclusive"] and row["verified"],
-        "updatedAt": row["updated_at"],
+        "updated_at": row["updated_at"],
     }
 
 
@@ -242,14 +226,32 @@ def _average_response_minutes(seconds_sum: int, count: int) -> int | None:
 def _private_fields(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "status": row["status"],
-        "statusReason": row["status_reason"],
-        "reviewState": review_state(row["status"], held=row["held"]),
-        "reviewReasons": row["review_reasons"],
+        "status_reason": row["status_reason"],
+        "review_state": review_state(row["status"], held=row["held"]),
+        "review_reasons": row["review_reasons"],
         "quantity": row["quantity"],
         "reserved": row["reserved"],
         "revision": row["revision"],
-        "createdAt": row["created_at"],
+        "created_at": row["created_at"],
     }
+
+
+_SELECT_CATEGORIES = Statement(
+    text(
+        f"""
+        SELECT CAST(c.id AS text) AS id, CAST(c.parent_id AS text) AS parent_id, c.name, c.slug,
+            coalesce(n.listings, 0) AS listings
+        FROM categories c
+            LEFT JOIN (
+                SELECT p.category_id, count(*) AS listings
+                FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
+                WHERE p.status = 'published' AND {STORE_IS_OPEN_SQL}
+                GROUP BY p.category_id
+            ) n ON n.category_id = c.id
+        ORDER BY c.position, c.name, c.id
+        """
+    )
+)
 
 
 def fetch_category_tree(session: Session, *, now: datetime) -> list[dict[str, Any]]:
@@ -266,7 +268,7 @@ def fetch_category_tree(session: Session, *, now: datetime) -> list[dict[str, An
             "id": row["id"],
             "name": row["name"],
             "slug": row["slug"],
-            "listingCount": row["listings"],
+            "listing_count": row["listings"],
             "children": [],
         }
     roots: list[dict[str, Any]] = []
@@ -280,6 +282,6 @@ def fetch_category_tree(session: Session, *, now: datetime) -> list[dict[str, An
 
 def _sum_listing_counts(node: dict[str, Any]) -> int:
     """Add the counts of what is below a category to its own; the tree is as deep as its lineages are long."""
-    node["listingCount"] += sum(_sum_listing_counts(child) for child in node["children"])
-    total: int = node["listingCount"]
+    node["listing_count"] += sum(_sum_listing_counts(child) for child in node["children"])
+    total: int = node["listing_count"]
     return total

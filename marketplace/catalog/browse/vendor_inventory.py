@@ -49,23 +49,23 @@ SORTS = tuple(_SORTS)
 # What only the owner is told, by its name on the wire.
 _OWNER_COLUMNS: dict[str, Any] = {
     "status": Product.status,
-    "statusReason": Product.status_reason,
-    "reviewState": case(
+    "status_reason": Product.status_reason,
+    "review_state": case(
         (Product.status != literal_column("'in_review'"), null()),
         (Product.held, literal_column("'held'")),
         else_=literal_column("'screening'"),
     ),
-    "reviewReasons": Product.review_reasons,
+    "review_reasons": Product.review_reasons,
     "exclusive": Product.exclusive,
     "quantity": Product.quantity,
     "reserved": Product.reserved,
     "available": Product.available,
     "revision": Product.revision,
     "views": func.coalesce(ProductCount.views, 0),
-    "cartAdds": func.coalesce(ProductCount.cart_adds, 0),
+    "cart_adds": func.coalesce(ProductCount.cart_adds, 0),
     "shares": func.coalesce(ProductCount.shares, 0),
-    "createdAt": Product.created_at,
-    "updatedAt": Product.updated_at,
+    "created_at": Product.created_at,
+    "updated_at": Product.updated_at,
 }
 _CONDITIONS: dict[str, ColumnElement[bool]] = {
     "status": Product.status == bindparam("status"),
@@ -74,16 +74,6 @@ _CONDITIONS: dict[str, ColumnElement[bool]] = {
     "words": func.strpos(func.lower(Product.title), func.lower(bindparam("words", type_=Text))) > 0,
     "category_ids": Product.category_id == any_(bindparam("category_ids", type_=ARRAY(Uuid))),
 }
-_COUNT_LISTINGS_BY_STATUS = Statement(
-    text(
-        """
-        SELECT status, count(*) AS listings,
-            count(*) FILTER (WHERE available <= :low_stock_at) AS low_stock,
-            count(*) FILTER (WHERE available = 0) AS out_of_stock
-        FROM products WHERE vendor_id = :vendor_id AND status <> 'deleted' GROUP BY status
-        """
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +123,7 @@ def _page_statement(
 
 @lru_cache(maxsize=64)
 def _count_statement(conditions: tuple[str, ...]) -> Statement[Row]:
-    return Statement(_apply_filters(select(func.count().label("total")).select_from(Product), conditions))
+    return Statement(_apply_filters(select(func.count()).select_from(Product), conditions))
 
 
 def list_inventory(
@@ -162,7 +152,7 @@ def list_inventory(
         return TablePage([], page, 0, extra_meta={"counts": counts})
     conditions = tuple(parameters)
     values = {**parameters, "vendor_id": store.id, "low_stock_at": filters.low_stock_at}
-    total = _count_statement(conditions).one(session, **values)["total"]
+    total = _count_statement(conditions).scalar(session, **values)
     if page.position is not None:
         values["last_position"], values["last_id"] = page.after(
             listing.cursor_part_type(_SORTS[page.sort]), "id"
@@ -187,12 +177,24 @@ def _item_view(row: tuple[Any, ...]) -> dict[str, Any]:
     return cards.build_card(row) | dict(zip(_OWNER_COLUMNS, own, strict=True))
 
 
+_COUNT_LISTINGS_BY_STATUS = Statement(
+    text(
+        """
+        SELECT status, count(*) AS listings,
+            count(*) FILTER (WHERE available <= :low_stock_at) AS low_stock,
+            count(*) FILTER (WHERE available = 0) AS out_of_stock
+        FROM products WHERE vendor_id = :vendor_id AND status <> 'deleted' GROUP BY status
+        """
+    )
+)
+
+
 def _count_by_status(session: Session, *, vendor_id: UUID, low_stock_at: int) -> dict[str, int]:
     rows = _COUNT_LISTINGS_BY_STATUS.all(session, vendor_id=vendor_id, low_stock_at=low_stock_at)
     by_status = {row["status"]: row["listings"] for row in rows}
     return {status: by_status.get(status, 0) for status in STATUSES} | {
-        "lowStock": sum(row["low_stock"] for row in rows),
-        "outOfStock": sum(row["out_of_stock"] for row in rows),
+        "low_stock": sum(row["low_stock"] for row in rows),
+        "out_of_stock": sum(row["out_of_stock"] for row in rows),
     }
 
 

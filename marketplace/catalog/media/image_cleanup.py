@@ -13,10 +13,11 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.media.images import LOCK_IMAGE_CONTENT
+from marketplace.catalog.models import Image
 from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ProviderUnavailableError
@@ -35,51 +36,6 @@ ImageUsageCheck = Callable[[Session, str], bool]
 _IS_USED_SQL = " OR ".join(
     f"EXISTS (SELECT FROM {table} u WHERE u.image_id = i.id)" for table in IMAGE_USING_TABLES
 )
-_SELECT_UNUSED_IMAGES = Statement(
-    text(
-        """
-        SELECT id, coalesce(content_hash, key) AS content FROM images
-        WHERE unused_since < :unused_before AND status IN ('pending', 'ready')
-        ORDER BY unused_since LIMIT :most
-        """
-    )
-)
-# The whole row, as a listing locks it that takes the picture, and as a foreign key does.
-_LOCK_UNUSED_IMAGE = Statement(
-    text(
-        """
-        SELECT key FROM images WHERE id = :image_id AND unused_since < :unused_before
-            AND status IN ('pending', 'ready') FOR UPDATE
-        """
-    )
-)
-# A statement of its own, after the lock: it sees what was committed while the lock was waited for.
-_SELECT_IMAGE_USAGE = Statement(
-    text(
-        f"""
-        SELECT ({_IS_USED_SQL}) AS used, EXISTS (
-                SELECT FROM images o WHERE o.key = i.key AND o.id <> i.id AND o.status IN ('pending', 'ready')
-            ) AS shared
-        FROM images i WHERE i.id = :image_id
-        """
-    )
-)
-_MARK_USED = Statement(text("UPDATE images SET unused_since = NULL WHERE id = :image_id"))
-_DELETE_IMAGE_ROW = Statement(text("DELETE FROM images WHERE id = :image_id"))
-_MARK_FOR_DELETION = Statement(text("UPDATE images SET status = 'deleting' WHERE id = :image_id"))
-_SELECT_MARKED_IMAGES = Statement(
-    text("SELECT id, key, renditions FROM images WHERE status = 'deleting' ORDER BY unused_since LIMIT :most")
-)
-_MARK_DELETED = Statement(
-    text(
-        """
-        UPDATE images SET status = 'deleted', unused_since = :now WHERE id = :image_id AND status = 'deleting'
-        """
-    )
-)
-_PURGE_DELETED_ROWS = Statement(
-    text(f"DELETE FROM images i WHERE status = 'deleted' AND unused_since < :before AND NOT ({_IS_USED_SQL})")
-)
 
 
 @dataclass(frozen=True)
@@ -88,6 +44,11 @@ class ImageCleanupResult:
 
     marked: int
     deleted: int
+
+
+_PURGE_DELETED_ROWS = Statement(
+    text(f"DELETE FROM images i WHERE status = 'deleted' AND unused_since < :before AND NOT ({_IS_USED_SQL})")
+)
 
 
 def delete_unused_images(
@@ -107,8 +68,13 @@ def delete_unused_images(
     """
     unused_before = now - UNUSED_GRACE_PERIOD
     with database.reading() as session:
-        candidates = _SELECT_UNUSED_IMAGES.all(session, unused_before=unused_before, most=MAX_IMAGES_PER_RUN)
-    content_of = {row["id"]: row["content"] for row in candidates}
+        candidates = session.execute(
+            select(Image.id, func.coalesce(Image.content_hash, Image.key).label("content"))
+            .where(Image.unused_since < unused_before, Image.status.in_(("pending", "ready")))
+            .order_by(Image.unused_since)
+            .limit(MAX_IMAGES_PER_RUN)
+        ).all()
+    content_of = {row.id: row.content for row in candidates}
     marked = sum(
         process_each(
             content_of,
@@ -123,8 +89,21 @@ def delete_unused_images(
         )
     )
     deleted = _delete_marked_images(database, storage, bucket=bucket, now=now)
-    database.in_transaction(_purge_deleted_rows, before=now - DELETED_ROW_RETENTION)
+    database.in_transaction(_PURGE_DELETED_ROWS.run, before=now - DELETED_ROW_RETENTION)
     return ImageCleanupResult(marked, deleted)
+
+
+# A statement of its own, after the lock: it sees what was committed while the lock was waited for.
+_SELECT_IMAGE_USAGE = Statement(
+    text(
+        f"""
+        SELECT ({_IS_USED_SQL}) AS used, EXISTS (
+                SELECT FROM images o WHERE o.key = i.key AND o.id <> i.id AND o.status IN ('pending', 'ready')
+            ) AS shared
+        FROM images i WHERE i.id = :image_id
+        """
+    )
+)
 
 
 def _mark_for_deletion(
@@ -137,35 +116,41 @@ def _mark_for_deletion(
 ) -> bool:
     """Condemn a picture, if nothing uses it; one that shares its objects with another is forgotten at once."""
     LOCK_IMAGE_CONTENT.run(session, content=content)
-    row = _LOCK_UNUSED_IMAGE.first(session, image_id=image_id, unused_before=unused_before)
-    if row is None:
+    lockable = select(Image).where(
+        Image.id == image_id, Image.unused_since < unused_before, Image.status.in_(("pending", "ready"))
+    )
+    # The whole row, as a listing locks it that takes the picture, and as a foreign key does.
+    image = session.scalar(lockable.with_for_update(), execution_options={"populate_existing": True})
+    if image is None:
         return False
-    facts = _SELECT_IMAGE_USAGE.one(session, image_id=image_id)
-    if facts["used"] or is_used_elsewhere(session, row["key"]):
-        _MARK_USED.run(session, image_id=image_id)
+    [(is_used, is_shared)] = _SELECT_IMAGE_USAGE.tuples(session, image_id=image_id)
+    if is_used or is_used_elsewhere(session, image.key):
+        image.unused_since = None
         return False
-    (_DELETE_IMAGE_ROW if facts["shared"] else _MARK_FOR_DELETION).run(session, image_id=image_id)
+    if is_shared:
+        session.delete(image)
+    else:
+        image.status = "deleting"
     return True
 
 
 def _delete_marked_images(database: Database, storage: ObjectStorage, *, bucket: str, now: datetime) -> int:
     with database.reading() as session:
-        marked = _SELECT_MARKED_IMAGES.all(session, most=MAX_IMAGES_PER_RUN)
+        condemned = select(Image).where(Image.status == "deleting").order_by(Image.unused_since)
+        marked = session.scalars(condemned.limit(MAX_IMAGES_PER_RUN)).all()
     deleted = 0
-    for row in marked:
-        keys = {row["key"], *(rendition["key"] for rendition in row["renditions"])}
+    for image in marked:
+        keys = {image.key, *(rendition["key"] for rendition in image.renditions)}
         try:
             delete_all(storage, bucket=bucket, keys=sorted(keys))
         except ProviderUnavailableError:
             _log.warning("pictures not deleted", left=len(marked) - deleted)
             break
-        deleted += database.in_transaction(_mark_deleted, image_id=row["id"], now=now)
+        deleted += database.in_transaction(_mark_deleted, image_id=image.id, now=now)
     return deleted
 
 
-def _mark_deleted(session: Session, *, image_id: UUID, now: datetime) -> int:
-    return _MARK_DELETED.run(session, image_id=image_id, now=now)
-
-
-def _purge_deleted_rows(session: Session, *, before: datetime) -> None:
-    _PURGE_DELETED_ROWS.run(session, before=before)
+def _mark_deleted(session: Session, *, image_id: UUID, now: datetime) -> bool:
+    condemned = update(Image).where(Image.id == image_id, Image.status == "deleting")
+    deleted = condemned.values(status="deleted", unused_since=now).returning(Image.id)
+    return session.scalar(deleted) is not None

@@ -12,11 +12,11 @@ from datetime import datetime
 from typing import IO, Any
 from uuid import UUID
 
-from sqlalchemy import insert, text
+from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.models import Image
-from marketplace.infra.db import Database, Json, Statement
+from marketplace.infra.db import Database, Statement
 from marketplace.infra.imaging.formats import Picture, Rendition
 from marketplace.infra.imaging.sandboxed_decode import re_encode
 from marketplace.kernel.errors import ConflictError
@@ -28,40 +28,6 @@ RENDITION_SIZES = (320, 800, 1600)
 DETAIL_IMAGE_SIZE = RENDITION_SIZES[1]
 # Goes up when renditions are made otherwise: their keys must change, since they are kept for good.
 _RENDITION_VERSION = 1
-
-_REUSE_READY_IMAGE = Statement(
-    text(
-        """
-        UPDATE images SET unused_since = CASE WHEN unused_since IS NOT NULL THEN CAST(:now AS timestamptz) END
-        WHERE owner_id = :owner_id AND content_hash = :content_hash AND status = 'ready' RETURNING id
-        """
-    )
-)
-# Whoever adds a row of a content, or takes one away, does so alone: rows of one content share their objects.
-LOCK_IMAGE_CONTENT = Statement(
-    text("SELECT pg_advisory_xact_lock(hashtextextended('image:' || :content, 0))")
-)
-_SELECT_IMAGES_BY_HASH = Statement(
-    text("SELECT id, owner_id, key, status FROM images WHERE content_hash = :content_hash ORDER BY id")
-)
-_REFRESH_UNUSED_SINCE = Statement(
-    text("UPDATE images SET unused_since = :now WHERE id = :image_id AND status = 'pending'")
-)
-_INSERT_IMAGE = Statement(
-    insert(Image).returning(Image.id),
-    columns=(
-        *("owner_id", "key", "content_hash", "content_type", "width", "height", "renditions"),
-        *("status", "unused_since", "created_at"),
-    ),
-)
-_MARK_READY = Statement(
-    text(
-        """
-        UPDATE images SET status = 'ready' WHERE id = :image_id AND status IN ('pending', 'ready')
-        RETURNING id, key, renditions
-        """
-    )
-)
 
 
 class ImageUploadExpiredError(ConflictError):
@@ -76,6 +42,16 @@ class StartedUpload:
 
     image_id: UUID
     objects: Sequence[StoredObject]
+
+
+_REUSE_READY_IMAGE = Statement(
+    text(
+        """
+        UPDATE images SET unused_since = CASE WHEN unused_since IS NOT NULL THEN CAST(:now AS timestamptz) END
+        WHERE owner_id = :owner_id AND content_hash = :content_hash AND status = 'ready' RETURNING id
+        """
+    )
+)
 
 
 def upload_image(
@@ -103,8 +79,8 @@ def upload_image(
     :raises ProviderUnavailableError: the storage does not take it
     """
     content_hash = hashlib.sha256(f"{_RENDITION_VERSION}:{sha256}".encode()).hexdigest()
-    reused_image_id = database.in_transaction(
-        _reuse_ready_image, owner_id=owner_id, content_hash=content_hash, now=now
+    reused_image_id: UUID | None = database.in_transaction(
+        _REUSE_READY_IMAGE.scalar, owner_id=owner_id, content_hash=content_hash, now=now
     )
     if reused_image_id is not None:
         return reused_image_id
@@ -124,10 +100,15 @@ def complete_upload(session: Session, *, image_id: UUID, media_base_url: str) ->
     :return: the picture, as ``image_view`` gives it
     :raises ImageUploadExpiredError: it was cleared away meanwhile
     """
-    row = _MARK_READY.first(session, image_id=image_id)
-    if row is None:
+    image = session.scalar(
+        update(Image)
+        .where(Image.id == image_id, Image.status.in_(("pending", "ready")))
+        .values(status="ready")
+        .returning(Image)
+    )
+    if image is None:
         raise ImageUploadExpiredError("The upload took too long. Send the picture again.")
-    return image_view(str(row["id"]), row["key"], row["renditions"], media_base_url=media_base_url)
+    return image_view(str(image.id), image.key, image.renditions, media_base_url=media_base_url)
 
 
 def image_view(
@@ -156,16 +137,17 @@ def image_view(
                 "url": f"{media_base_url}/{rendition['key']}",
                 "width": rendition["width"],
                 "height": rendition["height"],
-                "contentType": rendition["contentType"],
+                "content_type": rendition["contentType"],
             }
             for rendition in renditions
         ],
     }
 
 
-def _reuse_ready_image(session: Session, *, owner_id: UUID, content_hash: str, now: datetime) -> UUID | None:
-    row = _REUSE_READY_IMAGE.first(session, owner_id=owner_id, content_hash=content_hash, now=now)
-    return row["id"] if row else None
+# Whoever adds a row of a content, or takes one away, does so alone: rows of one content share their objects.
+LOCK_IMAGE_CONTENT = Statement(
+    text("SELECT pg_advisory_xact_lock(hashtextextended('image:' || :content, 0))")
+)
 
 
 def _start_upload(
@@ -173,45 +155,47 @@ def _start_upload(
 ) -> StartedUpload:
     """Write the row of an upload, or take up the one that it left when it was broken off before."""
     LOCK_IMAGE_CONTENT.run(session, content=content_hash)
-    rows = _SELECT_IMAGES_BY_HASH.all(session, content_hash=content_hash)
-    keys = _object_keys(content_hash, picture, rows)
+    images = session.scalars(
+        select(Image).where(Image.content_hash == content_hash).order_by(Image.id),
+        execution_options={"populate_existing": True},
+    ).all()
+    keys = _object_keys(content_hash, picture, images)
     objects = [
         StoredObject(key, rendition.content, rendition.content_type, IMMUTABLE_CACHE_CONTROL)
         for key, rendition in zip(keys, picture.renditions, strict=True)
     ]
-    for row in rows:
-        if row["owner_id"] == owner_id and row["status"] in ("pending", "ready"):
-            _REFRESH_UNUSED_SINCE.run(session, image_id=row["id"], now=now)
-            return StartedUpload(row["id"], objects)
-    inserted = _INSERT_IMAGE.one(
-        session,
+    for image in images:
+        if image.owner_id == owner_id and image.status in ("pending", "ready"):
+            if image.status == "pending":
+                image.unused_since = now
+            return StartedUpload(image.id, objects)
+    started = Image(
         owner_id=owner_id,
         key=keys[0],
         content_hash=content_hash,
         content_type=picture.format.content_type,
         width=picture.width,
         height=picture.height,
-        renditions=Json(
-            [
-                _rendition_record(key, rendition)
-                for key, rendition in zip(keys, picture.renditions, strict=True)
-            ]
-        ),
+        renditions=[
+            _rendition_record(key, rendition) for key, rendition in zip(keys, picture.renditions, strict=True)
+        ],
         status="pending",
         unused_since=now,
         created_at=now,
     )
-    return StartedUpload(inserted["id"], objects)
+    session.add(started)
+    session.flush()
+    return StartedUpload(started.id, objects)
 
 
-def _object_keys(content_hash: str, picture: Picture, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _object_keys(content_hash: str, picture: Picture, images: Sequence[Image]) -> list[str]:
     """Name the objects: as the live rows of this content do, or as none does whose objects are being deleted."""
     first = _key_suffix(picture.renditions[0])
-    live = [row["key"] for row in rows if row["status"] in ("pending", "ready")]
+    live = [image.key for image in images if image.status in ("pending", "ready")]
     if live:
         stem = live[0].removesuffix(first)
     else:
-        used = {row["key"] for row in rows}
+        used = {image.key for image in images}
         stems = itertools.chain(
             [f"products/{content_hash}"], (f"products/{content_hash}.{n}" for n in itertools.count(2))
         )

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import Select, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import states
-from marketplace.catalog.models import Product
+from marketplace.catalog.models import BannedTerm, Product
 from marketplace.catalog.moderation import rules
 from marketplace.catalog.moderation.banned_word_matcher import BannedPhrase, BannedWords
 from marketplace.catalog.revisions import ListingSnapshot, drop_stale_listing_caches
@@ -42,42 +42,6 @@ NOT_CHECKED_IN_TIME = (
 _PROVIDER_CATEGORY_NAME = re.compile(r"[a-z][a-z0-9 /_-]{0,39}")
 _MAX_PROVIDER_CATEGORIES = 5
 
-_SELECT_LISTING_TO_SCREEN = Statement(
-    text(
-        """
-        SELECT p.id, p.review_round, p.title, p.description, p.price_minor, p.condition, p.tags, p.category_id,
-            p.needs_staff, p.moderated_at, (SELECT c.lineage FROM categories c WHERE c.id = p.category_id) AS lineage,
-            (SELECT count(*) FROM product_images i WHERE i.product_id = p.id) AS image_count
-        FROM products p WHERE p.id = :product_id AND p.status = 'in_review' AND NOT p.held
-        """
-    )
-)
-_SELECT_BANNED_TERMS = Statement(text("SELECT term, category, exceptions FROM banned_terms ORDER BY term"))
-# The newest ones are what such things cost now, and bound the work.
-_SELECT_PRICES_IN_CATEGORY = Statement(
-    text(
-        """
-        SELECT price_minor FROM products
-        WHERE status = 'published' AND category_id = :category_id AND id <> :product_id
-        ORDER BY published_at DESC, id DESC LIMIT :most
-        """
-    )
-)
-# Of all categories below one, and of it: some of each, so that the work is bounded by their number.
-_SELECT_PRICES_IN_SUBTREE = Statement(
-    text(
-        """
-        SELECT newest.price_minor
-        FROM categories c CROSS JOIN LATERAL (
-            SELECT p.price_minor, p.published_at, p.id FROM products p
-            WHERE p.status = 'published' AND p.category_id = c.id AND p.id <> :product_id
-            ORDER BY p.published_at DESC, p.id DESC LIMIT :each
-        ) newest
-        WHERE c.lineage @> ARRAY[CAST(:category_id AS uuid)]
-        ORDER BY newest.published_at DESC, newest.id DESC LIMIT :most
-        """
-    )
-)
 _MAX_PRICES_PER_CATEGORY = 100
 
 
@@ -115,6 +79,18 @@ def submit_for_screening(session: Session, product: Product, *, now: datetime) -
     )
 
 
+_SELECT_LISTING_TO_SCREEN = Statement(
+    text(
+        """
+        SELECT p.id, p.review_round, p.title, p.description, p.price_minor, p.condition, p.tags, p.category_id,
+            p.needs_staff, p.moderated_at, (SELECT c.lineage FROM categories c WHERE c.id = p.category_id) AS lineage,
+            (SELECT count(*) FROM product_images i WHERE i.product_id = p.id) AS image_count
+        FROM products p WHERE p.id = :product_id AND p.status = 'in_review' AND NOT p.held
+        """
+    )
+)
+
+
 def read_and_screen(session: Session, *, product_id: UUID) -> ScreenedListing | None:
     """Take down a listing that waits for its screening, and hold it against the rules.
 
@@ -143,24 +119,55 @@ def read_and_screen(session: Session, *, product_id: UUID) -> ScreenedListing | 
     )
 
 
+# Of all categories below one, and of it: some of each, so that the work is bounded by their number.
+_SELECT_PRICES_IN_SUBTREE = Statement(
+    text(
+        """
+        SELECT newest.price_minor
+        FROM categories c CROSS JOIN LATERAL (
+            SELECT p.price_minor, p.published_at, p.id FROM products p
+            WHERE p.status = 'published' AND p.category_id = c.id AND p.id <> :product_id
+            ORDER BY p.published_at DESC, p.id DESC LIMIT :each
+        ) newest
+        WHERE c.lineage @> ARRAY[CAST(:category_id AS uuid)]
+        ORDER BY newest.published_at DESC, newest.id DESC LIMIT :limit
+        """
+    )
+)
+
+
 def _fetch_comparable_prices(session: Session, *, product_id: UUID, lineage: Sequence[UUID]) -> list[int]:
     """Read what else costs in the category; where too few know, what is below its parent, or else its root."""
-    parameters = {"product_id": product_id, "most": rules.MAX_COMPARABLE_PRICES}
-    prices = _SELECT_PRICES_IN_CATEGORY.tuples(session, category_id=lineage[-1], **parameters)
+    prices = session.scalars(_select_newest_prices(lineage[-1], product_id)).all()
     for wider_category_id in dict.fromkeys((*lineage[-2:-1], lineage[0])):
         if len(prices) >= rules.MIN_COMPARABLE_PRICES:
             break
-        prices = _SELECT_PRICES_IN_SUBTREE.tuples(
-            session, category_id=wider_category_id, each=_MAX_PRICES_PER_CATEGORY, **parameters
+        prices = _SELECT_PRICES_IN_SUBTREE.scalars(
+            session,
+            category_id=wider_category_id,
+            product_id=product_id,
+            each=_MAX_PRICES_PER_CATEGORY,
+            limit=rules.MAX_COMPARABLE_PRICES,
         )
-    return [price for (price,) in prices]
+    return list(prices)
+
+
+def _select_newest_prices(category_id: UUID, product_id: UUID) -> Select[int]:
+    """Select the other products' prices in a category: the newest, which are current and bound the work."""
+    is_comparable = (
+        Product.status == "published",
+        Product.category_id == category_id,
+        Product.id != product_id,
+    )
+    newest = select(Product.price_minor).order_by(Product.published_at.desc(), Product.id.desc())
+    return newest.where(*is_comparable).limit(rules.MAX_COMPARABLE_PRICES)
 
 
 def load_banned_words(session: Session) -> BannedWords:
     """Read the terms that name what may not be sold."""
     return BannedWords(
-        BannedPhrase(row["term"], row["category"], tuple(row["exceptions"]))
-        for row in _SELECT_BANNED_TERMS.all(session)
+        BannedPhrase(banned.term, banned.category, tuple(banned.exceptions))
+        for banned in session.scalars(select(BannedTerm).order_by(BannedTerm.term))
     )
 
 

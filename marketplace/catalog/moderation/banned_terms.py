@@ -4,35 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog.models import BannedTerm
 from marketplace.catalog.moderation.banned_word_matcher import tokenize_phrase
-from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError, ValidationError
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
-_TERM_COLUMNS = (
-    BannedTerm.id,
-    BannedTerm.term,
-    BannedTerm.category,
-    BannedTerm.exceptions,
-    BannedTerm.note,
-    BannedTerm.created_at.label("createdAt"),
-)
-_SELECT_TERMS = Statement(
-    select(*_TERM_COLUMNS)
-    .where(BannedTerm.term > bindparam("after"))
-    .order_by(BannedTerm.term)
-    .limit(bindparam("limit"))
-)
-_INSERT_TERM = Statement(
-    insert(BannedTerm).on_conflict_do_nothing(index_elements=("term",)).returning(*_TERM_COLUMNS),
-    columns=("term", "category", "exceptions", "note", "created_by", "created_at"),
-)
+_AUDITED_COLUMNS = ("term", "category", "exceptions", "note")
 
 
 class TermAlreadyBannedError(ConflictError):
@@ -47,8 +29,9 @@ def list_terms(session: Session, *, page: PageRequest) -> Page:
     :param page: which; its position is the last term shown
     """
     [after] = page.after("text")
-    rows = _SELECT_TERMS.all(session, after=after or "", limit=page.limit + 1)
-    return page_of(rows, request=page, position_of=lambda row: [row["term"]])
+    clause = select(BannedTerm).where(BannedTerm.term > (after or "")).order_by(BannedTerm.term)
+    terms = list(session.scalars(clause.limit(page.limit + 1)))
+    return page_of(terms, request=page, position_of=lambda term: [term.term])
 
 
 def add_term(
@@ -59,7 +42,7 @@ def add_term(
     category: str,
     exceptions: Sequence[str],
     note: str | None,
-) -> dict[str, Any]:
+) -> BannedTerm:
     """Ban a term, from the next screening on.
 
     :param term: a word or a phrase; it is kept as the screening folds it
@@ -77,19 +60,23 @@ def add_term(
     for index, phrase in enumerate(phrases):
         if not _contains_words(phrase, words):
             raise ValidationError.of(f"exceptions[{index}]", "Must be a phrase that holds the term.")
-    row = _INSERT_TERM.first(
-        session,
-        term=" ".join(words),
-        category=category,
-        exceptions=list(dict.fromkeys(" ".join(phrase) for phrase in phrases)),
-        note=note,
-        created_by=act.user_id,
-        created_at=act.now,
+    banned_term: BannedTerm | None = session.scalar(
+        insert(BannedTerm)
+        .values(
+            term=" ".join(words),
+            category=category,
+            exceptions=list(dict.fromkeys(" ".join(phrase) for phrase in phrases)),
+            note=note,
+            created_by=act.user_id,
+            created_at=act.now,
+        )
+        .on_conflict_do_nothing(index_elements=("term",))
+        .returning(BannedTerm)
     )
-    if row is None:
+    if banned_term is None:
         raise TermAlreadyBannedError("The term is in the table already.")
-    _record_audit(session, act, "ban", row["id"], after=_audit_snapshot(row))
-    return row
+    _record_audit(session, act, "ban", banned_term.id, after=_audit_snapshot(banned_term))
+    return banned_term
 
 
 def remove_term(session: Session, *, act: Act, term_id: UUID) -> None:
@@ -100,11 +87,8 @@ def remove_term(session: Session, *, act: Act, term_id: UUID) -> None:
     term = session.get(BannedTerm, term_id, with_for_update=True)
     if term is None:
         raise NotFoundError("There is no such term.")
-    before = _audit_snapshot(
-        {name: getattr(term, name) for name in ("term", "category", "exceptions", "note")}
-    )
+    _record_audit(session, act, "allow", term_id, before=_audit_snapshot(term))
     session.delete(term)
-    _record_audit(session, act, "allow", term_id, before=before)
 
 
 def _contains_words(phrase: Sequence[str], words: Sequence[str]) -> bool:
@@ -114,8 +98,8 @@ def _contains_words(phrase: Sequence[str], words: Sequence[str]) -> bool:
     )
 
 
-def _audit_snapshot(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in ("term", "category", "exceptions", "note")}
+def _audit_snapshot(term: BannedTerm) -> dict[str, Any]:
+    return {name: getattr(term, name) for name in _AUDITED_COLUMNS}
 
 
 def _record_audit(

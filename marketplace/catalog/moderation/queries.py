@@ -1,12 +1,10 @@
 """What staff see of the listings that they moderate."""
 
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.browse.product_detail import review_state
 from marketplace.infra.db import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import NotFoundError
@@ -23,17 +21,21 @@ QUEUE_STATES = {
 }
 DEFAULT_QUEUE_STATE = "held"
 
-_SELECT_LISTING_SQL = """
-    SELECT p.id, p.title, p.description, p.price_minor, p.condition, p.tags, p.quantity, p.status, p.held,
-        p.status_reason, p.review_reasons, p.moderated_at, p.published_at, p.created_at, p.updated_at, p.revision,
-        p.campus_id, k.name AS campus_name, k.slug AS campus_slug,
-        p.category_id, c.name AS category_name, c.slug AS category_slug,
-        p.vendor_id, v.display_name, v.slug AS vendor_slug, v.verified,
+_SELECT_LISTING_SQL = f"""
+    SELECT p.id, p.title, p.description, p.price_minor, '{CURRENCY}' AS currency, p.condition, p.tags, p.quantity,
+        p.status, CASE WHEN p.status = 'in_review' THEN CASE WHEN p.held THEN 'held' ELSE 'screening' END END
+            AS review_state,
+        p.status_reason, p.review_reasons, p.moderated_at AS since, p.revision, p.published_at, p.created_at,
+        p.updated_at,
+        jsonb_build_object('id', k.id, 'name', k.name, 'slug', k.slug) AS campus,
+        jsonb_build_object('id', c.id, 'name', c.name, 'slug', c.slug) AS category,
+        jsonb_build_object('id', v.id, 'display_name', v.display_name, 'slug', v.slug, 'verified', v.verified)
+            AS vendor,
         ARRAY(
-            SELECT i.key FROM product_images n JOIN images i ON i.id = n.image_id
+            SELECT :media_base_url || '/' || i.key FROM product_images n JOIN images i ON i.id = n.image_id
             WHERE n.product_id = p.id ORDER BY n.position
-        ) AS image_keys
-    FROM {products} p
+        ) AS image_urls
+    FROM {{products}} p
         JOIN vendor_profiles v ON v.id = p.vendor_id
         JOIN campuses k ON k.id = p.campus_id
         JOIN categories c ON c.id = p.category_id
@@ -60,9 +62,6 @@ _SELECT_QUEUE_BY_CAMPUS_ID = _queue_statement("p.campus_id = :campus")
 _SELECT_QUEUE_BY_CAMPUS_SLUG = _queue_statement(
     "p.campus_id = (SELECT o.id FROM campuses o WHERE o.slug = :campus)"
 )
-_SELECT_LISTING = Statement(
-    text(f"{_SELECT_LISTING_SQL.format(products='products')} WHERE p.id = :product_id")
-)
 
 
 def list_moderation_queue(
@@ -87,48 +86,22 @@ def list_moderation_queue(
         last_at=last_at,
         last_id=last_id,
         limit=page.limit + 1,
+        media_base_url=media_base_url,
     )
-    items = [_listing_view(row, media_base_url) for row in rows]
-    return page_of(items, request=page, position_of=lambda item: [iso(item["since"]), str(item["id"])])
+    return page_of(rows, request=page, position_of=lambda row: [iso(row["since"]), str(row["id"])])
 
 
-def fetch_listing_for_staff(session: Session, *, product_id: UUID, media_base_url: str) -> dict[str, Any]:
+_SELECT_LISTING = Statement(
+    text(f"{_SELECT_LISTING_SQL.format(products='products')} WHERE p.id = :product_id")
+)
+
+
+def fetch_listing_for_staff(session: Session, *, product_id: UUID, media_base_url: str) -> Row:
     """Give one listing as staff see it, in whatever state it is.
 
     :raises NotFoundError: there is none
     """
-    row = _SELECT_LISTING.first(session, product_id=product_id)
+    row = _SELECT_LISTING.first(session, product_id=product_id, media_base_url=media_base_url)
     if row is None:
         raise NotFoundError("There is no such product.")
-    return _listing_view(row, media_base_url)
-
-
-def _listing_view(row: dict[str, Any], media_base_url: str) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "title": row["title"],
-        "description": row["description"],
-        "priceMinor": row["price_minor"],
-        "currency": CURRENCY,
-        "condition": row["condition"],
-        "tags": row["tags"],
-        "quantity": row["quantity"],
-        "imageUrls": [f"{media_base_url}/{key}" for key in row["image_keys"]],
-        "campus": {"id": row["campus_id"], "name": row["campus_name"], "slug": row["campus_slug"]},
-        "category": {"id": row["category_id"], "name": row["category_name"], "slug": row["category_slug"]},
-        "vendor": {
-            "id": row["vendor_id"],
-            "displayName": row["display_name"],
-            "slug": row["vendor_slug"],
-            "verified": row["verified"],
-        },
-        "status": row["status"],
-        "reviewState": review_state(row["status"], held=row["held"]),
-        "statusReason": row["status_reason"],
-        "reviewReasons": row["review_reasons"],
-        "since": row["moderated_at"],
-        "revision": row["revision"],
-        "publishedAt": row["published_at"],
-        "createdAt": row["created_at"],
-        "updatedAt": row["updated_at"],
-    }
+    return row

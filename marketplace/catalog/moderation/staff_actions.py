@@ -44,7 +44,7 @@ class BulkDeletionResult:
 
     deleted: list[UUID] = field(default_factory=list)
     already_deleted: list[UUID] = field(default_factory=list)
-    not_found: list[UUID] = field(default_factory=list)
+    missing: list[UUID] = field(default_factory=list)
 
 
 def approve_product(
@@ -186,7 +186,7 @@ def delete_products(
     for product_id in product_ids:
         product = products.get(product_id)
         if product is None:
-            result.not_found.append(product_id)
+            result.missing.append(product_id)
         elif product.status == "deleted":
             result.already_deleted.append(product_id)
         else:

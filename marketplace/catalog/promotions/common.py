@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, select, text
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
-from marketplace.catalog.models import Product
+from marketplace.catalog.models import Image, Product
 from marketplace.infra import outbox
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
@@ -35,19 +35,6 @@ BOUNDARY_QUEUE = queues.ESCROW_RECONCILIATION
 MAX_POSITION = 1_000
 _REMOVED_STATUSES = ("removed", "deleted")
 
-_SELECT_PRODUCTS = Statement(
-    select(Product.id, Product.campus_id, Product.status, VendorProfile.user_id)
-    .join(VendorProfile, VendorProfile.id == Product.vendor_id)
-    .where(Product.id == any_(bindparam("ids", type_=ARRAY(Uuid))))
-)
-_LOCK_READY_IMAGE = Statement(
-    text("SELECT id FROM images WHERE id = :image_id AND status = 'ready' FOR KEY SHARE")
-)
-_MARK_IMAGE_UNUSED = Statement(
-    text("UPDATE images SET unused_since = :now WHERE id = :image_id AND unused_since IS NULL")
-)
-_SELECT_CAMPUS = Statement(select(Campus.id).where(Campus.id == bindparam("campus_id")))
-
 
 class PromotionEndedError(ConflictError):
     """The promotion has ended and can no longer be changed."""
@@ -70,7 +57,7 @@ class Promotion(Protocol):
 PromotionT = TypeVar("PromotionT", bound=Promotion)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PromotableProduct:
     """A product that a promotion shows."""
 
@@ -154,6 +141,14 @@ def ensure_changeable(row: Promotion, *, revision: int | None, now: datetime) ->
         )
 
 
+_SELECT_PRODUCTS = Statement(
+    select(Product.id, Product.campus_id, Product.status, VendorProfile.user_id)
+    .join(VendorProfile, VendorProfile.id == Product.vendor_id)
+    .where(Product.id == any_(bindparam("ids", type_=ARRAY(Uuid)))),
+    row=PromotableProduct,
+)
+
+
 def find_promotable_products(
     session: Session, product_ids: Sequence[UUID], *, include_removed: bool = False
 ) -> dict[UUID, PromotableProduct]:
@@ -161,11 +156,10 @@ def find_promotable_products(
 
     :param include_removed: whether those are found too
     """
-    rows = _SELECT_PRODUCTS.all(session, ids=list(product_ids)) if product_ids else []
     return {
-        row["id"]: PromotableProduct(**row)
-        for row in rows
-        if include_removed or row["status"] not in _REMOVED_STATUSES
+        product.id: product
+        for product in _SELECT_PRODUCTS.all(session, ids=list(product_ids))
+        if include_removed or product.status not in _REMOVED_STATUSES
     }
 
 
@@ -176,6 +170,11 @@ def ensure_not_own_store(owner_id: UUID, *, user_id: UUID) -> None:
     """
     if owner_id == user_id:
         raise ConflictOfInterestError("Nobody promotes what the own store sells: ask another officer.")
+
+
+_LOCK_READY_IMAGE = Statement(
+    text("SELECT id FROM images WHERE id = :image_id AND status = 'ready' FOR KEY SHARE")
+)
 
 
 def ensure_references_exist(session: Session, fields: dict[str, Any]) -> None:
@@ -189,7 +188,7 @@ def ensure_references_exist(session: Session, fields: dict[str, Any]) -> None:
     image_id, campus_id = fields.get("image_id"), fields.get("campus_id")
     if image_id is not None and _LOCK_READY_IMAGE.first(session, image_id=image_id) is None:
         faults.append(InvalidParam("imageId", "There is no such picture."))
-    if campus_id is not None and _SELECT_CAMPUS.first(session, campus_id=campus_id) is None:
+    if campus_id is not None and session.get(Campus, campus_id) is None:
         faults.append(InvalidParam("campusId", "There is no such campus."))
     if faults:
         raise ValidationError("It names what does not exist.", invalid_params=faults)
@@ -247,6 +246,25 @@ class PromotionType(Generic[PromotionT]):
         ensure_references_exist(session, fields)
         origin = {"created_by": act.person_id, "created_at": act.now, "updated_at": act.now}
         return self.model(**fields | {"starts_at": starts_at} | origin)
+
+    def create(self, session: Session, act: Act, fields: dict[str, Any]) -> UUID:
+        """Create a promotion.
+
+        :param fields: columns; without ``starts_at`` the promotion starts now
+        :return: the promotion's id
+        :raises ValidationError: no such picture or campus, or the window can't be meant
+        """
+        return self.insert(session, act, self.build(session, act, fields))
+
+    def update(
+        self, session: Session, act: Act, row_id: UUID, *, revision: int | None, changes: dict[str, Any]
+    ) -> None:
+        """Change columns of a promotion that has not ended; a new picture replaces the old one.
+
+        :raises NotFoundError: see ``lock_to_change``, as for the other errors
+        """
+        row = self.lock_to_change(session, act, row_id, revision=revision, changes=changes)
+        self.change(session, act, row, changes)
 
     def insert(self, session: Session, act: Act, row: PromotionT) -> UUID:
         """Add a promotion that was built, and give its id."""
@@ -358,7 +376,8 @@ def apply_changes(session: Session, row: Any, changes: dict[str, Any], *, now: d
     session.flush()
     # The clean-up looks at a picture again that nothing may show any longer.
     if old_image_id is not None and row.image_id != old_image_id:
-        _MARK_IMAGE_UNUSED.run(session, image_id=old_image_id, now=now)
+        unused = update(Image).where(Image.id == old_image_id)
+        session.execute(unused.where(Image.unused_since.is_(None)).values(unused_since=now))
 
 
 def _bump_revision(row: Promotion, *, now: datetime) -> None:

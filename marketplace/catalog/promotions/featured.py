@@ -30,23 +30,13 @@ _FEATURED = PromotionType(
     audited_columns=("product_id", "position", "starts_at", "ends_at", "ended_at"),
     tag=cache_tags.FEATURED,
 )
-
-_SELECT_OVERLAPPING = Statement(
-    text(
-        """
-        SELECT starts_at FROM featured_products
-        WHERE product_id = :product_id AND (over_at IS NULL OR (over_at > :starts_at AND over_at > starts_at))
-            AND (CAST(:ends_at AS timestamptz) IS NULL OR starts_at < :ends_at)
-            AND id IS DISTINCT FROM CAST(:entry_id AS uuid)
-        ORDER BY starts_at LIMIT 1
-        """
-    )
-)
-_SELECT_FEATURED_SQL = f"""
-    SELECT t.id, t.product_id, t.position, {listing.LIFETIME_COLUMNS_SQL}, p.title, p.status AS product_status,
-        p.price_minor, p.campus_id, p.vendor_id
+FEATURED_TABLE = listing.PromotionTable(
+    f"""
+    SELECT t.id, t.position, {listing.LIFETIME_COLUMNS_SQL}, {listing.PRODUCT_SQL}
     FROM featured_products t JOIN products p ON p.id = t.product_id
-"""
+    """,
+    name="featured product",
+)
 
 
 class AlreadyFeaturedError(ConflictError):
@@ -164,45 +154,7 @@ def list_featured_cards(
         media_base_url=media_base_url,
         limit=page.limit + 1,
     )
-    page_rows = rows[: page.limit]
-    has_more = len(rows) > page.limit
-    return Page(
-        items=[cards.build_card(row) for row in page_rows],
-        limit=page.limit,
-        next_position=[page_rows[-1][-2], str(page_rows[-1][-1])] if has_more else None,
-    )
-
-
-def list_featured_for_staff(session: Session, *, state: str | None, page: PageRequest, now: datetime) -> Page:
-    """List entries of any state, or of one, the last made first."""
-    return listing.list_promotions_for_staff(
-        session,
-        select=_SELECT_FEATURED_SQL,
-        state=state,
-        parameters={},
-        page=page,
-        now=now,
-        view=lambda row: _staff_view(row, now),
-    )
-
-
-def fetch_featured_for_staff(session: Session, *, entry_id: UUID, now: datetime) -> dict[str, Any]:
-    """Give an entry as staff see it.
-
-    :raises NotFoundError: there is none
-    """
-    row = listing.fetch_promotion(
-        session, select=_SELECT_FEATURED_SQL, row_id=entry_id, parameters={}, name="featured product"
-    )
-    return _staff_view(row, now)
-
-
-def _staff_view(row: dict[str, Any], now: datetime) -> dict[str, Any]:
-    return listing.lifetime_view(row, now=now) | {
-        "id": row["id"],
-        "position": row["position"],
-        "product": listing.promoted_product_view(row),
-    }
+    return cards.card_page(rows, page, position_of=lambda row: [row[-2], str(row[-1])])
 
 
 def _lock_product_to_feature(session: Session, act: Act, product_id: UUID) -> PromotableProduct:
@@ -224,6 +176,19 @@ def _lock_product_of_entry(session: Session, act: Act, entry_id: UUID) -> None:
     stock.lock_products(session, product_ids=[product_id])
 
 
+_SELECT_OVERLAPPING = Statement(
+    text(
+        """
+        SELECT starts_at FROM featured_products
+        WHERE product_id = :product_id AND (over_at IS NULL OR (over_at > :starts_at AND over_at > starts_at))
+            AND (CAST(:ends_at AS timestamptz) IS NULL OR starts_at < :ends_at)
+            AND id IS DISTINCT FROM CAST(:entry_id AS uuid)
+        ORDER BY starts_at LIMIT 1
+        """
+    )
+)
+
+
 def _ensure_no_overlap(
     session: Session,
     *,
@@ -232,12 +197,11 @@ def _ensure_no_overlap(
     ends_at: datetime | None,
     entry_id: UUID | None = None,
 ) -> None:
-    other = _SELECT_OVERLAPPING.first(
+    other_start = _SELECT_OVERLAPPING.scalar(
         session, product_id=product_id, starts_at=starts_at, ends_at=ends_at, entry_id=entry_id
     )
-    if other is not None:
-        other_start = iso(other["starts_at"])
+    if other_start is not None:
         raise AlreadyFeaturedError(
-            f"The product is featured from {other_start} already.",
-            invalid_params=[InvalidParam("startsAt", f"Overlaps with the entry from {other_start}.")],
+            f"The product is featured from {iso(other_start)} already.",
+            invalid_params=[InvalidParam("startsAt", f"Overlaps with the entry from {iso(other_start)}.")],
         )

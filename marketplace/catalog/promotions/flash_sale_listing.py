@@ -5,14 +5,13 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BindParameter, Text, and_, bindparam, literal_column, or_, select, tuple_
+from sqlalchemy import BindParameter, Text, and_, bindparam, case, func, literal_column, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.browse import cards
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions.flash_sales import MAX_SALE_DURATION
-from marketplace.catalog.promotions.listing import promoted_product_view
 from marketplace.catalog.promotions.models import FlashSale
 from marketplace.catalog.sale_price import percent_off
 from marketplace.infra.db import Row, Statement
@@ -120,7 +119,7 @@ def list_public_flash_sales(
     items = [_public_view(row, now=now) for row in page_rows]
     next_position = None
     if len(rows) > page.limit:
-        moment = items[-1]["endsAt" if state == RUNNING else "startsAt"]
+        moment = items[-1]["ends_at" if state == RUNNING else "starts_at"]
         next_position = [iso(moment), str(items[-1]["id"])]
     return Page(items=items, limit=page.limit, next_position=next_position)
 
@@ -128,46 +127,37 @@ def list_public_flash_sales(
 def _public_view(row: tuple[Any, ...], *, now: datetime) -> dict[str, Any]:
     sale_id, sale_price_minor, starts_at, over_at, quantity, sold = row[-len(_SALE_COLUMNS) :]
     product = cards.build_card(row)
+    begun_state = SOLD_OUT if quantity is not None and sold >= quantity else RUNNING
     return {
         "id": sale_id,
-        "state": flash_sale_state(
-            starts_at=starts_at, over_at=over_at, quantity=quantity, sold=sold, now=now
-        ),
-        "priceMinor": sale_price_minor,
-        "regularPriceMinor": product["priceMinor"],
-        "percentOff": percent_off(product["priceMinor"], sale_price_minor=sale_price_minor),
-        "startsAt": starts_at,
-        "endsAt": over_at,
+        "state": UPCOMING if starts_at > now else begun_state,
+        "price_minor": sale_price_minor,
+        "regular_price_minor": product["price_minor"],
+        "percent_off": percent_off(product["price_minor"], sale_price_minor=sale_price_minor),
+        "starts_at": starts_at,
+        "ends_at": over_at,
         "quantity": quantity,
         "left": None if quantity is None else quantity - sold,
         "product": product,
     }
 
 
-def flash_sale_state(
-    *, starts_at: datetime, over_at: datetime, quantity: int | None, sold: int, now: datetime
-) -> str:
-    """Tell a sale's state, which is a matter of time and pieces alone."""
-    if over_at <= now or over_at <= starts_at:
-        return ENDED
-    if starts_at > now:
-        return UPCOMING
-    return SOLD_OUT if quantity is not None and sold >= quantity else RUNNING
-
-
 _STAFF_COLUMNS = (
     FlashSale.id,
-    FlashSale.product_id,
-    Product.title,
-    Product.status.label("product_status"),
-    Product.price_minor,
-    Product.campus_id,
-    Product.vendor_id,
+    case(
+        (_STATE_CONDITIONS[ENDED], ENDED),
+        (FlashSale.starts_at > _NOW, UPCOMING),
+        (FlashSale.sold >= FlashSale.quantity, SOLD_OUT),
+        else_=RUNNING,
+    ).label("state"),
+    func.jsonb_build_object(
+        *("id", Product.id, "title", Product.title, "status", Product.status),
+        *("price_minor", Product.price_minor, "campus_id", Product.campus_id, "vendor_id", Product.vendor_id),
+    ).label("product"),
     FlashSale.sale_price_minor,
     FlashSale.percent_off,
     FlashSale.starts_at,
     FlashSale.ends_at,
-    FlashSale.over_at,
     FlashSale.quantity,
     FlashSale.sold,
     FlashSale.created_by,
@@ -179,22 +169,6 @@ _STAFF_COLUMNS = (
 )
 
 
-@lru_cache(maxsize=32)
-def _staff_statement(
-    *, state: str | None, of_product: bool, has_cursor: bool, by_id: bool = False
-) -> Statement[Row]:
-    clause = select(*_STAFF_COLUMNS).join(Product, Product.id == FlashSale.product_id)
-    if by_id:
-        return Statement(clause.where(FlashSale.id == bindparam("sale_id")))
-    if state is not None:
-        clause = clause.where(_STATE_CONDITIONS[state])
-    if of_product:
-        clause = clause.where(FlashSale.product_id == bindparam("product_id"))
-    if has_cursor:
-        clause = clause.where(FlashSale.id < bindparam("last_id"))
-    return Statement(clause.order_by(FlashSale.id.desc()).limit(bindparam("limit")))
-
-
 def list_flash_sales_for_staff(
     session: Session, *, state: str | None, product_id: UUID | None, page: PageRequest, now: datetime
 ) -> Page:
@@ -204,46 +178,24 @@ def list_flash_sales_for_staff(
     :param product_id: of one product, or none for all
     """
     [last_id] = page.after("id")
-    statement = _staff_statement(
-        state=state, of_product=product_id is not None, has_cursor=page.position is not None
-    )
-    rows = statement.all(session, last_id=last_id, product_id=product_id, now=now, limit=page.limit + 1)
-    sales = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
-    return Page(
-        items=[_staff_view(row, now=now) for row in sales.items],
-        limit=sales.limit,
-        next_position=sales.next_position,
-    )
+    clause = select(*_STAFF_COLUMNS).join(Product, Product.id == FlashSale.product_id)
+    if state is not None:
+        clause = clause.where(_STATE_CONDITIONS[state])
+    if product_id is not None:
+        clause = clause.where(FlashSale.product_id == product_id)
+    if last_id is not None:
+        clause = clause.where(FlashSale.id < last_id)
+    rows = session.execute(clause.order_by(FlashSale.id.desc()).limit(page.limit + 1), {"now": now}).all()
+    return page_of(list(rows), request=page, position_of=lambda row: [str(row.id)])
 
 
-def fetch_flash_sale_for_staff(session: Session, *, sale_id: UUID, now: datetime) -> dict[str, Any]:
-    """Give one flash sale as staff see it.
+def fetch_flash_sale_for_staff(session: Session, *, sale_id: UUID, now: datetime) -> Any:
+    """Fetch a flash sale as staff see it.
 
-    :raises NotFoundError: there is none
+    :raises NotFoundError: the sale does not exist
     """
-    statement = _staff_statement(state=None, of_product=False, has_cursor=False, by_id=True)
-    row = statement.first(session, sale_id=sale_id)
+    clause = select(*_STAFF_COLUMNS).join(Product, Product.id == FlashSale.product_id)
+    row = session.execute(clause.where(FlashSale.id == sale_id), {"now": now}).one_or_none()
     if row is None:
         raise NotFoundError("There is no such flash sale.")
-    return _staff_view(row, now=now)
-
-
-def _staff_view(row: dict[str, Any], *, now: datetime) -> dict[str, Any]:
-    terms = {name: row[name] for name in ("starts_at", "over_at", "quantity", "sold")}
-    return {
-        "id": row["id"],
-        "state": flash_sale_state(**terms, now=now),
-        "product": promoted_product_view(row),
-        "salePriceMinor": row["sale_price_minor"],
-        "percentOff": row["percent_off"],
-        "startsAt": row["starts_at"],
-        "endsAt": row["ends_at"],
-        "quantity": row["quantity"],
-        "sold": row["sold"],
-        "createdBy": row["created_by"],
-        "createdAt": row["created_at"],
-        "updatedAt": row["updated_at"],
-        "endedAt": row["ended_at"],
-        "endedBy": row["ended_by"],
-        "revision": row["revision"],
-    }
+    return row

@@ -32,67 +32,6 @@ MAX_QUANTITY = 100_000
 
 _CACHE_TAGS = (cache_tags.PRODUCTS, cache_tags.FLASH_SALES)
 
-_LOCK_PRODUCT = Statement(
-    text(
-        """
-        SELECT p.id, p.price_minor, p.status, v.user_id
-        FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
-        WHERE p.id = :product_id AND p.status NOT IN ('removed', 'deleted')
-        FOR NO KEY UPDATE OF p
-        """
-    )
-)
-_LOCK_PRODUCT_OF_SALE = Statement(
-    text(
-        """
-        SELECT p.id, p.price_minor, p.status, v.user_id
-        FROM flash_sales f JOIN products p ON p.id = f.product_id JOIN vendor_profiles v ON v.id = p.vendor_id
-        WHERE f.id = :sale_id
-        FOR NO KEY UPDATE OF p
-        """
-    )
-)
-_SELECT_OVERLAPPING = Statement(
-    text(
-        """
-        SELECT starts_at, over_at FROM flash_sales
-        WHERE product_id = :product_id AND over_at > :starts_at AND starts_at < :ends_at AND over_at > starts_at
-            AND id IS DISTINCT FROM CAST(:sale_id AS uuid)
-        ORDER BY starts_at LIMIT 1
-        """
-    )
-)
-# Where there is none, the columns become null.
-_UPDATE_CURRENT_SALE = Statement(
-    text(
-        """
-        UPDATE products p SET (sale_id, sale_price_minor, sale_starts_at, sale_ends_at, sale_left) = (
-            SELECT f.id, f.sale_price_minor, f.starts_at, f.over_at, f.quantity - f.sold FROM flash_sales f
-            WHERE f.product_id = p.id AND f.over_at > :now AND f.over_at > f.starts_at
-            ORDER BY f.starts_at LIMIT 1
-        )
-        WHERE p.id = ANY(:ids)
-        """
-    )
-)
-_ADD_SOLD_UNITS = Statement(
-    text(
-        """
-        WITH claimed AS (
-            UPDATE flash_sales f SET sold = f.sold + m.n
-            FROM unnest(CAST(:ids AS uuid[]), CAST(:pieces AS bigint[])) AS m (id, n)
-            WHERE f.id = m.id
-            RETURNING f.id, f.product_id, f.quantity - f.sold AS pieces_left
-        ), told AS (
-            UPDATE products p SET sale_left = c.pieces_left
-            FROM claimed c WHERE p.id = c.product_id AND p.sale_id = c.id AND c.pieces_left IS NOT NULL
-            RETURNING p.id
-        )
-        SELECT count(*) AS told FROM told
-        """
-    )
-)
-
 
 class OverlappingSaleError(ConflictError):
     """The product has another flash sale in this period."""
@@ -137,6 +76,18 @@ class Discount:
                 f" {MIN_PRICE_MINOR} kobo.",
             )
         return self.price_minor
+
+
+_LOCK_PRODUCT = Statement(
+    text(
+        """
+        SELECT p.id, p.price_minor, p.status, v.user_id
+        FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
+        WHERE p.id = :product_id AND p.status NOT IN ('removed', 'deleted')
+        FOR NO KEY UPDATE OF p
+        """
+    )
+)
 
 
 def create_flash_sale(
@@ -240,6 +191,21 @@ def on_boundary(session: Session, *, product_id: UUID, now: datetime) -> None:
     drop_cached(session, *_CACHE_TAGS)
 
 
+# Where there is none, the columns become null.
+_UPDATE_CURRENT_SALE = Statement(
+    text(
+        """
+        UPDATE products p SET (sale_id, sale_price_minor, sale_starts_at, sale_ends_at, sale_left) = (
+            SELECT f.id, f.sale_price_minor, f.starts_at, f.over_at, f.quantity - f.sold FROM flash_sales f
+            WHERE f.product_id = p.id AND f.over_at > :now AND f.over_at > f.starts_at
+            ORDER BY f.starts_at LIMIT 1
+        )
+        WHERE p.id = ANY(:ids)
+        """
+    )
+)
+
+
 def refresh_current_sales(session: Session, *, product_ids: Sequence[UUID], now: datetime) -> None:
     """Have locked products carry the sale that runs or comes next, or none.
 
@@ -281,13 +247,44 @@ def release_units(session: Session, *, units_by_sale: Mapping[UUID, int]) -> Non
     _adjust_sold_units(session, {sale_id: -count for sale_id, count in units_by_sale.items()})
 
 
+_ADD_SOLD_UNITS = Statement(
+    text(
+        """
+        WITH claimed AS (
+            UPDATE flash_sales f SET sold = f.sold + m.n
+            FROM unnest(CAST(:ids AS uuid[]), CAST(:units AS bigint[])) AS m (id, n)
+            WHERE f.id = m.id
+            RETURNING f.id, f.product_id, f.quantity - f.sold AS units_left
+        ), refreshed AS (
+            UPDATE products p SET sale_left = c.units_left
+            FROM claimed c WHERE p.id = c.product_id AND p.sale_id = c.id AND c.units_left IS NOT NULL
+            RETURNING p.id
+        )
+        SELECT count(*) FROM refreshed
+        """
+    )
+)
+
+
 def _adjust_sold_units(session: Session, units_by_sale: Mapping[UUID, int]) -> None:
     if not units_by_sale:
         return
     ids = sorted(units_by_sale)
     # What is left is shown to everybody; of a sale without limit nothing changes for anybody.
-    if _ADD_SOLD_UNITS.one(session, ids=ids, pieces=[units_by_sale[sale_id] for sale_id in ids])["told"]:
+    if _ADD_SOLD_UNITS.scalar(session, ids=ids, units=[units_by_sale[sale_id] for sale_id in ids]):
         drop_cached(session, *_CACHE_TAGS)
+
+
+_LOCK_PRODUCT_OF_SALE = Statement(
+    text(
+        """
+        SELECT p.id, p.price_minor, p.status, v.user_id
+        FROM flash_sales f JOIN products p ON p.id = f.product_id JOIN vendor_profiles v ON v.id = p.vendor_id
+        WHERE f.id = :sale_id
+        FOR NO KEY UPDATE OF p
+        """
+    )
+)
 
 
 def _lock_product_of_sale(session: Session, act: Act, sale_id: UUID) -> dict[str, Any]:
@@ -296,6 +293,18 @@ def _lock_product_of_sale(session: Session, act: Act, sale_id: UUID) -> dict[str
         raise _SALES.not_found()
     promotions.ensure_not_own_store(product["user_id"], user_id=act.person_id)
     return product
+
+
+_SELECT_OVERLAPPING = Statement(
+    text(
+        """
+        SELECT starts_at, over_at FROM flash_sales
+        WHERE product_id = :product_id AND over_at > :starts_at AND starts_at < :ends_at AND over_at > starts_at
+            AND id IS DISTINCT FROM CAST(:sale_id AS uuid)
+        ORDER BY starts_at LIMIT 1
+        """
+    )
+)
 
 
 def _ensure_no_overlap(

@@ -29,23 +29,68 @@ CARDS_PER_LISTED_VIBE = 12
 _SLUG_REGEX = re.compile(SLUG_PATTERN)
 _SELECT_VIBES_SQL = f"""
     SELECT t.id, t.slug, t.title, t.description, {listing.IMAGE_URL_SQL}, t.image_id, t.campus_id,
-        t.position, {listing.LIFETIME_COLUMNS_SQL}
+        t.position, {listing.LIFETIME_COLUMNS_SQL},
+        ARRAY(SELECT v.product_id FROM vibe_products v WHERE v.vibe_id = t.id ORDER BY v.position) AS product_ids
     FROM vibes t
 """
+VIBE_TABLE = listing.PromotionTable(_SELECT_VIBES_SQL, name="vibe")
+
+
+def list_running_vibes(
+    session: Session, *, campus: str | None, page: PageRequest, now: datetime, media_base_url: str
+) -> Page:
+    """List the vibes whose time it is with the first cards of each, in two queries.
+
+    :param campus: its id or slug: its vibes and those of all campuses, with what is sold there alone; none for
+        every vibe
+    """
+    running = VIBE_TABLE.list_running(
+        session, campus=campus, page=page, now=now, media_base_url=media_base_url
+    )
+    feeds = _fetch_cards_by_vibe(
+        session,
+        [row["id"] for row in running.items],
+        campus=campus,
+        max_cards=CARDS_PER_LISTED_VIBE + 1,
+        now=now,
+        media_base_url=media_base_url,
+    )
+    for row in running.items:
+        feed = feeds[row["id"]]
+        row |= {"products": feed[:CARDS_PER_LISTED_VIBE], "has_more": len(feed) > CARDS_PER_LISTED_VIBE}
+    return running
+
+
 _SELECT_RUNNING_VIBE_BY_ID = Statement(
     text(f"{_SELECT_VIBES_SQL} WHERE t.id = :vibe AND {listing.IS_RUNNING_SQL}")
 )
 _SELECT_RUNNING_VIBE_BY_SLUG = Statement(
     text(f"{_SELECT_VIBES_SQL} WHERE t.slug = :vibe AND {listing.IS_RUNNING_SQL}")
 )
-_SELECT_PRODUCT_IDS = Statement(
-    text(
-        """
-        SELECT vibe_id, array_agg(product_id ORDER BY position) AS product_ids
-        FROM vibe_products WHERE vibe_id = ANY(:ids) GROUP BY vibe_id
-        """
+
+
+def fetch_running_vibe(session: Session, *, vibe: str, now: datetime, media_base_url: str) -> Row:
+    """Fetch a running vibe with all its cards, in two queries.
+
+    :param vibe: its id or slug
+    :raises NotFoundError: the vibe does not exist or does not run
+    """
+    row = None
+    if parse_uuid(vibe) is not None:
+        row = _SELECT_RUNNING_VIBE_BY_ID.first(session, vibe=vibe, now=now, media_base_url=media_base_url)
+    elif _SLUG_REGEX.fullmatch(vibe):  # A path may hold text that the database cannot.
+        row = _SELECT_RUNNING_VIBE_BY_SLUG.first(session, vibe=vibe, now=now, media_base_url=media_base_url)
+    if row is None:
+        raise NotFoundError("There is no such vibe.")
+    feeds = _fetch_cards_by_vibe(
+        session,
+        [row["id"]],
+        campus=None,
+        max_cards=MAX_PRODUCTS_PER_VIBE,
+        now=now,
+        media_base_url=media_base_url,
     )
-)
+    return row | {"products": feeds[row["id"]], "has_more": False}
 
 
 @lru_cache(maxsize=4)
@@ -62,7 +107,7 @@ def _cards_statement(*, campus: str | None) -> Statement[Row]:
             STORE_IS_OPEN,
         )
         .order_by(VibeProduct.position)
-        .limit(bindparam("most"))
+        .limit(bindparam("limit"))
     )
     if campus is not None:
         vibe_cards = vibe_cards.where(campus_condition(Product.campus_id, campus))
@@ -73,100 +118,6 @@ def _cards_statement(*, campus: str | None) -> Statement[Row]:
         .join(first_cards, true())
         .order_by(vibe_ids.c.id, first_cards.c.place)
     )
-
-
-def list_running_vibes(
-    session: Session, *, campus: str | None, page: PageRequest, now: datetime, media_base_url: str
-) -> Page:
-    """List the vibes whose time it is with the first cards of each, in two queries.
-
-    :param campus: its id or slug: its vibes and those of all campuses, with what is sold there alone; none for
-        every vibe
-    """
-    running = listing.list_running_promotions(
-        session,
-        select=_SELECT_VIBES_SQL,
-        campus=campus,
-        parameters={"media_base_url": media_base_url},
-        page=page,
-        now=now,
-    )
-    ids = [row["id"] for row in running.items]
-    feeds = _fetch_cards_by_vibe(
-        session,
-        ids,
-        campus=campus,
-        max_cards=CARDS_PER_LISTED_VIBE + 1,
-        now=now,
-        media_base_url=media_base_url,
-    )
-    items = [
-        _public_view(row)
-        | {
-            "products": feeds[row["id"]][:CARDS_PER_LISTED_VIBE],
-            "hasMore": len(feeds[row["id"]]) > CARDS_PER_LISTED_VIBE,
-        }
-        for row in running.items
-    ]
-    return Page(items, running.limit, running.next_position)
-
-
-def fetch_running_vibe(session: Session, *, vibe: str, now: datetime, media_base_url: str) -> dict[str, Any]:
-    """Give a vibe whose time it is with all its cards, in two queries.
-
-    :param vibe: its id or slug
-    :raises NotFoundError: there is none, or it is not its time
-    """
-    statement = _SELECT_RUNNING_VIBE_BY_SLUG if parse_uuid(vibe) is None else _SELECT_RUNNING_VIBE_BY_ID
-    row = None
-    # A path may hold anything, even what no text in the database can.
-    if statement is _SELECT_RUNNING_VIBE_BY_ID or _SLUG_REGEX.fullmatch(vibe):
-        row = statement.first(session, vibe=vibe, now=now, media_base_url=media_base_url)
-    if row is None:
-        raise NotFoundError("There is no such vibe.")
-    feeds = _fetch_cards_by_vibe(
-        session,
-        [row["id"]],
-        campus=None,
-        max_cards=MAX_PRODUCTS_PER_VIBE,
-        now=now,
-        media_base_url=media_base_url,
-    )
-    return _public_view(row) | {"products": feeds[row["id"]], "hasMore": False}
-
-
-def list_vibes_for_staff(
-    session: Session, *, state: str | None, page: PageRequest, now: datetime, media_base_url: str
-) -> Page:
-    """List vibes of any state, or of one, the last made first."""
-    vibes = listing.list_promotions_for_staff(
-        session,
-        select=_SELECT_VIBES_SQL,
-        state=state,
-        parameters={"media_base_url": media_base_url},
-        page=page,
-        now=now,
-        view=lambda row: _staff_view(row, now),
-    )
-    product_ids = _fetch_product_ids_by_vibe(session, [item["id"] for item in vibes.items])
-    items = [item | {"productIds": product_ids.get(item["id"], [])} for item in vibes.items]
-    return Page(items, vibes.limit, vibes.next_position)
-
-
-def fetch_vibe_for_staff(
-    session: Session, *, vibe_id: UUID, now: datetime, media_base_url: str
-) -> dict[str, Any]:
-    """Give a vibe as staff see it.
-
-    :raises NotFoundError: there is none
-    """
-    parameters = {"media_base_url": media_base_url}
-    row = listing.fetch_promotion(
-        session, select=_SELECT_VIBES_SQL, row_id=vibe_id, parameters=parameters, name="vibe"
-    )
-    return _staff_view(row, now) | {
-        "productIds": _fetch_product_ids_by_vibe(session, [vibe_id]).get(vibe_id, [])
-    }
 
 
 def _fetch_cards_by_vibe(
@@ -181,30 +132,8 @@ def _fetch_cards_by_vibe(
     feeds: dict[UUID, list[dict[str, Any]]] = {vibe_id: [] for vibe_id in ids}
     campus_values = campus_parameters(campus)
     rows = _cards_statement(campus=next(iter(campus_values), None)).tuples(
-        session, **campus_values, ids=list(ids), most=max_cards, now=now, media_base_url=media_base_url
+        session, **campus_values, ids=list(ids), limit=max_cards, now=now, media_base_url=media_base_url
     )
     for row in rows:
         feeds[row[-1]].append(cards.build_card(row))
     return feeds
-
-
-def _fetch_product_ids_by_vibe(session: Session, ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
-    return {row["vibe_id"]: row["product_ids"] for row in _SELECT_PRODUCT_IDS.all(session, ids=list(ids))}
-
-
-def _public_view(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "slug": row["slug"],
-        "title": row["title"],
-        "description": row["description"],
-        "imageUrl": row["shown_image_url"],
-        "campusId": row["campus_id"],
-        "position": row["position"],
-        "startsAt": row["starts_at"],
-        "endsAt": row["ends_at"],
-    }
-
-
-def _staff_view(row: dict[str, Any], now: datetime) -> dict[str, Any]:
-    return _public_view(row) | {"imageId": row["image_id"]} | listing.lifetime_view(row, now=now)

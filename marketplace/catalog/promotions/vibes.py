@@ -41,13 +41,13 @@ def create_vibe(session: Session, act: Act, *, fields: dict[str, Any], product_i
     :raises ConflictOfInterestError: a product is the officer's own store's
     :raises SlugTakenError: another vibe, not ended, has the slug
     """
-    vibe = _VIBES.build(session, act, fields)
+    vibe = VIBES.build(session, act, fields)
     _ensure_products_promotable(session, act, product_ids, campus_id=vibe.campus_id)
     session.add(vibe)
     with _unique_slug(session, vibe.slug):
         session.flush()
     _replace_products(session, vibe.id, product_ids)
-    _VIBES.publish_and_audit(session, act, "create", vibe, before=None)
+    VIBES.publish_and_audit(session, act, "create", vibe, before=None)
     return vibe.id
 
 
@@ -72,7 +72,7 @@ def update_vibe(
     :raises ConflictOfInterestError: a product that is added is the officer's own store's
     :raises SlugTakenError: another vibe, not ended, has the slug
     """
-    vibe = _VIBES.lock_to_change(session, act, vibe_id, revision=revision, changes=changes)
+    vibe = VIBES.lock_to_change(session, act, vibe_id, revision=revision, changes=changes)
     campus_id = changes.get("campus_id", vibe.campus_id)
     current_product_ids = _list_product_ids(session, vibe.id)
     if product_ids is not None or campus_id not in (None, vibe.campus_id):
@@ -80,20 +80,11 @@ def update_vibe(
         _ensure_products_promotable(
             session, act, new_product_ids, campus_id=campus_id, current_product_ids=current_product_ids
         )
-    with _VIBES.recorded(session, act, "change", vibe):
+    with VIBES.recorded(session, act, "change", vibe):
         if product_ids is not None:
             _replace_products(session, vibe.id, product_ids)
         with _unique_slug(session, changes.get("slug", vibe.slug)):
             promotions.apply_changes(session, vibe, changes, now=act.now)
-
-
-def end_vibe(session: Session, act: Act, *, vibe_id: UUID) -> None:
-    """Take a vibe down now; its slug is free again.
-
-    :raises NotFoundError: there is none
-    :raises PromotionEndedError: it is over already
-    """
-    _VIBES.end(session, act, vibe_id)
 
 
 @contextmanager
@@ -157,7 +148,7 @@ class _VibeType(PromotionType[Vibe]):
         return super().snapshot(session, row) | {"product_ids": products}
 
 
-_VIBES = _VibeType(
+VIBES = _VibeType(
     Vibe,
     name="vibe",
     audited_columns=(

@@ -52,12 +52,6 @@ _CAMPUS_CONDITIONS = {
     BY_CAMPUS_ID: "AND v.campus_id = :campus_id",
     BY_CAMPUS_SLUG: "AND v.campus_id = (SELECT c.id FROM campuses c WHERE c.slug = :campus_slug)",
 }
-_SELECT_MERCHANTS: Mapping[str | None, Statement[Row]] = {
-    name: Prepared(
-        text(_SELECT_MERCHANTS_SQL.format(open=STORE_IS_OPEN_SQL, campus=condition, most=MAX_MERCHANTS))
-    )
-    for name, condition in _CAMPUS_CONDITIONS.items()
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +270,14 @@ def _block_parameters(
     }
 
 
+_SELECT_MERCHANTS: Mapping[str | None, Statement[Row]] = {
+    name: Prepared(
+        text(_SELECT_MERCHANTS_SQL.format(open=STORE_IS_OPEN_SQL, campus=condition, most=MAX_MERCHANTS))
+    )
+    for name, condition in _CAMPUS_CONDITIONS.items()
+}
+
+
 def _fetch_merchants(
     context: _SearchContext, strategy: _MatchStrategy, filters: ProductFilters
 ) -> list[dict[str, Any]]:
@@ -293,13 +295,13 @@ def _fetch_merchants(
     return [
         {
             "id": store_id,
-            "displayName": name,
+            "display_name": name,
             "slug": slug,
             "verified": verified,
             "rating": average_rating(rating_sum, rating_count),
-            "ratingCount": rating_count,
-            "completedOrders": completed,
-            "campusId": campus_id,
+            "rating_count": rating_count,
+            "completed_orders": completed,
+            "campus_id": campus_id,
         }
         for store_id, name, slug, verified, rating_sum, rating_count, completed, campus_id in rows
     ]

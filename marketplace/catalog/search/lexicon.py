@@ -53,44 +53,6 @@ _SELECT_LEXICON = Prepared(
     )
 )
 
-# A short word shares few trigrams with what was meant by it: its neighbours are found by counting edits.
-_SELECT_SIMILAR_WORDS = Statement(
-    text(
-        """
-        SELECT w.word, near.word, near.documents
-        FROM unnest(CAST(:words AS text[])) AS w (word) CROSS JOIN LATERAL (
-            (
-                SELECT t.word, t.documents FROM search_terms t
-                WHERE t.word % w.word AND t.word !~ '[0-9]'
-                ORDER BY similarity(t.word, w.word) DESC, t.documents DESC LIMIT 20
-            )
-            UNION
-            (
-                SELECT t.word, t.documents FROM search_terms t
-                WHERE length(w.word) <= 8 AND length(t.word) BETWEEN length(w.word) - 1 AND length(w.word) + 1
-                    AND levenshtein_less_equal(t.word, w.word, 2) <= 2 AND t.word !~ '[0-9]'
-                ORDER BY levenshtein_less_equal(t.word, w.word, 2), t.documents DESC LIMIT 20
-            )
-            UNION
-            SELECT a.word || ' ' || b.word, least(a.documents, b.documents)
-            FROM generate_series(3, length(w.word) - 3) AS cut
-                JOIN search_terms a ON a.word = left(w.word, cut)
-                JOIN search_terms b ON b.word = substr(w.word, cut + 1)
-            UNION
-            -- What only staff call something is meant as well; no listing need have it.
-            SELECT s.word, 1
-            FROM (SELECT DISTINCT regexp_split_to_table(unnest(terms), ' ') AS word FROM search_synonyms) s
-            WHERE levenshtein_less_equal(s.word, left(w.word, 60), 3) <= 3 AND s.word !~ '[0-9]'
-        ) near
-        """
-    )
-)
-_SELECT_SYNONYMS = Prepared(
-    text(
-        "SELECT s.terms FROM search_synonyms s WHERE s.terms && CAST(:phrases AS text[]) ORDER BY s.id LIMIT 20"
-    )
-)
-
 
 def load_lexicon(session: Session, *, words: Sequence[str]) -> Lexicon:
     """Look up, in one query, what is known of the words of a query.
@@ -124,6 +86,40 @@ def load_lexicon(session: Session, *, words: Sequence[str]) -> Lexicon:
     return Lexicon(documents, frequent, prefix_document_count, synonyms, total_documents)
 
 
+# A short word shares few trigrams with what was meant by it: its neighbours are found by counting edits.
+_SELECT_SIMILAR_WORDS = Statement(
+    text(
+        """
+        SELECT w.word, near.word, near.documents
+        FROM unnest(CAST(:words AS text[])) AS w (word) CROSS JOIN LATERAL (
+            (
+                SELECT t.word, t.documents FROM search_terms t
+                WHERE t.word % w.word AND t.word !~ '[0-9]'
+                ORDER BY similarity(t.word, w.word) DESC, t.documents DESC LIMIT 20
+            )
+            UNION
+            (
+                SELECT t.word, t.documents FROM search_terms t
+                WHERE length(w.word) <= 8 AND length(t.word) BETWEEN length(w.word) - 1 AND length(w.word) + 1
+                    AND levenshtein_less_equal(t.word, w.word, 2) <= 2 AND t.word !~ '[0-9]'
+                ORDER BY levenshtein_less_equal(t.word, w.word, 2), t.documents DESC LIMIT 20
+            )
+            UNION
+            SELECT a.word || ' ' || b.word, least(a.documents, b.documents)
+            FROM generate_series(3, length(w.word) - 3) AS cut
+                JOIN search_terms a ON a.word = left(w.word, cut)
+                JOIN search_terms b ON b.word = substr(w.word, cut + 1)
+            UNION
+            -- What only staff call something is meant as well; no listing need have it.
+            SELECT s.word, 1
+            FROM (SELECT DISTINCT regexp_split_to_table(unnest(terms), ' ') AS word FROM search_synonyms) s
+            WHERE levenshtein_less_equal(s.word, left(w.word, 60), 3) <= 3 AND s.word !~ '[0-9]'
+        ) near
+        """
+    )
+)
+
+
 def find_corrections(
     session: Session, *, words: Sequence[str], lexicon: Lexicon
 ) -> Mapping[str, Sequence[str]]:
@@ -155,6 +151,13 @@ def find_corrections(
     return {word: alternatives for word, alternatives in corrections.items() if alternatives}
 
 
+_SELECT_SYNONYMS = Prepared(
+    text(
+        "SELECT s.terms FROM search_synonyms s WHERE s.terms && CAST(:phrases AS text[]) ORDER BY s.id LIMIT 20"
+    )
+)
+
+
 def add_synonyms_of_corrections(
     session: Session, *, words: Sequence[str], lexicon: Lexicon, corrections: Mapping[str, Sequence[str]]
 ) -> Lexicon:
@@ -167,7 +170,7 @@ def add_synonyms_of_corrections(
     if not corrections:
         return lexicon
     phrases = find_phrases(corrected_words(words, corrections))
-    synonyms = [terms for (terms,) in _SELECT_SYNONYMS.tuples(session, phrases=list(phrases))]
+    synonyms = _SELECT_SYNONYMS.scalars(session, phrases=list(phrases))
     return replace(
         lexicon, synonyms=[*lexicon.synonyms, *(terms for terms in synonyms if terms not in lexicon.synonyms)]
     )

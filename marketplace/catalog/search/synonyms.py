@@ -1,7 +1,6 @@
 """What is called by several names: staff keep the list, and the next search goes by it."""
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, select
@@ -31,11 +30,10 @@ def list_synonyms(session: Session, *, page: PageRequest) -> Page:
     [last_id] = page.after("id")
     if last_id is not None:
         clause = clause.where(SearchSynonyms.id > UUID(last_id))
-    rows = [_view(row) for row in session.scalars(clause)]
-    return page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
+    return page_of(list(session.scalars(clause)), request=page, position_of=lambda row: [str(row.id)])
 
 
-def create_synonyms(session: Session, act: Act, *, terms: Sequence[str]) -> dict[str, Any]:
+def create_synonyms(session: Session, act: Act, *, terms: Sequence[str]) -> SearchSynonyms:
     """Add a group of synonyms.
 
     :param terms: words or phrases that mean the same; they are folded as searches are
@@ -49,12 +47,12 @@ def create_synonyms(session: Session, act: Act, *, terms: Sequence[str]) -> dict
     session.add(row)
     session.flush()
     _record_audit(session, act, "create", row.id, before=None, after=row.terms)
-    return _view(row)
+    return row
 
 
 def update_synonyms(
     session: Session, act: Act, *, synonyms_id: UUID, revision: int | None, terms: Sequence[str]
-) -> dict[str, Any]:
+) -> SearchSynonyms:
     """Replace the terms of a group.
 
     :param synonyms_id: which
@@ -77,7 +75,7 @@ def update_synonyms(
         row.revision += 1
         row.updated_at = act.now
         _record_audit(session, act, "change", row.id, before=before, after=after)
-    return _view(row)
+    return row
 
 
 def delete_synonyms(session: Session, act: Act, *, synonyms_id: UUID) -> None:
@@ -111,16 +109,6 @@ def _normalize_terms(terms: Sequence[str]) -> list[str]:
     if len(folded) < 2:
         raise ValidationError.of("terms", "Must be at least two that differ in more than case and accents.")
     return folded
-
-
-def _view(row: SearchSynonyms) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "terms": row.terms,
-        "revision": row.revision,
-        "createdAt": row.created_at,
-        "updatedAt": row.updated_at,
-    }
 
 
 def _record_audit(

@@ -1,13 +1,13 @@
 """What students searched in vain, counted by day, so that vendors can offer it."""
 
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import delete, func, or_, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_parameters
+from marketplace.catalog.search.models import SearchMiss
 from marketplace.catalog.search.tokenizer import mask_personal_data
 from marketplace.infra.db import Statement
 from marketplace.kernel.ids import parse_uuid
@@ -18,6 +18,7 @@ from marketplace.vendors.queries import find_store_of_user
 RETENTION = timedelta(days=90)
 REPORTING_PERIOD = timedelta(days=30)
 SORTS = ("count", "lastAt", "query")
+
 
 # A campus that does not exist has no students who could have missed anything.
 _INCREMENT_COUNT_SQL = """
@@ -35,31 +36,6 @@ _INCREMENT_COUNT = {
         text(_INCREMENT_COUNT_SQL.format(campus="c.id", source="FROM campuses c WHERE c.slug = :campus_slug"))
     ),
 }
-_DELETE_OLD_COUNTS = Statement(text("DELETE FROM search_misses WHERE day < :before"))
-_ORDER_BY = {"count": "searches {0}, query", "lastAt": "last_at {0}, query", "query": "query {0}"}
-# What was searched on no campus in particular was missed on all of them.
-_SELECT_QUERIES_SQL = """
-    SELECT query, CAST(sum(count) AS bigint) AS searches, max(last_at) AS last_at, count(*) OVER () AS total
-    FROM search_misses
-    WHERE day >= :since AND (CAST(:campus_id AS uuid) IS NULL OR campus_id = :campus_id OR campus_id IS NULL)
-    GROUP BY query
-    ORDER BY {order}
-    LIMIT :limit OFFSET :offset
-"""
-_SELECT_QUERIES = {
-    (sort, descending): Statement(
-        text(_SELECT_QUERIES_SQL.format(order=order.format("DESC" if descending else "ASC")))
-    )
-    for sort, order in _ORDER_BY.items()
-    for descending in (False, True)
-}
-_COUNT_QUERIES = Statement(
-    text(
-        "SELECT count(DISTINCT query) AS total FROM search_misses WHERE day >= :since"
-        " AND (CAST(:campus_id AS uuid) IS NULL OR campus_id = :campus_id OR campus_id IS NULL)"
-    )
-)
-_SELECT_CAMPUS_ID = Statement(text("SELECT id FROM campuses WHERE slug = :slug"))
 
 
 def record_zero_result(session: Session, *, query: str, campus: str | None, now: datetime) -> None:
@@ -77,6 +53,25 @@ def record_zero_result(session: Session, *, query: str, campus: str | None, now:
     )
 
 
+_ORDER_BY = {"count": "count {0}, query", "lastAt": "last_at {0}, query", "query": "query {0}"}
+# What was searched on no campus in particular was missed on all of them.
+_SELECT_QUERIES_SQL = """
+    SELECT query, CAST(sum(count) AS bigint) AS count, max(last_at) AS last_at, count(*) OVER () AS total
+    FROM search_misses
+    WHERE day >= :since AND (CAST(:campus_id AS uuid) IS NULL OR campus_id = :campus_id OR campus_id IS NULL)
+    GROUP BY query
+    ORDER BY {order}
+    LIMIT :limit OFFSET :offset
+"""
+_SELECT_QUERIES = {
+    (sort, descending): Statement(
+        text(_SELECT_QUERIES_SQL.format(order=order.format("DESC" if descending else "ASC")))
+    )
+    for sort, order in _ORDER_BY.items()
+    for descending in (False, True)
+}
+
+
 def list_zero_result_queries(
     session: Session, *, campus: str | None, vendor_user_id: UUID | None, page: TableRequest, now: datetime
 ) -> TablePage:
@@ -89,7 +84,9 @@ def list_zero_result_queries(
     """
     campus_id: UUID | None = None
     if campus is not None:
-        campus_id = _resolve_campus_id(session, campus)
+        named_id = parse_uuid(campus)
+        is_named = Campus.slug == campus if named_id is None else Campus.id == named_id
+        campus_id = session.scalar(select(Campus.id).where(is_named))
         if campus_id is None:
             return TablePage([], page, total=0)
     elif vendor_user_id is not None:
@@ -99,21 +96,18 @@ def list_zero_result_queries(
     rows = _SELECT_QUERIES[page.sort, page.descending].all(
         session, since=first_day, campus_id=campus_id, limit=page.limit, offset=page.offset
     )
-    total_row = rows[0] if rows else _COUNT_QUERIES.one(session, since=first_day, campus_id=campus_id)
-    items: list[dict[str, Any]] = [
-        {"query": row["query"], "count": row["searches"], "lastAt": row["last_at"]} for row in rows
-    ]
-    return TablePage(items, page, total=total_row["total"])
+    if rows:
+        return TablePage(rows, page, total=rows[0]["total"])
+    missed = select(func.count(SearchMiss.query.distinct())).where(SearchMiss.day >= first_day)
+    if campus_id is not None:
+        missed = missed.where(or_(SearchMiss.campus_id == campus_id, SearchMiss.campus_id.is_(None)))
+    return TablePage(rows, page, total=session.scalar(missed) or 0)
 
 
 def purge_old_counts(session: Session, *, now: datetime) -> int:
-    """Delete counts older than ``RETENTION``, and tell how many they were."""
-    return _DELETE_OLD_COUNTS.run(session, before=(now - RETENTION).date())
+    """Delete counts older than ``RETENTION``.
 
-
-def _resolve_campus_id(session: Session, campus: str) -> UUID | None:
-    campus_id = parse_uuid(campus)
-    if campus_id is not None:
-        return campus_id if session.get(Campus, campus_id) else None
-    row = _SELECT_CAMPUS_ID.first(session, slug=campus)
-    return row["id"] if row else None
+    :return: the number of deleted rows
+    """
+    purge = delete(SearchMiss).where(SearchMiss.day < (now - RETENTION).date()).returning(SearchMiss.id)
+    return len(session.scalars(purge).all())

@@ -40,6 +40,14 @@ _SECONDS_PER_HOUR = 3_600
 
 _log = structlog.get_logger(__name__)
 
+_TOTALS = ("views", "cart_adds", "shares")
+
+
+def product_counters(cache: Cache) -> Counters:
+    """Give the counters of products."""
+    return Counters(cache, "products")
+
+
 _SELECT_VISIBLE_PRODUCT = Prepared(
     text(
         """
@@ -48,91 +56,6 @@ _SELECT_VISIBLE_PRODUCT = Prepared(
         """
     )
 )
-# Rows are touched in one order, hours first, so that no two who add up wait for each other.
-_ADD_COUNTS = Statement(
-    text(
-        """
-        WITH counted AS (
-            SELECT c.product_id, c.hour, c.views, c.cart_adds, c.shares
-            FROM unnest(
-                CAST(:product_ids AS uuid[]), CAST(:hours AS timestamptz[]), CAST(:views AS bigint[]),
-                CAST(:cart_adds AS bigint[]), CAST(:shares AS bigint[])
-            ) AS c (product_id, hour, views, cart_adds, shares)
-            WHERE EXISTS (SELECT FROM products p WHERE p.id = c.product_id)
-        ), hourly AS (
-            INSERT INTO product_statistics AS s (product_id, hour, views, cart_adds, shares)
-            SELECT product_id, hour, views, cart_adds, shares FROM counted ORDER BY product_id, hour
-            ON CONFLICT (product_id, hour) DO UPDATE
-            SET views = s.views + excluded.views, cart_adds = s.cart_adds + excluded.cart_adds,
-                shares = s.shares + excluded.shares
-        )
-        INSERT INTO product_counts AS t (product_id, views, cart_adds, shares, recount_at)
-        SELECT product_id, sum(views), sum(cart_adds), sum(shares), :now
-        FROM counted GROUP BY product_id ORDER BY product_id
-        ON CONFLICT (product_id) DO UPDATE
-        SET views = t.views + excluded.views, cart_adds = t.cart_adds + excluded.cart_adds,
-            shares = t.shares + excluded.shares, recount_at = excluded.recount_at
-        """
-    )
-)
-_RECORD_BATCH = Statement(
-    text("INSERT INTO statistics_batches (id, applied_at) VALUES (:batch_id, :now) ON CONFLICT DO NOTHING")
-)
-_UPDATE_TRENDING_SCORES = Statement(
-    text(
-        """
-        WITH due AS (
-            SELECT product_id FROM product_counts WHERE recount_at <= :now
-            ORDER BY recount_at LIMIT :most FOR UPDATE SKIP LOCKED
-        ), reckoned AS (
-            SELECT d.product_id,
-                min(s.hour) FILTER (WHERE s.hour <= :until) AS since,
-                min(s.hour) FILTER (WHERE s.hour > :until) AS to_come,
-                sum(
-                    (s.views + :points_of_cart_add * s.cart_adds)
-                    * power(2.0::float8, extract(epoch FROM s.hour - :hour) / :half_life)
-                ) FILTER (WHERE s.hour <= :until) AS score
-            FROM due d
-                LEFT JOIN product_statistics s ON s.product_id = d.product_id
-                    AND s.hour > CAST(:hour AS timestamptz) - CAST(:window AS interval)
-                    AND s.views + s.cart_adds > 0
-            GROUP BY d.product_id
-        )
-        UPDATE product_counts c
-        SET trending = round(:thousandths * (
-                ln(r.score) / ln(2.0::float8) + extract(epoch FROM CAST(:hour AS timestamptz)) / :half_life
-            )),
-            recount_at = least(r.since + CAST(:window AS interval), r.to_come)
-        FROM reckoned r WHERE c.product_id = r.product_id
-        """
-    )
-)
-_PURGE_HOURS = Statement(
-    text(
-        """
-        DELETE FROM product_statistics WHERE (product_id, hour) IN (
-            SELECT product_id, hour FROM product_statistics WHERE hour < :before ORDER BY hour LIMIT :most
-        )
-        """
-    )
-)
-_PURGE_BATCHES = Statement(
-    text(
-        """
-        DELETE FROM statistics_batches WHERE id IN (
-            SELECT id FROM statistics_batches WHERE applied_at < :before LIMIT :most
-        )
-        """
-    )
-)
-_SELECT_TOTALS = Prepared(
-    text("SELECT views, cart_adds, shares FROM product_counts WHERE product_id = :product_id")
-)
-
-
-def product_counters(cache: Cache) -> Counters:
-    """Give the counters of products."""
-    return Counters(cache, "products")
 
 
 def count_product_event(
@@ -180,6 +103,28 @@ def flush_counts(database: Database, cache: Cache, *, now: datetime) -> int:
     return added
 
 
+_PURGE_HOURS = Statement(
+    text(
+        """
+        DELETE FROM product_statistics WHERE (product_id, hour) IN (
+            SELECT product_id, hour FROM product_statistics WHERE hour < :before ORDER BY hour LIMIT :most
+        )
+        """
+    )
+)
+
+
+_PURGE_BATCHES = Statement(
+    text(
+        """
+        DELETE FROM statistics_batches WHERE id IN (
+            SELECT id FROM statistics_batches WHERE applied_at < :before LIMIT :most
+        )
+        """
+    )
+)
+
+
 def purge_old_counts(session: Session, *, now: datetime) -> int:
     """Delete hours, and ids of batches, that are older than ``RETENTION``; totals stay.
 
@@ -191,17 +136,22 @@ def purge_old_counts(session: Session, *, now: datetime) -> int:
     return hours + _PURGE_BATCHES.run(session, before=now - RETENTION - _HOUR, most=_MAX_PURGED_ROWS)
 
 
+_SELECT_TOTALS = Prepared(
+    text("SELECT views, cart_adds, shares FROM product_counts WHERE product_id = :product_id")
+)
+
+
 def fetch_totals(session: Session, *, product_id: UUID) -> dict[str, int]:
-    """Give what was counted of a product in all: ``views``, ``cartAdds`` and ``shares``.
+    """Give what was counted of a product in all: ``views``, ``cart_adds`` and ``shares``.
 
     What was counted since the last flush is not in it yet.
     """
-    row = _SELECT_TOTALS.first(session, product_id=product_id) or {}
-    return {
-        "views": row.get("views", 0),
-        "cartAdds": row.get("cart_adds", 0),
-        "shares": row.get("shares", 0),
-    }
+    return _SELECT_TOTALS.first(session, product_id=product_id) or dict.fromkeys(_TOTALS, 0)
+
+
+_RECORD_BATCH = Statement(
+    text("INSERT INTO statistics_batches (id, applied_at) VALUES (:batch_id, :now) ON CONFLICT DO NOTHING")
+)
 
 
 def _apply_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int], now: datetime) -> int:
@@ -209,6 +159,35 @@ def _apply_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int]
         return 0
     _add_counts(session, counted, now=now)
     return 1
+
+
+# Rows are touched in one order, hours first, so that no two who add up wait for each other.
+_ADD_COUNTS = Statement(
+    text(
+        """
+        WITH counted AS (
+            SELECT c.product_id, c.hour, c.views, c.cart_adds, c.shares
+            FROM unnest(
+                CAST(:product_ids AS uuid[]), CAST(:hours AS timestamptz[]), CAST(:views AS bigint[]),
+                CAST(:cart_adds AS bigint[]), CAST(:shares AS bigint[])
+            ) AS c (product_id, hour, views, cart_adds, shares)
+            WHERE EXISTS (SELECT FROM products p WHERE p.id = c.product_id)
+        ), hourly AS (
+            INSERT INTO product_statistics AS s (product_id, hour, views, cart_adds, shares)
+            SELECT product_id, hour, views, cart_adds, shares FROM counted ORDER BY product_id, hour
+            ON CONFLICT (product_id, hour) DO UPDATE
+            SET views = s.views + excluded.views, cart_adds = s.cart_adds + excluded.cart_adds,
+                shares = s.shares + excluded.shares
+        )
+        INSERT INTO product_counts AS t (product_id, views, cart_adds, shares, recount_at)
+        SELECT product_id, sum(views), sum(cart_adds), sum(shares), :now
+        FROM counted GROUP BY product_id ORDER BY product_id
+        ON CONFLICT (product_id) DO UPDATE
+        SET views = t.views + excluded.views, cart_adds = t.cart_adds + excluded.cart_adds,
+            shares = t.shares + excluded.shares, recount_at = excluded.recount_at
+        """
+    )
+)
 
 
 def _add_counts(session: Session, counted: Mapping[str, int], *, now: datetime) -> None:
@@ -229,6 +208,37 @@ def _add_counts(session: Session, counted: Mapping[str, int], *, now: datetime) 
         "shares": [counts[SHARE] for counts in rows.values()],
     }
     _ADD_COUNTS.run(session, **columns, now=now)
+
+
+_UPDATE_TRENDING_SCORES = Statement(
+    text(
+        """
+        WITH due AS (
+            SELECT product_id FROM product_counts WHERE recount_at <= :now
+            ORDER BY recount_at LIMIT :most FOR UPDATE SKIP LOCKED
+        ), reckoned AS (
+            SELECT d.product_id,
+                min(s.hour) FILTER (WHERE s.hour <= :until) AS since,
+                min(s.hour) FILTER (WHERE s.hour > :until) AS to_come,
+                sum(
+                    (s.views + :points_of_cart_add * s.cart_adds)
+                    * power(2.0::float8, extract(epoch FROM s.hour - :hour) / :half_life)
+                ) FILTER (WHERE s.hour <= :until) AS score
+            FROM due d
+                LEFT JOIN product_statistics s ON s.product_id = d.product_id
+                    AND s.hour > CAST(:hour AS timestamptz) - CAST(:window AS interval)
+                    AND s.views + s.cart_adds > 0
+            GROUP BY d.product_id
+        )
+        UPDATE product_counts c
+        SET trending = round(:thousandths * (
+                ln(r.score) / ln(2.0::float8) + extract(epoch FROM CAST(:hour AS timestamptz)) / :half_life
+            )),
+            recount_at = least(r.since + CAST(:window AS interval), r.to_come)
+        FROM reckoned r WHERE c.product_id = r.product_id
+        """
+    )
+)
 
 
 def _update_trending_scores(session: Session, *, now: datetime) -> None:

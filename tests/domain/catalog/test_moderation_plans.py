@@ -45,7 +45,9 @@ def filled(own_database: Database) -> Iterator[tuple[Session, UUID]]:
 def explained(session: Session, statement: Statement, **parameters: Any) -> tuple[set[str], int]:
     """Run a statement, and give the indexes of its plan and the buffers that it touched."""
     with driver_cursor(session) as cursor:
-        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", parameters)
+        cursor.execute(
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", statement._constants | parameters
+        )
         (found,) = cursor.fetchone()
     plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
 
@@ -61,13 +63,9 @@ def explained(session: Session, statement: Statement, **parameters: Any) -> tupl
 def test_prices_of_a_category_are_those_of_its_newest(filled: tuple[Session, UUID]) -> None:
     session, category_id = filled
 
-    indexes, buffers = explained(
-        session,
-        automated_review._SELECT_PRICES_IN_CATEGORY,
-        category_id=category_id,
-        product_id=uuid4(),
-        most=rules.MAX_COMPARABLE_PRICES,
-    )
+    statement = Statement(automated_review._select_newest_prices(category_id, uuid4()))
+
+    indexes, buffers = explained(session, statement)
 
     assert "ix_products_category_newest" in indexes
     assert buffers < 3 * rules.MAX_COMPARABLE_PRICES
@@ -82,7 +80,7 @@ def test_prices_of_a_tree_are_those_of_the_newest_of_each_category(filled: tuple
         category_id=category_id,
         product_id=uuid4(),
         each=automated_review._MAX_PRICES_PER_CATEGORY,
-        most=rules.MAX_COMPARABLE_PRICES,
+        limit=rules.MAX_COMPARABLE_PRICES,
     )
 
     assert "ix_products_category_newest" in indexes
@@ -106,7 +104,14 @@ def test_the_queue_is_read_by_its_index(filled: tuple[Session, UUID], continued:
         )
 
     indexes, buffers = explained(
-        session, queries._SELECT_QUEUE, status="in_review", held=True, campus=None, limit=21, **position
+        session,
+        queries._SELECT_QUEUE,
+        status="in_review",
+        held=True,
+        campus=None,
+        limit=21,
+        media_base_url="",
+        **position,
     )
 
     assert "ix_products_moderation" in indexes

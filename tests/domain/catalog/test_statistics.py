@@ -77,7 +77,7 @@ def count(
 def totals(database: Database, product_id: UUID) -> tuple[int, int, int]:
     with database.reading() as session:
         found = counters.fetch_totals(session, product_id=product_id)
-    return found["views"], found["cartAdds"], found["shares"]
+    return found["views"], found["cart_adds"], found["shares"]
 
 
 def hours(database: Database, product_id: UUID) -> list[tuple[Any, ...]]:

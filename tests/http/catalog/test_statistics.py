@@ -112,7 +112,7 @@ def test_putting_into_the_cart_is_not_counted_by_itself(
     counters.flush_counts(services.database, services.cache, now=market.now)
 
     with services.database.reading() as session:
-        assert counters.fetch_totals(session, product_id=product_id)["cartAdds"] == 0
+        assert counters.fetch_totals(session, product_id=product_id)["cart_adds"] == 0
 
 
 def test_trending_takes_three_statements_at_most(
