@@ -12,7 +12,7 @@ from blueprints.http.permissions import ORDER_STAFF
 from blueprints.orders.schemas import CampusOrder, CampusOrderQuery, OrderAuditQuery, OrderAuditRow
 from marketplace.kernel.paging import Page, TablePage, TableRequest
 from marketplace.orders import admin_table
-from marketplace.orders.admin_table import OrderFilters
+from marketplace.orders.admin_table import AuditedOrder, OrderFilters
 
 area = ContractBlueprint("order-audit", "/api/orders", "All orders, for officers")
 campus_area = ContractBlueprint(
@@ -73,13 +73,26 @@ def _build_filters(ctx: Context, query: dict[str, Any]) -> OrderFilters:
     )
 
 
-def _flatten_row(row: dict[str, Any]) -> dict[str, Any]:
+def _flatten_row(row: AuditedOrder) -> dict[str, Any]:
     """Write a row for a file: names and ids beside each other, reasons in one cell."""
-    return row | {
-        "buyer": row["buyer"]["name"],
-        "buyerId": row["buyer"]["id"],
-        "vendor": row["vendor"]["displayName"],
-        "vendorId": row["vendor"]["id"],
-        "campus": row["campus"]["slug"],
-        "stuck": " ".join(row["stuck"]),
-    }
+    cells = (
+        *(
+            row.number,
+            row.status,
+            row.escrow_status,
+            row.buyer_name,
+            row.buyer_id,
+            row.vendor_name,
+            row.vendor_id,
+        ),
+        *(
+            row.campus_slug,
+            row.total_minor,
+            row.escrow_minor,
+            row.currency,
+            row.payment_status,
+            row.created_at,
+        ),
+        *(row.paid_at, row.age_hours, row.status_age_hours, " ".join(row.stuck), row.id),
+    )
+    return dict(zip(_CSV_COLUMNS, cells, strict=True))

@@ -7,6 +7,7 @@ from flask import Response
 from blueprints.http.contract import AUTHENTICATED, SharedLimit
 from blueprints.http.csv_export import MAX_CSV_ROWS, csv_response, wants_csv
 from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http.reply_renderer import compile_renderer
 from blueprints.payments.schemas import LedgerEntryQuery, LedgerEntryView
 from marketplace.kernel.paging import Page
 from marketplace.ledger import queries
@@ -16,6 +17,7 @@ from marketplace.vendors.queries import find_store_of_user
 area = ContractBlueprint("transactions", "/api/transactions", "Statements of the ledger")
 
 _CSV_COLUMNS = tuple(field.data_key or name for name, field in LedgerEntryView().fields.items())
+_render_entry = compile_renderer(LedgerEntryView())
 
 
 @area.get(
@@ -42,7 +44,9 @@ def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
         return queries.fetch_statement_page(
             ctx.session, owners=owners, entry_filter=entry_filter, page=ctx.page
         )
-    rows = queries.iterate_statement_entries(
+    entries = queries.iterate_statement_entries(
         ctx.session, owners=owners, entry_filter=entry_filter, limit=MAX_CSV_ROWS + 1
     )
-    return csv_response("transactions", columns=_CSV_COLUMNS, rows=rows, max_rows=MAX_CSV_ROWS)
+    return csv_response(
+        "transactions", columns=_CSV_COLUMNS, rows=map(_render_entry, entries), max_rows=MAX_CSV_ROWS
+    )

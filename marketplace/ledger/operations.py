@@ -15,78 +15,6 @@ from marketplace.kernel.errors import ConflictError
 from marketplace.ledger.accounts import OWNED_KINDS, Account, Side
 from marketplace.ledger.models import LedgerAccount
 
-# Balances are the last of the rows that money locks, and are locked by id: no two postings can deadlock.
-_LOCK_OWNED_ACCOUNTS = Prepared(
-    text("SELECT id, balance_minor FROM ledger_accounts WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE")
-)
-_INSERT_ACCOUNT = Statement(
-    insert(LedgerAccount).on_conflict_do_nothing(),
-    columns=("id", "kind", "owner_id", "normal_side", "balance_minor", "created_at"),
-)
-_INSERT_TRANSACTION = Prepared(
-    text(
-        """
-        WITH posted AS (
-            INSERT INTO ledger_transactions (kind, source, description, created_at)
-            VALUES (:kind, :source, :description, :now)
-            ON CONFLICT (kind, source) DO NOTHING
-            RETURNING id
-        ), moved AS (
-            UPDATE ledger_accounts AS account SET balance_minor = new.balance_minor
-            FROM posted, unnest(CAST(:owned AS uuid[]), CAST(:balances AS bigint[])) AS new (id, balance_minor)
-            WHERE account.id = new.id
-        ), entered AS (
-            INSERT INTO ledger_entries
-                (transaction_id, kind, account_id, direction, amount_minor, balance_after_minor, order_id,
-                created_at)
-            SELECT posted.id, :kind, e.account_id, e.direction, e.amount_minor, e.balance_after, e.order_id, :now
-            FROM posted, unnest(
-                CAST(:accounts AS uuid[]), CAST(:directions AS text[]), CAST(:amounts AS bigint[]),
-                CAST(:balances_after AS bigint[]), CAST(:orders AS uuid[])
-            ) WITH ORDINALITY AS e (account_id, direction, amount_minor, balance_after, order_id, position)
-            ORDER BY e.position
-        )
-        SELECT id FROM posted
-        """
-    )
-)
-
-# The same for many at once. Nothing is moved where one of them has its transaction already.
-_INSERT_TRANSACTIONS = Statement(
-    text(
-        """
-        WITH posted AS (
-            INSERT INTO ledger_transactions (kind, source, description, created_at)
-            SELECT kind, source, description, :now FROM unnest(
-                CAST(:kinds AS text[]), CAST(:sources AS text[]), CAST(:descriptions AS text[])
-            ) AS given (kind, source, description)
-            ON CONFLICT (kind, source) DO NOTHING
-            RETURNING id, kind, source
-        ), whole AS (
-            SELECT FROM posted HAVING count(*) = cardinality(CAST(:sources AS text[]))
-        ), moved AS (
-            UPDATE ledger_accounts AS account SET balance_minor = new.balance_minor
-            FROM whole, unnest(CAST(:owned AS uuid[]), CAST(:balances AS bigint[])) AS new (id, balance_minor)
-            WHERE account.id = new.id
-        ), entered AS (
-            INSERT INTO ledger_entries
-                (transaction_id, kind, account_id, direction, amount_minor, balance_after_minor, order_id,
-                created_at)
-            SELECT posted.id, posted.kind, e.account_id, e.direction, e.amount_minor, e.balance_after, e.order_id, :now
-            FROM whole, unnest(
-                CAST(:entry_kinds AS text[]), CAST(:entry_sources AS text[]), CAST(:accounts AS uuid[]),
-                CAST(:directions AS text[]), CAST(:amounts AS bigint[]), CAST(:balances_after AS bigint[]),
-                CAST(:orders AS uuid[])
-            ) WITH ORDINALITY
-                AS e (kind, source, account_id, direction, amount_minor, balance_after, order_id, position)
-            JOIN posted ON posted.kind = e.kind AND posted.source = e.source
-            ORDER BY e.position
-        )
-        SELECT count(*) AS posted FROM posted
-        """
-    )
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Posting:
@@ -128,15 +56,49 @@ def lock_balance(session: Session, *, account: Account) -> int:
     return lock_balances(session, accounts=[account])[account]
 
 
+# Balances are the last of the rows that money locks, and are locked by id: no two postings can deadlock.
+_LOCK_OWNED_ACCOUNTS = Prepared(
+    text("SELECT id, balance_minor FROM ledger_accounts WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE")
+)
+
+
 def lock_balances(session: Session, *, accounts: Sequence[Account]) -> dict[Account, int]:
     """Lock accounts with owners, and give the balance of each in kobo.
 
     All that are posted to afterwards are locked at once, so that they are locked in the order that all keep to.
     """
-    rows = _LOCK_OWNED_ACCOUNTS.all(session, ids=sorted(account.id for account in accounts))
-    balances = {row["id"]: row["balance_minor"] for row in rows}
+    balances = dict(_LOCK_OWNED_ACCOUNTS.tuples(session, ids=sorted(account.id for account in accounts)))
     # An account that was never opened holds nothing that could be taken.
     return {account: balances.get(account.id, 0) for account in accounts}
+
+
+_INSERT_TRANSACTION = Prepared(
+    text(
+        """
+        WITH posted AS (
+            INSERT INTO ledger_transactions (kind, source, description, created_at)
+            VALUES (:kind, :source, :description, :now)
+            ON CONFLICT (kind, source) DO NOTHING
+            RETURNING id
+        ), moved AS (
+            UPDATE ledger_accounts AS account SET balance_minor = new.balance_minor
+            FROM posted, unnest(CAST(:owned AS uuid[]), CAST(:balances AS bigint[])) AS new (id, balance_minor)
+            WHERE account.id = new.id
+        ), entered AS (
+            INSERT INTO ledger_entries
+                (transaction_id, kind, account_id, direction, amount_minor, balance_after_minor, order_id,
+                created_at)
+            SELECT posted.id, :kind, e.account_id, e.direction, e.amount_minor, e.balance_after, e.order_id, :now
+            FROM posted, unnest(
+                CAST(:accounts AS uuid[]), CAST(:directions AS text[]), CAST(:amounts AS bigint[]),
+                CAST(:balances_after AS bigint[]), CAST(:orders AS uuid[])
+            ) WITH ORDINALITY AS e (account_id, direction, amount_minor, balance_after, order_id, position)
+            ORDER BY e.position
+        )
+        SELECT id FROM posted
+        """
+    )
+)
 
 
 def post_transaction(
@@ -163,7 +125,7 @@ def post_transaction(
     _ensure_balanced(postings)
     balances = _lock_or_open_accounts(session, postings, now=now)
     balances_after = _apply_postings(balances, postings)
-    row = _INSERT_TRANSACTION.first(
+    transaction_id: UUID | None = _INSERT_TRANSACTION.scalar(
         session,
         kind=kind,
         source=source,
@@ -177,10 +139,46 @@ def post_transaction(
         balances_after=balances_after,
         orders=[posting.order_id for posting in postings],
     )
-    if row is None:
+    if transaction_id is None:
         raise AlreadyPostedError(f"{kind} {source} is posted already.")
-    transaction_id: UUID = row["id"]
     return transaction_id
+
+
+# The same for many at once. Nothing is moved where one of them has its transaction already.
+_INSERT_TRANSACTIONS = Statement(
+    text(
+        """
+        WITH posted AS (
+            INSERT INTO ledger_transactions (kind, source, description, created_at)
+            SELECT kind, source, description, :now FROM unnest(
+                CAST(:kinds AS text[]), CAST(:sources AS text[]), CAST(:descriptions AS text[])
+            ) AS given (kind, source, description)
+            ON CONFLICT (kind, source) DO NOTHING
+            RETURNING id, kind, source
+        ), whole AS (
+            SELECT FROM posted HAVING count(*) = cardinality(CAST(:sources AS text[]))
+        ), moved AS (
+            UPDATE ledger_accounts AS account SET balance_minor = new.balance_minor
+            FROM whole, unnest(CAST(:owned AS uuid[]), CAST(:balances AS bigint[])) AS new (id, balance_minor)
+            WHERE account.id = new.id
+        ), entered AS (
+            INSERT INTO ledger_entries
+                (transaction_id, kind, account_id, direction, amount_minor, balance_after_minor, order_id,
+                created_at)
+            SELECT posted.id, posted.kind, e.account_id, e.direction, e.amount_minor, e.balance_after, e.order_id, :now
+            FROM whole, unnest(
+                CAST(:entry_kinds AS text[]), CAST(:entry_sources AS text[]), CAST(:accounts AS uuid[]),
+                CAST(:directions AS text[]), CAST(:amounts AS bigint[]), CAST(:balances_after AS bigint[]),
+                CAST(:orders AS uuid[])
+            ) WITH ORDINALITY
+                AS e (kind, source, account_id, direction, amount_minor, balance_after, order_id, position)
+            JOIN posted ON posted.kind = e.kind AND posted.source = e.source
+            ORDER BY e.position
+        )
+        SELECT count(*) AS posted FROM posted
+        """
+    )
+)
 
 
 def post_transactions(session: Session, *, transactions: Sequence[NewTransaction], now: datetime) -> None:
@@ -200,7 +198,7 @@ def post_transactions(session: Session, *, transactions: Sequence[NewTransaction
     postings = [posting for _, posting in flat]
     balances = _lock_or_open_accounts(session, postings, now=now)
     balances_after = _apply_postings(balances, postings)
-    row = _INSERT_TRANSACTIONS.one(
+    posted = _INSERT_TRANSACTIONS.scalar(
         session,
         kinds=[transaction.kind for transaction in transactions],
         sources=[transaction.source for transaction in transactions],
@@ -216,7 +214,7 @@ def post_transactions(session: Session, *, transactions: Sequence[NewTransaction
         balances_after=balances_after,
         orders=[posting.order_id for posting in postings],
     )
-    if row["posted"] != len(transactions):
+    if posted != len(transactions):
         raise AlreadyPostedError("One of the transactions is posted already.")
 
 
@@ -239,23 +237,25 @@ def _lock_or_open_accounts(
     }
     if not owned:
         return {}
-    ids = sorted(owned)
-    rows = _LOCK_OWNED_ACCOUNTS.all(session, ids=ids)
-    missing = set(owned) - {row["id"] for row in rows}
+    balances = dict(_LOCK_OWNED_ACCOUNTS.tuples(session, ids=sorted(owned)))
+    missing = sorted(owned.keys() - balances.keys())
     if missing:
-        for account_id in sorted(missing):
-            account = owned[account_id]
-            _INSERT_ACCOUNT.run(
-                session,
-                id=account_id,
-                kind=account.kind,
-                owner_id=account.owner_id,
-                normal_side=account.normal_side,
-                balance_minor=0,
-                created_at=now,
-            )
-        rows = _LOCK_OWNED_ACCOUNTS.all(session, ids=ids)
-    return {row["id"]: row["balance_minor"] for row in rows}
+        session.execute(
+            insert(LedgerAccount).on_conflict_do_nothing(),
+            [
+                {
+                    "id": account_id,
+                    "kind": owned[account_id].kind,
+                    "owner_id": owned[account_id].owner_id,
+                    "normal_side": owned[account_id].normal_side,
+                    "balance_minor": 0,
+                    "created_at": now,
+                }
+                for account_id in missing
+            ],
+        )
+        balances = dict(_LOCK_OWNED_ACCOUNTS.tuples(session, ids=sorted(owned)))
+    return balances
 
 
 def _apply_postings(balances: dict[UUID, int], postings: Sequence[Posting]) -> list[int | None]:

@@ -17,55 +17,6 @@ from marketplace.ledger.models import LedgerAccount, LedgerTransaction
 
 EXPORT_BATCH_SIZE = 500
 
-# By account, so that each comes out of an index in order: sorting what several have together would read them all.
-# Every filter may be none; the driver writes values into the text, so that the plan knows which are. A period has
-# an order of its own, by time: it is found by the index then, wherever it lies in a long statement.
-_SELECT_ENTRIES_BY_ID, _SELECT_ENTRIES_BY_TIME = (
-    Statement(
-        text(
-            f"""
-            SELECT e.id, e.transaction_id AS "transactionId",
-                CASE WHEN a.owner_id IS NULL THEN a.kind ELSE a.kind || ':' || a.owner_id END AS account,
-                t.kind, e.direction, e.amount_minor AS "amountMinor",
-                e.balance_after_minor AS "balanceAfterMinor", e.order_id AS "orderId", t.description,
-                e.created_at AS "createdAt"
-            FROM ledger_accounts a
-            CROSS JOIN LATERAL (
-                SELECT e.* FROM ledger_entries e
-                WHERE e.account_id = a.id AND e.balance_after_minor IS NOT NULL {after}
-                    AND (CAST(:kind AS text) IS NULL OR e.kind = :kind)
-                    AND (CAST(:direction AS text) IS NULL OR e.direction = :direction)
-                    AND (CAST(:order_id AS uuid) IS NULL OR e.order_id = :order_id)
-                    AND (CAST(:starts AS timestamptz) IS NULL OR e.created_at >= :starts)
-                    AND (CAST(:ends AS timestamptz) IS NULL OR e.created_at < :ends)
-                ORDER BY {order} LIMIT :most
-            ) e
-            JOIN ledger_transactions t ON t.id = e.transaction_id
-            WHERE a.owner_id = ANY(:owners)
-            ORDER BY {order} LIMIT :most
-            """
-        )
-    )
-    for after, order in (
-        ("AND (CAST(:after AS uuid) IS NULL OR e.id < :after)", "e.id DESC"),
-        (
-            "AND (CAST(:after AS uuid) IS NULL OR (e.created_at, e.id) < (CAST(:at AS timestamptz), :after))",
-            "e.created_at DESC, e.id DESC",
-        ),
-    )
-)
-_SELECT_BALANCE = Statement(text("SELECT balance_minor FROM ledger_accounts WHERE id = :account_id"))
-_SELECT_BALANCES_BY_KIND = Statement(
-    text(
-        """
-        SELECT a.kind, coalesce(sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor
-            ELSE -e.amount_minor END), 0)::bigint AS balance_minor
-        FROM ledger_accounts a LEFT JOIN ledger_entries e ON e.account_id = a.id
-        GROUP BY a.kind ORDER BY a.kind
-        """
-    )
-)
-
 
 @dataclass(frozen=True)
 class EntryFilter:
@@ -86,6 +37,60 @@ class Violation:
     rows: list[Row]
 
 
+@dataclass(frozen=True)
+class StatementEntry:
+    """An entry of an account's statement; amounts are kobo."""
+
+    id: UUID
+    transaction_id: UUID
+    account: str
+    kind: str
+    direction: str
+    amount_minor: int
+    balance_after_minor: int | None
+    order_id: UUID | None
+    description: str
+    created_at: datetime
+
+
+# By account, so that each comes out of an index in order: sorting what several have together would read them all.
+# Every filter may be none; the driver writes values into the text, so that the plan knows which are. A period has
+# an order of its own, by time: it is found by the index then, wherever it lies in a long statement.
+_SELECT_ENTRIES_BY_ID, _SELECT_ENTRIES_BY_TIME = (
+    Statement(
+        text(
+            f"""
+            SELECT e.id, e.transaction_id,
+                CASE WHEN a.owner_id IS NULL THEN a.kind ELSE a.kind || ':' || a.owner_id END AS account,
+                t.kind, e.direction, e.amount_minor, e.balance_after_minor, e.order_id, t.description, e.created_at
+            FROM ledger_accounts a
+            CROSS JOIN LATERAL (
+                SELECT e.* FROM ledger_entries e
+                WHERE e.account_id = a.id AND e.balance_after_minor IS NOT NULL {after}
+                    AND (CAST(:kind AS text) IS NULL OR e.kind = :kind)
+                    AND (CAST(:direction AS text) IS NULL OR e.direction = :direction)
+                    AND (CAST(:order_id AS uuid) IS NULL OR e.order_id = :order_id)
+                    AND (CAST(:starts AS timestamptz) IS NULL OR e.created_at >= :starts)
+                    AND (CAST(:ends AS timestamptz) IS NULL OR e.created_at < :ends)
+                ORDER BY {order} LIMIT :limit
+            ) e
+            JOIN ledger_transactions t ON t.id = e.transaction_id
+            WHERE a.owner_id = ANY(:owners)
+            ORDER BY {order} LIMIT :limit
+            """
+        ),
+        row=StatementEntry,
+    )
+    for after, order in (
+        ("AND (CAST(:after AS uuid) IS NULL OR e.id < :after)", "e.id DESC"),
+        (
+            "AND (CAST(:after AS uuid) IS NULL OR (e.created_at, e.id) < (CAST(:at AS timestamptz), :after))",
+            "e.created_at DESC, e.id DESC",
+        ),
+    )
+)
+
+
 def fetch_statement_page(
     session: Session, *, owners: list[UUID], entry_filter: EntryFilter, page: PageRequest
 ) -> Page:
@@ -100,21 +105,21 @@ def fetch_statement_page(
     rows = (_SELECT_ENTRIES_BY_TIME if by_time else _SELECT_ENTRIES_BY_ID).all(
         session,
         owners=owners,
-        after=UUID(after) if after else None,
+        after=after,
         at=at,
         kind=entry_filter.kind,
         direction=entry_filter.direction,
         order_id=entry_filter.order_id,
         starts=entry_filter.starts,
         ends=entry_filter.ends,
-        most=page.limit + 1,
+        limit=page.limit + 1,
     )
-    return page_of(rows, request=page, position_of=lambda row: [str(row["id"]), iso(row["createdAt"])])
+    return page_of(rows, request=page, position_of=lambda row: [str(row.id), iso(row.created_at)])
 
 
 def iterate_statement_entries(
     session: Session, *, owners: list[UUID], entry_filter: EntryFilter, limit: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[StatementEntry]:
     """Give a statement's entries in batches, so that a long file of them needs little memory.
 
     Entries only grow: what is posted meanwhile is neither missed in the middle nor given twice.
@@ -133,8 +138,20 @@ def iterate_statement_entries(
 
 def fetch_balance(session: Session, *, account: Account) -> int:
     """Give the balance of an account with an owner, in kobo; 0 if it was never opened."""
-    row = _SELECT_BALANCE.first(session, account_id=account.id)
-    return row["balance_minor"] if row else 0
+    balance = session.scalar(select(LedgerAccount.balance_minor).where(LedgerAccount.id == account.id))
+    return balance or 0
+
+
+_SELECT_BALANCES_BY_KIND = Statement(
+    text(
+        """
+        SELECT a.kind, coalesce(sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor
+            ELSE -e.amount_minor END), 0)::bigint AS balance_minor
+        FROM ledger_accounts a LEFT JOIN ledger_entries e ON e.account_id = a.id
+        GROUP BY a.kind ORDER BY a.kind
+        """
+    )
+)
 
 
 def fetch_balances(session: Session, *accounts: Account) -> list[int]:
@@ -155,7 +172,7 @@ def is_posted(session: Session, *, kind: str, source: str) -> bool:
 
 def fetch_balances_by_kind(session: Session) -> dict[str, int]:
     """Sum the books: kobo by kind of account, on each kind's normal side."""
-    return {row["kind"]: row["balance_minor"] for row in _SELECT_BALANCES_BY_KIND.all(session)}
+    return dict(_SELECT_BALANCES_BY_KIND.tuples(session))
 
 
 def build_invariants(queries_by_rule: Mapping[str, str]) -> dict[str, Statement[Row]]:

@@ -1,7 +1,6 @@
-"""All orders as staff audit them: a table, sorted and filtered, with what escrow holds by the books.
+"""All orders as staff audit them: a table, sorted and filtered, with the escrow balance by the ledger.
 
-A page takes four queries, however long it is, and one more for a campus: how many there are, the page's orders,
-what the books hold for them, and why some of them are stuck.
+A page takes three queries however long it is, and one more for a campus: the total, the page's ids, the page's rows.
 """
 
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import String, cast, or_, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
@@ -21,6 +20,8 @@ from marketplace.kernel.paging import Page, PageRequest, TablePage, TableRequest
 from marketplace.ledger import accounts
 from marketplace.orders import states
 from marketplace.orders.deadlines import ACCEPTANCE_DEADLINE, DELIVERY_DEADLINE
+from marketplace.orders.queries import PARTIES_SQL, OrderParties
+from marketplace.platform.models import Campus
 
 STUCK_REASONS = ("not_accepted", "not_delivered", "payment_held_back", "refund_failed")
 CAMPUS_REP = "campus_rep"
@@ -35,6 +36,7 @@ _SORTS: dict[str, tuple[str, ...]] = {
     "paidAt": ("paid_at", "id"),
 }
 _NULLABLE_COLUMNS = frozenset({"paid_at"})
+_NULLS_SQL = {True: " NULLS LAST", False: " NULLS FIRST"}  # by whether the order is descending
 SORTS = tuple(_SORTS)
 
 # Each part has an index of its own, so that what is stuck is found without reading what is not.
@@ -49,38 +51,6 @@ _STUCK_ORDERS_SQL = """
     UNION ALL
     SELECT order_id, 'refund_failed' FROM refunds
     WHERE status IN ('failed', 'needs_attention') AND order_id IS NOT NULL
-"""
-_SELECT_STUCK_REASONS = Statement(
-    text(
-        f"""
-        SELECT id, array_agg(DISTINCT reason ORDER BY reason) AS reasons FROM ({_STUCK_ORDERS_SQL}) stuck
-        WHERE id = ANY(:order_ids) GROUP BY id
-        """
-    )
-)
-_SUM_ESCROW_BALANCES = Statement(
-    text(
-        """
-        SELECT order_id, sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END)::bigint AS minor
-        FROM ledger_entries WHERE account_id = :escrow_id AND order_id = ANY(:order_ids) GROUP BY order_id
-        """
-    )
-)
-_STATUS_SINCE_SQL = """CASE o.status WHEN 'pending_payment' THEN o.created_at WHEN 'paid_escrow' THEN o.paid_at
-    WHEN 'processing' THEN o.accepted_at WHEN 'shipped' THEN o.shipped_at WHEN 'delivered' THEN o.delivered_at
-    WHEN 'cancelled' THEN o.cancelled_at WHEN 'expired' THEN o.expired_at WHEN 'disputed' THEN o.disputed_at
-    WHEN 'refunded' THEN o.refunded_at END"""
-_COLUMNS_SQL = f"""
-    o.id, o.number, o.status, s.status AS "escrowStatus", o.total_minor AS total_amount, o.currency,
-    o.payment_status AS "paymentStatus", o.created_at AS "createdAt", o.paid_at AS "paidAt",
-    o.buyer_id, b.name AS buyer_name, o.vendor_id, v.display_name, v.slug, o.campus_id, c.name AS campus_name,
-    c.slug AS campus_slug, floor(extract(epoch FROM :now - o.created_at) / 3600)::bigint AS "ageHours",
-    floor(extract(epoch FROM :now - coalesce({_STATUS_SINCE_SQL}, o.updated_at)) / 3600)::bigint AS "statusAgeHours"
-"""
-_JOIN_PARTIES_SQL = """
-    JOIN profiles b ON b.id = o.buyer_id
-    JOIN vendor_profiles v ON v.id = o.vendor_id
-    JOIN campuses c ON c.id = o.campus_id
 """
 # By filter. Values are the driver's to write into the text, so that the planner knows them and chooses between the
 # index of the order and that of a filter by the table's own statistics.
@@ -122,116 +92,160 @@ class OrderFilters:
     stuck: bool | None = None
 
 
+@dataclass(frozen=True)
+class OrderCampus:
+    """The campus of an order."""
+
+    id: UUID
+    name: str
+    slug: str
+
+
+@dataclass(frozen=True)
+class _OrderOnCampus(OrderParties):
+    """The columns of ``_PARTIES_AND_CAMPUS_SQL``."""
+
+    campus_id: UUID
+    campus_name: str
+    campus_slug: str
+
+    @property
+    def campus(self) -> OrderCampus:
+        """The campus with its names."""
+        return OrderCampus(self.campus_id, self.campus_name, self.campus_slug)
+
+
+_PARTIES_AND_CAMPUS_SQL = f"{PARTIES_SQL}, o.campus_id, c.name AS campus_name, c.slug AS campus_slug"
+_JOIN_PARTIES_SQL = """
+    JOIN profiles b ON b.id = o.buyer_id
+    JOIN vendor_profiles v ON v.id = o.vendor_id
+    JOIN campuses c ON c.id = o.campus_id
+"""
+
+
+@dataclass(frozen=True)
+class AuditedOrder(_OrderOnCampus):
+    """A row of the table. ``escrow_minor`` is the ledger's balance in kobo; ages are whole hours."""
+
+    id: UUID
+    number: str
+    status: str
+    escrow_status: str
+    total_minor: int
+    escrow_minor: int
+    currency: str
+    payment_status: str | None
+    created_at: datetime
+    paid_at: datetime | None
+    age_hours: int
+    status_age_hours: int
+    stuck: list[str]
+
+
+_STATUS_SINCE_SQL = """CASE o.status WHEN 'pending_payment' THEN o.created_at WHEN 'paid_escrow' THEN o.paid_at
+    WHEN 'processing' THEN o.accepted_at WHEN 'shipped' THEN o.shipped_at WHEN 'delivered' THEN o.delivered_at
+    WHEN 'cancelled' THEN o.cancelled_at WHEN 'expired' THEN o.expired_at WHEN 'disputed' THEN o.disputed_at
+    WHEN 'refunded' THEN o.refunded_at END"""
+_SELECT_ORDERS_BY_IDS = Statement(
+    text(
+        f"""
+        SELECT {_PARTIES_AND_CAMPUS_SQL}, o.id, o.number, o.status, s.status AS escrow_status, o.total_minor,
+            (SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)::bigint
+                FROM ledger_entries WHERE account_id = :escrow_id AND order_id = o.id) AS escrow_minor,
+            o.currency, o.payment_status, o.created_at, o.paid_at,
+            floor(extract(epoch FROM :now - o.created_at) / 3600)::bigint AS age_hours,
+            floor(extract(epoch FROM :now - coalesce({_STATUS_SINCE_SQL}, o.updated_at)) / 3600)::bigint
+                AS status_age_hours,
+            ARRAY(SELECT DISTINCT reason FROM ({_STUCK_ORDERS_SQL}) found WHERE found.id = o.id ORDER BY reason)
+                AS stuck
+        FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted (id, place) JOIN orders o ON o.id = wanted.id
+            JOIN escrows s ON s.order_id = o.id {_JOIN_PARTIES_SQL}
+        ORDER BY wanted.place
+        """
+    ),
+    row=AuditedOrder,
+)
+
+
+def list_orders_for_staff(
+    session: Session, *, caller: Caller, filters: OrderFilters, table: TableRequest, now: datetime
+) -> TablePage:
+    """Fetch a page of the table of all orders.
+
+    :param caller: an officer; a campus representative sees the own campus alone
+    :param table: the page, sorted by one of ``SORTS``
+    :param now: ages count until then
+    """
+    parameters = _filter_parameters(session, caller, filters, now)
+    if parameters is None:
+        return TablePage(items=[], request=table, total=0)
+    conditions = _condition_names(parameters)
+    ids = _ids_statement(table.sort, conditions, descending=table.descending).scalars(
+        session, **parameters, limit=table.limit, offset=table.offset
+    )
+    return TablePage(
+        _SELECT_ORDERS_BY_IDS.all(
+            session, ids=ids, escrow_id=accounts.ESCROW.id, now=now, **_stuck_cutoffs(now)
+        ),
+        table,
+        total=_count_statement(conditions).scalar(session, **parameters),
+    )
+
+
+def export_orders(
+    session: Session, *, caller: Caller, filters: OrderFilters, table: TableRequest, now: datetime
+) -> Iterator[AuditedOrder]:
+    """Yield the first rows of the table, read in batches: a long file needs little memory.
+
+    One query settles the rows. Orders that change meanwhile are neither left out nor given twice.
+
+    :param table: the maximum of rows, and their order; from the first on
+    """
+    parameters = _filter_parameters(session, caller, filters, now)
+    if parameters is None:
+        return
+    statement = _ids_statement(table.sort, _condition_names(parameters), descending=table.descending)
+    ids = statement.scalars(session, **parameters, limit=table.limit, offset=0)
+    for start in range(0, len(ids), EXPORT_BATCH_SIZE):
+        batch = ids[start : start + EXPORT_BATCH_SIZE]
+        yield from _SELECT_ORDERS_BY_IDS.all(
+            session, ids=batch, escrow_id=accounts.ESCROW.id, now=now, **_stuck_cutoffs(now)
+        )
+
+
+@lru_cache(maxsize=1024)
+def _count_statement(conditions: tuple[str, ...]) -> Statement[Row]:
+    return Statement(text(f"SELECT count(*) {_filtered_orders_sql(conditions)}"))
+
+
+@lru_cache(maxsize=4096)
+def _ids_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement[Row]:
+    """Compile the ids of a page, read in the order of an index before anything is joined to them."""
+    order = ", ".join(
+        f"o.{column} {'DESC' if descending else 'ASC'}{_NULLS_SQL[descending] if column in _NULLABLE_COLUMNS else ''}"
+        for column in _SORTS[sort]
+    )
+    return Statement(
+        text(f"SELECT o.id {_filtered_orders_sql(conditions)} ORDER BY {order} LIMIT :limit OFFSET :offset")
+    )
+
+
 def _filtered_orders_sql(conditions: tuple[str, ...]) -> str:
     escrows = "JOIN escrows s ON s.order_id = o.id" if "escrow_status" in conditions else ""
     where = " AND ".join(_CONDITIONS[name] for name in conditions) or "true"
     return f"FROM orders o {escrows} WHERE {where}"
 
 
-_SELECT_CAMPUS_ID = Statement(text("SELECT id FROM campuses WHERE id::text = :campus OR slug = :campus"))
-
-
-@lru_cache(maxsize=1024)
-def _count_statement(conditions: tuple[str, ...]) -> Statement[Row]:
-    return Statement(text(f"SELECT count(*) AS total {_filtered_orders_sql(conditions)}"))
-
-
-@lru_cache(maxsize=4096)
-def _page_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement[Row]:
-    """Build a page once: read in its index's order before anything is joined to it."""
-    order = _order_by_sql(sort, descending=descending)
-    return Statement(
-        text(
-            f"""
-            SELECT {_COLUMNS_SQL}
-            FROM (SELECT o.* {_filtered_orders_sql(conditions)}
-                ORDER BY {order} LIMIT :limit OFFSET :offset) o
-                JOIN escrows s ON s.order_id = o.id {_JOIN_PARTIES_SQL}
-            ORDER BY {order}
-            """
-        )
-    )
-
-
-@lru_cache(maxsize=4096)
-def _ids_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement[Row]:
-    source, order = _filtered_orders_sql(conditions), _order_by_sql(sort, descending=descending)
-    return Statement(text(f"SELECT o.id {source} ORDER BY {order} LIMIT :most"))
-
-
-_SELECT_ORDERS_BY_IDS = Statement(
-    text(
-        f"""
-        SELECT {_COLUMNS_SQL}
-        FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted (id, place) JOIN orders o ON o.id = wanted.id
-            JOIN escrows s ON s.order_id = o.id {_JOIN_PARTIES_SQL}
-        ORDER BY wanted.place
-        """
-    )
-)
-
-
-def _order_by_sql(sort: str, *, descending: bool) -> str:
-    return ", ".join(f"o.{column} {_direction_sql(column, descending=descending)}" for column in _SORTS[sort])
-
-
-def _direction_sql(column: str, *, descending: bool) -> str:
-    if column not in _NULLABLE_COLUMNS:
-        return "DESC" if descending else "ASC"
-    return "DESC NULLS LAST" if descending else "ASC NULLS FIRST"
-
-
-def list_orders_for_staff(
-    session: Session, *, caller: Caller, filters: OrderFilters, table: TableRequest, now: datetime
-) -> TablePage:
-    """Give a page of the table of all orders.
-
-    :param caller: an officer; a campus representative sees the own campus alone
-    :param filters: what is wanted
-    :param table: the page, sorted by one of ``SORTS``
-    :param now: the time of the request, from which ages count
-    """
-    parameters = _filter_parameters(session, caller, filters, now)
-    if parameters is None:
-        return TablePage(items=[], request=table, total=0)
-    conditions = _condition_names(parameters)
-    total: int = _count_statement(conditions).one(session, **parameters)["total"]
-    rows = _page_statement(table.sort, conditions, descending=table.descending).all(
-        session, **parameters, now=now, limit=table.limit, offset=table.offset
-    )
-    return TablePage(items=_order_views(session, rows, now), request=table, total=total)
-
-
-def export_orders(
-    session: Session, *, caller: Caller, filters: OrderFilters, table: TableRequest, now: datetime
-) -> Iterator[dict[str, Any]]:
-    """Give the first rows of the table, read in batches, so that a long file needs little memory.
-
-    Which rows they are is settled by one query: orders that change meanwhile are neither left out nor given twice.
-
-    :param table: how many rows at most, and their order; from the first on
-    """
-    parameters = _filter_parameters(session, caller, filters, now)
-    if parameters is None:
-        return
-    statement = _ids_statement(table.sort, _condition_names(parameters), descending=table.descending)
-    ids = [order_id for (order_id,) in statement.tuples(session, **parameters, most=table.limit)]
-    for start in range(0, len(ids), EXPORT_BATCH_SIZE):
-        batch = ids[start : start + EXPORT_BATCH_SIZE]
-        yield from _order_views(session, _SELECT_ORDERS_BY_IDS.all(session, ids=batch, now=now), now)
-
-
 def _filter_parameters(
     session: Session, caller: Caller, filters: OrderFilters, now: datetime
 ) -> dict[str, Any] | None:
-    """Give the conditions that apply, with their values; none if nothing can meet them."""
+    """Collect the conditions that apply, with their values; None if no order can meet them."""
     parameters = vars(filters) | {"own_campus": _restricted_campus_id(caller)}
     if filters.campus is not None:
         # Looked up first: by a value that the planner knows, a small campus is found by its index.
-        campus_row = _SELECT_CAMPUS_ID.first(session, campus=filters.campus)
-        if campus_row is None:
+        parameters["campus"] = _find_campus_id(session, filters.campus)
+        if parameters["campus"] is None:
             return None
-        parameters["campus"] = campus_row["id"]
     stuck = parameters.pop("stuck")
     if stuck is not None:
         parameters["stuck" if stuck else "not_stuck"] = True
@@ -246,60 +260,71 @@ def _stuck_cutoffs(now: datetime) -> dict[str, datetime]:
     return {"accepted_since": now - ACCEPTANCE_DEADLINE, "delivered_since": now - DELIVERY_DEADLINE}
 
 
-def _order_views(session: Session, rows: list[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
-    """Shape rows, with what the books hold for each, and why it is stuck."""
-    ids = [row["id"] for row in rows]
-    escrow_balances = {
-        row["order_id"]: row["minor"]
-        for row in _SUM_ESCROW_BALANCES.all(session, escrow_id=accounts.ESCROW.id, order_ids=ids)
-    }
-    reasons = {
-        row["id"]: row["reasons"]
-        for row in _SELECT_STUCK_REASONS.all(session, order_ids=ids, **_stuck_cutoffs(now))
-    }
-    return [
-        _order_view(row)
-        | {"escrowMinor": escrow_balances.get(row["id"], 0), "stuck": list(reasons.get(row["id"], ()))}
-        for row in rows
-    ]
+def _find_campus_id(session: Session, campus: str) -> UUID | None:
+    """Find a campus by its id or slug."""
+    return session.scalar(
+        select(Campus.id).where(or_(cast(Campus.id, String) == campus, Campus.slug == campus))
+    )
 
 
-def _order_view(row: dict[str, Any]) -> dict[str, Any]:
-    """Shape a row: who buys, who sells, and where."""
-    view = dict(row)
-    buyer_name, vendor_name, slug = view.pop("buyer_name"), view.pop("display_name"), view.pop("slug")
-    campus_name, campus_slug = view.pop("campus_name"), view.pop("campus_slug")
-    view["buyer"] = {"id": view.pop("buyer_id"), "name": buyer_name}
-    view["vendor"] = {"id": view.pop("vendor_id"), "displayName": vendor_name, "slug": slug}
-    view["campus"] = {"id": view.pop("campus_id"), "name": campus_name, "slug": campus_slug}
-    return view
-
-
-# A representative without a campus sees nothing: this is nobody's.
+# A representative without a campus sees no order: no campus has this id.
 _NO_CAMPUS = UUID(int=0)
 
 
 def _restricted_campus_id(caller: Caller) -> UUID | None:
-    """Give the campus that a caller is bound to, or none where all are theirs to see."""
+    """Give the campus that a caller is restricted to, or None."""
     return (caller.campus_id or _NO_CAMPUS) if caller.staff_role == CAMPUS_REP else None
+
+
+@dataclass(frozen=True)
+class PickupHub:
+    """The hub where an order is picked up."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True)
+class CampusOrder(_OrderOnCampus):
+    """A paid order, as the staff who hand it over see it."""
+
+    id: UUID
+    number: str
+    status: str
+    delivery_method: str
+    shipping_address: dict[str, Any]
+    paid_at: datetime
+    accepted_at: datetime | None
+    shipped_at: datetime | None
+    delivered_at: datetime | None
+
+    @property
+    def hub(self) -> PickupHub | None:
+        """The hub of a pickup."""
+        address = self.shipping_address
+        return PickupHub(address["hubId"], address["hub"]) if "hubId" in address else None
+
+    @property
+    def delivery_status(self) -> str:
+        """The progress of the goods."""
+        return states.delivery_status(self.status, was_shipped=self.shipped_at is not None)
 
 
 _SELECT_ORDERS_ON_CAMPUS = Statement(
     text(
         f"""
-        SELECT o.id, o.number, o.status, o.delivery_method AS "deliveryMethod", o.shipping_address AS address,
-            o.buyer_id, b.name AS buyer_name, o.vendor_id, v.display_name, v.slug, o.campus_id,
-            c.name AS campus_name, c.slug AS campus_slug, o.paid_at AS "paidAt", o.accepted_at AS "acceptedAt",
-            o.shipped_at AS "shippedAt", o.delivered_at AS "deliveredAt"
+        SELECT {_PARTIES_AND_CAMPUS_SQL}, o.id, o.number, o.status, o.delivery_method, o.shipping_address, o.paid_at,
+            o.accepted_at, o.shipped_at, o.delivered_at
         FROM orders o {_JOIN_PARTIES_SQL}
         WHERE o.paid_at IS NOT NULL
             AND (CAST(:campus_id AS uuid) IS NULL OR o.campus_id = :campus_id)
             AND (CAST(:status AS text) IS NULL OR o.status = :status)
             AND (CAST(:method AS text) IS NULL OR o.delivery_method = :method)
             AND (CAST(:after AS uuid) IS NULL OR o.id < :after)
-        ORDER BY o.id DESC LIMIT :most
+        ORDER BY o.id DESC LIMIT :limit
         """
-    )
+    ),
+    row=CampusOrder,
 )
 
 
@@ -315,34 +340,23 @@ def list_orders_on_campus(
     """List the paid orders that are handed over on a campus, or on all, the latest first.
 
     :param caller: staff; a campus representative sees the own campus alone
-    :param campus: its id or slug, or none for all that the caller may see
-    :param status: one status, or none for all
-    :param delivery_method: delivery or pickup, or none for both
-    :param page: how many, and after which
-    :raises NotFoundError: there is no such campus, or it is not the representative's
+    :param campus: its id or slug, or None for every campus that the caller may see
+    :param status: one status, or None for all
+    :param delivery_method: delivery or pickup, or None for both
+    :raises NotFoundError: no such campus, or not the representative's
     """
     campus_id = _restricted_campus_id(caller)
     if campus is not None:
-        campus_row = _SELECT_CAMPUS_ID.first(session, campus=campus)
-        if campus_row is None or campus_id not in (None, campus_row["id"]):
+        requested_id = _find_campus_id(session, campus)
+        if requested_id is None or campus_id not in (None, requested_id):
             raise NotFoundError("There is no such campus.")
-        campus_id = campus_row["id"]
-    [after] = page.after("id")
+        campus_id = requested_id
     rows = _SELECT_ORDERS_ON_CAMPUS.all(
         session,
         campus_id=campus_id,
         status=status,
         method=delivery_method,
-        after=UUID(after) if after else None,
-        most=page.limit + 1,
+        after=page.after("id")[0],
+        limit=page.limit + 1,
     )
-    cut = page_of(rows, request=page, position_of=lambda row: [str(row["id"])])
-    return Page([_on_campus_view(row) for row in cut.items], cut.limit, cut.next_position)
-
-
-def _on_campus_view(row: dict[str, Any]) -> dict[str, Any]:
-    view = _order_view(row)
-    address = view.pop("address")
-    view["hub"] = {"id": address["hubId"], "name": address["hub"]} if "hubId" in address else None
-    view["deliveryStatus"] = states.delivery_status(row["status"], was_shipped=row["shippedAt"] is not None)
-    return view
+    return page_of(rows, request=page, position_of=lambda row: [str(row.id)])

@@ -4,31 +4,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.promotions import flash_sales
 from marketplace.infra.cache import drop_cached
-from marketplace.infra.db import Statement
+from marketplace.orders.models import OrderItem
 from marketplace.orders.transitions import Actor, LockedOrder, fetch_remaining_units, record_escrow_refund
-
-_ADD_REFUNDED_QUANTITY = Statement(
-    text(
-        """
-        UPDATE order_items SET refunded_quantity = refunded_quantity + :quantity
-        WHERE order_id = :order_id AND product_id = :product_id
-        """
-    )
-)
-_MARK_ALL_UNITS_REFUNDED = Statement(
-    text(
-        """
-        UPDATE order_items SET refunded_quantity = quantity
-        WHERE order_id = :order_id AND refunded_quantity < quantity
-        """
-    )
-)
 
 
 def release_reservation(session: Session, *, order: LockedOrder) -> None:
@@ -48,7 +31,11 @@ def mark_all_units_refunded(session: Session, *, order: LockedOrder, restock: bo
     """
     if restock:
         _restock(session, fetch_remaining_units(session, order_id=order.id).by_product)
-    _MARK_ALL_UNITS_REFUNDED.run(session, order_id=order.id)
+    session.execute(
+        update(OrderItem)
+        .where(OrderItem.order_id == order.id, OrderItem.refunded_quantity < OrderItem.quantity)
+        .values(refunded_quantity=OrderItem.quantity)
+    )
 
 
 def refund_partially(
@@ -83,7 +70,11 @@ def record_refunded_units(session: Session, *, order: LockedOrder, quantities: M
     :param quantities: by product; at most what is left of each, which the caller has seen to
     """
     for product_id, quantity in quantities.items():
-        _ADD_REFUNDED_QUANTITY.run(session, order_id=order.id, product_id=product_id, quantity=quantity)
+        session.execute(
+            update(OrderItem)
+            .where(OrderItem.order_id == order.id, OrderItem.product_id == product_id)
+            .values(refunded_quantity=OrderItem.refunded_quantity + quantity)
+        )
 
 
 def _restock(session: Session, quantities: Mapping[UUID, int]) -> None:

@@ -1,23 +1,12 @@
 """What the parties of an order are told of its life, in plain words; the PIN stands on the order alone."""
 
 from datetime import datetime
-from uuid import UUID
 
-from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import NewNotification, notify, notify_all
 from marketplace.orders.transitions import LockedOrder
-
-_SELECT_VENDOR_USER = Statement(text("SELECT user_id FROM vendor_profiles WHERE id = :vendor_id"))
-
-
-def fetch_vendor_user_id(session: Session, *, order: LockedOrder) -> UUID:
-    """Give the user who runs the store of an order."""
-    user_id: UUID = _SELECT_VENDOR_USER.one(session, vendor_id=order.vendor_id)["user_id"]
-    return user_id
 
 
 def notify_order_paid(session: Session, *, order: LockedOrder, now: datetime) -> None:
@@ -30,7 +19,7 @@ def notify_order_paid(session: Session, *, order: LockedOrder, now: datetime) ->
         session,
         notifications=[
             NewNotification(
-                fetch_vendor_user_id(session, order=order),
+                order.vendor_user_id,
                 "order_received",
                 "You have a new order",
                 f"Order {order.number} is paid: accept it, and prepare it. Its money is kept until its buyer has the"

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import ClassVar
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import stock
@@ -17,6 +17,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders import inventory, notifications, states
 from marketplace.orders.deadlines import MAX_PIN_ATTEMPTS, PIN_LOCKOUT
+from marketplace.orders.models import Order
 from marketplace.orders.pin import pin_matches
 from marketplace.orders.pricing import split_escrow
 from marketplace.orders.transitions import (
@@ -31,37 +32,6 @@ from marketplace.orders.transitions import (
 
 # What the payments area writes while it waits for money.
 _AWAITING_PAYMENT_STATUSES = frozenset({"initialized", "pending"})
-
-_SELECT_ORDER_OF_BUYER = Statement(text("SELECT id FROM orders WHERE id = :order_id AND buyer_id = :user_id"))
-_IS_VENDOR = Statement(
-    text(
-        """
-        SELECT o.id FROM orders o JOIN vendor_profiles v ON v.id = o.vendor_id
-        WHERE o.id = :order_id AND v.user_id = :user_id AND o.paid_at IS NOT NULL
-        """
-    )
-)
-_SELECT_ORDER_OF_VENDOR = Statement(
-    text(
-        """
-        SELECT o.id FROM orders o JOIN vendor_profiles v ON v.id = o.vendor_id
-        WHERE o.id = :order_id AND v.user_id = :user_id
-        """
-    )
-)
-_RECORD_WRONG_PIN = Statement(
-    text("UPDATE orders SET pin_failures = :failures, pin_locked_until = :locked_until WHERE id = :order_id")
-)
-_RECORD_RESPONSE_TIME = Statement(
-    text(
-        """
-        UPDATE vendor_profiles v SET response_count = v.response_count + 1,
-            response_seconds_sum = v.response_seconds_sum
-                + greatest(extract(epoch FROM :now - o.paid_at), 0)::bigint
-        FROM orders o WHERE o.id = :order_id AND v.id = o.vendor_id
-        """
-    )
-)
 
 
 class WrongPinError(MarketplaceError):
@@ -169,6 +139,18 @@ def expire_order(session: Session, *, order: LockedOrder, actor: Actor, now: dat
     inventory.release_reservation(session, order=order)
     _return_wallet_part(session, order, now=now)
     notifications.notify_order_expired(session, order=order, now=now)
+
+
+_RECORD_RESPONSE_TIME = Statement(
+    text(
+        """
+        UPDATE vendor_profiles v SET response_count = v.response_count + 1,
+            response_seconds_sum = v.response_seconds_sum
+                + greatest(extract(epoch FROM :now - o.paid_at), 0)::bigint
+        FROM orders o WHERE o.id = :order_id AND v.id = o.vendor_id
+        """
+    )
+)
 
 
 def accept_order(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
@@ -288,11 +270,10 @@ def _verify_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str,
         return
     failures = order.pin_failures + 1
     locks = failures >= MAX_PIN_ATTEMPTS
-    _RECORD_WRONG_PIN.run(
-        session,
-        order_id=order.id,
-        failures=0 if locks else failures,
-        locked_until=now + PIN_LOCKOUT if locks else None,
+    session.execute(
+        update(Order)
+        .where(Order.id == order.id)
+        .values(pin_failures=0 if locks else failures, pin_locked_until=now + PIN_LOCKOUT if locks else None)
     )
     raise WrongPinError(
         "The PIN is not this order's.", extensions={"attemptsLeft": MAX_PIN_ATTEMPTS - failures}
@@ -306,7 +287,7 @@ def confirm_receipt(session: Session, *, order_id: UUID, caller: Caller, now: da
     :raises NotFoundError: it is no order of the caller's
     :raises IllegalTransitionError: it is not shipped
     """
-    if _SELECT_ORDER_OF_BUYER.first(session, order_id=order_id, user_id=caller.id) is None:
+    if fetch_party_role(session, order_id=order_id, caller=caller) != "buyer":
         raise NotFoundError("There is no such order.")
     order = lock_order(session, order_id=order_id)
     _release_escrow(session, order, trigger=states.CONFIRM, actor=Actor("buyer", caller.id), now=now)
@@ -348,17 +329,26 @@ def _release_escrow(
     )
 
 
+# A vendor may cancel an order before it is paid too, although it is not listed to the vendor.
+_SELECT_PARTY_ROLE = Statement(
+    text(
+        """
+        SELECT CASE :user_id WHEN o.buyer_id THEN 'buyer' WHEN v.user_id THEN 'vendor' END AS role
+        FROM orders o JOIN vendor_profiles v ON v.id = o.vendor_id WHERE o.id = :order_id
+        """
+    )
+)
+
+
 def fetch_party_role(session: Session, *, order_id: UUID, caller: Caller) -> str:
-    """Tell whether somebody is the buyer of an order or its vendor.
+    """Tell whether the caller is the buyer of an order or its vendor.
 
     :raises NotFoundError: neither
     """
-    if _SELECT_ORDER_OF_BUYER.first(session, order_id=order_id, user_id=caller.id) is not None:
-        return "buyer"
-    # A vendor may call off an order before it is paid too, although it is not listed to them.
-    if _SELECT_ORDER_OF_VENDOR.first(session, order_id=order_id, user_id=caller.id) is not None:
-        return "vendor"
-    raise NotFoundError("There is no such order.")
+    role: str | None = _SELECT_PARTY_ROLE.scalar(session, order_id=order_id, user_id=caller.id)
+    if role is None:
+        raise NotFoundError("There is no such order.")
+    return role
 
 
 def _abandoned_payment_columns(order: LockedOrder) -> dict[str, str]:

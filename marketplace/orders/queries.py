@@ -192,6 +192,14 @@ class OrderView(OrderRow):
     The vendor sees neither the amounts that the buyer's wallet and accepted charges paid nor how the buyer paid.
     """
 
+    items: Sequence[OrderLineView]
+    refunds: Sequence[Any]
+    wallet_minor: int | None
+    accepted_minor: int | None
+    payment: OrderPayment | None
+    delivery_pin: str | None
+    next_actions: Sequence[str]
+
     def __init__(
         self,
         order: OrderRow,
@@ -202,26 +210,12 @@ class OrderView(OrderRow):
         context: OrderViewContext,
     ) -> None:
         """Copy the order's columns, and add the parts that depend on the caller."""
-        vars(self).update(vars(order))
         hidden = roles == ["vendor"]
-        self.items = items
-        self.refunds = summary.refunds
-        self.wallet_minor = None if hidden else order.wallet_part_minor
-        self.accepted_minor = None if hidden else order.accepted_part_minor
-        self.payment = (
-            OrderPayment(
-                None if hidden else order.payment_reference,
-                summary.payment_status,
-                None if hidden else order.payment_channel,
-                order.paid_at,
-            )
-            if order.payment_reference
-            else None
-        )
-        self.delivery_pin = (
-            delivery_pin(key=context.pin_key, order_id=order.id, counter=order.pin_counter)
-            if context.pin_key and "buyer" in roles and order.status in states.PIN_VISIBLE_STATES
-            else None
+        payment = OrderPayment(
+            None if hidden else order.payment_reference,
+            summary.payment_status,
+            None if hidden else order.payment_channel,
+            order.paid_at,
         )
         barred = set()
         # Finance decides about quarantined money, so there is nothing more to pay until then. An order past its
@@ -230,9 +224,21 @@ class OrderView(OrderRow):
             barred.add(states.PAY)
         if order.pin_locked_until is not None and order.pin_locked_until > context.now:
             barred.add(states.VERIFY_CODE)
-        self.next_actions = [
-            trigger for trigger in states.ORDER.triggers_for(order.status, roles) if trigger not in barred
-        ]
+        actions = states.ORDER.triggers_for(order.status, roles)
+        shows_pin = "buyer" in roles and order.status in states.PIN_VISIBLE_STATES
+        # All at once: a frozen dataclass takes long to set attributes one by one, and order lists are hot.
+        vars(self).update(
+            vars(order),
+            items=items,
+            refunds=summary.refunds,
+            wallet_minor=None if hidden else order.wallet_part_minor,
+            accepted_minor=None if hidden else order.accepted_part_minor,
+            payment=payment if order.payment_reference else None,
+            delivery_pin=delivery_pin(key=context.pin_key, order_id=order.id, counter=order.pin_counter)
+            if shows_pin and context.pin_key
+            else None,
+            next_actions=[action for action in actions if action not in barred],
+        )
 
 
 PARTIES_SQL = (

@@ -1,8 +1,10 @@
 """Moving an order along its table: status, its time and the event trail in one statement, under the row's lock."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -15,41 +17,8 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.orders import states
 from marketplace.orders.pricing import Price
 
-# The commission as pricing.Line.commission_minor: rounded down for each line.
-_SELECT_ORDER_SQL = """
-    SELECT o.id, o.number, o.status, o.buyer_id, o.vendor_id, o.subtotal_minor, o.delivery_fee_minor,
-        o.service_fee_minor, o.discount_minor, o.total_minor, o.wallet_minor, o.accepted_minor, o.checkout_id,
-        o.payment_status, o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, o.shipped_at,
-        s.status AS escrow_status, s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor,
-        s.clawed_back_minor,
-        (SELECT coalesce(sum(i.line_total_minor * i.commission_bps / 10000), 0)::bigint
-            FROM order_items i WHERE i.order_id = o.id) AS commission_minor
-    FROM orders o JOIN escrows s ON s.order_id = o.id
-"""
-# Rows are locked as the scan meets them: orders by id first, each with its escrow.
-_LOCK_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id FOR NO KEY UPDATE"))
-# Unpaid orders are none of the vendor's business yet.
-_LOCK_ORDER_OF_VENDOR = Prepared(
-    text(
-        f"""{_SELECT_ORDER_SQL} JOIN vendor_profiles v ON v.id = o.vendor_id
-        WHERE o.id = :order_id AND v.user_id = :user_id AND o.paid_at IS NOT NULL
-        FOR NO KEY UPDATE OF o, s"""
-    )
-)
-_LOCK_ORDERS = Prepared(
-    text(f"{_SELECT_ORDER_SQL} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE")
-)
-_SELECT_REMAINING_UNITS = Prepared(
-    text(
-        """
-        SELECT product_id, quantity - refunded_quantity AS quantity, flash_sale_id
-        FROM order_items WHERE order_id = :order_id AND quantity > refunded_quantity
-        """
-    )
-)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LockedOrder:
     """An order whose row, and whose escrow's, is ours until the transaction ends. Amounts are kobo."""
 
@@ -78,6 +47,7 @@ class LockedOrder:
     refunded_minor: int
     clawed_back_minor: int
     commission_minor: int
+    vendor_user_id: UUID
 
     @property
     def due_minor(self) -> int:
@@ -126,48 +96,92 @@ SYSTEM = Actor("system")
 GATEWAY = Actor("gateway")
 
 
-def lock_order(session: Session, *, order_id: UUID) -> LockedOrder:
-    """Lock an order and its escrow.
-
-    :raises NotFoundError: there is no such order
-    """
-    row = _LOCK_ORDER.first(session, order_id=order_id)
-    if row is None:
-        raise NotFoundError("There is no such order.")
-    return LockedOrder(**row)
-
-
-def lock_order_of_vendor(session: Session, *, order_id: UUID, user_id: UUID) -> LockedOrder:
-    """Lock a paid order of somebody's store, and its escrow.
-
-    :param user_id: who runs the store
-    :raises NotFoundError: there is no such order in that scope
-    """
-    row = _LOCK_ORDER_OF_VENDOR.first(session, order_id=order_id, user_id=user_id)
-    if row is None:
-        raise NotFoundError("There is no such order.")
-    return LockedOrder(**row)
+# The commission as pricing.OrderLine.commission_minor: rounded down for each line.
+_SELECT_ORDER_SQL = """
+    SELECT o.id, o.number, o.status, o.buyer_id, o.vendor_id, o.subtotal_minor, o.delivery_fee_minor,
+        o.service_fee_minor, o.discount_minor, o.total_minor, o.wallet_minor, o.accepted_minor, o.checkout_id,
+        o.payment_status, o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, o.shipped_at,
+        s.status AS escrow_status, s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor,
+        s.clawed_back_minor,
+        (SELECT coalesce(sum(i.line_total_minor * i.commission_bps / 10000), 0)::bigint
+            FROM order_items i WHERE i.order_id = o.id) AS commission_minor,
+        v.user_id AS vendor_user_id
+    FROM orders o JOIN escrows s ON s.order_id = o.id JOIN vendor_profiles v ON v.id = o.vendor_id
+"""
+# Rows are locked as the scan meets them: orders by id first, each with its escrow.
+_LOCK_ORDERS = Prepared(
+    text(f"{_SELECT_ORDER_SQL} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE OF o, s"),
+    row=LockedOrder,
+)
 
 
 def lock_orders(session: Session, *, order_ids: list[UUID]) -> list[LockedOrder]:
     """Lock several orders and their escrows, in the order of their ids."""
-    return [LockedOrder(**row) for row in _LOCK_ORDERS.all(session, order_ids=order_ids)]
+    return _LOCK_ORDERS.all(session, order_ids=order_ids)
+
+
+_LOCK_ORDER = Prepared(
+    text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id FOR NO KEY UPDATE OF o, s"), row=LockedOrder
+)
+
+
+def lock_order(session: Session, *, order_id: UUID) -> LockedOrder:
+    """Lock an order and its escrow.
+
+    :raises NotFoundError: no such order
+    """
+    order = _LOCK_ORDER.first(session, order_id=order_id)
+    if order is None:
+        raise NotFoundError("There is no such order.")
+    return order
+
+
+# Unpaid orders are hidden from the vendor.
+_LOCK_ORDER_OF_VENDOR = Prepared(
+    text(
+        f"""{_SELECT_ORDER_SQL} WHERE o.id = :order_id AND v.user_id = :user_id AND o.paid_at IS NOT NULL
+        FOR NO KEY UPDATE OF o, s"""
+    ),
+    row=LockedOrder,
+)
+
+
+def lock_order_of_vendor(session: Session, *, order_id: UUID, user_id: UUID) -> LockedOrder:
+    """Lock a paid order of a user's store, and its escrow.
+
+    :param user_id: the store's owner
+    :raises NotFoundError: no such order in that scope
+    """
+    order = _LOCK_ORDER_OF_VENDOR.first(session, order_id=order_id, user_id=user_id)
+    if order is None:
+        raise NotFoundError("There is no such order.")
+    return order
 
 
 @dataclass(frozen=True, slots=True)
 class RemainingUnits:
-    """The pieces of an order that were not refunded: by product, and those claimed of flash sales, by sale."""
+    """The units of an order that were not refunded: by product, and units of flash sales by sale."""
 
     by_product: dict[UUID, int]
     by_sale: dict[UUID, int]
 
 
+_SELECT_REMAINING_UNITS = Prepared(
+    text(
+        """
+        SELECT product_id, quantity - refunded_quantity AS quantity, flash_sale_id
+        FROM order_items WHERE order_id = :order_id AND quantity > refunded_quantity
+        """
+    )
+)
+
+
 def fetch_remaining_units(session: Session, *, order_id: UUID) -> RemainingUnits:
-    """Give the pieces of an order, but for those that were refunded."""
-    rows = _SELECT_REMAINING_UNITS.all(session, order_id=order_id)
+    """Fetch the units of an order that were not refunded."""
+    rows = _SELECT_REMAINING_UNITS.tuples(session, order_id=order_id)
     return RemainingUnits(
-        {row["product_id"]: row["quantity"] for row in rows},
-        {row["flash_sale_id"]: row["quantity"] for row in rows if row["flash_sale_id"] is not None},
+        {product_id: quantity for product_id, quantity, _ in rows},
+        {sale_id: quantity for _, quantity, sale_id in rows if sale_id is not None},
     )
 
 
@@ -180,90 +194,62 @@ def apply_transition(
     now: datetime,
     note: str | None = None,
     escrow: EscrowTransition | None = None,
-    columns: dict[str, Any] | None = None,
-) -> str:
+    columns: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Fire a trigger on a locked order.
 
     :param order: locked in this transaction
     :param trigger: of the order's table
-    :param actor: who fires it
-    :param now: when
     :param note: for the trail
-    :param escrow: what happens to the escrow with it
+    :param escrow: the escrow's part in the transition
     :param columns: further columns of the order to set
-    :return: the order's new status
     :raises IllegalTransitionError: the order's or the escrow's state does not allow it
     """
     target = states.ORDER.target(order.status, trigger)
     _write_transition(
-        session,
-        order,
-        target=target,
-        trigger=trigger,
-        actor=actor,
-        now=now,
-        note=note,
-        escrow=escrow,
-        columns=columns or {},
+        session, order, target, trigger, actor=actor, now=now, note=note, escrow=escrow, columns=columns
     )
-    return target
 
 
 def record_escrow_refund(
     session: Session, *, order: LockedOrder, amount_minor: int, actor: Actor, note: str, now: datetime
 ) -> None:
-    """Take a part of a locked order's escrow out, for its buyer; the order stays where it is.
+    """Take a part of a locked order's escrow out, for its buyer; the order's status stays.
 
-    :param amount_minor: kobo; less than what is held
-    :param actor: who refunds
-    :param note: why, for the trail
+    :param amount_minor: kobo; less than the escrow balance
+    :param note: the reason, for the trail
     """
+    refund = EscrowTransition(None, refunded_minor=amount_minor)
     _write_transition(
-        session,
-        order,
-        target=order.status,
-        trigger="refund-part",
-        actor=actor,
-        now=now,
-        note=note,
-        escrow=EscrowTransition(None, refunded_minor=amount_minor),
-        columns={},
+        session, order, order.status, "refund-part", actor=actor, now=now, note=note, escrow=refund
     )
 
 
 def record_clawback(
     session: Session, *, order: LockedOrder, amount_minor: int, actor: Actor, note: str, now: datetime
 ) -> None:
-    """Note that released money of a locked order goes back; the order stays where it is.
+    """Record that released money of a locked order was taken back; the order's status stays.
 
-    :param amount_minor: kobo; at most what was released and did not go back before
-    :param actor: whose doing it is
-    :param note: why, for the trail
+    :param amount_minor: kobo; at most the net released amount
+    :param note: the reason, for the trail
     """
+    clawback = EscrowTransition(None, clawed_back_minor=amount_minor)
     _write_transition(
-        session,
-        order,
-        target=order.status,
-        trigger="clawback",
-        actor=actor,
-        now=now,
-        note=note,
-        escrow=EscrowTransition(None, clawed_back_minor=amount_minor),
-        columns={},
+        session, order, order.status, "clawback", actor=actor, now=now, note=note, escrow=clawback
     )
 
 
 def _write_transition(
     session: Session,
     order: LockedOrder,
-    *,
     target: str,
     trigger: str,
+    *,
     actor: Actor,
     now: datetime,
     note: str | None,
     escrow: EscrowTransition | None,
-    columns: dict[str, Any],
+    columns: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     values = dict(columns)
     if escrow is not None:

@@ -49,11 +49,9 @@ def fetch_vendor_escrow_balance(session: Session, *, vendor_id: UUID) -> VendorE
     :param vendor_id: the store's
     """
     shares, orders = {"held": 0, "frozen": 0}, {"held": 0, "frozen": 0}
-    for row in _SUM_VENDOR_SHARES.all(session, vendor_id=vendor_id):
-        vendor = row["vendor_minor"]
-        release = EscrowSplit(vendor_minor=vendor, platform_minor=row["total_minor"] - vendor)
-        shares[row["status"]] += release.scaled_to(row["held_minor"]).vendor_minor
-        orders[row["status"]] += row["orders"]
+    for status, held, vendor, total, count in _SUM_VENDOR_SHARES.tuples(session, vendor_id=vendor_id):
+        shares[status] += EscrowSplit(vendor, platform_minor=total - vendor).scaled_to(held).vendor_minor
+        orders[status] += count
     return VendorEscrowBalance(
         held_minor=shares["held"],
         frozen_minor=shares["frozen"],

@@ -32,7 +32,6 @@ SQL_BUILDERS = {
     "marketplace.ledger.queries.build_invariants": "called at import with literal queries",
     "marketplace.orders.admin_table._count_statement": "takes names of _CONDITIONS",
     "marketplace.orders.admin_table._ids_statement": "takes names of _CONDITIONS and of sort columns",
-    "marketplace.orders.admin_table._page_statement": "takes names of _CONDITIONS and of sort columns",
     "marketplace.orders.transitions._transition_statement": "takes columns that the transitions' code names",
     "marketplace.payouts.payees.payout_history._build_page_statement": "called at import with constants",
 }

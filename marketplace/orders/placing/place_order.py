@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Uuid, func, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.cart import operations as cart_operations
@@ -17,7 +17,7 @@ from marketplace.identity import operations as identity_operations
 from marketplace.identity import queries as identity_queries
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import drop_cached
-from marketplace.infra.db import Json, Statement
+from marketplace.infra.db import Json
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.orders import states
@@ -28,53 +28,6 @@ from marketplace.orders.placing.wallet import NO_WALLET, WalletUse
 from marketplace.orders.pricing import Fees
 from marketplace.platform import features
 from marketplace.platform import queries as platform_queries
-
-_COUNT_UNPAID_ORDERS = Prepared(
-    text("SELECT count(*) AS unpaid FROM orders WHERE buyer_id = :buyer_id AND status = 'pending_payment'")
-)
-_GENERATE_CHECKOUT_ID = Statement(text("SELECT uuidv7() AS id"))
-# An order with its escrow, its lines and the first step of its trail.
-_INSERT_ORDER = Prepared(
-    text(
-        """
-        WITH placed AS (
-            INSERT INTO orders (buyer_id, vendor_id, campus_id, checkout_id, status, subtotal_minor,
-                delivery_fee_minor, service_fee_minor, discount_minor, total_minor, wallet_minor,
-                delivery_method, shipping_address, note, expires_at, created_at, updated_at)
-            VALUES (:buyer_id, :vendor_id, :campus_id, :checkout_id, :status, :subtotal_minor,
-                :delivery_fee_minor, :service_fee_minor, :discount_minor, :total_minor, :wallet_minor,
-                :delivery_method, :shipping_address, :note, :expires_at, :now, :now)
-            RETURNING id
-        ), held AS (
-            INSERT INTO escrows (order_id, status, amount_minor, created_at, updated_at)
-            SELECT id, :escrow_status, :total_minor, :now, :now FROM placed
-        ), told AS (
-            INSERT INTO order_events (order_id, to_status, trigger, actor, actor_id, at)
-            SELECT id, :status, 'place', 'buyer', :buyer_id, :now FROM placed
-        ), listed AS (
-            INSERT INTO order_items (order_id, position, product_id, title, image_key, unit_price_minor, quantity,
-                line_total_minor, commission_bps, flash_sale_id)
-            SELECT placed.id, i.position - 1, i.product_id, i.title, i.image_key, i.price, i.quantity,
-                i.price * i.quantity, i.bps, i.sale_id
-            FROM placed, unnest(CAST(:products AS uuid[]), CAST(:titles AS text[]), CAST(:images AS text[]),
-                CAST(:prices AS bigint[]), CAST(:quantities AS bigint[]), CAST(:commissions AS bigint[]),
-                CAST(:sales AS uuid[]))
-                WITH ORDINALITY AS i (product_id, title, image_key, price, quantity, bps, sale_id, position)
-        )
-        SELECT id FROM placed
-        """
-    )
-)
-_COPIED_ADDRESS_FIELDS = {
-    "label": "label",
-    "hostel": "hostel",
-    "hall": "hall",
-    "roomNumber": "room_number",
-    "latitude": "latitude",
-    "longitude": "longitude",
-    "instructions": "instructions",
-    "phone": "phone",
-}
 
 
 class TooManyUnpaidOrdersError(ConflictError):
@@ -180,7 +133,7 @@ def place_checkout(session: Session, *, request: OrderRequest, now: datetime) ->
     """
     items = _lock_requested_items(session, request)
     planned = _plan_orders(session, request, items, single_vendor=False, now=now)
-    checkout_id: UUID = _GENERATE_CHECKOUT_ID.one(session)["id"]
+    checkout_id = session.scalars(select(func.uuidv7(type_=Uuid))).one()
     order_ids = _write_orders(session, request, planned, checkout_id=checkout_id, now=now)
     cart_operations.remove_from_cart(
         session,
@@ -203,6 +156,11 @@ def _lock_requested_items(session: Session, request: OrderRequest) -> Sequence[R
     if not lines:
         raise ValidationError.of("items", "The cart is empty: name items or fill the cart first.")
     return [RequestedItem(product_id, quantity) for product_id, quantity in lines]
+
+
+_COUNT_UNPAID_ORDERS = Prepared(
+    text("SELECT count(*) FROM orders WHERE buyer_id = :buyer_id AND status = 'pending_payment'")
+)
 
 
 def _plan_orders(
@@ -238,7 +196,7 @@ def _plan_orders(
         _PlannedOrder(vendor_order, wallet_part_minor)
         for vendor_order, wallet_part_minor in zip(vendor_orders, wallet_parts_minor, strict=True)
     ]
-    unpaid = _COUNT_UNPAID_ORDERS.one(session, buyer_id=request.buyer.id)["unpaid"]
+    unpaid = _COUNT_UNPAID_ORDERS.scalar(session, buyer_id=request.buyer.id)
     new_unpaid = sum(order.due_minor > 0 for order in planned)
     if new_unpaid and unpaid + new_unpaid > MAX_UNPAID_ORDERS:
         advice = "pay or cancel some first" if unpaid else "order from fewer vendors at a time"
@@ -299,6 +257,18 @@ def _current_fees(session: Session, *, now: datetime) -> Fees:
     )
 
 
+_COPIED_ADDRESS_FIELDS = {
+    "label": "label",
+    "hostel": "hostel",
+    "hall": "hall",
+    "roomNumber": "room_number",
+    "latitude": "latitude",
+    "longitude": "longitude",
+    "instructions": "instructions",
+    "phone": "phone",
+}
+
+
 def _resolve_delivery_address(
     session: Session, delivery: Delivery, *, buyer: Caller, campus_id: UUID
 ) -> dict[str, Any]:
@@ -318,6 +288,40 @@ def _resolve_delivery_address(
     raise ValidationError.of("addressId", "There is no such address; save one or send shippingAddress.")
 
 
+# An order with its escrow, its lines and the first step of its trail.
+_INSERT_ORDER = Prepared(
+    text(
+        """
+        WITH placed AS (
+            INSERT INTO orders (buyer_id, vendor_id, campus_id, checkout_id, status, subtotal_minor,
+                delivery_fee_minor, service_fee_minor, discount_minor, total_minor, wallet_minor,
+                delivery_method, shipping_address, note, expires_at, created_at, updated_at)
+            VALUES (:buyer_id, :vendor_id, :campus_id, :checkout_id, :status, :subtotal_minor,
+                :delivery_fee_minor, :service_fee_minor, :discount_minor, :total_minor, :wallet_minor,
+                :delivery_method, :shipping_address, :note, :expires_at, :now, :now)
+            RETURNING id
+        ), held AS (
+            INSERT INTO escrows (order_id, status, amount_minor, created_at, updated_at)
+            SELECT id, :escrow_status, :total_minor, :now, :now FROM placed
+        ), told AS (
+            INSERT INTO order_events (order_id, to_status, trigger, actor, actor_id, at)
+            SELECT id, :status, 'place', 'buyer', :buyer_id, :now FROM placed
+        ), listed AS (
+            INSERT INTO order_items (order_id, position, product_id, title, image_key, unit_price_minor, quantity,
+                line_total_minor, commission_bps, flash_sale_id)
+            SELECT placed.id, i.position - 1, i.product_id, i.title, i.image_key, i.price, i.quantity,
+                i.price * i.quantity, i.bps, i.sale_id
+            FROM placed, unnest(CAST(:products AS uuid[]), CAST(:titles AS text[]), CAST(:images AS text[]),
+                CAST(:prices AS bigint[]), CAST(:quantities AS bigint[]), CAST(:commissions AS bigint[]),
+                CAST(:sales AS uuid[]))
+                WITH ORDINALITY AS i (product_id, title, image_key, price, quantity, bps, sale_id, position)
+        )
+        SELECT id FROM placed
+        """
+    )
+)
+
+
 def _insert_order(
     session: Session,
     request: OrderRequest,
@@ -328,7 +332,7 @@ def _insert_order(
     now: datetime,
 ) -> UUID:
     vendor_order, price = order.vendor_order, order.vendor_order.price
-    order_id: UUID = _INSERT_ORDER.one(
+    order_id: UUID = _INSERT_ORDER.scalar(
         session,
         buyer_id=request.buyer.id,
         vendor_id=vendor_order.vendor_id,
@@ -354,5 +358,5 @@ def _insert_order(
         quantities=[line.quantity for line in vendor_order.lines],
         commissions=[line.commission_bps for line in vendor_order.lines],
         sales=[line.flash_sale_id for line in vendor_order.lines],
-    )["id"]
+    )
     return order_id

@@ -22,7 +22,6 @@ from marketplace.kernel.money import CURRENCY
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
-from marketplace.orders.notifications import fetch_vendor_user_id
 from marketplace.orders.transitions import GATEWAY, LockedOrder
 from marketplace.payments.chargebacks.losses import (
     ChargebackAllocation,
@@ -192,7 +191,7 @@ def _notify_vendor(session: Session, order: LockedOrder, *, now: datetime) -> No
     """Tell the vendor, who must not hand the goods over; the buyer's bank speaks for the buyer."""
     notify(
         session,
-        user_id=fetch_vendor_user_id(session, order=order),
+        user_id=order.vendor_user_id,
         type="order_disputed",
         title="An order is on hold",
         body=f"The payment of {order.number} is disputed at the buyer's bank. Do not hand it over: nothing is released"

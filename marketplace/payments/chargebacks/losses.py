@@ -19,7 +19,6 @@ from marketplace.kernel.money import format_naira, split_by_weights
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, lock_balances, post_transaction
 from marketplace.ledger.queries import fetch_balance
-from marketplace.orders.notifications import fetch_vendor_user_id
 from marketplace.orders.transitions import GATEWAY, LockedOrder, record_clawback
 from marketplace.payments import states
 from marketplace.payments.models import GatewayCharge, Refund
@@ -318,7 +317,7 @@ def _notify_vendor(
     notify_parties_of_clawback(
         session,
         order,
-        {fetch_vendor_user_id(session, order=order): body},
+        {order.vendor_user_id: body},
         cause=f"order:{order.id}:charge-dispute:{dispute_id}",
         now=now,
     )

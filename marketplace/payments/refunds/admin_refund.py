@@ -16,7 +16,6 @@ from marketplace.notifications.operations import notify
 from marketplace.orders import inventory, states
 from marketplace.orders import operations as orders
 from marketplace.orders.models import OrderItem
-from marketplace.orders.notifications import fetch_vendor_user_id
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments.chargeback_guard import ensure_order_not_charged_back
 from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
@@ -301,9 +300,8 @@ def _notify_parties(
     restock_text = " Do not ship what was refunded: it is in stock again." if restocked else ""
     body_by_user = {
         order.buyer_id: f"{amount} of order {order.number} go back {destination_text}{items_text}. {closing}",
-        fetch_vendor_user_id(
-            session, order=order
-        ): f"{amount} of order {order.number} go back to its buyer{items_text}. {closing}{restock_text}",
+        order.vendor_user_id: f"{amount} of order {order.number} go back to its buyer{items_text}. {closing}"
+        + restock_text,
     }
     for user_id, body in body_by_user.items():
         notify(

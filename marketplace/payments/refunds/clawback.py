@@ -17,7 +17,6 @@ from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balance
 from marketplace.notifications.operations import NewNotification, notify_all
 from marketplace.orders import inventory, states
-from marketplace.orders.notifications import fetch_vendor_user_id
 from marketplace.orders.pricing import allocate_after, split_escrow
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order, record_clawback
 from marketplace.payments.chargeback_guard import ensure_order_not_charged_back
@@ -165,9 +164,7 @@ def _notify_parties(
         order,
         {
             order.buyer_id: f"{amount} of order {order.number} go back {destination_text}.",
-            fetch_vendor_user_id(
-                session, order=order
-            ): f"{amount} of order {order.number} went back to its buyer."
+            order.vendor_user_id: f"{amount} of order {order.number} went back to its buyer."
             f" {vendor_debt_message(vendor_minor, total_debt_minor)}",
         },
         cause=f"order:{order.id}:clawback:{order.clawed_back_minor}",

@@ -10,7 +10,6 @@ from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders
 from marketplace.orders import states
-from marketplace.orders.notifications import fetch_vendor_user_id
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments.refunds import create
 
@@ -69,9 +68,7 @@ def _notify_parties(
     cancelled = f"Order {order.number} was cancelled by the {actor.role}."
     body_by_user = {order.buyer_id: f"{cancelled}{refund_text}"}
     if was_paid:
-        body_by_user[fetch_vendor_user_id(session, order=order)] = (
-            f"{cancelled} Its pieces are in stock again."
-        )
+        body_by_user[order.vendor_user_id] = f"{cancelled} Its pieces are in stock again."
     for user_id, body in body_by_user.items():
         notify(
             session,

@@ -36,10 +36,10 @@ def test_the_books_are_whole_and_the_balance_runs(database: Database) -> None:
 
     entries = page.items[::-1]
     assert len(entries) == ENTRIES
-    assert entries == sorted(entries, key=lambda entry: entry["createdAt"])
+    assert entries == sorted(entries, key=lambda entry: entry.created_at)
     running = 0
     for entry in entries:
-        running += entry["amountMinor"] if entry["direction"] == "credit" else -entry["amountMinor"]
-        assert entry["balanceAfterMinor"] == running >= 0
+        running += entry.amount_minor if entry.direction == "credit" else -entry.amount_minor
+        assert entry.balance_after_minor == running >= 0
     assert running == balance
-    assert [entry["kind"] for entry in entries if entry["direction"] == "debit"] == ["payout"]
+    assert [entry.kind for entry in entries if entry.direction == "debit"] == ["payout"]

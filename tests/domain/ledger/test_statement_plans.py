@@ -112,7 +112,7 @@ def test_the_first_page_reads_no_more_than_itself(long: Long, filtered: str, *, 
     found = read(
         long.session,
         statement,
-        nothing | wanted | {"owners": owners, "most": LIMIT + 1},
+        nothing | wanted | {"owners": owners, "limit": LIMIT + 1},
         table="ledger_entries",
     )
 
@@ -139,7 +139,7 @@ def test_a_page_deep_inside_reads_as_much_as_the_first(
     owners = [long.owner, long.store] if of_store else [long.owner]
     wanted = FILTERS[filtered] | ({"starts": NOW} if by_time else {})
     nothing = dict.fromkeys(("after", "at", "kind", "direction", "order_id", "starts", "ends"))
-    values = nothing | wanted | {"owners": owners, "most": LIMIT + 1}
+    values = nothing | wanted | {"owners": owners, "limit": LIMIT + 1}
     statement = queries._SELECT_ENTRIES_BY_TIME if by_time else queries._SELECT_ENTRIES_BY_ID
 
     first, deep = (

@@ -35,7 +35,7 @@ def amounts(
         entry_filter=EntryFilter(**wanted),
         page=PageRequest(limit),  # type: ignore[arg-type]
     )
-    return [(entry["direction"], entry["amountMinor"], entry["balanceAfterMinor"]) for entry in page.items]
+    return [(entry.direction, entry.amount_minor, entry.balance_after_minor) for entry in page.items]
 
 
 def test_a_buyer_sees_money_come_in_and_go_to_escrow(session: Session, shop: Shop) -> None:
@@ -45,8 +45,8 @@ def test_a_buyer_sees_money_come_in_and_go_to_escrow(session: Session, shop: Sho
         session, owners=[shop.buyer.id], entry_filter=EntryFilter(), page=PageRequest(10)
     ).items
 
-    assert received["direction"] == "credit"
-    assert received["orderId"] is None
+    assert received.direction == "credit"
+    assert received.order_id is None
     assert {name: spent[name] for name in ("account", "kind", "direction", "orderId", "createdAt")} == {
         "account": f"wallet:{shop.buyer.id}",
         "kind": "payment",
@@ -54,9 +54,9 @@ def test_a_buyer_sees_money_come_in_and_go_to_escrow(session: Session, shop: Sho
         "orderId": order_id,
         "createdAt": NOW,
     }
-    assert (spent["amountMinor"], spent["balanceAfterMinor"]) == (received["amountMinor"], 0)
-    assert spent["transactionId"] == received["transactionId"]
-    assert spent["description"].startswith("Payment for CM-")
+    assert (spent.amount_minor, spent.balance_after_minor) == (received.amount_minor, 0)
+    assert spent.transaction_id == received.transaction_id
+    assert spent.description.startswith("Payment for CM-")
 
 
 def test_a_vendor_sees_what_was_released(session: Session, shop: Shop) -> None:
@@ -67,8 +67,8 @@ def test_a_vendor_sees_what_was_released(session: Session, shop: Shop) -> None:
         session, owners=[shop.vendor.id, shop.store_id], entry_filter=EntryFilter(), page=PageRequest(10)
     ).items
 
-    assert (entry["account"], entry["kind"]) == (f"vendor_payable:{shop.store_id}", "release")
-    assert (entry["direction"], entry["orderId"]) == ("credit", order_id)
+    assert (entry.account, entry.kind) == (f"vendor_payable:{shop.store_id}", "release")
+    assert (entry.direction, entry.order_id) == ("credit", order_id)
 
 
 def test_strangers_and_the_platforms_own_accounts_are_not_in_it(session: Session, shop: Shop) -> None:
@@ -120,7 +120,7 @@ def test_pages_join_without_gap_or_overlap_while_entries_come(session: Session) 
         page = fetch_statement_page(
             session, owners=[owner], entry_filter=EntryFilter(), page=PageRequest(3, position)
         )
-        seen += [entry["amountMinor"] for entry in page.items]
+        seen += [entry.amount_minor for entry in page.items]
         position = page.next_position
         credit(session, owner, 100)
         if position is None:

@@ -63,8 +63,8 @@ class Orders:
 
     def page(self, sort: str, given: dict[str, Any], *, descending: bool, offset: int = 0) -> Read:
         """Read a page."""
-        statement = admin_table._page_statement(sort, tuple(given), descending=descending)
-        values = given | self.since | {"now": NOW, "limit": LIMIT, "offset": offset}
+        statement = admin_table._ids_statement(sort, tuple(given), descending=descending)
+        values = given | self.since | {"limit": LIMIT, "offset": offset}
         return read(self.session, statement, values, table="orders")
 
     @property
