@@ -13,7 +13,7 @@ area = ContractBlueprint("cart", "/api/cart", "The cart")
 
 
 @area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=CartView)
-def get_cart(ctx: Context) -> dict[str, Any]:
+def get_cart(ctx: Context) -> queries.CartView:
     """Show the cart, each line with what is in stock and at what price now."""
     return _cart_view(ctx)
 
@@ -26,7 +26,7 @@ def get_cart(ctx: Context) -> dict[str, Any]:
     reply=CartView,
     raises=(operations.InvalidCartError,),
 )
-def synchronise_cart(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def synchronise_cart(ctx: Context, body: dict[str, Any]) -> queries.CartView:
     """Make the cart hold these items and nothing else."""
     lines = [CartLine(**item) for item in body["items"]]
     operations.synchronise_cart(ctx.session, caller=ctx.user, lines=lines, now=ctx.now)
@@ -40,7 +40,7 @@ def clear_cart(ctx: Context) -> dict[str, Any]:
     return {"deleted": True, "id": ctx.user.id}
 
 
-def _cart_view(ctx: Context) -> dict[str, Any]:
+def _cart_view(ctx: Context) -> queries.CartView:
     return queries.fetch_cart(
         ctx.session,
         user_id=ctx.user.id,

@@ -49,7 +49,7 @@ class CartLineView(Schema):
     unit_price_minor = MinorAmount(
         required=True, metadata={"description": "A flash sale's while one runs that has pieces for the line."}
     )
-    regular_price_minor = MinorAmount(required=True)
+    price_minor = MinorAmount(required=True, data_key="regularPriceMinor")
     on_sale_until = Timestamp(required=True, allow_none=True)
     previous_price_minor = MinorAmount(required=True, allow_none=True)
     quantity = StrictInteger(minimum=1, required=True)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import delete, text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.sale_price import SALE_COLUMNS_SQL, effective_unit_price
+from marketplace.cart.models import CartItem
+from marketplace.catalog.sale_price import PRICE_COLUMNS_SQL, PricedRow
 from marketplace.identity import operations as identity_operations
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
@@ -18,48 +18,6 @@ from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
 MAX_LINES = 50
 MAX_QUANTITY = 1_000
-
-_SELECT_PRODUCTS = Statement(
-    text(
-        f"""
-        SELECT p.id, p.campus_id, p.price_minor, v.user_id, {SALE_COLUMNS_SQL},
-            p.status = 'published' AND {STORE_IS_OPEN_SQL} AS offered
-        FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
-        WHERE p.id = ANY(:ids)
-        """
-    )
-)
-_DELETE_OTHER_LINES = Statement(
-    text("DELETE FROM cart_items WHERE user_id = :user_id AND product_id <> ALL(CAST(:ids AS uuid[]))")
-)
-_UPSERT_LINES = Statement(
-    text(
-        """
-        INSERT INTO cart_items (user_id, product_id, quantity, price_minor_seen, position, updated_at)
-        SELECT :user_id, i.product_id, i.quantity, i.price, i.position - 1, :now
-        FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[]), CAST(:prices AS bigint[]))
-            WITH ORDINALITY AS i (product_id, quantity, price, position)
-        ON CONFLICT (user_id, product_id) DO UPDATE
-        SET quantity = excluded.quantity, price_minor_seen = excluded.price_minor_seen,
-            position = excluded.position, updated_at = excluded.updated_at
-        """
-    )
-)
-_DELETE_ALL_LINES = Statement(text("DELETE FROM cart_items WHERE user_id = :user_id"))
-_SUBTRACT_QUANTITIES = Statement(
-    text(
-        """
-        WITH taken AS (
-            SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[])) AS t (product_id, quantity)
-        ), gone AS (
-            DELETE FROM cart_items c USING taken t
-            WHERE c.user_id = :user_id AND c.product_id = t.product_id AND c.quantity <= t.quantity
-        )
-        UPDATE cart_items c SET quantity = c.quantity - t.quantity, updated_at = :now FROM taken t
-        WHERE c.user_id = :user_id AND c.product_id = t.product_id AND c.quantity > t.quantity
-        """
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +34,40 @@ class InvalidCartError(ValidationError):
     reason = "cart-invalid"
 
 
+@dataclass(frozen=True)
+class _OfferedProduct(PricedRow):
+    id: UUID
+    campus_id: UUID
+    user_id: UUID
+    offered: bool
+
+
+_SELECT_PRODUCTS = Statement(
+    text(
+        f"""
+        SELECT {PRICE_COLUMNS_SQL}, p.id, p.campus_id, v.user_id,
+            p.status = 'published' AND {STORE_IS_OPEN_SQL} AS offered
+        FROM products p JOIN vendor_profiles v ON v.id = p.vendor_id
+        WHERE p.id = ANY(:ids)
+        """
+    ),
+    row=_OfferedProduct,
+)
+_UPSERT_LINES = Statement(
+    text(
+        """
+        INSERT INTO cart_items (user_id, product_id, quantity, price_minor_seen, position, updated_at)
+        SELECT :user_id, i.product_id, i.quantity, i.price, i.position - 1, :now
+        FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[]), CAST(:prices AS bigint[]))
+            WITH ORDINALITY AS i (product_id, quantity, price, position)
+        ON CONFLICT (user_id, product_id) DO UPDATE
+        SET quantity = excluded.quantity, price_minor_seen = excluded.price_minor_seen,
+            position = excluded.position, updated_at = excluded.updated_at
+        """
+    )
+)
+
+
 def synchronise_cart(session: Session, *, caller: Caller, lines: Sequence[CartLine], now: datetime) -> None:
     """Make a cart hold these lines and nothing else.
 
@@ -89,26 +81,39 @@ def synchronise_cart(session: Session, *, caller: Caller, lines: Sequence[CartLi
     """
     identity_operations.lock_profile(session, user_id=caller.id)
     ids = [line.product_id for line in lines]
-    products = {row["id"]: row for row in _SELECT_PRODUCTS.all(session, ids=ids, now=now)} if ids else {}
+    products = {product.id: product for product in _SELECT_PRODUCTS.all(session, ids=ids, now=now)}
     _ensure_lines_allowed(lines, products, caller=caller)
-    _DELETE_OTHER_LINES.run(session, user_id=caller.id, ids=ids)
+    session.execute(delete(CartItem).where(CartItem.user_id == caller.id, CartItem.product_id.not_in(ids)))
     if ids:
         _UPSERT_LINES.run(
             session,
             user_id=caller.id,
             ids=ids,
             quantities=[line.quantity for line in lines],
-            prices=[
-                effective_unit_price(products[line.product_id], quantity=line.quantity, now=now)
-                for line in lines
-            ],
+            prices=[products[line.product_id].unit_price(quantity=line.quantity, now=now) for line in lines],
             now=now,
         )
 
 
 def clear_cart(session: Session, *, user_id: UUID) -> None:
     """Empty somebody's cart."""
-    _DELETE_ALL_LINES.run(session, user_id=user_id)
+    session.execute(delete(CartItem).where(CartItem.user_id == user_id))
+
+
+_SUBTRACT_QUANTITIES = Statement(
+    text(
+        """
+        WITH taken AS (
+            SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[])) AS t (product_id, quantity)
+        ), gone AS (
+            DELETE FROM cart_items c USING taken t
+            WHERE c.user_id = :user_id AND c.product_id = t.product_id AND c.quantity <= t.quantity
+        )
+        UPDATE cart_items c SET quantity = c.quantity - t.quantity, updated_at = :now FROM taken t
+        WHERE c.user_id = :user_id AND c.product_id = t.product_id AND c.quantity > t.quantity
+        """
+    )
+)
 
 
 def remove_from_cart(
@@ -124,7 +129,7 @@ def remove_from_cart(
 
 
 def _ensure_lines_allowed(
-    lines: Sequence[CartLine], products: dict[UUID, dict[str, Any]], *, caller: Caller
+    lines: Sequence[CartLine], products: Mapping[UUID, _OfferedProduct], *, caller: Caller
 ) -> None:
     faults = []
     campus_id = caller.campus_id
@@ -134,13 +139,13 @@ def _ensure_lines_allowed(
         reason = None
         if line.product_id in seen:
             reason = "Is in the cart already: send one line with the whole quantity."
-        elif product is None or not product["offered"]:
+        elif product is None or not product.offered:
             reason = "There is no such product to be had."
-        elif product["user_id"] == caller.id:
+        elif product.user_id == caller.id:
             reason = "Is of your own store."
         else:
-            campus_id = campus_id or product["campus_id"]
-            if product["campus_id"] != campus_id:
+            campus_id = campus_id or product.campus_id
+            if product.campus_id != campus_id:
                 reason = "Is of another campus: a cart is of one, your own."
         seen.add(line.product_id)
         if reason:

@@ -1,13 +1,16 @@
-"""The cart as it is now: prices (a flash sale's too) and stock are not those of when things were put in."""
+"""The cart as it is now: prices (a flash sale's too) and stock may have changed since products were put in."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import cached_property
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.sale_price import SALE_COLUMNS_SQL, effective_unit_price
+from marketplace.cart.models import CartItem
+from marketplace.catalog.sale_price import PRICE_COLUMNS_SQL, PricedRow
 from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
@@ -19,97 +22,166 @@ NOT_AVAILABLE = "not_available"
 PRICE_CHANGED = "price_changed"
 PROBLEMS = (NOT_AVAILABLE, OUT_OF_STOCK, INSUFFICIENT_STOCK, PRICE_CHANGED)
 
+
+@dataclass(frozen=True)
+class CartVendor:
+    """A store in a cart."""
+
+    id: UUID
+    display_name: str
+    slug: str
+    verified: bool
+    rating: float | None
+
+
+@dataclass(frozen=True)
+class CartVendorTotal(CartVendor):
+    """A store with the total of its lines that can be ordered, in kobo."""
+
+    item_count: int
+    subtotal_minor: int
+
+
+@dataclass(frozen=True)
+class CartLineView(PricedRow):
+    """A line of a cart, compared with the current offer; amounts are kobo."""
+
+    product_id: UUID
+    quantity: int
+    price_minor_seen: int
+    title: str
+    condition: str
+    image_url: str | None
+    campus_id: UUID
+    stock: int
+    offered: bool
+    vendor_id: UUID
+    display_name: str
+    slug: str
+    verified: bool
+    rating_sum: int
+    rating_count: int
+    now: datetime
+
+    @cached_property
+    def unit_price_minor(self) -> int:
+        """The price of a unit now."""
+        return self.unit_price(quantity=self.quantity, now=self.now)
+
+    @property
+    def line_total_minor(self) -> int:
+        """The price of all units now."""
+        return self.unit_price_minor * self.quantity
+
+    @property
+    def on_sale_until(self) -> datetime | None:
+        """The end of the flash sale whose price the line has."""
+        return self.sale_ends_at if self.unit_price_minor < self.price_minor else None
+
+    @property
+    def available(self) -> int:
+        """The units that can be ordered."""
+        return self.stock if self.offered else 0
+
+    @property
+    def in_stock(self) -> bool:
+        """Whether any unit can be ordered."""
+        return self.available > 0
+
+    @property
+    def problem(self) -> str | None:
+        """The first of ``PROBLEMS`` that the line has."""
+        if not self.offered:
+            return NOT_AVAILABLE
+        if self.stock == 0:
+            return OUT_OF_STOCK
+        if self.stock < self.quantity:
+            return INSUFFICIENT_STOCK
+        return PRICE_CHANGED if self.unit_price_minor != self.price_minor_seen else None
+
+    @property
+    def previous_price_minor(self) -> int | None:
+        """The price that the buyer has seen, if it changed."""
+        return self.price_minor_seen if self.problem == PRICE_CHANGED else None
+
+    @property
+    def orderable(self) -> bool:
+        """Whether the line can be ordered; a changed price does not prevent that."""
+        return self.problem in (None, PRICE_CHANGED)
+
+    @property
+    def vendor(self) -> CartVendor:
+        """The line's store."""
+        rating = average_rating(self.rating_sum, self.rating_count)
+        return CartVendor(self.vendor_id, self.display_name, self.slug, self.verified, rating)
+
+
+@dataclass(frozen=True)
+class CartView:
+    """A cart; ``subtotal_minor`` is the total of the lines that can be ordered, in kobo."""
+
+    items: Sequence[CartLineView]
+    vendors: Sequence[CartVendorTotal]
+    campus_id: UUID | None
+    item_count: int
+    subtotal_minor: int
+    currency: str
+    valid: bool
+
+
 _SELECT_CART_LINES = Statement(
     text(
         f"""
-        SELECT c.product_id, c.quantity, c.price_minor_seen, p.title, p.price_minor, p.condition, p.cover_key,
-            p.campus_id, p.available, {SALE_COLUMNS_SQL}, v.id AS vendor_id, v.display_name, v.slug, v.verified,
-            v.rating_sum, v.rating_count,
-            p.status = 'published' AND {STORE_IS_OPEN_SQL} AS offered
+        SELECT {PRICE_COLUMNS_SQL}, c.product_id, c.quantity, c.price_minor_seen, p.title, p.condition,
+            CAST(:media_base_url AS text) || '/' || p.cover_key AS image_url, p.campus_id, p.available AS stock,
+            p.status = 'published' AND {STORE_IS_OPEN_SQL} AS offered, v.id AS vendor_id, v.display_name, v.slug,
+            v.verified, v.rating_sum, v.rating_count, CAST(:now AS timestamptz) AS now
         FROM cart_items c
             JOIN products p ON p.id = c.product_id
             JOIN vendor_profiles v ON v.id = p.vendor_id
         WHERE c.user_id = :user_id
         ORDER BY c.position, c.product_id
         """
-    )
-)
-_SELECT_CART_QUANTITIES = Statement(
-    text("SELECT product_id, quantity FROM cart_items WHERE user_id = :user_id ORDER BY position, product_id")
+    ),
+    row=CartLineView,
 )
 
 
-def fetch_cart(session: Session, *, user_id: UUID, now: datetime, media_base_url: str) -> dict[str, Any]:
-    """Give somebody's cart with each line held against what is offered now, in one query.
+def fetch_cart(session: Session, *, user_id: UUID, now: datetime, media_base_url: str) -> CartView:
+    """Fetch a user's cart, each line compared with the current offer, in one query.
 
-    :param user_id: whose
-    :param now: the time of the request, which tells whose vacation is over
-    :param media_base_url: where pictures are read
-    :return: ``items`` in their order, ``vendors`` that they are of with a subtotal each, ``subtotalMinor`` of
-        the lines that can be ordered as they stand, and whether that is all of them (``valid``)
+    :param now: tells which sales run and which vacations are over
+    :param media_base_url: the address of pictures
+    :return: the lines in their order, and their vendors with a subtotal each
     """
-    rows = _SELECT_CART_LINES.all(session, user_id=user_id, now=now)
-    items = [_line_view(row, media_base_url, now) for row in rows]
-    vendors: dict[UUID, dict[str, Any]] = {}
+    items = _SELECT_CART_LINES.all(session, user_id=user_id, now=now, media_base_url=media_base_url)
+    items_by_vendor: dict[CartVendor, list[CartLineView]] = {}
     for item in items:
-        vendor = vendors.setdefault(
-            item["vendor"]["id"], item["vendor"] | {"itemCount": 0, "subtotalMinor": 0}
+        items_by_vendor.setdefault(item.vendor, []).append(item)
+    vendors = [
+        CartVendorTotal(
+            **vars(vendor),
+            item_count=len(lines),
+            subtotal_minor=sum(line.line_total_minor for line in lines if line.orderable),
         )
-        vendor["itemCount"] += 1
-        vendor["subtotalMinor"] += item["lineTotalMinor"] if item["orderable"] else 0
-    return {
-        "items": items,
-        "vendors": list(vendors.values()),
-        "campusId": rows[0]["campus_id"] if rows else None,
-        "itemCount": len(items),
-        "subtotalMinor": sum(vendor["subtotalMinor"] for vendor in vendors.values()),
-        "currency": CURRENCY,
-        "valid": all(item["orderable"] for item in items),
-    }
-
-
-def list_cart_quantities(session: Session, *, user_id: UUID) -> list[tuple[UUID, int]]:
-    """Give what somebody's cart asks for, as products and quantities in their order."""
-    return [
-        (product_id, quantity)
-        for product_id, quantity in _SELECT_CART_QUANTITIES.tuples(session, user_id=user_id)
+        for vendor, lines in items_by_vendor.items()
     ]
+    return CartView(
+        items,
+        vendors,
+        campus_id=items[0].campus_id if items else None,
+        item_count=len(items),
+        subtotal_minor=sum(vendor.subtotal_minor for vendor in vendors),
+        currency=CURRENCY,
+        valid=all(item.orderable for item in items),
+    )
 
 
-def _line_view(row: dict[str, Any], media_base_url: str, now: datetime) -> dict[str, Any]:
-    price_minor = effective_unit_price(row, quantity=row["quantity"], now=now)
-    problem = _line_problem(row, price_minor)
-    return {
-        "productId": row["product_id"],
-        "title": row["title"],
-        "imageUrl": f"{media_base_url}/{row['cover_key']}" if row["cover_key"] else None,
-        "condition": row["condition"],
-        "unitPriceMinor": price_minor,
-        "regularPriceMinor": row["price_minor"],
-        "onSaleUntil": row["sale_ends_at"] if price_minor < row["price_minor"] else None,
-        "previousPriceMinor": row["price_minor_seen"] if problem == PRICE_CHANGED else None,
-        "quantity": row["quantity"],
-        "lineTotalMinor": price_minor * row["quantity"],
-        "available": row["available"] if row["offered"] else 0,
-        "inStock": row["offered"] and row["available"] > 0,
-        "orderable": problem in (None, PRICE_CHANGED),
-        "problem": problem,
-        "vendor": {
-            "id": row["vendor_id"],
-            "displayName": row["display_name"],
-            "slug": row["slug"],
-            "verified": row["verified"],
-            "rating": average_rating(row["rating_sum"], row["rating_count"]),
-        },
-    }
-
-
-def _line_problem(row: dict[str, Any], price_minor: int) -> str | None:
-    """Name what stands most in the way of a line; a changed price is only worth knowing."""
-    if not row["offered"]:
-        return NOT_AVAILABLE
-    if row["available"] == 0:
-        return OUT_OF_STOCK
-    if row["available"] < row["quantity"]:
-        return INSUFFICIENT_STOCK
-    return PRICE_CHANGED if price_minor != row["price_minor_seen"] else None
+def list_cart_quantities(session: Session, *, user_id: UUID) -> Sequence[tuple[UUID, int]]:
+    """List the products and quantities of a user's cart, in their order."""
+    statement = (
+        select(CartItem.product_id, CartItem.quantity)
+        .where(CartItem.user_id == user_id)
+        .order_by(CartItem.position, CartItem.product_id)
+    )
+    return session.execute(statement).tuples().all()

@@ -45,6 +45,7 @@ CURRENT_SALE = case(
 
 # What ``SaleTerms`` are read off, of statements that name the table ``p``.
 SALE_COLUMNS_SQL = "p.sale_id, p.sale_price_minor, p.sale_starts_at, p.sale_ends_at, p.sale_left"
+PRICE_COLUMNS_SQL = f"p.price_minor, {SALE_COLUMNS_SQL}"
 
 _MIN_PERCENT_OFF, _MAX_PERCENT_OFF = 1, 99
 
@@ -86,19 +87,26 @@ class SaleTerms:
         return is_running and has_enough_units and self.price_minor < regular_minor
 
 
-def effective_unit_price(row: Mapping[str, Any], *, quantity: int, now: datetime) -> int:
-    """Tell what a piece costs of so many: the sale's price, or else the regular one.
+@dataclass(frozen=True)
+class PricedRow:
+    """The columns of ``PRICE_COLUMNS_SQL``: a product's regular price in kobo, and the sale that it carries."""
 
-    :param row: holds ``price_minor`` and the columns ``SALE_COLUMNS_SQL``
-    :param quantity: pieces that are bought together
-    :param now: the time of the request
-    :return: kobo
-    """
-    terms = SaleTerms.from_row(row)
-    regular: int = row["price_minor"]
-    if terms is not None and terms.applies_to(quantity=quantity, regular_minor=regular, now=now):
-        return terms.price_minor
-    return regular
+    price_minor: int
+    sale_id: UUID | None
+    sale_price_minor: int | None
+    sale_starts_at: datetime | None
+    sale_ends_at: datetime | None
+    sale_left: int | None
+
+    def unit_price(self, *, quantity: int, now: datetime) -> int:
+        """Give the price of a unit in kobo: the sale's price if it applies to all units, or else the regular one.
+
+        :param quantity: units that are bought together
+        """
+        terms = SaleTerms.from_row(vars(self))
+        if terms is not None and terms.applies_to(quantity=quantity, regular_minor=self.price_minor, now=now):
+            return terms.price_minor
+        return self.price_minor
 
 
 def percent_off(price_minor: int, *, sale_price_minor: int) -> int:

@@ -83,48 +83,6 @@ _ACQUIRE_KEY = Statement(
     ).returning(IdempotencyKey.id),
     columns=("caller", "method", "path", "key", "request_hash", "claimed_at", "expires_at"),
 )
-_SELECT_KEY = Statement(
-    select(
-        IdempotencyKey.request_hash,
-        IdempotencyKey.claimed_at,
-        IdempotencyKey.completed_at,
-        IdempotencyKey.response_status,
-        IdempotencyKey.response_type,
-        IdempotencyKey.response_body,
-    ).where(
-        IdempotencyKey.caller == bindparam("caller"),
-        IdempotencyKey.method == bindparam("method"),
-        IdempotencyKey.path == bindparam("path"),
-        IdempotencyKey.key == bindparam("key"),
-    )
-)
-_is_held_lease = (
-    IdempotencyKey.id == bindparam("claim_id"),
-    IdempotencyKey.claimed_at == bindparam("claim_time"),
-    IdempotencyKey.completed_at.is_(None),
-)
-_COMPLETE_KEY = Statement(
-    update(IdempotencyKey)
-    .where(*_is_held_lease)
-    .values(
-        completed_at=bindparam("now"),
-        response_status=bindparam("status"),
-        response_type=bindparam("content_type"),
-        response_body=bindparam("body"),
-    )
-)
-_RELEASE_KEY = Statement(delete(IdempotencyKey).where(*_is_held_lease))
-_DELETE_EXPIRED_KEYS = Statement(
-    delete(IdempotencyKey).where(
-        IdempotencyKey.id.in_(
-            select(IdempotencyKey.id)
-            .where(IdempotencyKey.expires_at <= bindparam("now"))
-            .order_by(IdempotencyKey.expires_at)
-            .limit(bindparam("most"))
-            .with_for_update(skip_locked=True)
-        )
-    )
-)
 
 
 def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease | StoredResponse:
@@ -137,7 +95,7 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
     :raises RequestInProgressError: a request with it is being worked on, since less than 120 s
     """
     stale_before = now - timedelta(seconds=LEASE_SECONDS)
-    acquired = _ACQUIRE_KEY.first(
+    lease_id = _ACQUIRE_KEY.scalar(
         session,
         caller=scope.caller,
         method=scope.method,
@@ -148,26 +106,42 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
         expires_at=now + RETENTION,
         stale_before=stale_before,
     )
-    if acquired:
-        return KeyLease(id=acquired["id"], claimed_at=now)
-    existing = _SELECT_KEY.first(
-        session, caller=scope.caller, method=scope.method, path=scope.path, key=scope.key
+    if lease_id is not None:
+        return KeyLease(id=lease_id, claimed_at=now)
+    existing = session.scalar(
+        select(IdempotencyKey).filter_by(
+            caller=scope.caller, method=scope.method, path=scope.path, key=scope.key
+        )
     )
     if existing is None:
         raise RequestInProgressError(
             "A request with this Idempotency-Key just ended. Try again.", retry_after_seconds=1
         )
-    if existing["request_hash"] != scope.request_hash:
+    if existing.request_hash != scope.request_hash:
         raise ValidationError.of("Idempotency-Key", "The key was used with another body.")
-    if existing["completed_at"] is None:
-        age = (now - existing["claimed_at"]).total_seconds()
+    if existing.response_status is None or existing.response_type is None or existing.response_body is None:
+        age = (now - existing.claimed_at).total_seconds()
         raise RequestInProgressError(
             "The operation with this Idempotency-Key is already in progress.",
             retry_after_seconds=max(1, min(_MAX_RETRY_AFTER_SECONDS, int(LEASE_SECONDS - age))),
         )
-    return StoredResponse(
-        existing["response_status"], existing["response_type"], bytes(existing["response_body"])
+    return StoredResponse(existing.response_status, existing.response_type, existing.response_body)
+
+
+_COMPLETE_KEY = Statement(
+    update(IdempotencyKey)
+    .where(
+        IdempotencyKey.id == bindparam("lease_id"),
+        IdempotencyKey.claimed_at == bindparam("lease_time"),
+        IdempotencyKey.completed_at.is_(None),
     )
+    .values(
+        completed_at=bindparam("now"),
+        response_status=bindparam("status"),
+        response_type=bindparam("content_type"),
+        response_body=bindparam("body"),
+    )
+)
 
 
 def complete_key(session: Session, *, lease: KeyLease, response: StoredResponse, now: datetime) -> None:
@@ -177,8 +151,8 @@ def complete_key(session: Session, *, lease: KeyLease, response: StoredResponse,
     """
     stored = _COMPLETE_KEY.run(
         session,
-        claim_id=lease.id,
-        claim_time=lease.claimed_at,
+        lease_id=lease.id,
+        lease_time=lease.claimed_at,
         now=now,
         status=response.status,
         content_type=response.content_type,
@@ -190,7 +164,22 @@ def complete_key(session: Session, *, lease: KeyLease, response: StoredResponse,
 
 def release_key(session: Session, *, lease: KeyLease) -> None:
     """Free a claimed key, so that a retry, also with another body, can succeed."""
-    _RELEASE_KEY.run(session, claim_id=lease.id, claim_time=lease.claimed_at)
+    session.execute(
+        delete(IdempotencyKey).filter_by(id=lease.id, claimed_at=lease.claimed_at, completed_at=None)
+    )
+
+
+_DELETE_EXPIRED_KEYS = Statement(
+    delete(IdempotencyKey).where(
+        IdempotencyKey.id.in_(
+            select(IdempotencyKey.id)
+            .where(IdempotencyKey.expires_at <= bindparam("now"))
+            .order_by(IdempotencyKey.expires_at)
+            .limit(bindparam("limit"))
+            .with_for_update(skip_locked=True)
+        )
+    )
+)
 
 
 def purge_keys(session: Session, *, now: datetime, limit: int) -> int:
@@ -199,4 +188,4 @@ def purge_keys(session: Session, *, now: datetime, limit: int) -> int:
     :param limit: at most so many
     :return: how many they were
     """
-    return _DELETE_EXPIRED_KEYS.run(session, now=now, most=limit)
+    return _DELETE_EXPIRED_KEYS.run(session, now=now, limit=limit)

@@ -333,7 +333,7 @@ def _release_escrow(
 _SELECT_PARTY_ROLE = Statement(
     text(
         """
-        SELECT CASE :user_id WHEN o.buyer_id THEN 'buyer' WHEN v.user_id THEN 'vendor' END AS role
+        SELECT CASE CAST(:user_id AS uuid) WHEN o.buyer_id THEN 'buyer' WHEN v.user_id THEN 'vendor' END AS role
         FROM orders o JOIN vendor_profiles v ON v.id = o.vendor_id WHERE o.id = :order_id
         """
     )

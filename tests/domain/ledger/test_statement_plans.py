@@ -180,7 +180,7 @@ def test_a_long_file_is_never_held_as_rows(long: Long) -> None:
         rows = queries.iterate_statement_entries(
             long.session, owners=[long.owner, long.store], entry_filter=queries.EntryFilter(), limit=10_000
         )
-        ids = {row["id"].bytes for row in rows}
+        ids = {row.id.bytes for row in rows}
 
     assert len(ids) == 10_000
     # A batch of rows and the ids; all rows would be more than ten.

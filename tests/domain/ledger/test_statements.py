@@ -47,12 +47,14 @@ def test_a_buyer_sees_money_come_in_and_go_to_escrow(session: Session, shop: Sho
 
     assert received.direction == "credit"
     assert received.order_id is None
-    assert {name: spent[name] for name in ("account", "kind", "direction", "orderId", "createdAt")} == {
+    assert {
+        name: getattr(spent, name) for name in ("account", "kind", "direction", "order_id", "created_at")
+    } == {
         "account": f"wallet:{shop.buyer.id}",
         "kind": "payment",
         "direction": "debit",
-        "orderId": order_id,
-        "createdAt": NOW,
+        "order_id": order_id,
+        "created_at": NOW,
     }
     assert (spent.amount_minor, spent.balance_after_minor) == (received.amount_minor, 0)
     assert spent.transaction_id == received.transaction_id

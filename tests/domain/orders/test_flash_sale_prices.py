@@ -1,7 +1,6 @@
 """Flash sales under orders and carts: who gets the price, whose pieces are claimed and given back."""
 
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.cart import operations as cart
 from marketplace.cart.operations import CartLine
-from marketplace.cart.queries import fetch_cart
+from marketplace.cart.queries import CartView, fetch_cart
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import flash_sales
 from marketplace.catalog.promotions.flash_sales import Discount
@@ -229,7 +228,7 @@ def test_what_was_placed_keeps_its_price(session: Session, shop: Shop, product_i
 
 
 class TestTheCart:
-    def cart(self, session: Session, shop: Shop, now: datetime = NOW) -> dict[str, Any]:
+    def cart(self, session: Session, shop: Shop, now: datetime = NOW) -> CartView:
         return fetch_cart(session, user_id=shop.buyer.id, now=now, media_base_url="")
 
     def fill(
@@ -243,13 +242,13 @@ class TestTheCart:
 
         shown = self.cart(session, shop)
 
-        [line] = shown["items"]
-        assert (line["unitPriceMinor"], line["regularPriceMinor"]) == (SALE_PRICE, PRICE_MINOR)
-        assert line["onSaleUntil"] == later(hours=1)
-        assert (line["problem"], line["previousPriceMinor"]) == (None, None)
-        assert shown["subtotalMinor"] == shown["vendors"][0]["subtotalMinor"] == 3 * SALE_PRICE
+        [line] = shown.items
+        assert (line.unit_price_minor, line.price_minor) == (SALE_PRICE, PRICE_MINOR)
+        assert line.on_sale_until == later(hours=1)
+        assert (line.problem, line.previous_price_minor) == (None, None)
+        assert shown.subtotal_minor == shown.vendors[0].subtotal_minor == 3 * SALE_PRICE
         order = row_of(session, "orders", id=place(session, shop))
-        assert order["subtotal_minor"] == shown["subtotalMinor"]
+        assert order["subtotal_minor"] == shown.subtotal_minor
 
     def test_more_than_is_left_has_the_regular_price(
         self, session: Session, shop: Shop, product_id: UUID
@@ -257,10 +256,10 @@ class TestTheCart:
         put_on_sale(session, product_id, quantity=3)
         self.fill(session, shop, product_id, 4)
 
-        [line] = self.cart(session, shop)["items"]
+        [line] = self.cart(session, shop).items
 
-        assert (line["unitPriceMinor"], line["onSaleUntil"]) == (PRICE_MINOR, None)
-        assert line["problem"] is None
+        assert (line.unit_price_minor, line.on_sale_until) == (PRICE_MINOR, None)
+        assert line.problem is None
 
     def test_an_end_meanwhile_is_a_changed_price(
         self, session: Session, shop: Shop, product_id: UUID
@@ -268,16 +267,16 @@ class TestTheCart:
         put_on_sale(session, product_id)
         self.fill(session, shop, product_id, 1)
 
-        [line] = self.cart(session, shop, now=later(hours=1))["items"]
+        [line] = self.cart(session, shop, now=later(hours=1)).items
 
-        assert (line["problem"], line["orderable"]) == ("price_changed", True)
-        assert (line["unitPriceMinor"], line["previousPriceMinor"]) == (PRICE_MINOR, SALE_PRICE)
+        assert (line.problem, line.orderable) == ("price_changed", True)
+        assert (line.unit_price_minor, line.previous_price_minor) == (PRICE_MINOR, SALE_PRICE)
 
     def test_a_beginning_meanwhile_too(self, session: Session, shop: Shop, product_id: UUID) -> None:
         self.fill(session, shop, product_id, 1)
         put_on_sale(session, product_id)
 
-        [line] = self.cart(session, shop)["items"]
+        [line] = self.cart(session, shop).items
 
-        assert (line["problem"], line["unitPriceMinor"]) == ("price_changed", SALE_PRICE)
-        assert line["previousPriceMinor"] == PRICE_MINOR
+        assert (line.problem, line.unit_price_minor) == ("price_changed", SALE_PRICE)
+        assert line.previous_price_minor == PRICE_MINOR
