@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from blueprints.http.reply_renderer import compile_renderer
+from blueprints.webhooks.schemas import ReplayChanges
 from commands.console.operators import build_operator_act
 from commands.console.progress import Stages
 from marketplace.audit.operations import Act
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.kernel.money import CURRENCY, format_naira
 from marketplace.services import Services
+from marketplace.webhooks.change_recorder import PostedEntry
+from marketplace.webhooks.queries import WebhookEvent
 from marketplace.webhooks.replay import (
     FAILED,
     OUTCOMES,
@@ -97,7 +101,7 @@ class Throttle:
 
 
 def replay_all(
-    services: Services, rows: Sequence[dict[str, Any]], *, dry_run: bool, rate: float | None
+    services: Services, rows: Sequence[WebhookEvent], *, dry_run: bool, rate: float | None
 ) -> ReplayRun:
     """Replay events, each in a transaction of its own, those of one cause after the other.
 
@@ -116,7 +120,7 @@ def replay_all(
                     result = _replay_one(
                         services, row, dry_run=dry_run, act=build_operator_act(services.clock())
                     )
-                    run.replayed.append(ReplayedEvent(row["id"], row["event_type"], cause, result))
+                    run.replayed.append(ReplayedEvent(row.id, row.event_type, cause, result))
                     advance(1)
     except ServiceUnavailableError:
         run.interruption = "The database went away"
@@ -125,72 +129,79 @@ def replay_all(
     return run
 
 
-def _group_by_cause(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    groups: dict[str, list[dict[str, Any]]] = {}
+def _group_by_cause(rows: Sequence[WebhookEvent]) -> Iterator[tuple[str, list[WebhookEvent]]]:
+    groups: dict[str, list[WebhookEvent]] = {}
     for row in rows:
-        groups.setdefault(row["last_error"] or _NEVER_TRIED, []).append(row)
+        groups.setdefault(row.last_error or _NEVER_TRIED, []).append(row)
     yield from groups.items()
 
 
-def _replay_one(services: Services, row: dict[str, Any], *, dry_run: bool, act: Act) -> ReplayResult:
+def _replay_one(services: Services, row: WebhookEvent, *, dry_run: bool, act: Act) -> ReplayResult:
     bearer = services.settings.gateway_fee_bearer
     try:
         if dry_run:
-            return dry_run_event(services.database, inbox_id=row["id"], fee_bearer=bearer, now=act.now)
+            return dry_run_event(services.database, inbox_id=row.id, fee_bearer=bearer, now=act.now)
         with services.database.reading() as read_session:
             return services.database.in_transaction(
-                replay_event, read_session, inbox_id=row["id"], fee_bearer=bearer, act=act
+                replay_event, read_session, inbox_id=row.id, fee_bearer=bearer, act=act
             )
     except EventInProgressError as error:
-        return ReplayResult(row["status"], row["status"], BUSY, error.detail)
+        return ReplayResult(row.status, row.status, BUSY, error.detail)
 
 
 def describe_changes(result: ReplayResult) -> list[str]:
     """Tell in lines what a replay changed, or why nothing."""
     if result.outcome == UNCHANGED:
         return [_ALREADY_FINAL_TEXTS[result.before]]
-    if result.error:
-        return [result.error]
     changes = result.changes
+    if changes is None:
+        return [result.error or ""]
     lines = [
-        f"order {row['number']}: {row['what']} {row['before']} -> {row['after']}" for row in changes["orders"]
+        f"order {order.number}: {order.what} {order.before} -> {order.after}" for order in changes.orders
     ]
-    for row in changes["ledger"]:
-        lines.append(f"ledger {row['kind']} {row['source']}: {row['description']}")
-        lines += [f"  {_format_entry(entry)}" for entry in row["entries"]]
-    for row in changes["refunds"]:
-        about = f" of order {row['orderNumber']}" if row["orderNumber"] else ""
+    for posted in changes.ledger:
+        lines.append(f"ledger {posted.kind} {posted.source}: {posted.description}")
+        lines += [f"  {_format_entry(entry)}" for entry in posted.entries]
+    for refund in changes.refunds:
+        about = f" of order {refund.order_number}" if refund.order_number else ""
         lines.append(
-            f"refund {row['id']}: {format_naira(row['amountMinor'])} to {row['destination']}{about},"
-            f" {row['before'] or 'new'} -> {row['after']}"
+            f"refund {refund.id}: {format_naira(refund.amount_minor)} to {refund.destination}{about},"
+            f" {refund.before or 'new'} -> {refund.after}"
         )
-    lines += [f"charge held back: {_format_amount(row)}, {row['reason']}" for row in changes["heldCharges"]]
     lines += [
-        f"payout exception: transfer {row['reference']} {row['outcome']}, {_format_amount(row)}"
-        for row in changes["payoutExceptions"]
+        f"charge held back: {_format_amount(charge.amount_minor, charge.currency)}, {charge.reason}"
+        for charge in changes.quarantined_charges
     ]
     lines += [
-        f"alert {row['event']}: {row['severity']} {row['identifier']}, {row['title']} ({row['subject']})"
-        for row in changes["alerts"]
+        f"payout exception: transfer {exception.reference} {exception.outcome},"
+        f" {_format_amount(exception.amount_minor, exception.currency)}"
+        for exception in changes.payout_exceptions
     ]
     lines += [
-        f"notification {row['type']} to {row['userId']}: {row['title']}" for row in changes["notifications"]
+        f"alert {alert.event}: {alert.severity} {alert.identifier}, {alert.title} ({alert.subject})"
+        for alert in changes.alerts
     ]
-    lines += [f"hands on {row['topic']} to {row['queue']}" for row in changes["work"]]
-    lines += [f"message of type {row['type']} kept" for row in changes["messages"]]
-    if changes["parts"]:
-        lines.append(f"taken apart into {len(changes['parts'])} events, each processed by itself")
+    lines += [
+        f"notification {notification.type} to {notification.user_id}: {notification.title}"
+        for notification in changes.notifications
+    ]
+    lines += [f"hands on {work.topic} to {work.queue}" for work in changes.work]
+    lines += [f"message of type {message.type} kept" for message in changes.messages]
+    if changes.parts:
+        lines.append(f"taken apart into {len(changes.parts)} events, each processed by itself")
     return lines or [_NO_EFFECT_TEXTS[result.after]]
 
 
-def _format_amount(row: dict[str, Any]) -> str:
-    minor, currency = row["amountMinor"], row["currency"]
+def _format_amount(minor: int, currency: str) -> str:
     return format_naira(minor) if currency == CURRENCY else f"{minor:,} minor units of {currency}"
 
 
-def _format_entry(entry: dict[str, Any]) -> str:
-    order = f" (order {entry['orderNumber']})" if entry["orderNumber"] else ""
-    return f"{entry['direction']} {entry['account']} {format_naira(entry['amountMinor'])}{order}"
+def _format_entry(entry: PostedEntry) -> str:
+    order = f" (order {entry.order_number})" if entry.order_number else ""
+    return f"{entry.direction} {entry.account} {format_naira(entry.amount_minor)}{order}"
+
+
+_render_changes = compile_renderer(ReplayChanges())
 
 
 def build_report(run: ReplayRun, *, dry_run: bool) -> dict[str, Any]:
@@ -206,7 +217,7 @@ def build_report(run: ReplayRun, *, dry_run: bool) -> dict[str, Any]:
                 "after": item.result.after,
                 "outcome": item.result.outcome,
                 "error": item.result.error,
-                "changes": item.result.changes or None,
+                "changes": item.result.changes and _render_changes(item.result.changes),
             }
             for item in run.replayed
         ],

@@ -21,7 +21,13 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.redaction import redact
 from marketplace.webhooks import events, queries
 from marketplace.webhooks.events import PermanentEventError
-from marketplace.webhooks.queries import PROVIDERS, STATES, WebhookEventFilters
+from marketplace.webhooks.queries import (
+    PROVIDERS,
+    STATES,
+    WebhookEvent,
+    WebhookEventDetail,
+    WebhookEventFilters,
+)
 from marketplace.webhooks.replay import FAILED, OUTCOMES, PROCESSED
 
 _MAX_LISTED = 1_000
@@ -134,10 +140,13 @@ def list_webhooks(
 ) -> None:
     """List webhooks."""
     filters = WebhookEventFilters(state, event_type, provider, since, error_like)
-    find = queries.list_failure_causes if by_cause else queries.list_events
     with read_session() as session:
-        matches = find(session, filters=filters, limit=limit + 1)
-    rows = matches[:limit] if by_cause else [_display_row(row) for row in matches[:limit]]
+        if by_cause:
+            causes = queries.list_failure_causes(session, filters=filters, limit=limit + 1)
+            matches = [vars(cause) for cause in causes]
+        else:
+            matches = list(map(_display_row, queries.list_events(session, filters=filters, limit=limit + 1)))
+    rows = matches[:limit]
     if as_json:
         _print_json(rows)
     elif not rows:
@@ -165,21 +174,21 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
     if raw and as_json:
         raise click.UsageError("--raw prints the body as it came, --json prints JSON: take one of them.")
     with read_session() as session:
-        row = _find_event(session, webhook_id)
-    body: bytes = row.pop("body")
+        event = _find_event(session, webhook_id)
     if raw:
-        click.echo(body, nl=False)
+        click.echo(event.body, nl=False)
         return
-    row = _display_row(row)
+    row = _display_row(event)
+    del row["raw_body"]
     try:
-        content = redact(events.load_json(body))
+        content = redact(events.load_json(event.body))
     except PermanentEventError:
         content = None
     if as_json:
-        _print_json(row | {"body_bytes": len(body), "body": content})
+        _print_json(row | {"body_bytes": event.body_bytes, "body": content})
         return
     print_facts((name.replace("_", " "), value) for name, value in row.items())
-    shown = f"({len(body)} bytes that are not JSON; --raw prints them)"
+    shown = f"({event.body_bytes} bytes that are not JSON; --raw prints them)"
     click.echo(f"\n{shown if content is None else json.dumps(content, indent=2)}")
 
 
@@ -237,11 +246,12 @@ def replay_webhooks(
     with read_session() as session:
         if ids:
             # Each once, and none at all if one is unknown.
-            rows = [_find_event(session, webhook_id) for webhook_id in dict.fromkeys(ids)]
+            rows: Sequence[WebhookEvent] = [_find_event(session, row_id) for row_id in dict.fromkeys(ids)]
+            matching = len(rows)
         else:
             filters = WebhookEventFilters("dead", event_type, provider, since, error_like)
             rows, matching = queries.list_dead_events(session, filters=filters, limit=limit)
-    left = 0 if ids else matching - len(rows)
+    left = matching - len(rows)
     run = webhook_replay.replay_all(build_services(), rows, dry_run=dry_run, rate=rate)
     if as_json:
         _print_json(webhook_replay.build_report(run, dry_run=dry_run))
@@ -255,7 +265,7 @@ def replay_webhooks(
     _ensure_all_replayed(run, len(rows), dry_run=dry_run)
 
 
-def _find_event(session: Any, webhook_id: UUID) -> dict[str, Any]:
+def _find_event(session: Any, webhook_id: UUID) -> WebhookEventDetail:
     try:
         return queries.fetch_event(session, inbox_id=webhook_id)
     except NotFoundError as error:
@@ -264,8 +274,8 @@ def _find_event(session: Any, webhook_id: UUID) -> dict[str, Any]:
         ) from error
 
 
-def _display_row(row: dict[str, Any]) -> dict[str, Any]:
-    displayed = row | {"state": _display_state(row["status"]), "dedupe_id": queries.disclosable_event_id(row)}
+def _display_row(event: WebhookEvent) -> dict[str, Any]:
+    displayed = vars(event) | {"state": _display_state(event.status), "dedupe_id": event.event_id}
     del displayed["status"]
     return displayed
 

@@ -165,7 +165,7 @@ class Dispatcher:
         result: QueueSweepResult,
         queue: str,
         table: str,
-        due_rows: Callable[..., list[UUID]],
+        due_rows: Callable[..., Sequence[UUID]],
         now: datetime,
     ) -> None:
         capacity = self._free_capacity(queue)

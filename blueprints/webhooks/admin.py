@@ -40,9 +40,9 @@ def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 @area.get("/<uuid:webhook_id>", auth=FINANCE, limit=SharedLimit.CALLER_TIER, reply=Webhook)
-def show_webhook(ctx: Context, webhook_id: UUID) -> dict[str, Any]:
+def show_webhook(ctx: Context, webhook_id: UUID) -> queries.WebhookEventDetail:
     """Show an event with the part of its payload that tells nothing of a person."""
-    return queries.fetch_event_for_staff(ctx.session, inbox_id=webhook_id)
+    return queries.fetch_event(ctx.session, inbox_id=webhook_id)
 
 
 @area.post(
@@ -62,10 +62,10 @@ def replay_webhook(ctx: Context, webhook_id: UUID, body: dict[str, Any]) -> dict
             )
     return {
         "id": webhook_id,
-        "dryRun": body["dry_run"],
+        "dry_run": body["dry_run"],
         "outcome": result.outcome,
         "before": queries.state_of(result.before),
         "after": queries.state_of(result.after),
         "error": result.error,
-        "changes": result.changes or None,
+        "changes": result.changes,
     }

@@ -83,7 +83,7 @@ class WebhookRow(Schema):
 
     id = Uuid(required=True)
     provider = Choice(*queries.PROVIDERS, required=True)
-    type = fields.String(required=True, allow_none=True)
+    event_type = fields.String(required=True, allow_none=True, data_key="type")
     event_id = fields.String(
         required=True, allow_none=True, metadata={"description": "What all deliveries of it share."}
     )
@@ -91,9 +91,11 @@ class WebhookRow(Schema):
     duplicate = fields.Boolean(required=True)
     attempts = StrictInteger(minimum=0, required=True)
     received_at = Timestamp(required=True)
-    due_at = Timestamp(required=True, allow_none=True, metadata={"description": "When it is tried next."})
+    next_attempt_at = Timestamp(
+        required=True, allow_none=True, data_key="dueAt", metadata={"description": "When it is tried next."}
+    )
     finished_at = Timestamp(required=True, allow_none=True)
-    error = fields.String(required=True, allow_none=True)
+    last_error = fields.String(required=True, allow_none=True, data_key="error")
 
 
 class Webhook(WebhookRow):
@@ -224,7 +226,9 @@ class ReplayChanges(Schema):
     refunds = fields.List(fields.Nested(RefundChange), required=True)
     ledger = fields.List(fields.Nested(PostedTransaction), required=True)
     notifications = fields.List(fields.Nested(CreatedNotification), required=True)
-    held_charges = fields.List(fields.Nested(CreatedQuarantinedCharge), required=True)
+    quarantined_charges = fields.List(
+        fields.Nested(CreatedQuarantinedCharge), required=True, data_key="heldCharges"
+    )
     payout_exceptions = fields.List(fields.Nested(CreatedPayoutException), required=True)
     alerts = fields.List(fields.Nested(AlertTransition), required=True)
     work = fields.List(fields.Nested(EnqueuedWork), required=True)

@@ -4,24 +4,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import lock_alert, raise_alert, resolve_alert
-from marketplace.infra.db import Statement
 from marketplace.kernel.redaction import redact_text
+from marketplace.webhooks.models import DeadLetterWebhook
 
 UNREADABLE = "unreadable"
-
-_SELECT_DEAD_EVENT_OF_TYPE = Statement(
-    text(
-        """
-        SELECT inbox_id FROM dead_letter_webhooks
-        WHERE provider = :provider AND event_type IS NOT DISTINCT FROM :event_type AND replayed_at IS NULL LIMIT 1
-        """
-    )
-)
 
 
 def _alert_subject(provider: str, event_type: str | None) -> str:
@@ -57,5 +48,10 @@ def resolve_if_none_dead(session: Session, *, provider: str, event_type: str | N
     alert_key = {"identifier": kinds.WEBHOOK_DEAD, "subject": _alert_subject(provider, event_type)}
     if not lock_alert(session, **alert_key):
         return
-    if _SELECT_DEAD_EVENT_OF_TYPE.first(session, provider=provider, event_type=event_type) is None:
+    dead = select(DeadLetterWebhook.id).where(
+        DeadLetterWebhook.provider == provider,
+        DeadLetterWebhook.event_type.is_not_distinct_from(event_type),
+        DeadLetterWebhook.replayed_at.is_(None),
+    )
+    if session.scalar(dead.limit(1)) is None:
         resolve_alert(session, **alert_key, note="No event of the type is dead any more.", now=now)

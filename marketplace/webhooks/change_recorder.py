@@ -1,81 +1,124 @@
-"""What an event changes: orders, the ledger, refunds and what else it wrote, told while its transaction is open.
+"""The changes that an event makes, collected while its transaction is open.
 
-What a transaction wrote is what it sees and nobody else does: rows that were made since it began, less those that
+A transaction's own rows are visible to the transaction alone: rows that were made since it began, without rows that
 another connection sees as well.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import text
-from sqlalchemy.orm import Session
+from sqlalchemy import select, text
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from marketplace.alerts.models import Alert
 from marketplace.alerts.operations import SEND_ALERT_TOPIC
-from marketplace.infra.db import Row, Statement
+from marketplace.infra.db import Base, Statement
+from marketplace.infra.outbox import OutboxEvent
 from marketplace.ledger.accounts import Account
+from marketplace.ledger.models import LedgerTransaction
+from marketplace.notifications.models import Notification
+from marketplace.orders.models import OrderEvent
+from marketplace.payments.models import PaymentAllocation, PaymentIntent, QuarantinedCharge, Refund
 from marketplace.payments.refunds import refund_events
+from marketplace.payouts.models import PayoutException
 from marketplace.providers.gateway.errors import MalformedGatewayDataError
 from marketplace.providers.gateway.payloads import GatewayRefund
+from marketplace.support.models import SupportContactMessage
 from marketplace.webhooks.events import PermanentEventError, parse_gateway_event
+from marketplace.webhooks.models import InboxEvent
 
-# Ids grow with time: those that a connection makes, without exception. Steps of orders are numbered.
-_SELECT_START_POSITION = Statement(
-    text("SELECT uuidv7() AS since, coalesce((SELECT max(id) FROM order_events), 0) AS since_step")
-)
-_SELECT_NEW_LEDGER_TRANSACTIONS = Statement(
-    text("SELECT id, kind, source, description FROM ledger_transactions WHERE id > :since ORDER BY id")
-)
+_ModelT = TypeVar("_ModelT", bound=Base)
+
+
+@dataclass(frozen=True)
+class OrderChange:
+    """A status of an order before and after; ``what`` is status, payment or escrow."""
+
+    id: UUID
+    number: str
+    what: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class RefundChange:
+    """A refund that is new (``before`` is None), or whose status changes."""
+
+    id: UUID
+    amount_minor: int
+    destination: str
+    order_number: str | None
+    before: str | None
+    after: str
+
+
+@dataclass(frozen=True)
+class PostedEntry:
+    """One side of a posted ledger transaction."""
+
+    account: str
+    direction: str
+    amount_minor: int
+    order_number: str | None
+
+
+@dataclass(frozen=True)
+class PostedTransaction:
+    """A posted ledger transaction."""
+
+    id: UUID
+    kind: str
+    source: str
+    description: str
+    entries: Sequence[PostedEntry]
+
+
+@dataclass(frozen=True)
+class AlertTransition:
+    """An alert whose channels are notified; ``event`` is raised or resolved."""
+
+    id: UUID
+    event: str
+    identifier: str
+    severity: str
+    subject: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Changes:
+    """All changes of a transaction.
+
+    :param work: work that is handed to queues, without notifications about alerts
+    :param parts: the events that an envelope is split into
+    """
+
+    orders: Sequence[OrderChange]
+    refunds: Sequence[RefundChange]
+    ledger: Sequence[PostedTransaction]
+    notifications: Sequence[Notification]
+    quarantined_charges: Sequence[QuarantinedCharge]
+    payout_exceptions: Sequence[PayoutException]
+    alerts: Sequence[AlertTransition]
+    work: Sequence[OutboxEvent]
+    messages: Sequence[SupportContactMessage]
+    parts: Sequence[InboxEvent]
+
+
+# Ids grow with time: ids of one connection without exception. Order events are numbered.
+_SELECT_START_POSITION = Statement(text("SELECT uuidv7(), coalesce((SELECT max(id) FROM order_events), 0)"))
+
 _SELECT_LEDGER_ENTRIES = Statement(
     text(
         """
         SELECT e.transaction_id, a.kind, a.owner_id, e.direction, e.amount_minor, e.order_id,
             o.number AS order_number
         FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id LEFT JOIN orders o ON o.id = e.order_id
-        WHERE e.transaction_id = ANY(:ids) ORDER BY e.id
-        """
-    )
-)
-_SELECT_NEW_ORDER_EVENTS = Statement(text("SELECT id, order_id FROM order_events WHERE id > :since_step"))
-_SELECT_NEW_REFUNDS = Statement(text("SELECT id, order_id FROM refunds WHERE id > :since"))
-_SELECT_NEW_NOTIFICATIONS = Statement(
-    text('SELECT id, user_id AS "userId", type, title FROM notifications WHERE id > :since ORDER BY id')
-)
-_SELECT_NEW_QUARANTINED_CHARGES = Statement(
-    text(
-        """
-        SELECT id, reason, amount_minor AS "amountMinor", currency FROM quarantined_charges
-        WHERE id > :since ORDER BY id
-        """
-    )
-)
-_SELECT_NEW_PAYOUT_EXCEPTIONS = Statement(
-    text(
-        """
-        SELECT id, outcome, reference, amount_minor AS "amountMinor", currency FROM payout_exceptions
-        WHERE id > :since ORDER BY id
-        """
-    )
-)
-_SELECT_NEW_OUTBOX_EVENTS = Statement(
-    text("SELECT id, queue, topic, payload FROM outbox_events WHERE id > :since ORDER BY id")
-)
-_SELECT_ALERTS = Statement(
-    text("SELECT id, identifier, severity, subject, title FROM alerts WHERE id = ANY(:ids) ORDER BY id")
-)
-_SELECT_NEW_SUPPORT_MESSAGES = Statement(
-    text("SELECT id, type FROM support_contact_messages WHERE id > :since ORDER BY id")
-)
-_SELECT_NEW_INBOX_EVENTS = Statement(
-    text("SELECT id, provider FROM webhook_inbox WHERE id > :since ORDER BY id")
-)
-_SELECT_REFUND_IDS_OF_ORDERS = Statement(text("SELECT id FROM refunds WHERE order_id = ANY(:ids)"))
-_SELECT_ORDER_IDS_OF_REFERENCES = Statement(
-    text(
-        """
-        SELECT a.order_id AS id FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id
-        WHERE i.reference = ANY(:references)
+        WHERE e.transaction_id = ANY(CAST(:ids AS uuid[])) ORDER BY e.id
         """
     )
 )
@@ -83,139 +126,126 @@ _SELECT_ORDER_STATUSES = Statement(
     text(
         """
         SELECT o.id, o.number, o.status, o.payment_status AS payment, s.status AS escrow
-        FROM orders o JOIN escrows s ON s.order_id = o.id WHERE o.id = ANY(:ids) ORDER BY o.number
+        FROM orders o JOIN escrows s ON s.order_id = o.id WHERE o.id = ANY(CAST(:ids AS uuid[])) ORDER BY o.number
         """
     )
 )
 _SELECT_REFUND_STATUSES = Statement(
     text(
         """
-        SELECT r.id, r.status, r.amount_minor AS "amountMinor", r.destination, o.number AS "orderNumber"
-        FROM refunds r LEFT JOIN orders o ON o.id = r.order_id WHERE r.id = ANY(:ids) ORDER BY r.id
+        SELECT r.id, r.amount_minor, r.destination, o.number AS order_number, NULL AS before, r.status AS after
+        FROM refunds r LEFT JOIN orders o ON o.id = r.order_id
+        WHERE r.id = ANY(CAST(:ids AS uuid[])) ORDER BY r.id
         """
-    )
+    ),
+    row=RefundChange,
 )
-_SELECT_COMMITTED_IDS = {
-    table: Statement(text(f"SELECT id FROM {table} WHERE id = ANY(:ids)"))
-    for table in (
-        *("ledger_transactions", "order_events", "refunds", "notifications", "quarantined_charges"),
-        *("payout_exceptions", "outbox_events", "support_contact_messages", "webhook_inbox"),
-    )
-}
-_COMPARED_STATUSES = ("status", "payment", "escrow")
 
 
 class ChangeRecorder:
-    """Looks at what a transaction changes, from before the event has its effect until after it."""
+    """Records the changes of a transaction from before an event is applied until after it."""
 
     def __init__(self, session: Session, committed: Session, *, body: bytes) -> None:
-        """Begin to look.
+        """Start recording.
 
-        :param session: in the transaction that the event has its effect in
-        :param committed: reads what is committed, by a connection of its own
+        :param session: in the transaction that applies the event
+        :param committed: reads committed rows, by a connection of its own
         :param body: the event's
         """
         self._session = session
         self._committed = committed
-        self._start_position = _SELECT_START_POSITION.one(session)
+        [(self._since, self._last_order_event)] = _SELECT_START_POSITION.tuples(session)
         self._orders, self._refunds = _find_referenced_rows(committed, body)
 
-    def collect_changes(self) -> dict[str, Any]:
-        """Tell what was changed since, as the API shows it.
-
-        :return: ``orders`` and ``refunds`` with what they were before, ``ledger`` with its entries,
-            ``notifications``, ``heldCharges``, ``payoutExceptions``, ``alerts`` that somebody is told of (``raised``
-            or ``resolved``), other ``work`` that is handed on, ``messages`` that are kept, and the ``parts`` that an
-            envelope is taken apart into, each an event of its own
-        """
-        transactions = self._new_rows("ledger_transactions", _SELECT_NEW_LEDGER_TRANSACTIONS)
-        entries = _SELECT_LEDGER_ENTRIES.all(self._session, ids=[row["id"] for row in transactions])
-        steps = self._new_rows("order_events", _SELECT_NEW_ORDER_EVENTS)
-        refunds = self._new_rows("refunds", _SELECT_NEW_REFUNDS)
-        touched = [*steps, *entries, *refunds]
-        order_ids = self._orders | {row["order_id"] for row in touched if row["order_id"]}
-        order_refunds = _SELECT_REFUND_IDS_OF_ORDERS.all(self._session, ids=list(order_ids))
-        outbox_events = self._new_rows("outbox_events", _SELECT_NEW_OUTBOX_EVENTS)
-        refund_ids = self._refunds | {row["id"] for row in (*refunds, *order_refunds)}
-        return {
-            "orders": self._orders_changed(order_ids),
-            "refunds": self._refunds_changed(refund_ids),
-            "ledger": [_transaction_view(row, entries) for row in transactions],
-            "notifications": self._new_rows("notifications", _SELECT_NEW_NOTIFICATIONS),
-            "heldCharges": self._new_rows("quarantined_charges", _SELECT_NEW_QUARANTINED_CHARGES),
-            "payoutExceptions": self._new_rows("payout_exceptions", _SELECT_NEW_PAYOUT_EXCEPTIONS),
-            "alerts": self._alert_events(outbox_events),
-            "work": [
-                {name: row[name] for name in ("id", "queue", "topic")}
-                for row in outbox_events
-                if row["topic"] != SEND_ALERT_TOPIC
-            ],
-            "messages": self._new_rows("support_contact_messages", _SELECT_NEW_SUPPORT_MESSAGES),
-            "parts": self._new_rows("webhook_inbox", _SELECT_NEW_INBOX_EVENTS),
-        }
-
-    def _new_rows(self, table: str, statement: Statement[Row]) -> list[dict[str, Any]]:
-        rows = statement.all(self._session, **self._start_position)
-        committed = (
-            _SELECT_COMMITTED_IDS[table].all(self._committed, ids=[row["id"] for row in rows]) if rows else []
+    def collect_changes(self) -> Changes:
+        """Collect the changes since the start; entities among them outlive the transaction."""
+        transactions = self._new_rows(LedgerTransaction, LedgerTransaction.id)
+        entries = _SELECT_LEDGER_ENTRIES.all(self._session, ids=[row.id for row in transactions])
+        refunds = self._new_rows(Refund, Refund.id)
+        order_events = self._new_rows(OrderEvent, OrderEvent.id, since=self._last_order_event)
+        order_ids = self._orders | {row.order_id for row in order_events}
+        order_ids |= {row.order_id for row in refunds if row.order_id}
+        order_ids |= {row["order_id"] for row in entries if row["order_id"]}
+        refund_ids = self._refunds | {row.id for row in refunds}
+        refund_ids.update(self._session.scalars(select(Refund.id).where(Refund.order_id.in_(order_ids))))
+        outbox_events = self._new_rows(OutboxEvent, OutboxEvent.id)
+        return Changes(
+            orders=self._order_changes(order_ids),
+            refunds=self._refund_changes(refund_ids),
+            ledger=[_posted_transaction(row, entries) for row in transactions],
+            notifications=self._new_rows(Notification, Notification.id),
+            quarantined_charges=self._new_rows(QuarantinedCharge, QuarantinedCharge.id),
+            payout_exceptions=self._new_rows(PayoutException, PayoutException.id),
+            alerts=self._alert_transitions(outbox_events),
+            work=[row for row in outbox_events if row.topic != SEND_ALERT_TOPIC],
+            messages=self._new_rows(SupportContactMessage, SupportContactMessage.id),
+            parts=self._new_rows(InboxEvent, InboxEvent.id),
         )
-        committed_ids = {row["id"] for row in committed}
-        return [row for row in rows if row["id"] not in committed_ids]
 
-    def _alert_events(self, outbox_events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Give the alerts that channels are to tell of, each once for all channels."""
-        messages = [row["payload"] for row in outbox_events if row["topic"] == SEND_ALERT_TOPIC]
+    def _new_rows(
+        self, model: type[_ModelT], row_id: InstrumentedAttribute[Any], *, since: int | None = None
+    ) -> list[_ModelT]:
+        """Fetch the transaction's own rows, detached: they are shown after a rollback too."""
+        new_ids = select(row_id).where(row_id > (self._since if since is None else since))
+        ids = set(self._session.scalars(new_ids))
+        ids.difference_update(self._committed.scalars(select(row_id).where(row_id.in_(ids))))
+        rows = list(self._session.scalars(select(model).where(row_id.in_(ids)).order_by(row_id)))
+        for row in rows:
+            self._session.expunge(row)
+        return rows
+
+    def _alert_transitions(self, outbox_events: Iterable[OutboxEvent]) -> list[AlertTransition]:
+        """List the alerts whose channels are notified, each once for all channels."""
+        messages = [row.payload for row in outbox_events if row.topic == SEND_ALERT_TOPIC]
         announced = {(UUID(message["alertId"]), message["event"]): None for message in messages}
-        rows = {
-            row["id"]: row
-            for row in _SELECT_ALERTS.all(self._session, ids=[alert_id for alert_id, _ in announced])
-        }
-        return [rows[alert_id] | {"event": event} for alert_id, event in announced]
+        transitions = []
+        for alert_id, event in announced:
+            alert = self._session.get_one(Alert, alert_id)
+            transitions.append(
+                AlertTransition(alert_id, event, alert.identifier, alert.severity, alert.subject, alert.title)
+            )
+        return transitions
 
-    def _orders_changed(self, ids: Iterable[UUID]) -> list[dict[str, Any]]:
+    def _order_changes(self, ids: Collection[UUID]) -> list[OrderChange]:
         before = {row["id"]: row for row in _SELECT_ORDER_STATUSES.all(self._committed, ids=list(ids))}
         return [
-            {
-                "id": row["id"],
-                "number": row["number"],
-                "what": aspect,
-                "before": old[aspect],
-                "after": row[aspect],
-            }
+            OrderChange(row["id"], row["number"], what, old[what], row[what])
             for row in _SELECT_ORDER_STATUSES.all(self._session, ids=list(ids))
             if (old := before.get(row["id"]))
-            for aspect in _COMPARED_STATUSES
-            if old[aspect] != row[aspect]
+            for what in ("status", "payment", "escrow")
+            if old[what] != row[what]
         ]
 
-    def _refunds_changed(self, ids: Iterable[UUID]) -> list[dict[str, Any]]:
-        before = {
-            row["id"]: row["status"] for row in _SELECT_REFUND_STATUSES.all(self._committed, ids=list(ids))
-        }
+    def _refund_changes(self, ids: Collection[UUID]) -> list[RefundChange]:
+        before = {row.id: row.after for row in _SELECT_REFUND_STATUSES.all(self._committed, ids=list(ids))}
         return [
-            row | {"before": before.get(row["id"]), "after": row.pop("status")}
+            replace(row, before=before.get(row.id))
             for row in _SELECT_REFUND_STATUSES.all(self._session, ids=list(ids))
-            if before.get(row["id"]) != row["status"]
+            if before.get(row.id) != row.after
         ]
 
 
-def _transaction_view(row: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
-    return row | {
-        "entries": [
-            {
-                "account": Account(entry["kind"], entry["owner_id"]).name,
-                "direction": entry["direction"],
-                "amountMinor": entry["amount_minor"],
-                "orderNumber": entry["order_number"],
-            }
+def _posted_transaction(row: LedgerTransaction, entries: Iterable[dict[str, Any]]) -> PostedTransaction:
+    return PostedTransaction(
+        row.id,
+        row.kind,
+        row.source,
+        row.description,
+        [
+            PostedEntry(
+                Account(entry["kind"], entry["owner_id"]).name,
+                entry["direction"],
+                entry["amount_minor"],
+                entry["order_number"],
+            )
             for entry in entries
-            if entry["transaction_id"] == row["id"]
-        ]
-    }
+            if entry["transaction_id"] == row.id
+        ],
+    )
 
 
 def _find_referenced_rows(session: Session, body: bytes) -> tuple[set[UUID], set[UUID]]:
-    """Give the orders and refunds that an event names, whether or not it will change them."""
+    """Find the orders and refunds that an event names, whether or not it will change them."""
     try:
         event = parse_gateway_event(body)
     except PermanentEventError:
@@ -223,12 +253,15 @@ def _find_referenced_rows(session: Session, body: bytes) -> tuple[set[UUID], set
     nested = event.data.get("transaction")
     named = [event.data.get("reference"), event.data.get("transaction_reference")]
     named.append(nested.get("reference") if isinstance(nested, dict) else None)
-    references = [name for name in named if isinstance(name, str)]
-    orders = _SELECT_ORDER_IDS_OF_REFERENCES.all(session, references=references) if references else []
+    orders = session.scalars(
+        select(PaymentAllocation.order_id)
+        .join(PaymentIntent, PaymentIntent.id == PaymentAllocation.intent_id)
+        .where(PaymentIntent.reference.in_([name for name in named if isinstance(name, str)]))
+    )
     refunds: set[UUID] = set()
     if event.type.startswith("refund."):
         with suppress(MalformedGatewayDataError):  # for which it will be refused
             refunds.update(
                 refund_events.list_affected_refunds(session, reported=GatewayRefund.from_wire(event.data))
             )
-    return {row["id"] for row in orders}, refunds
+    return set(orders), refunds

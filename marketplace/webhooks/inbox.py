@@ -1,14 +1,13 @@
 """The inbox: events are stored as they come, processed with their effect in one transaction, retried, buried."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import and_, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -34,71 +33,6 @@ _PARSERS: dict[str, Callable[[bytes], Event]] = {
 }
 RETRY_JITTER = 0.2  # a retry comes up to a fifth earlier or later
 
-_INSERT_EVENT = Prepared(
-    insert(InboxEvent).returning(InboxEvent.id), columns=("provider", "body", "received_at", "due_at")
-)
-_INSERT_ENVELOPE_ITEMS = Statement(
-    text(
-        """
-        INSERT INTO webhook_inbox (provider, body, received_at, due_at)
-        SELECT 'messaging', part, :received_at, :now
-        FROM unnest(CAST(:parts AS bytea[])) WITH ORDINALITY AS t (part, number) ORDER BY number
-        RETURNING id
-        """
-    )
-)
-# What just came is due whatever the clock says: the one that it was received by may be ahead of the worker's.
-_IS_DUE = "(status = 'received' OR status = 'retrying' AND due_at <= :now)"
-_LOCK_DUE_EVENT = Prepared(
-    text(
-        f"""
-        SELECT id, provider, body, attempts, received_at FROM webhook_inbox
-        WHERE id = :inbox_id AND {_IS_DUE}
-        FOR NO KEY UPDATE SKIP LOCKED
-        """
-    )
-)
-_INSERT_PROCESSED_EVENT = Prepared(
-    insert(ProcessedWebhookEvent).on_conflict_do_nothing(index_elements=["id"]),
-    columns=("id", "provider", "event_type", "payload", "processed_at"),
-)
-_MARK_FINISHED = Prepared(
-    text(
-        """
-        UPDATE webhook_inbox SET status = :status, event_type = :event_type, dedupe_id = :dedupe_id,
-            attempts = attempts + 1, last_error = NULL, finished_at = :now WHERE id = :inbox_id
-        """
-    )
-)
-_LOCK_FAILED_EVENT = Statement(
-    text(
-        f"""
-        SELECT id, provider, body, attempts, event_type, dedupe_id FROM webhook_inbox
-        WHERE id = :inbox_id AND {_IS_DUE} FOR NO KEY UPDATE
-        """
-    )
-)
-_SCHEDULE_RETRY = Statement(
-    text(
-        """
-        UPDATE webhook_inbox SET status = 'retrying', attempts = :attempts, due_at = :due_at,
-            last_error = :error, event_type = :event_type, dedupe_id = :dedupe_id
-        WHERE id = :inbox_id
-        """
-    )
-)
-# A host's own time holds while the database is away: an event received ahead of time need not wait for that time.
-_SELECT_DUE_EVENT_IDS = Statement(
-    text(
-        """
-        SELECT id FROM webhook_inbox
-        WHERE status IN ('received', 'retrying')
-            AND (due_at <= :now OR status = 'received' AND due_at > :now + interval '1 minute')
-        ORDER BY due_at LIMIT :most
-        """
-    )
-)
-
 
 @dataclass(frozen=True)
 class ProcessingResult:
@@ -109,6 +43,11 @@ class ProcessingResult:
     event: Event | None = field(default=None, compare=False, repr=False)
 
 
+_INSERT_EVENT = Prepared(
+    insert(InboxEvent).returning(InboxEvent.id), columns=("provider", "body", "received_at", "due_at")
+)
+
+
 def receive_event(session: Session, *, provider: str, body: bytes, now: datetime) -> UUID:
     """Store a verified delivery; once that is committed, nothing loses it.
 
@@ -117,13 +56,44 @@ def receive_event(session: Session, *, provider: str, body: bytes, now: datetime
     :param now: when it came
     :return: the inbox row's id
     """
-    row_id: UUID = _INSERT_EVENT.one(session, provider=provider, body=body, received_at=now, due_at=now)["id"]
+    row_id: UUID = _INSERT_EVENT.scalar(session, provider=provider, body=body, received_at=now, due_at=now)
     return row_id
 
 
-def list_due_events(session: Session, *, now: datetime, limit: int) -> list[UUID]:
-    """List inbox rows that wait to be processed and are due, the longest waiting first."""
-    return [row["id"] for row in _SELECT_DUE_EVENT_IDS.all(session, now=now, most=limit)]
+def list_due_events(session: Session, *, now: datetime, limit: int) -> Sequence[UUID]:
+    """List inbox rows that wait to be processed and are due, the longest waiting first.
+
+    A row that a clock far ahead received does not wait for that time. A row that was just received has its wake-up.
+    """
+    is_ahead = and_(InboxEvent.status == "received", InboxEvent.due_at > now + timedelta(minutes=1))
+    return session.scalars(
+        select(InboxEvent.id)
+        .where(InboxEvent.status.in_(("received", "retrying")), or_(InboxEvent.due_at <= now, is_ahead))
+        .order_by(InboxEvent.due_at)
+        .limit(limit)
+    ).all()
+
+
+# No retry is further ahead than its delay allows, unless the clock went back meanwhile.
+_CAP_RETRY_DELAYS = Statement(
+    text(
+        """
+        UPDATE webhook_inbox SET due_at = :now + make_interval(secs => (CAST(:delays AS int[]))[attempts])
+        WHERE status = 'retrying'
+            AND due_at > :now + make_interval(secs => (CAST(:delays AS int[]))[attempts] * :longest)
+        """
+    )
+)
+
+
+def cap_retry_delays(session: Session, *, now: datetime) -> int:
+    """Put retries that a clock has set too far ahead to their delay from now.
+
+    :return: the number of these retries
+    """
+    return _CAP_RETRY_DELAYS.run(
+        session, now=now, delays=list(RETRY_DELAYS_SECONDS), longest=1 + RETRY_JITTER
+    )
 
 
 def process_event(
@@ -196,6 +166,30 @@ def describe_error(error: Exception) -> str:
     return f"{type(error).__name__} {sqlstate(error) or ''}".strip()
 
 
+@dataclass(frozen=True)
+class LockedDelivery:
+    """An inbox row that is locked and due."""
+
+    id: UUID
+    provider: str
+    body: memoryview
+    attempts: int
+    received_at: datetime
+
+
+# A row that was just received is due whatever the clock says: the receiver's clock may be ahead of the worker's.
+_LOCK_DUE_DELIVERY = Prepared(
+    text(
+        """
+        SELECT id, provider, body, attempts, received_at FROM webhook_inbox
+        WHERE id = :inbox_id AND (status = 'received' OR status = 'retrying' AND due_at <= :now)
+        FOR NO KEY UPDATE SKIP LOCKED
+        """
+    ),
+    row=LockedDelivery,
+)
+
+
 def process_event_in_transaction(
     session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime
 ) -> ProcessingResult | None:
@@ -207,32 +201,51 @@ def process_event_in_transaction(
     :raises UnknownReferenceError: no payment of ours has its reference, at least not yet
     :raises RetryableEventError: likewise, of something else that it is about
     """
-    row = _LOCK_DUE_EVENT.first(session, inbox_id=inbox_id, now=now)
-    if row is None:
+    delivery = _LOCK_DUE_DELIVERY.first(session, inbox_id=inbox_id, now=now)
+    if delivery is None:
         return None
-    last_try = row["attempts"] >= len(RETRY_DELAYS_SECONDS)
-    return apply_event(session, row=row, fee_bearer=fee_bearer, last_try=last_try, now=now)
+    last_try = delivery.attempts >= len(RETRY_DELAYS_SECONDS)
+    return apply_event(session, delivery=delivery, fee_bearer=fee_bearer, last_try=last_try, now=now)
+
+
+_INSERT_PROCESSED_EVENT = Prepared(
+    insert(ProcessedWebhookEvent).on_conflict_do_nothing(index_elements=["id"]),
+    columns=("id", "provider", "event_type", "payload", "processed_at"),
+)
+_MARK_FINISHED = Prepared(
+    text(
+        """
+        UPDATE webhook_inbox SET status = :status, event_type = :event_type, dedupe_id = :dedupe_id,
+            attempts = attempts + 1, last_error = NULL, finished_at = :now WHERE id = :inbox_id
+        """
+    )
+)
 
 
 def apply_event(
-    session: Session, *, row: dict[str, Any], fee_bearer: str, last_try: bool, now: datetime
+    session: Session,
+    *,
+    delivery: LockedDelivery | InboxEvent,
+    fee_bearer: str,
+    last_try: bool,
+    now: datetime,
 ) -> ProcessingResult:
-    """Have an event its effect, and mark its row done; errors are those of ``process_event_in_transaction``.
+    """Apply an event, and mark its row finished; errors are those of ``process_event_in_transaction``.
 
-    :param row: of the inbox: ``id``, ``provider``, ``body``, ``received_at``; locked, and not done
-    :param last_try: whether what it is about stays unknown if it is so now
+    :param delivery: locked, and not finished
+    :param last_try: whether the subject of the event stays unknown if it is unknown now
     """
-    body = bytes(row["body"])
-    if row["provider"] == MESSAGING:
+    body = bytes(delivery.body)
+    if delivery.provider == MESSAGING:
         parts = envelopes.split_envelope(body)
         if len(parts) != 1:
-            return _enqueue_envelope_items(session, row, parts, now=now)
-    event = _PARSERS[row["provider"]](body)
+            return _enqueue_envelope_items(session, delivery, parts, now=now)
+    event = _PARSERS[delivery.provider](body)
     # Two deliveries at once: the second waits here until the first has committed, and then finds it done.
     first = _INSERT_PROCESSED_EVENT.run(
         session,
         id=event.dedupe_id,
-        provider=row["provider"],
+        provider=delivery.provider,
         event_type=event.type,
         payload=Json(event.payload),
         processed_at=now,
@@ -244,23 +257,42 @@ def apply_event(
     else:
         status = message_handlers.apply_messaging_event(session, event, last_try=last_try, now=now)
     _MARK_FINISHED.run(
-        session, inbox_id=row["id"], status=status, event_type=event.type, dedupe_id=event.dedupe_id, now=now
+        session,
+        inbox_id=delivery.id,
+        status=status,
+        event_type=event.type,
+        dedupe_id=event.dedupe_id,
+        now=now,
     )
     return ProcessingResult(status, event=event)
 
 
+_INSERT_ENVELOPE_ITEMS = Statement(
+    text(
+        """
+        INSERT INTO webhook_inbox (provider, body, received_at, due_at)
+        SELECT 'messaging', part, :received_at, :now
+        FROM unnest(CAST(:parts AS bytea[])) WITH ORDINALITY AS t (part, number) ORDER BY number
+        RETURNING id
+        """
+    )
+)
+
+
 def _enqueue_envelope_items(
-    session: Session, row: dict[str, Any], parts: list[bytes], *, now: datetime
+    session: Session, delivery: LockedDelivery | InboxEvent, parts: list[bytes], *, now: datetime
 ) -> ProcessingResult:
     """Have each message of an envelope delivered by itself; one without any is ignored."""
     status = "processed" if parts else "ignored"
     if parts:
-        for part in _INSERT_ENVELOPE_ITEMS.all(session, parts=parts, received_at=row["received_at"], now=now):
+        for part_id in _INSERT_ENVELOPE_ITEMS.scalars(
+            session, parts=parts, received_at=delivery.received_at, now=now
+        ):
             outbox.after_commit(
-                session, partial(wakeups.send_wakeup, queues.WEBHOOKS, wakeups.INBOX, part["id"])
+                session, partial(wakeups.send_wakeup, queues.WEBHOOKS, wakeups.INBOX, part_id)
             )
     _MARK_FINISHED.run(
-        session, inbox_id=row["id"], status=status, event_type=envelopes.ENVELOPE, dedupe_id=None, now=now
+        session, inbox_id=delivery.id, status=status, event_type=envelopes.ENVELOPE, dedupe_id=None, now=now
     )
     return ProcessingResult(status)
 
@@ -275,25 +307,26 @@ def _record_failure(
     random: Callable[[], float] | None,
     parse_body: bool = True,
 ) -> ProcessingResult | None:
-    """Note a failed try: due again after the next delay, or dead after the fifth retry or when hopeless."""
-    # Two workers may have failed at the same try: the second finds it put off already, and counts it not again.
-    row = _LOCK_FAILED_EVENT.first(session, inbox_id=inbox_id, now=attempt_started_at)
-    if row is None:
+    """Record a failed try: due again after the next delay, or dead after the fifth retry or a permanent error."""
+    # Two workers may have failed at the same try: the second finds the row put off, and does not count its try.
+    is_due = and_(InboxEvent.status == "retrying", InboxEvent.due_at <= attempt_started_at)
+    delivery = session.scalar(
+        select(InboxEvent)
+        .where(InboxEvent.id == inbox_id, or_(InboxEvent.status == "received", is_due))
+        .with_for_update(key_share=True)
+    )
+    if delivery is None:
         return None
-    attempts = row["attempts"] + 1
-    event_type, dedupe_id = row.pop("event_type"), row.pop("dedupe_id")
+    delivery.attempts += 1
     if parse_body:
-        event_type, dedupe_id = _identify_event(row["provider"], bytes(row["body"]))
-    identity = {"event_type": event_type, "dedupe_id": dedupe_id}
-    if random is not None and attempts <= len(RETRY_DELAYS_SECONDS):
-        seconds = RETRY_DELAYS_SECONDS[attempts - 1] * (1 + RETRY_JITTER * (2 * random() - 1))
-        due_at = now + timedelta(seconds=seconds)
-        _SCHEDULE_RETRY.run(
-            session, inbox_id=inbox_id, attempts=attempts, due_at=due_at, error=error, **identity
-        )
-        return ProcessingResult("retrying", due_at)
-    dead_letters.move_to_dead_letters(session, row=row, attempts=attempts, error=error, now=now, **identity)
-    return ProcessingResult("dead")
+        delivery.event_type, delivery.dedupe_id = _identify_event(delivery.provider, delivery.body)
+    if random is None or delivery.attempts > len(RETRY_DELAYS_SECONDS):
+        dead_letters.move_to_dead_letters(session, delivery=delivery, error=error, now=now)
+        return ProcessingResult("dead")
+    seconds = RETRY_DELAYS_SECONDS[delivery.attempts - 1] * (1 + RETRY_JITTER * (2 * random() - 1))
+    delivery.due_at = now + timedelta(seconds=seconds)
+    delivery.status, delivery.last_error = "retrying", error
+    return ProcessingResult("retrying", delivery.due_at)
 
 
 def _identify_event(provider: str, body: bytes) -> tuple[str | None, str | None]:

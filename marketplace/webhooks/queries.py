@@ -38,67 +38,82 @@ _SHOWN_FIELDS = frozenset(
     """.split()  # noqa: SIM905 - a list of so many quoted words reads worse
 )
 
-_COLUMNS = """
-    i.id, i.provider, i.status, i.event_type,
-    i.dedupe_id, i.attempts, i.received_at, i.due_at, i.finished_at, i.last_error
-"""
-_FILTER_CONDITIONS = """
-    (CAST(:statuses AS text[]) IS NULL OR i.status = ANY(:statuses))
-        AND (CAST(:event_type AS text) IS NULL OR i.event_type = :event_type)
-        AND (CAST(:provider AS text) IS NULL OR i.provider = :provider)
-        AND (CAST(:since AS timestamptz) IS NULL OR i.received_at >= :since)
-        AND (CAST(:error_like AS text) IS NULL OR i.last_error ILIKE :error_like)
-"""
-_SELECT_EVENTS = Statement(
-    text(
-        f"""
-        SELECT {_COLUMNS} FROM webhook_inbox i
-        WHERE {_FILTER_CONDITIONS}
-            AND (CAST(:after_time AS timestamptz) IS NULL
-                OR (i.received_at, i.id) < (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid)))
-        ORDER BY i.received_at DESC, i.id DESC LIMIT :most
-        """
-    )
-)
-# Those that fail each time must not keep the others from their turn: a replay puts them behind.
-_SELECT_EVENTS_TO_REPLAY = Statement(
-    text(
-        f"""
-        SELECT {_COLUMNS}, count(*) OVER () AS matching FROM webhook_inbox i WHERE {_FILTER_CONDITIONS}
-        ORDER BY i.due_at > i.finished_at, i.due_at, i.received_at, i.id LIMIT :most
-        """
-    )
-)
-_COUNT_FAILURE_CAUSES = Statement(
-    text(
-        f"""
-        SELECT i.event_type, i.last_error, count(*) AS events,
-            min(i.received_at) AS first_at, max(i.received_at) AS last_at
-        FROM webhook_inbox i WHERE {_FILTER_CONDITIONS}
-        GROUP BY i.event_type, i.last_error ORDER BY events DESC, i.event_type, i.last_error LIMIT :most
-        """
-    )
-)
-_SELECT_EVENT = Statement(
-    text(
-        f"""
-        SELECT {_COLUMNS}, d.died_at, d.replayed_at, i.body
-        FROM webhook_inbox i LEFT JOIN dead_letter_webhooks d ON d.inbox_id = i.id WHERE i.id = :inbox_id
-        """
-    )
-)
-# Each by an index of its own, so that it may be asked often.
-_COUNT_BY_STATUS = Statement(
-    text(
-        """
-        SELECT status, count(*) AS number FROM webhook_inbox
-        WHERE status IN ('received', 'retrying', 'dead') GROUP BY status
-        UNION ALL
-        SELECT status, count(*) FROM webhook_inbox
-        WHERE received_at >= :since AND status IN ('processed', 'ignored', 'duplicate') GROUP BY status
-        """
-    )
-)
+
+@dataclass(frozen=True)
+class WebhookEvent:
+    """A delivery without its body."""
+
+    id: UUID
+    provider: str
+    status: str
+    event_type: str | None
+    dedupe_id: str | None
+    attempts: int
+    received_at: datetime
+    due_at: datetime
+    finished_at: datetime | None
+    last_error: str | None
+
+    @property
+    def state(self) -> str:
+        """The state of ``STATES`` that the status belongs to."""
+        return state_of(self.status)
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether another delivery of the event was applied."""
+        return self.status == "duplicate"
+
+    @property
+    def event_id(self) -> str | None:
+        """The event's id, if it may be shown: the id of a message is made of its sender's number."""
+        return self.dedupe_id if self.provider == "gateway" else None
+
+    @property
+    def next_attempt_at(self) -> datetime | None:
+        """The time of the next try."""
+        return self.due_at if self.state in ("waiting", "retrying") else None
+
+
+@dataclass(frozen=True)
+class WebhookEventDetail(WebhookEvent):
+    """A delivery with its body."""
+
+    died_at: datetime | None
+    replayed_at: datetime | None
+    raw_body: memoryview
+
+    @property
+    def body(self) -> bytes:
+        """The raw bytes."""
+        return bytes(self.raw_body)
+
+    @property
+    def body_bytes(self) -> int:
+        """The size of the body."""
+        return len(self.body)
+
+    @property
+    def payload(self) -> dict[str, Any] | None:
+        """The part of the payload that identifies no person."""
+        try:
+            payload = orjson.loads(self.body)
+        except orjson.JSONDecodeError:
+            return None
+        names = _SHOWN_FIELDS if self.provider == "gateway" else _SHOWN_FIELDS - {"id"}
+        disclosed = _copy_shown_fields(payload, names)
+        return disclosed if isinstance(disclosed, dict) else None
+
+
+@dataclass(frozen=True)
+class FailureCause:
+    """The number of deliveries of a type with one last error."""
+
+    event_type: str | None
+    last_error: str | None
+    events: int
+    first_at: datetime
+    last_at: datetime
 
 
 @dataclass(frozen=True)
@@ -133,144 +148,139 @@ def _escape_like(text_to_match: str) -> str:
     return text_to_match.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def list_events(session: Session, *, filters: WebhookEventFilters, limit: int) -> list[dict[str, Any]]:
-    """List deliveries, the latest first.
+_COLUMNS_SQL = """
+    i.id, i.provider, i.status, i.event_type, i.dedupe_id, i.attempts, i.received_at, i.due_at, i.finished_at,
+    i.last_error
+"""
+_FILTER_CONDITIONS_SQL = """
+    (CAST(:statuses AS text[]) IS NULL OR i.status = ANY(:statuses))
+        AND (CAST(:event_type AS text) IS NULL OR i.event_type = :event_type)
+        AND (CAST(:provider AS text) IS NULL OR i.provider = :provider)
+        AND (CAST(:since AS timestamptz) IS NULL OR i.received_at >= :since)
+        AND (CAST(:error_like AS text) IS NULL OR i.last_error ILIKE :error_like)
+"""
+_SELECT_EVENTS = Statement(
+    text(
+        f"""
+        SELECT {_COLUMNS_SQL} FROM webhook_inbox i
+        WHERE {_FILTER_CONDITIONS_SQL}
+            AND (CAST(:after_time AS timestamptz) IS NULL
+                OR (i.received_at, i.id) < (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid)))
+        ORDER BY i.received_at DESC, i.id DESC LIMIT :limit
+        """
+    ),
+    row=WebhookEvent,
+)
 
-    :param limit: how many at the most
-    """
-    return _SELECT_EVENTS.all(session, **filters.parameters(), after_time=None, after_id=None, most=limit)
 
-
-def list_dead_events(
-    session: Session, *, filters: WebhookEventFilters, limit: int
-) -> tuple[list[dict[str, Any]], int]:
-    """List dead deliveries as they are to be replayed: those whose last try is longest ago first.
-
-    Those that were not replayed since they died come before all others.
-
-    :param filters: which; their state counts for nothing
-    :param limit: how many at the most
-    :return: they, and how many match altogether
-    """
-    rows = _SELECT_EVENTS_TO_REPLAY.all(session, **replace(filters, state="dead").parameters(), most=limit)
-    matching = rows[0]["matching"] if rows else 0
-    for row in rows:
-        del row["matching"]
-    return rows, matching
-
-
-def list_failure_causes(
-    session: Session, *, filters: WebhookEventFilters, limit: int
-) -> list[dict[str, Any]]:
-    """Count deliveries by their type and last error, the most frequent first.
-
-    :param limit: how many causes at the most
-    """
-    return _COUNT_FAILURE_CAUSES.all(session, **filters.parameters(), most=limit)
+def list_events(session: Session, *, filters: WebhookEventFilters, limit: int) -> list[WebhookEvent]:
+    """List deliveries, the latest first."""
+    return _SELECT_EVENTS.all(session, **filters.parameters(), after_time=None, after_id=None, limit=limit)
 
 
 def list_events_for_staff(
     session: Session, *, filters: WebhookEventFilters, page: PageRequest, now: datetime
 ) -> Page:
-    """List deliveries, the latest first, and count them by state; in two queries.
-
-    :param page: which page
-    :param now: the time of the request
-    """
+    """List deliveries, the latest first, and count them by state; in two queries."""
     after_time, after_id = page.after("time", "id")
     rows = _SELECT_EVENTS.all(
-        session,
-        **filters.parameters(),
-        after_time=after_time,
-        after_id=after_id,
-        most=page.limit + 1,
+        session, **filters.parameters(), after_time=after_time, after_id=after_id, limit=page.limit + 1
     )
-    listed = page_of(
-        rows, request=page, position_of=lambda row: [row["received_at"].isoformat(), str(row["id"])]
+    found = page_of(rows, request=page, position_of=lambda row: [row.received_at.isoformat(), str(row.id)])
+    return replace(found, extra_meta={"counts": count_by_state(session, now=now)})
+
+
+# Events that fail each time must not keep the others from their turn: a replay puts them behind.
+_SELECT_EVENTS_TO_REPLAY = Statement(
+    text(
+        f"""
+        SELECT {_COLUMNS_SQL}, count(*) OVER () AS matching FROM webhook_inbox i WHERE {_FILTER_CONDITIONS_SQL}
+        ORDER BY i.due_at > i.finished_at, i.due_at, i.received_at, i.id LIMIT :limit
+        """
     )
-    counts = count_by_state(session, now=now)
-    return Page(
-        [_view(row) for row in listed.items],
-        listed.limit,
-        listed.next_position,
-        extra_meta={"counts": counts},
+)
+
+
+def list_dead_events(
+    session: Session, *, filters: WebhookEventFilters, limit: int
+) -> tuple[list[WebhookEvent], int]:
+    """List dead deliveries in the order of their replay: the oldest last try first.
+
+    Deliveries that were not replayed since they died come before all others.
+
+    :param filters: their state does not count
+    :return: the deliveries, and the number of all that match
+    """
+    parameters = replace(filters, state="dead").parameters()
+    rows = _SELECT_EVENTS_TO_REPLAY.tuples(session, **parameters, limit=limit)
+    return [WebhookEvent(*row[:-1]) for row in rows], rows[0][-1] if rows else 0
+
+
+_COUNT_FAILURE_CAUSES = Statement(
+    text(
+        f"""
+        SELECT i.event_type, i.last_error, count(*) AS events,
+            min(i.received_at) AS first_at, max(i.received_at) AS last_at
+        FROM webhook_inbox i WHERE {_FILTER_CONDITIONS_SQL}
+        GROUP BY i.event_type, i.last_error ORDER BY events DESC, i.event_type, i.last_error LIMIT :limit
+        """
+    ),
+    row=FailureCause,
+)
+
+
+def list_failure_causes(session: Session, *, filters: WebhookEventFilters, limit: int) -> list[FailureCause]:
+    """Count deliveries by their type and last error, the most frequent first."""
+    return _COUNT_FAILURE_CAUSES.all(session, **filters.parameters(), limit=limit)
+
+
+# Each by an index of its own: the counts are read often.
+_COUNT_BY_STATUS = Statement(
+    text(
+        """
+        SELECT status, count(*) AS number FROM webhook_inbox
+        WHERE status IN ('received', 'retrying', 'dead') GROUP BY status
+        UNION ALL
+        SELECT status, count(*) FROM webhook_inbox
+        WHERE received_at >= :since AND status IN ('processed', 'ignored', 'duplicate') GROUP BY status
+        """
     )
+)
 
 
 def count_by_state(session: Session, *, now: datetime) -> dict[str, int]:
-    """Count deliveries by state; those that are over, of the last 24 hours.
-
-    :param now: the time of the request
-    """
+    """Count deliveries by state; finished deliveries of the last 24 hours only."""
     counts = dict.fromkeys(STATES, 0)
-    for row in _COUNT_BY_STATUS.all(session, since=now - timedelta(hours=COUNT_WINDOW_HOURS)):
-        counts[_STATE_OF[row["status"]]] += row["number"]
+    for status, number in _COUNT_BY_STATUS.tuples(session, since=now - timedelta(hours=COUNT_WINDOW_HOURS)):
+        counts[state_of(status)] += number
     return counts
 
 
-def fetch_event(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
-    """Give a delivery with its body.
+_SELECT_EVENT = Statement(
+    text(
+        f"""
+        SELECT {_COLUMNS_SQL}, d.died_at, d.replayed_at, i.body AS raw_body
+        FROM webhook_inbox i LEFT JOIN dead_letter_webhooks d ON d.inbox_id = i.id WHERE i.id = :inbox_id
+        """
+    ),
+    row=WebhookEventDetail,
+)
 
-    :raises NotFoundError: there is none of that id
+
+def fetch_event(session: Session, *, inbox_id: UUID) -> WebhookEventDetail:
+    """Fetch a delivery with its body.
+
+    :raises NotFoundError: no such delivery
     """
-    row = _SELECT_EVENT.first(session, inbox_id=inbox_id)
-    if row is None:
+    event = _SELECT_EVENT.first(session, inbox_id=inbox_id)
+    if event is None:
         raise NotFoundError("There is no such webhook event.")
-    row["body"] = bytes(row["body"])
-    return row
-
-
-def fetch_event_for_staff(session: Session, *, inbox_id: UUID) -> dict[str, Any]:
-    """Give a delivery, and of its payload what tells nothing of a person.
-
-    :raises NotFoundError: there is none of that id
-    """
-    row = fetch_event(session, inbox_id=inbox_id)
-    return _view(row) | {
-        "diedAt": row["died_at"],
-        "replayedAt": row["replayed_at"],
-        "bodyBytes": len(row["body"]),
-        "payload": _shown_payload(
-            row["body"], _SHOWN_FIELDS if row["provider"] == "gateway" else _SHOWN_FIELDS - {"id"}
-        ),
-    }
+    return event
 
 
 def state_of(status: str) -> str:
     """Give the state of ``STATES`` that a row's status belongs to."""
     return _STATE_OF[status]
-
-
-def disclosable_event_id(row: dict[str, Any]) -> str | None:
-    """Give the id of an event that may be told: a message's own is made of its sender's number."""
-    event_id: str | None = row["dedupe_id"]
-    return event_id if row["provider"] == "gateway" else None
-
-
-def _view(row: dict[str, Any]) -> dict[str, Any]:
-    state = _STATE_OF[row["status"]]
-    return {
-        "id": row["id"],
-        "provider": row["provider"],
-        "type": row["event_type"],
-        "eventId": disclosable_event_id(row),
-        "state": state,
-        "duplicate": row["status"] == "duplicate",
-        "attempts": row["attempts"],
-        "receivedAt": row["received_at"],
-        "dueAt": row["due_at"] if state in ("waiting", "retrying") else None,
-        "finishedAt": row["finished_at"],
-        "error": row["last_error"],
-    }
-
-
-def _shown_payload(body: bytes, names: frozenset[str]) -> dict[str, Any] | None:
-    try:
-        payload = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-    disclosed = _copy_shown_fields(payload, names)
-    return disclosed if isinstance(disclosed, dict) else None
 
 
 def _copy_shown_fields(value: Any, names: frozenset[str], depth: int = 0) -> Any:

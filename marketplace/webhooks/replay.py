@@ -4,13 +4,13 @@ A replay is one more try, made at once. It works, or it leaves the event as it w
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NoReturn
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
@@ -20,8 +20,9 @@ from marketplace.kernel.errors import ConflictError, NotFoundError, ServiceUnava
 from marketplace.payments.charges.apply import UnknownReferenceError
 from marketplace.providers.gateway.errors import MalformedGatewayDataError
 from marketplace.webhooks import dead_letters, inbox
-from marketplace.webhooks.change_recorder import ChangeRecorder
+from marketplace.webhooks.change_recorder import ChangeRecorder, Changes
 from marketplace.webhooks.events import PermanentEventError, RetryableEventError
+from marketplace.webhooks.models import InboxEvent
 
 _log = structlog.get_logger(__name__)
 
@@ -29,29 +30,6 @@ PROCESSED, IGNORED, UNCHANGED, FAILED = "processed", "ignored", "unchanged", "fa
 OUTCOMES = (PROCESSED, IGNORED, UNCHANGED, FAILED)
 _FINAL_STATUSES = frozenset({"processed", "ignored", "duplicate"})
 _RETRY_AFTER_SECONDS = 2
-
-_LOCK_EVENT = Statement(
-    text(
-        """
-        SELECT id, provider, status, body, attempts, received_at FROM webhook_inbox WHERE id = :inbox_id
-        FOR NO KEY UPDATE SKIP LOCKED
-        """
-    )
-)
-_SELECT_EVENT_EXISTS = Statement(text("SELECT 1 FROM webhook_inbox WHERE id = :inbox_id"))
-# A dead one goes behind those that were not replayed since they died, whatever the clock did meanwhile.
-_UPDATE_FAILED_EVENT = Statement(
-    text(
-        """
-        UPDATE webhook_inbox SET attempts = :attempts, last_error = :error,
-            due_at = CASE status WHEN 'dead' THEN greatest(:now, finished_at + interval '1 microsecond') ELSE due_at END
-        WHERE id = :inbox_id
-        """
-    )
-)
-# What a commit would find wrong is found wrong here.
-_CHECK_CONSTRAINTS_NOW = Statement(text("SET CONSTRAINTS ALL IMMEDIATE"))
-_CHECK_CONSTRAINTS_AT_COMMIT = Statement(text("SET CONSTRAINTS ALL DEFERRED"))
 
 
 class EventInProgressError(ConflictError):
@@ -68,14 +46,14 @@ class ReplayResult:
     :param after: and from then on; the same where it failed, or changed nothing
     :param outcome: of ``OUTCOMES``
     :param error: what it failed at
-    :param changes: what it changed; see ``ChangeRecorder.collect_changes``
+    :param changes: None where the event was not applied
     """
 
     before: str
     after: str
     outcome: str
     error: str | None = None
-    changes: dict[str, Any] = field(default_factory=dict)
+    changes: Changes | None = None
 
 
 class _DryRunRollbackError(Exception):
@@ -97,9 +75,9 @@ def dry_run_event(database: Database, *, inbox_id: UUID, fee_bearer: str, now: d
     """
 
     def attempt(session: Session, committed: Session) -> NoReturn:
-        row = _lock_event(session, inbox_id)
+        delivery = _lock_delivery(session, inbox_id)
         raise _DryRunRollbackError(
-            _attempt_replay(session, committed, row=row, fee_bearer=fee_bearer, now=now)
+            _attempt_replay(session, committed, delivery=delivery, fee_bearer=fee_bearer, now=now)
         )
 
     with database.reading() as committed:
@@ -126,13 +104,18 @@ def replay_event(
     :raises NotFoundError: there is no event of that id
     :raises EventInProgressError: somebody has it just now
     """
-    row = _lock_event(session, inbox_id)
-    result = _attempt_replay(session, committed, row=row, fee_bearer=fee_bearer, now=act.now)
+    delivery = _lock_delivery(session, inbox_id)
+    result = _attempt_replay(session, committed, delivery=delivery, fee_bearer=fee_bearer, now=act.now)
     if result.outcome == FAILED:
-        # What is not dead has its tries before it: an operator's are not counted among them.
-        attempts, error = row["attempts"] + (result.before == "dead"), result.error or ""
-        _UPDATE_FAILED_EVENT.run(session, inbox_id=inbox_id, attempts=attempts, error=error, now=act.now)
-        dead_letters.record_failed_replay(session, inbox_id=inbox_id, attempts=attempts, error=error)
+        delivery.last_error = result.error or ""
+        if result.before == "dead" and delivery.finished_at is not None:
+            # An event that is not dead has its tries left: an operator's try is not counted among them.
+            delivery.attempts += 1
+            # Behind the events that were not replayed since they died, even if the clock went back meanwhile.
+            delivery.due_at = max(act.now, delivery.finished_at + timedelta(microseconds=1))
+        dead_letters.record_failed_replay(
+            session, inbox_id=inbox_id, attempts=delivery.attempts, error=delivery.last_error
+        )
     elif result.outcome != UNCHANGED:
         dead_letters.record_replay(session, inbox_id=inbox_id, now=act.now)
     record_audit_entry(
@@ -149,11 +132,12 @@ def replay_event(
     return result
 
 
-def _lock_event(session: Session, inbox_id: UUID) -> dict[str, Any]:
-    row = _LOCK_EVENT.first(session, inbox_id=inbox_id)
-    if row is not None:
-        return row
-    if _SELECT_EVENT_EXISTS.first(session, inbox_id=inbox_id) is None:
+def _lock_delivery(session: Session, inbox_id: UUID) -> InboxEvent:
+    by_id = select(InboxEvent).where(InboxEvent.id == inbox_id)
+    delivery = session.scalar(by_id.with_for_update(key_share=True, skip_locked=True))
+    if delivery is not None:
+        return delivery
+    if session.scalar(by_id.with_only_columns(InboxEvent.id)) is None:
         raise NotFoundError("There is no such webhook event.")
     raise EventInProgressError(
         "The event is being processed just now. Look at it again in a moment.",
@@ -161,19 +145,26 @@ def _lock_event(session: Session, inbox_id: UUID) -> dict[str, Any]:
     )
 
 
+# A violation that the commit would find is found here.
+_CHECK_CONSTRAINTS_NOW = Statement(text("SET CONSTRAINTS ALL IMMEDIATE"))
+_CHECK_CONSTRAINTS_AT_COMMIT = Statement(text("SET CONSTRAINTS ALL DEFERRED"))
+
+
 def _attempt_replay(
-    session: Session, committed: Session, *, row: dict[str, Any], fee_bearer: str, now: datetime
+    session: Session, committed: Session, *, delivery: InboxEvent, fee_bearer: str, now: datetime
 ) -> ReplayResult:
     """Try an event in a savepoint, so that what fails leaves nothing."""
-    before: str = row["status"]
+    before = delivery.status
     if before in _FINAL_STATUSES:
         return ReplayResult(before, before, UNCHANGED)
 
     def apply_once() -> ReplayResult:
-        recorder = ChangeRecorder(session, committed, body=bytes(row["body"]))
+        recorder = ChangeRecorder(session, committed, body=delivery.body)
         # The worker's own tries are still to come, unless it is dead.
         last_try = before == "dead"
-        result = inbox.apply_event(session, row=row, fee_bearer=fee_bearer, last_try=last_try, now=now)
+        result = inbox.apply_event(
+            session, delivery=delivery, fee_bearer=fee_bearer, last_try=last_try, now=now
+        )
         _CHECK_CONSTRAINTS_NOW.run(session)
         _CHECK_CONSTRAINTS_AT_COMMIT.run(session)
         outcome = PROCESSED if result.status == "processed" else IGNORED
@@ -192,7 +183,7 @@ def _attempt_replay(
         # The whole transaction is to be tried again, or can't be.
         if is_transient(error) or isinstance(error, ServiceUnavailableError):
             raise
-        _log.exception("webhook replay failed", inboxId=str(row["id"]))
+        _log.exception("webhook replay failed", inboxId=str(delivery.id))
         return ReplayResult(before, before, FAILED, inbox.describe_error(error))
 
 

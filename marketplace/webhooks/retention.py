@@ -17,12 +17,12 @@ _DELETE_OLD_EVENTS = Statement(
         WITH finished AS MATERIALIZED (
             SELECT id FROM webhook_inbox
             WHERE status IN ('processed', 'duplicate', 'ignored') AND finished_at <= :before
-            ORDER BY finished_at LIMIT :most FOR UPDATE SKIP LOCKED
+            ORDER BY finished_at LIMIT :limit FOR UPDATE SKIP LOCKED
         ), dead AS MATERIALIZED (
             SELECT id FROM webhook_inbox WHERE status = 'dead' AND finished_at <= :dead_before
-            ORDER BY finished_at LIMIT :most FOR UPDATE SKIP LOCKED
+            ORDER BY finished_at LIMIT :limit FOR UPDATE SKIP LOCKED
         ), old AS MATERIALIZED (
-            SELECT id FROM finished UNION ALL SELECT id FROM dead LIMIT :most
+            SELECT id FROM finished UNION ALL SELECT id FROM dead LIMIT :limit
         ), letters AS (
             DELETE FROM dead_letter_webhooks WHERE inbox_id IN (SELECT id FROM old)
         )
@@ -39,5 +39,5 @@ def purge_events(session: Session, *, now: datetime, limit: int) -> int:
     :return: how many they were
     """
     return _DELETE_OLD_EVENTS.run(
-        session, before=now - RETENTION, dead_before=now - DEAD_LETTER_RETENTION, most=limit
+        session, before=now - RETENTION, dead_before=now - DEAD_LETTER_RETENTION, limit=limit
     )

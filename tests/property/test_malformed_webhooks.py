@@ -111,7 +111,7 @@ class Taker:
                 "SELECT id FROM webhook_inbox WHERE status = 'received' ORDER BY id"
             )
             waiting = [row.id for row in rows]
-            stored = [bytes(queries.fetch_event(session, inbox_id=inbox_id)["body"]) for inbox_id in waiting]
+            stored = [queries.fetch_event(session, inbox_id=inbox_id).body for inbox_id in waiting]
         assert stored == [body]
         while waiting:
             self._end(waiting.pop())
@@ -134,9 +134,9 @@ class Taker:
         assert result.status in ENDS
         with self.database.reading() as session:
             shown = queries.fetch_event(session, inbox_id=inbox_id)
-            assert shown["status"] == result.status
+            assert shown.status == result.status
             # Every end was foreseen: what is not has its class for an error.
-            assert shown["last_error"] is None or not shown["last_error"][0].isupper(), shown["last_error"]
+            assert shown.last_error is None or not shown.last_error[0].isupper(), shown.last_error
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The life of an order after placing: stock, the vendor's steps, the PIN, and what the trail tells."""
 
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -359,5 +360,5 @@ class TestWhoSeesWhat:
         assert seen == placed[::-1]
 
 
-def _fields(caller: Caller) -> queries.OrderView:
+def _fields(caller: Caller) -> dict[str, Any]:
     return {name: getattr(caller, name) for name in Caller.__dataclass_fields__}

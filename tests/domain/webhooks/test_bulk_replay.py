@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 import orjson
 import pytest
@@ -18,7 +17,7 @@ from tests.support.gateway_events import transfer_data
 from tests.support.purchases import NOW
 
 
-def event(database: Database) -> dict[str, Any]:
+def event(database: Database) -> queries.WebhookEventDetail:
     """Give an event that was never tried."""
     body = orjson.dumps({"event": "transfer.failed", "data": transfer_data("failed")})
     inbox_id = database.in_transaction(inbox.receive_event, provider="gateway", body=body, now=NOW)
@@ -60,11 +59,11 @@ def test_what_was_done_is_told_whatever_ends_it(
     )
 
     assert run.interruption == told
-    assert [item.id for item in run.replayed] == [row["id"] for row in rows[:2]]
+    assert [item.id for item in run.replayed] == [row.id for row in rows[:2]]
     assert {name: counts.total() for name, counts in run.counts().items()} == {"not tried yet": 2}
     assert "not tried yet: 2 of 4, broken off (" in capsys.readouterr().err
     with database.reading() as session:
-        states = [queries.fetch_event(session, inbox_id=row["id"])["status"] for row in rows]
+        states = [queries.fetch_event(session, inbox_id=row.id).status for row in rows]
     assert states == ["processed", "processed", "received", "received"]
 
 

@@ -147,7 +147,7 @@ def test_without_data_one_that_does_nothing_is_ignored_and_others_are_dead_by_th
     assert result.status == ("ignored" if event in gateway_events.OTHERS else "dead")
     with database.reading() as session:
         row = queries.fetch_event(session, inbox_id=inbox_id)
-    assert (row["status"], row["event_type"]) == (result.status, event)
+    assert (row.status, row.event_type) == (result.status, event)
 
 
 @pytest.mark.parametrize("event", gateway_events.ALL)
@@ -163,8 +163,8 @@ def test_each_event_twice_has_its_effect_once(database: Database, event: str) ->
 
     with database.reading() as session:
         shown = [queries.fetch_event(session, inbox_id=inbox_id) for inbox_id in (first, second)]
-        assert {row["event_type"] for row in shown} == {event}
-        record = row_of(session, "processed_webhook_events", id=shown[0]["dedupe_id"])
+        assert {row.event_type for row in shown} == {event}
+        record = row_of(session, "processed_webhook_events", id=shown[0].dedupe_id)
         assert record["payload"] == {"event": event, "data": data}
         assert_books_are_whole(session)
     disputed = event in gateway_events.DISPUTES

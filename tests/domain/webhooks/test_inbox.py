@@ -47,7 +47,7 @@ def process(
     )
 
 
-def inbox(database: Database, inbox_id: UUID) -> dict[str, object]:
+def inbox(database: Database, inbox_id: UUID) -> queries.WebhookEventDetail:
     with database.reading() as session:
         return queries.fetch_event(session, inbox_id=inbox_id)
 
@@ -81,9 +81,9 @@ def test_an_event_has_its_effect_and_its_record(database: Database) -> None:
     assert status(database, order_id) == "paid_escrow"
     row = inbox(database, inbox_id)
     name = f"charge.success:{data['id']}"
-    assert (row["status"], row["attempts"], row["finished_at"]) == ("processed", 1, NOW)
-    assert (row["event_type"], row["dedupe_id"]) == ("charge.success", name)
-    assert row["body"] == event_of(data)
+    assert (row.status, row.attempts, row.finished_at) == ("processed", 1, NOW)
+    assert (row.event_type, row.dedupe_id) == ("charge.success", name)
+    assert row.body == event_of(data)
     with database.reading() as session:
         record = row_of(session, "processed_webhook_events", id=name)
         assert record["payload"]["data"]["customer"] == {"first_name": "Ada"}
@@ -121,7 +121,7 @@ def test_an_unknown_event_is_recorded_as_ignored(database: Database, event: str)
 
     assert process(database, inbox_id) == ProcessingResult("ignored")
 
-    assert inbox(database, inbox_id)["status"] == "ignored"
+    assert inbox(database, inbox_id).status == "ignored"
     assert count(database, "processed_webhook_events", id=f"{event}:{data['id']}") == 1
 
 
@@ -139,7 +139,7 @@ def test_an_event_before_its_order_is_retried_until_the_order_is_there(database:
         )
     assert process(database, inbox_id, later(seconds=1)) == ProcessingResult("processed")
     assert status(database, order_id) == "paid_escrow"
-    assert inbox(database, inbox_id)["attempts"] == 2
+    assert inbox(database, inbox_id).attempts == 2
 
 
 @pytest.mark.parametrize(("drawn", "factor"), [(0.0, 1 - RETRY_JITTER), (0.5, 1.0), (1.0, 1 + RETRY_JITTER)])
@@ -158,12 +158,12 @@ def test_an_unknown_reference_is_tried_six_times_then_dead(
         assert result.due_at is not None
         assert abs(result.due_at - expected) < timedelta(milliseconds=1)
         row = inbox(database, inbox_id)
-        assert (row["status"], row["attempts"], row["due_at"]) == ("retrying", number, result.due_at)
+        assert (row.status, row.attempts, row.due_at) == ("retrying", number, result.due_at)
         now = result.due_at
     assert process(database, inbox_id, now) == ProcessingResult("dead")
 
     row = inbox(database, inbox_id)
-    assert (row["status"], row["attempts"], row["finished_at"]) == ("dead", 6, now)
+    assert (row.status, row.attempts, row.finished_at) == ("dead", 6, now)
     with database.reading() as session:
         letter = row_of(session, "dead_letter_webhooks", inbox_id=inbox_id)
         assert (letter["attempts"], letter["died_at"]) == (6, now)
@@ -214,7 +214,7 @@ def test_what_can_never_be_processed_is_dead_at_once(database: Database, body: b
 
     assert process(database, inbox_id) == ProcessingResult("dead")
 
-    assert inbox(database, inbox_id)["attempts"] == 1
+    assert inbox(database, inbox_id).attempts == 1
     assert count(database, "dead_letter_webhooks", inbox_id=inbox_id) == 1
 
 
@@ -227,7 +227,7 @@ def test_a_failure_nobody_foresaw_is_retried_and_tells_no_data(database: Databas
 
     assert process(database, inbox_id) == ProcessingResult("retrying", later(seconds=1))
 
-    assert inbox(database, inbox_id)["last_error"] == "CheckViolation 23514"
+    assert inbox(database, inbox_id).last_error == "CheckViolation 23514"
     assert status(database, order_id) == "pending_payment"
     assert count(database, "processed_webhook_events", id=f"charge.success:{data['id']}") == 0
     set_reserved(database, order_id, 1)

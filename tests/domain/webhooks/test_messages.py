@@ -58,7 +58,7 @@ def take(database: Database, body: bytes) -> str:
     return result.status
 
 
-def inbox(database: Database, inbox_id: UUID) -> dict[str, Any]:
+def inbox(database: Database, inbox_id: UUID) -> queries.WebhookEventDetail:
     with database.reading() as session:
         return queries.fetch_event(session, inbox_id=inbox_id)
 
@@ -107,7 +107,7 @@ def test_a_message_of_any_type_is_kept(database: Database, kind: str) -> None:
     assert (row["phone"], row["display_name"]) == (f"+{sender}", "Ada")
     assert (row["replies_to"], row["sent_at"], row["received_at"]) == ("wamid.before", SENT_AT, NOW)
     shown = inbox(database, inbox_id)
-    assert (shown["event_type"], shown["dedupe_id"]) == (f"message.{known}", sent["id"])
+    assert (shown.event_type, shown.dedupe_id) == (f"message.{known}", sent["id"])
     with database.reading() as session:
         record = row_of(session, "processed_webhook_events", id=sent["id"])
         assert (record["provider"], record["event_type"]) == ("messaging", f"message.{known}")
@@ -250,7 +250,7 @@ class TestEnvelopesOfMany:
         assert process(database, inbox_id) == ProcessingResult("processed")
 
         shown = inbox(database, inbox_id)
-        assert (shown["status"], shown["event_type"], shown["dedupe_id"]) == ("processed", "envelope", None)
+        assert (shown.status, shown.event_type, shown.dedupe_id) == ("processed", "envelope", None)
         results = [process(database, part) for part in parts_of(database, mark)]
         assert [result and result.status for result in results] == [
             "processed",
@@ -308,7 +308,7 @@ class TestEnvelopesOfMany:
         inbox_id = receive(database, body)
 
         assert process(database, inbox_id) == ProcessingResult("ignored")
-        assert inbox(database, inbox_id)["event_type"] == "envelope"
+        assert inbox(database, inbox_id).event_type == "envelope"
 
     def test_it_holds_a_thousand_at_the_most(self, database: Database) -> None:
         statuses = [status(f"wamid.{number}", "sent") for number in range(envelopes.MAX_ITEMS + 1)]
@@ -373,7 +373,7 @@ class TestStatuses:
 
         assert process(database, inbox_id) == ProcessingResult("ignored")
 
-        assert inbox(database, inbox_id)["event_type"] == "status.unknown"
+        assert inbox(database, inbox_id).event_type == "status.unknown"
         assert self.log_of(database, ours)["status"] == "queued"
 
     def test_a_status_before_its_message_is_tried_again(self, database: Database) -> None:
@@ -403,7 +403,7 @@ class TestStatuses:
         for _ in RETRY_DELAYS_SECONDS:
             result = process(database, inbox_id, now)
             assert result is not None
-            assert (result.status, inbox(database, inbox_id)["last_error"]) == (
+            assert (result.status, inbox(database, inbox_id).last_error) == (
                 "retrying",
                 "no message of ours has this id",
             )

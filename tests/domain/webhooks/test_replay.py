@@ -18,8 +18,9 @@ from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payments.refunds import gateway_refund
 from marketplace.webhooks import inbox as webhook_inbox
 from marketplace.webhooks import queries
+from marketplace.webhooks.change_recorder import OrderChange
 from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS
-from marketplace.webhooks.queries import WebhookEventFilters
+from marketplace.webhooks.queries import WebhookEventDetail, WebhookEventFilters
 from marketplace.webhooks.replay import EventInProgressError, ReplayResult, dry_run_event
 from marketplace.webhooks.replay import replay_event as replay_in
 from tests.support import messaging as messages
@@ -100,11 +101,11 @@ def dead(database: Database, body: bytes) -> UUID:
         )
     ) and result.status == "retrying":
         now = result.due_at or now
-    assert row(database, inbox_id)["status"] == "dead"
+    assert row(database, inbox_id).status == "dead"
     return inbox_id
 
 
-def row(database: Database, inbox_id: UUID) -> dict[str, Any]:
+def row(database: Database, inbox_id: UUID) -> WebhookEventDetail:
     with database.reading() as session:
         return queries.fetch_event(session, inbox_id=inbox_id)
 
@@ -171,8 +172,8 @@ def test_a_dead_event_is_replayed_with_its_effect_and_its_record(till: Till) -> 
     )
     assert till.status == "paid_escrow"
     after = row(database, inbox_id)
-    assert (after["status"], after["attempts"], after["last_error"]) == ("processed", 7, None)
-    assert after["replayed_at"] == later(hours=1)
+    assert (after.status, after.attempts, after.last_error) == ("processed", 7, None)
+    assert after.replayed_at == later(hours=1)
     assert audit_of(database, inbox_id) == [
         ("webhook.replay", {"status": "dead"}, {"status": "processed", "outcome": "processed", "error": None})
     ]
@@ -194,20 +195,18 @@ def test_what_it_changes_is_told(till: Till) -> None:
     did = replay(database, inbox_id).changes
 
     for changes in (would, did):
-        assert changes["orders"] == [
-            {"id": till.order_id, "number": number, "what": what, "before": before, "after": after}
+        assert changes.orders == [
+            OrderChange(till.order_id, number, what, before, after)
             for what, before, after in (
                 ("status", "pending_payment", "paid_escrow"),
                 ("payment", "initialized", "succeeded"),
                 ("escrow", "pending", "held"),
             )
         ]
-        [posted] = changes["ledger"]
-        assert (posted["kind"], posted["source"]) == ("payment", "charge:77000111")
+        [posted] = changes.ledger
+        assert (posted.kind, posted.source) == ("payment", "charge:77000111")
         buyer = f"wallet:{till.shop.buyer.id}"
-        entries = [
-            (e["account"], e["direction"], e["amountMinor"], e["orderNumber"]) for e in posted["entries"]
-        ]
+        entries = [(e.account, e.direction, e.amount_minor, e.order_number) for e in posted.entries]
         assert entries[:4] == [
             ("gateway_clearing", "debit", total, None),
             (buyer, "credit", total, None),
@@ -215,8 +214,8 @@ def test_what_it_changes_is_told(till: Till) -> None:
             ("escrow", "credit", total, number),
         ]
         assert {e[0]: e[2] for e in entries[4:]} == {"gateway_fees": 150, "gateway_clearing": 150}
-        assert (changes["refunds"], changes["heldCharges"]) == ([], [])
-        assert {told["userId"] for told in changes["notifications"]} == {
+        assert (changes.refunds, changes.quarantined_charges) == ([], [])
+        assert {told.user_id for told in changes.notifications} == {
             till.shop.buyer.id,
             till.shop.vendor.id,
         }
@@ -234,17 +233,17 @@ def test_a_rehearsal_leaves_nothing_and_tells_nobody(till: Till, nudged: list[An
     result = rehearsed(database, inbox_id)
 
     assert (result.before, result.after, result.outcome) == ("received", "processed", "processed")
-    assert [(one["before"], one["after"], one["amountMinor"]) for one in result.changes["refunds"]] == [
+    assert [(one.before, one.after, one.amount_minor) for one in result.changes.refunds] == [
         (None, "pending", till.intent.amount_minor)
     ]
-    assert result.changes["work"]
-    assert [one["type"] for one in result.changes["notifications"]] == ["payment_returned"]
+    assert result.changes.work
+    assert [one.type for one in result.changes.notifications] == ["payment_returned"]
     assert counts(database) == before
     assert row(database, inbox_id) == event
     assert nudged == []
     # The same again, in earnest, does all that.
     replay(database, inbox_id)
-    assert {told[0] for told in nudged} == {work["queue"] for work in result.changes["work"]}
+    assert {told[0] for told in nudged} == {work.queue for work in result.changes.work}
     assert counts(database)["refunds"] == before["refunds"] + 1
 
 
@@ -254,12 +253,12 @@ def test_a_strangers_transfer_is_shown_by_its_exception_and_its_alert(database: 
 
     result = rehearsed(database, inbox_id)
 
-    [exception] = result.changes["payoutExceptions"]
-    subject = f"payout-exception:{exception['id']}"
-    [alert] = result.changes["alerts"]
-    assert (alert["event"], alert["identifier"], alert["subject"]) == ("raised", "TRANSFER_UNKNOWN", subject)
+    [exception] = result.changes.payout_exceptions
+    subject = f"payout-exception:{exception.id}"
+    [alert] = result.changes.alerts
+    assert (alert.event, alert.identifier, alert.subject) == ("raised", "TRANSFER_UNKNOWN", subject)
     # That channels are told of it goes without saying.
-    assert result.changes["work"] == []
+    assert result.changes.work == []
     assert describe_changes(result) == [
         f"payout exception: transfer {data['reference']} unexpected, {format_naira(data['amount'])}",
         f"alert raised: SEV-2 TRANSFER_UNKNOWN, The gateway made a transfer that is none of ours ({subject})",
@@ -288,12 +287,12 @@ def test_a_refund_that_the_gateway_sent_is_shown_by_its_status(database: Databas
     result = rehearsed(database, inbox_id)
 
     assert result.error is None
-    assert [(one["id"], one["before"], one["after"]) for one in result.changes["refunds"]] == [
+    assert [(one.id, one.before, one.after) for one in result.changes.refunds] == [
         (made["id"], "submitted", "processed")
     ]
-    [posted] = result.changes["ledger"]
-    assert {entry["account"] for entry in posted["entries"]} == {"refunds_in_transit", "gateway_clearing"}
-    assert replay(database, inbox_id).changes["refunds"] == result.changes["refunds"]
+    [posted] = result.changes.ledger
+    assert {entry.account for entry in posted.entries} == {"refunds_in_transit", "gateway_clearing"}
+    assert replay(database, inbox_id).changes.refunds == result.changes.refunds
 
 
 def test_a_charge_that_would_be_held_back_is_shown_so(till: Till) -> None:
@@ -301,9 +300,9 @@ def test_a_charge_that_would_be_held_back_is_shown_so(till: Till) -> None:
 
     changes = rehearsed(till.database, inbox_id).changes
 
-    [held] = changes["heldCharges"]
-    assert (held["reason"], held["amountMinor"]) == ("amount_below_total", till.intent.amount_minor - 1)
-    assert {(one["what"], one["after"]) for one in changes["orders"]} == {("payment", "quarantined")}
+    [held] = changes.quarantined_charges
+    assert (held.reason, held.amount_minor) == ("amount_below_total", till.intent.amount_minor - 1)
+    assert {(one.what, one.after) for one in changes.orders} == {("payment", "quarantined")}
 
 
 def test_what_others_write_meanwhile_is_not_told(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,8 +318,8 @@ def test_what_others_write_meanwhile_is_not_told(till: Till, monkeypatch: pytest
     monkeypatch.setattr(webhook_inbox, "apply_event", slowly)
     changes = rehearsed(database, inbox_id).changes
 
-    assert len(changes["ledger"]) == 1
-    assert {one["id"] for one in changes["orders"]} == {till.order_id}
+    assert len(changes.ledger) == 1
+    assert {one.id for one in changes.orders} == {till.order_id}
 
 
 @pytest.mark.parametrize("kind", ["processed", "ignored", "duplicate"])
@@ -358,21 +357,21 @@ def test_a_second_dead_delivery_of_the_same_event_is_a_duplicate(till: Till) -> 
     again = replay(database, two)
 
     assert (again.before, again.after, again.outcome) == ("dead", "duplicate", "ignored")
-    assert again.changes["ledger"] == []
+    assert again.changes.ledger == []
 
 
 def test_a_replay_that_fails_leaves_the_event_dead(till: Till) -> None:
     database = till.database
     till.unpaid_reference()
     inbox_id = dead(database, till.charge())
-    died_at = row(database, inbox_id)["died_at"]
+    died_at = row(database, inbox_id).died_at
 
     result = replay(database, inbox_id)
 
     assert result == ReplayResult("dead", "dead", "failed", "no payment has this reference")
     after = row(database, inbox_id)
-    assert (after["status"], after["attempts"], after["died_at"]) == ("dead", 7, died_at)
-    assert after["replayed_at"] is None
+    assert (after.status, after.attempts, after.died_at) == ("dead", 7, died_at)
+    assert after.replayed_at is None
     [(_, _, audit)] = audit_of(database, inbox_id)
     assert audit == {"status": "dead", "outcome": "failed", "error": "no payment has this reference"}
 
@@ -390,7 +389,7 @@ def test_a_replay_too_many_takes_none_of_the_tries_that_are_left(till: Till) -> 
 
     assert results == [ReplayResult("retrying", "retrying", "failed", "no payment has this reference")] * 6
     after = row(database, inbox_id)
-    assert (after["status"], after["attempts"], after["due_at"]) == ("retrying", 1, before["due_at"])
+    assert (after.status, after.attempts, after.due_at) == ("retrying", 1, before.due_at)
 
 
 def test_a_replay_does_not_give_up_on_a_status_whose_message_may_still_come(database: Database) -> None:
@@ -406,7 +405,7 @@ def test_a_replay_does_not_give_up_on_a_status_whose_message_may_still_come(data
 
     assert replay(database, inbox_id).outcome == "failed"
 
-    assert row(database, inbox_id)["status"] == "retrying"
+    assert row(database, inbox_id).status == "retrying"
 
 
 def test_a_failure_nobody_foresaw_leaves_nothing_either(till: Till) -> None:
@@ -425,7 +424,7 @@ def test_a_failure_nobody_foresaw_leaves_nothing_either(till: Till) -> None:
     assert (result.outcome, result.error) == ("failed", "CheckViolation 23514")
     assert till.status == "pending_payment"
     assert counts(database) == before | {"audit_logs": before["audit_logs"] + 1}
-    assert row(database, inbox_id)["status"] == "received"
+    assert row(database, inbox_id).status == "received"
     with database.transaction() as session:
         session.execute(
             text("UPDATE products SET reserved = 1 WHERE vendor_id = :id"), {"id": till.shop.store_id}
@@ -439,11 +438,11 @@ def test_one_that_waits_for_its_retry_may_be_tried_now(till: Till) -> None:
     webhook_inbox.process_event(
         database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
     )
-    due_at = row(database, inbox_id)["due_at"]
+    due_at = row(database, inbox_id).due_at
 
     assert replay(database, inbox_id).outcome == "failed"
     waiting = row(database, inbox_id)
-    assert (waiting["status"], waiting["due_at"]) == ("retrying", due_at)
+    assert (waiting.status, waiting.due_at) == ("retrying", due_at)
 
     till.rename(reference)
     assert replay(database, inbox_id).outcome == "processed"
@@ -493,15 +492,15 @@ def test_an_envelope_is_shown_by_its_parts_and_a_message_as_kept(database: Datab
     whole = receive(database, two, provider="messaging")
     one = receive(database, messages.envelope(messages.message()), provider="messaging")
 
-    assert len(rehearsed(database, whole).changes["parts"]) == 2
-    assert [kept["type"] for kept in rehearsed(database, one).changes["messages"]] == ["text"]
+    assert len(rehearsed(database, whole).changes.parts) == 2
+    assert [kept.type for kept in rehearsed(database, one).changes.messages] == ["text"]
     for inbox_id in (whole, one):
         assert replay(database, inbox_id).outcome == "processed"
         with database.reading() as session:
-            shown = queries.fetch_event_for_staff(session, inbox_id=inbox_id)
+            shown = queries.fetch_event(session, inbox_id=inbox_id)
         # Both are made of the sender's number.
-        assert shown["eventId"] is None
-        assert "wamid" not in str(shown["payload"])
+        assert shown.event_id is None
+        assert "wamid" not in str(shown.payload)
 
 
 class TestLists:
@@ -516,7 +515,7 @@ class TestLists:
                     session, filters=WebhookEventFilters(**wanted), limit=1_000
                 )
             assert matching == len(rows)
-            return [one["id"] for one in rows if one["id"] in inbox]
+            return [one.id for one in rows if one.id in inbox]
 
         assert found() == inbox
         assert found(error="NOT JSON") == [inbox[1]]
@@ -536,7 +535,7 @@ class TestLists:
                 rows, matching = queries.list_dead_events(
                     session, filters=WebhookEventFilters(None, event_type), limit=most
                 )
-            return [one["id"] for one in rows], matching
+            return [one.id for one in rows], matching
 
         inbox = [die() for _ in range(4)]
         assert turn(2) == (inbox[:2], 4)
@@ -563,12 +562,12 @@ class TestLists:
                 session, filters=WebhookEventFilters("dead", event_type), limit=1
             )
 
-        told_of = [(row["event_type"], row["last_error"], row["events"]) for row in found]
+        told_of = [(row.event_type, row.last_error, row.events) for row in found]
         assert told_of == [
             (event_type, "data.status is not a string", 2),
             (event_type, "data.amount is not an integer", 1),
         ]
-        assert (found[0]["first_at"], found[0]["last_at"]) == (NOW, NOW)
+        assert (found[0].first_at, found[0].last_at) == (NOW, NOW)
         assert most == found[:1]
 
     def test_the_payload_is_shown_without_persons(self, database: Database) -> None:
@@ -585,13 +584,13 @@ class TestLists:
             }
         )
         with database.reading() as session:
-            shown = queries.fetch_event_for_staff(session, inbox_id=receive(database, body))
-            unreadable = queries.fetch_event_for_staff(session, inbox_id=receive(database, b"["))
-            deep = queries.fetch_event_for_staff(
+            shown = queries.fetch_event(session, inbox_id=receive(database, body))
+            unreadable = queries.fetch_event(session, inbox_id=receive(database, b"["))
+            deep = queries.fetch_event(
                 session, inbox_id=receive(database, b'{"a":' * 900 + b"1" + b"}" * 900)
             )
 
-        assert shown["payload"] == {
+        assert shown.payload == {
             "event": "charge.success",
             "data": {
                 "id": 5,
@@ -603,5 +602,5 @@ class TestLists:
                 "log": [{"type": "action"}],
             },
         }
-        assert (unreadable["payload"], unreadable["bodyBytes"]) == (None, 1)
-        assert "1" not in str(deep["payload"])
+        assert (unreadable.payload, unreadable.body_bytes) == (None, 1)
+        assert "1" not in str(deep.payload)
