@@ -26,7 +26,7 @@ from commands.console.operators import build_operator_act
 from commands.console.output import display_value, print_facts, print_table
 from marketplace.audit.operations import record_audit_entry
 from marketplace.background import controls, schedule
-from marketplace.background.schedule import PeriodicTaskSnapshot
+from marketplace.background.models import PeriodicTaskState
 from marketplace.kernel.schedules import EXAMPLES, InvalidScheduleError, parse_schedule
 from marketplace.services import Services
 from tasks.all_tasks import PERIODIC_TASKS, get_periodic_task
@@ -252,12 +252,12 @@ def _change_task(change: Callable[..., _Result], task: PeriodicTask, **given: An
     )
 
 
-def _task_states() -> dict[str, PeriodicTaskSnapshot]:
+def _task_states() -> dict[str, PeriodicTaskState]:
     with read_session() as session:
         return {state.name: state for state in schedule.fetch_snapshots(session, PERIODIC_TASKS)}
 
 
-def _table_row(task: PeriodicTask, state: PeriodicTaskSnapshot | None) -> tuple[Any, ...]:
+def _table_row(task: PeriodicTask, state: PeriodicTaskState | None) -> tuple[Any, ...]:
     if state is None:
         return task.name, task.schedule.description, None, None, None, None, "no worker yet", task.purpose
     now = "paused" if state.paused_at else ""
@@ -276,7 +276,7 @@ def _table_row(task: PeriodicTask, state: PeriodicTaskSnapshot | None) -> tuple[
     )
 
 
-def _duration_text(state: PeriodicTaskSnapshot) -> str | None:
+def _duration_text(state: PeriodicTaskState) -> str | None:
     return None if state.duration_milliseconds is None else f"{state.duration_milliseconds / 1000:.1f} s"
 
 

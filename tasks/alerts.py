@@ -37,30 +37,26 @@ class _SendAlert(PhasedHandler[_PendingAlertMessage, None]):
         return _PendingAlertMessage(alert, payload["channel"], payload["event"])
 
     def call_provider(self, services: Services, message: _PendingAlertMessage) -> None:
-        _send_to_channels(services, message)
+        """Send it on the channels that are meant for it and did not get it yet.
+
+        A channel that refuses keeps the message from no other channel. The next try is for that channel alone.
+        """
+        failures: list[Exception] = []
+        for name, channel in services.alert_channels.items():
+            if channel_kind(name) != message.channel_kind:
+                continue
+            if not messages.is_severe_enough(channel.minimum_severity, message.alert.severity):
+                continue
+            try:
+                with services.alert_circuit_breakers[message.channel_kind].guard(services.clock):
+                    _send_to_channel(services, message, name)
+            except (ProviderRefusedError, messages.DeliveryInProgressError) as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def apply(self, session: Session, message: _PendingAlertMessage, response: None, now: datetime) -> None:
         """Do nothing: each channel's delivery is recorded already."""
-
-
-def _send_to_channels(services: Services, message: _PendingAlertMessage) -> None:
-    """Send it on the channels that are there and meant for it, and where nobody has.
-
-    One who is refused keeps it from nobody else. The next try is for him alone, as the others have been told.
-    """
-    failures: list[Exception] = []
-    for name, channel in services.alert_channels.items():
-        if channel_kind(name) != message.channel_kind:
-            continue
-        if not messages.is_severe_enough(channel.minimum_severity, message.alert.severity):
-            continue
-        try:
-            with services.alert_circuit_breakers[message.channel_kind].guard(services.clock):
-                _send_to_channel(services, message, name)
-        except (ProviderRefusedError, messages.DeliveryInProgressError) as failure:
-            failures.append(failure)
-    if failures:
-        raise failures[0]
 
 
 def _send_to_channel(services: Services, message: _PendingAlertMessage, channel_name: str) -> None:

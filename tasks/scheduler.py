@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from marketplace.background import schedule
-from marketplace.background.schedule import PeriodicTaskSnapshot
+from marketplace.background.models import PeriodicTaskState
 from marketplace.infra.db import sqlstate
 from marketplace.kernel.clock import Clock
 from marketplace.kernel.errors import ServiceUnavailableError
@@ -58,7 +58,7 @@ class HeartbeatMonitor:
         self._monotonic = monotonic
         self._seen: dict[str, tuple[tuple[UUID, int], float]] = {}
 
-    def is_stalled(self, state: PeriodicTaskSnapshot) -> bool:
+    def is_stalled(self, state: PeriodicTaskState) -> bool:
         """Tell whether a run has not beaten for so long that its worker must be gone."""
         if state.run_id is None:
             self._seen.pop(state.name, None)
@@ -259,7 +259,7 @@ class Scheduler:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _may_start(self, state: PeriodicTaskSnapshot, now: datetime) -> bool:
+    def _may_start(self, state: PeriodicTaskState, now: datetime) -> bool:
         """Tell whether to try for a task's tick, having set right what stands in its way."""
         database = self._services.database
         if self._heartbeat_monitor.is_stalled(state):
@@ -269,7 +269,7 @@ class Scheduler:
         ours = self._tasks[state.name].queue == self._queue
         return state.next_run_at <= (now if ours else now - TAKEOVER_AFTER)
 
-    def _start(self, state: PeriodicTaskSnapshot, now: datetime) -> bool:
+    def _start(self, state: PeriodicTaskState, now: datetime) -> bool:
         run_id = self._services.database.in_transaction(
             schedule.start_due_run, state=state, worker_name=self._runner.runner_name, now=now
         )

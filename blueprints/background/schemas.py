@@ -34,17 +34,32 @@ class PeriodicTaskView(Schema):
     purpose = fields.String(required=True)
     queue = fields.String(required=True)
     timetable = fields.String(
-        required=True, metadata={"description": "Such as `every 15s`, or a crontab expression."}
+        required=True,
+        attribute="effective_schedule.text",
+        metadata={"description": "Such as `every 15s`, or a crontab expression."},
     )
-    rescheduled = fields.Boolean(required=True, metadata={"description": "An operator set the timetable."})
+    rescheduled = fields.Boolean(
+        required=True, attribute="is_rescheduled", metadata={"description": "An operator set the timetable."}
+    )
     paused_at = Timestamp(required=True, allow_none=True)
-    next_run_at = Timestamp(required=True, allow_none=True, metadata={"description": "None while paused."})
-    running_since = Timestamp(required=True, allow_none=True)
-    running_on = fields.String(required=True, allow_none=True)
-    last_finished_at = Timestamp(required=True, allow_none=True)
-    last_duration_milliseconds = fields.Integer(required=True, allow_none=True)
-    last_outcome = Choice("succeeded", "failed", "interrupted", required=True, allow_none=True)
-    last_error = fields.String(required=True, allow_none=True, metadata={"description": "The error's type."})
-    last_result = fields.String(required=True, allow_none=True)
+    next_run_at = Timestamp(
+        attribute="upcoming_run_at",
+        required=True,
+        allow_none=True,
+        metadata={"description": "None while paused."},
+    )
+    running_since = Timestamp(attribute="started_at", required=True, allow_none=True)
+    running_on = fields.String(attribute="run_by", required=True, allow_none=True)
+    last_finished_at = Timestamp(attribute="finished_at", required=True, allow_none=True)
+    last_duration_milliseconds = fields.Integer(
+        attribute="duration_milliseconds", required=True, allow_none=True
+    )
+    last_outcome = Choice(
+        "succeeded", "failed", "interrupted", attribute="outcome", required=True, allow_none=True
+    )
+    last_error = fields.String(
+        attribute="error", required=True, allow_none=True, metadata={"description": "The error's type."}
+    )
+    last_result = fields.String(attribute="result", required=True, allow_none=True)
     runs = fields.Integer(required=True)
-    failures_in_a_row = fields.Integer(required=True)
+    failures_in_a_row = fields.Integer(attribute="failures", required=True)

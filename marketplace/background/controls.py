@@ -2,21 +2,11 @@
 
 from datetime import datetime
 
-from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.background.schedule import DeclaredTask, lock_task
-from marketplace.infra.db import Statement
 from marketplace.kernel.schedules import Schedule
-
-_PAUSE_TASK = Statement(text("UPDATE periodic_tasks SET paused_at = :now WHERE name = :name"))
-_RESUME_TASK = Statement(
-    text("UPDATE periodic_tasks SET paused_at = NULL, next_run_at = :next_run_at WHERE name = :name")
-)
-_UPDATE_SCHEDULE = Statement(
-    text("UPDATE periodic_tasks SET timetable = :timetable, next_run_at = :next_run_at WHERE name = :name")
-)
 
 
 def pause_task(session: Session, *, task: DeclaredTask, act: Act) -> bool:
@@ -27,7 +17,7 @@ def pause_task(session: Session, *, task: DeclaredTask, act: Act) -> bool:
     state = lock_task(session, task=task, now=act.now)
     if state.paused_at is not None:
         return False
-    _PAUSE_TASK.run(session, name=task.name, now=act.now)
+    state.paused_at = act.now
     _audit_pause(session, act, task, paused=True)
     return True
 
@@ -40,7 +30,8 @@ def resume_task(session: Session, *, task: DeclaredTask, act: Act) -> bool:
     state = lock_task(session, task=task, now=act.now)
     if state.paused_at is None:
         return False
-    _RESUME_TASK.run(session, name=task.name, next_run_at=state.effective_schedule.next_after(act.now))
+    state.paused_at = None
+    state.next_run_at = state.effective_schedule.next_after(act.now)
     _audit_pause(session, act, task, paused=False)
     return True
 
@@ -58,23 +49,19 @@ def reschedule_task(
     :return: when it runs next
     """
     state = lock_task(session, task=task, now=act.now)
-    following = (schedule or task.schedule).next_after(act.now)
-    _UPDATE_SCHEDULE.run(
-        session,
-        name=task.name,
-        timetable=schedule.text if schedule else None,
-        next_run_at=following,
-    )
+    before = state.effective_schedule.text
+    state.timetable = schedule.text if schedule else None
+    state.next_run_at = (schedule or task.schedule).next_after(act.now)
     record_audit_entry(
         session,
         act=act,
         action="periodic.schedule",
         target_type="periodic_task",
         target_id=task.name,
-        before={"timetable": state.effective_schedule.text},
+        before={"timetable": before},
         after={"timetable": (schedule or task.schedule).text},
     )
-    return following
+    return state.next_run_at
 
 
 def _audit_pause(session: Session, act: Act, task: DeclaredTask, *, paused: bool) -> None:

@@ -3,10 +3,14 @@
 from datetime import datetime
 from uuid import UUID
 
+import structlog
 from sqlalchemy import CheckConstraint, Integer, SmallInteger, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base
+from marketplace.kernel.schedules import InvalidScheduleError, Schedule, parse_schedule
+
+_log = structlog.get_logger(__name__)
 
 
 class PeriodicTaskState(Base):
@@ -43,6 +47,27 @@ class PeriodicTaskState(Base):
     result: Mapped[str | None]
     runs: Mapped[int] = mapped_column(server_default=text("0"), comment="That ended")
     failures: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="The last ones in a row")
+
+    @property
+    def effective_schedule(self) -> Schedule:
+        """The schedule in force: the operator's, or else the declared one."""
+        if self.timetable is not None:
+            try:
+                return parse_schedule(self.timetable)
+            except InvalidScheduleError:
+                # Written by a version that knew more: the declared one is better than none.
+                _log.error("timetable not understood", task=self.name, timetable=self.timetable)
+        return parse_schedule(self.declared)
+
+    @property
+    def is_rescheduled(self) -> bool:
+        """Whether an operator set the schedule."""
+        return self.timetable is not None
+
+    @property
+    def upcoming_run_at(self) -> datetime | None:
+        """The next run, unless the task is paused."""
+        return None if self.paused_at else self.next_run_at
 
 
 class QueueCount(Base):

@@ -11,7 +11,6 @@ What is put off to a later time on purpose, such as the end of a flash sale, is 
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -22,6 +21,27 @@ from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """What is known of a queue; ``scheduled`` are the rows that are put off on purpose."""
+
+    waiting: int = 0
+    active: int = 0
+    failed: int = 0
+    completed: int = 0
+    scheduled: int = 0
+    oldest_due_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReport:
+    """The figures of all queues, and what the cache knows; none of it while the cache is away."""
+
+    queues: dict[str, QueueStats]
+    workers: WorkersSnapshot | None
+
 
 # The inbox is the queue of webhooks. What is open and what failed is counted in indexes that hold nothing else.
 _COUNT_QUEUES = Statement(
@@ -47,26 +67,6 @@ _COUNT_QUEUES = Statement(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStats:
-    """What is known of a queue; ``scheduled`` are the rows that are put off on purpose."""
-
-    waiting: int = 0
-    active: int = 0
-    failed: int = 0
-    completed: int = 0
-    scheduled: int = 0
-    oldest_due_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueReport:
-    """The figures of all queues, and what the cache knows; none of it while the cache is away."""
-
-    queues: dict[str, QueueStats]
-    workers: WorkersSnapshot | None
-
-
 def fetch_queue_report(session: Session, cache: Cache, *, now: datetime) -> QueueReport:
     """Count, by one statement and one round trip to the cache.
 
@@ -84,10 +84,15 @@ def fetch_queue_report(session: Session, cache: Cache, *, now: datetime) -> Queu
         else set()
     )
     active = Counter(queue for queue, row_id in in_flight if row_id is not None)
-    rows = {row.pop("queue"): row for row in _COUNT_QUEUES.all(session, now=now, webhooks=queues.WEBHOOKS)}
-    return QueueReport(
-        {name: _queue_stats(rows.get(name, {}), active[name]) for name in queues.NAMES}, snapshot
-    )
+    stats = dict.fromkeys(queues.NAMES, QueueStats())
+    for queue, waiting, scheduled, oldest_due_at, failed, completed in _COUNT_QUEUES.tuples(
+        session, now=now, webhooks=queues.WEBHOOKS
+    ):
+        if queue in stats:
+            # A row that is worked on is open until its transaction commits. A heartbeat's row may be done by now.
+            busy = min(active[queue], waiting)
+            stats[queue] = QueueStats(waiting - busy, busy, failed, completed, scheduled, oldest_due_at)
+    return QueueReport(stats, snapshot)
 
 
 def fetch_complete_queue_report(
@@ -103,10 +108,3 @@ def fetch_complete_queue_report(
             "The queues' server can't be reached, so nobody knows what the workers do.", retry_after_seconds=5
         )
     return report.queues, report.workers
-
-
-def _queue_stats(row: dict[str, Any], in_flight: int) -> QueueStats:
-    # A row that is worked on is open until its transaction commits. What a heartbeat told of may be done by now.
-    waiting = row.pop("waiting", 0)
-    active = min(in_flight, waiting)
-    return QueueStats(waiting=waiting - active, active=active, scheduled=row.pop("later", 0), **row)

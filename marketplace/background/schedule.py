@@ -4,21 +4,22 @@ Any number of workers look at it. A tick is claimed by one update of the task's 
 to be, so the database's lock lets one worker have it. A run that goes on keeps the task from being started again.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import delete, select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import PERIODIC_TASK_FAILING
 from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.background.models import PeriodicTaskState
 from marketplace.infra.db import Statement
-from marketplace.kernel.schedules import Interval, InvalidScheduleError, Schedule, parse_schedule
+from marketplace.kernel.schedules import Interval, Schedule, parse_schedule
 
 _log = structlog.get_logger(__name__)
 
@@ -27,99 +28,6 @@ SUCCEEDED, FAILED, INTERRUPTED = "succeeded", "failed", "interrupted"
 _MAX_RESULT_CHARACTERS = 200  # characters of a result
 _UNKNOWN_TASK_RETENTION = timedelta(days=1)
 FAILURES_BEFORE_ALERT = 3  # in a row; a single one is mended by the next run, as a rule
-
-_SELECT_TASKS = Statement(
-    text(
-        """
-        SELECT name, timetable, next_run_at, paused_at, run_id, run_by, started_at, beats, finished_at,
-            duration_milliseconds, outcome, error, result, runs, failures
-        FROM periodic_tasks WHERE name = ANY(:names)
-        """
-    )
-)
-_SELECT_ALL_TASKS = Statement(
-    text(
-        """
-        SELECT name, queue, purpose, declared, timetable, next_run_at, paused_at, run_id, run_by, started_at, beats,
-            finished_at, duration_milliseconds, outcome, error, result, runs, failures
-        FROM periodic_tasks ORDER BY name
-        """
-    )
-)
-_LOCK_TASK = Statement(
-    text(
-        """
-        SELECT name, timetable, next_run_at, paused_at, run_id, run_by, started_at, beats, finished_at,
-            duration_milliseconds, outcome, error, result, runs, failures
-        FROM periodic_tasks WHERE name = :name FOR NO KEY UPDATE
-        """
-    )
-)
-_UPSERT_TASK = Statement(
-    text(
-        """
-        INSERT INTO periodic_tasks AS t (name, queue, purpose, declared, next_run_at)
-        VALUES (:name, :queue, :purpose, :declared, :next_run_at)
-        ON CONFLICT (name) DO UPDATE SET queue = :queue, purpose = :purpose, declared = :declared,
-            next_run_at = CASE WHEN t.timetable IS NULL AND t.declared <> :declared
-                THEN least(t.next_run_at, :next_run_at) ELSE t.next_run_at END
-        WHERE (t.queue, t.purpose, t.declared) <> (:queue, :purpose, :declared)
-        """
-    )
-)
-# Tasks that no worker knows any more; one that an operator paused keeps that, should it come back.
-_DELETE_UNKNOWN_TASKS = Statement(
-    text(
-        """
-        DELETE FROM periodic_tasks
-        WHERE name <> ALL(:names) AND next_run_at < :before AND paused_at IS NULL AND run_id IS NULL
-        """
-    )
-)
-_START_DUE_RUN = Statement(
-    text(
-        """
-        UPDATE periodic_tasks SET next_run_at = :following, run_id = :run_id, run_by = :run_by, started_at = :now,
-            beats = beats + 1
-        WHERE name = :name AND run_id IS NULL AND paused_at IS NULL AND next_run_at = :next_run_at
-            AND timetable IS NOT DISTINCT FROM :timetable
-        """
-    )
-)
-_START_MANUAL_RUN = Statement(
-    text(
-        """
-        UPDATE periodic_tasks SET run_id = :run_id, run_by = :run_by, started_at = :now, beats = beats + 1
-        WHERE name = :name AND run_id IS NULL
-        """
-    )
-)
-_RECORD_HEARTBEATS = Statement(
-    text(
-        "UPDATE periodic_tasks SET beats = beats + 1 WHERE run_id = ANY(CAST(:run_ids AS uuid[])) RETURNING run_id"
-    )
-)
-_MARK_RUN_LOST = Statement(
-    text(
-        """
-        UPDATE periodic_tasks SET run_id = NULL, run_by = NULL, started_at = NULL, finished_at = :now,
-            duration_milliseconds = NULL, outcome = 'interrupted', error = 'worker lost', result = NULL,
-            runs = runs + 1, failures = failures + 1
-        WHERE name = :name AND run_id = :run_id AND beats = :beats
-        """
-    )
-)
-_FINISH_RUN = Statement(
-    text(
-        """
-        UPDATE periodic_tasks SET run_id = NULL, run_by = NULL, started_at = NULL, finished_at = :now,
-            duration_milliseconds = :milliseconds, outcome = :outcome, error = :error, result = :result,
-            runs = runs + 1, failures = CASE WHEN :outcome = 'succeeded' THEN 0 ELSE failures + 1 END,
-            next_run_at = :next_run_at
-        WHERE name = :name
-        """
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -137,73 +45,37 @@ class DeclaredTask:
         return parse_schedule(self.schedule_text)
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodicTaskSnapshot:
-    """A task's row as it was seen, and the timetable that is in force."""
-
-    name: str
-    effective_schedule: Schedule
-    timetable: str | None
-    next_run_at: datetime
-    paused_at: datetime | None
-    run_id: UUID | None
-    run_by: str | None
-    started_at: datetime | None
-    beats: int
-    finished_at: datetime | None
-    duration_milliseconds: int | None
-    outcome: str | None
-    error: str | None
-    result: str | None
-    runs: int
-    failures: int
+def fetch_snapshots(session: Session, tasks: Iterable[DeclaredTask]) -> list[PeriodicTaskState]:
+    """Fetch the states of tasks, as far as they have rows."""
+    names = [task.name for task in tasks]
+    return list(session.scalars(select(PeriodicTaskState).where(PeriodicTaskState.name.in_(names))))
 
 
-_SNAPSHOT_COLUMNS = tuple(
-    item.name for item in fields(PeriodicTaskSnapshot) if item.name != "effective_schedule"
-)
+def list_all_tasks(session: Session) -> Sequence[PeriodicTaskState]:
+    """List all tasks that workers have registered, by name."""
+    return session.scalars(select(PeriodicTaskState).order_by(PeriodicTaskState.name)).all()
 
 
-def fetch_snapshots(session: Session, tasks: Iterable[DeclaredTask]) -> list[PeriodicTaskSnapshot]:
-    """Give the states of tasks, in the order in which they are given.
-
-    :return: of those that have a row
-    """
-    declared = {task.name: task for task in tasks}
-    rows = {row["name"]: row for row in _SELECT_TASKS.all(session, names=list(declared))}
-    return [
-        _snapshot_from_row(rows[name], task.schedule_text) for name, task in declared.items() if name in rows
-    ]
-
-
-def list_all_tasks(session: Session) -> list[dict[str, Any]]:
-    """Give all tasks that workers have told of, with what they are for, by name."""
-    return [
-        {
-            "name": row["name"],
-            "queue": row["queue"],
-            "purpose": row["purpose"],
-            "state": _snapshot_from_row({name: row[name] for name in _SNAPSHOT_COLUMNS}, row["declared"]),
-        }
-        for row in _SELECT_ALL_TASKS.all(session)
-    ]
-
-
-def _snapshot_from_row(row: dict[str, Any], declared: str) -> PeriodicTaskSnapshot:
-    for schedule_text in (row["timetable"], declared):
-        if schedule_text is not None:
-            try:
-                return PeriodicTaskSnapshot(effective_schedule=parse_schedule(schedule_text), **row)
-            except InvalidScheduleError:
-                # Written by a version that knew more: the declared one is better than none.
-                _log.error("timetable not understood", task=row["name"], timetable=schedule_text)
-    raise InvalidScheduleError(f"no timetable of {row['name']} is understood")
-
-
-def lock_task(session: Session, *, task: DeclaredTask, now: datetime) -> PeriodicTaskSnapshot:
-    """Lock a task's row, made if there is none, and give its state."""
+def lock_task(session: Session, *, task: DeclaredTask, now: datetime) -> PeriodicTaskState:
+    """Lock a task's row, which is made if there is none."""
     register_tasks(session, tasks=(task,), now=now)
-    return _snapshot_from_row(_LOCK_TASK.one(session, name=task.name), task.schedule_text)
+    return session.get_one(
+        PeriodicTaskState, task.name, with_for_update={"key_share": True}, populate_existing=True
+    )
+
+
+_UPSERT_TASK = Statement(
+    text(
+        """
+        INSERT INTO periodic_tasks AS t (name, queue, purpose, declared, next_run_at)
+        VALUES (:name, :queue, :purpose, :declared, :next_run_at)
+        ON CONFLICT (name) DO UPDATE SET queue = :queue, purpose = :purpose, declared = :declared,
+            next_run_at = CASE WHEN t.timetable IS NULL AND t.declared <> :declared
+                THEN least(t.next_run_at, :next_run_at) ELSE t.next_run_at END
+        WHERE (t.queue, t.purpose, t.declared) <> (:queue, :purpose, :declared)
+        """
+    )
+)
 
 
 def register_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: datetime) -> None:
@@ -224,72 +96,117 @@ def register_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: date
 
 
 def delete_unknown_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: datetime) -> None:
-    """Delete the rows of tasks that are none of these, and that nobody has run for a day."""
-    _DELETE_UNKNOWN_TASKS.run(
-        session, names=[task.name for task in tasks], before=now - _UNKNOWN_TASK_RETENTION
+    """Delete the rows of other tasks that no worker has run for a day.
+
+    A task that an operator paused keeps its row, in case the task comes back.
+    """
+    session.execute(
+        delete(PeriodicTaskState).where(
+            PeriodicTaskState.name.not_in([task.name for task in tasks]),
+            PeriodicTaskState.next_run_at < now - _UNKNOWN_TASK_RETENTION,
+            PeriodicTaskState.paused_at.is_(None),
+            PeriodicTaskState.run_id.is_(None),
+        )
     )
 
 
 def start_due_run(
-    session: Session, *, state: PeriodicTaskSnapshot, worker_name: str, now: datetime
+    session: Session, *, state: PeriodicTaskState, worker_name: str, now: datetime
 ) -> UUID | None:
     """Claim a task's tick that is due; of all who try, one gets it.
 
     However many ticks were missed, they are one: the next one is the first after now.
 
     :param state: as the task was seen
-    :param worker_name: who runs it
-    :return: the run's id; none if somebody else has it, or an operator changed the task meanwhile
+    :return: the run's id; None if another worker has it, or an operator changed the task meanwhile
     """
-    run_id = uuid4()
-    claimed = _START_DUE_RUN.run(
-        session,
-        name=state.name,
-        timetable=state.timetable,
-        next_run_at=state.next_run_at,
-        following=state.effective_schedule.next_after(max(now, state.next_run_at)),
-        run_id=run_id,
-        run_by=worker_name,
-        now=now,
+    following = state.effective_schedule.next_after(max(now, state.next_run_at))
+    return session.scalar(
+        update(PeriodicTaskState)
+        .where(
+            PeriodicTaskState.name == state.name,
+            PeriodicTaskState.run_id.is_(None),
+            PeriodicTaskState.paused_at.is_(None),
+            PeriodicTaskState.next_run_at == state.next_run_at,
+            PeriodicTaskState.timetable.is_not_distinct_from(state.timetable),
+        )
+        .values(next_run_at=following, **_started_run(worker_name, now))
+        .returning(PeriodicTaskState.run_id)
     )
-    return run_id if claimed else None
 
 
 def start_manual_run(
     session: Session, *, task: DeclaredTask, operator_name: str, now: datetime
 ) -> UUID | None:
-    """Begin a run by hand, whatever the schedule says; its next tick stays where it is.
+    """Start a run by hand, whatever the schedule says; its next tick stays where it is.
 
-    :return: the run's id; none if the task is running
+    :return: the run's id; None if the task is running
     """
     register_tasks(session, tasks=(task,), now=now)
-    run_id = uuid4()
-    return (
-        run_id
-        if _START_MANUAL_RUN.run(session, name=task.name, run_id=run_id, run_by=operator_name, now=now)
-        else None
+    return session.scalar(
+        update(PeriodicTaskState)
+        .where(PeriodicTaskState.name == task.name, PeriodicTaskState.run_id.is_(None))
+        .values(_started_run(operator_name, now))
+        .returning(PeriodicTaskState.run_id)
     )
 
 
-def record_heartbeats(session: Session, *, run_ids: Collection[UUID]) -> set[UUID]:
-    """Tell that runs go on.
+def _started_run(runner_name: str, now: datetime) -> dict[str, Any]:
+    return {
+        "run_id": uuid4(),
+        "run_by": runner_name,
+        "started_at": now,
+        "beats": PeriodicTaskState.beats + 1,
+    }
 
-    :return: those of them that are still known; the others were taken for lost
+
+def record_heartbeats(session: Session, *, run_ids: Collection[UUID]) -> set[UUID | None]:
+    """Record that runs go on.
+
+    :return: the runs that are still known; the others were taken for lost
     """
-    return {row["run_id"] for row in _RECORD_HEARTBEATS.all(session, run_ids=list(run_ids))}
+    return set(
+        session.scalars(
+            update(PeriodicTaskState)
+            .where(PeriodicTaskState.run_id.in_(run_ids))
+            .values(beats=PeriodicTaskState.beats + 1)
+            .returning(PeriodicTaskState.run_id)
+        )
+    )
 
 
-def mark_run_lost(session: Session, *, state: PeriodicTaskSnapshot, now: datetime) -> bool:
-    """Give up a run whose worker is gone, so that the task runs at its next tick.
+def mark_run_lost(session: Session, *, state: PeriodicTaskState, now: datetime) -> bool:
+    """Give up a run whose worker is gone: the task runs at its next tick.
 
-    :param state: as the task was seen: if it has beaten since, it is not lost
-    :return: whether it was given up
+    :param state: as the task was seen; a run with later heartbeats is not lost
+    :return: whether the run was given up
     """
-    lost = _MARK_RUN_LOST.run(session, name=state.name, run_id=state.run_id, beats=state.beats, now=now)
-    if lost:
-        _log.error("periodic task lost with its worker", task=state.name, worker=state.run_by)
-        _raise_failing_alert(session, state.name, state.failures + 1, "worker lost", now)
-    return bool(lost)
+    failures = session.scalar(
+        update(PeriodicTaskState)
+        .where(
+            PeriodicTaskState.name == state.name,
+            PeriodicTaskState.run_id == state.run_id,
+            PeriodicTaskState.beats == state.beats,
+        )
+        .values(
+            run_id=None,
+            run_by=None,
+            started_at=None,
+            finished_at=now,
+            duration_milliseconds=None,
+            outcome=INTERRUPTED,
+            error="worker lost",
+            result=None,
+            runs=PeriodicTaskState.runs + 1,
+            failures=PeriodicTaskState.failures + 1,
+        )
+        .returning(PeriodicTaskState.failures)
+    )
+    if failures is None:
+        return False
+    _log.error("periodic task lost with its worker", task=state.name, worker=state.run_by)
+    _raise_failing_alert(session, state.name, failures, "worker lost", now)
+    return True
 
 
 def _raise_failing_alert(
@@ -328,20 +245,19 @@ def finish_run(
     state = lock_task(session, task=task, now=now)
     if state.run_id != run_id:
         return False
-    passed = state.next_run_at <= now
-    _FINISH_RUN.run(
-        session,
-        name=task.name,
-        outcome=outcome,
-        error=error,
-        result=result[:_MAX_RESULT_CHARACTERS] if result is not None else None,
-        milliseconds=milliseconds,
-        next_run_at=state.effective_schedule.next_after(now) if passed else state.next_run_at,
-        now=now,
-    )
+    previous_failures = state.failures
+    state.run_id = state.run_by = state.started_at = None
+    state.finished_at = now
+    state.duration_milliseconds = milliseconds
+    state.outcome, state.error = outcome, error
+    state.result = result[:_MAX_RESULT_CHARACTERS] if result is not None else None
+    state.runs += 1
+    state.failures = 0 if outcome == SUCCEEDED else previous_failures + 1
+    if state.next_run_at <= now:
+        state.next_run_at = state.effective_schedule.next_after(now)
     if outcome != SUCCEEDED:
-        _raise_failing_alert(session, task.name, state.failures + 1, error, now)
-    elif state.failures >= FAILURES_BEFORE_ALERT:
+        _raise_failing_alert(session, task.name, state.failures, error, now)
+    elif previous_failures >= FAILURES_BEFORE_ALERT:
         resolve_alert(
             session,
             identifier=PERIODIC_TASK_FAILING,

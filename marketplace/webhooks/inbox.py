@@ -4,10 +4,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import and_, or_, select, text
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Integer,
+    Interval,
+    and_,
+    cast,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -74,26 +88,24 @@ def list_due_events(session: Session, *, now: datetime, limit: int) -> Sequence[
     ).all()
 
 
-# No retry is further ahead than its delay allows, unless the clock went back meanwhile.
-_CAP_RETRY_DELAYS = Statement(
-    text(
-        """
-        UPDATE webhook_inbox SET due_at = :now + make_interval(secs => (CAST(:delays AS int[]))[attempts])
-        WHERE status = 'retrying'
-            AND due_at > :now + make_interval(secs => (CAST(:delays AS int[]))[attempts] * :longest)
-        """
-    )
-)
-
-
 def cap_retry_delays(session: Session, *, now: datetime) -> int:
     """Put retries that a clock has set too far ahead to their delay from now.
 
     :return: the number of these retries
     """
-    return _CAP_RETRY_DELAYS.run(
-        session, now=now, delays=list(RETRY_DELAYS_SECONDS), longest=1 + RETRY_JITTER
+    # No retry is further ahead than its delay allows, unless the clock went back meanwhile.
+    delay = cast(list(RETRY_DELAYS_SECONDS), ARRAY(Integer))[InboxEvent.attempts]
+    capped = session.scalars(
+        update(InboxEvent)
+        .where(InboxEvent.status == "retrying", InboxEvent.due_at > _after(now, delay * (1 + RETRY_JITTER)))
+        .values(due_at=_after(now, delay))
+        .returning(InboxEvent.id)
     )
+    return len(capped.all())
+
+
+def _after(moment: datetime, seconds: ColumnElement[Any]) -> ColumnElement[datetime]:
+    return literal(moment) + func.make_interval(0, 0, 0, 0, 0, 0, seconds, type_=Interval)
 
 
 def process_event(

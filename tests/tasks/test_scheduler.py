@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from marketplace.audit.operations import Act
 from marketplace.background import controls, schedule
-from marketplace.background.schedule import PeriodicTaskSnapshot
+from marketplace.background.models import PeriodicTaskState
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
@@ -75,7 +75,7 @@ class Stage:
         for one in self.runs:
             one.join(BOUND_SECONDS)
 
-    def state(self, task: PeriodicTask) -> PeriodicTaskSnapshot:
+    def state(self, task: PeriodicTask) -> PeriodicTaskState:
         with self.services.database.reading() as session:
             [found] = schedule.fetch_snapshots(session, (task,))
             return found
