@@ -177,11 +177,8 @@ def fetch_cart(session: Session, *, user_id: UUID, now: datetime, media_base_url
     )
 
 
-def list_cart_quantities(session: Session, *, user_id: UUID) -> Sequence[tuple[UUID, int]]:
-    """List the products and quantities of a user's cart, in their order."""
-    statement = (
-        select(CartItem.product_id, CartItem.quantity)
-        .where(CartItem.user_id == user_id)
-        .order_by(CartItem.position, CartItem.product_id)
-    )
-    return session.execute(statement).tuples().all()
+def list_cart_items(session: Session, *, user_id: UUID) -> Sequence[CartItem]:
+    """List the lines of a user's cart, in their order."""
+    return session.scalars(
+        select(CartItem).where(CartItem.user_id == user_id).order_by(CartItem.position, CartItem.product_id)
+    ).all()

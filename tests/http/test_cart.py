@@ -278,7 +278,8 @@ def test_an_order_is_given_the_lines_and_clears_them(
     fill(client, headers, *lines)
 
     with market.database.transaction() as session:
-        assert queries.list_cart_quantities(session, user_id=buyer) == lines
+        found = queries.list_cart_items(session, user_id=buyer)
+        assert [(line.product_id, line.quantity) for line in found] == lines
         operations.clear_cart(session, user_id=buyer)
-        assert queries.list_cart_quantities(session, user_id=buyer) == []
+        assert queries.list_cart_items(session, user_id=buyer) == []
     assert cart(client, headers)["items"] == []

@@ -152,10 +152,10 @@ def _lock_requested_items(session: Session, request: OrderRequest) -> Sequence[R
     identity_operations.lock_profile(session, user_id=request.buyer.id)
     if request.items is not None:
         return request.items
-    lines = cart_queries.list_cart_quantities(session, user_id=request.buyer.id)
+    lines = cart_queries.list_cart_items(session, user_id=request.buyer.id)
     if not lines:
         raise ValidationError.of("items", "The cart is empty: name items or fill the cart first.")
-    return [RequestedItem(product_id, quantity) for product_id, quantity in lines]
+    return [RequestedItem(line.product_id, line.quantity) for line in lines]
 
 
 _COUNT_UNPAID_ORDERS = Prepared(

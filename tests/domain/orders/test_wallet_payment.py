@@ -287,9 +287,7 @@ class TestOfACheckout:
         rest = 3 * TOTAL - sum(parts)
         assert (done.payment.amount_minor if done.payment else 0) == rest
         if done.payment:
-            waiting = tuple(
-                order_id for order_id, part in zip(done.order_ids, parts, strict=True) if part < TOTAL
-            )
+            waiting = [order_id for order_id, part in zip(done.order_ids, parts, strict=True) if part < TOTAL]
             assert done.payment.order_ids == waiting
             assert apply(session, make_charge(done.payment)) is ChargeOutcome.APPLIED
         assert {status_of(session, order_id) for order_id in done.order_ids} == {"paid_escrow"}
