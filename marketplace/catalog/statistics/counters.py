@@ -13,10 +13,11 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import cache_tags
+from marketplace.catalog.statistics.models import ProductCount
 from marketplace.infra.cache import Cache, CacheDownError, drop_cached
 from marketplace.infra.counters import Counters
 from marketplace.infra.db import Database, Statement
@@ -39,8 +40,6 @@ _SCORE_SCALE = 1_000  # of a halving: two scores that differ by less than a tent
 _SECONDS_PER_HOUR = 3_600
 
 _log = structlog.get_logger(__name__)
-
-_TOTALS = ("views", "cart_adds", "shares")
 
 
 def product_counters(cache: Cache) -> Counters:
@@ -136,17 +135,15 @@ def purge_old_counts(session: Session, *, now: datetime) -> int:
     return hours + _PURGE_BATCHES.run(session, before=now - RETENTION - _HOUR, most=_MAX_PURGED_ROWS)
 
 
-_SELECT_TOTALS = Prepared(
-    text("SELECT views, cart_adds, shares FROM product_counts WHERE product_id = :product_id")
-)
-
-
 def fetch_totals(session: Session, *, product_id: UUID) -> dict[str, int]:
     """Give what was counted of a product in all: ``views``, ``cart_adds`` and ``shares``.
 
     What was counted since the last flush is not in it yet.
     """
-    return _SELECT_TOTALS.first(session, product_id=product_id) or dict.fromkeys(_TOTALS, 0)
+    columns = select(ProductCount.views, ProductCount.cart_adds, ProductCount.shares)
+    row = session.execute(columns.where(ProductCount.product_id == product_id)).one_or_none()
+    views, cart_adds, shares = row or (0, 0, 0)
+    return {"views": views, "cart_adds": cart_adds, "shares": shares}
 
 
 _RECORD_BATCH = Statement(
