@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
 from marketplace.ledger.queries import Violation
-from marketplace.payments.integrity import alerts
+from marketplace.payments.integrity import drift
 from marketplace.payments.integrity import invariants as payment_invariants
 from marketplace.payouts import invariants as payout_invariants
 from marketplace.reconciliation import invariants as reconciliation_invariants
@@ -34,5 +34,5 @@ def check_ledger(database: Database, *, now: datetime) -> list[Violation]:
     """
     with database.reading() as session:
         violations = verify_ledger(session)
-    database.in_transaction(alerts.update_invariant_alerts, violations, now=now)
+    database.in_transaction(drift.update_invariant_alerts, violations, now=now)
     return violations

@@ -28,7 +28,6 @@ from marketplace.payments.refunds.clawback import (
     notify_parties_of_clawback,
     vendor_debt_message,
 )
-from marketplace.payments.refunds.notifications import ChargebackSummary
 
 CHARGEBACK = "chargeback"
 
@@ -67,6 +66,11 @@ class _ChargeShare:
         """Give what the bank took of what was about to go back: that is given once so."""
         return min(self.charged_back_minor, self.unsent_refunds_minor)
 
+    def includes(self, refund: Refund) -> bool:
+        """Tell whether a refund returns money of this share."""
+        is_of_order = refund.cause.partition(":")[0] in _ORDER_REFUND_CAUSES
+        return refund.order_id == self.order.id and is_of_order == self.paid_for_order
+
 
 def record_chargeback_loss(
     session: Session,
@@ -95,16 +99,14 @@ def record_chargeback_loss(
         return []
     charge_shares = _split_into_shares(session, charge_ids, principal_minor, locked_orders)
     cancelled_refunds = wallet_fallback.lock_unsent_refunds(session, charge_ids=charge_ids)
-    for charge_share in charge_shares:
-        charge_share.unsent_refunds_minor = sum(
-            refund.amount_minor for refund in cancelled_refunds if _belongs_to_share(refund, charge_share)
-        )
-    for charge_share, share_minor in zip(
-        charge_shares,
-        split_by_weights(charged_back_minor, [charge_share.paid_minor for charge_share in charge_shares]),
-        strict=True,
-    ):
+    shares_minor = split_by_weights(
+        charged_back_minor, [charge_share.paid_minor for charge_share in charge_shares]
+    )
+    for charge_share, share_minor in zip(charge_shares, shares_minor, strict=True):
         charge_share.charged_back_minor = share_minor
+        charge_share.unsent_refunds_minor = sum(
+            refund.amount_minor for refund in cancelled_refunds if charge_share.includes(refund)
+        )
     buyer_id = locked_orders[0].buyer_id
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
     vendors = [accounts.vendor_receivable(order.vendor_id) for order in locked_orders]
@@ -114,8 +116,9 @@ def record_chargeback_loss(
     ]
     for refund in cancelled_refunds:
         wallet_fallback.credit_unsent_refund(session, refund, trigger=states.WITHDRAW, now=now)
-    # What was stopped is in the wallet by now, so at least that can be taken from there.
-    wallet_balance_minor += sum(refund.amount_minor for refund in cancelled_refunds) - sum(
+    # The cancelled refunds are in the wallet by now, so at least they can be taken from there.
+    cancelled_minor = sum(refund.amount_minor for refund in cancelled_refunds)
+    wallet_balance_minor += cancelled_minor - sum(
         charge_share.covered_by_unsent_minor for charge_share in charge_shares
     )
     allocations, balance_before_minor = [], wallet_balance_minor
@@ -126,14 +129,19 @@ def record_chargeback_loss(
             )
             wallet_balance_minor -= paid_by_wallet_minor
             allocations.append(allocation)
-    summary = _summarize(
-        charged_back_minor,
-        cancelled_refunds,
-        allocations,
-        paid_by_wallet_minor=balance_before_minor - wallet_balance_minor,
-    )
+    paid_by_wallet_minor = balance_before_minor - wallet_balance_minor
     notifications.notify_charged_back(
-        session, buyer_id=buyer_id, dispute_id=dispute_id, summary=summary, now=now
+        session,
+        buyer_id=buyer_id,
+        dispute_id=dispute_id,
+        returned_by_bank_minor=charged_back_minor,
+        cancelled_refunds_minor=cancelled_minor,
+        kept_in_wallet_minor=cancelled_minor
+        - sum(allocation.cancelled_refund_minor for allocation in allocations),
+        paid_by_wallet_minor=paid_by_wallet_minor,
+        outstanding_minor=sum(allocation.duplicate_minor for allocation in allocations)
+        - paid_by_wallet_minor,
+        now=now,
     )
     return allocations
 
@@ -157,11 +165,6 @@ def sum_paid_by_order(session: Session, *, charge_ids: Sequence[UUID]) -> dict[U
     return dict(
         _SELECT_PAID_BY_ORDER.tuples(session, charge_ids=list(charge_ids), escrow_id=accounts.ESCROW.id)
     )
-
-
-def _belongs_to_share(refund: Refund, charge_share: _ChargeShare) -> bool:
-    is_orders = refund.cause.partition(":")[0] in _ORDER_REFUND_CAUSES
-    return refund.order_id == charge_share.order.id and is_orders == charge_share.paid_for_order
 
 
 # What went straight back of charges, by the orders that it was no use to.
@@ -281,25 +284,6 @@ def _sum_charged_back_before(session: Session, order: LockedOrder) -> int:
     """Give what banks took of an order before, while escrow holds its money."""
     minor: int = _SELECT_CHARGED_BACK.scalar(session, order_id=order.id, account_id=accounts.LOST_DISPUTES.id)
     return minor
-
-
-def _summarize(
-    charged_back_minor: int,
-    cancelled_refunds: Sequence[Refund],
-    allocations: Sequence[ChargebackAllocation],
-    *,
-    paid_by_wallet_minor: int,
-) -> ChargebackSummary:
-    cancelled_minor = sum(refund.amount_minor for refund in cancelled_refunds)
-    return ChargebackSummary(
-        returned_by_bank_minor=charged_back_minor,
-        cancelled_refunds_minor=cancelled_minor,
-        kept_in_wallet_minor=cancelled_minor
-        - sum(allocation.cancelled_refund_minor for allocation in allocations),
-        paid_by_wallet_minor=paid_by_wallet_minor,
-        outstanding_minor=sum(allocation.duplicate_minor for allocation in allocations)
-        - paid_by_wallet_minor,
-    )
 
 
 def _notify_vendor(

@@ -1,7 +1,7 @@
 """Drift: the books are not whole, or not what the gateway holds. Somebody is told, and payouts stand still."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,11 +10,13 @@ import orjson
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
-from marketplace.alerts.operations import raise_alert, redact_facts
+from marketplace.alerts.operations import raise_alert, redact_facts, resolve_alerts_except
+from marketplace.ledger.queries import Violation
 from marketplace.platform.halts import halt_payouts
 
 # What reconciliation finds: over when one matches, and not when all rules of the books hold.
 GATEWAY_BALANCE_SUBJECT = "what the gateway holds is what the books say"
+_ROWS_SHOWN = 5
 
 
 def raise_drift_and_halt_payouts(
@@ -45,3 +47,32 @@ def raise_drift_and_halt_payouts(
         facts=redact_facts(facts),
     )
     return alert_id
+
+
+def update_invariant_alerts(session: Session, violations: Sequence[Violation], *, now: datetime) -> None:
+    """Raise ESCROW_DRIFT for each rule of the books that is broken, and resolve all others.
+
+    A broken rule halts payouts; that it holds again does not resume them.
+
+    :param violations: of a check of all rules, with the rows that break them
+    """
+    for violation in violations:
+        raise_drift_and_halt_payouts(
+            session,
+            subject=violation.rule,
+            title="The books are not whole",
+            facts={
+                "rule": violation.rule,
+                "rows": len(violation.rows),
+                "first": violation.rows[:_ROWS_SHOWN],
+            },
+            findings=violation.rows,
+            now=now,
+        )
+    resolve_alerts_except(
+        session,
+        identifier=kinds.ESCROW_DRIFT,
+        subjects=[*(violation.rule for violation in violations), GATEWAY_BALANCE_SUBJECT],
+        note="The rule holds.",
+        now=now,
+    )

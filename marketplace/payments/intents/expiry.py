@@ -62,14 +62,11 @@ class _ChargeLookup:
         """Tell whether asking more is of no use in this sweep."""
         return self._unanswered >= _UNANSWERED_LIMIT
 
-    def fetch_charges(self, references: list[str]) -> list[Charge | None]:
-        """Give the gateway's answers.
+    def fetch_charge(self, reference: str) -> Charge | None:
+        """Fetch the charge of a reference.
 
-        :raises ProviderUnavailableError: there is no usable one about one of them
+        :raises ProviderUnavailableError: the gateway gave no usable response
         """
-        return [self._fetch_charge(reference) for reference in references]
-
-    def _fetch_charge(self, reference: str) -> Charge | None:
         if reference not in self._answers:
             if reference in self._unclear or self.is_gateway_down:
                 raise ProviderUnavailableError
@@ -211,7 +208,7 @@ def _expire_or_apply(
     now: datetime,
 ) -> None:
     try:
-        charges = lookup.fetch_charges(overdue_order["references"])
+        charges = [lookup.fetch_charge(reference) for reference in overdue_order["references"]]
     except ProviderUnavailableError:
         result.gateway_down = True
         return

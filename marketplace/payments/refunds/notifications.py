@@ -1,6 +1,5 @@
 """What a buyer is told of a refund that the gateway sends: in plain words, each once."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -107,50 +106,45 @@ def notify_credited_after_chargeback(session: Session, refund: Refund, *, now: d
     )
 
 
-@dataclass(frozen=True)
-class ChargebackSummary:
-    """What a bank gave a buyer of a payment that had gone back to them, or was about to, in kobo.
-
-    :param returned_by_bank_minor: what the bank gave
-    :param cancelled_refunds_minor: what had not been sent yet, and is not sent any more
-    :param kept_in_wallet_minor: what of that is in the wallet, the bank having given less
-    :param paid_by_wallet_minor: what the wallet gave back of what they had before
-    :param outstanding_minor: what they owe of it
-    """
-
-    returned_by_bank_minor: int
-    cancelled_refunds_minor: int
-    kept_in_wallet_minor: int
-    paid_by_wallet_minor: int
-    outstanding_minor: int
-
-
 def notify_charged_back(
-    session: Session, *, buyer_id: UUID, dispute_id: UUID, summary: ChargebackSummary, now: datetime
+    session: Session,
+    *,
+    buyer_id: UUID,
+    dispute_id: UUID,
+    returned_by_bank_minor: int,
+    cancelled_refunds_minor: int,
+    kept_in_wallet_minor: int,
+    paid_by_wallet_minor: int,
+    outstanding_minor: int,
+    now: datetime,
 ) -> None:
-    """Tell the buyer what their bank's giving a payment back means for what we gave, or were to.
+    """Notify the buyer of the effect of a chargeback on our refunds of the payment.
 
-    Where nothing had gone back, or was about to, they hear of it from their bank alone.
+    Without such refunds the buyer is notified by the bank alone.
 
     :param dispute_id: ours
-    :param summary: in kobo
+    :param returned_by_bank_minor: kobo that the bank returned
+    :param cancelled_refunds_minor: kobo of refunds that are not sent any more
+    :param kept_in_wallet_minor: the part of them that is in the wallet, because the bank returned less
+    :param paid_by_wallet_minor: kobo of duplicate money that the wallet gave back
+    :param outstanding_minor: kobo of duplicate money that the buyer owes
     """
-    duplicate_minor = summary.paid_by_wallet_minor + summary.outstanding_minor
-    if not summary.cancelled_refunds_minor and not duplicate_minor:
+    duplicate_minor = paid_by_wallet_minor + outstanding_minor
+    if not cancelled_refunds_minor and not duplicate_minor:
         return
-    body = f"Your bank gave you {format_naira(summary.returned_by_bank_minor)} of a payment back."
-    if summary.cancelled_refunds_minor:
-        body += f" So {format_naira(summary.cancelled_refunds_minor)} of it are not sent by us as well."
-    if summary.kept_in_wallet_minor:
-        body += (
-            f" {format_naira(summary.kept_in_wallet_minor)} that your bank did not give are in your wallet."
-        )
+    body = f"Your bank gave you {format_naira(returned_by_bank_minor)} of a payment back."
+    if cancelled_refunds_minor:
+        body += f" So {format_naira(cancelled_refunds_minor)} of it are not sent by us as well."
+    if kept_in_wallet_minor:
+        body += f" {format_naira(kept_in_wallet_minor)} that your bank did not give are in your wallet."
     if duplicate_minor:
         body += f" {format_naira(duplicate_minor)} you had got from us before."
-    if summary.paid_by_wallet_minor:
-        body += f" {format_naira(summary.paid_by_wallet_minor)} were taken from your wallet for them."
-    if summary.outstanding_minor:
-        body += f" You owe us {format_naira(summary.outstanding_minor)}: they come off what your wallet receives next."
+    if paid_by_wallet_minor:
+        body += f" {format_naira(paid_by_wallet_minor)} were taken from your wallet for them."
+    if outstanding_minor:
+        body += (
+            f" You owe us {format_naira(outstanding_minor)}: they come off what your wallet receives next."
+        )
     notify(
         session,
         user_id=buyer_id,

@@ -16,7 +16,7 @@ from marketplace.ledger import queries as ledger
 from marketplace.orders import invariants as order_books
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.charges.apply import ChargeOutcome
-from marketplace.payments.integrity import alerts
+from marketplace.payments.integrity import drift
 from marketplace.payments.integrity import invariants as payment_books
 from marketplace.platform.halts import are_payouts_halted
 from marketplace.reconciliation.ledger_check import verify_ledger
@@ -207,14 +207,14 @@ def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, 
     def open_rules() -> set[str]:
         return list_open_subjects(session, identifier=kinds.ESCROW_DRIFT)
 
-    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert open_rules() == set()
     damage(
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
     found = verify_ledger(session)
-    alerts.update_invariant_alerts(session, found, now=NOW)
-    alerts.update_invariant_alerts(session, found[:1], now=NOW)
+    drift.update_invariant_alerts(session, found, now=NOW)
+    drift.update_invariant_alerts(session, found[:1], now=NOW)
 
     assert len(found) > 1
     assert open_rules() == {found[0].rule}
@@ -227,19 +227,19 @@ def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, 
     number = row_of(session, "orders", id=books.refunded)["number"]
     assert alert["facts"]["rows"] == len(found[0].rows)
     assert alert["facts"]["first"][0]["number"] == number
-    alerts.update_invariant_alerts(session, [], now=NOW)
+    drift.update_invariant_alerts(session, [], now=NOW)
     assert open_rules() == set()
 
 
 def test_drift_halts_payouts_and_its_end_does_not_resume_them(session: Session, books: Books) -> None:
-    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert not are_payouts_halted(session)
     damage(
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
-    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert are_payouts_halted(session)
-    alerts.update_invariant_alerts(session, [], now=NOW)
+    drift.update_invariant_alerts(session, [], now=NOW)
     assert are_payouts_halted(session)
 
 
@@ -248,14 +248,14 @@ def test_officers_who_resume_during_a_drift_are_overruled_by_another_one_alone(
 ) -> None:
     broken = "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     damage(session, books, broken)
-    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     resume(session)
 
-    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert not are_payouts_halted(session)
 
     damage(session, books, broken)
-    alerts.update_invariant_alerts(session, verify_ledger(session), now=NOW)
+    drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert are_payouts_halted(session)
 
 
@@ -264,10 +264,10 @@ def test_a_drift_that_comes_back_halts_payouts_again(session: Session, books: Bo
         session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
     found = verify_ledger(session)
-    alerts.update_invariant_alerts(session, found, now=NOW)
+    drift.update_invariant_alerts(session, found, now=NOW)
     resume(session)
-    alerts.update_invariant_alerts(session, [], now=NOW)
-    alerts.update_invariant_alerts(session, found, now=NOW)
+    drift.update_invariant_alerts(session, [], now=NOW)
+    drift.update_invariant_alerts(session, found, now=NOW)
     assert are_payouts_halted(session)
 
 
