@@ -27,6 +27,7 @@ from marketplace.services import Services
 from tests.contract import specification
 from tests.support.checked_client import checked_app
 from tests.support.depth import DEEP
+from tests.support.empty_database import empty, list_tables_to_empty
 from tests.support.encryption_keys import BLIND_INDEX_KEY, DATA_ENCRYPTION_KEYS, KEY_VARIABLES
 from tests.support.gateway import gateway_server
 from tests.support.servers import Addresses, Servers, create_database, drop_database
@@ -201,6 +202,32 @@ def services(settings: Settings) -> Iterator[Services]:
     made = Services.from_settings(settings, application_name="tests")
     yield made
     made.database.close()
+
+
+@pytest.fixture(scope="session")
+def empty_database(database_url: str) -> Iterator[Callable[[], None]]:
+    """Deletes all rows of this worker process's database but those that migrations wrote."""
+    database = Database(database_url, pool_size=1, application_name="tests")
+    tables = list_tables_to_empty(database)
+    yield lambda: empty(database, tables)
+    database.close()
+
+
+@pytest.fixture(scope="session")
+def modules_with_database(request: pytest.FixtureRequest) -> set[Path]:
+    """The modules of which a test uses this worker process's database."""
+    return {
+        item.path
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "database_url" in item.fixturenames
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _begin_without_rows(request: pytest.FixtureRequest, modules_with_database: set[Path]) -> None:
+    """Begin each module without the rows that other modules committed."""
+    if request.path in modules_with_database:
+        request.getfixturevalue("empty_database")()
 
 
 @pytest.fixture

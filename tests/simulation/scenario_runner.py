@@ -8,11 +8,8 @@ from sqlalchemy import text
 
 from tests.simulation.crashing_database import MortalDatabase
 from tests.simulation.scenario import Scenario
+from tests.support.empty_database import empty, list_tables_to_empty
 
-_TABLES = """
-    SELECT quote_ident(tablename) FROM pg_tables
-    WHERE schemaname = 'public' AND tablename NOT IN ('alembic_version', 'ledger_accounts')
-"""
 _VACUUM_EVERY = 100
 
 # What a few hundred lives must have known, or they prove little.
@@ -32,13 +29,7 @@ def run_lives(database: MortalDatabase, seeds: Iterable[int]) -> Counter[str]:
     :raises LifeFailedError: at the first in which something does not hold
     """
     done: Counter[str] = Counter()
-    with database.reading() as session:
-        tables = list(session.execute(text(_TABLES)).scalars())
-        filled = [
-            name for name in tables if session.execute(text(f"SELECT EXISTS (SELECT FROM {name})")).scalar()
-        ]
-    # What the migrations wrote stays.
-    emptied = [name for name in tables if name not in filled]
+    tables = list_tables_to_empty(database)
     for number, seed in enumerate(seeds, 1):
         life = Scenario(database, seed)
         try:
@@ -51,17 +42,8 @@ def run_lives(database: MortalDatabase, seeds: Iterable[int]) -> Counter[str]:
                 f"Live it again: make simulate SEEDS={seed}"
             ) from error
         done.update(life.done)
-        _empty(database, emptied)
+        empty(database, tables)
         if number % _VACUUM_EVERY == 0:
             with database.reading() as session:
                 session.execute(text("VACUUM ANALYZE"))
     return done
-
-
-def _empty(database: MortalDatabase, tables: list[str]) -> None:
-    """Remove all rows, behind the back of triggers that keep the ledger from that."""
-    statements = [f"DELETE FROM {name}" for name in tables]
-    statements.append("DELETE FROM ledger_accounts WHERE owner_id IS NOT NULL")
-    with database.transaction() as session:
-        session.execute(text("SET LOCAL session_replication_role = replica"))
-        session.execute(text(";".join(statements)))

@@ -12,6 +12,13 @@ from tests.support.gateway import clock, gateway, paying_services
 __all__ = ["clock", "gateway", "paying_services"]
 
 
+@pytest.fixture(autouse=True)
+def no_rows(request: pytest.FixtureRequest) -> None:
+    """Begin each test without rows: a sweep takes all that is due, and a worker all that waits."""
+    if "database_url" in request.fixturenames:
+        request.getfixturevalue("empty_database")()
+
+
 @pytest.fixture
 def relay(paying_services: Services) -> Iterator[Dispatcher]:
     """The queues, empty before and after."""
