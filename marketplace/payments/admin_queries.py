@@ -1,4 +1,4 @@
-"""What finance sees: refunds, and charges that are held back, as tables."""
+"""Tables for finance: refunds and quarantined charges."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -79,10 +79,9 @@ class QuarantinedChargeRow:
 
 @dataclass(frozen=True)
 class RefundFilters:
-    """Which refunds are wanted: of a status, a destination, a cause, an age.
+    """The filters of the refund table: status, destination, cause and age.
 
-    The status ``open`` is for all that are not over, ``paid_twice`` for what the gateway paid although its buyer had
-    the money already.
+    The status ``open`` selects refunds without a final status, ``paid_twice`` those with duplicate payments.
     """
 
     status: str | None = None

@@ -1,4 +1,4 @@
-"""Whose orders they are: who may not decide on them."""
+"""Conflicts of interest: officers may not decide on their own orders."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -15,9 +15,7 @@ def ensure_no_conflict_of_interest(
 ) -> None:
     """Refuse an officer who would decide on money of their own.
 
-    :param officer_id: who decides
-    :param buyer_id: whose money it is
-    :param vendor_ids: whose goods it was paid for
+    :param vendor_ids: the stores whose goods the money paid for
     :raises ConflictOfInterestError: the officer bought it, or sells it
     """
     seller_ids = session.scalars(select(VendorProfile.user_id).where(VendorProfile.id.in_(vendor_ids)))

@@ -67,7 +67,6 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
 
     :param reported: the gateway's word
     :param is_final: whether it tells of the end
-    :param now: when
     :return: whether that was news; what comes after the end is none
     :raises UnknownReferenceError: no payment of ours has the charge's reference, or the charge has not come yet
     """
@@ -155,7 +154,7 @@ def _pause_or_resume_refunds(
     has_clear_outcome: bool,
     now: datetime,
 ) -> Sequence[Refund]:
-    """Have what was not sent of the charges wait, its buyer being told, or go on; give what waits."""
+    """Notify the buyer that unsent refunds of the charges wait, or enqueue them; return the waiting ones."""
     charge_ids = [charge.id for charge in charges]
     if has_clear_outcome:
         wallet_fallback.enqueue_waiting_refunds(session, charge_ids=charge_ids, now=now)
@@ -188,7 +187,7 @@ def _freeze_orders(
 
 
 def _notify_vendor(session: Session, order: LockedOrder, *, now: datetime) -> None:
-    """Tell the vendor, who must not hand the goods over; the buyer's bank speaks for the buyer."""
+    """Notify the vendor, who must not hand over the goods; the bank represents the buyer."""
     notify(
         session,
         user_id=order.vendor_user_id,

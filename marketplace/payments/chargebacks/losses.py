@@ -37,7 +37,7 @@ _ORDER_REFUND_CAUSES = ["order", "clawback", "accepted"]
 
 @dataclass(frozen=True)
 class ChargebackAllocation:
-    """What of a lost dispute was booked for an order, in kobo: who bears it.
+    """The allocation of a lost chargeback for an order, in kobo.
 
     ``cancelled_refund_minor`` was about to go back, and is not sent any more; ``duplicate_minor`` has reached the
     buyer twice.
@@ -53,7 +53,7 @@ class ChargebackAllocation:
 
 @dataclass
 class _ChargeShare:
-    """What a charge was for: an order's price, or money that was no use to an order and is its buyer's."""
+    """A share of a charge: for an order's price, or money that no order needed and that is the buyer's."""
 
     order: LockedOrder
     paid_minor: int

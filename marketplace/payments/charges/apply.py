@@ -1,4 +1,4 @@
-"""The one way in for money: a settled charge, however we learnt of it, ends here."""
+"""Apply settled charges: every report of a payment ends here."""
 
 from datetime import datetime
 from enum import Enum
@@ -43,7 +43,7 @@ class UnknownReferenceError(Exception):
 
 
 class ChargeOutcome(Enum):
-    """What became of a charge."""
+    """The outcome of a charge."""
 
     APPLIED = "applied"
     QUARANTINED = "quarantined"
@@ -64,7 +64,6 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
 
     :param charge: settled, as the gateway describes it
     :param fee_bearer: ``platform`` or ``customer``: whether the fees are our cost or were paid on top
-    :param now: the time of processing
     :return: what became of it
     :raises UnknownReferenceError: no payment of ours has its reference
     """

@@ -57,7 +57,7 @@ def notify_excess_credited(
 def notify_charge_quarantined(
     session: Session, context: ChargeContext, reason: str, *, now: datetime
 ) -> None:
-    """Tell the buyer what came, what is due, and that an officer decides: they need not pay once more for now."""
+    """Notify the buyer that a payment is quarantined, so that the buyer does not pay again."""
     numbers = ", ".join(order.number for order in context.orders)
     if reason == "currency":
         summary = f"A payment for {numbers} came in another currency than naira, and is held back."

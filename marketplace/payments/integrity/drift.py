@@ -1,4 +1,4 @@
-"""Drift: the books are not whole, or not what the gateway holds. Somebody is told, and payouts stand still."""
+"""Drift of the ledger, in itself or from the gateway's balance: raise alerts and halt payouts."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,6 @@ def raise_drift_and_halt_payouts(
     :param facts: ids, counts and amounts, for whoever looks at it
     :param findings: all that was found, made of what JSON can say, UUIDs and times: it tells whether it is still
         the same
-    :param now: when
     :return: the alert's id
     """
     alert_id = raise_alert(

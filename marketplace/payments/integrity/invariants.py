@@ -1,4 +1,4 @@
-"""What the books have to say of payments: rules, and the rows that break them."""
+"""Invariants of the payment ledger, and the rows that break them."""
 
 from sqlalchemy.orm import Session
 

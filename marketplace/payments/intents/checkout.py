@@ -12,7 +12,7 @@ from marketplace.payments.intents.lifecycle import Intent, PaymentTarget, get_or
 
 @dataclass(frozen=True)
 class CheckoutResult:
-    """What came of a checkout; there is no payment where the wallet paid everything."""
+    """The orders of a checkout and their payment; none where the wallet paid everything."""
 
     checkout_id: UUID
     order_ids: tuple[UUID, ...]
@@ -23,7 +23,6 @@ def check_out(session: Session, *, placement: OrderRequest, now: datetime) -> Ch
     """Place an order with each vendor of what somebody wants, and make one payment for all.
 
     :param placement: what is ordered
-    :param now: the time of the request
     :raises ValidationError: something is not to be had, each item named; nothing was placed then
     :raises ConflictError: too little stock, another total, too little in the wallet, or too many unpaid orders
     """

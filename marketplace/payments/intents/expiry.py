@@ -1,4 +1,4 @@
-"""The sweep of abandoned checkouts: nobody's order expires before the gateway was asked."""
+"""The sweep of abandoned checkouts: no order expires before the gateway was polled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _UNREACHABLE_ALERT_AFTER = timedelta(minutes=5)
 
 @dataclass
 class ExpiryResult:
-    """What a sweep did."""
+    """The counts of a sweep."""
 
     expired: int = 0
     abandoned: int = 0
@@ -49,7 +49,7 @@ class ExpiryResult:
 
 
 class _ChargeLookup:
-    """What the gateway says of references, each asked about once in a sweep, however many orders it is for."""
+    """The gateway's charges by reference, each fetched once in a sweep."""
 
     def __init__(self, gateway: PaymentGateway) -> None:
         self._gateway = gateway

@@ -1,4 +1,4 @@
-"""Where an order's money is: who holds it now, why, what happens next, and how it came there, by the books."""
+"""The money trail of an order: the holders of its money, the next steps, and the movements in the ledger."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -146,12 +146,11 @@ _SELECT_TRANSACTIONS_OF_ORDER = Statement(
 
 
 def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> MoneyTrail:
-    """Tell where an order's money is, and how it came there, as its caller may know it.
+    """Build the money trail of an order, as far as the caller may see it.
 
-    The vendor learns what went into escrow and out of it, and nothing of the buyer's wallet, of payments that
-    were not for them, or of how a refund reaches the buyer.
+    The vendor sees the movements into and out of escrow, but neither the buyer's wallet, payments for other stores nor
+    the way a refund reaches the buyer.
 
-    :param order_id: the order's
     :param caller: its buyer, its vendor once it is paid, or staff (a campus rep: of their campus)
     :raises NotFoundError: there is no such order, or the caller is none of these
     """

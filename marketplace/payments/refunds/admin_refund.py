@@ -42,7 +42,7 @@ class AlreadyReleasedError(ConflictError):
 
 @dataclass(frozen=True)
 class RefundItem:
-    """So many of a product of the order."""
+    """Units of a product of the order."""
 
     product_id: UUID
     quantity: int
@@ -50,7 +50,7 @@ class RefundItem:
 
 @dataclass(frozen=True)
 class RefundRequest:
-    """What an officer refunds.
+    """A refund that an officer requests.
 
     :param amount_minor: kobo; none takes what the items cost, or all that escrow holds
     :param items: what it is for: their price is the amount, each piece is refunded once, and is not to be shipped
@@ -286,7 +286,7 @@ def _notify_parties(
     is_full: bool,
     now: datetime,
 ) -> None:
-    """Tell both sides how much and what for; the officer's reason is for the trail, which both can read."""
+    """Notify both sides of amount and items; the officer's reason is in the trail, which both can read."""
     amount = format_naira(amount_minor)
     destination_text = (
         "to your wallet" if refund_request.destination == "wallet" else "to where you paid from"

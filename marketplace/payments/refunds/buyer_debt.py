@@ -1,4 +1,4 @@
-"""What a buyer owes us, money having reached them twice: claimed in the books, and set off against their wallet."""
+"""Debts of buyers whom the same money reached twice: post them, and offset them against the wallet."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,7 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class BuyerDebt:
-    """What was booked of money that reached a buyer twice: taken from the wallet, and owed, in kobo."""
+    """Money that reached a buyer twice, as posted: the wallet's part and the debt, in kobo."""
 
     paid_by_wallet_minor: int
     outstanding_minor: int
@@ -78,7 +78,6 @@ _SELECT_BUYERS_TO_OFFSET = Statement(
 def offset_buyer_debts(database: Database, *, now: datetime) -> int:
     """Set off what buyers owe against what their wallets have received since, each by itself.
 
-    :param now: when
     :return: how many buyers paid something; at most 500 in one sweep
     """
     with database.reading() as session:

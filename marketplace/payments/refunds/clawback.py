@@ -173,7 +173,7 @@ def _notify_parties(
 
 
 def vendor_debt_message(vendor_minor: int, total_debt_minor: int) -> str:
-    """Tell a vendor what they bear of a clawback, and what they owe in all by now.
+    """Describe the vendor's share of a clawback and the vendor's total debt.
 
     :param vendor_minor: kobo of this one
     :param total_debt_minor: kobo in all
@@ -189,7 +189,7 @@ def vendor_debt_message(vendor_minor: int, total_debt_minor: int) -> str:
 def notify_parties_of_clawback(
     session: Session, order: LockedOrder, bodies: Mapping[UUID, str], *, cause: str, now: datetime
 ) -> None:
-    """Tell the parties of an order that money of it went back after its release.
+    """Notify the parties of an order that released money of it was refunded.
 
     :param bodies: what each is told
     :param cause: names it once and for all

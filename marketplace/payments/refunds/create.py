@@ -35,7 +35,7 @@ DebitSource = tuple[accounts.Account, int]
 
 @dataclass(frozen=True)
 class RefundCause:
-    """What a refund is for.
+    """The cause of a refund.
 
     :param key: names it once and for all, such as ``order:<id>:cancel``
     :param reason: for people
@@ -284,7 +284,7 @@ def recalculate_refunded_total(session: Session, *, charge_id: UUID | None) -> N
 
 
 def enqueue_sending(session: Session, *, refund_id: UUID, now: datetime) -> None:
-    """Have a pending refund sent by the gateway, once this transaction has committed."""
+    """Enqueue the sending of a pending refund for after this transaction's commit."""
     outbox.enqueue(
         session,
         queue=queues.WEBHOOKS,

@@ -1,7 +1,7 @@
-"""Refunds on their way: asked of the gateway once, and settled by its word, which may come by several ways.
+"""Refunds in transit: send each once through the gateway, and apply its reports.
 
-The gateway does not know a second call for the first one again. So the wish to ask is committed before the call,
-one worker asks at a time, and whoever finds that the gateway was asked before looks for our note first.
+The gateway has no idempotency key for refunds: a repeated call creates a second refund. So the request is committed
+before the call, one worker sends at a time, and a worker that finds an earlier request looks for its reference first.
 """
 
 import re
@@ -53,7 +53,7 @@ class RefundInProgressError(ConflictError):
 
 @dataclass(frozen=True)
 class RefusedRefund(GatewayRefund):
-    """That the gateway refused to send a refund, as if it had told us that it failed."""
+    """The gateway's refusal to send a refund, as a report that it failed."""
 
     refusal_status: int = 0
 
@@ -164,10 +164,10 @@ def _defer_or_credit(
 
 
 def send_refund(gateway: PaymentGateway, pending_refund: PendingGatewayRefund | None) -> GatewayRefund | None:
-    """Have the gateway send a refund, unless it knows of it already.
+    """Send a refund through the gateway, unless the gateway knows it already.
 
-    :param pending_refund: claimed, and the claim committed
-    :return: what the gateway says of it; none if there is nothing to send, or nothing may be sent
+    :param pending_refund: leased, and the lease committed
+    :return: the gateway's report; none if there is nothing to send, or nothing may be sent
     :raises GatewayKeyRefusedError: the gateway refuses our key
     :raises ProviderUnavailableError: no usable answer: it is asked again later, by the note first
     """

@@ -1,4 +1,4 @@
-"""What a buyer is told of a refund that the gateway sends: in plain words, each once."""
+"""Notifications to buyers about refunds, each sent once."""
 
 from datetime import datetime
 from uuid import UUID
@@ -12,10 +12,7 @@ from marketplace.payments.refunds.buyer_debt import BuyerDebt
 
 
 def notify_refund_sent(session: Session, refund: Refund, *, now: datetime) -> None:
-    """Tell the buyer that their money has left.
-
-    :param refund: its id, buyer, order and amount, and how often it was sent before and came back
-    """
+    """Notify the buyer that their money has left."""
     times_returned = refund.times_returned
     returned_text = " What we had sent before came back to us." if times_returned else ""
     notify(
@@ -32,10 +29,7 @@ def notify_refund_sent(session: Session, refund: Refund, *, now: datetime) -> No
 
 
 def notify_refund_delayed(session: Session, refund: Refund, *, now: datetime) -> None:
-    """Tell the buyer that it takes longer; what is wrong is for finance to mend.
-
-    :param refund: its id, buyer, order and amount
-    """
+    """Notify the buyer that it takes longer; what is wrong is for finance to mend."""
     notify(
         session,
         user_id=refund.buyer_id,
@@ -52,9 +46,8 @@ def notify_refund_delayed(session: Session, refund: Refund, *, now: datetime) ->
 def notify_refund_waiting_for_bank(
     session: Session, refund: Refund, *, dispute_id: UUID, now: datetime
 ) -> None:
-    """Tell the buyer that their money is not sent while their bank is asked to give it back.
+    """Notify the buyer that their money is not sent while their bank is asked to give it back.
 
-    :param refund: its id, buyer, order and amount
     :param dispute_id: ours
     """
     notify(
@@ -71,10 +64,7 @@ def notify_refund_waiting_for_bank(
 
 
 def notify_refund_credited(session: Session, refund: Refund, *, now: datetime) -> None:
-    """Tell the buyer that their wallet has what could not be sent.
-
-    :param refund: its id, buyer and amount
-    """
+    """Notify the buyer that their wallet has what could not be sent."""
     notify(
         session,
         user_id=refund.buyer_id,
@@ -89,10 +79,7 @@ def notify_refund_credited(session: Session, refund: Refund, *, now: datetime) -
 
 
 def notify_credited_after_chargeback(session: Session, refund: Refund, *, now: datetime) -> None:
-    """Tell the buyer that their money is not sent: their bank gave the payment back.
-
-    :param refund: its id, buyer and amount
-    """
+    """Notify the buyer that their money is not sent: their bank gave the payment back."""
     notify(
         session,
         user_id=refund.buyer_id,
@@ -166,9 +153,8 @@ def notify_duplicate_refund(
     source: str,
     now: datetime,
 ) -> None:
-    """Tell the buyer that they got money twice, what of it the wallet gave back, what they owe.
+    """Notify the buyer that they got money twice, what of it the wallet gave back, what they owe.
 
-    :param refund: its buyer
     :param debt: what was booked
     :param amount_minor: kobo that came once more
     :param source: names the payment that came once more
@@ -199,9 +185,8 @@ def notify_duplicate_refund(
 def notify_refund_amount_mismatch(
     session: Session, refund: Refund, *, sent_minor: int, outstanding_minor: int, now: datetime
 ) -> None:
-    """Tell the buyer that a refund was sent with another amount, and where the difference is.
+    """Notify the buyer that a refund was sent with another amount, and where the difference is.
 
-    :param refund: its id, buyer, order and amount
     :param sent_minor: kobo that were sent
     :param outstanding_minor: kobo that were too much, and that the wallet could not give
     """
@@ -233,9 +218,8 @@ def notify_refund_amount_mismatch(
 def notify_duplicate_refund_returned(
     session: Session, refund: Refund, *, amount_minor: int, source: str, now: datetime
 ) -> None:
-    """Tell the buyer that what was taken back from them came back, and that they have it again.
+    """Notify the buyer that what was taken back from them came back, and that they have it again.
 
-    :param refund: its buyer
     :param amount_minor: kobo that came back
     :param source: names the payment that came back
     """

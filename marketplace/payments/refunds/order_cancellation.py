@@ -1,4 +1,4 @@
-"""An order is called off: unpaid it just ends, paid its money goes back."""
+"""Cancel orders; a paid order is refunded."""
 
 from datetime import datetime
 from uuid import UUID
@@ -17,10 +17,10 @@ from marketplace.payments.refunds import create
 def cancel_order(
     session: Session, *, order_id: UUID, caller: Caller, reason: str | None, now: datetime
 ) -> None:
-    """Have a buyer or a vendor call an order off that is not shipped yet.
+    """Cancel an unshipped order for its buyer or vendor, refund it fully and restock its items.
 
-    What was paid goes back whole: to where it came from what came by the gateway, to the wallet what came from
-    there. So does what was accepted for an unpaid one. Its pieces can be had again.
+    The gateway returns its part of the payment, the wallet gets its own part back. Accepted parts of quarantined
+    charges of an unpaid order are returned too.
 
     :param reason: for the other side
     :raises NotFoundError: it is neither an order of the caller's nor of their store

@@ -1,4 +1,4 @@
-"""What payments know of orders, shown with them: refunds, and how the payment stands by them."""
+"""Refunds in order views, and the payment status that they result in."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Refunds that nothing was heard of: the gateway is asked, for events get lost."""
+"""Poll the gateway for refunds without a final status. Events can be lost."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -40,9 +40,9 @@ class PolledRefund:
 
 @dataclass
 class RefundPollingResult:
-    """What a sweep did: refunds asked about, those that the gateway told news of, those that are sent again.
+    """The counts of a sweep: refunds polled, changed and enqueued for sending again.
 
-    ``failed`` are those that could not be settled; they are asked about again.
+    ``failed`` reports could not be applied; their refunds are polled again.
     """
 
     polled: int = 0
@@ -70,13 +70,10 @@ _SELECT_REFUNDS_TO_POLL = Statement(
 
 
 def poll_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) -> RefundPollingResult:
-    """Ask the gateway about refunds that nothing was heard of for an hour.
+    """Poll the gateway for refunds that have had no report for an hour.
 
-    Those that were credited to the wallet are asked about each day, for a month: they should not be sent any more.
-    Those that wait to be sent, but whose event was given up, are handed on again. At most 500 of each in a sweep.
-
-    :param now: the time
-    :return: what was done
+    Refunds credited to the wallet are polled daily for a month: the gateway should not send them any more. Pending
+    refunds whose outbox event moved to the dead letters are enqueued again. At most 500 of each in a sweep.
     """
     result = RefundPollingResult()
     result.enqueued = database.in_transaction(_enqueue_unqueued, now)

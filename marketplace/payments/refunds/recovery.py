@@ -1,4 +1,4 @@
-"""What finance does about refunds that the gateway could not send: try again, or give the wallet the money."""
+"""Recover refunds that the gateway could not send: retry them, or credit the wallet."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -72,7 +72,7 @@ def find_failed_refund(session: Session, *, refund_id: UUID, trigger: str, offic
 def retry_failed_refund(
     session: Session, *, failed_refund: PolledRefund, attempts: Sequence[GatewayRefund], act: Act
 ) -> Refund:
-    """Have the gateway try a failed refund again.
+    """Retry a failed refund through the gateway.
 
     :param attempts: as fetched from the gateway
     :raises RefundStillInFlightError: the gateway may still send it, or has

@@ -1,8 +1,7 @@
-"""What the gateway's events say of refunds: taken at their word where that is sure, else a reason to ask.
+"""Events of the gateway about refunds: apply those that are certain, poll the gateway for the others.
 
-Events may come late, and after others that tell of what happened since; and they may name their charge alone. One
-that would change what is settled, or that any of several refunds may be meant by, is never taken for more than a
-hint: the gateway itself is asked then, which tells of each refund by our note, as it is now.
+Events may come late and out of order, and may name only their charge. An event that contradicts a final status, or may
+mean any of several refunds, only starts polling: the gateway reports each refund by our reference, as it is now.
 """
 
 from datetime import datetime
@@ -33,7 +32,6 @@ def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datet
     what is settled. Otherwise the gateway is asked about each refund that may be meant.
 
     :param reported: the event
-    :param now: when
     :return: whether it may be one of ours: there are such as were made by hand at the gateway
     """
     refund = _find_named_refund(session, reported)

@@ -72,7 +72,7 @@ def credit_and_offset_debt(session: Session, refund: Refund, *, trigger: str, no
 
 
 def enqueue_waiting_refunds(session: Session, *, charge_ids: Sequence[UUID], now: datetime) -> None:
-    """Have a worker see to the refunds of charges that wait, a dispute of them being over.
+    """Enqueue the waiting refunds of charges after their dispute ended.
 
     :param charge_ids: of charges that are locked in this transaction
     """
