@@ -1,13 +1,13 @@
 """The outbox: work handed on in the transaction of its cause, run at least once, its effect exactly once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import Index, event, insert, text
+from sqlalchemy import ColumnElement, Index, Select, event, insert, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from marketplace.infra import wakeups
@@ -86,102 +86,60 @@ def enqueue(session: Session, *, queue: str, topic: str, payload: dict[str, Any]
     :param due_at: not before this time, and within a second or two of it
     :return: the event's id
     """
-    row = _INSERT_EVENT.one(session, queue=queue, topic=topic, payload=Json(payload), due_at=due_at)
-    event_id: UUID = row["id"]
+    event_id: UUID = _INSERT_EVENT.scalar(
+        session, queue=queue, topic=topic, payload=Json(payload), due_at=due_at
+    )
     after_commit(session, lambda: wakeups.send_wakeup(queue, wakeups.OUTBOX, event_id, due_at))
     return event_id
 
 
-_SELECT_DUE_EVENT = Statement(
-    text(
-        """
-        SELECT id, topic, payload FROM outbox_events
-        WHERE id = :event_id AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
-        """
-    )
-)
-_LOCK_DUE_EVENT = Statement(
-    text(
-        """
-        SELECT id, topic, payload FROM outbox_events
-        WHERE id = :event_id AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
-        FOR NO KEY UPDATE SKIP LOCKED
-        """
-    )
-)
-_MARK_DONE = Statement(
-    text(
-        "UPDATE outbox_events SET done_at = :now, attempts = attempts + 1, last_error = NULL WHERE id = :event_id"
-    )
-)
-_UPDATE_FAILED_EVENT = Statement(
-    text(
-        """
-        UPDATE outbox_events SET attempts = attempts + 1, last_error = :error,
-            due_at = :now + :first * power(2, attempts) * :share,
-            failed_at = CASE WHEN attempts + 1 >= :most THEN CAST(:now AS timestamptz) END
-        WHERE id = :event_id AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
-        RETURNING topic, attempts, due_at, failed_at
-        """
-    )
-)
-_SELECT_DUE_EVENT_IDS = Statement(
-    text(
-        """
-        SELECT id FROM outbox_events
-        WHERE queue = :queue AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
-        ORDER BY due_at LIMIT :most
-        """
-    )
-)
-# It was not tried, so it has as many tries left as before.
-_POSTPONE_EVENT = Statement(
-    text(
-        """
-        UPDATE outbox_events SET due_at = :due_at, last_error = coalesce(last_error, :reason)
-        WHERE id = :event_id AND done_at IS NULL AND failed_at IS NULL AND due_at <= :now
-        RETURNING due_at
-        """
-    )
-)
+def list_due_events(session: Session, *, queue: str, now: datetime, limit: int) -> Sequence[UUID]:
+    """List the ids of a queue's due events, the longest waiting first."""
+    return session.scalars(_select_due_event_ids(queue, now, limit)).all()
 
 
-def list_due_events(session: Session, *, queue: str, now: datetime, limit: int) -> list[UUID]:
-    """List a queue's events that are due, the longest waiting first."""
-    return [row["id"] for row in _SELECT_DUE_EVENT_IDS.all(session, queue=queue, now=now, most=limit)]
+def _select_due_event_ids(queue: str, now: datetime, limit: int) -> Select[UUID]:
+    due = select(OutboxEvent.id).where(OutboxEvent.queue == queue, *_is_due(now))
+    return due.order_by(OutboxEvent.due_at).limit(limit)
 
 
-@dataclass(frozen=True, slots=True)
-class DueEvent:
-    """An event that is due, as it was found; nobody holds it."""
+def fetch_due_event(session: Session, *, event_id: UUID, now: datetime) -> OutboxEvent | None:
+    """Fetch an event without a lock.
 
-    id: UUID
-    topic: str
-    payload: dict[str, Any]
-
-
-def fetch_due_event(session: Session, *, event_id: UUID, now: datetime) -> DueEvent | None:
-    """Look at an event without taking it.
-
-    :return: the event, or none if it is done, given up or not due
+    :return: none if the event is done, given up or not due
     """
-    row = _SELECT_DUE_EVENT.first(session, event_id=event_id, now=now)
-    return DueEvent(**row) if row else None
+    return session.scalar(select(OutboxEvent).where(OutboxEvent.id == event_id, *_is_due(now)))
 
 
 def run_event(session: Session, *, event_id: UUID, handlers: Mapping[str, Handler], now: datetime) -> bool:
     """Do an event's work and mark it done, in one transaction.
 
     :param handlers: by topic; each takes the session, the payload and the time
-    :return: whether there was something to do; somebody else may have it, or it is done or not due
+    :return: whether there was something to do; another worker may have the event, or it is done or not due
     :raises KeyError: no handler knows its topic
     """
-    row = _LOCK_DUE_EVENT.first(session, event_id=event_id, now=now)
-    if row is None:
+    due_event = _lock_due_event(session, event_id, now=now, skip_locked=True)
+    if due_event is None:
         return False
-    handlers[row["topic"]](session, row["payload"], now)
-    _MARK_DONE.run(session, event_id=event_id, now=now)
+    handlers[due_event.topic](session, due_event.payload, now)
+    due_event.done_at, due_event.last_error = now, None
+    due_event.attempts += 1
     return True
+
+
+def _lock_due_event(
+    session: Session, event_id: UUID, *, now: datetime, skip_locked: bool = False
+) -> OutboxEvent | None:
+    return session.scalar(
+        select(OutboxEvent)
+        .where(OutboxEvent.id == event_id, *_is_due(now))
+        .with_for_update(key_share=True, skip_locked=skip_locked),
+        execution_options={"populate_existing": True},
+    )
+
+
+def _is_due(now: datetime) -> tuple[ColumnElement[bool], ...]:
+    return OutboxEvent.done_at.is_(None), OutboxEvent.failed_at.is_(None), OutboxEvent.due_at <= now
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,37 +154,36 @@ class FailedAttempt:
 def record_failure(
     session: Session, *, event_id: UUID, error: str, now: datetime, delay_factor: float = 1
 ) -> FailedAttempt | None:
-    """Note that an event's work failed; a try that two workers failed at counts once.
+    """Record that an event's work failed; an attempt that two workers failed at counts once.
 
     :param error: what is known of it, without personal data
-    :param delay_factor: of the delay, at most all of it: what failed together need not be tried together
-    :return: what is left of it; none if it is done, or the failure was noted by somebody else
+    :param delay_factor: of the delay, at most 1: events that failed together need not be tried together
+    :return: none if the event is done, or another worker recorded the failure
     """
-    row = _UPDATE_FAILED_EVENT.first(
-        session,
-        event_id=event_id,
-        error=error,
-        now=now,
-        first=_FIRST_RETRY_DELAY,
-        most=MAX_TRIES,
-        share=delay_factor,
-    )
-    if row is None:
+    failed = _lock_due_event(session, event_id, now=now)
+    if failed is None:
         return None
-    return FailedAttempt(row["topic"], row["attempts"], row["due_at"] if row["failed_at"] is None else None)
+    failed.due_at = now + _FIRST_RETRY_DELAY * 2**failed.attempts * delay_factor
+    failed.attempts += 1
+    failed.last_error = error
+    failed.failed_at = now if failed.attempts >= MAX_TRIES else None
+    return FailedAttempt(failed.topic, failed.attempts, None if failed.failed_at else failed.due_at)
 
 
 def postpone_event(
     session: Session, *, event_id: UUID, reason: str, delay: timedelta, now: datetime
 ) -> datetime | None:
-    """Put an event off that could not be tried.
+    """Postpone an event that could not be tried; it keeps its number of tries.
 
-    :param reason: what is shown until a try fails, or it is done
+    :param reason: shown until a try fails, or the event is done
     :param delay: as a ``RetryLaterError`` has it
-    :return: when it is due again; none if it is done, or was put off by somebody else
+    :return: the new due time; none if the event is done, or another worker postponed it
     """
-    row = _POSTPONE_EVENT.first(session, event_id=event_id, reason=reason, due_at=now + delay, now=now)
-    return row["due_at"] if row else None
+    postponed = _lock_due_event(session, event_id, now=now)
+    if postponed is None:
+        return None
+    postponed.due_at, postponed.last_error = now + delay, postponed.last_error or reason
+    return postponed.due_at
 
 
 _DELETE_OLD_EVENTS = Statement(

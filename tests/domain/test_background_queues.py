@@ -16,7 +16,7 @@ from marketplace.background.workers import Worker, WorkerActivity
 from marketplace.infra import outbox
 from marketplace.infra.batches import BATCH_SIZE, run_in_batches
 from marketplace.infra.cache import Cache, CacheDownError
-from marketplace.infra.db import Database
+from marketplace.infra.db import Database, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
@@ -272,9 +272,9 @@ class TestCost:
         session.execute(text(insert), {"rows": HISTORY, "queue": queue})
         session.execute(text("ANALYZE outbox_events"))
 
-        plan, buffers = explain(
-            session, outbox._SELECT_DUE_EVENT_IDS.sql, {"queue": queue, "now": datetime.now(UTC), "most": 100}
-        )
+        statement = Statement(outbox._select_due_event_ids(queue, datetime.now(UTC), 100))
+
+        plan, buffers = explain(session, statement.sql, statement._constants)
 
         assert "ix_outbox_events_due" in plan
         assert buffers < HISTORY / 1000 + 20
