@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel import queues
 from marketplace.payments.intents import stalled as stalled_intents
+from marketplace.payouts.accounting.postings import Payout
 from marketplace.payouts.batches import staging
 from marketplace.payouts.transfers import polling, stalled, submit, transfer_events, void
 from marketplace.payouts.transfers.submit import BulkTransferResult, LeasedPayouts
@@ -45,19 +46,19 @@ class _SubmitPayouts(PhasedHandler[LeasedPayouts, BulkTransferResult]):
 
 
 @phased_handler(transfer_events.POLL_TOPIC)
-class _PollTransfer(PhasedHandler[dict[str, Any], GatewayTransfer | None]):
+class _PollTransfer(PhasedHandler[Payout, GatewayTransfer | None]):
     """Fetch a transfer's status from the gateway."""
 
-    def read(self, session: Session, payload: dict[str, Any], _now: datetime) -> dict[str, Any]:
+    def read(self, session: Session, payload: dict[str, Any], _now: datetime) -> Payout:
         return polling.find_transfer(session, reference=payload["reference"])
 
-    def call_provider(self, services: Services, transfer: dict[str, Any]) -> GatewayTransfer | None:
-        return services.transfers.fetch_transfer(transfer["reference"])
+    def call_provider(self, services: Services, payout: Payout) -> GatewayTransfer | None:
+        return services.transfers.fetch_transfer(payout.reference)
 
     def apply(
-        self, session: Session, transfer: dict[str, Any], reported: GatewayTransfer | None, now: datetime
+        self, session: Session, payout: Payout, reported: GatewayTransfer | None, now: datetime
     ) -> None:
-        polling.record_status(session, transfer, reported, now=now)
+        polling.record_status(session, payout, reported, now=now)
 
 
 @periodic(

@@ -209,3 +209,8 @@ class PayoutException(Base):
     resolved_at: Mapped[datetime | None]
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     resolution_note: Mapped[str | None]
+
+    @property
+    def status(self) -> str:
+        """Whether finance has resolved the exception."""
+        return "open" if self.resolved_at is None else "resolved"

@@ -256,10 +256,10 @@ def _reverse_payout(
 ) -> None:
     """Book that a payout came back, and with it as much of what the gateway had kept for it as is there again."""
     payout = apply_status.lock_payout(session, reference=row["reference"])
-    fee_minor = difference - payout["amount_minor"]
-    if payout["status"] != states.SUCCESS or not 0 <= fee_minor <= payout["fee_minor"]:
+    fee_minor = difference - payout.amount_minor
+    if payout.status != states.SUCCESS or not 0 <= fee_minor <= payout.fee_minor:
         raise ResolutionNotAllowedError(
-            f"The payout is {payout['status']} by now, or it is not its amount that differs: see what the next"
+            f"The payout is {payout.status} by now, or it is not its amount that differs: see what the next"
             " reconciliation finds."
         )
     apply_status.reverse_success(session, payout, fee_minor=fee_minor, now=now)

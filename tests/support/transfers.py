@@ -23,7 +23,7 @@ def dispatched_batch(session: Session, payees: Sequence[Payee]) -> UUID:
     return batch_id
 
 
-def dispatch(session: Session, batch_id: UUID, **values: Any) -> dict[str, Any]:
+def dispatch(session: Session, batch_id: UUID, **values: Any) -> transfer_dispatch.DispatchedPayouts:
     """Have an officer dispatch an approved batch."""
     officer = values.pop("officer", None) or make_officer(session)
     return transfer_dispatch.dispatch_batch(session, batch_id=batch_id, act=act_of(officer, **values))

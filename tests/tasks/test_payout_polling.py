@@ -335,8 +335,8 @@ class TestWhatMayNotBeSentAnyMore:
                 act=act_of(officer, now=NOW),
             )
 
-        assert given_up["status"] == "failed"
+        assert given_up.status == "failed"
         with case.database.reading() as session:
             assert owed(session, payee) == OWED_MINOR
-            assert open_about(session, f"payout:{given_up['id']}") == {}
+            assert open_about(session, f"payout:{given_up.id}") == {}
             assert_books_are_whole(session)

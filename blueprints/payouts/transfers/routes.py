@@ -27,7 +27,9 @@ from marketplace.kernel.paging import TablePage
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.payouts import withdrawals
+from marketplace.payouts.accounting.postings import Payout
 from marketplace.payouts.batches.batch import EmptyBatchError
+from marketplace.payouts.models import PayoutException
 from marketplace.payouts.transfers import admin_queries, dispatch, exceptions, polling, void
 from marketplace.platform.features import FeatureUnavailableError
 from marketplace.platform.halts import PayoutsHaltedError
@@ -78,7 +80,7 @@ def list_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
     reply=ResolvedTransferException, idempotent=Idempotency.OPTIONAL,
     raises=(ConflictOfInterestError, exceptions.PayoutExceptionAlreadyResolvedError),
 )  # fmt: skip
-def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) -> PayoutException:
     """Note what was done about a transfer that went wrong; it moves no money."""
     return exceptions.resolve_exception(
         ctx.session,
@@ -105,7 +107,7 @@ def list_stalled(ctx: Context, query: dict[str, Any]) -> TablePage:
     idempotent=Idempotency.OPTIONAL,
     raises=(polling.PayoutNotSentError,),
 )  # fmt: skip
-def poll_payout(ctx: Context, payout_id: UUID) -> dict[str, Any]:
+def poll_payout(ctx: Context, payout_id: UUID) -> Payout:
     """Have the gateway asked anew what became of a payout."""
     return polling.restart_polling(ctx.session, payout_id=payout_id, now=ctx.now)
 
@@ -118,7 +120,7 @@ def poll_payout(ctx: Context, payout_id: UUID) -> dict[str, Any]:
         void.PayoutMayBeInFlightError,
     ),
 )  # fmt: skip
-def void_payout(ctx: Context, payout_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def void_payout(ctx: Context, payout_id: UUID, body: dict[str, Any]) -> Payout:
     """Give up a payout that certainly was not sent; its money goes back to its payee's balance."""
     return void.void_payout(
         ctx.session,

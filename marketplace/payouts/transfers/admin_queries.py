@@ -1,12 +1,12 @@
-"""What finance sees of payouts that went wrong, or do not move, as tables."""
+"""Tables for finance: transfers that failed, and payouts that stand still."""
 
+from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
-from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
-from marketplace.infra.tables import build_sorted_statements
+from marketplace.infra.tables import SortedTable
 from marketplace.kernel.paging import TablePage, TableRequest
 
 EXCEPTION_SORTS = {
@@ -16,16 +16,40 @@ EXCEPTION_SORTS = {
 }
 STALLED_SORTS = {"createdAt": "i.created_at", "stalledAt": "i.stalled_at", "amountMinor": "i.amount_minor"}
 
-_SELECT_EXCEPTIONS = """
-    SELECT e.id, e.outcome, e.reference, e.gateway_transfer_id AS "gatewayTransferId",
-        e.amount_minor AS "amountMinor", e.currency, i.id AS "payoutId", i.batch_id AS "batchId",
-        i.status AS "payoutStatus", i.failure_reason AS "reason", i.user_id AS "payeeId",
-        i.vendor_id AS "vendorId", coalesce(v.display_name, p.name) AS "payeeName",
-        CASE WHEN e.resolved_at IS NULL THEN 'open' ELSE 'resolved' END AS status,
-        e.created_at AS "createdAt", e.resolved_at AS "resolvedAt", e.resolved_by AS "resolvedBy",
-        e.resolution_note AS "resolutionNote"
-"""
-_FROM_EXCEPTIONS = """
+
+@dataclass(frozen=True)
+class TransferException:
+    """A transfer that failed, came back, or is unrecognized, with its payout if there is one."""
+
+    id: UUID
+    outcome: str
+    reference: str
+    gateway_transfer_id: str
+    amount_minor: int
+    currency: str
+    payout_id: UUID | None
+    batch_id: UUID | None
+    payout_status: str | None
+    reason: str | None
+    payee_id: UUID | None
+    vendor_id: UUID | None
+    payee_name: str | None
+    status: str
+    created_at: datetime
+    resolved_at: datetime | None
+    resolved_by: UUID | None
+    resolution_note: str | None
+
+
+_EXCEPTIONS = SortedTable(
+    """
+    SELECT e.id, e.outcome, e.reference, e.gateway_transfer_id, e.amount_minor, e.currency, i.id AS payout_id,
+        i.batch_id, i.status AS payout_status, i.failure_reason AS reason, i.user_id AS payee_id, i.vendor_id,
+        coalesce(v.display_name, p.name) AS payee_name,
+        CASE WHEN e.resolved_at IS NULL THEN 'open' ELSE 'resolved' END AS status, e.created_at, e.resolved_at,
+        e.resolved_by, e.resolution_note
+    """,
+    """
     FROM payout_exceptions e
         LEFT JOIN payout_transfers t ON t.reference = e.reference
         LEFT JOIN payout_transfer_intents i ON i.id = t.intent_id
@@ -33,56 +57,71 @@ _FROM_EXCEPTIONS = """
         LEFT JOIN profiles p ON p.id = i.user_id
     WHERE (CAST(:status AS text) IS NULL OR (e.resolved_at IS NULL) = (:status = 'open'))
         AND (CAST(:outcome AS text) IS NULL OR e.outcome = :outcome)
-"""
-_SELECT_STALLED = """
-    SELECT i.id, i.batch_id AS "batchId", b.status AS "batchStatus", i.status, i.amount_minor AS "amountMinor",
-        i.user_id AS "payeeId", i.vendor_id AS "vendorId", coalesce(v.display_name, p.name) AS "payeeName",
-        t.reference, coalesce(t.attempts, 0) AS "timesAsked", t.ask_at AS "askedNextAt", t.sent_at AS "sentAt",
-        i.created_at AS "createdAt", i.stalled_at AS "stalledAt"
-"""
-_FROM_STALLED = """
+    """,
+    EXCEPTION_SORTS,
+    row=TransferException,
+    tie_breaker="e.id",
+    nullable=["resolvedAt"],
+)
+
+
+def list_exceptions(
+    session: Session, *, status: str | None, outcome: str | None, page: TableRequest
+) -> TablePage:
+    """List transfers that failed, came back or are unrecognized, in two queries.
+
+    :param status: ``open`` or ``resolved``
+    :param outcome: ``failed``, ``reversed`` or ``unexpected``
+    :param page: sorted by one of ``EXCEPTION_SORTS``
+    """
+    return _EXCEPTIONS.fetch_page(session, page, status=status, outcome=outcome)
+
+
+@dataclass(frozen=True)
+class StalledPayout:
+    """A payout that is overdue, with its transfer's polls."""
+
+    id: UUID
+    batch_id: UUID | None
+    batch_status: str | None
+    status: str
+    amount_minor: int
+    payee_id: UUID
+    vendor_id: UUID | None
+    payee_name: str | None
+    reference: str | None
+    times_asked: int
+    asked_next_at: datetime | None
+    sent_at: datetime | None
+    created_at: datetime
+    stalled_at: datetime
+    age_seconds: int
+
+
+_STALLED_PAYOUTS = SortedTable(
+    """
+    SELECT i.id, i.batch_id, b.status AS batch_status, i.status, i.amount_minor, i.user_id AS payee_id, i.vendor_id,
+        coalesce(v.display_name, p.name) AS payee_name, t.reference, coalesce(t.attempts, 0) AS times_asked,
+        t.ask_at AS asked_next_at, t.sent_at, i.created_at, i.stalled_at,
+        greatest(floor(extract(epoch FROM CAST(:now AS timestamptz) - i.created_at)), 0)::bigint AS age_seconds
+    """,
+    """
     FROM payout_transfer_intents i
         JOIN profiles p ON p.id = i.user_id
         LEFT JOIN vendor_profiles v ON v.id = i.vendor_id
         LEFT JOIN payout_batches b ON b.id = i.batch_id
         LEFT JOIN payout_transfers t ON t.intent_id = i.id
     WHERE i.stalled_at IS NOT NULL AND i.status IN ('pending', 'submitted', 'unknown')
-"""
-
-
-_SELECT_EXCEPTION_PAGES = build_sorted_statements(
-    _SELECT_EXCEPTIONS, _FROM_EXCEPTIONS, EXCEPTION_SORTS, tie_breaker="e.id", nullable=["resolvedAt"]
+    """,
+    STALLED_SORTS,
+    row=StalledPayout,
+    tie_breaker="i.id",
 )
-_COUNT_EXCEPTIONS = Statement(text(f"SELECT count(*) AS total {_FROM_EXCEPTIONS}"))
-_SELECT_STALLED_PAGES = build_sorted_statements(
-    _SELECT_STALLED, _FROM_STALLED, STALLED_SORTS, tie_breaker="i.id"
-)
-_COUNT_STALLED = Statement(text(f"SELECT count(*) AS total {_FROM_STALLED}"))
-
-
-def list_exceptions(
-    session: Session, *, status: str | None, outcome: str | None, page: TableRequest
-) -> TablePage:
-    """List transfers that failed, came back or are none of ours, in two queries.
-
-    :param status: ``open`` or ``resolved``; none for both
-    :param outcome: ``failed``, ``reversed`` or ``unexpected``; none for any
-    :param page: which page, sorted by one of ``EXCEPTION_SORTS``
-    """
-    filter_values = {"status": status, "outcome": outcome}
-    rows = _SELECT_EXCEPTION_PAGES[page.sort, page.descending].all(
-        session, **filter_values, most=page.limit, offset=page.offset
-    )
-    return TablePage(rows, page, _COUNT_EXCEPTIONS.one(session, **filter_values)["total"])
 
 
 def list_stalled_payouts(session: Session, *, page: TableRequest, now: datetime) -> TablePage:
-    """List payouts that were flagged as waiting for more than 48 hours, in two queries.
+    """List payouts that were flagged after 48 hours, in two queries.
 
-    :param page: which page, sorted by one of ``STALLED_SORTS``
-    :param now: the time of the request
+    :param page: sorted by one of ``STALLED_SORTS``
     """
-    rows = _SELECT_STALLED_PAGES[page.sort, page.descending].all(session, most=page.limit, offset=page.offset)
-    for row in rows:
-        row["ageSeconds"] = max(int((now - row["createdAt"]).total_seconds()), 0)
-    return TablePage(rows, page, _COUNT_STALLED.one(session)["total"])
+    return _STALLED_PAYOUTS.fetch_page(session, page, now=now)

@@ -1,4 +1,4 @@
-"""What of payouts on their way somebody must see to: each alert of theirs, raised and resolved here."""
+"""Alerts about payouts in transit: raise and resolve them."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.payouts.accounting.postings import Payout
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
 _TITLES = {
@@ -19,60 +20,51 @@ _TITLES = {
     kinds.PAYOUT_FUNDS_SHORT: "The gateway's balance does not suffice for payouts",
     kinds.PAYOUTS_REFUSED: "The gateway takes no payouts",
 }
-# What is over once a payout is.
+# Alerts that a payout's final status resolves.
 _RESOLVED_BY_FINAL_STATUS = (kinds.TRANSFER_DIFFERS, kinds.TRANSFER_UNSETTLED)
-# What is over once the gateway takes payouts of a batch, and once all of them are settled.
+# Alerts that are resolved when the gateway accepts payouts of a batch, and when all of them are final.
 _RESOLVED_BY_ACCEPTANCE = (kinds.PAYOUT_FUNDS_SHORT, kinds.PAYOUTS_REFUSED)
 _RESOLVED_BY_BATCH_END = (kinds.TRANSFER_WANTS_OTP, *_RESOLVED_BY_ACCEPTANCE)
 
 
 def batch_subject(batch_id: UUID) -> str:
-    """Name a batch as what an alert is about."""
+    """Name a batch as the subject of an alert."""
     return f"payout-batch:{batch_id}"
-
-
-def _payout_subject(row: dict[str, Any]) -> str:
-    return f"payout:{row['id']}"
 
 
 def raise_payout_alert(
     session: Session,
     identifier: str,
-    row: dict[str, Any],
+    payout: Payout,
     *,
     reported: GatewayTransfer | None = None,
     facts: Mapping[str, Any] | None = None,
     now: datetime,
 ) -> None:
-    """Raise an alert about a payout.
+    """Raise an alert about a locked payout.
 
-    :param identifier: the kind of the alert
-    :param row: the payout with its transfer, locked
-    :param reported: what the gateway tells of it, if that is what is raised
-    :param facts: more of them
+    :param reported: the transfer as the gateway reports it, if the alert is about that
+    :param facts: further facts
     """
-    reported_facts = (
-        {}
-        if reported is None
-        else {
+    payout_facts = {
+        "payoutId": payout.id,
+        "batchId": payout.batch_id,
+        "reference": payout.reference,
+        "amountMinor": payout.amount_minor,
+        "status": payout.status,
+    }
+    if reported is not None:
+        payout_facts |= {
             "toldStatus": reported.status,
             "toldMinor": reported.amount_minor,
             "toldCurrency": reported.currency,
         }
-    )
-    payout_facts = {
-        "payoutId": row["id"],
-        "batchId": row["batch_id"],
-        "reference": row["reference"],
-        "amountMinor": row["amount_minor"],
-        "status": row["status"],
-    }
     raise_alert(
         session,
         identifier=identifier,
-        subject=_payout_subject(row),
+        subject=f"payout:{payout.id}",
         title=_TITLES[identifier],
-        facts={**payout_facts, **reported_facts, **(facts or {})},
+        facts=payout_facts | dict(facts or {}),
         now=now,
     )
 
@@ -80,9 +72,8 @@ def raise_payout_alert(
 def raise_batch_alert(
     session: Session, identifier: str, *, batch_id: UUID, facts: Mapping[str, Any], now: datetime
 ) -> None:
-    """Raise that payouts of a batch do not go out as they should.
+    """Raise an alert about a batch whose payouts are not sent.
 
-    :param identifier: the kind of the alert
     :param facts: beside the batch's id
     """
     raise_alert(
@@ -95,23 +86,19 @@ def raise_batch_alert(
     )
 
 
-def resolve_payout_alerts(session: Session, row: dict[str, Any], *, status: str, now: datetime) -> None:
-    """Resolve what was unclear about a payout that is settled.
-
-    :param row: the payout with its transfer, locked
-    :param status: what it is now
-    """
+def resolve_payout_alerts(session: Session, payout: Payout, *, status: str, now: datetime) -> None:
+    """Resolve the alerts about a payout that has a final status now."""
     resolve_alert(
         session,
         identifier=_RESOLVED_BY_FINAL_STATUS,
-        subject=_payout_subject(row),
+        subject=f"payout:{payout.id}",
         note=f"The payout is {status}.",
         now=now,
     )
 
 
 def resolve_accepted_batch_alerts(session: Session, *, batch_id: UUID, now: datetime) -> None:
-    """Resolve that the gateway takes none of a batch's payouts, whatever the reason was."""
+    """Resolve the alerts about refused payouts: the gateway accepts payouts of the batch again."""
     note = "The gateway took payouts of the batch."
     resolve_alert(
         session, identifier=_RESOLVED_BY_ACCEPTANCE, subject=batch_subject(batch_id), note=note, now=now
@@ -119,7 +106,7 @@ def resolve_accepted_batch_alerts(session: Session, *, batch_id: UUID, now: date
 
 
 def resolve_idle_batch_alerts(session: Session, *, batch_id: UUID, now: datetime) -> None:
-    """Resolve that the gateway takes none of a batch's payouts: there is none that it could take."""
+    """Resolve the alerts about refused payouts: no payout of the batch waits for the gateway."""
     note = "None of the batch's payouts waits for the gateway any more."
     resolve_alert(
         session, identifier=_RESOLVED_BY_ACCEPTANCE, subject=batch_subject(batch_id), note=note, now=now
@@ -127,7 +114,7 @@ def resolve_idle_batch_alerts(session: Session, *, batch_id: UUID, now: datetime
 
 
 def resolve_finished_batch_alerts(session: Session, *, batch_id: UUID, now: datetime) -> None:
-    """Resolve what a batch waited for that is settled."""
+    """Resolve the alerts about a batch whose payouts all have a final status."""
     note = "All payouts of the batch are settled."
     resolve_alert(
         session, identifier=_RESOLVED_BY_BATCH_END, subject=batch_subject(batch_id), note=note, now=now

@@ -1,12 +1,13 @@
-"""Payouts settled by the gateway's word, which comes by its events and by asking, any number of times in any order.
+"""Apply the gateway's statuses to payouts. Events and polling report them in any order and any number of times.
 
-Locked are the batch, then the payout with its transfer; the books' balances come last. What is told once more changes
-nothing. An event that contradicts what is settled may be older than that, so it is a reason to ask; what the gateway
-answers then counts, as long as nothing happened to the payout meanwhile.
+The batch is locked first, then the payout with its transfer, and ledger balances last. A repeated status changes
+nothing. An event that contradicts a final status may be outdated, so it only starts polling. The polled status counts,
+unless the payout changed meanwhile.
 """
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from uuid import UUID
 
 import structlog
 from sqlalchemy import text
@@ -15,16 +16,33 @@ from sqlalchemy.orm import Session
 from marketplace.alerts import kinds
 from marketplace.infra.db import Statement
 from marketplace.kernel import money
+from marketplace.kernel.errors import NotFoundError
 from marketplace.payouts import states
 from marketplace.payouts.accounting import postings
-from marketplace.payouts.models import ACCOUNT_NUMBER
+from marketplace.payouts.accounting.postings import Payout
+from marketplace.payouts.batches.batch import change_status
+from marketplace.payouts.models import ACCOUNT_NUMBER, PayoutBatch
 from marketplace.payouts.transfers import alerts, exceptions, notifications
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
 _log = structlog.get_logger(__name__)
 
-_FINAL_STATUSES = (states.SUCCESS, states.FAILED, states.REVERSED)
+_RETURNED_STATUSES = (states.FAILED, states.REVERSED)
+_FINAL_STATUSES = (states.SUCCESS, *_RETURNED_STATUSES)
 
+
+class UnknownTransferError(Exception):
+    """No payout has the reference."""
+
+
+SELECT_PAYOUTS = """
+    SELECT i.id, i.user_id, i.vendor_id, i.amount_minor, i.status, i.batch_id, i.account_id, t.reference,
+        t.gateway_transfer_id, t.fee_minor, t.attempts, t.times_returned, t.ask_at, t.sent_at, t.updated_at,
+        a.recipient_code, a.account_name, a.account_number, a.bank_code, a.replaced_at IS NOT NULL AS account_replaced
+    FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
+        JOIN payout_accounts a ON a.id = i.account_id
+"""
+ENCRYPTED_COLUMNS = {"account_number": ACCOUNT_NUMBER}
 _LOCK_BATCH = Statement(
     text(
         """
@@ -36,18 +54,184 @@ _LOCK_BATCH = Statement(
     )
 )
 _LOCK_PAYOUT = Statement(
+    text(f"{SELECT_PAYOUTS} WHERE t.reference = :reference FOR NO KEY UPDATE OF i, t"),
+    row=Payout,
+    encrypted=ENCRYPTED_COLUMNS,
+)
+
+
+def lock_payout(session: Session, *, reference: str) -> Payout:
+    """Lock a payout with its transfer, after its batch.
+
+    :raises UnknownTransferError: no payout has the reference
+    """
+    _LOCK_BATCH.run(session, reference=reference)
+    payout = _LOCK_PAYOUT.first(session, reference=reference)
+    if payout is None:
+        raise UnknownTransferError(reference)
+    return payout
+
+
+@dataclass(frozen=True)
+class PayoutReference:
+    """A payout's status and, once its batch is dispatched, the reference of its transfer."""
+
+    status: str
+    reference: str | None
+
+
+_SELECT_REFERENCE = Statement(
     text(
         """
-        SELECT i.id, i.batch_id, i.user_id, i.vendor_id, i.account_id, i.amount_minor, i.status,
-            t.reference, t.gateway_transfer_id, t.fee_minor, t.attempts, t.times_returned, t.ask_at, t.sent_at,
-            t.updated_at, a.account_number, a.replaced_at IS NOT NULL AS account_replaced
-        FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
-            JOIN payout_accounts a ON a.id = i.account_id
-        WHERE t.reference = :reference FOR NO KEY UPDATE OF i, t
+        SELECT i.status, t.reference FROM payout_transfer_intents i LEFT JOIN payout_transfers t ON t.intent_id = i.id
+        WHERE i.id = :payout_id
         """
     ),
-    encrypted={"account_number": ACCOUNT_NUMBER},
+    row=PayoutReference,
 )
+
+
+def find_reference(session: Session, *, payout_id: UUID) -> PayoutReference:
+    """Find the reference of a payout.
+
+    :raises NotFoundError: the payout does not exist
+    """
+    found = _SELECT_REFERENCE.first(session, payout_id=payout_id)
+    if found is None:
+        raise NotFoundError("There is no such payout.")
+    return found
+
+
+def contradicts_final_status(status: str, reported: GatewayTransfer) -> bool:
+    """Check whether an event contradicts a payout's final status, perhaps because the event is older.
+
+    The reversal of a success is no contradiction, and neither is one failed status after another.
+    """
+    if reported.succeeded:
+        return status in _RETURNED_STATUSES
+    return reported.failed and status == states.SUCCESS
+
+
+def apply_gateway_status(
+    session: Session, payout: Payout, reported: GatewayTransfer, *, now: datetime
+) -> str:
+    """Apply a reported status to a locked payout: post it, notify the payee, and refresh the batch.
+
+    The caller ensures that the status is not older than the payout's own.
+
+    :return: the payout's status
+    """
+    before = payout.status
+    if (reported.amount_minor, reported.currency) != (payout.amount_minor, money.CURRENCY):
+        alerts.raise_payout_alert(session, kinds.TRANSFER_DIFFERS, payout, reported=reported, now=now)
+        return before
+    if reported.awaits_otp and before not in _FINAL_STATUSES:
+        facts = {"reference": payout.reference}
+        alerts.raise_batch_alert(
+            session, kinds.TRANSFER_WANTS_OTP, batch_id=payout.batch_id, facts=facts, now=now
+        )
+    trigger = _choose_trigger(before, reported)
+    if not states.PAYOUT.allows(before, trigger):
+        return before
+    status = states.PAYOUT.target(before, trigger)
+    if status in _RETURNED_STATUSES:
+        reason = notifications.REVERSED if status == states.REVERSED else notifications.FAILED
+        _return_to_payee(session, payout, reported, status, reason=reason, now=now)
+    elif status == states.SUCCESS:
+        _apply_success(session, payout, reported, now=now)
+    else:
+        _update_status(session, payout, reported, status, now=now)
+    _log.info("payout settled", payoutId=str(payout.id), before=before, status=status)
+    return status
+
+
+def mark_rejected(
+    session: Session,
+    payout: Payout,
+    *,
+    refusal_status: int | None,
+    reason: str = notifications.ACCOUNT_NOT_PAYABLE,
+    now: datetime,
+) -> None:
+    """Fail a locked payout that never left, because the gateway refused it or an officer voided it.
+
+    :param refusal_status: the HTTP status of the refusal; none for an unknown account and for voided payouts
+    :param reason: one of ``notifications``, for the payee
+    """
+    _log.warning("payout given up", payoutId=str(payout.id), refusedWith=refusal_status)
+    # The gateway gave the refused transfer no id: the reference takes its place.
+    reported = GatewayTransfer(
+        payout.reference, payout.reference, payout.amount_minor, money.CURRENCY, status="rejected"
+    )
+    status = states.PAYOUT.target(payout.status, "fail")
+    _return_to_payee(session, payout, reported, status, reason=reason, now=now)
+
+
+def reverse_success(session: Session, payout: Payout, *, fee_minor: int, now: datetime) -> None:
+    """Reverse a locked successful payout that was not paid, as officers found out.
+
+    :param fee_minor: the part of the gateway's fee that came back as well, in kobo
+    """
+    reported = GatewayTransfer(
+        payout.gateway_transfer_id or payout.reference,
+        payout.reference,
+        payout.amount_minor,
+        money.CURRENCY,
+        status="reversed",
+    )
+    status = states.PAYOUT.target(payout.status, "reverse")
+    _log.warning("payout taken back", payoutId=str(payout.id))
+    _return_to_payee(
+        session, payout, reported, status, reason=notifications.NEVER_MADE, fee_minor=fee_minor, now=now
+    )
+
+
+def _choose_trigger(status: str, reported: GatewayTransfer) -> str:
+    """Choose the transition that a reported status means for a payout's status."""
+    if reported.succeeded:
+        return "turn-out-sent" if status in _RETURNED_STATUSES else "succeed"
+    if reported.reversed or (reported.failed and status == states.SUCCESS):
+        return "reverse"
+    return "fail" if reported.failed else "submit"
+
+
+def _apply_success(session: Session, payout: Payout, reported: GatewayTransfer, *, now: datetime) -> None:
+    fee_minor = reported.fee_minor
+    _update_status(session, payout, reported, states.SUCCESS, fee_minor=fee_minor, now=now)
+    if payout.status in _RETURNED_STATUSES:
+        owed_minor = postings.post_payout_sent_after_all(session, payout, fee_minor=fee_minor, now=now)
+        notifications.notify_payout_sent_after_all(session, payout, owed_minor=owed_minor, now=now)
+        alerts.raise_payout_alert(session, kinds.TRANSFER_SENT_AFTER_ALL, payout, reported=reported, now=now)
+    else:
+        postings.post_payout_sent(session, payout, fee_minor=fee_minor, now=now)
+        notifications.notify_payout_sent(session, payout, now=now)
+    alerts.resolve_payout_alerts(session, payout, status=states.SUCCESS, now=now)
+    _refresh_batch_status(session, payout.batch_id, now=now)
+
+
+def _return_to_payee(
+    session: Session,
+    payout: Payout,
+    reported: GatewayTransfer,
+    status: str,
+    *,
+    reason: str,
+    fee_minor: int = 0,
+    now: datetime,
+) -> None:
+    """Fail or reverse a payout: its amount returns to the payee's balance."""
+    _update_status(session, payout, reported, status, reason=reason, fee_minor=-fee_minor, now=now)
+    postings.post_payout_returned(session, payout, fee_minor=fee_minor, now=now)
+    notifications.notify_payout_returned(
+        session, payout, reason=reason, times_returned=payout.times_returned + 1, now=now
+    )
+    alerts.resolve_payout_alerts(session, payout, status=status, now=now)
+    exceptions.log_failed_payout(
+        session, transfer=reported, outcome="reversed" if status == states.REVERSED else "failed", now=now
+    )
+    _refresh_batch_status(session, payout.batch_id, now=now)
+
+
 # The transfer keeps its status when it fails or comes back, as specified: the payout carries it.
 _UPDATE_STATUS = Statement(
     text(
@@ -58,7 +242,7 @@ _UPDATE_STATUS = Statement(
             WHERE id = :id
         )
         UPDATE payout_transfers SET updated_at = :now, fee_minor = fee_minor + :fee_minor,
-            status = CASE WHEN :status = ANY(ARRAY['failed', 'reversed']) THEN status ELSE :status END,
+            status = CASE WHEN :returned = 1 THEN status ELSE :status END,
             gateway_transfer_id = coalesce(gateway_transfer_id, :gateway_transfer_id),
             transfer_code = coalesce(transfer_code, :transfer_code),
             times_returned = times_returned + :returned,
@@ -67,242 +251,55 @@ _UPDATE_STATUS = Statement(
         """
     )
 )
-_HAS_PAYOUTS_IN_TRANSIT = Statement(
-    text(
-        """
-        SELECT EXISTS (SELECT FROM payout_transfer_intents
-            WHERE batch_id = :batch_id AND status IN ('pending', 'submitted', 'unknown')) AS found
-        """
-    )
-)
-_HAS_FAILED_PAYOUTS = Statement(
-    text(
-        """
-        SELECT EXISTS (SELECT FROM payout_transfer_intents
-            WHERE batch_id = :batch_id AND status IN ('failed', 'reversed')) AS found
-        """
-    )
-)
-_SELECT_BATCH_STATUS = Statement(text("SELECT status FROM payout_batches WHERE id = :batch_id"))
-_UPDATE_BATCH_STATUS = Statement(
-    text(
-        """
-        UPDATE payout_batches SET status = :status, finished_at = coalesce(finished_at, :now), updated_at = :now,
-            revision = revision + 1
-        WHERE id = :batch_id
-        """
-    )
-)
-
-
-class UnknownTransferError(Exception):
-    """No payout has the reference."""
-
-
-def lock_payout(session: Session, *, reference: str) -> dict[str, Any]:
-    """Lock a payout with its transfer, its batch before it.
-
-    :param reference: the transfer's
-    :return: the payout and its transfer
-    :raises UnknownTransferError: there is none
-    """
-    _LOCK_BATCH.run(session, reference=reference)
-    row = _LOCK_PAYOUT.first(session, reference=reference)
-    if row is None:
-        raise UnknownTransferError(reference)
-    return row
-
-
-def contradicts_final_status(status: str, reported: GatewayTransfer) -> bool:
-    """Tell whether an event says otherwise than what is settled, being older perhaps.
-
-    That what had succeeded was reversed contradicts nothing; neither does what did not reach its account either way.
-
-    :param status: the payout's
-    """
-    if reported.succeeded:
-        return status in (states.FAILED, states.REVERSED)
-    return reported.failed and status == states.SUCCESS
-
-
-def apply_gateway_status(
-    session: Session, row: dict[str, Any], reported: GatewayTransfer, *, now: datetime
-) -> str:
-    """Take in what the gateway says of a payout: book it, tell its payee, finish its batch.
-
-    The caller sees to it that the word is no older than what it changes.
-
-    :param row: the payout with its transfer, as ``lock_payout`` gives it
-    :param reported: the gateway's word
-    :param now: when
-    :return: the payout's status
-    """
-    before: str = row["status"]
-    if (reported.amount_minor, reported.currency) != (row["amount_minor"], money.CURRENCY):
-        alerts.raise_payout_alert(session, kinds.TRANSFER_DIFFERS, row, reported=reported, now=now)
-        return before
-    if reported.awaits_otp and before not in _FINAL_STATUSES:
-        facts = {"reference": row["reference"]}
-        alerts.raise_batch_alert(
-            session, kinds.TRANSFER_WANTS_OTP, batch_id=row["batch_id"], facts=facts, now=now
-        )
-    trigger = _choose_trigger(before, reported)
-    if not states.PAYOUT.allows(before, trigger):
-        return before
-    status = states.PAYOUT.target(before, trigger)
-    _update_status(session, row, reported, status, now=now)
-    if status == states.SUCCESS:
-        _apply_success(session, row, reported, now=now)
-    elif status in (states.FAILED, states.REVERSED):
-        _apply_return(session, row, reported, status, now=now)
-    if status in _FINAL_STATUSES:
-        refresh_batch_status(session, batch_id=row["batch_id"], now=now)
-    _log.info("payout settled", payoutId=str(row["id"]), before=before, status=status)
-    return status
-
-
-def mark_rejected(
-    session: Session,
-    row: dict[str, Any],
-    *,
-    refusal_status: int | None,
-    reason: str = notifications.ACCOUNT_NOT_PAYABLE,
-    now: datetime,
-) -> None:
-    """Give a payout up that the gateway refused to send: nothing of it ever left.
-
-    :param row: the payout with its transfer, as ``lock_payout`` gives it
-    :param refusal_status: the HTTP status of the refusal; none where there is no such account, or nobody refused it
-    :param reason: what its payee is told, one of ``notifications``
-    :param now: when
-    """
-    _log.warning("payout given up", payoutId=str(row["id"]), refusedWith=refusal_status)
-    # The gateway has no number for what it refused: the reference stands for it.
-    reported = GatewayTransfer(
-        row["reference"], row["reference"], row["amount_minor"], money.CURRENCY, status="rejected"
-    )
-    status = states.PAYOUT.target(row["status"], "fail")
-    _update_status(session, row, reported, status, reason=reason, now=now)
-    _apply_return(session, row, reported, status, reason=reason, now=now)
-    refresh_batch_status(session, batch_id=row["batch_id"], now=now)
-
-
-def reverse_success(session: Session, row: dict[str, Any], *, fee_minor: int, now: datetime) -> None:
-    """Book that a payout was not paid which had been settled as paid, as officers found out.
-
-    :param row: the payout with its transfer, as ``lock_payout`` gives it; it is a success
-    :param fee_minor: kobo of what the gateway had kept for it that it holds again, too
-    :param now: when
-    """
-    reported = GatewayTransfer(
-        row["gateway_transfer_id"] or row["reference"],
-        row["reference"],
-        row["amount_minor"],
-        money.CURRENCY,
-        status="reversed",
-    )
-    status = states.PAYOUT.target(row["status"], "reverse")
-    _log.warning("payout taken back", payoutId=str(row["id"]))
-    _update_status(
-        session, row, reported, status, reason=notifications.NEVER_MADE, returned_fee_minor=fee_minor, now=now
-    )
-    _apply_return(
-        session, row, reported, status, reason=notifications.NEVER_MADE, returned_fee_minor=fee_minor, now=now
-    )
-    refresh_batch_status(session, batch_id=row["batch_id"], now=now)
-
-
-def _choose_trigger(status: str, reported: GatewayTransfer) -> str:
-    """Tell what the gateway's word means for a payout of a status."""
-    if reported.succeeded:
-        return "turn-out-sent" if status in (states.FAILED, states.REVERSED) else "succeed"
-    if reported.reversed or (reported.failed and status == states.SUCCESS):
-        return "reverse"
-    return "fail" if reported.failed else "submit"
 
 
 def _update_status(
     session: Session,
-    row: dict[str, Any],
+    payout: Payout,
     reported: GatewayTransfer,
     status: str,
     *,
     reason: str | None = None,
-    returned_fee_minor: int = 0,
+    fee_minor: int = 0,
     now: datetime,
 ) -> None:
-    if status in (states.FAILED, states.REVERSED):
-        reason = reason or _default_reason(status)
     _UPDATE_STATUS.run(
         session,
-        id=row["id"],
-        reference=row["reference"],
+        id=payout.id,
+        reference=payout.reference,
         status=status,
         reason=reason,
         is_final=status in _FINAL_STATUSES,
-        fee_minor=reported.fee_minor if status == states.SUCCESS else -returned_fee_minor,
-        gateway_transfer_id=None if reported.id in ("", row["reference"]) else reported.id,
+        fee_minor=fee_minor,
+        gateway_transfer_id=None if reported.id in ("", payout.reference) else reported.id,
         transfer_code=reported.transfer_code or None,
-        returned=int(status in (states.FAILED, states.REVERSED)),
+        returned=int(status in _RETURNED_STATUSES),
         now=now,
     )
 
 
-def _default_reason(status: str) -> str:
-    return notifications.REVERSED if status == states.REVERSED else notifications.FAILED
-
-
-def _apply_success(
-    session: Session, row: dict[str, Any], reported: GatewayTransfer, *, now: datetime
-) -> None:
-    if row["status"] in (states.FAILED, states.REVERSED):
-        owed_minor = postings.post_payout_sent_after_all(session, row, fee_minor=reported.fee_minor, now=now)
-        notifications.notify_payout_sent_after_all(session, row, owed_minor=owed_minor, now=now)
-        alerts.raise_payout_alert(session, kinds.TRANSFER_SENT_AFTER_ALL, row, reported=reported, now=now)
-    else:
-        postings.post_payout_sent(session, row, fee_minor=reported.fee_minor, now=now)
-        notifications.notify_payout_sent(session, row, now=now)
-    alerts.resolve_payout_alerts(session, row, status=states.SUCCESS, now=now)
-
-
-def _apply_return(
-    session: Session,
-    row: dict[str, Any],
-    reported: GatewayTransfer,
-    status: str,
-    *,
-    reason: str | None = None,
-    returned_fee_minor: int = 0,
-    now: datetime,
-) -> None:
-    if row["status"] == states.SUCCESS:
-        postings.post_payout_reversed(session, row, fee_minor=returned_fee_minor, now=now)
-    else:
-        postings.post_payout_returned(session, row, now=now)
-    notifications.notify_payout_returned(
-        session,
-        row,
-        reason=reason or _default_reason(status),
-        times_returned=row["times_returned"] + 1,
-        now=now,
+# The second condition is evaluated only once no payout is in transit any more.
+_SELECT_BATCH_TRIGGER = Statement(
+    text(
+        """
+        SELECT CASE WHEN EXISTS (SELECT FROM payout_transfer_intents
+                WHERE batch_id = :batch_id AND status IN ('pending', 'submitted', 'unknown')) THEN NULL
+            WHEN EXISTS (SELECT FROM payout_transfer_intents
+                WHERE batch_id = :batch_id AND status IN ('failed', 'reversed')) THEN 'fail-in-part'
+            ELSE 'complete' END
+        """
     )
-    alerts.resolve_payout_alerts(session, row, status=status, now=now)
-    exceptions.log_failed_payout(
-        session, transfer=reported, outcome="reversed" if status == states.REVERSED else "failed", now=now
-    )
+)
 
 
-def refresh_batch_status(session: Session, *, batch_id: Any, now: datetime) -> None:
-    """End a batch all of whose payouts are settled, or judge one anew that had ended.
-
-    :param batch_id: its row is locked
-    :param now: when
-    """
-    status = _SELECT_BATCH_STATUS.one(session, batch_id=batch_id)["status"]
-    if _HAS_PAYOUTS_IN_TRANSIT.one(session, batch_id=batch_id)["found"]:
+def _refresh_batch_status(session: Session, batch_id: UUID, *, now: datetime) -> None:
+    """Finish a locked batch once all of its payouts have a final status, or correct the status of a finished one."""
+    trigger = _SELECT_BATCH_TRIGGER.scalar(session, batch_id=batch_id)
+    if trigger is None:
         return
-    trigger = "fail-in-part" if _HAS_FAILED_PAYOUTS.one(session, batch_id=batch_id)["found"] else "complete"
-    if not states.BATCH.allows(status, trigger):
+    batch = session.get_one(PayoutBatch, batch_id, populate_existing=True)
+    if not states.BATCH.allows(batch.status, trigger):
         return
-    _UPDATE_BATCH_STATUS.run(session, batch_id=batch_id, status=states.BATCH.target(status, trigger), now=now)
+    batch.finished_at = batch.finished_at or now
+    change_status(batch, states.BATCH.target(batch.status, trigger), now=now)
     alerts.resolve_finished_batch_alerts(session, batch_id=batch_id, now=now)

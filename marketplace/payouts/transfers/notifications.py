@@ -1,12 +1,12 @@
-"""What a payee is told of a payout that was sent, or went wrong: in plain words, each once."""
+"""Notify payees of payouts that were sent or failed, each once."""
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
+from marketplace.payouts.accounting.postings import Payout
 from marketplace.payouts.models import mask_account_number
 
 ACCOUNT_NOT_PAYABLE = "The bank account could not be paid to: the bank does not know it."
@@ -17,34 +17,28 @@ NEVER_MADE = "The transfer turned out not to have been made."
 ACCOUNT_REPLACED = "You gave another bank account before it was sent, so nothing went to the former one."
 
 
-def notify_payout_sent(session: Session, row: dict[str, Any], *, now: datetime) -> None:
-    """Tell a payee that their money has left.
-
-    :param row: the payout with its payee, amount and account
-    """
+def notify_payout_sent(session: Session, payout: Payout, *, now: datetime) -> None:
+    """Notify a payee that the payout was sent."""
     notify(
         session,
-        user_id=row["user_id"],
+        user_id=payout.user_id,
         type="payout_sent",
         title="Your payout was sent",
-        body=f"{format_naira(row['amount_minor'])} were sent to your bank account"
-        f" {mask_account_number(row['account_number'])}.",
-        link=_link(row),
-        cause=f"payout:{row['id']}:sent",
+        body=f"{format_naira(payout.amount_minor)} were sent to your bank account"
+        f" {mask_account_number(payout.account_number)}.",
+        link=_link(payout),
+        cause=f"payout:{payout.id}:sent",
         now=now,
     )
 
 
-def notify_payout_sent_after_all(
-    session: Session, row: dict[str, Any], *, owed_minor: int, now: datetime
-) -> None:
-    """Tell a payee that a payout has left whose money was theirs again, and who gives that back.
+def notify_payout_sent_after_all(session: Session, payout: Payout, *, owed_minor: int, now: datetime) -> None:
+    """Notify a payee that a returned payout was sent after all, and of the amount that we take back.
 
-    :param row: the payout with its payee, amount and account
-    :param owed_minor: kobo that their balance did not have any more
+    :param owed_minor: the part that the balance did not cover, in kobo
     """
-    balance = _balance_name(row)
-    debited_minor = row["amount_minor"] - owed_minor
+    balance = _balance_name(payout)
+    debited_minor = payout.amount_minor - owed_minor
     debited_text = (
         f" {format_naira(debited_minor)} were taken from your {balance} again." if debited_minor else ""
     )
@@ -55,57 +49,56 @@ def notify_payout_sent_after_all(
     )
     notify(
         session,
-        user_id=row["user_id"],
+        user_id=payout.user_id,
         type="payout_sent",
         title="Your payout was sent after all",
-        body=f"{format_naira(row['amount_minor'])} were sent to your bank account"
-        f" {mask_account_number(row['account_number'])} after all, although they were back in your {balance}:"
+        body=f"{format_naira(payout.amount_minor)} were sent to your bank account"
+        f" {mask_account_number(payout.account_number)} after all, although they were back in your {balance}:"
         f" they had reached you twice.{debited_text}{debt_text}",
-        link=_link(row),
+        link=_link(payout),
         # It may come back once more, and be sent after all again.
-        cause=f"payout:{row['id']}:sent_after_all:{row['times_returned']}",
+        cause=f"payout:{payout.id}:sent_after_all:{payout.times_returned}",
         now=now,
     )
 
 
 def notify_payout_returned(
-    session: Session, row: dict[str, Any], *, reason: str, times_returned: int, now: datetime
+    session: Session, payout: Payout, *, reason: str, times_returned: int, now: datetime
 ) -> None:
-    """Tell a payee that a payout did not reach them, why, and what to do.
+    """Notify a payee that a payout failed, with the reason and the next step.
 
-    :param row: the payout with its payee, amount and account
     :param reason: one of this module's
-    :param times_returned: how often it has come back by now
+    :param times_returned: including this time
     """
     suffix = "" if times_returned == 1 else f":{times_returned}"
     notify(
         session,
-        user_id=row["user_id"],
+        user_id=payout.user_id,
         type="payout_failed",
         title="Your payout did not reach you",
-        body=f"{format_naira(row['amount_minor'])} to your bank account"
-        f" {mask_account_number(row['account_number'])}: {reason}"
-        f" The money is back in your {_balance_name(row)}. {_describe_next_step(row, reason)}",
-        link=_link(row),
-        cause=f"payout:{row['id']}:came_back{suffix}",
+        body=f"{format_naira(payout.amount_minor)} to your bank account"
+        f" {mask_account_number(payout.account_number)}: {reason}"
+        f" The money is back in your {_balance_name(payout)}. {_describe_next_step(payout, reason)}",
+        link=_link(payout),
+        cause=f"payout:{payout.id}:came_back{suffix}",
         now=now,
     )
 
 
-def _describe_next_step(row: dict[str, Any], reason: str) -> str:
-    """Tell how what came back is paid: a balance is staged by itself, a wallet's money has to be asked for."""
+def _describe_next_step(payout: Payout, reason: str) -> str:
+    """Describe the next step: a balance is staged on schedule, a wallet's cash-out must be requested again."""
     next_step = (
-        "ask for it to be paid out anew" if row["vendor_id"] is None else "it is paid with the next payouts"
+        "ask for it to be paid out anew" if payout.vendor_id is None else "it is paid with the next payouts"
     )
-    # Of an account that nothing was sent to there is nothing to look for.
+    # Nothing was sent to the account, so it may be right.
     if reason in (VOIDED, ACCOUNT_REPLACED):
         return f"{next_step[0].upper()}{next_step[1:]}."
     return f"Look whether your bank account is right and can receive money, or give another one; then {next_step}."
 
 
-def _balance_name(row: dict[str, Any]) -> str:
-    return "wallet" if row["vendor_id"] is None else "balance"
+def _balance_name(payout: Payout) -> str:
+    return "wallet" if payout.vendor_id is None else "balance"
 
 
-def _link(row: dict[str, Any]) -> str:
-    return "/wallet" if row["vendor_id"] is None else "/payouts"
+def _link(payout: Payout) -> str:
+    return "/wallet" if payout.vendor_id is None else "/payouts"

@@ -1,26 +1,28 @@
-"""Payouts that nothing was heard of: the gateway is asked by their references, for answers and events get lost.
+"""Poll the gateway for transfers without a final status. Events and responses can be lost.
 
-It is asked five minutes after a call began, after an hour, and then each day for five days. What it does not know was
-never sent, and is sent then, under the same reference: should the first call still arrive, the two are one transfer.
-What may not be sent any more, as its payee is on hold or has another bank account, stays unknown and is asked about.
+A transfer is polled five minutes after its call began, after an hour, and then each day for five days. A transfer that
+the gateway does not know was never sent, and is sent then under the same reference: if the first call still arrives,
+both are one transfer. Payouts that may not be sent any more stay unknown and are polled.
 """
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.infra.db import Database, Statement
 from marketplace.infra.polling import ensure_unchanged, poll_each
-from marketplace.kernel.errors import ConflictError, NotFoundError, ProviderUnavailableError
+from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
-from marketplace.payouts.models import ACCOUNT_NUMBER
+from marketplace.payouts.accounting.postings import Payout
+from marketplace.payouts.models import PayoutTransfer
 from marketplace.payouts.payees.holds import PAYOUTS_HALTED, WaitingPayout, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status, submit
 from marketplace.payouts.transfers.submit import LeasedPayout, LeasedPayouts
@@ -31,35 +33,118 @@ from marketplace.providers.gateway.transfers import TransferSender
 
 _log = structlog.get_logger(__name__)
 
-# After the call began; ``attempts`` tells how many are behind.
+# After the call began; ``attempts`` counts the polls.
 POLL_DELAYS = (
     submit.FIRST_POLL_DELAY,
     timedelta(hours=1),
     *(timedelta(days=day) for day in (1, 2, 3, 4, 5)),
 )
-# What is behind its schedule, since nobody swept, is not asked about in quick succession.
+# Overdue polls, after the sweeps stood still, are not made in quick succession.
 _MINIMUM_PAUSE = timedelta(minutes=5)
 _BATCH_SIZE = 200
-# What tells that something happened to a payout.
+# Every change of a payout changes one of them.
 _CHANGE_MARKERS = ("status", "attempts", "times_returned", "updated_at")
 _IN_TRANSIT_STATUSES = (states.PENDING, states.SUBMITTED, states.UNKNOWN)
 
-_SELECT_TRANSFERS = """
-    SELECT t.reference, t.attempts, t.times_returned, t.updated_at, i.status, i.batch_id, i.amount_minor,
-        i.account_id, a.recipient_code, a.account_name,
-        a.account_number, a.bank_code
-    FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
-        JOIN payout_accounts a ON a.id = i.account_id
-"""
-_ENCRYPTED = {"account_number": ACCOUNT_NUMBER}
-_SELECT_TRANSFER = Statement(
-    text(f"{_SELECT_TRANSFERS} WHERE t.reference = :reference"), encrypted=_ENCRYPTED
+
+class PayoutNotSentError(ConflictError):
+    """The payout has not been sent, so the gateway has no status for it."""
+
+    reason = "payout-not-sent"
+
+
+@dataclass
+class TransferPollingResult:
+    """The counts of a sweep: polled, finalized and resubmitted payouts, and enqueued batches."""
+
+    polled: int = 0
+    finalized: int = 0
+    resubmitted: int = 0
+    batches_enqueued: int = 0
+    gateway_unreachable: bool = False
+
+
+_SELECT_DUE_PAYOUTS = Statement(
+    text(f"{apply_status.SELECT_PAYOUTS} WHERE t.ask_at <= :now ORDER BY t.ask_at, t.id LIMIT :limit"),
+    row=Payout,
 )
-_SELECT_DUE_TRANSFERS = Statement(
-    text(f"{_SELECT_TRANSFERS} WHERE t.ask_at <= :now ORDER BY t.ask_at, t.id LIMIT :limit"),
-    encrypted=_ENCRYPTED,
-)
-# Nobody else will send what is left of them: their event was given up, or found payouts halted.
+
+
+def poll_transfers(database: Database, gateway: TransferSender, *, now: datetime) -> TransferPollingResult:
+    """Poll the gateway for due payouts, at most 200 in a sweep, and resume dispatched batches that no worker sends."""
+    result = TransferPollingResult()
+    result.batches_enqueued = database.in_transaction(_enqueue_unqueued_batches, now=now)
+    with database.reading() as session:
+        due = _SELECT_DUE_PAYOUTS.all(session, now=now, limit=_BATCH_SIZE)
+
+    def apply(payout: Payout, reported: GatewayTransfer | None) -> None:
+        status = database.in_transaction(record_status, payout, reported, now=now)
+        result.finalized += status not in _IN_TRANSIT_STATUSES
+        # A transfer that the gateway does not know was never sent.
+        if reported is None and status == states.UNKNOWN:
+            result.resubmitted += _resubmit(database, gateway, payout, now=now)
+
+    run = poll_each(
+        due,
+        fetch=lambda payout: gateway.fetch_transfer(payout.reference),
+        apply=apply,
+        on_unavailable=lambda payout, error: database.in_transaction(
+            _record_gateway_unreachable, payout, error, now=now
+        ),
+        log_field="reference",
+    )
+    result.polled, result.gateway_unreachable = run.polled, run.is_provider_down
+    return result
+
+
+_SELECT_PAYOUT = Statement(text(f"{apply_status.SELECT_PAYOUTS} WHERE t.reference = :reference"), row=Payout)
+
+
+def find_transfer(session: Session, *, reference: str) -> Payout:
+    """Find the payout to poll by its transfer's reference."""
+    return _SELECT_PAYOUT.one(session, reference=reference)
+
+
+def record_status(
+    session: Session, polled: Payout, reported: GatewayTransfer | None, *, now: datetime
+) -> str:
+    """Apply the polled status of a payout, and schedule the next poll.
+
+    :param polled: the payout as it was before the gateway was asked
+    :param reported: the gateway's transfer, if the gateway knows the reference
+    :return: the payout's status
+    :raises ChangedWhilePolledError: the payout changed since it was read
+    """
+    payout = apply_status.lock_payout(session, reference=polled.reference)
+    ensure_unchanged(payout, polled, _CHANGE_MARKERS)
+    status = payout.status
+    if reported is not None:
+        status = apply_status.apply_gateway_status(session, payout, reported, now=now)
+    elif states.PAYOUT.allows(status, "lose"):
+        status = _mark_unknown(session, payout, now=now)
+    if status in _IN_TRANSIT_STATUSES:
+        _schedule_next_poll(session, payout, known_at_gateway=reported is not None, now=now)
+    else:
+        # A final status is polled once more when an officer wants it, or an event contradicts it.
+        _update_transfer(session, payout, attempts=payout.attempts + 1, ask_at=None, updated_at=now)
+    return status
+
+
+def restart_polling(session: Session, *, payout_id: UUID, now: datetime) -> Payout:
+    """Restart the polling of a payout from the beginning of the schedule.
+
+    :raises NotFoundError: the payout does not exist
+    :raises PayoutNotSentError: the payout was not sent, so the gateway has no status
+    """
+    reference = apply_status.find_reference(session, payout_id=payout_id).reference
+    payout = None if reference is None else apply_status.lock_payout(session, reference=reference)
+    if payout is None or payout.sent_at is None:
+        raise PayoutNotSentError("The payout was not sent yet: there is nothing to ask about.")
+    _update_transfer(session, payout, attempts=0, ask_at=now, updated_at=now)
+    return payout
+
+
+# No other worker will send the rest of these batches: their event failed for good, or found payouts halted.
 _LOCK_UNQUEUED_BATCHES = Statement(
     text(
         """
@@ -74,159 +159,15 @@ _LOCK_UNQUEUED_BATCHES = Statement(
         """
     )
 )
-_UPDATE_POLL_SCHEDULE = Statement(
-    text(
-        """
-        UPDATE payout_transfers SET attempts = :attempts, ask_at = :ask_at, updated_at = :now
-        WHERE reference = :reference
-        """
-    )
-)
-_MARK_UNKNOWN = Statement(
-    text(
-        """
-        WITH lost AS (
-            UPDATE payout_transfer_intents SET status = :status, updated_at = :now WHERE id = :id
-        )
-        UPDATE payout_transfers SET status = :status, updated_at = :now WHERE reference = :reference
-        """
-    )
-)
-_MARK_RESUBMITTED = Statement(
-    text("UPDATE payout_transfers SET sent_at = :now, updated_at = :now WHERE reference = :reference")
-)
-_SELECT_REFERENCE = Statement(
-    text(
-        """
-        SELECT t.reference, t.sent_at FROM payout_transfer_intents i
-            LEFT JOIN payout_transfers t ON t.intent_id = i.id
-        WHERE i.id = :payout_id
-        """
-    )
-)
-_RESTART_POLL_SCHEDULE = Statement(
-    text(
-        """
-        UPDATE payout_transfers SET attempts = 0, ask_at = :now, updated_at = :now WHERE reference = :reference
-        """
-    )
-)
-
-
-class PayoutNotSentError(ConflictError):
-    """The payout has not been sent, so the gateway has no status for it."""
-
-    reason = "payout-not-sent"
-
-
-@dataclass
-class TransferPollingResult:
-    """What a sweep did: payouts asked about, those settled, those sent again, and batches that were handed on."""
-
-    polled: int = 0
-    finalized: int = 0
-    resubmitted: int = 0
-    batches_enqueued: int = 0
-    gateway_unreachable: bool = False
-
-
-def poll_transfers(database: Database, gateway: TransferSender, *, now: datetime) -> TransferPollingResult:
-    """Ask the gateway about payouts whose time has come, at most 200 in a sweep.
-
-    Batches that were dispatched, and whose sending nobody is at, are handed on again.
-
-    :param now: the time
-    :return: what was done
-    """
-    result = TransferPollingResult()
-    result.batches_enqueued = database.in_transaction(_enqueue_unqueued_batches, now=now)
-    with database.reading() as session:
-        due = _SELECT_DUE_TRANSFERS.all(session, now=now, limit=_BATCH_SIZE)
-
-    def apply(row: dict[str, Any], reported: GatewayTransfer | None) -> None:
-        status = database.in_transaction(record_status, row, reported, now=now)
-        result.finalized += status not in _IN_TRANSIT_STATUSES
-        # The gateway does not know the transfer: it was never sent.
-        if reported is None and status == states.UNKNOWN:
-            result.resubmitted += _resubmit(database, gateway, row, now=now)
-
-    run = poll_each(
-        due,
-        fetch=lambda row: gateway.fetch_transfer(row["reference"]),
-        apply=apply,
-        on_unavailable=lambda row, error: database.in_transaction(
-            _record_gateway_unreachable, row, error, now=now
-        ),
-        log_field="reference",
-    )
-    result.polled, result.gateway_unreachable = run.polled, run.is_provider_down
-    return result
-
-
-def find_transfer(session: Session, *, reference: str) -> dict[str, Any]:
-    """Give what is asked about a payout with, and how it stands."""
-    return _SELECT_TRANSFER.one(session, reference=reference)
-
-
-def record_status(
-    session: Session, row: dict[str, Any], reported: GatewayTransfer | None, *, now: datetime
-) -> str:
-    """Take in what the gateway answered about a payout, and say when it is asked again.
-
-    :param row: as it was found, before the gateway was asked
-    :param reported: its answer; none if it does not know the reference
-    :param now: when
-    :return: the payout's status
-    :raises ChangedWhilePolledError: the payout changed since it was read
-    """
-    locked = apply_status.lock_payout(session, reference=row["reference"])
-    ensure_unchanged(locked, row, _CHANGE_MARKERS)
-    status: str = locked["status"]
-    if reported is not None:
-        status = apply_status.apply_gateway_status(session, locked, reported, now=now)
-    elif states.PAYOUT.allows(status, "lose"):
-        status = states.PAYOUT.target(status, "lose")
-        _MARK_UNKNOWN.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
-    if status in _IN_TRANSIT_STATUSES:
-        _schedule_next_poll(session, locked, known_at_gateway=reported is not None, now=now)
-    else:
-        # What is settled is asked about when an officer wants it, or an event contradicts it: once.
-        attempts = locked["attempts"] + 1
-        _UPDATE_POLL_SCHEDULE.run(
-            session, reference=row["reference"], attempts=attempts, ask_at=None, now=now
-        )
-    return status
-
-
-def restart_polling(session: Session, *, payout_id: UUID, now: datetime) -> dict[str, Any]:
-    """Have the gateway asked about a payout again, from the beginning of the schedule.
-
-    :param payout_id: the payout's
-    :param now: when
-    :return: its id, status and reference
-    :raises NotFoundError: there is no such payout
-    :raises PayoutNotSentError: its call has not begun: there is nothing to ask about
-    """
-    transfer = _SELECT_REFERENCE.first(session, payout_id=payout_id)
-    if transfer is None:
-        raise NotFoundError("There is no such payout.")
-    if transfer["sent_at"] is None:
-        raise PayoutNotSentError("The payout was not sent yet: there is nothing to ask about.")
-    row = apply_status.lock_payout(session, reference=transfer["reference"])
-    _RESTART_POLL_SCHEDULE.run(session, reference=row["reference"], now=now)
-    return {"id": payout_id, "status": row["status"], "reference": row["reference"]}
 
 
 def _enqueue_unqueued_batches(session: Session, *, now: datetime) -> int:
     if are_payouts_halted(session):
         return 0
-    # Of some all that is left may be kept from being sent, for as long as that takes.
-    batch_ids = [
-        row["id"] for row in _LOCK_UNQUEUED_BATCHES.all(session, topic=submit.SEND_TOPIC, limit=_BATCH_SIZE)
-    ]
+    # All waiting payouts of a batch may be blocked for a while.
     ready = [
         batch_id
-        for batch_id in batch_ids
+        for batch_id in _LOCK_UNQUEUED_BATCHES.scalars(session, topic=submit.SEND_TOPIC, limit=_BATCH_SIZE)
         if submit.has_payouts_to_send_or_void(session, batch_id=batch_id, now=now)
     ]
     for batch_id in ready:
@@ -234,39 +175,43 @@ def _enqueue_unqueued_batches(session: Session, *, now: datetime) -> int:
     return len(ready)
 
 
-def _resubmit(database: Database, gateway: TransferSender, row: dict[str, Any], *, now: datetime) -> bool:
-    """Send a payout that the gateway does not know, unless something keeps it or it was asked for the last time."""
-    if not database.in_transaction(_lease_for_resubmission, row["reference"], now=now):
+def _resubmit(database: Database, gateway: TransferSender, polled: Payout, *, now: datetime) -> bool:
+    """Send a payout that the gateway does not know, unless the payout is blocked or its polling has ended."""
+    if not database.in_transaction(_lease_for_resubmission, polled.reference, now=now):
         return False
     payout = LeasedPayout(
-        reference=row["reference"],
-        **{name: row[name] for name in ("amount_minor", "account_id", "recipient_code")},
-        **{name: row[name] for name in ("account_name", "account_number", "bank_code")},
+        reference=polled.reference,
+        amount_minor=polled.amount_minor,
+        account_id=polled.account_id,
+        recipient_code=polled.recipient_code,
+        account_name=polled.account_name,
+        account_number=polled.account_number,
+        bank_code=polled.bank_code,
     )
     result = submit.submit_payouts(gateway, [payout])
-    # Its answer may be lost again; whatever was certainly not sent stays unknown until it is asked about next.
+    # The answer may be lost again. Payouts that were certainly not sent stay unknown until the next poll.
     result.unsent = []
-    leased = LeasedPayouts(row["batch_id"], [payout])
+    leased = LeasedPayouts(polled.batch_id, [payout])
     database.in_transaction(_record_resubmission, leased=leased, result=result, now=now)
     return bool(result.sent)
 
 
 def _lease_for_resubmission(session: Session, reference: str, *, now: datetime) -> bool:
-    row = apply_status.lock_payout(session, reference=reference)
-    if row["ask_at"] is None or row["status"] != states.UNKNOWN:
+    payout = apply_status.lock_payout(session, reference=reference)
+    if payout.ask_at is None or payout.status != states.UNKNOWN:
         return False
-    blockers = _list_send_blockers(session, row, now=now)
+    blockers = _list_send_blockers(session, payout, now=now)
     if blockers:
         _log.info("payout not sent again", reference=reference, reasons=blockers)
         return False
-    _MARK_RESUBMITTED.run(session, reference=reference, now=now)
+    _update_transfer(session, payout, sent_at=now, updated_at=now)
     return True
 
 
-def _list_send_blockers(session: Session, row: dict[str, Any], *, now: datetime) -> list[str]:
-    """Tell what keeps a payout, which is locked, from being sent."""
-    waiting = WaitingPayout(row["id"], row["user_id"], row["vendor_id"], row["account_replaced"])
-    reasons = send_blockers(session, payouts=[waiting], now=now).get(row["id"], ())
+def _list_send_blockers(session: Session, payout: Payout, *, now: datetime) -> list[str]:
+    """List the reasons why a locked payout may not be sent."""
+    waiting = WaitingPayout(payout.id, payout.user_id, payout.vendor_id, payout.account_replaced)
+    reasons = send_blockers(session, payouts=[waiting], now=now).get(payout.id, ())
     return [*reasons, *([PAYOUTS_HALTED] if are_payouts_halted(session) else [])]
 
 
@@ -278,30 +223,53 @@ def _record_resubmission(
     submit.raise_alerts(session, leased=leased, result=result, now=now)
 
 
-def _schedule_next_poll(
-    session: Session, row: dict[str, Any], *, known_at_gateway: bool, now: datetime
-) -> None:
-    """Say when the gateway is asked next about a payout, or raise that it was asked for the last time."""
-    attempts = row["attempts"] + 1
+def _schedule_next_poll(session: Session, payout: Payout, *, known_at_gateway: bool, now: datetime) -> None:
+    """Schedule a payout's next poll, or raise an alert after the last one."""
+    attempts = payout.attempts + 1
     ask_at = None
     if attempts < len(POLL_DELAYS):
-        ask_at = max(row["sent_at"] + POLL_DELAYS[attempts], now + _MINIMUM_PAUSE)
+        sent_at = payout.sent_at or now
+        ask_at = max(sent_at + POLL_DELAYS[attempts], now + _MINIMUM_PAUSE)
     else:
         facts = {
             "knownAtGateway": known_at_gateway,
-            "keptFromSending": [] if known_at_gateway else _list_send_blockers(session, row, now=now),
+            "keptFromSending": [] if known_at_gateway else _list_send_blockers(session, payout, now=now),
         }
-        alerts.raise_payout_alert(session, kinds.TRANSFER_UNSETTLED, row, facts=facts, now=now)
-    _UPDATE_POLL_SCHEDULE.run(session, reference=row["reference"], attempts=attempts, ask_at=ask_at, now=now)
+        alerts.raise_payout_alert(session, kinds.TRANSFER_UNSETTLED, payout, facts=facts, now=now)
+    _update_transfer(session, payout, attempts=attempts, ask_at=ask_at, updated_at=now)
+
+
+def _update_transfer(session: Session, payout: Payout, **values: Any) -> None:
+    session.execute(
+        update(PayoutTransfer).where(PayoutTransfer.reference == payout.reference).values(**values)
+    )
+
+
+_MARK_UNKNOWN = Statement(
+    text(
+        """
+        WITH lost AS (
+            UPDATE payout_transfer_intents SET status = :status, updated_at = :now WHERE id = :id
+        )
+        UPDATE payout_transfers SET status = :status, updated_at = :now WHERE reference = :reference
+        """
+    )
+)
+
+
+def _mark_unknown(session: Session, payout: Payout, *, now: datetime) -> str:
+    status = states.PAYOUT.target(payout.status, "lose")
+    _MARK_UNKNOWN.run(session, id=payout.id, reference=payout.reference, status=status, now=now)
+    return status
 
 
 def _record_gateway_unreachable(
-    session: Session, row: dict[str, Any], error: ProviderUnavailableError, *, now: datetime
+    session: Session, polled: Payout, error: ProviderUnavailableError, *, now: datetime
 ) -> None:
-    """Note that a payout is unknown of which we can't even ask; it stays due."""
-    locked = apply_status.lock_payout(session, reference=row["reference"])
-    if locked["status"] == states.PENDING and all(locked[name] == row[name] for name in _CHANGE_MARKERS):
-        status = states.PAYOUT.target(locked["status"], "lose")
-        _MARK_UNKNOWN.run(session, id=locked["id"], reference=row["reference"], status=status, now=now)
+    """Mark a pending payout as unknown whose status can't even be polled; it stays due."""
+    payout = apply_status.lock_payout(session, reference=polled.reference)
+    markers = attrgetter(*_CHANGE_MARKERS)
+    if payout.status == states.PENDING and markers(payout) == markers(polled):
+        _mark_unknown(session, payout, now=now)
     if isinstance(error, GatewayKeyRefusedError):
         gateway_alerts.raise_gateway_key_refused_alert(session, status=error.refused_status, now=now)

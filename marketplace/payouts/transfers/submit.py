@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
@@ -22,7 +22,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
-from marketplace.payouts.models import ACCOUNT_NUMBER
+from marketplace.payouts.models import PayoutTransfer
 from marketplace.payouts.payees.holds import WaitingPayout, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status
 from marketplace.providers.gateway.errors import GatewayKeyRefusedError
@@ -43,91 +43,6 @@ RETRY_PAUSE = timedelta(minutes=5)
 # When the gateway is first asked about what was sent: events come sooner, and a call is over by then.
 FIRST_POLL_DELAY = timedelta(minutes=5)
 TRANSFER_REASON = "Campus Marketplace payout"
-
-_SELECT_WAITING_PAYOUTS = Statement(
-    text(
-        """
-        SELECT i.id, i.user_id, i.vendor_id, a.replaced_at IS NOT NULL AS account_replaced
-        FROM payout_transfer_intents i JOIN payout_transfers t ON t.intent_id = i.id
-            JOIN payout_accounts a ON a.id = i.account_id
-        WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL
-        """
-    ),
-    row=WaitingPayout,
-)
-# Two workers take different ones. What is halted stays, and goes on when it is handed on again.
-_LEASE_PAYOUTS = Statement(
-    text(
-        """
-        WITH picked AS MATERIALIZED (
-            SELECT i.id, i.amount_minor, i.account_id FROM payout_transfer_intents i
-                JOIN payout_transfers t ON t.intent_id = i.id
-            WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL AND i.id <> ALL(:blocked_ids)
-                AND NOT EXISTS (SELECT FROM payout_halts WHERE resumed_at IS NULL)
-            ORDER BY i.id LIMIT :limit FOR NO KEY UPDATE OF i, t SKIP LOCKED
-        )
-        UPDATE payout_transfers t SET sent_at = :now, ask_at = :ask_at, updated_at = :now
-        FROM picked p JOIN payout_accounts a ON a.id = p.account_id
-        WHERE t.intent_id = p.id
-        RETURNING t.reference, p.amount_minor, p.account_id, a.recipient_code, a.account_name, a.account_number,
-            a.bank_code
-        """
-    ),
-    encrypted={"account_number": ACCOUNT_NUMBER},
-)
-_LOCK_BATCH = Statement(text("SELECT id FROM payout_batches WHERE id = :batch_id FOR NO KEY UPDATE"))
-_LOCK_PAYOUTS = Statement(
-    text(
-        """
-        SELECT i.id, i.status, t.reference FROM payout_transfer_intents i
-            JOIN payout_transfers t ON t.intent_id = i.id
-        WHERE t.reference = ANY(:references) ORDER BY i.id FOR NO KEY UPDATE OF i, t
-        """
-    )
-)
-_UPDATE_STATUSES = Statement(
-    text(
-        """
-        WITH given AS (
-            SELECT * FROM unnest(CAST(:references AS text[]), CAST(:codes AS text[])) AS g (reference, transfer_code)
-        ), moved AS (
-            UPDATE payout_transfer_intents i SET status = :status, stalled_at = NULL, updated_at = :now
-            FROM given g JOIN payout_transfers t ON t.reference = g.reference WHERE i.id = t.intent_id
-        )
-        UPDATE payout_transfers t SET status = :status, updated_at = :now,
-            transfer_code = coalesce(t.transfer_code, g.transfer_code)
-        FROM given g WHERE t.reference = g.reference
-        """
-    )
-)
-_RELEASE_LEASES = Statement(
-    text(
-        """
-        UPDATE payout_transfers SET sent_at = NULL, ask_at = NULL, updated_at = :now WHERE reference = ANY(:references)
-        """
-    )
-)
-_SAVE_RECIPIENT_CODES = Statement(
-    text(
-        """
-        UPDATE payout_accounts a SET recipient_code = g.code
-        FROM unnest(CAST(:accounts AS uuid[]), CAST(:codes AS text[])) AS g (id, code)
-        WHERE a.id = g.id AND a.recipient_code IS NULL
-        """
-    )
-)
-# One that was renewed meanwhile stays.
-_CLEAR_RECIPIENT_CODES = Statement(
-    text(
-        """
-        UPDATE payout_accounts a SET recipient_code = NULL
-        FROM unnest(CAST(:references AS text[]), CAST(:codes AS text[])) AS g (reference, code)
-            JOIN payout_transfers t ON t.reference = g.reference
-            JOIN payout_transfer_intents i ON i.id = t.intent_id
-        WHERE a.id = i.account_id AND a.recipient_code = g.code
-        """
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -200,6 +115,39 @@ def enqueue_submission(session: Session, *, batch_id: UUID, due_at: datetime) ->
     )
 
 
+_SELECT_WAITING_PAYOUTS = Statement(
+    text(
+        """
+        SELECT i.id, i.user_id, i.vendor_id, a.replaced_at IS NOT NULL AS account_replaced
+        FROM payout_transfer_intents i JOIN payout_transfers t ON t.intent_id = i.id
+            JOIN payout_accounts a ON a.id = i.account_id
+        WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL
+        """
+    ),
+    row=WaitingPayout,
+)
+# Workers take different payouts. Halted payouts stay until they are enqueued again.
+_LEASE_PAYOUTS = Statement(
+    text(
+        """
+        WITH picked AS MATERIALIZED (
+            SELECT i.id, i.amount_minor, i.account_id FROM payout_transfer_intents i
+                JOIN payout_transfers t ON t.intent_id = i.id
+            WHERE i.batch_id = :batch_id AND i.status = 'pending' AND t.sent_at IS NULL AND i.id <> ALL(:blocked_ids)
+                AND NOT EXISTS (SELECT FROM payout_halts WHERE resumed_at IS NULL)
+            ORDER BY i.id LIMIT :limit FOR NO KEY UPDATE OF i, t SKIP LOCKED
+        )
+        UPDATE payout_transfers t SET sent_at = :now, ask_at = :ask_at, updated_at = :now
+        FROM picked p JOIN payout_accounts a ON a.id = p.account_id
+        WHERE t.intent_id = p.id
+        RETURNING t.reference, p.amount_minor, p.account_id, a.recipient_code, a.account_name, a.account_number,
+            a.bank_code
+        """
+    ),
+    row=LeasedPayout,
+)
+
+
 def lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> LeasedPayouts:
     """Lease the next payouts of a batch, noting that their call begins.
 
@@ -214,7 +162,7 @@ def lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> LeasedP
     blocked_ids = send_blockers(
         session, payouts=_SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id), now=now
     )
-    rows = _LEASE_PAYOUTS.all(
+    leased = _LEASE_PAYOUTS.all(
         session,
         batch_id=batch_id,
         blocked_ids=list(blocked_ids),
@@ -222,7 +170,7 @@ def lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> LeasedP
         now=now,
         ask_at=now + FIRST_POLL_DELAY,
     )
-    return LeasedPayouts(batch_id, [LeasedPayout(**row) for row in rows])
+    return LeasedPayouts(batch_id, leased)
 
 
 def has_sendable_payouts(session: Session, *, batch_id: UUID, now: datetime) -> bool:
@@ -333,6 +281,9 @@ def _submit_individually(
         result.rejected_all_status = next(iter(soft_refusals.values()))
 
 
+_LOCK_BATCH = Statement(text("SELECT id FROM payout_batches WHERE id = :batch_id FOR NO KEY UPDATE"))
+
+
 def record_submission(
     session: Session, *, found: LeasedPayouts, answers: BulkTransferResult, now: datetime
 ) -> None:
@@ -381,6 +332,53 @@ def raise_alerts(
         alerts.raise_batch_alert(session, identifier, batch_id=leased.batch_id, facts=facts, now=now)
 
 
+_LOCK_PAYOUTS = Statement(
+    text(
+        """
+        SELECT i.id, t.reference, i.status FROM payout_transfer_intents i
+            JOIN payout_transfers t ON t.intent_id = i.id
+        WHERE t.reference = ANY(:references) ORDER BY i.id FOR NO KEY UPDATE OF i, t
+        """
+    )
+)
+_UPDATE_STATUSES = Statement(
+    text(
+        """
+        WITH given AS (
+            SELECT * FROM unnest(CAST(:references AS text[]), CAST(:codes AS text[])) AS g (reference, transfer_code)
+        ), moved AS (
+            UPDATE payout_transfer_intents i SET status = :status, stalled_at = NULL, updated_at = :now
+            FROM given g JOIN payout_transfers t ON t.reference = g.reference WHERE i.id = t.intent_id
+        )
+        UPDATE payout_transfers t SET status = :status, updated_at = :now,
+            transfer_code = coalesce(t.transfer_code, g.transfer_code)
+        FROM given g WHERE t.reference = g.reference
+        """
+    )
+)
+_SAVE_RECIPIENT_CODES = Statement(
+    text(
+        """
+        UPDATE payout_accounts a SET recipient_code = g.code
+        FROM unnest(CAST(:accounts AS uuid[]), CAST(:codes AS text[])) AS g (id, code)
+        WHERE a.id = g.id AND a.recipient_code IS NULL
+        """
+    )
+)
+# A code that was renewed meanwhile stays.
+_CLEAR_RECIPIENT_CODES = Statement(
+    text(
+        """
+        UPDATE payout_accounts a SET recipient_code = NULL
+        FROM unnest(CAST(:references AS text[]), CAST(:codes AS text[])) AS g (reference, code)
+            JOIN payout_transfers t ON t.reference = g.reference
+            JOIN payout_transfer_intents i ON i.id = t.intent_id
+        WHERE a.id = i.account_id AND a.recipient_code = g.code
+        """
+    )
+)
+
+
 def record_results(session: Session, *, result: BulkTransferResult, now: datetime) -> None:
     """Note what became of a call: of each payout by itself.
 
@@ -391,8 +389,8 @@ def record_results(session: Session, *, result: BulkTransferResult, now: datetim
     """
     reported_references = [*result.sent, *result.rejected, *result.unconfirmed]
     statuses = {
-        row["reference"]: row["status"]
-        for row in _LOCK_PAYOUTS.all(session, references=sorted(reported_references))
+        reference: status
+        for _, reference, status in _LOCK_PAYOUTS.tuples(session, references=sorted(reported_references))
     }
     if result.recipients:
         _SAVE_RECIPIENT_CODES.run(
@@ -416,11 +414,15 @@ def record_results(session: Session, *, result: BulkTransferResult, now: datetim
             target = states.SUBMITTED if trigger == "submit" else states.UNKNOWN
             _UPDATE_STATUSES.run(session, references=allowed, codes=codes, status=target, now=now)
     if result.unsent:
-        _RELEASE_LEASES.run(session, references=result.unsent, now=now)
+        session.execute(
+            update(PayoutTransfer)
+            .where(PayoutTransfer.reference.in_(result.unsent))
+            .values(sent_at=None, ask_at=None, updated_at=now)
+        )
     for reference, refusal_status in result.rejected.items():
         if states.PAYOUT.allows(statuses[reference], "fail"):
-            row = apply_status.lock_payout(session, reference=reference)
-            apply_status.mark_rejected(session, row, refusal_status=refusal_status, now=now)
+            payout = apply_status.lock_payout(session, reference=reference)
+            apply_status.mark_rejected(session, payout, refusal_status=refusal_status, now=now)
     if result.key_refusal_status is not None:
         gateway_alerts.raise_gateway_key_refused_alert(session, status=result.key_refusal_status, now=now)
     elif result.sent:
