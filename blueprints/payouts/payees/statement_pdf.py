@@ -7,7 +7,7 @@ from fpdf import FPDF, XPos, YPos
 from fpdf.fonts import TTFFont
 
 from marketplace.kernel.money import format_naira
-from marketplace.payouts.payees.statements import StatementEntry, VendorStatement
+from marketplace.payouts.payees.statements import VendorStatement, VendorStatementEntry
 
 # Letters of all languages that are written in Latin, the naira sign among them; see LICENSE_DEJAVU beside them.
 _FONTS = {"": "DejaVuSans.ttf", "B": "DejaVuSans-Bold.ttf"}
@@ -175,7 +175,7 @@ def _write_totals(paper: _StatementPdf, statement: VendorStatement) -> None:
     paper.ln(4)
 
 
-def _row_cells(row: StatementEntry) -> list[str]:
+def _row_cells(row: VendorStatementEntry) -> list[str]:
     amount = "" if row.amount_minor is None else _format_amount(row.amount_minor)
     return [
         _format_time(row.at),

@@ -34,7 +34,7 @@ class StatementPeriod:
 
 
 @dataclass(frozen=True)
-class StatementEntry:
+class VendorStatementEntry:
     """A ledger movement and the balance after it, in kobo. Rows of a balance alone have no movement."""
 
     at: datetime
@@ -71,7 +71,7 @@ class VendorStatement:
     paid_accounts: list[BankAccount]
     period: StatementPeriod
     opening_balance_minor: int
-    entries: list[StatementEntry]
+    entries: list[VendorStatementEntry]
     currency = CURRENCY
 
     def _sum(self, direction: str) -> int:
@@ -92,13 +92,13 @@ class VendorStatement:
         """The balance at the end of the period."""
         return self.opening_balance_minor + self.credited_minor - self.debited_minor
 
-    def rows(self) -> Iterator[StatementEntry]:
+    def rows(self) -> Iterator[VendorStatementEntry]:
         """Iterate over the entries, between rows of the opening and the closing balance."""
-        yield StatementEntry(
+        yield VendorStatementEntry(
             self.period.starts, "opening_balance", "Balance at the beginning", self.opening_balance_minor
         )
         yield from self.entries
-        yield StatementEntry(
+        yield VendorStatementEntry(
             self.period.ends, "closing_balance", "Balance at the end", self.closing_balance_minor
         )
 
@@ -156,7 +156,7 @@ _SELECT_ENTRIES = Sql(
         ORDER BY e.created_at, e.id
         """
     ),
-    row=StatementEntry,
+    row=VendorStatementEntry,
 )
 # Failed and returned payouts went nowhere, and waiting ones may still go elsewhere. An account that was replaced and
 # used again later is listed once.

@@ -67,6 +67,7 @@ class TransferPollingResult:
 _SELECT_DUE_PAYOUTS = Statement(
     text(f"{apply_status.SELECT_PAYOUTS} WHERE t.ask_at <= :now ORDER BY t.ask_at, t.id LIMIT :limit"),
     row=Payout,
+    encrypted=apply_status.ENCRYPTED_COLUMNS,
 )
 
 
@@ -97,7 +98,11 @@ def poll_transfers(database: Database, gateway: TransferSender, *, now: datetime
     return result
 
 
-_SELECT_PAYOUT = Statement(text(f"{apply_status.SELECT_PAYOUTS} WHERE t.reference = :reference"), row=Payout)
+_SELECT_PAYOUT = Statement(
+    text(f"{apply_status.SELECT_PAYOUTS} WHERE t.reference = :reference"),
+    row=Payout,
+    encrypted=apply_status.ENCRYPTED_COLUMNS,
+)
 
 
 def find_transfer(session: Session, *, reference: str) -> Payout:

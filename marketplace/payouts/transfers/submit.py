@@ -22,7 +22,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
-from marketplace.payouts.models import PayoutTransfer
+from marketplace.payouts.models import ACCOUNT_NUMBER, PayoutTransfer
 from marketplace.payouts.payees.holds import WaitingPayout, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status
 from marketplace.providers.gateway.errors import GatewayKeyRefusedError
@@ -145,6 +145,7 @@ _LEASE_PAYOUTS = Statement(
         """
     ),
     row=LeasedPayout,
+    encrypted={"account_number": ACCOUNT_NUMBER},
 )
 
 

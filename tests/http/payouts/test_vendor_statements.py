@@ -18,7 +18,7 @@ from blueprints.payouts.payees import statement_pdf
 from marketplace.infra.db import Database
 from marketplace.payouts import withdrawals
 from marketplace.payouts.payees import statements
-from marketplace.payouts.payees.statements import StatementEntry
+from marketplace.payouts.payees.statements import VendorStatementEntry
 from marketplace.reconciliation import ledger_check
 from tests.support.gateway import MovableClock
 from tests.support.payouts import (
@@ -365,10 +365,10 @@ def _pay(session: Session, payee: Payee, outcome: str, *, days: int) -> None:
 
 
 def _long(
-    number: int, *, name: str = "Lights", entries: list[StatementEntry] | None = None
+    number: int, *, name: str = "Lights", entries: list[VendorStatementEntry] | None = None
 ) -> statements.VendorStatement:
     made = [
-        StatementEntry(
+        VendorStatementEntry(
             at=NOW,
             kind="release",
             description=f"Escrow of order CM-{index} released",
