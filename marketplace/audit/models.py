@@ -22,8 +22,8 @@ class AuditLog(Base):
     action: Mapped[str]
     target_type: Mapped[str]
     target_id: Mapped[str]
-    ip_address: Mapped[str | None]
-    user_agent: Mapped[str | None]
+    ip_address: Mapped[str | None] = mapped_column(info={"personal": "ip_address"})
+    user_agent: Mapped[str | None] = mapped_column(info={"personal": "device"})
     before: Mapped[dict[str, Any] | None]
     after: Mapped[dict[str, Any] | None]
     previous_hash: Mapped[str]

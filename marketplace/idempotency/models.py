@@ -24,5 +24,5 @@ class IdempotencyKey(Base):
     completed_at: Mapped[datetime | None]
     response_status: Mapped[int | None]
     response_type: Mapped[str | None]
-    response_body: Mapped[bytes | None] = mapped_column(LargeBinary)
+    response_body: Mapped[bytes | None] = mapped_column(LargeBinary, info={"personal": "response"})
     expires_at: Mapped[datetime] = mapped_column(index=True)

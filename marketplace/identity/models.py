@@ -32,11 +32,11 @@ class Profile(Base):
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True)
-    email: Mapped[str | None]
-    name: Mapped[str | None]
-    phone: Mapped[str | None]
+    email: Mapped[str | None] = mapped_column(info={"personal": "email"})
+    name: Mapped[str | None] = mapped_column(info={"personal": "name"})
+    phone: Mapped[str | None] = mapped_column(info={"personal": "phone"})
     campus_id: Mapped[UUID | None] = mapped_column(ForeignKey("campuses.id"), index=True)
-    avatar_url: Mapped[str | None]
+    avatar_url: Mapped[str | None] = mapped_column(info={"personal": "picture"})
     role: Mapped[str] = mapped_column(server_default="buyer")
     staff_role: Mapped[str | None] = mapped_column(ForeignKey("admin_roles.role"))
     badges: Mapped[list[str]] = mapped_column(server_default="{}")
@@ -62,7 +62,7 @@ class FormerContact(Base):
     id: Mapped[Id]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
     kind: Mapped[str]
-    contact: Mapped[str]
+    contact: Mapped[str] = mapped_column(info={"personal": "contact"})
     replaced_at: Mapped[datetime]
 
 
@@ -83,13 +83,13 @@ class Address(Base):
     id: Mapped[Id]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
     label: Mapped[str | None]
-    hostel: Mapped[str]
-    hall: Mapped[str | None]
-    room_number: Mapped[str | None]
-    latitude: Mapped[Decimal | None] = mapped_column(Numeric(9, 6))
-    longitude: Mapped[Decimal | None] = mapped_column(Numeric(9, 6))
-    instructions: Mapped[str | None]
-    phone: Mapped[str | None]
+    hostel: Mapped[str] = mapped_column(info={"personal": "address"})
+    hall: Mapped[str | None] = mapped_column(info={"personal": "address"})
+    room_number: Mapped[str | None] = mapped_column(info={"personal": "address"})
+    latitude: Mapped[Decimal | None] = mapped_column(Numeric(9, 6), info={"personal": "address"})
+    longitude: Mapped[Decimal | None] = mapped_column(Numeric(9, 6), info={"personal": "address"})
+    instructions: Mapped[str | None] = mapped_column(info={"personal": "address"})
+    phone: Mapped[str | None] = mapped_column(info={"personal": "phone"})
     is_default: Mapped[bool] = mapped_column(server_default=text("false"))
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]

@@ -32,7 +32,9 @@ _SECRET_KEYS = frozenset(
     authorization cookie setcookie token tokens tokenhash accesstoken refreshtoken idtoken bearertoken bearer jwt
     accesscode clientsecret apikey functionskey deliverypinkey cursorkey dataencryptionkeys blindindexkey
     sharedsecret verifytoken appsecret credentials sessionid databaseurl redisurl dsn s3secretaccesskey signature
-    email emails emailaddress
+    email emails emailaddress accountnumberindex accountname ownername payeename buyername customername holdername
+    fullname firstname lastname surname displayname avatarurl hostel hall roomnumber latitude longitude
+    shippingaddress deliveryaddress ipaddress useragent trackingnote responsebody
     """.split()  # noqa: SIM905 - a list of so many quoted words reads worse
 )
 # Names that no other word ends in: these are found at the end of words written together, too (userpassword).

@@ -27,7 +27,7 @@ class Notification(Base):
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
     type: Mapped[str]
     title: Mapped[str]
-    body: Mapped[str]
+    body: Mapped[str] = mapped_column(info={"personal": "message"})
     link: Mapped[str | None]
     cause: Mapped[str] = mapped_column(comment="One cause notifies a person once")
     former_contact_id: Mapped[UUID | None] = mapped_column(

@@ -82,9 +82,9 @@ class Order(Base):
     )
     currency: Mapped[str] = mapped_column(server_default="NGN")
     delivery_method: Mapped[str]
-    shipping_address: Mapped[dict[str, Any]]
-    note: Mapped[str | None]
-    tracking_note: Mapped[str | None]
+    shipping_address: Mapped[dict[str, Any]] = mapped_column(info={"personal": "address"})
+    note: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    tracking_note: Mapped[str | None] = mapped_column(info={"personal": "message"})
     payment_reference: Mapped[str | None]
     payment_status: Mapped[str | None]
     payment_channel: Mapped[str | None]
@@ -150,7 +150,7 @@ class OrderEvent(Base):
     trigger: Mapped[str]
     actor: Mapped[str]
     actor_id: Mapped[UUID | None]
-    note: Mapped[str | None]
+    note: Mapped[str | None] = mapped_column(info={"personal": "message"})
     at: Mapped[datetime]
 
 

@@ -60,7 +60,7 @@ class PaymentTransferAccount(Base):
     intent_id: Mapped[UUID] = mapped_column(ForeignKey("payment_intents.id"), primary_key=True)
     bank_name: Mapped[str]
     account_number: Mapped[str] = mapped_column(TRANSFER_ACCOUNT_NUMBER, info={"personal": "bank_account"})
-    account_name: Mapped[str]
+    account_name: Mapped[str] = mapped_column(info={"personal": "name"})
     expires_at: Mapped[datetime]
     created_at: Mapped[CreatedAt]
 

@@ -44,7 +44,7 @@ class PayoutAccount(Base):
         info={"personal": "bank_account"},
         comment="Equal for equal account numbers",
     )
-    account_name: Mapped[str] = mapped_column(comment="As the bank says")
+    account_name: Mapped[str] = mapped_column(comment="As the bank says", info={"personal": "name"})
     recipient_code: Mapped[str | None] = mapped_column(
         comment="The gateway's; made when it is first paid to, where it came from before payouts"
     )

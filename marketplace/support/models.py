@@ -20,9 +20,15 @@ class SupportContact(Base):
     )
 
     id: Mapped[Id]
-    sender: Mapped[str] = mapped_column(unique=True, comment="The provider's own name of the sender")
-    phone: Mapped[str | None] = mapped_column(comment="In the international form, where it is a number")
-    display_name: Mapped[str | None] = mapped_column(comment="As the sender chose it; it proves nothing")
+    sender: Mapped[str] = mapped_column(
+        unique=True, comment="The provider's own name of the sender", info={"personal": "phone"}
+    )
+    phone: Mapped[str | None] = mapped_column(
+        comment="In the international form, where it is a number", info={"personal": "phone"}
+    )
+    display_name: Mapped[str | None] = mapped_column(
+        comment="As the sender chose it; it proves nothing", info={"personal": "name"}
+    )
     profile_id: Mapped[UUID | None] = mapped_column(
         ForeignKey("profiles.id"), comment="The one profile that has the number; none where several have"
     )
@@ -41,8 +47,10 @@ class SupportContactMessage(Base):
     contact_id: Mapped[UUID] = mapped_column(ForeignKey("support_contacts.id"))
     provider_message_id: Mapped[str] = mapped_column(unique=True)
     type: Mapped[str]
-    text: Mapped[str | None]
-    content: Mapped[dict[str, Any] | None] = mapped_column(comment="What its type is described by")
+    text: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    content: Mapped[dict[str, Any] | None] = mapped_column(
+        comment="What its type is described by", info={"personal": "message"}
+    )
     replies_to: Mapped[str | None] = mapped_column(comment="The provider's id of the message it answers")
     sent_at: Mapped[datetime] = mapped_column(comment="As the provider says")
     received_at: Mapped[CreatedAt]

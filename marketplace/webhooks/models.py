@@ -52,7 +52,7 @@ class InboxEvent(Base):
 
     id: Mapped[Id]
     provider: Mapped[str]
-    body: Mapped[bytes] = mapped_column(LargeBinary)
+    body: Mapped[bytes] = mapped_column(LargeBinary, info={"personal": "event"})
     status: Mapped[str] = mapped_column(server_default="received")
     event_type: Mapped[str | None]
     dedupe_id: Mapped[str | None] = mapped_column(index=True)
@@ -73,7 +73,7 @@ class ProcessedWebhookEvent(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     provider: Mapped[str]
     event_type: Mapped[str]
-    payload: Mapped[dict[str, Any]]
+    payload: Mapped[dict[str, Any]] = mapped_column(info={"personal": "event"})
     processed_at: Mapped[CreatedAt]
 
 
@@ -96,7 +96,7 @@ class DeadLetterWebhook(Base):
     provider: Mapped[str]
     event_type: Mapped[str | None]
     dedupe_id: Mapped[str | None]
-    body: Mapped[bytes] = mapped_column(LargeBinary)
+    body: Mapped[bytes] = mapped_column(LargeBinary, info={"personal": "event"})
     attempts: Mapped[int]
     error: Mapped[str]
     died_at: Mapped[datetime]

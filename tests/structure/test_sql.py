@@ -1,6 +1,7 @@
 """The SQL of the domain: text made of constants alone, and statements that fit the migrated schema."""
 
 import ast
+import contextlib
 import dataclasses
 import importlib
 import pkgutil
@@ -16,7 +17,9 @@ import pytest
 
 import marketplace
 from marketplace.infra.db import Statement
+from marketplace.infra.encryption import EncryptedText
 from marketplace.infra.tables import SortedTable
+from marketplace.models import metadata
 
 PROJECT = Path(__file__).parents[2]
 CONSTANT_NAME = re.compile(r"_?[A-Z][A-Z0-9_]*")
@@ -172,3 +175,45 @@ def test_row_classes_fit_their_statements(
             cursor.execute("DEALLOCATE ALL")
 
     assert differences == {}
+
+
+def test_statements_declare_their_encrypted_columns(
+    statements: dict[str, Statement[Any]], connection: psycopg2.extensions.connection
+) -> None:
+    """Find each column of an answer by its origin, whatever its label, and compare its declared type."""
+    encrypted = {
+        (column.table.name, column.name): column.type
+        for table in metadata.tables.values()
+        for column in table.columns
+        if isinstance(column.type, EncryptedText)
+    }
+    tables = ", ".join(f"'{table}'" for table, _column in encrypted)
+    origins = (
+        "SELECT attrelid, attnum, relname, attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid"
+        f" WHERE relname IN ({tables})"
+    )
+    differences, declared = {}, 0
+    with connection.cursor() as cursor:
+        cursor.execute(origins)
+        columns = {(table_oid, number): (table, name) for table_oid, number, table, name in cursor.fetchall()}
+        for label, statement in statements.items():
+            if SETTINGS.match(statement.sql) or not any(table in statement.sql for table, _ in encrypted):
+                continue
+            nulls = ", ".join(["NULL"] * prepare(cursor, statement))
+            # A refused NULL is found before the answer: these statements give none.
+            with contextlib.suppress(psycopg2.IntegrityError):
+                cursor.execute(f"EXECUTE checked {f'({nulls})' if nulls else ''}")
+            wanted = {
+                column.name: encrypted[origin]
+                for column in cursor.description or ()
+                if (origin := columns.get((column.table_oid, column.table_column))) in encrypted
+            }
+            declared += len(wanted)
+            found = statement.encrypted if cursor.description else wanted
+            if found != wanted:
+                differences[label] = f"has {found.keys()}, wants {wanted.keys()}"
+            connection.rollback()
+            cursor.execute("DEALLOCATE ALL")
+
+    assert differences == {}
+    assert declared

@@ -1,0 +1,109 @@
+"""Columns with personal data say so in their model, and logs show none of them."""
+
+import re
+
+import pytest
+from sqlalchemy import Column
+
+from marketplace.infra.encryption import BlindIndex, EncryptedText
+from marketplace.kernel.redaction import MARKER, redact
+from marketplace.models import metadata
+
+KINDS = {
+    *(
+        "address",
+        "bank_account",
+        "contact",
+        "device",
+        "email",
+        "event",
+        "ip_address",
+        "message",
+        "name",
+        "phone",
+    ),
+    *("picture", "response"),
+}
+COLUMNS: list[Column[object]] = [column for table in metadata.tables.values() for column in table.columns]
+PERSONAL = {f"{column.table.name}.{column.name}": column for column in COLUMNS if "personal" in column.info}
+
+LOOKS_PERSONAL = re.compile(
+    r"(?:^|_)(?:phone|mobile|e?mail|name|surname|address|hostel|hall|room_number|latitude|longitude|contact|sender"
+    r"|account_number|bvn|nin|passport|birth\w*|gender|avatar_url|ip|ip_address|user_agent|device|token|password|pin)$"
+)
+# Columns whose names look personal, and the reason why they are not.
+NOT_PERSONAL = {
+    "campuses.name": "a campus",
+    "categories.name": "a category",
+    "hostels.name": "a building",
+    "hubs.name": "a public place",
+    "hubs.address": "a public place",
+    "hubs.latitude": "a public place",
+    "hubs.longitude": "a public place",
+    "payout_accounts.bank_name": "a bank",
+    "periodic_tasks.name": "a task",
+    "transfer_accounts.bank_name": "a bank",
+    "vendor_profiles.display_name": "the public name of a store",
+}
+# Names that also stand for other things in logs. Values are redacted by their shape, names of people under the
+# names of their roles.
+AMBIGUOUS = {"body", "contact", "content", "instructions", "note", "payload", "sender", "text"}
+NAMES_OF_PEOPLE = {
+    "account_name",
+    "buyer_name",
+    "display_name",
+    "full_name",
+    "holder_name",
+    "owner_name",
+    "payee_name",
+}
+SAMPLE = "Call +2348031234567 or write to ada@mail.example, account 0123456789"
+
+
+def camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def test_kinds_are_known() -> None:
+    assert {column.info["personal"] for column in PERSONAL.values()} == KINDS
+
+
+def test_column_with_a_personal_name_is_marked() -> None:
+    found = {f"{column.table.name}.{column.name}" for column in COLUMNS if LOOKS_PERSONAL.search(column.name)}
+    assert found - PERSONAL.keys() == NOT_PERSONAL.keys()
+
+
+@pytest.mark.parametrize("column", PERSONAL.values(), ids=PERSONAL)
+def test_personal_column_is_redacted_in_logs(column: Column[object]) -> None:
+    names = NAMES_OF_PEOPLE if column.name == "name" else {column.name}
+    for name in names:
+        for key in (name, camel_case(name), f"{column.table.name}.{name}"):
+            logged = redact({key: SAMPLE})[key]
+            if name in AMBIGUOUS:
+                assert not re.search(r"803|ada@|0123", logged), key
+            else:
+                assert logged == MARKER, key
+
+
+def test_bank_accounts_are_encrypted() -> None:
+    types = {
+        name: type(column.type)
+        for name, column in PERSONAL.items()
+        if column.info["personal"] == "bank_account"
+    }
+    assert types == {
+        "payout_accounts.account_number": EncryptedText,
+        "payout_accounts.account_number_index": BlindIndex,
+        "transfer_accounts.account_number": EncryptedText,
+    }
+
+
+def test_encrypted_values_are_bound_to_their_own_column() -> None:
+    encrypted = [column for column in COLUMNS if isinstance(column.type, EncryptedText | BlindIndex)]
+    places = {
+        f"{column.table.name}.{column.name}".removesuffix("_index"): column.type.context
+        for column in encrypted
+    }
+    assert encrypted
+    assert places == {place: place for place in places}
