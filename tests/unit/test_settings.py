@@ -12,7 +12,7 @@ from marketplace.infra.settings import (
     read_embedded_environment,
     variable_name,
 )
-from tests.support.encryption_keys import KEY_VARIABLES
+from tests.support.encryption_keys import BLIND_INDEX_KEY, DATA_KEY, KEY_VARIABLES
 
 LONG = "of-the-tests-only-0123456789abcdef"
 PRODUCTION = {
@@ -57,6 +57,11 @@ BAD = [
     ("FUNCTIONS_KEY", "short", "must have at least 32 characters"),
     ("DELIVERY_PIN_KEY", "x" * 31, "must have at least 32 characters"),
     ("CURSOR_KEY", "short", "must have at least 32 characters"),
+    ("DATA_ENCRYPTION_KEYS", DATA_KEY, "must be id:base64 pairs with commas between them"),
+    ("DATA_ENCRYPTION_KEYS", "k1:short", "has a key k1 that must be 32 bytes in base64"),
+    ("DATA_ENCRYPTION_KEYS", f"k1:{DATA_KEY},k1:{DATA_KEY}", "names the key k1 twice"),
+    ("BLIND_INDEX_KEY", "short", "must be 32 bytes in base64"),
+    ("BLIND_INDEX_KEY", DATA_KEY, "must differ from the keys of DATA_ENCRYPTION_KEYS"),
     ("TRUSTED_PROXY_HOPS", "-1", "must be a whole number from 0 to 10"),
     ("CORS_ORIGINS", "https://shop.example,*", "must be origins"),
     ("CORS_ORIGINS", "https://shop.example/", "must be origins"),

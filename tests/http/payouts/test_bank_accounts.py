@@ -11,6 +11,7 @@ from tests.support.audit_and_notifications import audit_of, notifications_of
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import NOW, later
+from tests.support.servers import dump_data
 from tests.support.shop_client import ShopClient
 from tests.support.store_profiles import GTB, OWN, ZENITH, accounts_of, changed, phone_of, put, shown, wire
 
@@ -40,6 +41,24 @@ class TestBankAccount:
         recipient = gateway.call("POST", "/transferrecipient", json=body)
         assert recipient["recipient_code"] == row["recipient_code"]
         assert recipient["details"]["account_name"] == row["account_name"]
+
+    def test_number_is_plain_neither_in_a_dump_nor_in_logs(
+        self, desk: ShopClient, database_url: str, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        number, unknown = "7719203344", "0007719203"
+        changed(desk, {"bankAccount": GTB | {"accountNumber": number}})
+        answer = desk.client.put(OWN, json=GTB | {"accountNumber": number}, headers=desk.buyer)
+        assert answer.status_code == 200
+        assert put(desk, {"bankAccount": GTB | {"accountNumber": unknown}}).status_code == 422
+        [row] = accounts_of(desk, desk.shop.vendor.id)
+        assert row["account_number"] == number
+
+        dump = dump_data(database_url)
+        assert str(row["id"]) in dump
+        assert not [text for text in (number, unknown, number.encode().hex()) if text in dump]
+        printed = "".join(capfd.readouterr())
+        assert "request served" in printed
+        assert not [text for text in (number, unknown) if text in printed]
 
     def test_payouts_are_held_for_a_day_from_the_change(self, desk: ShopClient, clock: MovableClock) -> None:
         [hold] = changed(desk, {"bankAccount": GTB})["payoutHolds"]
