@@ -12,7 +12,7 @@ from marketplace.infra.settings import (
     read_embedded_environment,
     variable_name,
 )
-from tests.support.encryption_keys import BLIND_INDEX_KEY, DATA_KEY, KEY_VARIABLES
+from tests.support.encryption_keys import DATA_KEY, KEY_VARIABLES
 
 LONG = "of-the-tests-only-0123456789abcdef"
 PRODUCTION = {
