@@ -208,7 +208,7 @@ def test_categories_count_what_is_seen(
     with market.database.reading() as session:
         tree = fetch_category_tree(session, now=market.now)
     [node] = [node for node in tree if node["id"] == str(market.category_id)]
-    assert node["listingCount"] == 1
+    assert node["listing_count"] == 1
 
 
 def test_every_public_route_that_shows_products_is_held_to_the_rule() -> None:
