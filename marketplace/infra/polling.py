@@ -1,8 +1,8 @@
 """Poll a provider for rows without a final status, so that one failing row keeps no other waiting."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -38,10 +38,10 @@ def ensure_unchanged(locked: object, polled: object, columns: Iterable[str]) -> 
 
     :param locked: the row as it is now
     :param polled: the row as it was before the provider was asked
-    :param columns: those that every change of the row changes
+    :param columns: the attributes that every change of the row changes
     :raises ChangedWhilePolledError: the row changed
     """
-    if any(_read(locked, name) != _read(polled, name) for name in columns):
+    if any(getattr(locked, name) != getattr(polled, name) for name in columns):
         raise ChangedWhilePolledError("The status changed while the provider was asked for it.")
 
 
@@ -60,7 +60,7 @@ def poll_each(
     :param fetch: calls the provider
     :param apply: applies a response in a transaction of its own
     :param on_unavailable: called with the row at which the run ended
-    :param log_field: the column that names a row in the log, such as ``reference``
+    :param log_field: the attribute that names a row in the log, such as ``reference``
     :raises ServiceUnavailableError: the database is away, for the next row too
     """
     run = PollingRun()
@@ -73,16 +73,11 @@ def poll_each(
                 on_unavailable(row, error)
             break
         except ChangedWhilePolledError:
-            _log.info("row changed while it was polled", **{log_field: str(_read(row, log_field))})
+            _log.info("row changed while it was polled", **{log_field: str(getattr(row, log_field))})
         except ServiceUnavailableError:
             raise
         except Exception:  # noqa: BLE001 - logged with its trace; the row stays due, and must not keep others waiting
-            _log.exception("polled status not applied", **{log_field: str(_read(row, log_field))})
+            _log.exception("polled status not applied", **{log_field: str(getattr(row, log_field))})
             run.failed += 1
         run.polled += 1
     return run
-
-
-def _read(row: object, name: str) -> Any:
-    # Until every area gives dataclasses.
-    return row[name] if isinstance(row, Mapping) else getattr(row, name)

@@ -1,24 +1,32 @@
 """Polling goes on behind a row that fails, and ends where the provider is down."""
 
-from typing import Any
+from dataclasses import dataclass, replace
 
 import pytest
 
 from marketplace.infra.polling import ChangedWhilePolledError, ensure_unchanged, poll_each
 from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
 
-ROWS = [{"id": number} for number in range(4)]
+
+@dataclass(frozen=True)
+class Row:
+    id: int
+    status: str = "submitted"
+    attempts: int = 1
+
+
+ROWS = [Row(number) for number in range(4)]
 
 
 def test_failing_and_changed_rows_keep_no_other_waiting() -> None:
     applied: list[int] = []
 
-    def apply(row: dict[str, Any], response: str) -> None:
-        if row["id"] == 0:
+    def apply(row: Row, response: str) -> None:
+        if row.id == 0:
             raise ZeroDivisionError
-        if row["id"] == 1:
+        if row.id == 1:
             raise ChangedWhilePolledError
-        applied.append(row["id"])
+        applied.append(row.id)
 
     run = poll_each(ROWS, fetch=lambda _row: "sent", apply=apply, log_field="id")
 
@@ -30,16 +38,16 @@ def test_run_ends_with_the_first_row_that_the_provider_does_not_answer_about() -
     applied: list[int] = []
     unanswered: list[int] = []
 
-    def fetch(row: dict[str, Any]) -> str:
-        if row["id"] == 2:
+    def fetch(row: Row) -> str:
+        if row.id == 2:
             raise ProviderUnavailableError("Down.")
         return "sent"
 
     run = poll_each(
         ROWS,
         fetch=fetch,
-        apply=lambda row, _response: applied.append(row["id"]),
-        on_unavailable=lambda row, _error: unanswered.append(row["id"]),
+        apply=lambda row, _response: applied.append(row.id),
+        on_unavailable=lambda row, _error: unanswered.append(row.id),
         log_field="id",
     )
 
@@ -48,8 +56,8 @@ def test_run_ends_with_the_first_row_that_the_provider_does_not_answer_about() -
 
 
 def test_response_that_cannot_be_read_keeps_no_other_waiting() -> None:
-    def fetch(row: dict[str, Any]) -> str:
-        if row["id"] == 0:
+    def fetch(row: Row) -> str:
+        if row.id == 0:
             raise KeyError("status")
         return "sent"
 
@@ -59,7 +67,7 @@ def test_response_that_cannot_be_read_keeps_no_other_waiting() -> None:
 
 
 def test_run_ends_when_the_database_is_away() -> None:
-    def apply(_row: dict[str, Any], _response: str) -> None:
+    def apply(_row: Row, _response: str) -> None:
         raise ServiceUnavailableError("Away.")
 
     with pytest.raises(ServiceUnavailableError):
@@ -67,8 +75,8 @@ def test_run_ends_when_the_database_is_away() -> None:
 
 
 def test_row_that_changed_since_it_was_read_is_refused() -> None:
-    row = {"status": "submitted", "attempts": 1}
+    row = Row(1)
 
-    ensure_unchanged(row, dict(row), ("status", "attempts"))
+    ensure_unchanged(row, replace(row), ("status", "attempts"))
     with pytest.raises(ChangedWhilePolledError):
-        ensure_unchanged(row | {"attempts": 2}, row, ("status", "attempts"))
+        ensure_unchanged(replace(row, attempts=2), row, ("status", "attempts"))
