@@ -381,7 +381,7 @@ REQUESTS = [
 
 @pytest.mark.usefixtures("on_sale")
 @pytest.mark.parametrize(("contract", "mode", "role"), REQUESTS)
-def test_the_service_behaves_as_the_document_says(
+def test_responses_match_the_openapi_document(
     schema: BaseSchema, cast: Cast, bearer: Bearer, contract: Contract, mode: GenerationMode, role: str
 ) -> None:
     """Whatever is sent, well formed or not, is answered as described, and never with a fault of ours."""

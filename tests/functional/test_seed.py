@@ -79,7 +79,7 @@ def count(url: str, table: str) -> int:
     return int(query(url, f"SELECT count(*) FROM {table}")[0][0])
 
 
-def test_there_are_two_campuses_with_places(database: str) -> None:
+def test_seed_has_two_campuses_with_hubs_and_hostels(database: str) -> None:
     assert query(database, "SELECT slug FROM campuses ORDER BY slug") == [("north",), ("south",)]
     assert query(
         database,
@@ -142,7 +142,7 @@ def test_products_are_in_stock_and_have_pictures_that_browsers_can_read(
             assert (picture.format, picture.size) == ("WEBP", (480, 360))
 
 
-def test_there_are_orders_in_each_state_and_the_books_are_whole(seeded: Installation, database: str) -> None:
+def test_seed_has_orders_in_each_status_and_a_consistent_ledger(seeded: Installation, database: str) -> None:
     statuses = dict(query(database, "SELECT status, count(*) FROM orders GROUP BY status"))
     assert statuses.keys() == {
         *("pending_payment", "paid_escrow", "processing", "shipped", "delivered", "cancelled", "expired")
@@ -169,16 +169,14 @@ def test_gateway_balance_equals_the_ledger(seeded: Installation, first_balance: 
     assert first_balance == int(clearing) > 0
 
 
-def test_a_second_run_adds_nothing(seeded: Installation, database: str) -> None:
+def test_second_seed_adds_nothing(seeded: Installation, database: str) -> None:
     before = content(database)
     assert "nothing was done" in seeded.ok("seed", "--if-empty")
     assert "Added 0 products, 0 orders and 0 promotions" in seeded.ok("seed")
     assert content(database) == before
 
 
-def test_two_databases_get_the_same_and_an_interrupted_run_is_completed(
-    seeded: Installation, database: str
-) -> None:
+def test_seed_is_deterministic_and_completes_an_interrupted_run(seeded: Installation, database: str) -> None:
     other = seeded.create_database("other")
     seeded.ok("db", "upgrade", DATABASE_URL=other)
     # Without a gateway nobody can pay; the rest is there, and the next run goes on. Hashes differ from the first run.
@@ -214,7 +212,7 @@ def test_many_products_are_spread_over_many_stores(seeded: Installation) -> None
     assert query(url, same) == query(seeded.database_url, same)
 
 
-def test_it_is_refused_where_it_does_not_belong(seeded: Installation, database: str) -> None:
+def test_seed_is_refused_in_production_and_on_real_data(seeded: Installation, database: str) -> None:
     production = seeded.run(
         "seed",
         ENVIRONMENT="production",

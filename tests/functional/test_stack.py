@@ -140,7 +140,7 @@ def database(stack: Stack) -> Iterator[Any]:
         connection.close()
 
 
-def test_it_is_ready_when_it_says_so_and_tells_how_to_begin(running: Stack) -> None:
+def test_started_stack_is_ready_and_prints_how_to_begin(running: Stack) -> None:
     text = running.text()
     assert running.is_ready()
     for expected in (f"{running.base}/docs", f"{running.base}/admin", "/gateway", "/identity", "campus-rep"):
@@ -158,14 +158,14 @@ def test_it_is_ready_when_it_says_so_and_tells_how_to_begin(running: Stack) -> N
     assert expected_services <= set(running.services())
 
 
-def test_its_secrets_are_for_its_owner_alone(running: Stack) -> None:
+def test_secret_files_are_readable_by_their_owner_only(running: Stack) -> None:
     for name in ("stack.env", "secrets.json"):
         assert stat.S_IMODE((running.directory / name).stat().st_mode) == 0o600
     for name in ("logs", "objects", "valkey", "postgresql"):
         assert stat.S_IMODE((running.directory / name).stat().st_mode) == 0o700
 
 
-def test_everything_listens_on_loopback_alone(running: Stack) -> None:
+def test_all_services_listen_on_loopback_only(running: Stack) -> None:
     processes = {*running.services().values(), *lock_holders(running.lock)}
     sockets = {
         str(link.readlink())
@@ -184,7 +184,7 @@ def test_everything_listens_on_loopback_alone(running: Stack) -> None:
     assert set(ours) == {"0100007F"}  # 127.0.0.1
 
 
-def test_a_picture_goes_in_through_the_proxy_and_comes_back(running: Stack) -> None:
+def test_image_is_uploaded_and_served_through_the_proxy(running: Stack) -> None:
     issuer = running.variables()["IDENTITY_ISSUER"]
     issued = requests.post(f"{issuer}/sandbox/token", json={"persona": "vendor"}, timeout=5).json()
     headers = {"Authorization": f"Bearer {issued['access_token']}"}
@@ -207,7 +207,7 @@ def test_a_picture_goes_in_through_the_proxy_and_comes_back(running: Stack) -> N
         assert upload(picture + bytes(length - len(picture))).json()["code"] == "PAYLOAD_TOO_LARGE"
 
 
-def test_pictures_are_readable_and_nothing_else_of_the_storage(running: Stack) -> None:
+def test_proxy_serves_public_images_only(running: Stack) -> None:
     given = running.variables()
     client: Any = boto3.client(
         "s3",
@@ -245,7 +245,7 @@ def test_a_second_stack_on_the_same_directory_or_port_is_refused(running: Stack,
     assert running.is_ready()
 
 
-def test_a_process_that_dies_is_started_again(running: Stack) -> None:
+def test_killed_service_is_restarted(running: Stack) -> None:
     before = running.services()
     for name in ("worker-webhooks", "web"):
         os.kill(before[name], signal.SIGKILL)
@@ -361,7 +361,7 @@ def test_given_servers_are_used_and_not_started(running: Stack, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("where", ["/proc/self/nowhere", "file/below"])
-def test_a_directory_that_can_not_be_written_is_named(stack: Stack, tmp_path: Path, where: str) -> None:
+def test_unwritable_data_directory_is_named(stack: Stack, tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("not a directory", encoding="utf-8")
     directory = tmp_path / where
     answered = ask(stack, "up", DATA_DIR=str(directory), PORT=str(free_port("stack")))
@@ -369,7 +369,7 @@ def test_a_directory_that_can_not_be_written_is_named(stack: Stack, tmp_path: Pa
     assert f"{directory} can't be written to" in answered.stderr
 
 
-def test_a_start_that_fails_stops_what_it_started_and_shows_why(stack: Stack, tmp_path: Path) -> None:
+def test_failed_start_stops_its_servers_and_shows_the_cause(stack: Stack, tmp_path: Path) -> None:
     other = Stack(tmp_path / "failing", free_port("stack"))
     answered = ask(other, "up", CURSOR_KEY="too short")
     assert answered.returncode == 1
@@ -393,7 +393,7 @@ def test_database_from_before_the_baseline_is_refused_in_one_sentence(
     assert not is_locked(other.lock)
 
 
-def test_reset_removes_no_directory_that_is_not_a_stack_s(stack: Stack, tmp_path: Path) -> None:
+def test_reset_keeps_a_directory_that_is_no_stack(stack: Stack, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").touch()

@@ -127,7 +127,7 @@ def place_case(session: Session, case: Case) -> tuple[list[Shop], CheckoutResult
     max_examples=case_count(15, deep=200), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(case=cases())
-def test_what_is_checked_out_adds_up_to_the_kobo(database: Database, case: Case) -> None:
+def test_checkout_totals_add_up_to_the_kobo(database: Database, case: Case) -> None:
     with undone(database) as session:
         shops, done = place_case(session, case)
         buyer_id, totals = shops[0].buyer.id, totals_of(case.cart)
@@ -153,7 +153,7 @@ def test_what_is_checked_out_adds_up_to_the_kobo(database: Database, case: Case)
     max_examples=case_count(15, deep=200), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(case=cases())
-def test_whatever_is_cancelled_and_charged_no_kobo_is_made_or_lost(database: Database, case: Case) -> None:
+def test_cancellation_and_charge_neither_create_nor_lose_a_kobo(database: Database, case: Case) -> None:
     with undone(database) as session:
         shops, done = place_case(session, case)
         buyer = shops[0].buyer

@@ -289,7 +289,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
         assert sent + taken + wallet - owed == paid - left
 
 
-def test_in_the_end_the_buyer_has_each_kobo_once(own_database: Database) -> None:
+def test_buyer_receives_each_disputed_kobo_once(own_database: Database) -> None:
     def start() -> LifeOfDisputes:
         machine = LifeOfDisputes()
         machine.database = own_database

@@ -270,7 +270,7 @@ class LifeOfSales(RuleBasedStateMachine):
             assert_books_are_whole(session)
 
 
-def test_whatever_happens_each_order_has_the_price_of_its_moment(own_database: Database) -> None:
+def test_order_has_the_price_valid_when_it_was_placed(own_database: Database) -> None:
     def start() -> LifeOfSales:
         machine = LifeOfSales()
         machine.database = own_database

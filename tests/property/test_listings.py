@@ -143,7 +143,7 @@ def contradicts(query: dict[str, Any]) -> bool:
     return bool(query.get("minPrice", 0) > query.get("maxPrice", 10**10))
 
 
-def test_the_listing(world: CatalogModel) -> None:
+def test_listing_filters_and_sorts_as_the_model_does(world: CatalogModel) -> None:
     vendors = st.sampled_from([*map(str, world.stores), str(uuid4())])
 
     @EXAMPLES
@@ -187,7 +187,7 @@ def test_each_filter_and_sort_has_something_to_find(world: CatalogModel) -> None
     assert len({item.published_at for item in shown}) < len(shown)
 
 
-def test_a_stores_listing(world: CatalogModel) -> None:
+def test_store_listing_filters_and_sorts_as_the_model_does(world: CatalogModel) -> None:
     @EXAMPLES
     @given(st.sampled_from(world.stores), queries(**of_stores(world)))
     def check(vendor_id: UUID, query: dict[str, Any]) -> None:
@@ -204,7 +204,7 @@ def test_a_stores_listing(world: CatalogModel) -> None:
 
 
 @pytest.mark.parametrize("route", ["new-arrivals", "exclusives", "trending"])
-def test_listings_of_a_purpose(world: CatalogModel, route: str) -> None:
+def test_listing_of_a_purpose_shows_what_belongs(world: CatalogModel, route: str) -> None:
     def belongs(item: Item) -> bool:
         if route == "exclusives":
             return item.exclusive and item.store_verified
@@ -222,7 +222,7 @@ def test_listings_of_a_purpose(world: CatalogModel, route: str) -> None:
     check()
 
 
-def test_named_products(world: CatalogModel) -> None:
+def test_products_by_id_are_shown_in_the_order_asked_for(world: CatalogModel) -> None:
     by_id = {item.id: item for item in world.items}
 
     @EXAMPLES
@@ -238,7 +238,7 @@ def test_named_products(world: CatalogModel) -> None:
     check()
 
 
-def test_the_own_inventory(world: CatalogModel) -> None:
+def test_own_inventory_filters_and_sorts_as_the_model_does(world: CatalogModel) -> None:
     own = [item for item in world.items if item.vendor_id == world.owned and item.status != "deleted"]
     fields = {
         "category": places(world)["category"],

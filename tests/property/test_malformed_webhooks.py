@@ -165,7 +165,7 @@ def alone(services: Services, committed_database: Database) -> Services:
 @example(b'{"event":"x","data":{"id":1,"deep":' + b"[" * 300 + b"]" * 300 + b"}}")
 @example(b'{"event":"\\u0000","data":{"id":"\\u0000"}}')
 @example(b'{"event":"charge.success","data":{"id":1e20,"reference":"r","status":"success","amount":1}}')
-def test_a_gateways_event_of_whatever_content_comes_to_an_end(
+def test_gateway_event_with_any_content_reaches_a_final_status(
     client: FlaskClient, alone: Services, body: bytes
 ) -> None:
     Taker(alone, client, "/api/payments/webhook").take(body)
@@ -180,7 +180,7 @@ def test_a_gateways_event_of_whatever_content_comes_to_an_end(
 @example(b'{"entry":[{"changes":[{"value":{"messages":[[],1,null,"x",{}],"statuses":[{}]}}]}]}')
 @example(b'{"entry":[null,1,[],{"changes":null},{"changes":[null,{"value":[]}]}]}')
 @example(b'{"entry":[{"changes":[{"value":{"messages":[{"id":"\\u0000","from":"\\u0000"}]}}]}]}')
-def test_an_envelope_of_whatever_content_comes_to_an_end(
+def test_envelope_with_any_content_reaches_a_final_status(
     client: FlaskClient, alone: Services, body: bytes
 ) -> None:
     Taker(alone, client, "/api/whatsapp/webhook").take(body)
@@ -189,5 +189,5 @@ def test_an_envelope_of_whatever_content_comes_to_an_end(
 @settings(max_examples=EXAMPLES)
 @given(st.binary(max_size=300) | values.map(lambda value: json.dumps(value).encode()))
 @pytest.mark.parametrize("path", ["/api/payments/webhook", "/api/whatsapp/webhook"])
-def test_whatever_bytes_come_to_an_end(client: FlaskClient, alone: Services, path: str, body: bytes) -> None:
+def test_any_bytes_reach_a_final_status(client: FlaskClient, alone: Services, path: str, body: bytes) -> None:
     Taker(alone, client, path).take(body)

@@ -480,7 +480,7 @@ class _KilledError(Exception):
     """Stands for a process that dies before its commit."""
 
 
-def test_whatever_happens_the_books_are_whole(own_database: Database) -> None:
+def test_ledger_is_consistent_after_random_order_steps(own_database: Database) -> None:
     def start() -> LifeOfOrders:
         machine = LifeOfOrders()
         machine.database = own_database

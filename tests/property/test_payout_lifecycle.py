@@ -371,7 +371,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
         return owed(session, payee) - owing + int(waiting)
 
 
-def test_whatever_happens_the_books_are_what_the_gateway_says(own_database: Database) -> None:
+def test_ledger_matches_the_gateway_after_random_payout_steps(own_database: Database) -> None:
     LifeOfPayouts.database = own_database
     run_state_machine_as_test(
         LifeOfPayouts,
