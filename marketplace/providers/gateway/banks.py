@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-
-class MalformedBankDataError(Exception):
-    """A field of the answer is missing or of another type."""
+from marketplace.providers.gateway.errors import MalformedGatewayDataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +18,10 @@ class Bank:
     def list_from_wire(cls, data: Any) -> list["Bank"]:
         """Read a page of the list of banks; those that are closed are left out.
 
-        :raises MalformedBankDataError: a field is missing or of another type
+        :raises MalformedGatewayDataError: a field is missing or of another type
         """
         if not isinstance(data, list):
-            raise MalformedBankDataError
+            raise MalformedGatewayDataError("not the banking data that was asked for")
         return [
             cls(code=_require_text(item, "code"), name=_require_text(item, "name"))
             for item in data
@@ -45,15 +43,15 @@ class GatewayTransferAccount:
         """Read the account that the gateway made for a payment.
 
         :param reference: of the payment, which the answer must be about
-        :raises MalformedBankDataError: a field is missing or of another type, or it is another payment's
+        :raises MalformedGatewayDataError: a field is missing or of another type, or it is another payment's
         """
         if not isinstance(data, dict) or data.get("reference") != reference:
-            raise MalformedBankDataError
+            raise MalformedGatewayDataError("not the banking data that was asked for")
         bank = data.get("bank")
         try:
             expires_at = datetime.fromisoformat(_require_text(data, "account_expires_at"))
         except ValueError as error:
-            raise MalformedBankDataError from error
+            raise MalformedGatewayDataError("account_expires_at is no time") from error
         return cls(
             bank_name=_require_text(bank, "name"),
             account_number=_require_text(data, "account_number"),
@@ -67,15 +65,15 @@ def parse_account_name(data: Any, *, account_number: str) -> str:
     """Read the name that an account is kept under.
 
     :param account_number: which the answer must be about
-    :raises MalformedBankDataError: there is no name, or it is another account's
+    :raises MalformedGatewayDataError: there is no name, or it is another account's
     """
     if not isinstance(data, dict) or data.get("account_number") != account_number:
-        raise MalformedBankDataError
+        raise MalformedGatewayDataError("not the banking data that was asked for")
     return _require_text(data, "account_name")
 
 
 def _require_text(data: Any, name: str) -> str:
     value = data.get(name) if isinstance(data, dict) else None
     if not isinstance(value, str) or not value or len(value) > 200:
-        raise MalformedBankDataError
+        raise MalformedGatewayDataError("not the banking data that was asked for")
     return value

@@ -57,7 +57,10 @@ class Charge:
         if not isinstance(data, dict):
             raise MalformedGatewayDataError("data is not an object")
         return cls(
-            id=_charge_id(data),
+            # The reference stands in where the gateway sent no id.
+            id=_require_field(data, "reference", str)
+            if data.get("id") is None
+            else str(_require_field(data, "id", int)),
             reference=_require_field(data, "reference", str),
             status=_require_field(data, "status", str),
             amount_minor=_require_amount(data, "amount"),
@@ -219,18 +222,19 @@ class GatewayTransfer:
 
     @classmethod
     def _read(cls, data: Any, transfer_id: str) -> "GatewayTransfer":
-        amount = _parse_amount(_read_object(data).get("amount"))
+        fields = _read_object(data)
+        amount = _parse_amount(fields.get("amount"))
         if amount is None:
             raise MalformedGatewayDataError("data.amount is no amount")
         return cls(
             id=transfer_id,
             reference=_require_identifier(data, "reference"),
             amount_minor=amount,
-            currency=_require_short_text(data, "currency"),
-            status=_parse_short_text(_read_object(data).get("status")),
-            transfer_code=_parse_identifier(_read_object(data).get("transfer_code")),
-            fee_minor=_parse_amount(_read_object(data).get("fee_charged")) or 0,
-            created_at=_parse_time(_read_object(data).get("createdAt")),
+            currency=_require_given(_parse_short_text(fields.get("currency")), "currency"),
+            status=_parse_short_text(fields.get("status")),
+            transfer_code=_parse_identifier(fields.get("transfer_code")),
+            fee_minor=_parse_amount(fields.get("fee_charged")) or 0,
+            created_at=_parse_time(fields.get("createdAt")),
         )
 
 
@@ -259,17 +263,13 @@ def _parse_identifier(value: Any) -> str:
 
 
 def _require_identifier(data: Any, name: str) -> str:
-    identifier = _parse_identifier(_read_object(data).get(name))
-    if not identifier:
-        raise MalformedGatewayDataError(f"data.{name} is missing")
-    return identifier
+    return _require_given(_parse_identifier(_read_object(data).get(name)), name)
 
 
-def _require_short_text(data: Any, name: str) -> str:
-    word = _parse_short_text(_read_object(data).get(name))
-    if not word:
+def _require_given(text: str, name: str) -> str:
+    if not text:
         raise MalformedGatewayDataError(f"data.{name} is missing")
-    return word
+    return text
 
 
 def _parse_time(value: Any) -> datetime | None:
@@ -278,15 +278,6 @@ def _parse_time(value: Any) -> datetime | None:
         return moment.astimezone(UTC) if moment and moment.tzinfo else None
     except (ValueError, OverflowError):
         return None
-
-
-def _charge_id(data: dict[str, Any]) -> str:
-    """Give the charge's id, or its reference where the gateway sent none."""
-    return (
-        _require_field(data, "reference", str)
-        if data.get("id") is None
-        else str(_require_field(data, "id", int))
-    )
 
 
 def _require_field(data: dict[str, Any], name: str, kind: type) -> Any:
@@ -305,14 +296,5 @@ def _require_amount(data: dict[str, Any], name: str) -> int:
 
 def _parse_plausible_time(value: Any) -> datetime | None:
     """Give a time in UTC; what is no time of this service's life is none, since it must not cost a payment."""
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-        return (
-            moment.astimezone(UTC)
-            if moment.tzinfo and _PLAUSIBLE_YEARS[0] <= moment.year <= _PLAUSIBLE_YEARS[1]
-            else None
-        )
-    except (ValueError, OverflowError):
-        return None
+    moment = _parse_time(value)
+    return moment if moment and _PLAUSIBLE_YEARS[0] <= moment.year <= _PLAUSIBLE_YEARS[1] else None

@@ -2,8 +2,6 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -12,21 +10,21 @@ from uuid import UUID
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.client import ProviderClient, ProviderRefusedError
 from marketplace.providers.gateway.banks import (
     Bank,
     GatewayTransferAccount,
-    MalformedBankDataError,
     parse_account_name,
 )
-from marketplace.providers.gateway.errors import MalformedGatewayDataError
+from marketplace.providers.gateway.client import (
+    UNEXPECTED_RESPONSE,
+    GatewayClient,
+    translating_malformed_data,
+)
 from marketplace.providers.gateway.payloads import Charge, GatewayRefund
 
 SIGNATURE_LENGTH = 128
-_PER_PAGE = 100
 _MAX_PAGES = 20
 _MAX_BANK_PAGES = 20
-_UNEXPECTED_RESPONSE = "The payment gateway did not answer as it should. Try again."
 
 
 @dataclass(frozen=True)
@@ -83,12 +81,7 @@ class HttpPaymentGateway:
     """The gateway's HTTP API. Every call carries the secret key."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = ProviderClient(
-            "payment gateway",
-            settings.gateway_url.rstrip("/"),
-            timeout_seconds=settings.gateway_timeout_seconds,
-            headers={"Authorization": f"Bearer {settings.gateway_secret_key}"},
-        )
+        self._client = GatewayClient(settings)
 
     def initialize_payment(
         self,
@@ -118,14 +111,11 @@ class HttpPaymentGateway:
         }
         if callback_url:
             body["callback_url"] = callback_url
-        answer = self._client.post("/transaction/initialize", body)
+        data = self._client.post("/transaction/initialize", body)
         try:
-            return PaymentPage(
-                authorization_url=answer["data"]["authorization_url"],
-                access_code=answer["data"]["access_code"],
-            )
+            return PaymentPage(data["authorization_url"], data["access_code"])
         except (KeyError, TypeError) as error:
-            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
+            raise ProviderUnavailableError(UNEXPECTED_RESPONSE) from error
 
     def fetch_charge(self, reference: str) -> Charge | None:
         """Ask what became of a reference.
@@ -133,14 +123,11 @@ class HttpPaymentGateway:
         :return: the charge, or none if the gateway does not know the reference
         :raises ProviderUnavailableError: no usable answer in time
         """
-        try:
-            answer = self._client.get(f"/transaction/verify/{reference}")
-        except ProviderRefusedError as error:
-            if error.status in (400, 404):
-                return None
-            raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
-        with _translating_malformed_data():
-            charge = Charge.from_wire(_response_data(answer))
+        answer = self._client.get(f"/transaction/verify/{reference}", unknown_statuses=(400, 404))
+        if answer is None:
+            return None
+        with translating_malformed_data():
+            charge = Charge.from_wire(answer.get("data"))
         if charge.reference != reference:
             raise ProviderUnavailableError("The payment gateway answered about another payment. Try again.")
         return charge
@@ -158,11 +145,11 @@ class HttpPaymentGateway:
         :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
         """
         notes = {"merchant_note": merchant_note, "customer_note": "Refund of your order"}
-        answer = self._client.post(
+        data = self._client.post(
             "/refund", {"transaction": charge_reference, "amount": amount_minor, **notes}
         )
-        with _translating_malformed_data():
-            return GatewayRefund.from_wire(_response_data(answer))
+        with translating_malformed_data():
+            return GatewayRefund.from_wire(data)
 
     def list_refunds(self, reference: str) -> list[GatewayRefund]:
         """List the refunds of a charge.
@@ -172,17 +159,14 @@ class HttpPaymentGateway:
 
         :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
         """
-        refunds: list[GatewayRefund] = []
-        for page in range(1, _MAX_PAGES + 1):
-            params = {"transaction": reference, "perPage": str(_PER_PAGE), "page": str(page)}
-            data = _response_data(self._read("/refund", params))
-            if not isinstance(data, list):
-                raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
-            with _translating_malformed_data():
-                refunds += [GatewayRefund.from_wire(item) for item in data]
-            if len(data) < _PER_PAGE:
-                return refunds
-        raise ProviderUnavailableError("The payment gateway lists too many refunds to look through.")
+        pages = self._client.list_pages(
+            "/refund",
+            {"transaction": reference},
+            GatewayRefund.from_wire,
+            max_pages=_MAX_PAGES,
+            too_many="The payment gateway lists too many refunds to look through.",
+        )
+        return [refund for page in pages for refund in page]
 
     def list_banks(self) -> list[Bank]:
         """List the banks that accounts can be at, by name.
@@ -192,9 +176,9 @@ class HttpPaymentGateway:
         banks: dict[str, Bank] = {}
         params = {"country": "nigeria", "use_cursor": "true", "perPage": "100"}
         for _ in range(_MAX_BANK_PAGES):
-            answer = self._read("/bank", params)
-            with _translating_malformed_data():
-                banks |= {bank.code: bank for bank in Bank.list_from_wire(_response_data(answer))}
+            answer = self._client.get("/bank", params) or {}
+            with translating_malformed_data():
+                banks |= {bank.code: bank for bank in Bank.list_from_wire(answer.get("data"))}
             following = (answer.get("meta") or {}).get("next")
             if not isinstance(following, str) or not following:
                 break
@@ -207,16 +191,12 @@ class HttpPaymentGateway:
         :return: the name that it is kept under, or none if there is no such account
         :raises ProviderUnavailableError: no usable answer in time
         """
-        try:
-            answer = self._client.get(
-                "/bank/resolve", params={"account_number": account_number, "bank_code": bank_code}
-            )
-        except ProviderRefusedError as error:
-            if error.status in (400, 404, 422):
-                return None
-            raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
-        with _translating_malformed_data():
-            return parse_account_name(_response_data(answer), account_number=account_number)
+        params = {"account_number": account_number, "bank_code": bank_code}
+        answer = self._client.get("/bank/resolve", params, unknown_statuses=(400, 404, 422))
+        if answer is None:
+            return None
+        with translating_malformed_data():
+            return parse_account_name(answer.get("data"), account_number=account_number)
 
     def create_transfer_account(
         self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
@@ -239,28 +219,9 @@ class HttpPaymentGateway:
             "metadata": metadata,
             "bank_transfer": {"account_expires_at": iso(expires_at)},
         }
-        answer = self._client.post("/charge", body)
-        with _translating_malformed_data():
-            return GatewayTransferAccount.from_wire(_response_data(answer), reference=reference)
-
-    def _read(self, path: str, params: dict[str, str]) -> Any:
-        try:
-            answer = self._client.get(path, params=params)
-        except ProviderRefusedError as error:
-            raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
-        return answer if isinstance(answer, dict) else {}
-
-
-@contextmanager
-def _translating_malformed_data() -> Iterator[None]:
-    try:
-        yield
-    except (MalformedBankDataError, MalformedGatewayDataError) as error:
-        raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
-
-
-def _response_data(answer: Any) -> Any:
-    return answer.get("data") if isinstance(answer, dict) else None
+        data = self._client.post("/charge", body)
+        with translating_malformed_data():
+            return GatewayTransferAccount.from_wire(data, reference=reference)
 
 
 def customer_email(email: str | None, user_id: UUID) -> str:

@@ -9,7 +9,12 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.money import CURRENCY
-from marketplace.providers.client import ProviderClient, ProviderRefusedError
+from marketplace.providers.gateway.client import (
+    UNEXPECTED_RESPONSE,
+    GatewayClient,
+    translating_malformed_data,
+)
+from marketplace.providers.gateway.errors import MalformedGatewayDataError
 
 RecordKind = Literal["charge", "transfer", "refund", "settlement"]
 RECORD_KINDS: tuple[RecordKind, ...] = ("charge", "transfer", "refund", "settlement")
@@ -20,18 +25,11 @@ _PATHS: dict[RecordKind, str] = {
     "refund": "/refund",
     "settlement": "/settlement",
 }
-PER_PAGE = 100
 # A million records: more is no window that somebody asked for, but a gateway that takes no notice of it.
 _MAX_PAGES = 10_000
 _MAX_WORD_LENGTH = 200
 _MAX_AMOUNT_MINOR = 10**15
-_UNEXPECTED_RESPONSE = "The payment gateway did not answer as it should. Try again."
-_REFUSED_RESPONSE = "The payment gateway refused to answer. Try again."
 _Item = TypeVar("_Item")
-
-
-class MalformedRecordError(Exception):
-    """A field is missing or of another type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class BalanceMovement:
     def from_wire(cls, data: dict[str, Any]) -> "BalanceMovement":
         """Read a movement.
 
-        :raises MalformedRecordError: a field is missing or of another type
+        :raises MalformedGatewayDataError: a field is missing or of another type
         """
         return cls(
             id=_require_id(data.get("id"), "id"),
@@ -90,7 +88,7 @@ class GatewayRecord:
     def from_wire(cls, kind: RecordKind, data: dict[str, Any]) -> "GatewayRecord":
         """Read a record of a list.
 
-        :raises MalformedRecordError: a field is missing or of another type
+        :raises MalformedGatewayDataError: a field is missing or of another type
         """
         created_at = _require_time(data.get("createdAt") or data.get("created_at"))
         changed = data.get("paid_at") or data.get("updatedAt") or data.get("updated_at")
@@ -146,23 +144,18 @@ class HttpGatewayRecords:
     """The gateway's HTTP API of lists. A page at a time is held, however many there are."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = ProviderClient(
-            "payment gateway",
-            settings.gateway_url.rstrip("/"),
-            timeout_seconds=settings.gateway_timeout_seconds,
-            headers={"Authorization": f"Bearer {settings.gateway_secret_key}"},
-        )
+        self._client = GatewayClient(settings)
 
     def fetch_balance(self) -> int:
         """Ask what the gateway holds, in kobo; below zero where it is owed something.
 
         :raises ProviderUnavailableError: no usable answer in time
         """
-        balances = [item for item in self._fetch_items("/balance", {}) if item.get("currency") == CURRENCY]
-        try:
+        balances = [
+            item for item in self._client.list_items("/balance", {}) if item.get("currency") == CURRENCY
+        ]
+        with translating_malformed_data():
             return _require_signed_amount(balances[0].get("balance"), "balance") if balances else 0
-        except MalformedRecordError as error:
-            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
 
     def list_movements(self) -> Iterator[list[BalanceMovement]]:
         """List the movements of the balance in naira, in pages, the latest first.
@@ -171,7 +164,7 @@ class HttpGatewayRecords:
 
         :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
         """
-        return self._iterate_pages(
+        return self._list_pages(
             "/balance/ledger",
             {},
             lambda item: BalanceMovement.from_wire(item) if item.get("currency") == CURRENCY else None,
@@ -195,7 +188,7 @@ class HttpGatewayRecords:
             # A gateway that takes no notice of the period lists all that there is.
             return record if record and since <= record.created_at <= until else None
 
-        return self._iterate_pages(_PATHS[kind], {"from": iso(since), "to": iso(until)}, read)
+        return self._list_pages(_PATHS[kind], {"from": iso(since), "to": iso(until)}, read)
 
     def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Ask about a charge, a transfer or a refund by the gateway's id.
@@ -203,43 +196,24 @@ class HttpGatewayRecords:
         :return: none if the gateway does not know it, or it is a charge that was never paid
         :raises ProviderUnavailableError: no usable answer in time
         """
-        try:
-            answer = self._client.get(f"{_PATHS[kind]}/{gateway_id}")
-        except ProviderRefusedError as error:
-            if error.status in (400, 404):
-                return None
-            raise ProviderUnavailableError(_REFUSED_RESPONSE) from error
-        data = answer.get("data") if isinstance(answer, dict) else None
-        if not isinstance(data, dict):
-            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
-        try:
-            return _parse_paid_record(kind, data)
-        except MalformedRecordError as error:
-            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
+        answer = self._client.get(f"{_PATHS[kind]}/{gateway_id}", unknown_statuses=(400, 404))
+        if answer is None:
+            return None
+        if not isinstance(answer.get("data"), dict):
+            raise ProviderUnavailableError(UNEXPECTED_RESPONSE)
+        with translating_malformed_data():
+            return _parse_paid_record(kind, answer["data"])
 
-    def _iterate_pages(
+    def _list_pages(
         self, path: str, params: dict[str, str], read: Callable[[dict[str, Any]], _Item | None]
     ) -> Iterator[list[_Item]]:
-        for number in range(1, _MAX_PAGES + 1):
-            items = self._fetch_items(path, params | {"perPage": str(PER_PAGE), "page": str(number)})
-            try:
-                page = [parsed for item in items if (parsed := read(item)) is not None]
-            except MalformedRecordError as error:
-                raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
-            yield page
-            if len(items) < PER_PAGE:
-                return
-        raise ProviderUnavailableError("The payment gateway lists more than can be looked through.")
-
-    def _fetch_items(self, path: str, params: dict[str, str]) -> list[dict[str, Any]]:
-        try:
-            answer = self._client.get(path, params=params)
-        except ProviderRefusedError as error:
-            raise ProviderUnavailableError(_REFUSED_RESPONSE) from error
-        data = answer.get("data") if isinstance(answer, dict) else None
-        if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
-        return data
+        return self._client.list_pages(
+            path,
+            params,
+            read,
+            max_pages=_MAX_PAGES,
+            too_many="The payment gateway lists more than can be looked through.",
+        )
 
 
 def _parse_paid_record(kind: RecordKind, data: dict[str, Any]) -> GatewayRecord | None:
@@ -251,13 +225,13 @@ def _parse_paid_record(kind: RecordKind, data: dict[str, Any]) -> GatewayRecord 
 
 def _require_id(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise MalformedRecordError(f"{name} is no id")
+        raise MalformedGatewayDataError(f"{name} is no id")
     return value
 
 
 def _require_signed_amount(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_AMOUNT_MINOR:
-        raise MalformedRecordError(f"{name} is no amount")
+        raise MalformedGatewayDataError(f"{name} is no amount")
     return value
 
 
@@ -265,7 +239,7 @@ def _require_amount(value: Any, name: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
         return int(value)
     if _require_signed_amount(value, name) < 0:
-        raise MalformedRecordError(f"{name} is below zero")
+        raise MalformedGatewayDataError(f"{name} is below zero")
     return int(value)
 
 
@@ -280,4 +254,4 @@ def _require_time(value: Any) -> datetime:
         # A time without its zone is UTC, as all of the gateway's are.
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError, OverflowError) as error:
-        raise MalformedRecordError("no time") from error
+        raise MalformedGatewayDataError("no time") from error

@@ -4,29 +4,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any, Protocol
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.client import ProviderClient, ProviderRefusedError
-from marketplace.providers.gateway.errors import (
-    MalformedGatewayDataError,
-    ensure_key_accepted,
+from marketplace.providers.client import ProviderRefusedError
+from marketplace.providers.gateway.client import (
+    UNEXPECTED_RESPONSE,
+    GatewayClient,
+    translating_malformed_data,
 )
+from marketplace.providers.gateway.errors import ensure_key_accepted
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
 # More the gateway does not take at once.
 MAX_BULK_TRANSFERS = 100
-_PER_PAGE = 100
 _MAX_PAGES = 1_000
 _MAX_CODE_LENGTH = 100
 _CURRENCY = "NGN"
 _INVALID_RECIPIENT_CODE = "invalid_transfer_recipient"
 _INSUFFICIENT_BALANCE_CODE = "insufficient_balance"
 _INSUFFICIENT_BALANCE_MESSAGE = "balance is not enough"
-_UNEXPECTED_RESPONSE = "The payment gateway did not answer as it should. Try again."
-_REFUSED_RESPONSE = "The payment gateway refused to answer. Try again."
 
 
 class InsufficientGatewayBalanceError(Exception):
@@ -100,12 +100,7 @@ class HttpTransferGateway:
     """The gateway's HTTP API of transfers. Every call carries the secret key."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = ProviderClient(
-            "payment gateway",
-            settings.gateway_url.rstrip("/"),
-            timeout_seconds=settings.gateway_timeout_seconds,
-            headers={"Authorization": f"Bearer {settings.gateway_secret_key}"},
-        )
+        self._client = GatewayClient(settings, tells_refused_key=True)
 
     def create_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
         """Have a bank account made a recipient of transfers; the same account is the same one.
@@ -125,13 +120,13 @@ class HttpTransferGateway:
             "currency": _CURRENCY,
         }
         try:
-            data = _response_data(self._client.post("/transferrecipient", body))
+            data = self._client.post("/transferrecipient", body)
         except ProviderRefusedError as error:
             ensure_key_accepted(error)
             return None
         code = data.get("recipient_code") if isinstance(data, dict) else None
         if not isinstance(code, str) or not 0 < len(code) <= _MAX_CODE_LENGTH:
-            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
+            raise ProviderUnavailableError(UNEXPECTED_RESPONSE)
         return code
 
     def send(self, instruction: TransferInstruction) -> GatewayTransfer:
@@ -143,11 +138,11 @@ class HttpTransferGateway:
         :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
         """
         with _translating_refusals():
-            answer = self._client.post(
+            data = self._client.post(
                 "/transfer", {"source": "balance", "currency": _CURRENCY} | instruction.to_wire()
             )
-        with _translating_malformed_data():
-            sent = GatewayTransfer.from_send_response(_response_data(answer))
+        with translating_malformed_data():
+            sent = GatewayTransfer.from_send_response(data)
         _ensure_reference_matches(sent, instruction.reference)
         return sent
 
@@ -168,16 +163,15 @@ class HttpTransferGateway:
             "transfers": [instruction.to_wire() for instruction in instructions],
         }
         with _translating_refusals():
-            answer = self._client.post("/transfer/bulk", body)
-        data = _response_data(answer)
+            data = self._client.post("/transfer/bulk", body)
         if not isinstance(data, list) or len(data) > len(instructions):
-            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
-        with _translating_malformed_data():
+            raise ProviderUnavailableError(UNEXPECTED_RESPONSE)
+        with translating_malformed_data():
             sent = [GatewayTransfer.from_send_response(item) for item in data]
         if not {transfer.reference for transfer in sent} <= {
             instruction.reference for instruction in instructions
         }:
-            raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
+            raise ProviderUnavailableError(UNEXPECTED_RESPONSE)
         return sent
 
     def fetch_transfer(self, reference: str) -> GatewayTransfer | None:
@@ -187,16 +181,12 @@ class HttpTransferGateway:
         :raises GatewayKeyRefusedError: the gateway refuses our key
         :raises ProviderUnavailableError: no usable answer in time
         """
-        try:
-            answer = self._client.get(f"/transfer/verify/{reference}")
-        except ProviderRefusedError as error:
-            ensure_key_accepted(error)
-            # Only this says that it was never sent; any other refusal says nothing.
-            if error.status == 404:
-                return None
-            raise ProviderUnavailableError(_REFUSED_RESPONSE) from error
-        with _translating_malformed_data():
-            transfer = GatewayTransfer.from_wire(_response_data(answer))
+        # Only 404 says that it was never sent; any other refusal says nothing.
+        answer = self._client.get(f"/transfer/verify/{reference}", unknown_statuses=(404,))
+        if answer is None:
+            return None
+        with translating_malformed_data():
+            transfer = GatewayTransfer.from_wire(answer.get("data"))
         _ensure_reference_matches(transfer, reference)
         return transfer
 
@@ -208,21 +198,14 @@ class HttpTransferGateway:
         :raises GatewayKeyRefusedError: the gateway refuses our key
         :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
         """
-        for page in range(1, _MAX_PAGES + 1):
-            params = {"from": iso(since), "to": iso(until), "perPage": str(_PER_PAGE), "page": str(page)}
-            try:
-                data = _response_data(self._client.get("/transfer", params=params))
-            except ProviderRefusedError as error:
-                ensure_key_accepted(error)
-                raise ProviderUnavailableError(_REFUSED_RESPONSE) from error
-            if not isinstance(data, list):
-                raise ProviderUnavailableError(_UNEXPECTED_RESPONSE)
-            with _translating_malformed_data():
-                transfers = [GatewayTransfer.from_wire(item) for item in data]
-            yield from transfers
-            if len(transfers) < _PER_PAGE:
-                return
-        raise ProviderUnavailableError("The payment gateway lists too many transfers to look through.")
+        pages = self._client.list_pages(
+            "/transfer",
+            {"from": iso(since), "to": iso(until)},
+            GatewayTransfer.from_wire,
+            max_pages=_MAX_PAGES,
+            too_many="The payment gateway lists too many transfers to look through.",
+        )
+        yield from chain.from_iterable(pages)
 
 
 def _ensure_reference_matches(transfer: GatewayTransfer, reference: str) -> None:
@@ -242,15 +225,3 @@ def _translating_refusals() -> Iterator[None]:
         raise TransferRefusedError(
             error.status, is_permanent=error.code == _INVALID_RECIPIENT_CODE
         ) from error
-
-
-@contextmanager
-def _translating_malformed_data() -> Iterator[None]:
-    try:
-        yield
-    except MalformedGatewayDataError as error:
-        raise ProviderUnavailableError(_UNEXPECTED_RESPONSE) from error
-
-
-def _response_data(answer: Any) -> Any:
-    return answer.get("data") if isinstance(answer, dict) else None

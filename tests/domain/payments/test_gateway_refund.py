@@ -186,7 +186,7 @@ class TestSending:
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
         other = gateway.adapter(settings)
-        other._client._session.headers["Authorization"] = "Bearer sk_test_of_somebody_else"
+        other._client._client._session.headers["Authorization"] = "Bearer sk_test_of_somebody_else"
 
         with pytest.raises(ProviderUnavailableError):
             gateway_refund.send_refund(other, claimed(session, refund_id))
@@ -205,7 +205,7 @@ def test_all_pages_of_the_gateways_refunds_are_read(
     adapter = gateway.adapter(settings)
     for pages, per_page in ((3, 2), (6, 1)):
         monkeypatch.setattr("marketplace.providers.gateway.payments._MAX_PAGES", pages)
-        monkeypatch.setattr("marketplace.providers.gateway.payments._PER_PAGE", per_page)
+        monkeypatch.setattr("marketplace.providers.gateway.client.PER_PAGE", per_page)
         assert len(adapter.list_refunds(found.reference)) == 5
 
     monkeypatch.setattr("marketplace.providers.gateway.payments._MAX_PAGES", 5)

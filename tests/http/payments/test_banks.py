@@ -12,7 +12,8 @@ from marketplace.orders.deadlines import BANK_TRANSFER_GRACE_PERIOD
 from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway.banks import Bank, GatewayTransferAccount, MalformedBankDataError
+from marketplace.providers.gateway.banks import Bank, GatewayTransferAccount
+from marketplace.providers.gateway.errors import MalformedGatewayDataError
 from marketplace.services import Services
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.probes import assert_problem, faults
@@ -272,7 +273,7 @@ class TestAdapter:
             {"account_name": ""},
             {"account_expires_at": "soon"},
         ):
-            with pytest.raises(MalformedBankDataError):
+            with pytest.raises(MalformedGatewayDataError):
                 GatewayTransferAccount.from_wire(data | wrong, reference="a")
 
     def test_banks_that_are_closed_are_left_out(self) -> None:
@@ -280,7 +281,7 @@ class TestAdapter:
         listed = [row, row | {"active": False}, row | {"is_deleted": True}, "x"]
         assert Bank.list_from_wire(listed) == [Bank("1", "One")]
         for wrong in ({}, [{"code": 1, "name": "One"}], None):
-            with pytest.raises(MalformedBankDataError):
+            with pytest.raises(MalformedGatewayDataError):
                 Bank.list_from_wire(wrong)
 
     def test_a_reference_that_was_paid_is_refused(self, gateway: TestGateway, settings: Settings) -> None:
