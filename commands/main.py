@@ -3,48 +3,29 @@
 import difflib
 import importlib
 import os
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from commands.console.failures import CommandFailedError, explain_error
 
-
-@dataclass(frozen=True)
-class CommandEntry:
-    """A command: the module and attribute where it is, and what it does in a few words."""
-
-    module: str
-    attribute: str
-    summary: str
-
-
-COMMAND_ENTRIES = {
-    "db": CommandEntry("commands.db", "db", "Bring the database's schema up to date, and check it."),
-    "seed": CommandEntry("commands.seed", "seed", "Fill the database with demo data, or with many products."),
-    "token": CommandEntry("commands.token", "token", "Print an access token of a demo persona."),
-    "config": CommandEntry("commands.config", "config", "Show the settings that are in force."),
-    "webhooks": CommandEntry(
-        "commands.webhooks", "webhooks", "List, inspect and replay webhooks that came in."
-    ),
-    "alerts": CommandEntry(
-        "commands.alerts", "alerts", "List and explain alerts, and resolve one that was seen to."
-    ),
-    "ledger": CommandEntry("commands.ledger", "ledger", "Check that the books are whole."),
-    "payouts": CommandEntry(
-        "commands.payouts", "payouts", "Look at batches of payouts, and reconcile the gateway."
-    ),
-    "audit": CommandEntry("commands.audit", "audit", "Check that the audit trail is as it was written."),
-    "periodic": CommandEntry(
-        "commands.periodic", "periodic", "List, run, pause and re-schedule periodic tasks."
-    ),
-    "queues": CommandEntry(
-        "commands.queues", "queues", "Show how much work waits, goes on, failed and was done."
-    ),
-    "workers": CommandEntry("commands.queues", "workers", "List the workers, and what each does."),
-    "proxy": CommandEntry("commands.proxy", "proxy", "Write the reverse proxy's configuration."),
+# Each is an attribute of its name in the module of that name, unless it says otherwise.
+COMMAND_SUMMARIES = {
+    "db": "Bring the database's schema up to date, and check it.",
+    "seed": "Fill the database with demo data, or with many products.",
+    "token": "Print an access token of a demo persona.",
+    "config": "Show the settings that are in force.",
+    "webhooks": "List, inspect and replay webhooks that came in.",
+    "alerts": "List and explain alerts, and resolve one that was seen to.",
+    "ledger": "Check that the books are whole.",
+    "payouts": "Look at batches of payouts, and reconcile the gateway.",
+    "audit": "Check that the audit trail is as it was written.",
+    "periodic": "List, run, pause and re-schedule periodic tasks.",
+    "queues": "Show how much work waits, goes on, failed and was done.",
+    "workers": "List the workers, and what each does.",
+    "proxy": "Write the reverse proxy's configuration.",
 }
+MODULES = {name: f"commands.{name}" for name in COMMAND_SUMMARIES} | {"workers": "commands.queues"}
 
 
 class LazyGroup(click.Group):
@@ -64,18 +45,17 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the commands."""
-        return list(COMMAND_ENTRIES)
+        return list(COMMAND_SUMMARIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command.
 
         :raises CommandFailedError: it needs the embedded stack, which an image does not hold
         """
-        entry = COMMAND_ENTRIES.get(cmd_name)
-        if entry is None:
+        if cmd_name not in MODULES:
             return None
         try:
-            command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+            command: click.Command = getattr(importlib.import_module(MODULES[cmd_name]), cmd_name)
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "sandbox":
                 raise
@@ -88,16 +68,16 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is called, suggesting one for a slip of the pen."""
-        if args and args[0] not in COMMAND_ENTRIES and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMAND_ENTRIES, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(COMMAND_ENTRIES)}."
+        if args and args[0] not in COMMAND_SUMMARIES and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMAND_SUMMARIES, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(COMMAND_SUMMARIES)}."
             ctx.fail(f"There is no command {args[0]}. {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands in the help."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in COMMAND_ENTRIES.items()])
+            formatter.write_dl(list(COMMAND_SUMMARIES.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; an expected failure becomes a message instead of a trace.

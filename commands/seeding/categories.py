@@ -41,13 +41,6 @@ class CategoryNode:
 
 
 @dataclass(frozen=True)
-class CategoryTree:
-    """The content of ``categories.json``."""
-
-    roots: tuple[CategoryNode, ...]
-
-
-@dataclass(frozen=True)
 class SeededCategory:
     """A row: ``lineage`` holds the ids from the root to itself; ``root`` counts the roots from 0."""
 
@@ -73,9 +66,9 @@ def _walk(
         yield from _walk(node.children, lineage, top)
 
 
-_TREE = load_data("categories", CategoryTree)
-ROOT_NAMES: tuple[str, ...] = tuple(node.name for node in _TREE.roots)
-CATEGORIES: tuple[SeededCategory, ...] = tuple(_walk(_TREE.roots, (), None))
+_ROOTS = load_data("categories", tuple[CategoryNode, ...])
+ROOT_NAMES: tuple[str, ...] = tuple(node.name for node in _ROOTS)
+CATEGORIES: tuple[SeededCategory, ...] = tuple(_walk(_ROOTS, (), None))
 LEAF_CATEGORIES: tuple[SeededCategory, ...] = tuple(
     category for category in CATEGORIES if category.node.goods
 )

@@ -22,7 +22,7 @@ def load_data(name: str, record_type: type[Record]) -> Record:
     """Read a data file.
 
     :param name: of the file in this package's ``data``, without its suffix
-    :param record_type: a dataclass of texts, numbers, flags, tuples and further dataclasses
+    :param record_type: a dataclass of texts, numbers, flags, tuples and further dataclasses, or a tuple of such
     :raises InvalidDataError: the file has unknown, missing or wrong values
     """
     content = (resources.files(__package__) / "data" / f"{name}.json").read_bytes()
@@ -32,9 +32,10 @@ def load_data(name: str, record_type: type[Record]) -> Record:
 def parse_data(content: bytes, record_type: type[Record], *, name: str) -> Record:
     """Build a record of a file's content; see ``load_data``."""
     try:
-        record: Record = _RecordField(record_type).deserialize(orjson.loads(content))
+        value: Any = _field_for(record_type).deserialize(orjson.loads(content))
     except (ValidationError, ValueError) as error:
         raise InvalidDataError(f"{name}.json: {error}") from error
+    record: Record = _freeze(value)
     return record
 
 
@@ -47,9 +48,11 @@ class _RecordField(Nested):
 
     def _deserialize(self, *args: Any, **kwargs: Any) -> Any:
         values = super()._deserialize(*args, **kwargs)
-        return self._record_type(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        )
+        return self._record_type(**{name: _freeze(value) for name, value in values.items()})
+
+
+def _freeze(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _member_fields(record_type: Any) -> dict[str, Field[Any]]:

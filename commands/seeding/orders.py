@@ -86,22 +86,13 @@ class OrderScenario:
         return timedelta(days=self.days, hours=self.hours, minutes=self.minutes)
 
 
-@dataclass(frozen=True)
-class OrdersData:
-    """The content of ``orders.json``: scenarios in the order of their times, as ids and numbers are.
-
-    Personas have no unpaid orders, which they may have only a few of. The last order is unpaid, so that it is
-    there whether or not a gateway took payments.
-    """
-
-    scenarios: tuple[OrderScenario, ...]
-
-
 # In the order of their addresses' numbers.
 _BUYER_IDS = {name: persona_named(name).user_id for name in ("buyer", "buyer2")} | {
     f"student{number}": student_id(number) for number in range(1, STUDENTS + 1)
 }
-ORDER_SCENARIOS = load_data("orders", OrdersData).scenarios
+# In the order of their times, as ids and numbers are. Personas have no unpaid orders, which they may have only a
+# few of. The last order is unpaid, so that it is there whether or not a gateway took payments.
+ORDER_SCENARIOS = load_data("orders", tuple[OrderScenario, ...])
 _PAID_STATUSES = (states.PAID_ESCROW, states.PROCESSING, states.SHIPPED, states.DELIVERED)
 
 

@@ -33,14 +33,7 @@ class CampusData:
     hubs: tuple[HubData, ...]
 
 
-@dataclass(frozen=True)
-class PlacesData:
-    """The content of ``places.json``."""
-
-    campuses: tuple[CampusData, ...]
-
-
-CAMPUSES = {campus.slug: campus for campus in load_data("places", PlacesData).campuses}
+CAMPUSES = {campus.slug: campus for campus in load_data("campuses", tuple[CampusData, ...])}
 
 
 def campus_id(slug: str) -> UUID:

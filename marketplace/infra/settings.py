@@ -21,8 +21,13 @@ class SettingsError(Exception):
     """One or more variables are missing or have a value that can't be used; the message names each."""
 
 
-def _text(value: str) -> str:
-    return value
+def _matching(pattern: str, fault: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(fault)
+        return value
+
+    return parse
 
 
 def _parse_list(value: str) -> tuple[str, ...]:
@@ -48,13 +53,10 @@ def _parse_networks(value: str) -> tuple[str, ...]:
 
 
 def _url_of_scheme(*schemes: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        scheme, separator, rest = value.partition("://")
-        if scheme not in schemes or not separator or not rest or re.search(r"\s", rest):
-            raise ValueError(f"must be an address that starts with {schemes[0]}://")
-        return value
-
-    return parse
+    return _matching(
+        rf"(?:{'|'.join(map(re.escape, schemes))})://\S+",
+        f"must be an address that starts with {schemes[0]}://",
+    )
 
 
 def _parse_http_url(value: str) -> str:
@@ -84,10 +86,6 @@ def _parse_email_addresses(value: str) -> tuple[str, ...]:
     return mailboxes
 
 
-def _parse_email_address(value: str) -> str:
-    return _parse_email_addresses(value)[0]
-
-
 def _one_of(*choices: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
         if value not in choices:
@@ -106,12 +104,6 @@ def _integer_between(minimum: int, maximum: int) -> Callable[[str], int]:
     return parse
 
 
-def _parse_gateway_name(value: str) -> str:
-    if not re.fullmatch(r"[a-z][a-z0-9]{1,31}", value):
-        raise ValueError("must be 2 to 32 lowercase letters and digits: it becomes part of a header's name")
-    return value
-
-
 def _parse_data_encryption_keys(value: str) -> str:
     parse_data_keys(value)
     return value
@@ -126,7 +118,7 @@ def _setting(
     default: Any,
     doc: str,
     *,
-    parse: Callable[[str], Any] = _text,
+    parse: Callable[[str], Any] = str,
     secret: bool = False,
     required: bool = False,
 ) -> Any:
@@ -191,7 +183,10 @@ class Settings:
     gateway_name: str = _setting(
         "gateway",
         "The payment gateway's name, as in its signature header x-<name>-signature.",
-        parse=_parse_gateway_name,
+        parse=_matching(
+            r"[a-z][a-z0-9]{1,31}",
+            "must be 2 to 32 lowercase letters and digits: it becomes part of a header's name",
+        ),
     )
     gateway_url: str = _setting("", "The payment gateway's API.", parse=_parse_http_url, required=True)
     gateway_secret_key: str = _setting(
@@ -256,7 +251,7 @@ class Settings:
     alert_email_from: str = _setting(
         "",
         "The sender of these e-mails; empty means alerts@ the host of PUBLIC_BASE_URL.",
-        parse=_parse_email_address,
+        parse=lambda value: _parse_email_addresses(value)[0],
     )
     smtp_url: str = _setting(
         "",

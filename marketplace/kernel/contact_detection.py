@@ -190,21 +190,19 @@ def _detect_in_digits(folded: str) -> Iterator[ContactKind]:
 
 def _replace_spelled_digits(folded: str) -> str:
     """Write digits that are spelled in words, or as letters that look like them, as digits."""
-    text = _JOINED_DIGIT_WORDS.sub(lambda match: _DIGIT_WORD_INSIDE.sub(_digit_of_word, match[0]), folded)
-    text = _DIGIT_WORD.sub(_digit_of_word, text)
+    text = _DIGIT_WORD.sub(
+        lambda word: _DIGIT_NAMES[word[0]],
+        _JOINED_DIGIT_WORDS.sub(
+            lambda words: _DIGIT_WORD_INSIDE.sub(lambda word: _DIGIT_NAMES[word[0]], words[0]), folded
+        ),
+    )
     text = _LOOKALIKE_DIGIT_WORD.sub(
-        lambda match: _LOOKALIKE_DIGIT_INSIDE.sub(_digit_of_lookalike_word, match[0]), text
+        # The groups are numbered from 1, the digits from 0.
+        lambda words: _LOOKALIKE_DIGIT_INSIDE.sub(lambda word: str((word.lastindex or 0) - 1), words[0]),
+        text,
     )
     text = _REPEATED_DIGIT.sub(lambda match: match[2] * _REPEAT_COUNTS[match[1]], text)
     return _LETTERS_FOR_DIGITS.sub(_digits_of_lookalike_letters, text)
-
-
-def _digit_of_word(match: re.Match[str]) -> str:
-    return _DIGIT_NAMES[match[0]]
-
-
-def _digit_of_lookalike_word(match: re.Match[str]) -> str:
-    return str((match.lastindex or 0) - 1)
 
 
 def _digits_of_lookalike_letters(match: re.Match[str]) -> str:
@@ -232,7 +230,12 @@ def _has_account_number(text: str) -> bool:
         for match in _TEN_DIGITS.finditer(text)
     ):
         return True
-    if any(_BANK_WORD.search(_surrounding_text(text, match)) for match in _TEN_DIGITS_GROUPED.finditer(text)):
+    if any(
+        _BANK_WORD.search(
+            text[max(match.start() - _CONTEXT_CHARACTERS, 0) : match.end() + _CONTEXT_CHARACTERS]
+        )
+        for match in _TEN_DIGITS_GROUPED.finditer(text)
+    ):
         return True
     return any(not _is_consecutive(match[0]) for match in _TEN_DIGITS_SPACED.finditer(text))
 
@@ -243,10 +246,6 @@ def _is_product_number(text: str, match: re.Match[str]) -> bool:
         _PRODUCT_NUMBER_PREFIX.search(text[max(match.start() - _CONTEXT_CHARACTERS, 0) : match.start()])
         is not None
     )
-
-
-def _surrounding_text(text: str, match: re.Match[str]) -> str:
-    return text[max(match.start() - _CONTEXT_CHARACTERS, 0) : match.end() + _CONTEXT_CHARACTERS]
 
 
 def _is_consecutive(text: str) -> bool:

@@ -119,12 +119,13 @@ class S3ObjectStorage:
         failure: str | None = None
         try:
             call(**arguments)
-        except ClientError as error:
-            failure = str(error.response.get("Error", {}).get("Code", "unknown"))
-            raise self._unavailable(operation, failure) from error
-        except BotoCoreError as error:
-            failure = type(error).__name__
-            raise self._unavailable(operation, failure) from error
+        except (BotoCoreError, ClientError) as error:
+            answer = getattr(error, "response", {})
+            failure = str(answer.get("Error", {}).get("Code") or type(error).__name__)
+            _log.warning("storage unavailable", operation=operation, reason=failure)
+            raise ProviderUnavailableError(
+                "The object storage did not answer as it should. Try again."
+            ) from error
         finally:
             _log.debug(
                 "storage called",
@@ -133,10 +134,6 @@ class S3ObjectStorage:
                 failure=failure,
                 durationMs=round((time.perf_counter() - started) * 1000, 1),
             )
-
-    def _unavailable(self, operation: str, reason: str) -> ProviderUnavailableError:
-        _log.warning("storage unavailable", operation=operation, reason=reason)
-        return ProviderUnavailableError("The object storage did not answer as it should. Try again.")
 
 
 def put_all(storage: ObjectStorage, *, bucket: str, objects: Sequence[StoredObject]) -> None:

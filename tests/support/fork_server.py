@@ -112,8 +112,8 @@ def run(start: Start) -> None:
 
 def main() -> None:
     """Import everything, serve, and be what was asked for."""
-    entries = importlib.import_module("commands.main").COMMAND_ENTRIES
-    for name in (*(entry.module for entry in entries.values()), *_PROGRAMS, *_LIBRARIES):
+    modules = importlib.import_module("commands.main").MODULES
+    for name in (*modules.values(), *_PROGRAMS, *_LIBRARIES):
         importlib.import_module(name)
     for name in _PROGRAMS:
         del sys.modules[name]
