@@ -1,7 +1,6 @@
 """Alerts, for the operator at night: what is open, what it means, what is done first, and that it is over."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -11,12 +10,11 @@ import orjson
 
 from commands.console.database import build_services, read_session
 from commands.console.environment import get_settings
-from commands.console.failures import CommandFailedError
+from commands.console.failures import explaining_missing
 from commands.console.operators import build_operator_act
 from commands.console.output import display_value, print_facts, print_table, warn_truncated
 from marketplace.alerts import kinds, operations, queries
 from marketplace.infra.outbox import OutboxEvent
-from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest
 from marketplace.providers.messaging.alert_channels import email_channel_name
 from tasks.dispatcher import Dispatcher, connect_wakeups
@@ -89,7 +87,7 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
 @click.argument("alert_id", metavar="ID", type=click.UUID)
 def show(alert_id: UUID) -> None:
     """Show an alert."""
-    with read_session() as session, _explain_missing_alert(alert_id):
+    with read_session() as session, _explaining_missing_alert(alert_id):
         alert = queries.fetch_alert(session, alert_id=alert_id)
         deliveries = queries.list_deliveries(session, alert_id=alert_id)
         waiting = queries.list_unsent_messages(session, alert_id=alert_id)
@@ -137,7 +135,7 @@ def resolve(alert_id: UUID, note: str) -> None:
         raise click.UsageError(f"--note takes 3 to {operations.MAX_NOTE_LENGTH} characters.")
     current = build_services()
     connect_wakeups(Dispatcher(current))
-    with _explain_missing_alert(alert_id):
+    with _explaining_missing_alert(alert_id):
         current.database.in_transaction(
             operations.resolve_manually,
             alert_id=alert_id,
@@ -147,15 +145,8 @@ def resolve(alert_id: UUID, note: str) -> None:
     click.echo(f"Resolved {alert_id}.")
 
 
-@contextmanager
-def _explain_missing_alert(alert_id: UUID) -> Iterator[None]:
-    """Say what to do where there is no such alert."""
-    try:
-        yield
-    except NotFoundError as error:
-        raise CommandFailedError(
-            f"There is no such alert as {alert_id}; `marketplace alerts list --state all` shows those that there are."
-        ) from error
+def _explaining_missing_alert(alert_id: UUID) -> AbstractContextManager[None]:
+    return explaining_missing(f"alert as {alert_id}", list_command="alerts list --state all")
 
 
 def _display_fact(value: Any) -> Any:

@@ -14,10 +14,9 @@ import orjson
 
 from commands import webhook_replay
 from commands.console.database import build_services, read_session
-from commands.console.failures import CommandFailedError
+from commands.console.failures import CommandFailedError, explaining_missing
 from commands.console.output import print_facts, print_table, warn_truncated
 from commands.webhook_replay import BUSY, ReplayedEvent, ReplayRun
-from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.redaction import redact
 from marketplace.webhooks import events, queries
 from marketplace.webhooks.events import PermanentEventError
@@ -266,12 +265,8 @@ def replay_webhooks(
 
 
 def _find_event(session: Any, webhook_id: UUID) -> WebhookEventDetail:
-    try:
+    with explaining_missing(f"webhook as {webhook_id}", list_command="webhooks list"):
         return queries.fetch_event(session, inbox_id=webhook_id)
-    except NotFoundError as error:
-        raise CommandFailedError(
-            f"There is no such webhook as {webhook_id}; `marketplace webhooks list` shows those that there are."
-        ) from error
 
 
 def _display_row(event: WebhookEvent) -> dict[str, Any]:

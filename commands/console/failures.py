@@ -1,11 +1,13 @@
 """Expected failures, told to people: what is wrong and what to do next, without a trace."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
 from marketplace.infra.settings import SettingsError
-from marketplace.kernel.errors import MarketplaceError, ServiceUnavailableError
+from marketplace.kernel.errors import MarketplaceError, NotFoundError, ServiceUnavailableError
 
 # SQLSTATEs that an operator can do something about.
 _NEXT_STEPS = {
@@ -20,6 +22,22 @@ _NEXT_STEPS = {
 
 class CommandFailedError(click.ClickException):
     """What failed, in words; the process ends with status 1."""
+
+
+@contextmanager
+def explaining_missing(name: str, *, list_command: str) -> Iterator[None]:
+    """Say what to do where a row does not exist.
+
+    :param name: of the row, such as ``alert as 0199...``
+    :param list_command: the command that lists rows of its kind
+    :raises CommandFailedError: the row does not exist
+    """
+    try:
+        yield
+    except NotFoundError as error:
+        raise CommandFailedError(
+            f"There is no such {name}; `marketplace {list_command}` shows those that there are."
+        ) from error
 
 
 def explain_error(error: Exception) -> str | None:

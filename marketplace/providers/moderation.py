@@ -21,7 +21,6 @@ class ContentModerator(Protocol):
 
     def check(self, text: str) -> ModerationResult:
         """Ask whether a text is fit for the public."""
-        ...
 
 
 class HttpContentModerator:

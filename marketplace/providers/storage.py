@@ -40,15 +40,12 @@ class ObjectStorage(Protocol):
         self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
     ) -> None:
         """Store an object, replacing what was there under its key."""
-        ...
 
     def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
         """Give an address under which anybody may read one object for a while."""
-        ...
 
     def delete(self, *, bucket: str, key: str) -> None:
         """Delete an object; that there is none is no error."""
-        ...
 
 
 class S3ObjectStorage:

@@ -13,7 +13,7 @@ import signal
 import sys
 import warnings
 
-from marketplace.infra.imaging.formats import FORMATS, Picture, UnacceptablePictureError
+from marketplace.infra.imaging.formats import FORMATS, UnacceptablePictureError
 from marketplace.infra.imaging.rendering import render
 
 _ENCODE_CPU_SECONDS = 5.0  # of processor time, when all is decoded
@@ -39,36 +39,29 @@ def main(arguments: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        picture = render(sys.stdin.buffer, kind, sizes=sizes, on_decoded=_start_encode_timer)
+        picture = render(
+            sys.stdin.buffer,
+            kind,
+            sizes=sizes,
+            on_decoded=lambda: signal.setitimer(signal.ITIMER_PROF, _ENCODE_CPU_SECONDS),
+        )
     except UnacceptablePictureError as error:
         _write_json_line({"refused": str(error)})
         return 0
-    _write_json_line(_describe_picture(picture))
+    _write_json_line(
+        {
+            "width": picture.width,
+            "height": picture.height,
+            "renditions": [
+                (item.name, item.content_type, item.width, item.height, len(item.content))
+                for item in picture.renditions
+            ],
+        }
+    )
     for rendition in picture.renditions:
         sys.stdout.buffer.write(rendition.content)
     sys.stdout.buffer.flush()
     return 0
-
-
-def _start_encode_timer() -> None:
-    signal.setitimer(signal.ITIMER_PROF, _ENCODE_CPU_SECONDS)
-
-
-def _describe_picture(picture: Picture) -> dict[str, object]:
-    return {
-        "width": picture.width,
-        "height": picture.height,
-        "renditions": [
-            [
-                rendition.name,
-                rendition.content_type,
-                rendition.width,
-                rendition.height,
-                len(rendition.content),
-            ]
-            for rendition in picture.renditions
-        ],
-    }
 
 
 def _write_json_line(answer: dict[str, object]) -> None:

@@ -77,7 +77,7 @@ def render(
     kind: PictureFormat,
     *,
     sizes: Sequence[int],
-    on_decoded: Callable[[], None] | None = None,
+    on_decoded: Callable[[], object] | None = None,
 ) -> Picture:
     """Draw a picture anew: in WebP in several sizes, and in its own format in the largest.
 

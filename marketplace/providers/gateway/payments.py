@@ -48,33 +48,26 @@ class PaymentGateway(Protocol):
         metadata: dict[str, Any],
     ) -> PaymentPage:
         """Open a payment page; the same reference again is refused by the gateway."""
-        ...
 
     def fetch_charge(self, reference: str) -> Charge | None:
         """Ask what became of a reference; none if the gateway does not know it."""
-        ...
 
     def create_refund(self, *, charge_reference: str, amount_minor: int, merchant_note: str) -> GatewayRefund:
         """Have the gateway send money of a charge back to where it came from."""
-        ...
 
     def list_refunds(self, reference: str) -> list[GatewayRefund]:
         """List the refunds of a charge."""
-        ...
 
     def list_banks(self) -> list[Bank]:
         """List the banks that accounts can be at."""
-        ...
 
     def resolve_account_name(self, *, account_number: str, bank_code: str) -> str | None:
         """Ask whose account it is; none if there is no such account."""
-        ...
 
     def create_transfer_account(
         self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
     ) -> GatewayTransferAccount:
         """Have an account made for one payment; what is transferred to it is its charge."""
-        ...
 
 
 class HttpPaymentGateway:

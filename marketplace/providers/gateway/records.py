@@ -123,21 +123,17 @@ class GatewayRecords(Protocol):
 
     def fetch_balance(self) -> int:
         """Ask what the gateway holds, in kobo."""
-        ...
 
     def list_movements(self) -> Iterator[list[BalanceMovement]]:
         """List the movements of the balance in pages, the latest first."""
-        ...
 
     def list_records(
         self, kind: RecordKind, *, since: datetime, until: datetime
     ) -> Iterator[list[GatewayRecord]]:
         """List what was made in a period in pages, the latest first."""
-        ...
 
     def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
         """Ask about one of them by the gateway's id; none if it does not know it."""
-        ...
 
 
 class HttpGatewayRecords:

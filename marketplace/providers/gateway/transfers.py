@@ -73,19 +73,15 @@ class TransferSender(Protocol):
 
     def create_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
         """Have a bank account made a recipient; none if there is no such account."""
-        ...
 
     def send(self, instruction: TransferInstruction) -> GatewayTransfer:
         """Send a transfer; the same reference again gives the one that there is."""
-        ...
 
     def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
         """Send up to 100 transfers, all of them or none."""
-        ...
 
     def fetch_transfer(self, reference: str) -> GatewayTransfer | None:
         """Ask what became of a reference; none if the gateway does not know it."""
-        ...
 
 
 class TransferGateway(TransferSender, Protocol):
@@ -93,7 +89,6 @@ class TransferGateway(TransferSender, Protocol):
 
     def list_transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
         """List what was sent in a period, the latest first."""
-        ...
 
 
 class HttpTransferGateway:

@@ -54,7 +54,6 @@ class AlertChannel(Protocol):
         :raises ProviderRefusedError: the other end refuses it
         :raises ProviderUnavailableError: it could not be sent, or may not have been
         """
-        ...
 
 
 class ChatChannel:
