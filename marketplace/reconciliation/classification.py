@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+
+from marketplace.reconciliation.matching import Difference
 
 MISSING_IN_LEDGER = "missing_here"
 MISSING_AT_GATEWAY = "missing_there"
@@ -58,7 +59,7 @@ class Classification:
     action: str
 
 
-def classify(row: dict[str, Any], *, now: datetime) -> Classification | None:
+def classify(row: Difference, *, now: datetime) -> Classification | None:
     """Judge an item that is otherwise there than here.
 
     What both sides know, and one of them has heard of later, is on its way as long as that may take: neither drift nor
@@ -68,25 +69,25 @@ def classify(row: dict[str, Any], *, now: datetime) -> Classification | None:
     :param now: the moment of the run
     :return: none if it is on its way, or was when the gateway was read
     """
-    money_differs = row["here_minor"] != row["there_minor"]
-    if money_differs and row["here_now_minor"] == row["there_minor"]:
+    money_differs = row.here_minor != row.there_minor
+    if money_differs and row.here_now_minor == row.there_minor:
         return None
-    return _CLASSIFIERS.get(row["kind"], _classify_posting)(row, money_differs, now)
+    return _CLASSIFIERS.get(row.kind, _classify_posting)(row, money_differs, now)
 
 
-def _classify_charge(row: dict[str, Any], money_differs: bool, now: datetime) -> Classification | None:
-    if not row["charge_known"]:
-        if not row["payment_known"]:
-            refunded = row["there_minor"] <= 0
+def _classify_charge(row: Difference, money_differs: bool, now: datetime) -> Classification | None:
+    if not row.charge_known:
+        if not row.payment_known:
+            refunded = row.there_minor <= 0
             return Classification(MISSING_IN_LEDGER, "bear_refunded_charge" if refunded else "look_up_charge")
         return None if _is_recent(row, now) else Classification(MISSING_IN_LEDGER, "apply_charge")
-    if money_differs and not row["there_minor"]:
+    if money_differs and not row.there_minor:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
     return Classification(AMOUNTS_DIFFER, "compare_amounts")
 
 
-def _classify_refund(row: dict[str, Any], money_differs: bool, now: datetime) -> Classification | None:
-    if row["refund_id"] is None:
+def _classify_refund(row: Difference, money_differs: bool, now: datetime) -> Classification | None:
+    if row.refund_id is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
     if _amounts_differ(row, money_differs):
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
@@ -95,13 +96,13 @@ def _classify_refund(row: dict[str, Any], money_differs: bool, now: datetime) ->
     )
 
 
-def _classify_payout(row: dict[str, Any], money_differs: bool, now: datetime) -> Classification | None:
-    if row["intent_id"] is None:
+def _classify_payout(row: Difference, money_differs: bool, now: datetime) -> Classification | None:
+    if row.intent_id is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
     if _amounts_differ(row, money_differs):
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
     # Its lists and its own answer have nothing of it: what was moved for it, if anything, was moved back.
-    if money_differs and row["here_status"] == "success" and row["there_status"] is None:
+    if money_differs and row.here_status == "success" and row.there_status is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_payout")
     return _classify_own_item(
         row, money_differs, now, still_open=_OPEN_PAYOUT_STATUSES, action="ask_about_payout"
@@ -109,73 +110,73 @@ def _classify_payout(row: dict[str, Any], money_differs: bool, now: datetime) ->
 
 
 def _classify_own_item(
-    row: dict[str, Any], money_differs: bool, now: datetime, *, still_open: tuple[str, ...], action: str
+    row: Difference, money_differs: bool, now: datetime, *, still_open: tuple[str, ...], action: str
 ) -> Classification | None:
     """Judge what this service sent: the gateway takes the money at once, and the books go by the result."""
-    if row["gateway_id"] is None:
+    if row.gateway_id is None:
         # The books say that it left, or that the gateway took it, and there it is unknown.
         return (
             None if _is_recent(row, now) and not money_differs else Classification(MISSING_AT_GATEWAY, action)
         )
-    is_pending = row["here_status"] in still_open and row["there_status"] not in _FINAL_STATUSES
-    if money_differs and is_pending and row["there_minor"] < row["here_minor"]:
+    is_pending = row.here_status in still_open and row.there_status not in _FINAL_STATUSES
+    if money_differs and is_pending and row.there_minor < row.here_minor:
         return None
     if _is_recent(row, now):
         return None
-    if money_differs and row["there_minor"] and row["here_minor"]:
+    if money_differs and row.there_minor and row.here_minor:
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
     return Classification(STATUS_DIFFERS, action)
 
 
-def _classify_settlement(row: dict[str, Any], _money_differs: bool, now: datetime) -> Classification | None:
-    if not row["there_minor"]:
+def _classify_settlement(row: Difference, _money_differs: bool, now: datetime) -> Classification | None:
+    if not row.there_minor:
         return Classification(MISSING_AT_GATEWAY, "look_up_settlement")
-    if row["here_minor"]:
+    if row.here_minor:
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
-    is_pending = row["there_status"] is None or row["there_status"] not in _FINAL_STATUSES
-    moved_at = row["moved_at"]
+    is_pending = row.there_status is None or row.there_status not in _FINAL_STATUSES
+    moved_at = row.moved_at
     if is_pending and moved_at is not None and now - moved_at < SETTLEMENT_TOLERANCE:
         return None
     return Classification(MISSING_IN_LEDGER, "look_up_settlement")
 
 
-def _classify_chargeback(row: dict[str, Any], _money_differs: bool, now: datetime) -> Classification | None:
+def _classify_chargeback(row: Difference, _money_differs: bool, now: datetime) -> Classification | None:
     """Judge what a bank took: at the gateway it may leave before the dispute is over, and days after it was lost."""
-    if row["here_status"] == "open":
+    if row.here_status == "open":
         return None
-    if now - max(row[name] for name in ("moved_at", "booked_at") if row[name]) < SETTLEMENT_TOLERANCE:
+    if now - max(at for at in (row.moved_at, row.booked_at) if at) < SETTLEMENT_TOLERANCE:
         return None
-    if not row["there_minor"]:
+    if not row.there_minor:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
-    return Classification(AMOUNTS_DIFFER if row["here_minor"] else MISSING_IN_LEDGER, "compare_amounts")
+    return Classification(AMOUNTS_DIFFER if row.here_minor else MISSING_IN_LEDGER, "compare_amounts")
 
 
 def _classify_unrecognized_refund(
-    row: dict[str, Any], _money_differs: bool, now: datetime
+    row: Difference, _money_differs: bool, now: datetime
 ) -> Classification | None:
     # A bank took it: the event of the dispute tells us.
-    if row["dispute_id"] and _is_recent(row, now):
+    if row.dispute_id and _is_recent(row, now):
         return None
     return Classification(MISSING_IN_LEDGER, "look_up_refund")
 
 
 def _classify_unrecognized_transfer(
-    _row: dict[str, Any], _money_differs: bool, _now: datetime
+    _row: Difference, _money_differs: bool, _now: datetime
 ) -> Classification | None:
     return Classification(MISSING_IN_LEDGER, "look_up_transfer")
 
 
-def _classify_movement(row: dict[str, Any], _money_differs: bool, _now: datetime) -> Classification | None:
-    if not row["there_minor"]:
+def _classify_movement(row: Difference, _money_differs: bool, _now: datetime) -> Classification | None:
+    if not row.there_minor:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
     return Classification(MISSING_IN_LEDGER, "look_up_movement")
 
 
-def _classify_balance(_row: dict[str, Any], _money_differs: bool, _now: datetime) -> Classification | None:
+def _classify_balance(_row: Difference, _money_differs: bool, _now: datetime) -> Classification | None:
     return Classification(AMOUNTS_DIFFER, "look_up_balance")
 
 
-def _classify_posting(_row: dict[str, Any], _money_differs: bool, _now: datetime) -> Classification | None:
+def _classify_posting(_row: Difference, _money_differs: bool, _now: datetime) -> Classification | None:
     return Classification(MISSING_AT_GATEWAY, "look_up_booking")
 
 
@@ -204,19 +205,17 @@ EXCEPTION_KIND_OF_ITEM = {
 POSTING = "booking"
 
 
-def _amounts_differ(row: dict[str, Any], money_differs: bool) -> bool:
+def _amounts_differ(row: Difference, money_differs: bool) -> bool:
     """Tell whether the amounts differ, other than by what finance has explained."""
-    gateway_amount_minor = row["there_amount_minor"]
+    gateway_amount_minor = row.there_amount_minor
     return (
         gateway_amount_minor is not None
-        and gateway_amount_minor != row["here_amount_minor"]
-        and (money_differs or not row["accepted"])
+        and gateway_amount_minor != row.here_amount_minor
+        and (money_differs or not row.accepted)
     )
 
 
-def _is_recent(row: dict[str, Any], now: datetime) -> bool:
+def _is_recent(row: Difference, now: datetime) -> bool:
     """Tell whether the latest that either side did with it is so young that the other may not have heard of it."""
-    latest = max(
-        (row[name] for name in ("moved_at", "changed_at", "booked_at") if row[name] is not None), default=None
-    )
+    latest = max((at for at in (row.moved_at, row.changed_at, row.booked_at) if at), default=None)
     return latest is not None and now - latest < IN_TRANSIT_TOLERANCE

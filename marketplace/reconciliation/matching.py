@@ -9,19 +9,53 @@ moved before, so the books are never ahead by themselves.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import BigInteger, func, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
 from marketplace.ledger import accounts
+from marketplace.reconciliation.models import ReconciliationDifference
 
 # What finance accepts is booked under the item that it explains, and a number of its own.
 ADJUSTMENT_KIND = "accepted_difference"
 _PAGE_SIZE = 500
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An item that differs between the ledger (here) and the gateway (there), in kobo, with the facts about it."""
+
+    item: str
+    kind: str
+    here_minor: int
+    here_now_minor: int
+    there_minor: int
+    accepted: bool
+    moved_at: datetime | None
+    booked_at: datetime | None
+    gateway_id: str | None
+    reference: str | None
+    dispute_id: str | None
+    there_status: str | None
+    there_amount_minor: int | None
+    changed_at: datetime | None
+    here_status: str | None
+    here_amount_minor: int | None
+    payment_known: bool
+    charge_known: bool
+    order_id: UUID | None
+    refund_id: UUID | None
+    intent_id: UUID | None
+
+    @property
+    def difference_minor(self) -> int:
+        """The amount that the gateway holds beyond the ledger's, in kobo."""
+        return self.there_minor - self.here_minor
+
 
 _SUM_GATEWAY_ITEMS = """
     SELECT CASE m.model
@@ -75,14 +109,6 @@ _INSERT_MONEY_DIFFERENCES = Statement(
 )
 # It reads all that was ever moved: millions of rows take longer than a request may.
 _RAISE_STATEMENT_TIMEOUT = Statement(text("SET LOCAL statement_timeout = '10min'"))
-_SUM_DIFFERENCES = Statement(
-    text(
-        """
-        SELECT coalesce(sum(there_minor - here_minor), 0)::bigint AS minor FROM reconciliation_differences
-        WHERE run_id = :run_id
-        """
-    )
-)
 _INSERT_DIFFERENCES = """
     INSERT INTO reconciliation_differences
         (run_id, item, here_minor, here_now_minor, there_minor, gateway_id, moved_at, booked_at)
@@ -146,6 +172,37 @@ _INSERT_OTHER_DIFFERENCES = tuple(
         """,
     )
 )
+
+
+def record_differences(
+    session: Session, *, run_id: UUID, since: datetime, until: datetime, as_of: datetime
+) -> int:
+    """Record each item that differs between the gateway and the ledger.
+
+    :param session: in a transaction
+    :param run_id: a run whose lists and movements are read
+    :param since: the beginning of the window, for items of equal amounts that differ otherwise
+    :param as_of: the moment of the ledger that is compared, before the gateway was asked
+    :return: the sum of the differences in kobo
+    """
+    _RAISE_STATEMENT_TIMEOUT.run(session)
+    _INSERT_MONEY_DIFFERENCES.run(
+        session, run_id=run_id, as_of=as_of, clearing_id=accounts.GATEWAY_CLEARING.id
+    )
+    for statement in _INSERT_OTHER_DIFFERENCES:
+        statement.run(session, run_id=run_id, since=since, until=until)
+    return (
+        session.scalar(
+            select(
+                func.coalesce(
+                    func.sum(ReconciliationDifference.there_minor - ReconciliationDifference.here_minor), 0
+                ).cast(BigInteger)
+            ).where(ReconciliationDifference.run_id == run_id)
+        )
+        or 0
+    )
+
+
 _SELECT_DIFFERENCE_PAGE = Statement(
     text(
         f"""
@@ -187,34 +244,13 @@ _SELECT_DIFFERENCE_PAGE = Statement(
         WHERE d.run_id = :run_id AND (CAST(:after AS text) IS NULL OR d.item > :after)
         ORDER BY d.item LIMIT :limit
         """
-    )
+    ),
+    row=Difference,
 )
 
 
-def record_differences(
-    session: Session, *, run_id: UUID, since: datetime, until: datetime, as_of: datetime
-) -> int:
-    """Write down each item that is otherwise there than here.
-
-    :param session: in a transaction
-    :param run_id: the run, whose lists and movements are read
-    :param since: the beginning of its window, for what is alike in money and otherwise is not
-    :param until: its end
-    :param as_of: the moment that the books are compared as of: before the gateway was asked
-    :return: by how many kobo the gateway moved more than the books
-    """
-    _RAISE_STATEMENT_TIMEOUT.run(session)
-    _INSERT_MONEY_DIFFERENCES.run(
-        session, run_id=run_id, as_of=as_of, clearing_id=accounts.GATEWAY_CLEARING.id
-    )
-    for statement in _INSERT_OTHER_DIFFERENCES:
-        statement.run(session, run_id=run_id, since=since, until=until)
-    minor: int = _SUM_DIFFERENCES.one(session, run_id=run_id)["minor"]
-    return minor
-
-
-def iterate_difference_pages(database: Database, *, run_id: UUID) -> Iterator[list[dict[str, Any]]]:
-    """Give what was written down, with what is known of it, 500 at a time."""
+def iterate_difference_pages(database: Database, *, run_id: UUID) -> Iterator[list[Difference]]:
+    """Iterate over the recorded differences, 500 at a time."""
     after: str | None = None
     while True:
         with database.reading() as session:
@@ -223,4 +259,4 @@ def iterate_difference_pages(database: Database, *, run_id: UUID) -> Iterator[li
             yield rows
         if len(rows) < _PAGE_SIZE:
             return
-        after = rows[-1]["item"]
+        after = rows[-1].item

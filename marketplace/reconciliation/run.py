@@ -6,18 +6,17 @@ own money there. What differs by more than what is on its way halts payouts.
 
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
-from marketplace.infra.db import Database, Json, Statement
+from marketplace.infra.db import Database, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock, iso
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
@@ -28,6 +27,12 @@ from marketplace.reconciliation import adjustments, classification, gateway_impo
 from marketplace.reconciliation.classification import Classification
 from marketplace.reconciliation.figures import ReconciliationFigures, ReconciliationOutcome
 from marketplace.reconciliation.gateway_import import LEASE_DURATION, GatewayImporter
+from marketplace.reconciliation.matching import Difference
+from marketplace.reconciliation.models import (
+    Reconciliation,
+    ReconciliationDifference,
+    ReconciliationException,
+)
 from marketplace.reconciliation.window import resolve_window
 
 _log = structlog.get_logger(__name__)
@@ -49,83 +54,6 @@ _STUCK_AFTER = timedelta(hours=1)
 _EXCEPTIONS_LIMIT = 1_000
 _ALERT_ITEMS_LIMIT = 10
 
-_FAIL_ABANDONED_RUN = Statement(
-    text(
-        """
-        UPDATE reconciliations SET status = 'failed', failure = 'Its worker was lost.', finished_at = :now
-        WHERE status = 'running' AND coalesce(claimed_until, created_at) < :before
-        """
-    )
-)
-_INSERT_RUN = Statement(
-    text(
-        """
-        INSERT INTO reconciliations (status, started_by, officer_id, starts, ends, created_at)
-        VALUES ('running', :started_by, :officer_id, :starts, :ends, :now)
-        ON CONFLICT (status) WHERE status = 'running' DO NOTHING RETURNING id
-        """
-    )
-)
-_SELECT_RUNNING = Statement(text("SELECT id, created_at FROM reconciliations WHERE status = 'running'"))
-_LEASE_RUN = Statement(
-    text(
-        """
-        UPDATE reconciliations SET claimed_until = :until
-        WHERE id = :run_id AND status = 'running' AND (claimed_until IS NULL OR claimed_until <= :now)
-        RETURNING starts, ends
-        """
-    )
-)
-_SELECT_RUN_STATUS = Statement(text("SELECT status FROM reconciliations WHERE id = :run_id"))
-_SELECT_OLDEST_OPEN_ITEM = Statement(
-    text(
-        """
-        SELECT least(
-            (SELECT min(asked_at) FROM refunds WHERE status IN ('submitted', 'needs_attention')),
-            (SELECT min(t.sent_at) FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
-                WHERE i.status IN ('pending', 'submitted', 'unknown'))) AS at
-        """
-    )
-)
-_INSERT_BALANCE_DIFFERENCE = Statement(
-    text(
-        """
-        INSERT INTO reconciliation_differences (run_id, item, here_minor, here_now_minor, there_minor)
-        VALUES (:run_id, 'balance:NGN', 0, 0, :minor)
-        """
-    )
-)
-_INSERT_EXCEPTION = Statement(
-    text(
-        """
-        INSERT INTO reconciliation_exceptions (run_id, item, kind, problem, action, here_minor, there_minor,
-            here_status, there_status, here_amount_minor, there_amount_minor, reference, gateway_id, order_id,
-            refund_id, intent_id, happened_at, created_at)
-        VALUES (:run_id, :item, :kind, :problem, :action, :here_minor, :there_minor, :here_status, :there_status,
-            :here_amount_minor, :there_amount_minor, :reference, :gateway_id, :order_id, :refund_id, :intent_id,
-            :happened_at, :now)
-        """
-    )
-)
-_FINISH_RUN = Statement(
-    text(
-        """
-        UPDATE reconciliations SET status = :status, gateway_minor = :gateway_minor, books_minor = :books_minor,
-            in_flight_minor = :in_flight_minor, drift_minor = :drift_minor, figures = :figures,
-            finished_at = :now, claimed_until = NULL
-        WHERE id = :run_id AND status = 'running'
-        """
-    )
-)
-_FAIL_RUN = Statement(
-    text(
-        """
-        UPDATE reconciliations SET status = 'failed', failure = :failure, finished_at = :now, claimed_until = NULL
-        WHERE id = :run_id AND status = 'running'
-        """
-    )
-)
-
 
 class ReconciliationRunningError(ConflictError):
     """Another reconciliation is running."""
@@ -143,6 +71,17 @@ class ReconciliationLeasedError(ConflictError):
     """Another worker holds or recently held the reconciliation run."""
 
     reason = "reconciliation-leased"
+
+
+_INSERT_RUN = Statement(
+    text(
+        """
+        INSERT INTO reconciliations (status, started_by, officer_id, starts, ends, created_at)
+        VALUES ('running', :started_by, :officer_id, :starts, :ends, :now)
+        ON CONFLICT (status) WHERE status = 'running' DO NOTHING RETURNING id
+        """
+    )
+)
 
 
 def start_reconciliation(
@@ -164,13 +103,20 @@ def start_reconciliation(
     :raises ReconciliationRunningError: there is one running
     """
     starts, ends = resolve_window(session, since=since, until=until, now=act.now)
-    _FAIL_ABANDONED_RUN.run(session, now=act.now, before=act.now - _ABANDONED_AFTER)
-    row = _INSERT_RUN.first(
+    session.execute(
+        update(Reconciliation)
+        .where(
+            Reconciliation.status == RUNNING,
+            func.coalesce(Reconciliation.claimed_until, Reconciliation.created_at)
+            < act.now - _ABANDONED_AFTER,
+        )
+        .values(status=FAILED, failure="Its worker was lost.", finished_at=act.now)
+    )
+    run_id: UUID | None = _INSERT_RUN.scalar(
         session, started_by=started_by, officer_id=act.user_id, starts=starts, ends=ends, now=act.now
     )
-    if row is None:
+    if run_id is None:
         raise _running_error(session, act.now)
-    run_id: UUID = row["id"]
     if started_by != SCHEDULE:
         record_audit_entry(
             session,
@@ -192,14 +138,14 @@ def start_reconciliation(
 
 
 def _running_error(session: Session, now: datetime) -> ReconciliationRunningError:
-    running = _SELECT_RUNNING.first(session)
+    running = session.scalar(select(Reconciliation).where(Reconciliation.status == RUNNING))
     if running is None:
         return ReconciliationRunningError("A reconciliation was running until now: start it again.")
-    if now - running["created_at"] > _STUCK_AFTER:
+    if now - running.created_at > _STUCK_AFTER:
         return ReconciliationStuckError(
-            f"A reconciliation ({running['id']}) has been running since {iso(running['created_at'])}."
+            f"A reconciliation ({running.id}) has been running since {iso(running.created_at)}."
         )
-    return ReconciliationRunningError(f"A reconciliation is running ({running['id']}): wait for its result.")
+    return ReconciliationRunningError(f"A reconciliation is running ({running.id}): wait for its result.")
 
 
 def perform_reconciliation(
@@ -232,10 +178,21 @@ def perform_reconciliation(
         raise
 
 
+_LEASE_RUN = Statement(
+    text(
+        """
+        UPDATE reconciliations SET claimed_until = :until
+        WHERE id = :run_id AND status = 'running' AND (claimed_until IS NULL OR claimed_until <= :now)
+        RETURNING starts, ends
+        """
+    )
+)
+
+
 def _lease_run(session: Session, *, run_id: UUID, now: datetime) -> tuple[datetime, datetime] | None:
     row = _LEASE_RUN.first(session, run_id=run_id, now=now, until=now + LEASE_DURATION)
     if row is None:
-        if _SELECT_RUN_STATUS.one(session, run_id=run_id)["status"] == RUNNING:
+        if session.get_one(Reconciliation, run_id).status == RUNNING:
             raise ReconciliationLeasedError("The reconciliation is being performed.")
         return None
     gateway_import.delete_run_data(session, run_id=run_id)
@@ -243,8 +200,31 @@ def _lease_run(session: Session, *, run_id: UUID, now: datetime) -> tuple[dateti
 
 
 def _fail_run(session: Session, *, run_id: UUID, failure: str, now: datetime) -> None:
-    if _FAIL_RUN.run(session, run_id=run_id, failure=failure, now=now):
+    run = _lock_running(session, run_id)
+    if run is not None:
+        run.status, run.failure, run.finished_at, run.claimed_until = FAILED, failure, now, None
         gateway_import.delete_run_data(session, run_id=run_id)
+
+
+def _lock_running(session: Session, run_id: UUID) -> Reconciliation | None:
+    return session.scalar(
+        select(Reconciliation)
+        .where(Reconciliation.id == run_id, Reconciliation.status == RUNNING)
+        .with_for_update(key_share=True)
+        .execution_options(populate_existing=True)
+    )
+
+
+_SELECT_OLDEST_OPEN_ITEM = Statement(
+    text(
+        """
+        SELECT least(
+            (SELECT min(asked_at) FROM refunds WHERE status IN ('submitted', 'needs_attention')),
+            (SELECT min(t.sent_at) FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
+                WHERE i.status IN ('pending', 'submitted', 'unknown'))) AS at
+        """
+    )
+)
 
 
 class _Run:
@@ -288,7 +268,7 @@ class _Run:
         importer, figures = self._importer, self._figures
         held_minor, figures.movements = importer.import_movements()
         with self._database.reading() as session:
-            oldest_open_at = _SELECT_OLDEST_OPEN_ITEM.one(session)["at"]
+            oldest_open_at: datetime | None = _SELECT_OLDEST_OPEN_ITEM.scalar(session)
             oldest_settlement_at = gateway_import.find_oldest_unposted_settlement_time(session) or starts
         since = starts - _WINDOW_MARGIN
         open_since = min(since, max(oldest_open_at or since, self._now - _OPEN_ITEMS_LOOKBACK))
@@ -312,10 +292,18 @@ class _Run:
         self._figures.balances = fetch_balances_by_kind(session)
         if held_minor == listed_minor:
             return difference_minor
-        _INSERT_BALANCE_DIFFERENCE.run(session, run_id=self._run_id, minor=held_minor - listed_minor)
+        session.add(
+            ReconciliationDifference(
+                run_id=self._run_id,
+                item="balance:NGN",
+                here_minor=0,
+                here_now_minor=0,
+                there_minor=held_minor - listed_minor,
+            )
+        )
         return difference_minor + held_minor - listed_minor
 
-    def _classify_page(self, page: list[dict[str, Any]]) -> list[tuple[dict[str, Any], Classification]]:
+    def _classify_page(self, page: list[Difference]) -> list[tuple[Difference, Classification]]:
         classified = []
         for row in page:
             finding = classification.classify(row, now=self._now)
@@ -323,44 +311,50 @@ class _Run:
                 self._figures.in_flight += 1
                 continue
             classified.append((row, finding))
-            difference = row["there_minor"] - row["here_minor"]
-            if difference:
+            if row.difference_minor:
                 self._money_differs = True
-                self._drift_minor += difference
+                self._drift_minor += row.difference_minor
                 if len(self._drifted) < _EXCEPTIONS_LIMIT:
-                    self._drifted.append((row["item"], difference))
+                    self._drifted.append((row.item, row.difference_minor))
         return classified
 
     def _insert_exceptions(
-        self, session: Session, classified: list[tuple[dict[str, Any], Classification]]
+        self, session: Session, classified: list[tuple[Difference, Classification]]
     ) -> None:
         remaining = max(_EXCEPTIONS_LIMIT - self._figures.exceptions, 0)
-        for row, finding in classified[:remaining]:
-            _INSERT_EXCEPTION.run(
-                session,
-                **row
-                | {"kind": classification.EXCEPTION_KIND_OF_ITEM.get(row["kind"], classification.POSTING)},
+        session.add_all(
+            ReconciliationException(
                 run_id=self._run_id,
+                item=row.item,
+                kind=classification.EXCEPTION_KIND_OF_ITEM.get(row.kind, classification.POSTING),
                 problem=finding.problem,
                 action=finding.action,
-                happened_at=row["moved_at"] or row["booked_at"],
-                now=self._now,
+                here_minor=row.here_minor,
+                there_minor=row.there_minor,
+                here_status=row.here_status,
+                there_status=row.there_status,
+                here_amount_minor=row.here_amount_minor,
+                there_amount_minor=row.there_amount_minor,
+                reference=row.reference,
+                gateway_id=row.gateway_id,
+                order_id=row.order_id,
+                refund_id=row.refund_id,
+                intent_id=row.intent_id,
+                happened_at=row.moved_at or row.booked_at,
+                created_at=self._now,
             )
+            for row, finding in classified[:remaining]
+        )
 
     def _finish(self, session: Session, outcome: ReconciliationOutcome) -> None:
         gateway_import.delete_comparison(session)
         adjustments.carry_over_proposals(session, run_id=self._run_id, now=self._now)
-        _FINISH_RUN.run(
-            session,
-            run_id=self._run_id,
-            status=outcome.status,
-            gateway_minor=outcome.gateway_minor,
-            books_minor=outcome.books_minor,
-            in_flight_minor=outcome.in_flight_minor,
-            drift_minor=outcome.drift_minor,
-            figures=Json(asdict(self._figures)),
-            now=max(self._now, self._clock()),
-        )
+        run = _lock_running(session, self._run_id)
+        if run is not None:
+            run.status, run.figures = outcome.status, asdict(self._figures)
+            run.gateway_minor, run.books_minor = outcome.gateway_minor, outcome.books_minor
+            run.in_flight_minor, run.drift_minor = outcome.in_flight_minor, outcome.drift_minor
+            run.finished_at, run.claimed_until = max(self._now, self._clock()), None
         if outcome.status == DRIFT:
             raise_drift_and_halt_payouts(
                 session,

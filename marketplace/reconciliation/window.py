@@ -2,11 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import text
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ValidationError
+from marketplace.reconciliation.models import Reconciliation
 
 # No gateway has anything from before, and what is near the first of all years can't be reckoned back from.
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
@@ -14,10 +14,6 @@ LONGEST_WINDOW = timedelta(days=366)
 # Since the books and the gateway last agreed, yet no further back; what moved money is compared whatever its age.
 _LONGEST_DEFAULT_WINDOW = timedelta(days=31)
 _SHORTEST_DEFAULT_WINDOW = timedelta(hours=1)
-
-_SELECT_LAST_MATCHED_END = Statement(
-    text("SELECT max(ends) AS ends FROM reconciliations WHERE status = 'matched' AND ends <= :now")
-)
 
 
 def resolve_window(
@@ -38,7 +34,11 @@ def resolve_window(
         raise ValidationError.of("to", "Must not lie in the future.")
     ends = until or now
     if since is None:
-        matched = _SELECT_LAST_MATCHED_END.one(session, now=ends)["ends"]
+        matched = session.scalar(
+            select(func.max(Reconciliation.ends)).where(
+                Reconciliation.status == "matched", Reconciliation.ends <= ends
+            )
+        )
         since = max(ends - _LONGEST_DEFAULT_WINDOW, matched or ends - _LONGEST_DEFAULT_WINDOW)
         # The one before ended just now: an empty window would be none.
         since = min(since, ends - _SHORTEST_DEFAULT_WINDOW)

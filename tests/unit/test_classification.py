@@ -1,6 +1,7 @@
 """Judging what a reconciliation found: what is on its way, what is wrong with the rest, and what is suggested."""
 
 import re
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ from marketplace.reconciliation.classification import (
     Classification,
     classify,
 )
+from marketplace.reconciliation.matching import Difference
 from marketplace.reconciliation.resolution import ALLOWED_RESOLUTIONS
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
@@ -24,16 +26,14 @@ LONG_AGO = NOW - SETTLEMENT_TOLERANCE
 LATELY = LONG_AGO + timedelta(seconds=1)
 
 
-def item(kind: str, here_minor: int, there_minor: int, **facts: Any) -> dict[str, Any]:
+def item(kind: str, here_minor: int, there_minor: int, **facts: Any) -> Difference:
     """Give an item that only the sums, and these facts, are known of."""
-    names = "here_status there_status moved_at booked_at changed_at dispute_id there_amount_minor"
-    names += " here_amount_minor gateway_id charge_known payment_known accepted"
-    unknown = dict.fromkeys(names.split())
+    unknown: dict[str, Any] = dict.fromkeys(field.name for field in fields(Difference))
     sums = {"here_minor": here_minor, "here_now_minor": here_minor, "there_minor": there_minor}
-    return {"kind": kind, **unknown, **sums, **facts}
+    return Difference(**unknown | {"kind": kind} | sums | facts)
 
 
-def payout(here_minor: int, there_minor: int, **facts: Any) -> dict[str, Any]:
+def payout(here_minor: int, there_minor: int, **facts: Any) -> Difference:
     """Give a payout that is paid, as the books have it."""
     known = {"intent_id": 1, "here_status": "success", "here_amount_minor": 500}
     return item("payout", here_minor, there_minor, **known | facts)
@@ -99,7 +99,7 @@ LOOK_UP = Classification(MISSING_AT_GATEWAY, "look_up_booking")
         (payout(-500, -500, there_amount_minor=600, there_status="success", **SENT), COMPARE),
         (payout(-500, -600, there_amount_minor=600, there_status="success", accepted=True, **SENT), COMPARE),
         # What was booked while the gateway was read agrees by now.
-        (item("movement", 0, 500) | {"here_now_minor": 500}, None),
+        (replace(item("movement", 0, 500), here_now_minor=500), None),
     ],
 )
 def test_what_is_found_is_judged(found: dict[str, Any], verdict: Classification | None) -> None:
