@@ -7,6 +7,8 @@ another connection sees as well.
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -15,10 +17,9 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from marketplace.alerts.models import Alert
 from marketplace.alerts.operations import SEND_ALERT_TOPIC
-from marketplace.infra.db import Base, Statement
+from marketplace.infra.db import Base, Row, Statement
 from marketplace.infra.outbox import OutboxEvent
 from marketplace.ledger.accounts import Account
-from marketplace.ledger.models import LedgerTransaction
 from marketplace.notifications.models import Notification
 from marketplace.orders.models import OrderEvent
 from marketplace.payments.models import PaymentAllocation, PaymentIntent, QuarantinedCharge, Refund
@@ -112,13 +113,16 @@ class Changes:
 # Ids grow with time: ids of one connection without exception. Order events are numbered.
 _SELECT_START_POSITION = Statement(text("SELECT uuidv7(), coalesce((SELECT max(id) FROM order_events), 0)"))
 
-_SELECT_LEDGER_ENTRIES = Statement(
+_SELECT_NEW_ENTRIES = Statement(
     text(
         """
-        SELECT e.transaction_id, a.kind, a.owner_id, e.direction, e.amount_minor, e.order_id,
-            o.number AS order_number
-        FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id LEFT JOIN orders o ON o.id = e.order_id
-        WHERE e.transaction_id = ANY(CAST(:ids AS uuid[])) ORDER BY e.id
+        SELECT t.id AS transaction_id, t.kind, t.source, t.description, a.kind AS account_kind, a.owner_id,
+            e.direction, e.amount_minor, e.order_id, o.number AS order_number
+        FROM ledger_transactions t
+        JOIN ledger_entries e ON e.transaction_id = t.id
+        JOIN ledger_accounts a ON a.id = e.account_id
+        LEFT JOIN orders o ON o.id = e.order_id
+        WHERE t.id > :since ORDER BY t.id, e.id
         """
     )
 )
@@ -159,8 +163,14 @@ class ChangeRecorder:
 
     def collect_changes(self) -> Changes:
         """Collect the changes since the start; entities among them outlive the transaction."""
-        transactions = self._new_rows(LedgerTransaction, LedgerTransaction.id)
-        entries = _SELECT_LEDGER_ENTRIES.all(self._session, ids=[row.id for row in transactions])
+        others = {
+            row["transaction_id"] for row in _SELECT_NEW_ENTRIES.all(self._committed, since=self._since)
+        }
+        entries = [
+            row
+            for row in _SELECT_NEW_ENTRIES.all(self._session, since=self._since)
+            if row["transaction_id"] not in others
+        ]
         refunds = self._new_rows(Refund, Refund.id)
         order_events = self._new_rows(OrderEvent, OrderEvent.id, since=self._last_order_event)
         order_ids = self._orders | {row.order_id for row in order_events}
@@ -172,7 +182,10 @@ class ChangeRecorder:
         return Changes(
             orders=self._order_changes(order_ids),
             refunds=self._refund_changes(refund_ids),
-            ledger=[_posted_transaction(row, entries) for row in transactions],
+            ledger=[
+                _posted_transaction(list(group))
+                for _, group in groupby(entries, key=itemgetter("transaction_id"))
+            ],
             notifications=self._new_rows(Notification, Notification.id),
             quarantined_charges=self._new_rows(QuarantinedCharge, QuarantinedCharge.id),
             payout_exceptions=self._new_rows(PayoutException, PayoutException.id),
@@ -225,21 +238,21 @@ class ChangeRecorder:
         ]
 
 
-def _posted_transaction(row: LedgerTransaction, entries: Iterable[dict[str, Any]]) -> PostedTransaction:
+def _posted_transaction(entries: Sequence[Row]) -> PostedTransaction:
+    first = entries[0]
     return PostedTransaction(
-        row.id,
-        row.kind,
-        row.source,
-        row.description,
+        first["transaction_id"],
+        first["kind"],
+        first["source"],
+        first["description"],
         [
             PostedEntry(
-                Account(entry["kind"], entry["owner_id"]).name,
+                Account(entry["account_kind"], entry["owner_id"]).name,
                 entry["direction"],
                 entry["amount_minor"],
                 entry["order_number"],
             )
             for entry in entries
-            if entry["transaction_id"] == row.id
         ],
     )
 
