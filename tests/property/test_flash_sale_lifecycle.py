@@ -248,12 +248,12 @@ class LifeOfSales(RuleBasedStateMachine):
                 session, product_id=product_id, caller=None, now=self.now, media_base_url=""
             )
             [line] = fetch_cart(session, user_id=shop.buyer.id, now=self.now, media_base_url="").items
-        shown = detail["flashSale"]
+        shown = detail["flash_sale"]
         if sale is None or not sale.has(1):
             assert shown is None
         else:
             left = None if sale.quantity is None else sale.quantity - sale.sold
-            assert (shown["priceMinor"], shown["endsAt"], shown["left"]) == (sale.price, sale.ends_at, left)
+            assert (shown["price_minor"], shown["ends_at"], shown["left"]) == (sale.price, sale.ends_at, left)
         honoured = sale is not None and sale.has(quantity)
         assert line.unit_price_minor == (sale.price if sale and honoured else self.regular[product_id])
         assert line.problem is None
