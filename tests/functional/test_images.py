@@ -209,9 +209,11 @@ def test_orphans_are_swept_a_day_later(site: Site) -> None:
     assert {requests.get(url, timeout=SECONDS).status_code for url in urls} == {404}
 
 
-def test_a_storage_that_is_down_is_told(site: Site) -> None:
+def test_upload_without_object_storage_is_refused_as_unavailable(site: Site) -> None:
     site.installation.storage.stop()
-
-    refused = site.post(photo(222, 111))
+    try:
+        refused = site.post(photo(222, 111))
+    finally:
+        site.installation.storage.start()
 
     assert (refused.status_code, refused.json()["code"]) == (502, "PROVIDER_UNAVAILABLE")
