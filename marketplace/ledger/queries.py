@@ -142,18 +142,6 @@ def fetch_balance(session: Session, *, account: Account) -> int:
     return balance or 0
 
 
-_SELECT_BALANCES_BY_KIND = Statement(
-    text(
-        """
-        SELECT a.kind, coalesce(sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor
-            ELSE -e.amount_minor END), 0)::bigint AS balance_minor
-        FROM ledger_accounts a LEFT JOIN ledger_entries e ON e.account_id = a.id
-        GROUP BY a.kind ORDER BY a.kind
-        """
-    )
-)
-
-
 def fetch_balances(session: Session, *accounts: Account) -> list[int]:
     """Fetch the balances of accounts with owners at one moment, in kobo; 0 for accounts that were never opened."""
     rows = session.execute(
@@ -168,6 +156,18 @@ def fetch_balances(session: Session, *accounts: Account) -> list[int]:
 def is_posted(session: Session, *, kind: str, source: str) -> bool:
     """Tell whether a transaction of a kind was posted for a source."""
     return session.scalar(select(LedgerTransaction.id).filter_by(kind=kind, source=source)) is not None
+
+
+_SELECT_BALANCES_BY_KIND = Statement(
+    text(
+        """
+        SELECT a.kind, coalesce(sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor
+            ELSE -e.amount_minor END), 0)::bigint AS balance_minor
+        FROM ledger_accounts a LEFT JOIN ledger_entries e ON e.account_id = a.id
+        GROUP BY a.kind ORDER BY a.kind
+        """
+    )
+)
 
 
 def fetch_balances_by_kind(session: Session) -> dict[str, int]:

@@ -9,6 +9,22 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.orders.pricing import EscrowSplit
 
+
+@dataclass(frozen=True, slots=True)
+class VendorEscrowBalance:
+    """A vendor's share of what escrow holds for their orders, in kobo: of running orders, and of disputed ones."""
+
+    held_minor: int = 0
+    frozen_minor: int = 0
+    held_order_count: int = 0
+    frozen_order_count: int = 0
+
+    @property
+    def total_minor(self) -> int:
+        """Give both together."""
+        return self.held_minor + self.frozen_minor
+
+
 # Orders of which nothing was refunded are summed up; of the others each is split by itself, as its release would be.
 # The commission is rounded down for each line, as in pricing.Line.commission_minor.
 _SUM_VENDOR_SHARES = Statement(
@@ -26,21 +42,6 @@ _SUM_VENDOR_SHARES = Statement(
         """
     )
 )
-
-
-@dataclass(frozen=True, slots=True)
-class VendorEscrowBalance:
-    """A vendor's share of what escrow holds for their orders, in kobo: of running orders, and of disputed ones."""
-
-    held_minor: int = 0
-    frozen_minor: int = 0
-    held_order_count: int = 0
-    frozen_order_count: int = 0
-
-    @property
-    def total_minor(self) -> int:
-        """Give both together."""
-        return self.held_minor + self.frozen_minor
 
 
 def fetch_vendor_escrow_balance(session: Session, *, vendor_id: UUID) -> VendorEscrowBalance:

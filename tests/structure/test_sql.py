@@ -1,4 +1,7 @@
-"""The SQL of the domain: text made of constants alone, and statements that fit the migrated schema."""
+"""The SQL of the domain: where text may stand, what it is made of, and that it fits the migrated schema.
+
+The rules are those of docs/decisions/0005.
+"""
 
 import ast
 import contextlib
@@ -6,8 +9,11 @@ import dataclasses
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import cache
+from inspect import signature
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +22,20 @@ import psycopg2.extensions
 import pytest
 
 import marketplace
+from marketplace.catalog.browse import listing, vendor_inventory
+from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG
+from marketplace.catalog.promotions import featured, flash_sale_listing, vibe_listing
+from marketplace.catalog.promotions import listing as promotion_listing
+from marketplace.catalog.promotions.banners import BANNER_TABLE
+from marketplace.catalog.promotions.featured import FEATURED_TABLE
+from marketplace.catalog.promotions.vibe_listing import VIBE_TABLE
+from marketplace.catalog.search import suggestions
+from marketplace.catalog.search.ranking_sql import DOCUMENT_CONDITIONS, SearchStep, search_statement
 from marketplace.infra.db import Statement
 from marketplace.infra.encryption import EncryptedText
 from marketplace.infra.tables import SortedTable
 from marketplace.models import metadata
+from marketplace.orders import admin_table, transitions
 
 PROJECT = Path(__file__).parents[2]
 CONSTANT_NAME = re.compile(r"_?[A-Z][A-Z0-9_]*")
@@ -40,13 +56,28 @@ SQL_BUILDERS = {
 }
 # Types of parameters that PostgreSQL cannot infer: the driver sends typed literals in their place.
 PARAMETER_TYPES = {"now": "timestamptz", "first": "interval"}
+CAMEL_CASE_LABEL = re.compile(r'\bAS "[a-z]+[A-Z]\w*"')
+STATEMENT_CLASSES = ("Prepared", "Statement")
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
+PENDING = "marketplace.reconciliation."  # to be brought in line with the rules for text
+# A statement with any of these is more than a plain one of a single table. Filters that may be absent share their
+# text with the statement of the page that they count.
+BEYOND_PLAIN = re.compile(
+    r"\bwith\b|\bfor (no key )?(update|share)\b|\bfor key share\b|\bunnest\b|\bon conflict\b|\bjoin\b|\bexists\b"
+    r"|\blateral\b|\bunion\b|\bfilter\b|\breturning\b|\bany\(|\(\s*select\b|\bgroup by\b|\badvisory|\bdistinct\b"
+    r"|\bas \w+\) is null or\b|\b(array_agg|max|min|sum)\("
+)
+TABLE = re.compile(r"\b(?:from|join|update|into)\s+\w+")
 SETTINGS = re.compile(r"SET\b")  # statements that PostgreSQL does not prepare
 
 
-def parsed_modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted((PROJECT / "marketplace").rglob("*.py")):
-        name = ".".join(path.relative_to(PROJECT).with_suffix("").parts)
-        yield name, ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def parsed_modules() -> dict[str, ast.Module]:
+    paths = sorted((PROJECT / "marketplace").rglob("*.py"))
+    return {
+        ".".join(path.relative_to(PROJECT).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
+        for path in paths
+    }
 
 
 def is_constant(node: ast.expr) -> bool:
@@ -78,7 +109,7 @@ def is_interpolation(call: ast.Call) -> bool:
 
 def interpolating_functions() -> Iterator[str]:
     """Name the functions that interpolate more than constants. Code outside functions runs at import."""
-    for name, module in parsed_modules():
+    for name, module in parsed_modules().items():
         for function in ast.walk(module):
             if isinstance(function, ast.FunctionDef) and any(
                 isinstance(node, ast.Call) and is_interpolation(node) for node in ast.walk(function)
@@ -87,7 +118,50 @@ def interpolating_functions() -> Iterator[str]:
 
 
 def test_sql_text_interpolates_only_constants() -> None:
-    assert set(interpolating_functions()) - set(SQL_BUILDERS) == set()
+    assert set(interpolating_functions()) == set(SQL_BUILDERS)
+
+
+def test_sql_text_has_no_camel_case_labels() -> None:
+    labels = {
+        f"{name}: {label}"
+        for name, module in parsed_modules().items()
+        for node in ast.walk(module)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for label in CAMEL_CASE_LABEL.findall(node.value)
+        if not name.startswith(PENDING)
+    }
+
+    assert labels == set()
+
+
+def is_statement(node: ast.stmt) -> bool:
+    """Whether a module-level assignment makes a statement."""
+    return isinstance(node, ast.Assign | ast.AnnAssign) and any(
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in STATEMENT_CLASSES
+        for call in ast.walk(node)
+    )
+
+
+def misplaced_statements() -> Iterator[str]:
+    """Name the statements that are not followed by the first function or class of their module that uses them."""
+    for name, module in parsed_modules().items():
+        for position, node in enumerate(module.body):
+            if not is_statement(node) or name.startswith(PENDING):
+                continue
+            [target] = node.targets if isinstance(node, ast.Assign) else [node.target]
+            constant = ast.unparse(target)
+            users = [other for other in module.body if other is not node and uses(other, constant)]
+            definitions = [other for other in module.body[position:] if isinstance(other, DEFINITIONS)]
+            if users and isinstance(users[0], DEFINITIONS) and users[0] not in definitions[:1]:
+                yield f"{name}.{constant}"
+
+
+def uses(node: ast.AST, constant: str) -> bool:
+    return any(isinstance(name, ast.Name) and name.id == constant for name in ast.walk(node))
+
+
+def test_statements_stand_above_their_first_use() -> None:
+    assert set(misplaced_statements()) == set()
 
 
 def module_statements() -> Iterator[tuple[str, Statement[Any]]]:
@@ -111,9 +185,45 @@ def nested_statements(label: str, value: Any) -> Iterator[tuple[str, Statement[A
             yield from nested_statements(f"{label}[{key!r}]", item)
 
 
+def conditions(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Give no condition, and each alone."""
+    return [(), *((name,) for name in names)]
+
+
+def built_statements() -> Iterator[tuple[str, Statement[Any]]]:
+    """Name and give the statements of functions that build them, for the choices that make their SQL differ."""
+    flags, campuses = (False, True), (None, BY_CAMPUS_ID, BY_CAMPUS_SLUG)
+    steps = [SearchStep(vector, scans_by_popularity=scans) for vector in ("title", "body") for scans in flags]
+    promotions = [table.select for table in (BANNER_TABLE, FEATURED_TABLE, VIBE_TABLE)]
+    promotion_states = [(condition,) for condition in promotion_listing._STATE_CONDITIONS.values()]
+    listing_conditions = listing._CONDITIONS.keys() - {"trends"}
+    sale_states = (None, *flash_sale_listing.PUBLIC_STATES)
+    for build, *arguments in (
+        (listing._listing_statement, listing.SORTS, conditions(listing_conditions), flags, (False,)),
+        (listing._listing_statement, ["trending"], [("trends",)], flags, (False,)),
+        (vendor_inventory._page_statement, vendor_inventory.SORTS, [()], flags, flags),
+        (vendor_inventory._count_statement, conditions(vendor_inventory._CONDITIONS)),
+        (search_statement, product(steps, repeat=3), [()], (False,)),
+        (search_statement, [(steps[0],) * 3], conditions(DOCUMENT_CONDITIONS), (False,)),
+        (suggestions._titles_statement, campuses, flags),
+        (suggestions._names_statement, campuses),
+        (promotion_listing._listing_statement, promotions, promotion_states, ["t.position, t.id"]),
+        (flash_sale_listing._public_statement, sale_states, campuses, flags),
+        (featured._cards_statement, campuses, flags),
+        (vibe_listing._cards_statement, campuses),
+        (admin_table._ids_statement, admin_table.SORTS, conditions(admin_table._CONDITIONS), flags),
+        (admin_table._count_statement, conditions(admin_table._CONDITIONS)),
+        (transitions._transition_statement, [(), ("paid_at",)], flags, flags),
+    ):
+        names = list(signature(build).parameters)
+        for values in product(*arguments):
+            choice = dict(zip(names, values, strict=True))
+            yield f"{build.__module__}.{build.__name__}({choice})", build(**choice)
+
+
 @pytest.fixture(scope="module")
 def statements() -> dict[str, Statement[Any]]:
-    return dict(module_statements())
+    return {**dict(module_statements()), **dict(built_statements())}
 
 
 def prepare(cursor: Any, statement: Statement[Any]) -> int:
@@ -123,6 +233,29 @@ def prepare(cursor: Any, statement: Statement[Any]) -> int:
     types = ", ".join(PARAMETER_TYPES.get(name, "unknown") for name in names)
     cursor.execute(f"PREPARE checked {f'({types})' if types else ''} AS {body}")
     return len(names)
+
+
+def is_plain(statement: Statement[Any]) -> bool:
+    """Whether a statement reads or writes one table without locks, joins or further effects."""
+    sql = re.sub(r"\s+", " ", statement.sql.lower())
+    return not BEYOND_PLAIN.search(sql) and len(TABLE.findall(sql)) == 1
+
+
+def test_plain_statements_stand_as_text_only_where_they_are_hot(
+    statements: dict[str, Statement[Any]],
+) -> None:
+    """Tables that people sort (``SortedTable``) are not plain: they have a statement for each order."""
+    rules = (PROJECT / "docs" / "decisions" / "0005-core-statements-on-hot-paths.md").read_text(
+        encoding="utf-8"
+    )
+    hot = set(re.findall(r"^\| `([\w.]+)` \|", rules, re.MULTILINE))
+    plain = {
+        label.removeprefix("marketplace.")
+        for label, one in module_statements()
+        if is_plain(one) and "[" not in label and not label.startswith(PENDING)
+    }
+
+    assert plain == hot
 
 
 @pytest.fixture
@@ -169,8 +302,8 @@ def test_row_classes_fit_their_statements(
             else:
                 columns = [column.name for column in cursor.description or ()]
                 fields = [field.name for field in dataclasses.fields(statement.row)]
-                if columns != fields:
-                    differences[label] = f"columns {columns}, fields {fields}"
+                if columns != fields or hasattr(statement.row, "__slots__"):
+                    differences[label] = f"columns {columns}, fields {fields}; a row class has no slots"
             connection.rollback()
             cursor.execute("DEALLOCATE ALL")
 

@@ -139,7 +139,14 @@ class BatchView(BatchRow):
         return self.approved_hash is not None and self.content_hash != self.approved_hash
 
 
+def extend(row: Any, view: type[_View], **values: Any) -> _View:
+    """Build a view from a row, whose fields the view has as well, and the values of the view's other fields."""
+    return view(**vars(row), **values)
+
+
 _SELECT_BATCH = Statement(text(f"{_SELECT_BATCHES} WHERE b.id = :batch_id"), row=BatchRow)
+
+
 _SELECT_APPROVALS = Statement(
     text(
         """
@@ -151,11 +158,6 @@ _SELECT_APPROVALS = Statement(
     ),
     row=Approval,
 )
-
-
-def extend(row: Any, view: type[_View], **values: Any) -> _View:
-    """Build a view from a row, whose fields the view has as well, and the values of the view's other fields."""
-    return view(**vars(row), **values)
 
 
 def show_batch(session: Session, *, batch_id: UUID) -> BatchView:

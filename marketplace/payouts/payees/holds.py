@@ -70,13 +70,6 @@ _SELECT_VENDORS = Statement(
         + " WHERE v.id = ANY(:ids)"
     )
 )
-_SELECT_USERS = Statement(
-    text(
-        "SELECT u.id, NULL AS store_status, "
-        + _COLUMNS.format(source="profiles u", person="u.id")
-        + " WHERE u.id = ANY(:ids)"
-    )
-)
 
 
 def find_vendor_holds(
@@ -88,6 +81,15 @@ def find_vendor_holds(
     """
     rows = _SELECT_VENDORS.all(session, ids=list(vendor_ids))
     return {row["id"]: _derive_holds(row, now=now) for row in rows}
+
+
+_SELECT_USERS = Statement(
+    text(
+        "SELECT u.id, NULL AS store_status, "
+        + _COLUMNS.format(source="profiles u", person="u.id")
+        + " WHERE u.id = ANY(:ids)"
+    )
+)
 
 
 def find_wallet_holds(

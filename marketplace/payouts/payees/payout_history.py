@@ -98,7 +98,6 @@ _FROM_MATCHING_PAYOUTS = """
         AND (CAST(:starts AS timestamptz) IS NULL OR i.created_at >= :starts)
         AND (CAST(:ends AS timestamptz) IS NULL OR i.created_at < :ends)
 """
-_COUNT_PAYOUTS = Statement(text(f"SELECT count(*) {_FROM_MATCHING_PAYOUTS}"))
 
 
 def _build_page_statement(column: str, direction: str) -> Statement[PayoutView]:
@@ -118,6 +117,9 @@ _SELECT_PAYOUT_PAGES = {
     for sort, order in _SORTS.items()
     for descending in (True, False)
 }
+
+
+_COUNT_PAYOUTS = Statement(text(f"SELECT count(*) {_FROM_MATCHING_PAYOUTS}"))
 
 
 def list_payouts(session: Session, *, filters: PayoutFilters, page: TableRequest) -> TablePage:
