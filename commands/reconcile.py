@@ -77,12 +77,22 @@ def reconcile(ctx: click.Context, since: datetime | None, until: datetime | None
 
 def _print_differences(current: Services, run_id: UUID) -> None:
     with current.database.reading() as session:
-        shown = queries.show_run(session, run_id=run_id)["exceptions"]
-    columns = ("kind", "problem", "differenceMinor", "reference", "gatewayId", "orderNumber", "suggestion")
+        shown = queries.show_run(session, run_id=run_id).exceptions
     click.echo()
     print_table(
         ("Kind", "Problem", "Kobo", "Reference", "Gateway's id", "Order", "What to do"),
-        [[row[name] for name in columns] for row in shown],
+        [
+            [
+                row.kind,
+                row.problem,
+                row.difference_minor,
+                row.reference,
+                row.gateway_id,
+                row.order_number,
+                row.suggestion,
+            ]
+            for row in shown
+        ],
         wrapped_columns=("What to do",),
     )
 

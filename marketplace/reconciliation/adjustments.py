@@ -6,7 +6,6 @@ little takes a second officer, whichever way it goes.
 """
 
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -16,6 +15,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, SecondApproverRequiredError
 from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
+from marketplace.reconciliation.models import ReconciliationException
 
 OWN_FUNDS, GATEWAY_COST, PAYOUT_RETURNED = "own_funds", "gateway_cost", "came_back"
 # What one officer accepts alone within a day, and the most that is called a charge of the gateway's; in kobo.
@@ -68,7 +68,7 @@ class InsufficientOwnFundsError(ConflictError):
 
 def requires_second_approver(
     session: Session,
-    row: dict[str, Any],
+    row: ReconciliationException,
     *,
     resolution: str,
     difference_minor: int,
@@ -88,12 +88,13 @@ def requires_second_approver(
     _LOCK_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
     if resolution == OWN_FUNDS and difference_minor < 0:
         _ensure_own_funds_cover(session, -difference_minor)
-    accepted_alone = _SUM_SINGLE_APPROVALS.one(session, officer_id=officer_id, since=now - _DAY)
-    if accepted_alone["minor"] + abs(difference_minor) <= SINGLE_APPROVER_DAILY_LIMIT_MINOR:
+    accepted_alone_minor = _SUM_SINGLE_APPROVALS.scalar(session, officer_id=officer_id, since=now - _DAY)
+    if accepted_alone_minor + abs(difference_minor) <= SINGLE_APPROVER_DAILY_LIMIT_MINOR:
         return False
-    if row["proposed_resolution"] != resolution or row["proposed_at"] <= now - _PROPOSAL_VALIDITY:
+    is_proposed = row.proposed_at is not None and row.proposed_at > now - _PROPOSAL_VALIDITY
+    if row.proposed_resolution != resolution or not is_proposed:
         return True
-    if row["proposed_by"] == officer_id:
+    if row.proposed_by == officer_id:
         raise SecondApproverRequiredError("You have proposed this: another officer has to confirm it.")
     return False
 

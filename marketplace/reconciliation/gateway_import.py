@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import delete, select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Row, Statement
@@ -18,6 +18,13 @@ from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
 from marketplace.payments.refunds import gateway_refund
 from marketplace.providers.gateway.records import BalanceMovement, GatewayRecord, GatewayRecords, RecordKind
+from marketplace.reconciliation.models import (
+    GatewayMovement,
+    Reconciliation,
+    ReconciliationDifference,
+    ReconciliationException,
+    ReconciliationRecord,
+)
 from marketplace.reconciliation.postings import post_gateway_movement
 
 OPENING_MOVEMENT_ID = 0
@@ -32,19 +39,6 @@ _LOOKUP_LIMIT = 200
 # Charges come in while the movements are read: after so many looks the latest list is as good as the balance.
 _READ_LIMIT = 5
 
-# Only one run goes on at a time, so what another one left is of no use to anybody.
-_DELETE_COMPARISON = tuple(
-    Statement(text(sql))
-    for sql in ("DELETE FROM reconciliation_records", "DELETE FROM reconciliation_differences")
-)
-_DELETE_RUN_DATA = (
-    *_DELETE_COMPARISON,
-    Statement(text("DELETE FROM gateway_movements WHERE read_by IS NOT NULL")),
-    Statement(text("DELETE FROM reconciliation_exceptions WHERE run_id = :run_id")),
-)
-_EXTEND_LEASE = Statement(
-    text("UPDATE reconciliations SET claimed_until = :until WHERE id = :run_id AND status = 'running'")
-)
 # Nothing of ours can be at the gateway before there was a payment to ask for.
 _SELECT_FIRST_DAY = Statement(
     text(
@@ -73,21 +67,6 @@ _INSERT_MOVEMENTS = Statement(
         """
     )
 )
-_SELECT_BALANCE_BEFORE_FIRST_READ = Statement(
-    text(
-        "SELECT balance_minor - difference_minor AS minor FROM gateway_movements WHERE read_by = :run_id"
-        " ORDER BY id LIMIT 1"
-    )
-)
-_INSERT_OPENING_MOVEMENT = Statement(
-    text(
-        """
-        INSERT INTO gateway_movements (id, model, row_id, difference_minor, balance_minor, happened_at)
-        VALUES (0, 'Opening', :last_before, :minor, :minor, :at)
-        """
-    )
-)
-_CONFIRM_MOVEMENTS = Statement(text("UPDATE gateway_movements SET read_by = NULL WHERE read_by = :run_id"))
 _INSERT_RECORDS = Statement(
     text(
         """
@@ -203,15 +182,16 @@ _SELECT_UNPOSTED_OWN_FUNDS = Statement(
 
 
 def delete_run_data(session: Session, *, run_id: UUID) -> None:
-    """Throw away what a run that was broken off has read, so that it is begun anew."""
-    for statement in _DELETE_RUN_DATA:
-        statement.run(session, run_id=run_id)
+    """Delete the data of a run that broke off, so that the run starts over."""
+    delete_comparison(session)
+    session.execute(delete(GatewayMovement).where(GatewayMovement.read_by.is_not(None)))
+    session.execute(delete(ReconciliationException).where(ReconciliationException.run_id == run_id))
 
 
 def delete_comparison(session: Session) -> None:
-    """Throw away what a run read of the gateway's lists, and compared."""
-    for statement in _DELETE_COMPARISON:
-        statement.run(session)
+    """Delete the gateway's records and the differences. Only one run goes on at a time, so no other needs them."""
+    session.execute(delete(ReconciliationRecord))
+    session.execute(delete(ReconciliationDifference))
 
 
 def sum_movements(session: Session) -> int:
@@ -222,7 +202,7 @@ def sum_movements(session: Session) -> int:
 
 def find_oldest_unposted_settlement_time(session: Session) -> datetime | None:
     """Tell when the first settlement left the gateway that is not booked; none if all are."""
-    at: datetime | None = _SELECT_OLDEST_UNPOSTED_SETTLEMENT.one(session)["at"]
+    at: datetime | None = _SELECT_OLDEST_UNPOSTED_SETTLEMENT.scalar(session)
     return at
 
 
@@ -273,7 +253,7 @@ class GatewayImporter:
     def _import_new_movements(self) -> int:
         with self._database.reading() as session:
             last_known_id = _SELECT_LAST_ID_AND_SUM.one(session)["id"]
-            first_day: datetime = _SELECT_FIRST_DAY.one(session, now=self._now)["at"]
+            first_day: datetime = _SELECT_FIRST_DAY.scalar(session, now=self._now)
         imported = 0
         last_movement_before: BalanceMovement | None = None
         for page in self._records.list_movements():
@@ -313,15 +293,26 @@ class GatewayImporter:
         """Count what was read, there being no gap in it any more; the first time, with what was there before."""
         if opening is not None:
             last_movement_before = opening.last_movement_before
-            first_read = _SELECT_BALANCE_BEFORE_FIRST_READ.first(session, run_id=self._run_id)
-            balance_before = first_read["minor"] if first_read else 0
-            _INSERT_OPENING_MOVEMENT.run(
-                session,
-                last_before=str(last_movement_before.id if last_movement_before else 0),
-                minor=last_movement_before.balance_minor if last_movement_before else balance_before,
-                at=opening.first_day,
+            balance_before = session.scalar(
+                select(GatewayMovement.balance_minor - GatewayMovement.difference_minor)
+                .where(GatewayMovement.read_by == self._run_id)
+                .order_by(GatewayMovement.id)
+                .limit(1)
             )
-        _CONFIRM_MOVEMENTS.run(session, run_id=self._run_id)
+            minor = last_movement_before.balance_minor if last_movement_before else balance_before or 0
+            session.add(
+                GatewayMovement(
+                    id=OPENING_MOVEMENT_ID,
+                    model="Opening",
+                    row_id=str(last_movement_before.id if last_movement_before else 0),
+                    difference_minor=minor,
+                    balance_minor=minor,
+                    happened_at=opening.first_day,
+                )
+            )
+        session.execute(
+            update(GatewayMovement).where(GatewayMovement.read_by == self._run_id).values(read_by=None)
+        )
 
     def import_records(self, kind: RecordKind, *, since: datetime, until: datetime) -> int:
         """Take over what one of the gateway's lists has of a period.
@@ -431,7 +422,11 @@ class GatewayImporter:
         )
 
     def _extend_lease(self, session: Session) -> None:
-        _EXTEND_LEASE.run(session, run_id=self._run_id, until=self._clock() + LEASE_DURATION)
+        session.execute(
+            update(Reconciliation)
+            .where(Reconciliation.id == self._run_id, Reconciliation.status == "running")
+            .values(claimed_until=self._clock() + LEASE_DURATION)
+        )
 
 
 _DESCRIPTIONS = {

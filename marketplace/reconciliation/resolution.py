@@ -1,29 +1,30 @@
 """What finance does about what a reconciliation found: have the gateway asked, or book what it is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
-from marketplace.infra.db import Row, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, NotFoundError
 from marketplace.ledger import accounts
+from marketplace.orders.models import Order
 from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.refunds import refund_events
 from marketplace.payouts import states
+from marketplace.payouts.models import PayoutTransferIntent
 from marketplace.payouts.transfers import apply_status, transfer_events
 from marketplace.providers.gateway.payloads import Charge
 from marketplace.providers.gateway.payments import PaymentGateway
 from marketplace.reconciliation import adjustments, matching
 from marketplace.reconciliation.adjustments import GATEWAY_COST, OWN_FUNDS, PAYOUT_RETURNED
+from marketplace.reconciliation.models import Reconciliation, ReconciliationException
 from marketplace.reconciliation.postings import post_gateway_movement
 
 APPLY_TOPIC = "reconciliation.apply-charge"
@@ -48,40 +49,6 @@ ALLOWED_RESOLUTIONS: Mapping[str, frozenset[str]] = {
     "look_up_booking": _POSTED_RESOLUTIONS,
     "compare_amounts": _POSTED_RESOLUTIONS,
     "look_up_balance": frozenset(),
-}
-
-_LOCK_EXCEPTION = Statement(
-    text(
-        """
-        SELECT id, run_id, item, action, here_minor, there_minor, reference, order_id, refund_id, intent_id,
-            proposed_resolution, proposed_by, proposed_at, resolved_at
-        FROM reconciliation_exceptions WHERE id = :exception_id AND run_id = :run_id FOR NO KEY UPDATE
-        """
-    )
-)
-_SELECT_LATER_RUN = Statement(
-    text("SELECT id FROM reconciliations WHERE id > :run_id AND status <> 'failed' LIMIT 1")
-)
-_SELECT_ORDER_PARTIES = Statement(text("SELECT buyer_id, vendor_id FROM orders WHERE id = :order_id"))
-_SELECT_PAYEE = Statement(text("SELECT user_id FROM payout_transfer_intents WHERE id = :intent_id"))
-# What is proposed takes the place of what was proposed before.
-_RECORD_DECISION: Mapping[str, Statement[Row]] = {
-    PROPOSED: Statement(
-        text(
-            """
-            UPDATE reconciliation_exceptions SET proposed_resolution = :resolution, proposed_by = :officer_id,
-                proposed_at = :now, proposal_note = :note WHERE id = :exception_id
-            """
-        )
-    ),
-    RESOLVED: Statement(
-        text(
-            """
-            UPDATE reconciliation_exceptions SET resolution = :resolution, resolved_by = :officer_id,
-                resolved_at = :now, note = :note WHERE id = :exception_id
-            """
-        )
-    ),
 }
 
 
@@ -111,6 +78,16 @@ class Decision:
     note: str
 
 
+@dataclass(frozen=True)
+class Resolution:
+    """The resolution or proposal of a difference, and the amount posted to gateway_clearing in kobo."""
+
+    exception_id: UUID
+    state: str
+    resolution: str
+    booked_minor: int
+
+
 def resolve_difference(
     session: Session,
     *,
@@ -118,8 +95,8 @@ def resolve_difference(
     exception_id: UUID,
     decision: Decision,
     act: Act,
-) -> dict[str, Any]:
-    """Resolve what a reconciliation found, and audit it.
+) -> Resolution:
+    """Resolve a difference that a reconciliation found.
 
     ``ask`` has a worker ask the gateway, and take its word as that of an event. ``own_funds`` books the difference as
     the company's own money at the gateway, ``gateway_cost`` as what the gateway charged. ``came_back`` books a payout
@@ -131,8 +108,6 @@ def resolve_difference(
     :param run_id: the reconciliation
     :param exception_id: what it found
     :param decision: the officer's
-    :return: ``exceptionId``, ``state`` (resolved, or proposed), ``resolution``, and ``bookedMinor``: by how many kobo
-        gateway_clearing moved
     :raises NotFoundError: the run found no such thing
     :raises DifferenceAlreadyResolvedError: it is resolved
     :raises SupersededRunError: there is a later run
@@ -143,11 +118,17 @@ def resolve_difference(
     """
     row = _lock_exception(session, run_id, exception_id)
     _ensure_officer_not_involved(session, row, act.person_id)
-    difference = row["there_minor"] - row["here_minor"]
-    _ensure_resolution_allowed(row["action"], decision.resolution, difference)
-    posted_minor, state = 0, RESOLVED
+    difference = row.there_minor - row.here_minor
+    _ensure_resolution_allowed(row.action, decision.resolution, difference)
+    before = {
+        "item": row.item,
+        "differenceMinor": difference,
+        "proposedBy": str(row.proposed_by) if row.proposed_by else None,
+    }
+    result = Resolution(exception_id, RESOLVED, decision.resolution, difference)
     if decision.resolution == POLL_GATEWAY:
         _enqueue_polling(session, row, now=act.now)
+        result = replace(result, booked_minor=0)
     elif adjustments.requires_second_approver(
         session,
         row,
@@ -156,62 +137,62 @@ def resolve_difference(
         officer_id=act.person_id,
         now=act.now,
     ):
-        state = PROPOSED
+        result = replace(result, state=PROPOSED, booked_minor=0)
+    elif decision.resolution == PAYOUT_RETURNED:
+        _reverse_payout(session, row, difference, now=act.now)
     else:
-        posted_minor = difference
-        post = _reverse_payout if decision.resolution == PAYOUT_RETURNED else _post_adjustment
-        post(session, row, decision.resolution, difference, now=act.now)
-    _RECORD_DECISION[state].run(
-        session,
-        exception_id=exception_id,
-        resolution=decision.resolution,
-        note=decision.note,
-        officer_id=act.person_id,
-        now=act.now,
-    )
+        _post_adjustment(session, row, decision.resolution, difference, now=act.now)
+    if result.state == PROPOSED:
+        # A proposal replaces the former one.
+        row.proposed_resolution, row.proposal_note = decision.resolution, decision.note
+        row.proposed_by, row.proposed_at = act.person_id, act.now
+    else:
+        row.resolution, row.note = decision.resolution, decision.note
+        row.resolved_by, row.resolved_at = act.person_id, act.now
     record_audit_entry(
         session,
         act=act,
-        action="reconciliation.resolve" if state == RESOLVED else "reconciliation.propose",
+        action="reconciliation.resolve" if result.state == RESOLVED else "reconciliation.propose",
         target_type="reconciliation_exception",
         target_id=str(exception_id),
-        before=_audit_before(row),
-        after={"resolution": decision.resolution, "bookedMinor": posted_minor, "note": decision.note},
+        before=before,
+        after={
+            "resolution": decision.resolution,
+            "bookedMinor": result.booked_minor,
+            "note": decision.note,
+        },
     )
-    result = {"state": state, "resolution": decision.resolution, "bookedMinor": posted_minor}
-    return {"exceptionId": exception_id} | result
+    return result
 
 
-def _audit_before(row: dict[str, Any]) -> dict[str, Any]:
-    proposed_by = row["proposed_by"]
-    return {
-        "item": row["item"],
-        "differenceMinor": row["there_minor"] - row["here_minor"],
-        "proposedBy": str(proposed_by) if proposed_by else None,
-    }
-
-
-def _lock_exception(session: Session, run_id: UUID, exception_id: UUID) -> dict[str, Any]:
-    row = _LOCK_EXCEPTION.first(session, run_id=run_id, exception_id=exception_id)
+def _lock_exception(session: Session, run_id: UUID, exception_id: UUID) -> ReconciliationException:
+    row = session.scalar(
+        select(ReconciliationException)
+        .where(ReconciliationException.id == exception_id, ReconciliationException.run_id == run_id)
+        .with_for_update(key_share=True)
+        .execution_options(populate_existing=True)
+    )
     if row is None:
         raise NotFoundError("The reconciliation found no such thing.")
-    if row["resolved_at"] is not None:
+    if row.resolved_at is not None:
         raise DifferenceAlreadyResolvedError("It is resolved already.")
-    if _SELECT_LATER_RUN.first(session, run_id=run_id) is not None:
+    later_runs = select(Reconciliation.id).where(
+        Reconciliation.id > run_id, Reconciliation.status != "failed"
+    )
+    if session.scalar(later_runs.limit(1)) is not None:
         raise SupersededRunError("There is a later reconciliation: resolve what that one found.")
     return row
 
 
-def _ensure_officer_not_involved(session: Session, row: dict[str, Any], officer_id: UUID) -> None:
-    if row["order_id"] is not None:
-        parties = _SELECT_ORDER_PARTIES.one(session, order_id=row["order_id"])
+def _ensure_officer_not_involved(session: Session, row: ReconciliationException, officer_id: UUID) -> None:
+    if row.order_id is not None:
+        order = session.get_one(Order, row.order_id)
         ensure_no_conflict_of_interest(
-            session, officer_id=officer_id, buyer_id=parties["buyer_id"], vendor_ids=[parties["vendor_id"]]
+            session, officer_id=officer_id, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id]
         )
-    if row["intent_id"] is not None:
-        payee_id = _SELECT_PAYEE.one(session, intent_id=row["intent_id"])["user_id"]
-        if payee_id == officer_id:
-            raise ConflictOfInterestError("It is your own payout: another officer has to decide.")
+    payout = session.get_one(PayoutTransferIntent, row.intent_id) if row.intent_id else None
+    if payout is not None and payout.user_id == officer_id:
+        raise ConflictOfInterestError("It is your own payout: another officer has to decide.")
 
 
 def _ensure_resolution_allowed(action: str, resolution: str, difference: int) -> None:
@@ -226,24 +207,25 @@ def _ensure_resolution_allowed(action: str, resolution: str, difference: int) ->
         raise ResolutionNotAllowedError(f"It is not resolved by {resolution}, but by {alternatives}.")
 
 
-def _enqueue_polling(session: Session, row: dict[str, Any], *, now: datetime) -> None:
-    if row["intent_id"] is not None:
-        transfer_events.enqueue_polling(session, reference=row["reference"], now=now)
+def _enqueue_polling(session: Session, row: ReconciliationException, *, now: datetime) -> None:
+    reference = row.reference or ""
+    if row.intent_id is not None:
+        transfer_events.enqueue_polling(session, reference=reference, now=now)
         return
-    if row["refund_id"] is not None:
-        topic, payload = refund_events.POLL_TOPIC, {"refundId": str(row["refund_id"])}
+    if row.refund_id is not None:
+        topic, payload = refund_events.POLL_TOPIC, {"refundId": str(row.refund_id)}
     else:
-        topic, payload = APPLY_TOPIC, {"reference": row["reference"]}
+        topic, payload = APPLY_TOPIC, {"reference": reference}
     outbox.enqueue(session, queue=queues.WEBHOOKS, topic=topic, payload=payload, due_at=now)
 
 
 def _post_adjustment(
-    session: Session, row: dict[str, Any], resolution: str, difference: int, *, now: datetime
+    session: Session, row: ReconciliationException, resolution: str, difference: int, *, now: datetime
 ) -> None:
     post_gateway_movement(
         session,
         kind=matching.ADJUSTMENT_KIND,
-        source=f"{row['item']} #{row['id']}",
+        source=f"{row.item} #{row.id}",
         description="Difference to the gateway, as finance explained it",
         amount_minor=difference,
         counter_account=accounts.OWN_FUNDS if resolution == OWN_FUNDS else accounts.GATEWAY_FEES,
@@ -252,10 +234,10 @@ def _post_adjustment(
 
 
 def _reverse_payout(
-    session: Session, row: dict[str, Any], _resolution: str, difference: int, *, now: datetime
+    session: Session, row: ReconciliationException, difference: int, *, now: datetime
 ) -> None:
-    """Book that a payout came back, and with it as much of what the gateway had kept for it as is there again."""
-    payout = apply_status.lock_payout(session, reference=row["reference"])
+    """Post that a payout came back, with the part of the gateway's fee that came back as well."""
+    payout = apply_status.lock_payout(session, reference=row.reference or "")
     fee_minor = difference - payout.amount_minor
     if payout.status != states.SUCCESS or not 0 <= fee_minor <= payout.fee_minor:
         raise ResolutionNotAllowedError(

@@ -5,11 +5,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from blueprints.payouts.reconciliation.schemas import ResolvedFinding
 from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.reconciliation import resolution as reconciliation_resolution
 from marketplace.reconciliation.resolution import Decision
 from tests.support.reconciliation import ReconciledService
+from tests.support.rendered import rendered
 
 NOTE = "Seen in the gateway's dashboard."
 
@@ -33,9 +35,10 @@ def resolve_in(
     """Resolve it in a transaction that goes on."""
     given = {"run_id": service.run_id, "exception_id": service.found()[0]["id"]} | values
     who = officer or service.officer
-    return reconciliation_resolution.resolve_difference(
+    resolved = reconciliation_resolution.resolve_difference(
         session,
         **given,
         decision=Decision(resolution, NOTE),
         act=Act("finance", datetime.now(UTC), user_id=who.id),
     )
+    return rendered(ResolvedFinding, resolved)

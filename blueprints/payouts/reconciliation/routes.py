@@ -41,7 +41,7 @@ def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
         since=body.get("from_"),
         until=body.get("to"),
     )
-    return {"runId": run_id, "status": run.RUNNING}
+    return {"run_id": run_id, "status": run.RUNNING}
 
 
 @area.get(
@@ -56,7 +56,7 @@ def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
 @area.get(
     "/reconciliations/<uuid:run_id>", auth=FINANCE, limit=SharedLimit.CALLER_TIER, reply=ReconciliationDetail
 )
-def show_run(ctx: Context, run_id: UUID) -> dict[str, Any]:
+def show_run(ctx: Context, run_id: UUID) -> queries.RunDetail:
     """Show a reconciliation: its figures, and what it found with what is suggested."""
     return queries.show_run(ctx.session, run_id=run_id)
 
@@ -80,7 +80,7 @@ def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TableP
         SecondApproverRequiredError, resolution.SupersededRunError,
     ),
 )  # fmt: skip
-def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> resolution.Resolution:
     """Resolve what the latest reconciliation found: ask the gateway, or book what it is."""
     return resolution.resolve_difference(
         ctx.session,

@@ -53,8 +53,8 @@ class ReconciliationView(StartedReconciliation):
 
     started_by = Choice(*_STARTERS, required=True)
     officer_id = Uuid(required=True, allow_none=True)
-    from_ = Timestamp(data_key="from", required=True)
-    to = Timestamp(required=True)
+    from_ = Timestamp(data_key="from", required=True, attribute="starts")
+    to = Timestamp(required=True, attribute="ends")
     gateway_minor = MinorAmount(
         minimum=_MIN_AMOUNT_MINOR,
         required=True,
@@ -74,16 +74,17 @@ class ReconciliationView(StartedReconciliation):
         metadata={"description": "What it moved, and the books do not know yet: no drift."},
     )
     drift_minor = MinorAmount(minimum=_MIN_AMOUNT_MINOR, required=True, allow_none=True)
-    in_flight = StrictInteger(minimum=0, required=True)
-    found = StrictInteger(minimum=0, required=True)
+    in_flight = StrictInteger(minimum=0, required=True, attribute="totals.in_flight")
+    found = StrictInteger(minimum=0, required=True, attribute="totals.exceptions")
     open_exceptions = StrictInteger(minimum=0, required=True)
-    settlements_booked = StrictInteger(minimum=0, required=True)
-    own_funds_booked = StrictInteger(minimum=0, required=True)
-    read = fields.Nested(GatewayRecordCounts, required=True)
+    settlements_booked = StrictInteger(minimum=0, required=True, attribute="totals.settlements_booked")
+    own_funds_booked = StrictInteger(minimum=0, required=True, attribute="totals.own_funds_booked")
+    read = fields.Nested(GatewayRecordCounts, required=True, attribute="totals")
     balances = fields.Dict(
         keys=fields.String(),
         values=fields.Integer(),
         required=True,
+        attribute="totals.balances",
         metadata={"description": "The books by kind of account: what we hold, owe and earned."},
     )
     failure = fields.String(required=True, allow_none=True)
