@@ -1,0 +1,76 @@
+"""Rows and views of the money areas are typed where they cross a module's boundary."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+MONEY_AREAS = ("ledger", "orders", "payments", "payouts", "reconciliation", "webhooks")
+UNTYPED = re.compile(r"dict\[str, Any\]|Mapping\[str, Any\]|\bRows?\b")
+# JSON with keys of its own, and the reason why no class describes it.
+_STORED = "JSON as it is stored"
+_FACTS = "facts of an alert or an audit entry, stored as they are"
+_AGGREGATE = "a JSON object that the query builds and the edge renders"
+UNTYPED_BY_DESIGN = {
+    "ledger.queries.Violation.rows": "rows of any invariant, shown as they are",
+    "ledger.queries.build_invariants": "statements of any columns",
+    "ledger.queries.find_violations": "statements of any columns",
+    "orders.admin_table.CampusOrder.shipping_address": _STORED,
+    "orders.placing.place_order.Delivery.address": _STORED,
+    "orders.queries.OrderRow.shipping_address": _STORED,
+    "orders.transitions.apply_transition": "columns that a transition sets",
+    "payments.admin_queries.QuarantinedChargeRow.orders": _AGGREGATE,
+    "payments.integrity.drift.raise_drift_and_halt_payouts": _FACTS,
+    "payments.intents.hosted_page.charge_metadata": "metadata that the gateway keeps",
+    "payments.refunds.admin_refund.refund_audit_details": _FACTS,
+    "payments.refunds.alerts.raise_refund_alert": _FACTS,
+    "payouts.batches.batch.audit_batch_action": _FACTS,
+    "payouts.batches.queries.Approval.officer": _AGGREGATE,
+    "payouts.batches.queries.BatchRow.dispatched_by": _AGGREGATE,
+    "payouts.batches.queries.BatchRow.rejected_by": _AGGREGATE,
+    "payouts.batches.queries.BatchRow.staged_by": _AGGREGATE,
+    "payouts.batches.risk_flags.PaymentFacts.payee_view": _AGGREGATE,
+    "payouts.payees.payout_history.PayoutView.payee": _AGGREGATE,
+    "payouts.payees.payout_history.PayoutView.vendor": _AGGREGATE,
+    "payouts.payees.store_profile.show_store_profile": "a view whose members depend on the viewer",
+    "payouts.payees.store_profile.update_store_profile": "a view whose members depend on the viewer",
+    "payouts.transfers.alerts.raise_batch_alert": _FACTS,
+    "payouts.transfers.alerts.raise_payout_alert": _FACTS,
+    "reconciliation.queries.Run.figures": _STORED,
+    "webhooks.alerts.raise_dead_letter_alert": _FACTS,
+    "webhooks.events.Event.data": "a provider's JSON",
+    "webhooks.events.Event.payload": "a provider's JSON",
+    "webhooks.queries.WebhookEventDetail.payload": "a provider's JSON",
+    "webhooks.queries.WebhookEventFilters.parameters": "parameters of a statement",
+}
+
+
+def public_annotations() -> Iterator[tuple[str, str]]:
+    """Name and give the annotations that other modules see: of public functions, methods, and fields of classes."""
+    for area in MONEY_AREAS:
+        for path in sorted((PROJECT / "marketplace" / area).rglob("*.py")):
+            if path.name == "models.py":
+                continue  # columns of JSON
+            module = ".".join(path.relative_to(PROJECT / "marketplace").with_suffix("").parts)
+            yield from _annotations(module, ast.parse(path.read_text(encoding="utf-8")).body)
+
+
+def _annotations(owner: str, body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for node in body:
+        match node:
+            case ast.ClassDef(name=name) if not name.startswith("_"):
+                yield from _annotations(f"{owner}.{name}", node.body)
+            case ast.FunctionDef(name=name, args=args) if not name.startswith("_") or name == "__init__":
+                parameters = [*args.posonlyargs, *args.args, *args.kwonlyargs]
+                for annotation in (node.returns, *(parameter.annotation for parameter in parameters)):
+                    if annotation is not None:
+                        yield f"{owner}.{name}", ast.unparse(annotation)
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                if not name.startswith("_"):
+                    yield f"{owner}.{name}", ast.unparse(annotation)
+
+
+def test_rows_of_money_cross_modules_as_types() -> None:
+    untyped = {name for name, annotation in public_annotations() if UNTYPED.search(annotation)}
+    assert untyped == set(UNTYPED_BY_DESIGN)
