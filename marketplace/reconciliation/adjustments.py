@@ -24,17 +24,17 @@ _DAY = timedelta(days=1)
 # A proposal that nobody confirmed for so long is no more.
 _PROPOSAL_VALIDITY = timedelta(days=7)
 
+
+class InsufficientOwnFundsError(ConflictError):
+    """The company's own funds at the gateway do not cover the amount."""
+
+    reason = "insufficient-own-funds"
+
+
 # It has no balance of its own that a posting would lock: two at once would each find that it, or the day, suffices.
 _LOCK_OWN_FUNDS = Statement(text("SELECT id FROM ledger_accounts WHERE id = :account_id FOR NO KEY UPDATE"))
-_SELECT_OWN_FUNDS = Statement(
-    text(
-        """
-        SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor,
-            least((SELECT difference_minor FROM gateway_movements WHERE id = 0), 0) AS opening_minor
-        FROM ledger_entries WHERE account_id = :account_id
-        """
-    )
-)
+
+
 _SUM_SINGLE_APPROVALS = Statement(
     text(
         """
@@ -45,25 +45,6 @@ _SUM_SINGLE_APPROVALS = Statement(
         """
     )
 )
-# Of the latest that was found of the same item, if it differs by the same still.
-_CARRY_OVER_PROPOSALS = Statement(
-    text(
-        """
-        UPDATE reconciliation_exceptions x SET proposed_resolution = p.proposed_resolution,
-            proposed_by = p.proposed_by, proposed_at = p.proposed_at, proposal_note = p.proposal_note
-        FROM (SELECT DISTINCT ON (item) * FROM reconciliation_exceptions
-            WHERE proposed_at > :since AND run_id <> :run_id ORDER BY item, id DESC) p
-        WHERE x.run_id = :run_id AND x.item = p.item AND p.resolved_at IS NULL
-            AND x.here_minor = p.here_minor AND x.there_minor = p.there_minor
-        """
-    )
-)
-
-
-class InsufficientOwnFundsError(ConflictError):
-    """The company's own funds at the gateway do not cover the amount."""
-
-    reason = "insufficient-own-funds"
 
 
 def requires_second_approver(
@@ -99,6 +80,17 @@ def requires_second_approver(
     return False
 
 
+_SELECT_OWN_FUNDS = Statement(
+    text(
+        """
+        SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor,
+            least((SELECT difference_minor FROM gateway_movements WHERE id = 0), 0) AS opening_minor
+        FROM ledger_entries WHERE account_id = :account_id
+        """
+    )
+)
+
+
 def _ensure_own_funds_cover(session: Session, missing_minor: int) -> None:
     funds = _SELECT_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
     # LEAST leaves none out: without an opening it is 0.
@@ -107,6 +99,21 @@ def _ensure_own_funds_cover(session: Session, missing_minor: int) -> None:
             f"The company's own money at the gateway ({format_naira(funds['minor'])}) does not cover it. To bear it is"
             " for the company to decide: it pays the money in at the gateway, and the next reconciliation books that."
         )
+
+
+# Of the latest that was found of the same item, if it differs by the same still.
+_CARRY_OVER_PROPOSALS = Statement(
+    text(
+        """
+        UPDATE reconciliation_exceptions x SET proposed_resolution = p.proposed_resolution,
+            proposed_by = p.proposed_by, proposed_at = p.proposed_at, proposal_note = p.proposal_note
+        FROM (SELECT DISTINCT ON (item) * FROM reconciliation_exceptions
+            WHERE proposed_at > :since AND run_id <> :run_id ORDER BY item, id DESC) p
+        WHERE x.run_id = :run_id AND x.item = p.item AND p.resolved_at IS NULL
+            AND x.here_minor = p.here_minor AND x.there_minor = p.there_minor
+        """
+    )
+)
 
 
 def carry_over_proposals(session: Session, *, run_id: UUID, now: datetime) -> None:

@@ -39,15 +39,20 @@ _LOOKUP_LIMIT = 200
 # Charges come in while the movements are read: after so many looks the latest list is as good as the balance.
 _READ_LIMIT = 5
 
-# Nothing of ours can be at the gateway before there was a payment to ask for.
-_SELECT_FIRST_DAY = Statement(
-    text(
-        """
-        SELECT coalesce(least((SELECT min(created_at) FROM payment_intents),
-            (SELECT min(created_at) FROM payout_transfers)), :now) AS at
-        """
-    )
-)
+
+def delete_run_data(session: Session, *, run_id: UUID) -> None:
+    """Delete the data of a run that broke off, so that the run starts over."""
+    delete_comparison(session)
+    session.execute(delete(GatewayMovement).where(GatewayMovement.read_by.is_not(None)))
+    session.execute(delete(ReconciliationException).where(ReconciliationException.run_id == run_id))
+
+
+def delete_comparison(session: Session) -> None:
+    """Delete the gateway's records and the differences. Only one run goes on at a time, so no other needs them."""
+    session.execute(delete(ReconciliationRecord))
+    session.execute(delete(ReconciliationDifference))
+
+
 _SELECT_LAST_ID_AND_SUM = Statement(
     text(
         """
@@ -57,6 +62,50 @@ _SELECT_LAST_ID_AND_SUM = Statement(
         """
     )
 )
+
+
+def sum_movements(session: Session) -> int:
+    """Sum what the gateway's movements come to, in kobo."""
+    minor: int = _SELECT_LAST_ID_AND_SUM.one(session)["minor"]
+    return minor
+
+
+_SELECT_OLDEST_UNPOSTED_SETTLEMENT = Statement(
+    text(
+        """
+        SELECT min(m.happened_at) AS at FROM gateway_movements m
+        WHERE m.read_by IS NULL AND m.model = 'Settlement' AND NOT EXISTS (SELECT FROM ledger_transactions t
+            WHERE t.kind = 'settlement' AND t.source = 'settlement:' || m.row_id)
+        """
+    )
+)
+
+
+def find_oldest_unposted_settlement_time(session: Session) -> datetime | None:
+    """Tell when the first settlement left the gateway that is not booked; none if all are."""
+    at: datetime | None = _SELECT_OLDEST_UNPOSTED_SETTLEMENT.scalar(session)
+    return at
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """The service's first day, and the last movement before it, if there was one."""
+
+    first_day: datetime
+    last_movement_before: BalanceMovement | None
+
+
+# Nothing of ours can be at the gateway before there was a payment to ask for.
+_SELECT_FIRST_DAY = Statement(
+    text(
+        """
+        SELECT coalesce(least((SELECT min(created_at) FROM payment_intents),
+            (SELECT min(created_at) FROM payout_transfers)), :now) AS at
+        """
+    )
+)
+
+
 _INSERT_MOVEMENTS = Statement(
     text(
         """
@@ -67,6 +116,8 @@ _INSERT_MOVEMENTS = Statement(
         """
     )
 )
+
+
 _INSERT_RECORDS = Statement(
     text(
         """
@@ -80,6 +131,8 @@ _INSERT_RECORDS = Statement(
         """
     )
 )
+
+
 # What a list tells of a movement is kept with it: a later run's window may be past it.
 _ATTRIBUTE_MOVEMENTS = Statement(
     text(
@@ -101,6 +154,8 @@ _ATTRIBUTE_MOVEMENTS = Statement(
         """
     )
 )
+
+
 _ATTRIBUTE_REFUNDED_CHARGES = Statement(
     text(
         """
@@ -110,6 +165,8 @@ _ATTRIBUTE_REFUNDED_CHARGES = Statement(
         """
     )
 )
+
+
 # What moved, is none of ours by its id, and was made before the lists begin.
 _SELECT_UNLISTED_MOVEMENTS = Statement(
     text(
@@ -132,6 +189,8 @@ _SELECT_UNLISTED_MOVEMENTS = Statement(
         """
     )
 )
+
+
 # Whose money differs, and that no list has: it may be older than they are, or the gateway knows it no more.
 _SELECT_UNLISTED_PAYOUTS = Statement(
     text(
@@ -145,6 +204,8 @@ _SELECT_UNLISTED_PAYOUTS = Statement(
         """
     )
 )
+
+
 _SELECT_UNPOSTED_SETTLEMENTS = Statement(
     text(
         """
@@ -158,15 +219,8 @@ _SELECT_UNPOSTED_SETTLEMENTS = Statement(
         """
     )
 )
-_SELECT_OLDEST_UNPOSTED_SETTLEMENT = Statement(
-    text(
-        """
-        SELECT min(m.happened_at) AS at FROM gateway_movements m
-        WHERE m.read_by IS NULL AND m.model = 'Settlement' AND NOT EXISTS (SELECT FROM ledger_transactions t
-            WHERE t.kind = 'settlement' AND t.source = 'settlement:' || m.row_id)
-        """
-    )
-)
+
+
 _SELECT_UNPOSTED_OWN_FUNDS = Statement(
     text(
         """
@@ -179,39 +233,6 @@ _SELECT_UNPOSTED_OWN_FUNDS = Statement(
         """
     )
 )
-
-
-def delete_run_data(session: Session, *, run_id: UUID) -> None:
-    """Delete the data of a run that broke off, so that the run starts over."""
-    delete_comparison(session)
-    session.execute(delete(GatewayMovement).where(GatewayMovement.read_by.is_not(None)))
-    session.execute(delete(ReconciliationException).where(ReconciliationException.run_id == run_id))
-
-
-def delete_comparison(session: Session) -> None:
-    """Delete the gateway's records and the differences. Only one run goes on at a time, so no other needs them."""
-    session.execute(delete(ReconciliationRecord))
-    session.execute(delete(ReconciliationDifference))
-
-
-def sum_movements(session: Session) -> int:
-    """Sum what the gateway's movements come to, in kobo."""
-    minor: int = _SELECT_LAST_ID_AND_SUM.one(session)["minor"]
-    return minor
-
-
-def find_oldest_unposted_settlement_time(session: Session) -> datetime | None:
-    """Tell when the first settlement left the gateway that is not booked; none if all are."""
-    at: datetime | None = _SELECT_OLDEST_UNPOSTED_SETTLEMENT.scalar(session)
-    return at
-
-
-@dataclass(frozen=True)
-class _Opening:
-    """The service's first day, and the last movement before it, if there was one."""
-
-    first_day: datetime
-    last_movement_before: BalanceMovement | None
 
 
 class GatewayImporter:

@@ -59,7 +59,6 @@ PARAMETER_TYPES = {"now": "timestamptz", "first": "interval"}
 CAMEL_CASE_LABEL = re.compile(r'\bAS "[a-z]+[A-Z]\w*"')
 STATEMENT_CLASSES = ("Prepared", "Statement")
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
-PENDING = "marketplace.reconciliation."  # to be brought in line with the rules for text
 # A statement with any of these is more than a plain one of a single table. Filters that may be absent share their
 # text with the statement of the page that they count.
 BEYOND_PLAIN = re.compile(
@@ -128,7 +127,6 @@ def test_sql_text_has_no_camel_case_labels() -> None:
         for node in ast.walk(module)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         for label in CAMEL_CASE_LABEL.findall(node.value)
-        if not name.startswith(PENDING)
     }
 
     assert labels == set()
@@ -146,7 +144,7 @@ def misplaced_statements() -> Iterator[str]:
     """Name the statements that are not followed by the first function or class of their module that uses them."""
     for name, module in parsed_modules().items():
         for position, node in enumerate(module.body):
-            if not is_statement(node) or name.startswith(PENDING):
+            if not is_statement(node):
                 continue
             [target] = node.targets if isinstance(node, ast.Assign) else [node.target]
             constant = ast.unparse(target)
@@ -252,7 +250,7 @@ def test_plain_statements_stand_as_text_only_where_they_are_hot(
     plain = {
         label.removeprefix("marketplace.")
         for label, one in module_statements()
-        if is_plain(one) and "[" not in label and not label.startswith(PENDING)
+        if is_plain(one) and "[" not in label
     }
 
     assert plain == hot
