@@ -67,13 +67,10 @@ def _object_renderer(
     required: Mapping[str, str], optional: Mapping[str, str], nested: Iterable[tuple[str, Renderer]]
 ) -> Renderer:
     keys = tuple(required.values())
-    # Until every area gives snake_case.
-    names = {key: name for name, key in (*required.items(), *optional.items())}
     take_items, take_attributes = (_taker(getter, tuple(required)) for getter in (itemgetter, attrgetter))
 
     def render(value: Any) -> Any:
         if isinstance(value, dict):
-            value = {names.get(key, key): item for key, item in value.items()}
             rendered = dict(zip(keys, take_items(value), strict=True))
             rendered.update((key, value[name]) for name, key in optional.items() if name in value)
         else:

@@ -73,17 +73,15 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     All are placed or none. Each order has its own delivery fee and service fee.
     """
     done = check_out(ctx.session, placement=_parse_placement(ctx, body), now=ctx.now)
-    payment = done.payment
     return {
-        "checkoutId": done.checkout_id,
+        "checkout_id": done.checkout_id,
         "orders": queries.list_orders_of_checkout(
             ctx.session,
             checkout_id=done.checkout_id,
             caller=ctx.user,
             context=_view_context(ctx, with_pin=False),
         ),
-        "payment": payment
-        and {"reference": payment.reference, "amountMinor": payment.amount_minor, "status": payment.status},
+        "payment": done.payment,
     }
 
 

@@ -22,7 +22,8 @@ class Described(Schema):
     price_minor = StrictInteger(minimum=0, required=True)
 
 
-GOOD = {"title": "Lamp", "priceMinor": 5}
+GOOD = {"title": "Lamp", "price_minor": 5}
+RENDERED = {"title": "Lamp", "priceMinor": 5}
 
 
 def answering(value: object) -> Callable[[Context], Any]:
@@ -43,7 +44,7 @@ def asked(services: Services, value: object, **terms: Any) -> Any:
 
 
 def test_an_answer_as_described_passes(services: Services) -> None:
-    assert asked(services, GOOD).json["data"] == GOOD
+    assert asked(services, GOOD).json["data"] == RENDERED
     assert asked(services, [GOOD], reply=Described(many=True)).status_code == 200
     assert asked(services, NotFoundError("There is none.")).status_code == 404
 
@@ -51,8 +52,8 @@ def test_an_answer_as_described_passes(services: Services) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        GOOD | {"priceMinor": "5"},
-        GOOD | {"priceMinor": 5.0},
+        GOOD | {"price_minor": "5"},
+        GOOD | {"price_minor": 5.0},
         GOOD | {"title": None},
     ],
     ids=repr,
@@ -70,7 +71,7 @@ def test_reply_that_lacks_fields_of_its_schema_is_an_internal_error(
 
 
 def test_fields_that_the_schema_lacks_are_not_answered(services: Services) -> None:
-    assert asked(services, GOOD | {"secret": 1}).json["data"] == GOOD
+    assert asked(services, GOOD | {"secret": 1}).json["data"] == RENDERED
 
 
 def test_an_answer_without_the_envelope_or_description_is_noticed(services: Services) -> None:

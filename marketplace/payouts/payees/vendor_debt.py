@@ -66,4 +66,4 @@ def list_vendor_debts(session: Session, *, vendor_id: UUID | None, page: TableRe
     :param page: sorted by one of ``SORTS``
     """
     found = _VENDOR_DEBTS.fetch_page(session, page, vendor_id=vendor_id)
-    return replace(found, extra_meta={"owedMinor": _SUM_VENDOR_DEBTS.scalar(session, vendor_id=vendor_id)})
+    return replace(found, extra_meta={"owed_minor": _SUM_VENDOR_DEBTS.scalar(session, vendor_id=vendor_id)})
