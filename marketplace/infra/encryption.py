@@ -5,7 +5,6 @@ column, so a value that is moved to another column is refused. Rows of one colum
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
@@ -19,53 +18,15 @@ from sqlalchemy import Dialect, LargeBinary, Text
 from sqlalchemy.sql.operators import is_, is_not
 from sqlalchemy.types import TypeDecorator
 
+from marketplace.infra.encryption_keys import parse_data_keys, parse_key
+
 ENCRYPTED_VALUE_PATTERN = "^v1:[a-z0-9_-]{1,32}:[A-Za-z0-9_-]{38,}$"  # of nonce and tag alone: 28 bytes
 _ENCRYPTED_VALUE = re.compile(ENCRYPTED_VALUE_PATTERN)
-_KEY_ID = re.compile(r"[a-z0-9_-]{1,32}")
-_KEY_BYTES = 32
 _NONCE_BYTES = 12
 
 
 class EncryptionError(Exception):
     """A value can't be encrypted or decrypted. The message never contains the value or a key."""
-
-
-def parse_data_keys(value: str) -> dict[str, bytes]:
-    """Read DATA_ENCRYPTION_KEYS: ``id:base64`` pairs with commas between them; the first one writes.
-
-    :raises ValueError: says what is wrong, without the keys
-    """
-    keys: dict[str, bytes] = {}
-    for number, pair in enumerate(value.split(","), start=1):
-        key_id, separator, encoded = pair.strip().partition(":")
-        if not separator or not _KEY_ID.fullmatch(key_id):
-            raise ValueError(
-                f"must be id:base64 pairs with commas between them; pair {number} has no id of up to 32 lowercase"
-                " letters, digits, '-' and '_'"
-            )
-        if key_id in keys:
-            raise ValueError(f"names the key {key_id} twice")
-        try:
-            keys[key_id] = parse_key(encoded)
-        except ValueError as error:
-            raise ValueError(f"has a key {key_id} that {error}") from error
-    if len(set(keys.values())) < len(keys):
-        raise ValueError("has the same key under two ids")
-    return keys
-
-
-def parse_key(value: str) -> bytes:
-    """Read a key of 32 bytes in base64.
-
-    :raises ValueError: says what is wrong, without the key
-    """
-    try:
-        key = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if len(key) != _KEY_BYTES:
-        raise ValueError("must be 32 bytes in base64, as `openssl rand -base64 32` writes them")
-    return key
 
 
 class Keyring:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from marketplace.infra.encryption import parse_data_keys, parse_key
+from marketplace.infra.encryption_keys import parse_data_keys, parse_key
 from marketplace.kernel.env_file import parse_variables
 
 EMBEDDED_ENVIRONMENT_FILE = "stack.env"

@@ -23,6 +23,12 @@ def installation(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses)
         yield one
 
 
+@pytest.fixture(autouse=True)
+def no_task_states(installation: Installation) -> None:
+    """Begin each test without schedules and runs of others."""
+    query(installation.database_url, "DELETE FROM periodic_tasks")
+
+
 def line(installation: Installation, name: str = TASK) -> dict[str, str]:
     """Give a task's line of the list, by column."""
     head, *lines = installation.ok("periodic", "list").splitlines()
@@ -46,8 +52,6 @@ def refused(done: subprocess.CompletedProcess[str], *said: str, status: int) -> 
 
 
 def test_before_any_worker_ran_the_list_says_so(installation: Installation) -> None:
-    query(installation.database_url, "DELETE FROM periodic_tasks")
-
     assert line(installation)["Now"] == "no worker yet"
     assert line(installation)["When"] == "each hour at minute 47"
 

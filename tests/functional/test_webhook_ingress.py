@@ -354,11 +354,20 @@ def test_without_the_database_every_sender_is_told_to_come_again(ingress: Ingres
     )
 
 
-def test_only_the_gateways_networks_get_in_whatever_a_sender_says_of_itself(ingress: Ingress) -> None:
-    """The last test here: the web processes run with the gateway's networks from now on."""
+@pytest.fixture
+def gateway_networks(ingress: Ingress) -> Iterator[None]:
+    """Have the web processes admit the gateway's networks alone, for one test."""
     ingress.site.stop_processes()
-    ingress.site.environment["GATEWAY_WEBHOOK_ADDRESSES"] = "203.0.113.0/24"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ingress.site.environment, "GATEWAY_WEBHOOK_ADDRESSES", "203.0.113.0/24")
+        ingress.site.web()
+        yield
+    ingress.site.stop_processes()
     ingress.site.web()
+
+
+@pytest.mark.usefixtures("gateway_networks")
+def test_other_networks_than_the_gateways_are_refused_whatever_address_they_claim(ingress: Ingress) -> None:
     body = some_event()
     claim = {"X-Forwarded-For": "203.0.113.7"}
 

@@ -15,10 +15,9 @@ from marketplace.infra.encryption import (
     EncryptionError,
     Keyring,
     make_keyring,
-    parse_data_keys,
-    parse_key,
     use_keyring,
 )
+from marketplace.infra.encryption_keys import parse_data_keys, parse_key
 from tests.support.encryption_keys import BLIND_INDEX_KEY, DATA_ENCRYPTION_KEYS
 
 OLD, NEW, INDEX = b"o" * 32, b"n" * 32, b"i" * 32
