@@ -19,6 +19,8 @@ import psycopg2
 import redis
 from flask import Flask
 
+from blueprints.catalog.products.schemas import ProductCard
+from blueprints.http.reply_renderer import compile_renderer
 from marketplace.catalog.browse.cards import build_card
 
 Environ = dict[str, Any]
@@ -29,6 +31,7 @@ _INSERT_EVENT = "INSERT INTO webhook_inbox (provider, body) VALUES ('gateway', %
 _SELECT_PRODUCT = "SELECT * FROM products WHERE id = %s"
 
 _flask = Flask("floor")
+_render_cards = compile_renderer(ProductCard(many=True))
 
 
 @_flask.get("/flask")
@@ -126,7 +129,7 @@ def _statements(environ: Environ) -> bytes:
             rows = cursor.fetchall()
         if number == floor["captures"]:
             values["new_id"] = rows[0][0]
-    data = [build_card(row) for row in rows] if floor["shape"] == "cards" else rows
+    data = _render_cards(map(build_card, rows)) if floor["shape"] == "cards" else rows
     return orjson.dumps({"success": True, "data": data, "meta": {"limit": 20, "has_more": True}})
 
 

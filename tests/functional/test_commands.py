@@ -32,7 +32,7 @@ from sandbox.personas import persona_named, persona_names
 from tests.support.gateway_events import transfer_data
 from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
 from tests.support.payouts import OWED_MINOR, approved_batch, make_payees, staged_batch
-from tests.support.purchases import row_of
+from tests.support.purchases import make_product, make_shop, place, row_of
 from tests.support.servers import Addresses
 
 
@@ -422,10 +422,10 @@ def charge_for(installation: Installation, order_number: str) -> bytes:
 
 
 def test_webhooks_are_replayed_once_after_a_rehearsal(installation: Installation, database: Database) -> None:
-    [(number,)] = query(
-        installation.database_url,
-        "SELECT number FROM orders WHERE status = 'pending_payment' ORDER BY id LIMIT 1",
-    )
+    with database.transaction() as session:
+        shop = make_shop(session)
+        order_id = place(session, shop, make_product(session, shop), now=system_clock())
+        number = row_of(session, "orders", id=order_id)["number"]
     inbox_id = receive(database, charge_for(installation, number))
     kill(installation, inbox_id)
     status = "SELECT o.status, i.status FROM orders o, webhook_inbox i WHERE o.number = %s AND i.id = %s"

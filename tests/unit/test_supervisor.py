@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from sandbox.reporting import Console
 from sandbox.servers.base import Server
 from sandbox.supervisor import Supervisor
 
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+
 
 class SleepingServer(Server):
     """A server that only sleeps."""
@@ -21,7 +24,7 @@ class SleepingServer(Server):
     url = ""
 
     def prepare(self) -> Process:
-        return Process(self.name, ["sleep", "60"], log_path=self.log_path, directory=self.directory)
+        return Process(self.name, SLEEP, log_path=self.log_path, directory=self.directory)
 
     def is_ready(self) -> bool:
         return True
@@ -31,7 +34,7 @@ def test_killed_database_ends_the_stack_and_everything_else_stops(tmp_path: Path
     supervisor = Supervisor(Console(), pause=time.sleep)
     log_path = tmp_path / "log"
     supervisor.add_server(SleepingServer(tmp_path, log_path=log_path), before_binding=lambda: None)
-    web = Process("web", ["sleep", "60"], log_path=log_path, directory=tmp_path)
+    web = Process("web", SLEEP, log_path=log_path, directory=tmp_path)
     supervisor.add_service(web)
     try:
         supervisor.wait_for_servers()
