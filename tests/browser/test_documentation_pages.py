@@ -19,6 +19,8 @@ CHROMIUM = Path("/usr/bin/chromium")
 WIDE = {"width": 1280, "height": 900}
 NARROW = {"width": 320, "height": 640}
 TIMEOUT_MILLISECONDS = 20_000
+# The page draws the whole API at once, which takes long beside other tests.
+expect.set_options(timeout=TIMEOUT_MILLISECONDS)
 
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}; on Debian: apt-get install chromium"
