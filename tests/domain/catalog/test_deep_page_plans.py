@@ -126,7 +126,9 @@ def test_a_stores_listing_is_read_in_its_order(shelves: ManyProducts) -> None:
     given = {"vendor_id": shelves.store_id}
     position = row_at(shelves, _PUBLISHED, ORDERS["newest"], 10_000)
 
-    listing(shelves, "newest", given, position)
+    nodes, _ = listing(shelves, "newest", given, position)
+
+    assert any(node.startswith("ix_products_") for node in nodes)
 
 
 def test_the_own_inventory_has_an_index_for_its_default_order(shelves: ManyProducts) -> None:
