@@ -16,8 +16,7 @@ from blueprints.catalog.search.routes import area as search
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
 from blueprints.http.endpoint import ContractBlueprint
-from blueprints.orders.admin_table import area as order_audit
-from blueprints.orders.admin_table import campus_area as campus_orders
+from blueprints.orders.admin_table import area as order_audit, campus_area as campus_orders
 from blueprints.orders.money_trail import area as order_money
 from blueprints.orders.routes import area as orders
 from blueprints.payments.banks import area as banks
@@ -31,12 +30,10 @@ from blueprints.payouts.reconciliation.routes import area as reconciliation
 from blueprints.payouts.stores.routes import area as vendors
 from blueprints.payouts.transfers.routes import area as payout_dispatch
 from blueprints.payouts.wallet.routes import area as wallet
-from blueprints.platform.routes import area as platform
-from blueprints.platform.routes import status_area as platform_status
+from blueprints.platform.routes import area as platform, status_area as platform_status
 from blueprints.users.routes import area as users
 from blueprints.webhooks.admin import area as webhook_desk
-from blueprints.webhooks.gateway import area as gateway_webhook
-from blueprints.webhooks.gateway import functions_area
+from blueprints.webhooks.gateway import area as gateway_webhook, functions_area
 from blueprints.webhooks.messaging import area as messaging_webhook
 
 AREAS: tuple[ContractBlueprint, ...] = (

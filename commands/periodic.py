@@ -18,8 +18,7 @@ import click
 from rich.console import Console
 from sqlalchemy.orm import Session
 
-from commands.console.database import build_services as make_services
-from commands.console.database import read_session
+from commands.console.database import build_services as make_services, read_session
 from commands.console.environment import program_name
 from commands.console.failures import CommandFailedError
 from commands.console.operators import build_operator_act

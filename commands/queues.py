@@ -5,8 +5,7 @@ import click
 from commands.console.database import build_services as make_services
 from commands.console.failures import CommandFailedError
 from commands.console.output import print_table
-from marketplace.background import queues as figures
-from marketplace.background import workers as heartbeats
+from marketplace.background import queues as figures, workers as heartbeats
 from marketplace.infra.cache import CacheDownError
 
 _CACHE_UNAVAILABLE = (

@@ -6,8 +6,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.promotions import common as promotions
-from marketplace.catalog.promotions import flash_sales
+from marketplace.catalog.promotions import common as promotions, flash_sales
 from marketplace.infra.cache import drop_cached
 from tasks.registry import handler
 

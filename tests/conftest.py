@@ -12,9 +12,7 @@ import pytest
 import structlog
 from flask import Flask
 from flask.testing import FlaskClient
-from hypothesis import HealthCheck
-from hypothesis import core as hypothesis_core
-from hypothesis import settings as hypothesis_settings
+from hypothesis import HealthCheck, core as hypothesis_core, settings as hypothesis_settings
 from hypothesis.internal.conjecture import providers as hypothesis_providers
 from sqlalchemy import text
 from sqlalchemy.orm import Session

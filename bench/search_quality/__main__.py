@@ -18,8 +18,7 @@ from commands.seeding import people, products
 from commands.seeding.categories import load_categories
 from commands.seeding.places import load_places
 from marketplace.catalog.browse.listing import ProductFilters
-from marketplace.catalog.search import find as search_find
-from marketplace.catalog.search import index_maintenance
+from marketplace.catalog.search import find as search_find, index_maintenance
 from marketplace.infra.db import Database
 from marketplace.kernel.paging import PageRequest
 from sandbox.ports import reserve_ports

@@ -5,8 +5,7 @@ from typing import Any
 import marshmallow
 import orjson
 from flask import request
-from marshmallow import ValidationError as SchemaError
-from marshmallow import validates_schema
+from marshmallow import ValidationError as SchemaError, validates_schema
 
 from blueprints.http.envelope import CursorMetaSchema, MetaSchema, OffsetMetaSchema, OffsetOrCursorMetaSchema
 from blueprints.http.fields import Choice, IntegerParameter, Schema, Text

@@ -6,8 +6,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
 from marketplace.ledger.queries import Violation
-from marketplace.payments.integrity import drift
-from marketplace.payments.integrity import invariants as payment_invariants
+from marketplace.payments.integrity import drift, invariants as payment_invariants
 from marketplace.payouts import invariants as payout_invariants
 from marketplace.reconciliation import invariants as reconciliation_invariants
 

@@ -9,8 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.background import queues as figures
-from marketplace.background import workers
+from marketplace.background import queues as figures, workers
 from marketplace.background.queues import QueueStats
 from marketplace.background.workers import Worker, WorkerActivity
 from marketplace.infra import outbox
@@ -20,8 +19,7 @@ from marketplace.infra.db import Database, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
-from marketplace.webhooks import inbox as webhooks
-from marketplace.webhooks import retention
+from marketplace.webhooks import inbox as webhooks, retention
 from tests.support.gateway import event_of
 from tests.support.probes import closed_port
 from tests.support.purchases import NOW, later

@@ -10,8 +10,7 @@ from uuid import UUID
 import pytest
 import requests
 
-from marketplace.background import queues as figures
-from marketplace.background import workers
+from marketplace.background import queues as figures, workers
 from marketplace.background.queues import QueueStats
 from marketplace.background.workers import Worker
 from marketplace.catalog.moderation import automated_review

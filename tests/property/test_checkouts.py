@@ -5,9 +5,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 

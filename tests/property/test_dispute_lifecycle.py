@@ -6,8 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import settings as hypothesis_settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from blueprints.areas import AREAS
 from marketplace.infra.db import Database

@@ -10,8 +10,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import settings as hypothesis_settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from sqlalchemy import text
 from sqlalchemy.orm import Session

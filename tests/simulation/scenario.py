@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger.queries import fetch_balances_by_kind
-from marketplace.orders import operations as orders
-from marketplace.orders import states
+from marketplace.orders import operations as orders, states
 from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.orders.transitions import SYSTEM, EscrowTransition, apply_transition, lock_order

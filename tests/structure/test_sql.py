@@ -24,8 +24,12 @@ import pytest
 import marketplace
 from marketplace.catalog.browse import listing, vendor_inventory
 from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG
-from marketplace.catalog.promotions import featured, flash_sale_listing, vibe_listing
-from marketplace.catalog.promotions import listing as promotion_listing
+from marketplace.catalog.promotions import (
+    featured,
+    flash_sale_listing,
+    listing as promotion_listing,
+    vibe_listing,
+)
 from marketplace.catalog.promotions.banners import BANNER_TABLE
 from marketplace.catalog.promotions.featured import FEATURED_TABLE
 from marketplace.catalog.promotions.vibe_listing import VIBE_TABLE

@@ -15,8 +15,7 @@ from marketplace.background import workers
 from marketplace.infra import wakeups
 from marketplace.infra.cache import Cache
 from marketplace.kernel import queues
-from marketplace.webhooks import events
-from marketplace.webhooks import inbox as webhooks
+from marketplace.webhooks import events, inbox as webhooks
 from tasks import dispatcher, worker
 from tests.support.forked_processes import Forked
 from tests.support.service_processes import ServiceProcesses

@@ -23,8 +23,7 @@ from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.place_order import Delivery, OrderRequest, place_order
 from marketplace.orders.placing.wallet import NO_WALLET, WalletUse
 from marketplace.payments.charges.apply import ChargeOutcome, apply_charge
-from marketplace.payments.intents import checkout
-from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.intents import checkout, lifecycle as payments
 from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
 from marketplace.platform.models import Campus

@@ -8,8 +8,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts.transfers import apply_status, transfer_events
-from marketplace.payouts.transfers import dispatch as transfer_dispatch
+from marketplace.payouts.transfers import apply_status, dispatch as transfer_dispatch, transfer_events
 from marketplace.providers.gateway.payloads import GatewayTransfer
 from tests.support.finance import act_of, make_officer
 from tests.support.payouts import Payee, approved_batch

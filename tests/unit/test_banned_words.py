@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from commands.seeding.categories import CATEGORIES
 from marketplace.catalog.moderation.banned_word_matcher import BannedPhrase, BannedWords, tokenize_phrase

@@ -5,8 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_cursor
 from marketplace.kernel.paging import CursorValueType, PageRequest, UnknownCursorError

@@ -4,8 +4,7 @@ from collections import Counter
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from marketplace.orders.pin import delivery_pin, pin_matches
 

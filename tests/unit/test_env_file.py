@@ -3,8 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from marketplace.kernel.env_file import format_variables, parse_variables
 

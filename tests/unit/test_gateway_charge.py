@@ -7,8 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from marketplace.providers.gateway.errors import MalformedGatewayDataError
 from marketplace.providers.gateway.payloads import Charge

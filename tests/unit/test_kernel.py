@@ -5,8 +5,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from marketplace.kernel.clock import iso, system_clock
 from marketplace.kernel.errors import CATALOG, MalformedBodyError, MarketplaceError, ValidationError

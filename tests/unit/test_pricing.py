@@ -1,8 +1,7 @@
 """What orders cost and who gets what of it: whatever the numbers, not a kobo is made or lost."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from marketplace.kernel.money import BASIS_POINTS, format_decimal, share_in_basis_points, split_by_weights
 from marketplace.orders.pricing import (

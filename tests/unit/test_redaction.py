@@ -4,8 +4,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from marketplace.kernel.redaction import MARKER, is_secret_key, redact, redact_text
 from tests.support.depth import case_count

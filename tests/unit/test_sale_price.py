@@ -5,8 +5,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from marketplace.catalog.sale_price import SaleTerms, percent_off, price_at_percent_off, sale_view
 

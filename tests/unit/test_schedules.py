@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from huey import crontab
-from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import given, strategies as some
 
 from marketplace.kernel.schedules import Crontab, Interval, InvalidScheduleError, parse_schedule
 

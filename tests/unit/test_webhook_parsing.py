@@ -2,8 +2,7 @@
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from marketplace.webhooks.events import MAX_ID_LENGTH, PermanentEventError, parse_gateway_event
 

@@ -13,8 +13,7 @@ from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.browse import cards
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
-from marketplace.catalog.promotions import common as promotions
-from marketplace.catalog.promotions import listing
+from marketplace.catalog.promotions import common as promotions, listing
 from marketplace.catalog.promotions.common import PromotableProduct, PromotionType
 from marketplace.catalog.promotions.models import FeaturedProduct
 from marketplace.infra.db import Row, Statement

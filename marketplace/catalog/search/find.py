@@ -11,8 +11,12 @@ from sqlalchemy.orm import Session
 from marketplace.catalog.browse import cards
 from marketplace.catalog.browse.listing import ProductFilters, build_conditions
 from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG
-from marketplace.catalog.search import lexicon as search_lexicon
-from marketplace.catalog.search import query_builder, tokenizer, zero_result_queries
+from marketplace.catalog.search import (
+    lexicon as search_lexicon,
+    query_builder,
+    tokenizer,
+    zero_result_queries,
+)
 from marketplace.catalog.search.query_builder import Lexicon
 from marketplace.catalog.search.ranking_sql import (
     CANDIDATES_PER_STEP,

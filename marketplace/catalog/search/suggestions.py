@@ -9,8 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_parameters
-from marketplace.catalog.search import lexicon as search_lexicon
-from marketplace.catalog.search import tokenizer
+from marketplace.catalog.search import lexicon as search_lexicon, tokenizer
 from marketplace.catalog.search.ranking_sql import DOCUMENT_CONDITIONS
 from marketplace.infra.db import Row
 from marketplace.infra.prepared import Prepared

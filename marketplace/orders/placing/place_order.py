@@ -9,12 +9,10 @@ from uuid import UUID
 from sqlalchemy import Uuid, func, select, text
 from sqlalchemy.orm import Session
 
-from marketplace.cart import operations as cart_operations
-from marketplace.cart import queries as cart_queries
+from marketplace.cart import operations as cart_operations, queries as cart_queries
 from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.promotions import flash_sales
-from marketplace.identity import operations as identity_operations
-from marketplace.identity import queries as identity_queries
+from marketplace.identity import operations as identity_operations, queries as identity_queries
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Json
@@ -26,8 +24,7 @@ from marketplace.orders.placing import wallet
 from marketplace.orders.placing.order_validation import RequestedItem, VendorOrder, validate_and_price
 from marketplace.orders.placing.wallet import NO_WALLET, WalletUse
 from marketplace.orders.pricing import Fees
-from marketplace.platform import features
-from marketplace.platform import queries as platform_queries
+from marketplace.platform import features, queries as platform_queries
 
 
 class TooManyUnpaidOrdersError(ConflictError):

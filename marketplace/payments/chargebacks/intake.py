@@ -20,8 +20,7 @@ from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.notifications.operations import notify
-from marketplace.orders import operations as orders
-from marketplace.orders import states
+from marketplace.orders import operations as orders, states
 from marketplace.orders.transitions import GATEWAY, LockedOrder
 from marketplace.payments.chargebacks.losses import (
     ChargebackAllocation,

@@ -13,8 +13,7 @@ from marketplace.infra.prepared import Prepared
 from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
-from marketplace.orders import operations as orders
-from marketplace.orders import states
+from marketplace.orders import operations as orders, states
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
 from marketplace.payments import states as intent_states
 from marketplace.payments.charges import alerts, notifications

@@ -15,8 +15,7 @@ from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.money import CURRENCY, split_by_weights
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, lock_balances, post_transaction
-from marketplace.orders import operations as orders
-from marketplace.orders import states as order_states
+from marketplace.orders import operations as orders, states as order_states
 from marketplace.orders.deadlines import PAYMENT_WINDOW, REMAINDER_PAYMENT_WINDOW
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import states

@@ -13,14 +13,12 @@ from sqlalchemy.orm import Session
 from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
-from marketplace.orders import operations as orders
-from marketplace.orders import states as order_states
+from marketplace.orders import operations as orders, states as order_states
 from marketplace.orders.deadlines import BANK_TRANSFER_GRACE_PERIOD
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import gateway_alerts, states
 from marketplace.payments.charges.apply import ChargeOutcome, apply_charge
-from marketplace.payments.intents import lifecycle as payments
-from marketplace.payments.intents import stalled
+from marketplace.payments.intents import lifecycle as payments, stalled
 from marketplace.payments.refunds import create
 from marketplace.providers.gateway.payloads import Charge
 from marketplace.providers.gateway.payments import PaymentGateway

@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY, format_amount
-from marketplace.orders import queries as orders
-from marketplace.orders import states
+from marketplace.orders import queries as orders, states
 from marketplace.orders.deadlines import ACCEPTANCE_DEADLINE, DELIVERY_DEADLINE
 from marketplace.payments import states as payment_states
 from marketplace.payments.chargeback_guard import find_refunds_awaiting_chargeback

@@ -13,8 +13,7 @@ from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.kernel.errors import ConflictError, InvalidParam, MarketplaceError, ValidationError
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
-from marketplace.orders import inventory, states
-from marketplace.orders import operations as orders
+from marketplace.orders import inventory, operations as orders, states
 from marketplace.orders.models import OrderItem
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments.chargeback_guard import ensure_order_not_charged_back

@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session
 from marketplace.identity.queries import Caller
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
-from marketplace.orders import operations as orders
-from marketplace.orders import states
+from marketplace.orders import operations as orders, states
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments.refunds import create
 

@@ -13,8 +13,13 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.payouts import states
 from marketplace.payouts.batches import risk_flags
-from marketplace.payouts.batches.queries import FILTERS as BATCH_FILTERS
-from marketplace.payouts.batches.queries import UNDISBURSED, BatchView, extend, show_batch
+from marketplace.payouts.batches.queries import (
+    FILTERS as BATCH_FILTERS,
+    UNDISBURSED,
+    BatchView,
+    extend,
+    show_batch,
+)
 from marketplace.payouts.batches.risk_flags import PaymentFacts, find_risk_flags
 from marketplace.payouts.batches.staging import PAYEES_LIMIT
 from marketplace.payouts.models import PayoutAccount

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from marketplace.catalog.browse import listing as browse_listing
-from marketplace.catalog.browse import vendor_inventory
+from marketplace.catalog.browse import listing as browse_listing, vendor_inventory
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.kernel.clock import iso
 from tests.support.query_plans import LIMIT, ManyProducts, buffers_on, explain, shelves

@@ -9,8 +9,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from marketplace.catalog.search import index_maintenance
-from marketplace.catalog.search import lexicon as search_lexicon
+from marketplace.catalog.search import index_maintenance, lexicon as search_lexicon
 from marketplace.catalog.search.find import (
     _block_parameters,
     _match_strategies,

@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog.promotions import flash_sales
 from marketplace.kernel.errors import ValidationError
-from marketplace.orders import operations as orders
-from marketplace.orders import queries
+from marketplace.orders import operations as orders, queries
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS
 from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
 from marketplace.orders.placing.place_order import PriceChangedError, TooManyUnpaidOrdersError

@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.errors import MarketplaceError, NotFoundError
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.orders import operations as orders
-from marketplace.orders import states
+from marketplace.orders import operations as orders, states
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.refunds import order_cancellation
 from marketplace.payments.refunds.admin_refund import AlreadyReleasedError

@@ -4,8 +4,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
@@ -27,6 +26,7 @@ from tests.support.purchases import (
     PRICE_MINOR,
     SERVICE_FEE_MINOR,
     Shop,
+    apply as apply_charge_of,
     assert_books_are_whole,
     balances_of_order,
     check_out,
@@ -45,7 +45,6 @@ from tests.support.purchases import (
     trail_of,
     wallet_of,
 )
-from tests.support.purchases import apply as apply_charge_of
 
 TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
 

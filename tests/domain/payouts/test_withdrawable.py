@@ -4,8 +4,7 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sqlalchemy.orm import Session
 
 from marketplace.ledger import accounts

@@ -16,8 +16,7 @@ from marketplace.ledger import queries as ledger
 from marketplace.orders import invariants as order_books
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.charges.apply import ChargeOutcome
-from marketplace.payments.integrity import drift
-from marketplace.payments.integrity import invariants as payment_books
+from marketplace.payments.integrity import drift, invariants as payment_books
 from marketplace.platform.halts import are_payouts_halted
 from marketplace.reconciliation.ledger_check import verify_ledger
 from tests.support.alerts import alerts_about

@@ -10,8 +10,7 @@ from sqlalchemy import text
 
 from marketplace.infra.db import Database
 from marketplace.payments.intents.lifecycle import Intent
-from marketplace.webhooks import inbox as webhook_inbox
-from marketplace.webhooks import queries
+from marketplace.webhooks import inbox as webhook_inbox, queries
 from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, RETRY_JITTER, ProcessingResult
 from tests.support.gateway import charge_data, event_of
 from tests.support.purchases import (

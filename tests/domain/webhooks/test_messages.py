@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 
 from marketplace.identity.models import Profile
 from marketplace.infra.db import Database
-from marketplace.webhooks import envelopes, queries
-from marketplace.webhooks import inbox as webhook_inbox
+from marketplace.webhooks import envelopes, inbox as webhook_inbox, queries
 from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, ProcessingResult
 from tests.support.gateway import charge_data, event_of
 from tests.support.messaging import (

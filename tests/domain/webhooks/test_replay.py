@@ -16,13 +16,16 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import format_naira
 from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payments.refunds import gateway_refund
-from marketplace.webhooks import inbox as webhook_inbox
-from marketplace.webhooks import queries
+from marketplace.webhooks import inbox as webhook_inbox, queries
 from marketplace.webhooks.change_recorder import OrderChange
 from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS
 from marketplace.webhooks.queries import WebhookEventDetail, WebhookEventFilters
-from marketplace.webhooks.replay import EventInProgressError, ReplayResult, dry_run_event
-from marketplace.webhooks.replay import replay_event as replay_in
+from marketplace.webhooks.replay import (
+    EventInProgressError,
+    ReplayResult,
+    dry_run_event,
+    replay_event as replay_in,
+)
 from tests.support import messaging as messages
 from tests.support.alerts import alerts_about
 from tests.support.finance import audited, make_officer, refund, refunds_of

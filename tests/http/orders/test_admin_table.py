@@ -20,6 +20,7 @@ from tests.support.gateway import MovableClock
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import (
     NOW,
+    apply as settle,
     later,
     make_charge,
     make_intent,
@@ -33,7 +34,6 @@ from tests.support.purchases import (
     release,
     with_buyer,
 )
-from tests.support.purchases import apply as settle
 from tests.support.resource_usage import counted_statements
 from tests.support.shop_client import ShopClient
 

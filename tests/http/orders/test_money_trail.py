@@ -19,6 +19,7 @@ from tests.support.finance import act_of, make_officer, say
 from tests.support.probes import assert_problem
 from tests.support.purchases import (
     NOW,
+    apply as settle,
     check_out,
     fill_wallet,
     later,
@@ -32,7 +33,6 @@ from tests.support.purchases import (
     release,
     row_of,
 )
-from tests.support.purchases import apply as settle
 from tests.support.shop_client import ShopClient
 
 
