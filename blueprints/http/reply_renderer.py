@@ -4,13 +4,15 @@ The domain gives rows and views in snake_case, as dataclasses or dicts. marshmal
 about ten times the processor time, so replies are renamed here, and tests validate them against their schema.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from operator import attrgetter, itemgetter
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 from marshmallow import Schema, fields
 
 Renderer = Callable[[Any], Any]
+# Names in the domain, each with its key in JSON.
+_Keys = list[tuple[str, str]]
 
 
 def compile_renderer(schema: Schema, *, partial: bool = False) -> Renderer:
@@ -35,10 +37,13 @@ class _Compiler:
 
     def _compile_object(self, schema: Schema, partial: bool) -> Renderer:
         schema_fields = schema.dump_fields
-        required = {name: field for name, field in schema_fields.items() if field.required and not partial}
-        optional = {name: field for name, field in schema_fields.items() if name not in required}
+        required: _Keys = []
+        optional: _Keys = []
+        for name, field in schema_fields.items():
+            kind = required if field.required and not partial else optional
+            kind.append((field.attribute or name, field.data_key or name))
         nested: list[tuple[str, Renderer]] = []
-        render = _object_renderer(_keys_by_name(required), _keys_by_name(optional), nested)
+        render = _object_renderer(required, optional, nested)
         self._renderers[type(schema)] = render
         for name, field in schema_fields.items():
             inner = self._compile_field(field)
@@ -59,37 +64,21 @@ class _Compiler:
         return None
 
 
-def _keys_by_name(schema_fields: Mapping[str, fields.Field[Any]]) -> dict[str, str]:
-    return {field.attribute or name: field.data_key or name for name, field in schema_fields.items()}
-
-
-def _object_renderer(
-    required: Mapping[str, str], optional: Mapping[str, str], nested: Iterable[tuple[str, Renderer]]
-) -> Renderer:
-    keys = tuple(required.values())
-    take_items, take_attributes = (_taker(getter, tuple(required)) for getter in (itemgetter, attrgetter))
-
+def _object_renderer(required: _Keys, optional: _Keys, nested: Iterable[tuple[str, Renderer]]) -> Renderer:
     def render(value: Any) -> Any:
         if isinstance(value, dict):
-            rendered = dict(zip(keys, take_items(value), strict=True))
-            rendered.update((key, value[name]) for name, key in optional.items() if name in value)
+            rendered = {key: value[name] for name, key in required}
+            if optional:
+                rendered |= {key: value[name] for name, key in optional if name in value}
         else:
-            rendered = dict(zip(keys, take_attributes(value), strict=True))
-            rendered.update((key, getattr(value, name)) for name, key in optional.items())
+            rendered = {key: getattr(value, name) for name, key in chain(required, optional)}
         for key, inner in nested:
-            if rendered.get(key) is not None:
-                rendered[key] = inner(rendered[key])
+            below = rendered.get(key)
+            if below is not None:
+                rendered[key] = inner(below)
         return rendered
 
     return render
-
-
-def _taker(getter: Callable[..., Any], names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Take all names at once, always as a tuple."""
-    if not names:
-        return lambda _value: ()
-    take = getter(*names)
-    return take if len(names) > 1 else lambda value: (take(value),)
 
 
 def _render_each(inner: Renderer) -> Renderer:
