@@ -1,7 +1,9 @@
 """The catalog of errors that reach a client, as classes. The edge turns them into problem details."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
+
+_RowT = TypeVar("_RowT")
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,16 @@ class NotFoundError(MarketplaceError):
     code = "RESOURCE_NOT_FOUND"
 
 
+def found(row: _RowT | None, detail: str) -> _RowT:
+    """Give a row that was looked up.
+
+    :raises NotFoundError: the look-up found none
+    """
+    if row is None:
+        raise NotFoundError(detail)
+    return row
+
+
 class ConflictError(MarketplaceError):
     """The state does not allow it, or a revision is stale."""
 
@@ -210,6 +222,20 @@ class StaleRevisionError(ConflictError):
     """The resource has changed since the client read it."""
 
     reason = "stale-revision"
+
+    @classmethod
+    def check(cls, current: int, revision: int | None, *, subject: str, pronoun: str = "it") -> None:
+        """Compare the revision that a client read with the current one.
+
+        :param revision: none not to compare
+        :param subject: begins the message, such as ``The store is``
+        :raises StaleRevisionError: the revisions differ
+        """
+        if revision is not None and revision != current:
+            raise cls(
+                f"{subject} at revision {current} by now, not {revision}: read {pronoun} again.",
+                invalid_params=[InvalidParam("revision", f"The current one is {current}.")],
+            )
 
 
 class ConcurrentChangeError(ConflictError):

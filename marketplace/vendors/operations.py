@@ -134,11 +134,7 @@ def _changed_columns(store: VendorProfile, changes: StoreProfileChanges) -> dict
 def _ensure_current(store: VendorProfile | None, *, user_id: UUID, revision: int | None) -> VendorProfile:
     if store is None or store.user_id != user_id:
         raise NotFoundError("There is no such store.")
-    if revision is not None and revision != store.revision:
-        raise StaleRevisionError(
-            f"The store is at revision {store.revision} by now, not {revision}: read it again.",
-            invalid_params=[InvalidParam("revision", f"The current one is {store.revision}.")],
-        )
+    StaleRevisionError.check(store.revision, revision, subject="The store is")
     return store
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog.models import BannedTerm
 from marketplace.catalog.moderation.banned_word_matcher import tokenize_phrase
-from marketplace.kernel.errors import ConflictError, NotFoundError, ValidationError
+from marketplace.kernel.errors import ConflictError, ValidationError, found
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
 _AUDITED_COLUMNS = ("term", "category", "exceptions", "note")
@@ -84,9 +84,7 @@ def remove_term(session: Session, *, act: Act, term_id: UUID) -> None:
 
     :raises NotFoundError: there is no such term
     """
-    term = session.get(BannedTerm, term_id, with_for_update=True)
-    if term is None:
-        raise NotFoundError("There is no such term.")
+    term = found(session.get(BannedTerm, term_id, with_for_update=True), "There is no such term.")
     _record_audit(session, act, "allow", term_id, before=_audit_snapshot(term))
     session.delete(term)
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Row, Statement
 from marketplace.kernel.clock import iso
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import found
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import Page, PageRequest, page_of
@@ -101,7 +101,7 @@ def fetch_listing_for_staff(session: Session, *, product_id: UUID, media_base_ur
 
     :raises NotFoundError: there is none
     """
-    row = _SELECT_LISTING.first(session, product_id=product_id, media_base_url=media_base_url)
-    if row is None:
-        raise NotFoundError("There is no such product.")
-    return row
+    return found(
+        _SELECT_LISTING.first(session, product_id=product_id, media_base_url=media_base_url),
+        "There is no such product.",
+    )

@@ -16,7 +16,7 @@ from marketplace.catalog.promotions.models import FlashSale
 from marketplace.catalog.sale_price import percent_off
 from marketplace.infra.db import Row, Statement
 from marketplace.kernel.clock import iso
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import found
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN
@@ -196,6 +196,4 @@ def fetch_flash_sale_for_staff(session: Session, *, sale_id: UUID, now: datetime
     """
     clause = select(*_STAFF_COLUMNS).join(Product, Product.id == FlashSale.product_id)
     row = session.execute(clause.where(FlashSale.id == sale_id), {"now": now}).one_or_none()
-    if row is None:
-        raise NotFoundError("There is no such flash sale.")
-    return row
+    return found(row, "There is no such flash sale.")

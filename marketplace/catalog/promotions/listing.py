@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Row, Statement
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import found
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
@@ -116,6 +116,4 @@ class PromotionTable:
         row = _listing_statement(self.select, ("t.id = :row_id",), "t.id").first(
             session, row_id=row_id, now=now, media_base_url=media_base_url, limit=1
         )
-        if row is None:
-            raise NotFoundError(f"There is no such {self.name}.")
-        return row
+        return found(row, f"There is no such {self.name}.")

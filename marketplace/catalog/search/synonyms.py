@@ -12,9 +12,9 @@ from marketplace.catalog.search.tokenizer import tokenize
 from marketplace.kernel.errors import (
     InvalidParam,
     LimitReachedError,
-    NotFoundError,
     StaleRevisionError,
     ValidationError,
+    found,
 )
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
@@ -64,11 +64,7 @@ def update_synonyms(
     :raises ValidationError: as for ``create_synonyms``
     """
     row = _lock_synonyms(session, synonyms_id)
-    if revision is not None and revision != row.revision:
-        raise StaleRevisionError(
-            f"The synonyms are at revision {row.revision} by now, not {revision}: read them again.",
-            invalid_params=[InvalidParam("revision", f"The current one is {row.revision}.")],
-        )
+    StaleRevisionError.check(row.revision, revision, subject="The synonyms are", pronoun="them")
     before, after = row.terms, _normalize_terms(terms)
     if after != before:
         row.terms = after
@@ -90,9 +86,7 @@ def delete_synonyms(session: Session, act: Act, *, synonyms_id: UUID) -> None:
 
 def _lock_synonyms(session: Session, synonyms_id: UUID) -> SearchSynonyms:
     row = session.get(SearchSynonyms, synonyms_id, with_for_update=True, populate_existing=True)
-    if row is None:
-        raise NotFoundError("There are no such synonyms.")
-    return row
+    return found(row, "There are no such synonyms.")
 
 
 def _normalize_terms(terms: Sequence[str]) -> list[str]:
