@@ -160,10 +160,10 @@ def pay(stand: Stand, *, vendors: int, tell: Callable[[str], None]) -> Paid:
     last = resident_mebibytes(stand.process_id(worker))
     with services.database.reading() as session:
         broken = verify_ledger(session)
-    listed = services.transfers.list_transfers(
-        since=datetime.now(UTC) - timedelta(days=1), until=datetime.now(UTC) + timedelta(days=1)
+    pages = services.gateway_records.list_records(
+        "transfer", since=datetime.now(UTC) - timedelta(days=1), until=datetime.now(UTC) + timedelta(days=1)
     )
-    left = sum(one.amount_minor for one in listed if one.succeeded)
+    left = sum(record.amount_minor for page in pages for record in page if record.status == "success")
     services.database.close()
     return Paid(
         vendors=vendors,

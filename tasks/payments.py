@@ -12,7 +12,7 @@ from marketplace.payments.intents import expiry
 from marketplace.payments.refunds import buyer_debt, create, gateway_refund, polling, refund_events
 from marketplace.payments.refunds.gateway_refund import PendingGatewayRefund
 from marketplace.payments.refunds.polling import PolledRefund
-from marketplace.providers.gateway.errors import GatewayKeyRefusedError
+from marketplace.providers.gateway.client import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.services import Services
 from tasks.phased_handler import PhasedHandler

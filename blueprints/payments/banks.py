@@ -14,7 +14,7 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payments.intents import bank_transfer, banks
 from marketplace.payments.intents.hosted_page import InitializationInProgressError
 from marketplace.payments.intents.lifecycle import NotPayableError
-from marketplace.providers.gateway.banks import Bank
+from marketplace.providers.gateway.payloads import Bank
 from marketplace.providers.gateway.payments import customer_email
 
 area = ContractBlueprint("banks", "/api/payments", "Banks, bank accounts, and paying by bank transfer")

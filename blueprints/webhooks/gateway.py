@@ -14,7 +14,7 @@ from blueprints.http.request_scope import client_ip
 from blueprints.webhooks.inbox import store_delivery
 from blueprints.webhooks.schemas import AnyQuery, WebhookReceipt
 from marketplace.kernel.errors import ForbiddenError, MarketplaceError, NotFoundError, UnauthorizedError
-from marketplace.providers.gateway.payments import signature_matches
+from marketplace.providers.webhook_signature import signature_matches
 
 area = ContractBlueprint("gateway-webhook", "/api/payments", "Events of the payment gateway")
 functions_area = ContractBlueprint("functions", "/functions/v1", "Functions that providers call")
@@ -66,7 +66,9 @@ def _receive_event(ctx: Context) -> Response:
         _log.error("webhook refused: no signing secret is configured")
         raise SigningSecretMissingError("The service can't check the signature just now.")
     signature = request.headers.get(f"x-{settings.gateway_name}-signature", "")
-    if not signature_matches(secret=settings.gateway_secret_key, body=body, signature=signature):
+    if not signature_matches(
+        secret=settings.gateway_secret_key, body=body, signature=signature, algorithm="sha512"
+    ):
         raise UnauthorizedError("The signature is missing or is not that of this body.")
     return store_delivery(ctx, provider="gateway", body=body)
 

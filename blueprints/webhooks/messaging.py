@@ -11,7 +11,7 @@ from blueprints.http.request_parsing import read_signed_body
 from blueprints.webhooks.inbox import store_delivery
 from blueprints.webhooks.schemas import AnyQuery, WebhookReceipt, WebhookVerificationQuery
 from marketplace.kernel.errors import ForbiddenError, UnauthorizedError
-from marketplace.providers.messaging.webhook_signature import signature_matches
+from marketplace.providers.webhook_signature import signature_matches
 
 area = ContractBlueprint(
     "messaging-webhook", "/api/whatsapp", "Messages and delivery statuses of the messaging provider"
@@ -50,7 +50,9 @@ def receive_messages(ctx: Context, query: dict[str, Any]) -> Response:
     # Production does not start without a secret.
     if secret:
         signature = request.headers.get("X-Hub-Signature-256", "")
-        if not signature_matches(secret=secret, body=body, signature=signature):
+        if not signature_matches(
+            secret=secret, body=body, signature=signature, algorithm="sha256", prefix="sha256="
+        ):
             raise UnauthorizedError("The signature is missing or is not that of this body.")
     return store_delivery(ctx, provider="messaging", body=body)
 

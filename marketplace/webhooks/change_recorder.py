@@ -25,7 +25,7 @@ from marketplace.orders.models import OrderEvent
 from marketplace.payments.models import PaymentAllocation, PaymentIntent, QuarantinedCharge, Refund
 from marketplace.payments.refunds import refund_events
 from marketplace.payouts.models import PayoutException
-from marketplace.providers.gateway.errors import MalformedGatewayDataError
+from marketplace.providers.gateway.fields import MalformedGatewayDataError
 from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.support.models import SupportContactMessage
 from marketplace.webhooks.events import PermanentEventError, parse_gateway_event

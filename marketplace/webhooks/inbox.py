@@ -31,7 +31,7 @@ from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock
 from marketplace.payments.charges.apply import UnknownReferenceError
-from marketplace.providers.gateway.errors import MalformedGatewayDataError
+from marketplace.providers.gateway.fields import MalformedGatewayDataError
 from marketplace.webhooks import dead_letters, envelopes, events, gateway_event_handlers, message_handlers
 from marketplace.webhooks.events import Event, PermanentEventError, RetryableEventError
 from marketplace.webhooks.models import InboxEvent, ProcessedWebhookEvent

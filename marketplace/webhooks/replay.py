@@ -18,7 +18,7 @@ from marketplace.infra import outbox
 from marketplace.infra.db import Database, Statement, is_transient
 from marketplace.kernel.errors import ConflictError, NotFoundError, ServiceUnavailableError
 from marketplace.payments.charges.apply import UnknownReferenceError
-from marketplace.providers.gateway.errors import MalformedGatewayDataError
+from marketplace.providers.gateway.fields import MalformedGatewayDataError
 from marketplace.webhooks import dead_letters, inbox
 from marketplace.webhooks.change_recorder import ChangeRecorder, Changes
 from marketplace.webhooks.events import PermanentEventError, RetryableEventError

@@ -1,6 +1,6 @@
 """Batches that were dispatched, workers that die while they send them, and lines that fail."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -39,11 +39,6 @@ class CrashingTransfers:
     def fetch_transfer(self, reference: str) -> GatewayTransfer | None:
         found: GatewayTransfer | None = self._transfers.fetch_transfer(reference)
         return found
-
-    def list_transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
-        """List what was sent."""
-        listed: Iterator[GatewayTransfer] = self._transfers.list_transfers(since=since, until=until)
-        return listed
 
     def send(self, instruction: TransferInstruction) -> GatewayTransfer:
         [sent] = self._around(lambda: [self._transfers.send(instruction)])

@@ -24,7 +24,7 @@ from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.hosted_page import PaymentMethodFlow, charge_metadata, initialize_payment
 from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
 from marketplace.payments.models import TRANSFER_ACCOUNT_NUMBER, PaymentTransferAccount
-from marketplace.providers.gateway.banks import GatewayTransferAccount
+from marketplace.providers.gateway.payloads import GatewayTransferAccount
 from marketplace.providers.gateway.payments import PaymentGateway
 
 

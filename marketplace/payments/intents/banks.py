@@ -7,7 +7,7 @@ import structlog
 
 from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.kernel.errors import InvalidParam, ValidationError
-from marketplace.providers.gateway.banks import Bank
+from marketplace.providers.gateway.payloads import Bank
 from marketplace.providers.gateway.payments import PaymentGateway
 
 _log = structlog.get_logger(__name__)

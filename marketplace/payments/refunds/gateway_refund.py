@@ -23,7 +23,7 @@ from marketplace.payments.chargeback_guard import ChargebackState, find_chargeba
 from marketplace.payments.models import GatewayCharge, PaymentIntent, Refund
 from marketplace.payments.refunds import alerts, create, duplicate_payment, notifications, wallet_fallback
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway.errors import ensure_key_accepted
+from marketplace.providers.gateway.client import ensure_key_accepted
 from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.providers.gateway.payments import PaymentGateway
 

@@ -27,9 +27,9 @@ from marketplace.payouts.payees.holds import PAYOUTS_HALTED, WaitingPayout, send
 from marketplace.payouts.transfers import alerts, apply_status, submit
 from marketplace.payouts.transfers.submit import LeasedPayout, LeasedPayouts
 from marketplace.platform.halts import are_payouts_halted
-from marketplace.providers.gateway.errors import GatewayKeyRefusedError
+from marketplace.providers.gateway.client import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayTransfer
-from marketplace.providers.gateway.transfers import TransferSender
+from marketplace.providers.gateway.transfers import TransferGateway
 
 _log = structlog.get_logger(__name__)
 
@@ -71,7 +71,7 @@ _SELECT_DUE_PAYOUTS = Statement(
 )
 
 
-def poll_transfers(database: Database, gateway: TransferSender, *, now: datetime) -> TransferPollingResult:
+def poll_transfers(database: Database, gateway: TransferGateway, *, now: datetime) -> TransferPollingResult:
     """Poll the gateway for due payouts, at most 200 in a sweep, and resume dispatched batches that no worker sends."""
     result = TransferPollingResult()
     result.batches_enqueued = database.in_transaction(_enqueue_unqueued_batches, now=now)
@@ -180,7 +180,7 @@ def _enqueue_unqueued_batches(session: Session, *, now: datetime) -> int:
     return len(ready)
 
 
-def _resubmit(database: Database, gateway: TransferSender, polled: Payout, *, now: datetime) -> bool:
+def _resubmit(database: Database, gateway: TransferGateway, polled: Payout, *, now: datetime) -> bool:
     """Send a payout that the gateway does not know, unless the payout is blocked or its polling has ended."""
     if not database.in_transaction(_lease_for_resubmission, polled.reference, now=now):
         return False

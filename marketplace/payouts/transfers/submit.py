@@ -25,14 +25,14 @@ from marketplace.payouts import states
 from marketplace.payouts.models import ACCOUNT_NUMBER, PayoutTransfer
 from marketplace.payouts.payees.holds import WaitingPayout, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status
-from marketplace.providers.gateway.errors import GatewayKeyRefusedError
+from marketplace.providers.gateway.client import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayTransfer
 from marketplace.providers.gateway.transfers import (
     MAX_BULK_TRANSFERS,
     InsufficientGatewayBalanceError,
+    TransferGateway,
     TransferInstruction,
     TransferRefusedError,
-    TransferSender,
 )
 
 _log = structlog.get_logger(__name__)
@@ -188,7 +188,7 @@ def has_payouts_to_send_or_void(session: Session, *, batch_id: UUID, now: dateti
     )
 
 
-def submit_payouts(gateway: TransferSender, payouts: Sequence[LeasedPayout]) -> BulkTransferResult:
+def submit_payouts(gateway: TransferGateway, payouts: Sequence[LeasedPayout]) -> BulkTransferResult:
     """Have the gateway send payouts, by one call as far as it takes that.
 
     It raises nothing: what is unknown is an answer too.
@@ -213,7 +213,7 @@ def submit_payouts(gateway: TransferSender, payouts: Sequence[LeasedPayout]) -> 
 
 
 def _build_orders(
-    gateway: TransferSender, payouts: Sequence[LeasedPayout], result: BulkTransferResult
+    gateway: TransferGateway, payouts: Sequence[LeasedPayout], result: BulkTransferResult
 ) -> list[TransferInstruction]:
     """Write the orders of payouts, having accounts made recipients that are none yet."""
     orders = []
@@ -238,7 +238,7 @@ def _build_orders(
 
 
 def _submit_in_bulk(
-    gateway: TransferSender, orders: Sequence[TransferInstruction], result: BulkTransferResult
+    gateway: TransferGateway, orders: Sequence[TransferInstruction], result: BulkTransferResult
 ) -> None:
     try:
         sent = gateway.send_bulk(orders)
@@ -255,7 +255,7 @@ def _submit_in_bulk(
 
 
 def _submit_individually(
-    gateway: TransferSender, orders: Sequence[TransferInstruction], result: BulkTransferResult
+    gateway: TransferGateway, orders: Sequence[TransferInstruction], result: BulkTransferResult
 ) -> None:
     """Send payouts one by one; what is refused while others are taken is refused for good.
 

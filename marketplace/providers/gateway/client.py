@@ -7,11 +7,28 @@ from typing import Any, TypeVar
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
-from marketplace.providers.gateway.errors import MalformedGatewayDataError, ensure_key_accepted
+from marketplace.providers.gateway.fields import MalformedGatewayDataError
 
 PER_PAGE = 100
 UNEXPECTED_RESPONSE = "The payment gateway did not answer as it should. Try again."
 _Item = TypeVar("_Item")
+
+
+class GatewayKeyRefusedError(ProviderUnavailableError):
+    """The gateway refuses the service's secret key. Every call fails until an operator replaces the key."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("The payment gateway refused our key.")
+        self.refused_status = status
+
+
+def ensure_key_accepted(refusal: ProviderRefusedError) -> None:
+    """Tell a refused key from a refused request: a key that is refused once is refused for every request.
+
+    :raises GatewayKeyRefusedError: the gateway refused our key
+    """
+    if refusal.status in (401, 403):
+        raise GatewayKeyRefusedError(refusal.status) from refusal
 
 
 class GatewayClient:
@@ -29,14 +46,36 @@ class GatewayClient:
             headers={"Authorization": f"Bearer {settings.gateway_secret_key}"},
         )
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Post JSON once and give the ``data`` of the answer.
+    def post(self, path: str, body: dict[str, Any], read: Callable[[Any], _Item]) -> _Item:
+        """Post JSON once.
 
+        :param read: makes the result of the answer's ``data``
         :raises ProviderRefusedError: the gateway refused: nothing was done
         :raises ProviderUnavailableError: no usable answer in time: whether it was done is unknown
         """
         answer = self._client.post(path, body)
-        return answer.get("data") if isinstance(answer, dict) else None
+        with translating_malformed_data():
+            return read(answer.get("data") if isinstance(answer, dict) else None)
+
+    def fetch(
+        self,
+        path: str,
+        read: Callable[[Any], _Item],
+        params: dict[str, str] | None = None,
+        *,
+        unknown_statuses: tuple[int, ...],
+    ) -> _Item | None:
+        """Read a resource that may not exist.
+
+        :param read: makes the result of the answer's ``data``
+        :param unknown_statuses: statuses by which the gateway says that there is no such resource
+        :raises ProviderUnavailableError: no usable answer in time
+        """
+        answer = self.get(path, params, unknown_statuses=unknown_statuses)
+        if answer is None:
+            return None
+        with translating_malformed_data():
+            return read(answer.get("data"))
 
     def get(
         self, path: str, params: dict[str, str] | None = None, *, unknown_statuses: tuple[int, ...] = ()

@@ -1,24 +1,30 @@
-"""Charges, refunds, disputes and transfers as the gateway writes them, in events and in responses."""
+"""Charges, refunds, disputes, transfers and banks as the gateway writes them, in events and in responses."""
 
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from marketplace.providers.gateway.errors import MalformedGatewayDataError
+from marketplace.providers.gateway.fields import (
+    MalformedGatewayDataError,
+    parse_amount,
+    parse_digits,
+    parse_identifier,
+    parse_short_text,
+    parse_time,
+    read_object,
+    require_amount,
+    require_field,
+    require_given,
+    require_identifier,
+    require_list,
+    require_object,
+    require_text,
+    require_time,
+)
 
-_MAX_WORD_LENGTH = 100
-_MAX_NAME_LENGTH = 255
-_MAX_AMOUNT_MINOR = 10**15
 # The merchant declined the claim, and the bank went along; of an accepted one the money is gone.
 DISPUTE_WON = "declined"
 DISPUTE_LOST = "merchant-accepted"
-
-
-_PLAUSIBLE_YEARS = (2000, 2999)
-
-
-_DIGITS = re.compile("[0-9]{1,15}")
 
 
 @dataclass(frozen=True)
@@ -54,20 +60,20 @@ class Charge:
         :param data: the ``data`` object of an event or an answer
         :raises MalformedGatewayDataError: a field is missing or of another type; amounts must be integers
         """
-        if not isinstance(data, dict):
-            raise MalformedGatewayDataError("data is not an object")
+        paid_at = parse_time(require_object(data).get("paid_at"))
         return cls(
             # The reference stands in where the gateway sent no id.
-            id=_require_field(data, "reference", str)
+            id=require_field(data, "reference", str)
             if data.get("id") is None
-            else str(_require_field(data, "id", int)),
-            reference=_require_field(data, "reference", str),
-            status=_require_field(data, "status", str),
-            amount_minor=_require_amount(data, "amount"),
-            fees_minor=0 if data.get("fees") is None else _require_amount(data, "fees"),
-            currency=_require_field(data, "currency", str),
+            else str(require_field(data, "id", int)),
+            reference=require_field(data, "reference", str),
+            status=require_field(data, "status", str),
+            amount_minor=require_amount(data.get("amount"), "amount"),
+            fees_minor=0 if data.get("fees") is None else require_amount(data["fees"], "fees"),
+            currency=require_field(data, "currency", str),
             channel=data["channel"] if isinstance(data.get("channel"), str) else "unknown",
-            paid_at=_parse_plausible_time(data.get("paid_at")),
+            # A time outside of this service's life must not cost a payment.
+            paid_at=paid_at if paid_at and 2000 <= paid_at.year <= 2999 else None,
         )
 
 
@@ -92,15 +98,11 @@ class GatewayRefund:
         :param data: the ``data`` object of an event, or a refund of an answer
         :raises MalformedGatewayDataError: a field is missing or of another type; amounts must be whole
         """
-        if not isinstance(data, dict):
-            raise MalformedGatewayDataError("data is not an object")
-        note, reference, amount = (data.get(n) for n in ("merchant_note", "transaction_reference", "amount"))
-        # Its events write the amount as digits, its answers as a number.
-        amount_minor = int(amount) if isinstance(amount, str) and _DIGITS.fullmatch(amount) else amount
+        note, reference = (require_object(data).get(n) for n in ("merchant_note", "transaction_reference"))
         return cls(
-            id="" if data.get("id") is None else str(_require_field(data, "id", int)),
-            status=_require_field(data, "status", str),
-            amount_minor=_require_amount({"amount": amount_minor}, "amount"),
+            id="" if data.get("id") is None else str(require_field(data, "id", int)),
+            status=require_field(data, "status", str),
+            amount_minor=require_amount(parse_digits(data.get("amount")), "amount"),
             merchant_note=note if isinstance(note, str) else "",
             charge_reference=reference if isinstance(reference, str) else "",
         )
@@ -147,22 +149,18 @@ class GatewayDispute:
         :param data: the ``data`` object of an event
         :raises MalformedGatewayDataError: it lacks its id, or the reference of its charge
         """
-        charge = _read_object(data, "transaction")
+        fields, charge = read_object(data), read_object(data, "transaction")
         return cls(
-            id=_require_identifier(data, "id"),
-            reference=_parse_identifier(charge.get("reference"))
-            or _require_identifier(data, "transaction_reference"),
-            charge_id=_parse_identifier(charge.get("id")),
-            status=_parse_short_text(_read_object(data).get("status")),
-            resolution=_parse_short_text(_read_object(data).get("resolution")),
-            category=_parse_short_text(_read_object(data).get("category")),
-            amount_minor=_parse_amount(_read_object(data).get("refund_amount")),
-            due_at=_parse_time(_read_object(data).get("dueAt")),
+            id=require_identifier(data, "id"),
+            reference=parse_identifier(charge.get("reference"))
+            or require_identifier(data, "transaction_reference"),
+            charge_id=parse_identifier(charge.get("id")),
+            status=parse_short_text(fields.get("status")),
+            resolution=parse_short_text(fields.get("resolution")),
+            category=parse_short_text(fields.get("category")),
+            amount_minor=parse_amount(fields.get("refund_amount")),
+            due_at=parse_time(fields.get("dueAt")),
         )
-
-
-# The gateway's words for a transfer that never reached its account, beside its own "failed".
-_FAILED_STATUSES = frozenset({"failed", "blocked", "rejected", "abandoned"})
 
 
 @dataclass(frozen=True)
@@ -190,8 +188,8 @@ class GatewayTransfer:
 
     @property
     def failed(self) -> bool:
-        """Tell whether it is over, and the money never left."""
-        return self.status in _FAILED_STATUSES
+        """Tell whether the transfer is over and the money never left: the gateway has four words for that."""
+        return self.status in ("failed", "blocked", "rejected", "abandoned")
 
     @property
     def reversed(self) -> bool:
@@ -204,97 +202,82 @@ class GatewayTransfer:
         return self.status == "otp"
 
     @classmethod
-    def from_wire(cls, data: Any) -> "GatewayTransfer":
+    def from_wire(cls, data: Any, *, may_lack_id: bool = False) -> "GatewayTransfer":
         """Read a transfer from the gateway's JSON.
 
         :param data: the ``data`` object of an event, or a transfer of an answer
+        :param may_lack_id: whether the id may be missing, as in the answer to sending a transfer
         :raises MalformedGatewayDataError: a field is missing or of another type; amounts must be integers
         """
-        return cls._read(data, _require_identifier(data, "id"))
-
-    @classmethod
-    def from_send_response(cls, data: Any) -> "GatewayTransfer":
-        """Read a transfer that was just sent: the answer may leave its id out.
-
-        :raises MalformedGatewayDataError: another field is missing or of another type; amounts must be integers
-        """
-        return cls._read(data, _parse_identifier(_read_object(data).get("id")))
-
-    @classmethod
-    def _read(cls, data: Any, transfer_id: str) -> "GatewayTransfer":
-        fields = _read_object(data)
-        amount = _parse_amount(fields.get("amount"))
+        fields = read_object(data)
+        transfer_id = parse_identifier(fields.get("id")) if may_lack_id else require_identifier(data, "id")
+        amount = parse_amount(fields.get("amount"))
         if amount is None:
             raise MalformedGatewayDataError("data.amount is no amount")
         return cls(
             id=transfer_id,
-            reference=_require_identifier(data, "reference"),
+            reference=require_identifier(data, "reference"),
             amount_minor=amount,
-            currency=_require_given(_parse_short_text(fields.get("currency")), "currency"),
-            status=_parse_short_text(fields.get("status")),
-            transfer_code=_parse_identifier(fields.get("transfer_code")),
-            fee_minor=_parse_amount(fields.get("fee_charged")) or 0,
-            created_at=_parse_time(fields.get("createdAt")),
+            currency=require_given(parse_short_text(fields.get("currency")), "currency"),
+            status=parse_short_text(fields.get("status")),
+            transfer_code=parse_identifier(fields.get("transfer_code")),
+            fee_minor=parse_amount(fields.get("fee_charged")) or 0,
+            created_at=parse_time(fields.get("createdAt")),
         )
 
 
-def _read_object(data: Any, name: str | None = None) -> dict[str, Any]:
-    value = data if name is None else _read_object(data).get(name)
-    return value if isinstance(value, dict) else {}
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """A bank that accounts can be at."""
+
+    code: str
+    name: str
+
+    @classmethod
+    def list_from_wire(cls, data: Any) -> list["Bank"]:
+        """Read a page of the list of banks; those that are closed are left out.
+
+        :raises MalformedGatewayDataError: a field is missing or of another type
+        """
+        return [
+            cls(code=require_text(item, "code"), name=require_text(item, "name"))
+            for item in require_list(data)
+            if isinstance(item, dict) and item.get("active") is not False and not item.get("is_deleted")
+        ]
 
 
-def _parse_amount(value: Any) -> int | None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 <= value <= _MAX_AMOUNT_MINOR else None
+@dataclass(frozen=True, slots=True)
+class GatewayTransferAccount:
+    """The account that the transfer for one payment goes to, and how long it is open."""
+
+    bank_name: str
+    account_number: str
+    account_name: str
+    expires_at: datetime
+
+    @classmethod
+    def from_wire(cls, data: Any, *, reference: str) -> "GatewayTransferAccount":
+        """Read the account that the gateway made for a payment.
+
+        :param reference: of the payment, which the answer must be about
+        :raises MalformedGatewayDataError: a field is missing or of another type, or it is another payment's
+        """
+        if read_object(data).get("reference") != reference:
+            raise MalformedGatewayDataError("the answer is about another payment")
+        return cls(
+            bank_name=require_text(data.get("bank"), "name"),
+            account_number=require_text(data, "account_number"),
+            account_name=require_text(data, "account_name"),
+            expires_at=require_time(data.get("account_expires_at")),
+        )
 
 
-def _parse_short_text(value: Any) -> str:
-    """Give a word or a number as text, empty where it is neither."""
-    wordy = isinstance(value, str | int) and not isinstance(value, bool)
-    return str(value)[:_MAX_WORD_LENGTH] if wordy else ""
+def parse_account_name(data: Any, *, account_number: str) -> str:
+    """Read the name that an account is kept under.
 
-
-def _parse_identifier(value: Any) -> str:
-    """Give what names something, whole: cut short, it would name something else."""
-    name = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    if len(name) > _MAX_NAME_LENGTH:
-        raise MalformedGatewayDataError("an id or a reference is too long to be one")
-    return name
-
-
-def _require_identifier(data: Any, name: str) -> str:
-    return _require_given(_parse_identifier(_read_object(data).get(name)), name)
-
-
-def _require_given(text: str, name: str) -> str:
-    if not text:
-        raise MalformedGatewayDataError(f"data.{name} is missing")
-    return text
-
-
-def _parse_time(value: Any) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-        return moment.astimezone(UTC) if moment and moment.tzinfo else None
-    except (ValueError, OverflowError):
-        return None
-
-
-def _require_field(data: dict[str, Any], name: str, kind: type) -> Any:
-    value = data.get(name)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise MalformedGatewayDataError(f"data.{name} is not {'an integer' if kind is int else 'a string'}")
-    return value
-
-
-def _require_amount(data: dict[str, Any], name: str) -> int:
-    value: int = _require_field(data, name, int)
-    if not 0 <= value <= _MAX_AMOUNT_MINOR:
-        raise MalformedGatewayDataError(f"data.{name} is out of range")
-    return value
-
-
-def _parse_plausible_time(value: Any) -> datetime | None:
-    """Give a time in UTC; what is no time of this service's life is none, since it must not cost a payment."""
-    moment = _parse_time(value)
-    return moment if moment and _PLAUSIBLE_YEARS[0] <= moment.year <= _PLAUSIBLE_YEARS[1] else None
+    :param account_number: which the answer must be about
+    :raises MalformedGatewayDataError: there is no name, or it is another account's
+    """
+    if read_object(data).get("account_number") != account_number:
+        raise MalformedGatewayDataError("the answer is about another account")
+    return require_text(data, "account_name")

@@ -1,30 +1,25 @@
 """The payment gateway: what the domain asks of it, and the adapter of its HTTP API."""
 
-import hashlib
-import hmac
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.gateway.banks import (
+from marketplace.providers.gateway.client import GatewayClient, translating_malformed_data
+from marketplace.providers.gateway.fields import require_field
+from marketplace.providers.gateway.payloads import (
     Bank,
+    Charge,
+    GatewayRefund,
     GatewayTransferAccount,
     parse_account_name,
 )
-from marketplace.providers.gateway.client import (
-    UNEXPECTED_RESPONSE,
-    GatewayClient,
-    translating_malformed_data,
-)
-from marketplace.providers.gateway.payloads import Charge, GatewayRefund
 
-SIGNATURE_LENGTH = 128
 _MAX_PAGES = 20
-_MAX_BANK_PAGES = 20
 
 
 @dataclass(frozen=True)
@@ -33,6 +28,14 @@ class PaymentPage:
 
     authorization_url: str
     access_code: str
+
+    @classmethod
+    def from_wire(cls, data: Any) -> "PaymentPage":
+        """Read the page that the gateway made.
+
+        :raises MalformedGatewayDataError: a field is missing or of another type
+        """
+        return cls(require_field(data, "authorization_url", str), require_field(data, "access_code", str))
 
 
 class PaymentGateway(Protocol):
@@ -104,11 +107,7 @@ class HttpPaymentGateway:
         }
         if callback_url:
             body["callback_url"] = callback_url
-        data = self._client.post("/transaction/initialize", body)
-        try:
-            return PaymentPage(data["authorization_url"], data["access_code"])
-        except (KeyError, TypeError) as error:
-            raise ProviderUnavailableError(UNEXPECTED_RESPONSE) from error
+        return self._client.post("/transaction/initialize", body, PaymentPage.from_wire)
 
     def fetch_charge(self, reference: str) -> Charge | None:
         """Ask what became of a reference.
@@ -116,12 +115,10 @@ class HttpPaymentGateway:
         :return: the charge, or none if the gateway does not know the reference
         :raises ProviderUnavailableError: no usable answer in time
         """
-        answer = self._client.get(f"/transaction/verify/{reference}", unknown_statuses=(400, 404))
-        if answer is None:
-            return None
-        with translating_malformed_data():
-            charge = Charge.from_wire(answer.get("data"))
-        if charge.reference != reference:
+        charge = self._client.fetch(
+            f"/transaction/verify/{reference}", Charge.from_wire, unknown_statuses=(400, 404)
+        )
+        if charge is not None and charge.reference != reference:
             raise ProviderUnavailableError("The payment gateway answered about another payment. Try again.")
         return charge
 
@@ -137,12 +134,13 @@ class HttpPaymentGateway:
         :raises ProviderRefusedError: the gateway refused: nothing was sent
         :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
         """
-        notes = {"merchant_note": merchant_note, "customer_note": "Refund of your order"}
-        data = self._client.post(
-            "/refund", {"transaction": charge_reference, "amount": amount_minor, **notes}
-        )
-        with translating_malformed_data():
-            return GatewayRefund.from_wire(data)
+        body = {
+            "transaction": charge_reference,
+            "amount": amount_minor,
+            "merchant_note": merchant_note,
+            "customer_note": "Refund of your order",
+        }
+        return self._client.post("/refund", body, GatewayRefund.from_wire)
 
     def list_refunds(self, reference: str) -> list[GatewayRefund]:
         """List the refunds of a charge.
@@ -168,7 +166,7 @@ class HttpPaymentGateway:
         """
         banks: dict[str, Bank] = {}
         params = {"country": "nigeria", "use_cursor": "true", "perPage": "100"}
-        for _ in range(_MAX_BANK_PAGES):
+        for _ in range(_MAX_PAGES):
             answer = self._client.get("/bank", params) or {}
             with translating_malformed_data():
                 banks |= {bank.code: bank for bank in Bank.list_from_wire(answer.get("data"))}
@@ -184,12 +182,12 @@ class HttpPaymentGateway:
         :return: the name that it is kept under, or none if there is no such account
         :raises ProviderUnavailableError: no usable answer in time
         """
-        params = {"account_number": account_number, "bank_code": bank_code}
-        answer = self._client.get("/bank/resolve", params, unknown_statuses=(400, 404, 422))
-        if answer is None:
-            return None
-        with translating_malformed_data():
-            return parse_account_name(answer.get("data"), account_number=account_number)
+        return self._client.fetch(
+            "/bank/resolve",
+            partial(parse_account_name, account_number=account_number),
+            {"account_number": account_number, "bank_code": bank_code},
+            unknown_statuses=(400, 404, 422),
+        )
 
     def create_transfer_account(
         self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
@@ -212,24 +210,10 @@ class HttpPaymentGateway:
             "metadata": metadata,
             "bank_transfer": {"account_expires_at": iso(expires_at)},
         }
-        data = self._client.post("/charge", body)
-        with translating_malformed_data():
-            return GatewayTransferAccount.from_wire(data, reference=reference)
+        read = partial(GatewayTransferAccount.from_wire, reference=reference)
+        return self._client.post("/charge", body, read)
 
 
 def customer_email(email: str | None, user_id: UUID) -> str:
     """Give the e-mail that a provider wants of somebody, who may have none."""
     return email or f"{user_id}@users.invalid"
-
-
-def signature_matches(*, secret: str, body: bytes, signature: str) -> bool:
-    """Check a webhook's signature in constant time.
-
-    :param secret: the gateway's secret key
-    :param body: the raw bytes as they came
-    :param signature: lowercase hex of 128 characters: HMAC-SHA512 of the body
-    """
-    if len(signature) != SIGNATURE_LENGTH or not signature.isascii():
-        return False
-    expected = hmac.digest(secret.encode(), body, hashlib.sha512).hex()
-    return hmac.compare_digest(expected, signature)

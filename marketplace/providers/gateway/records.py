@@ -2,22 +2,24 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
-from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.money import CURRENCY
-from marketplace.providers.gateway.client import (
-    UNEXPECTED_RESPONSE,
-    GatewayClient,
-    translating_malformed_data,
+from marketplace.providers.gateway.client import GatewayClient, translating_malformed_data
+from marketplace.providers.gateway.fields import (
+    MalformedGatewayDataError,
+    parse_digits,
+    parse_short_text,
+    require_amount,
+    require_object,
+    require_time,
 )
-from marketplace.providers.gateway.errors import MalformedGatewayDataError
 
 RecordKind = Literal["charge", "transfer", "refund", "settlement"]
-RECORD_KINDS: tuple[RecordKind, ...] = ("charge", "transfer", "refund", "settlement")
 
 _PATHS: dict[RecordKind, str] = {
     "charge": "/transaction",
@@ -27,9 +29,8 @@ _PATHS: dict[RecordKind, str] = {
 }
 # A million records: more is no window that somebody asked for, but a gateway that takes no notice of it.
 _MAX_PAGES = 10_000
-_MAX_WORD_LENGTH = 200
-_MAX_AMOUNT_MINOR = 10**15
 _Item = TypeVar("_Item")
+_parse_short_text = partial(parse_short_text, max_length=200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class BalanceMovement:
             row_id=_parse_short_text(data.get("model_row")),
             difference_minor=_require_signed_amount(data.get("difference"), "difference"),
             balance_minor=_require_signed_amount(data.get("balance"), "balance"),
-            happened_at=_require_time(data.get("createdAt") or data.get("created_at")),
+            happened_at=require_time(data.get("createdAt") or data.get("created_at")),
         )
 
 
@@ -90,15 +91,13 @@ class GatewayRecord:
 
         :raises MalformedGatewayDataError: a field is missing or of another type
         """
-        created_at = _require_time(data.get("createdAt") or data.get("created_at"))
+        created_at = require_time(data.get("createdAt") or data.get("created_at"))
         changed = data.get("paid_at") or data.get("updatedAt") or data.get("updated_at")
         amount = data.get("amount")
         if kind == "settlement":
-            # What reaches the bank; deductions are in the other one.
+            # The effective amount reaches the bank; the total includes deductions.
             amount = (
-                data.get("effective_amount")
-                if data.get("effective_amount") is not None
-                else data.get("total_amount")
+                data.get("total_amount") if data.get("effective_amount") is None else data["effective_amount"]
             )
         fee = data.get({"charge": "fees", "transfer": "fee_charged"}.get(kind, ""))
         charge = data.get("transaction")
@@ -107,14 +106,14 @@ class GatewayRecord:
             id=str(_require_id(data.get("id"), "id")),
             reference=_parse_short_text(data.get("reference")),
             status=_parse_short_text(data.get("status")),
-            amount_minor=_require_amount(amount, "amount"),
-            fee_minor=0 if fee is None else _require_amount(fee, "fee"),
+            amount_minor=require_amount(parse_digits(amount), "amount"),
+            fee_minor=0 if fee is None else require_amount(parse_digits(fee), "fee"),
             currency=_parse_short_text(data.get("currency")),
             note=_parse_short_text(data.get("merchant_note")),
             charge_id=_parse_short_text(charge.get("id") if isinstance(charge, dict) else charge),
             dispute_id=_parse_short_text(data.get("dispute")),
             created_at=created_at,
-            changed_at=_require_time(changed) if changed else created_at,
+            changed_at=require_time(changed) if changed else created_at,
         )
 
 
@@ -192,13 +191,11 @@ class HttpGatewayRecords:
         :return: none if the gateway does not know it, or it is a charge that was never paid
         :raises ProviderUnavailableError: no usable answer in time
         """
-        answer = self._client.get(f"{_PATHS[kind]}/{gateway_id}", unknown_statuses=(400, 404))
-        if answer is None:
-            return None
-        if not isinstance(answer.get("data"), dict):
-            raise ProviderUnavailableError(UNEXPECTED_RESPONSE)
-        with translating_malformed_data():
-            return _parse_paid_record(kind, answer["data"])
+        return self._client.fetch(
+            f"{_PATHS[kind]}/{gateway_id}",
+            lambda data: _parse_paid_record(kind, require_object(data)),
+            unknown_statuses=(400, 404),
+        )
 
     def _list_pages(
         self, path: str, params: dict[str, str], read: Callable[[dict[str, Any]], _Item | None]
@@ -226,28 +223,6 @@ def _require_id(value: Any, name: str) -> int:
 
 
 def _require_signed_amount(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_AMOUNT_MINOR:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 10**15:
         raise MalformedGatewayDataError(f"{name} is no amount")
     return value
-
-
-def _require_amount(value: Any, name: str) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
-        return int(value)
-    if _require_signed_amount(value, name) < 0:
-        raise MalformedGatewayDataError(f"{name} is below zero")
-    return int(value)
-
-
-def _parse_short_text(value: Any) -> str:
-    wordy = isinstance(value, str | int) and not isinstance(value, bool)
-    return str(value)[:_MAX_WORD_LENGTH] if wordy else ""
-
-
-def _require_time(value: Any) -> datetime:
-    try:
-        moment = datetime.fromisoformat(value)
-        # A time without its zone is UTC, as all of the gateway's are.
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise MalformedGatewayDataError("no time") from error

@@ -3,30 +3,19 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import chain
+from functools import partial
 from typing import Any, Protocol
 
 from marketplace.infra.settings import Settings
-from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway.client import (
-    UNEXPECTED_RESPONSE,
-    GatewayClient,
-    translating_malformed_data,
-)
-from marketplace.providers.gateway.errors import ensure_key_accepted
+from marketplace.providers.gateway.client import UNEXPECTED_RESPONSE, GatewayClient, ensure_key_accepted
+from marketplace.providers.gateway.fields import require_list, require_text
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
 # More the gateway does not take at once.
 MAX_BULK_TRANSFERS = 100
-_MAX_PAGES = 1_000
-_MAX_CODE_LENGTH = 100
 _CURRENCY = "NGN"
-_INVALID_RECIPIENT_CODE = "invalid_transfer_recipient"
-_INSUFFICIENT_BALANCE_CODE = "insufficient_balance"
-_INSUFFICIENT_BALANCE_MESSAGE = "balance is not enough"
 
 
 class InsufficientGatewayBalanceError(Exception):
@@ -68,8 +57,8 @@ class TransferInstruction:
         }
 
 
-class TransferSender(Protocol):
-    """What sending takes of the gateway."""
+class TransferGateway(Protocol):
+    """The gateway's transfers, as the domain needs them."""
 
     def create_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
         """Have a bank account made a recipient; none if there is no such account."""
@@ -82,13 +71,6 @@ class TransferSender(Protocol):
 
     def fetch_transfer(self, reference: str) -> GatewayTransfer | None:
         """Ask what became of a reference; none if the gateway does not know it."""
-
-
-class TransferGateway(TransferSender, Protocol):
-    """What the domain asks of the gateway about money that leaves."""
-
-    def list_transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
-        """List what was sent in a period, the latest first."""
 
 
 class HttpTransferGateway:
@@ -115,14 +97,12 @@ class HttpTransferGateway:
             "currency": _CURRENCY,
         }
         try:
-            data = self._client.post("/transferrecipient", body)
+            return self._client.post(
+                "/transferrecipient", body, partial(require_text, name="recipient_code", max_length=100)
+            )
         except ProviderRefusedError as error:
             ensure_key_accepted(error)
             return None
-        code = data.get("recipient_code") if isinstance(data, dict) else None
-        if not isinstance(code, str) or not 0 < len(code) <= _MAX_CODE_LENGTH:
-            raise ProviderUnavailableError(UNEXPECTED_RESPONSE)
-        return code
 
     def send(self, instruction: TransferInstruction) -> GatewayTransfer:
         """Send a transfer; the same reference again gives the one that there is.
@@ -133,13 +113,11 @@ class HttpTransferGateway:
         :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
         """
         with _translating_refusals():
-            data = self._client.post(
-                "/transfer", {"source": "balance", "currency": _CURRENCY} | instruction.to_wire()
+            return self._client.post(
+                "/transfer",
+                {"source": "balance", "currency": _CURRENCY} | instruction.to_wire(),
+                partial(_read_transfer, reference=instruction.reference, may_lack_id=True),
             )
-        with translating_malformed_data():
-            sent = GatewayTransfer.from_send_response(data)
-        _ensure_reference_matches(sent, instruction.reference)
-        return sent
 
     def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
         """Send up to 100 transfers, all of them or none.
@@ -158,14 +136,15 @@ class HttpTransferGateway:
             "transfers": [instruction.to_wire() for instruction in instructions],
         }
         with _translating_refusals():
-            data = self._client.post("/transfer/bulk", body)
-        if not isinstance(data, list) or len(data) > len(instructions):
-            raise ProviderUnavailableError(UNEXPECTED_RESPONSE)
-        with translating_malformed_data():
-            sent = [GatewayTransfer.from_send_response(item) for item in data]
-        if not {transfer.reference for transfer in sent} <= {
-            instruction.reference for instruction in instructions
-        }:
+            sent = self._client.post(
+                "/transfer/bulk",
+                body,
+                lambda data: [
+                    GatewayTransfer.from_wire(item, may_lack_id=True) for item in require_list(data)
+                ],
+            )
+        known_references = {instruction.reference for instruction in instructions}
+        if len(sent) > len(instructions) or not {transfer.reference for transfer in sent} <= known_references:
             raise ProviderUnavailableError(UNEXPECTED_RESPONSE)
         return sent
 
@@ -177,35 +156,19 @@ class HttpTransferGateway:
         :raises ProviderUnavailableError: no usable answer in time
         """
         # Only 404 says that it was never sent; any other refusal says nothing.
-        answer = self._client.get(f"/transfer/verify/{reference}", unknown_statuses=(404,))
-        if answer is None:
-            return None
-        with translating_malformed_data():
-            transfer = GatewayTransfer.from_wire(answer.get("data"))
-        _ensure_reference_matches(transfer, reference)
-        return transfer
-
-    def list_transfers(self, *, since: datetime, until: datetime) -> Iterator[GatewayTransfer]:
-        """List what was sent in a period, the latest first, a page at a time.
-
-        :param since: the first moment of the period
-        :param until: the last one
-        :raises GatewayKeyRefusedError: the gateway refuses our key
-        :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
-        """
-        pages = self._client.list_pages(
-            "/transfer",
-            {"from": iso(since), "to": iso(until)},
-            GatewayTransfer.from_wire,
-            max_pages=_MAX_PAGES,
-            too_many="The payment gateway lists too many transfers to look through.",
+        return self._client.fetch(
+            f"/transfer/verify/{reference}",
+            partial(_read_transfer, reference=reference),
+            unknown_statuses=(404,),
         )
-        yield from chain.from_iterable(pages)
 
 
-def _ensure_reference_matches(transfer: GatewayTransfer, reference: str) -> None:
+def _read_transfer(data: Any, *, reference: str, may_lack_id: bool = False) -> GatewayTransfer:
+    """Read the transfer that the answer must be about."""
+    transfer = GatewayTransfer.from_wire(data, may_lack_id=may_lack_id)
     if transfer.reference != reference:
         raise ProviderUnavailableError("The payment gateway answered about another transfer. Try again.")
+    return transfer
 
 
 @contextmanager
@@ -215,8 +178,7 @@ def _translating_refusals() -> Iterator[None]:
         yield
     except ProviderRefusedError as error:
         ensure_key_accepted(error)
-        if error.code == _INSUFFICIENT_BALANCE_CODE or _INSUFFICIENT_BALANCE_MESSAGE in error.message.lower():
+        if error.code == "insufficient_balance" or "balance is not enough" in error.message.lower():
             raise InsufficientGatewayBalanceError from error
-        raise TransferRefusedError(
-            error.status, is_permanent=error.code == _INVALID_RECIPIENT_CODE
-        ) from error
+        is_permanent = error.code == "invalid_transfer_recipient"
+        raise TransferRefusedError(error.status, is_permanent=is_permanent) from error

@@ -17,7 +17,7 @@ from marketplace.payments.refunds.gateway_refund import (
     PendingGatewayRefund,
     RefundInProgressError,
 )
-from marketplace.providers.gateway.errors import MalformedGatewayDataError
+from marketplace.providers.gateway.fields import MalformedGatewayDataError
 from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import times_to_ask

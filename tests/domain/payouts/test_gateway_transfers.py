@@ -1,5 +1,6 @@
 """The adapter of the gateway's transfers: what it sends, what it makes of answers, and of none."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -8,8 +9,10 @@ import pytest
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.providers.gateway.errors import GatewayKeyRefusedError, MalformedGatewayDataError
+from marketplace.providers.gateway.client import GatewayKeyRefusedError
+from marketplace.providers.gateway.fields import MalformedGatewayDataError
 from marketplace.providers.gateway.payloads import GatewayTransfer
+from marketplace.providers.gateway.records import HttpGatewayRecords
 from marketplace.providers.gateway.transfers import (
     MAX_BULK_TRANSFERS,
     HttpTransferGateway,
@@ -133,24 +136,32 @@ def test_a_wrong_key_is_told_apart(gateway: TestGateway, settings: Settings) -> 
         lambda: adapter.create_recipient(**ACCOUNT),
         lambda: adapter.send(TransferInstruction("payout-" + "0" * 32, 1, "RCP_x", "Payout")),
         lambda: adapter.fetch_transfer("payout-" + "0" * 32),
-        lambda: list(adapter.list_transfers(since=datetime.now(UTC), until=datetime.now(UTC))),
     ):
         with pytest.raises(GatewayKeyRefusedError):
             call()
 
 
 @pytest.mark.usefixtures("funds")
-def test_those_of_a_period_are_listed_page_by_page(adapter: HttpTransferGateway) -> None:
+def test_those_of_a_period_are_listed_page_by_page(
+    adapter: HttpTransferGateway, gateway: TestGateway, settings: Settings
+) -> None:
+    records = HttpGatewayRecords(replace(settings, **gateway.settings()))
     since = datetime.now(UTC) - timedelta(seconds=5)
     orders = [order_to(adapter, amount_minor=1_000) for _ in range(MAX_BULK_TRANSFERS + 1)]
     for part in (orders[:MAX_BULK_TRANSFERS], orders[MAX_BULK_TRANSFERS:]):
         adapter.send_bulk(part)
 
-    listed = list(adapter.list_transfers(since=since, until=datetime.now(UTC) + timedelta(seconds=5)))
+    pages = list(
+        records.list_records("transfer", since=since, until=datetime.now(UTC) + timedelta(seconds=5))
+    )
+    listed = [record for page in pages for record in page]
 
     assert {order.reference for order in orders} <= {one.reference for one in listed}
-    assert all(one.created_at is not None and one.created_at >= since for one in listed)
-    assert not list(adapter.list_transfers(since=since - timedelta(days=2), until=since - timedelta(days=1)))
+    assert all(one.created_at >= since for one in listed)
+    earlier = records.list_records(
+        "transfer", since=since - timedelta(days=2), until=since - timedelta(days=1)
+    )
+    assert not any(earlier)
 
 
 @pytest.mark.parametrize(

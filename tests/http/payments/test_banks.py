@@ -12,8 +12,8 @@ from marketplace.orders.deadlines import BANK_TRANSFER_GRACE_PERIOD
 from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway.banks import Bank, GatewayTransferAccount
-from marketplace.providers.gateway.errors import MalformedGatewayDataError
+from marketplace.providers.gateway.fields import MalformedGatewayDataError
+from marketplace.providers.gateway.payloads import Bank, GatewayTransferAccount
 from marketplace.services import Services
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.probes import assert_problem, faults
