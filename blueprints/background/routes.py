@@ -5,9 +5,8 @@ from typing import Any
 
 from blueprints.background.schemas import PeriodicTaskView, QueueStatistics
 from blueprints.http.context import Context
-from blueprints.http.contract import SharedLimit
+from blueprints.http.contract import STAFF_AAL2, SharedLimit
 from blueprints.http.endpoint import ContractBlueprint
-from blueprints.http.permissions import STAFF_AAL2
 from marketplace.background import queues, schedule
 from marketplace.background.models import PeriodicTaskState
 

@@ -7,7 +7,7 @@ from wsgiref.types import WSGIEnvironment
 
 from flask import Flask
 
-from blueprints.http import documentation, headers, problems, request_parsing, request_scope
+from blueprints.http import context, documentation, headers, problems, request_parsing
 from blueprints.http.endpoint import ContractBlueprint
 from marketplace.services import Services
 
@@ -44,7 +44,7 @@ def build_app(services: Services, areas: Iterable[ContractBlueprint]) -> Applica
     )
     app.config["MAX_CONTENT_LENGTH"] = request_parsing.MAX_BODY_BYTES + 1  # see bodies.read_bytes
     app.extensions["marketplace"] = services
-    request_scope.register(app, services)
+    context.register(app, services)
     headers.register(app, services.settings)
     api = documentation.register(app)
     problems.register(app)

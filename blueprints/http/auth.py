@@ -4,8 +4,8 @@ from flask import request
 from sqlalchemy.orm import Session
 
 from blueprints.http import limits
+from blueprints.http.context import Context
 from blueprints.http.contract import Access, Contract, TokenPolicy
-from blueprints.http.request_scope import RequestScope
 from marketplace.identity import operations, queries
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import (
@@ -21,10 +21,10 @@ from marketplace.providers.identity import TokenClaims
 _BEARER_PREFIX = "bearer "
 
 
-def authenticate(request_scope: RequestScope, contract: Contract) -> None:
+def authenticate(context: Context, contract: Contract) -> None:
     """Find out who calls and whether they may, and note the caller on the request's scope.
 
-    :param request_scope: the request
+    :param context: the request
     :param contract: its route's
     :raises UnauthorizedError: no valid token where one is needed; counted against the address
     :raises TokenExpiredError: likewise
@@ -35,34 +35,34 @@ def authenticate(request_scope: RequestScope, contract: Contract) -> None:
     if access.token is TokenPolicy.NONE:
         return
     try:
-        request_scope.caller = _resolve_caller(request_scope, access)
+        context.caller = _resolve_caller(context, access)
     except (UnauthorizedError, TokenExpiredError):
         if access.token is not TokenPolicy.IGNORED_IF_INVALID:
-            limits.enforce_anonymous_rate_limit(request_scope)
+            limits.enforce_anonymous_rate_limit(context)
             raise
     except ProviderUnavailableError:
         if access.token is not TokenPolicy.IGNORED_IF_INVALID:
             raise
-    if request_scope.caller and access.token is not TokenPolicy.IGNORED_IF_INVALID:
+    if context.caller and access.token is not TokenPolicy.IGNORED_IF_INVALID:
         try:
-            access.ensure_allowed(request_scope.caller)
+            access.ensure_allowed(context.caller)
         except (ForbiddenError, StepUpRequiredError):
-            limits.count_refused_request(request_scope, contract=contract)
+            limits.count_refused_request(context, contract=contract)
             raise
 
 
-def identify(request_scope: RequestScope) -> None:
+def identify(context: Context) -> None:
     """Note the caller of a path without contract, if it can be told who that is.
 
     Nothing but the quota hangs on it there, so that neither a bad token nor a database that is down matters.
     """
     try:
-        request_scope.caller = _resolve_caller(request_scope, Access("any", TokenPolicy.IGNORED_IF_INVALID))
+        context.caller = _resolve_caller(context, Access("any", TokenPolicy.IGNORED_IF_INVALID))
     except (UnauthorizedError, TokenExpiredError, ProviderUnavailableError, ServiceUnavailableError):
-        request_scope.caller = None
+        context.caller = None
 
 
-def _resolve_caller(request_scope: RequestScope, access: Access) -> Caller | None:
+def _resolve_caller(context: Context, access: Access) -> Caller | None:
     header = request.headers.get("Authorization")
     if header is None:
         if access.token is TokenPolicy.REQUIRED:
@@ -70,15 +70,15 @@ def _resolve_caller(request_scope: RequestScope, access: Access) -> Caller | Non
         return None
     if header[: len(_BEARER_PREFIX)].lower() != _BEARER_PREFIX or not header[len(_BEARER_PREFIX) :].strip():
         raise UnauthorizedError("The Authorization header is not of the form: Bearer <ACCESS_TOKEN>.")
-    claims = request_scope.services.token_verifier.verify(header[len(_BEARER_PREFIX) :].strip())
-    with request_scope.services.database.reading() as session:
+    claims = context.services.token_verifier.verify(header[len(_BEARER_PREFIX) :].strip())
+    with context.services.database.reading() as session:
         caller = queries.find_caller(session, user_id=claims.user_id, aal=claims.aal)
     # Seen for the first time: a lost provisioning hook must lock nobody out.
-    return caller or request_scope.services.database.in_transaction(_provision_profile, claims, request_scope)
+    return caller or context.services.database.in_transaction(_provision_profile, claims, context)
 
 
-def _provision_profile(session: Session, claims: TokenClaims, request_scope: RequestScope) -> Caller | None:
+def _provision_profile(session: Session, claims: TokenClaims, context: Context) -> Caller | None:
     operations.create_profile(
-        session, user_id=claims.user_id, email=claims.email, name=claims.name, now=request_scope.now
+        session, user_id=claims.user_id, email=claims.email, name=claims.name, now=context.now
     )
     return queries.find_caller(session, user_id=claims.user_id, aal=claims.aal)

@@ -13,10 +13,10 @@ import orjson
 from flask import Response, request
 
 from blueprints.http import request_parsing
+from blueprints.http.context import Context
 from blueprints.http.contract import Contract
 from blueprints.http.envelope import JSON_TYPE, envelope
 from blueprints.http.paging import CursorQuery
-from blueprints.http.request_scope import RequestScope
 from marketplace.infra.cache import Cache, CacheDownError, CacheLookup
 
 _MAX_WAIT_SECONDS = 2.0
@@ -74,7 +74,7 @@ def _parse_query(
 
 
 def get_or_compute_content(
-    request_scope: RequestScope,
+    context: Context,
     *,
     key: str,
     lookup: CacheLookup | None,
@@ -96,7 +96,7 @@ def get_or_compute_content(
         return _pack_content(*compute())
     if lookup.content is not None:
         return lookup.content
-    cache = request_scope.services.cache
+    cache = context.services.cache
     waited_for = None if lookup.must_compute else _wait_for_content(cache, key, lookup.version)
     if waited_for is not None:
         return waited_for
@@ -131,14 +131,14 @@ def _compute_or_release(
         raise
 
 
-def build_cached_response(request_scope: RequestScope, *, content: bytes, ttl_seconds: int) -> Response:
+def build_cached_response(context: Context, *, content: bytes, ttl_seconds: int) -> Response:
     """Answer with content, or with 304 to a client that has it already."""
     tag, paging, data = content.split(_SEPARATOR, 2)
     etag = tag.decode()
     headers = {"ETag": f'W/"{etag}"', "Cache-Control": f"public, max-age={ttl_seconds}"}
     if "If-None-Match" in request.headers and request.if_none_match.contains_weak(etag):
         return Response(status=304, headers=headers)
-    body = envelope(data=data, paging=paging, request_id=str(request_scope.request_id), now=request_scope.now)
+    body = envelope(data=data, paging=paging, request_id=str(context.request_id), now=context.now)
     return Response(body, headers=headers, content_type=JSON_TYPE)
 
 

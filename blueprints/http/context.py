@@ -1,46 +1,74 @@
-"""What a view is given of its request, and what a phased one returns."""
+"""The context of a request, for the edge and for views: ids, times, caller, page and session."""
 
+import ipaddress
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from uuid import UUID, uuid4
 
-from flask import request
+import structlog
+from flask import Flask, Response, g, request
 from sqlalchemy.orm import Session
 
-from blueprints.http.request_scope import RequestScope, client_subnet
+from blueprints.http.contract import Contract
+from blueprints.http.uploads import UploadedFile
 from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import UnauthorizedError
+from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import PageRequest, TableRequest
 from marketplace.services import Services
 
+_log = structlog.get_logger("access")
+_MAX_CORRELATION_LENGTH = 128
 _MAX_USER_AGENT_LENGTH = 256
 
 
-class Context:
-    """What a view is given: who calls, when, and the session that the edge opened for it."""
+@dataclass(frozen=True, slots=True)
+class RateLimitStatus:
+    """What the limit's headers say of a request."""
 
-    def __init__(
-        self, request_scope: RequestScope, page: PageRequest | None, table: TableRequest | None = None
-    ) -> None:
-        self._request_scope = request_scope
-        self._page = page
-        self._table = table
-        self._session: Session | None = None
+    limit: int
+    remaining: int
+    reset_seconds: int
+
+    def headers(self) -> dict[str, str]:
+        """Give the headers that every response of a limited route carries."""
+        return {
+            "RateLimit-Limit": str(self.limit),
+            "RateLimit-Remaining": str(self.remaining),
+            "RateLimit-Reset": str(self.reset_seconds),
+        }
+
+
+@dataclass(slots=True)
+class Context:
+    """A request and its answer: who calls, when, and the session that the edge opened for the view."""
+
+    services: Services
+    request_id: UUID
+    now: datetime
+    started_at_seconds: float
+    path: str
+    contract: Contract | None = None
+    caller: Caller | None = None
+    rate_limit_status: RateLimitStatus | None = None
+    requested_page: PageRequest | None = None
+    requested_table: TableRequest | None = None
+    open_session: Session | None = None
+    cursor_listing_key: str = ""  # names the collection that is paged, for its cursors
+    headers: dict[str, str] = field(default_factory=dict)
+    open_files: list[UploadedFile] = field(default_factory=list)
 
     @property
     def session(self) -> Session:
-        """Give the session of the request's one transaction; phased routes have none."""
-        if self._session is None:
+        """The session of the request's one transaction; phased routes have none."""
+        if self.open_session is None:
             raise RuntimeError("a phased route opens its own transactions")
-        return self._session
-
-    @property
-    def services(self) -> Services:
-        """Give what the process shares."""
-        return self._request_scope.services
+        return self.open_session
 
     @property
     def media_base_url(self) -> str:
@@ -48,24 +76,14 @@ class Context:
         return self.services.settings.media_base_url
 
     @property
-    def now(self) -> datetime:
-        """Give the time of the request."""
-        return self._request_scope.now
-
-    @property
     def user(self) -> Caller:
-        """Give the caller of a route that requires a token.
+        """The caller of a route that requires a token.
 
         :raises UnauthorizedError: nobody is signed in
         """
-        if self._request_scope.caller is None:
+        if self.caller is None:
             raise UnauthorizedError
-        return self._request_scope.caller
-
-    @property
-    def caller(self) -> Caller | None:
-        """Give the caller, or none where nobody is signed in."""
-        return self._request_scope.caller
+        return self.caller
 
     @property
     def act(self) -> Act:
@@ -84,29 +102,110 @@ class Context:
 
     @property
     def page(self) -> PageRequest:
-        """Give the page asked for, of a route whose query is paged."""
-        if self._page is None:
+        """The requested page, of a route whose query is paged."""
+        if self.requested_page is None:
             raise RuntimeError("the route's query is not paged")
-        return self._page
+        return self.requested_page
 
     @property
     def table(self) -> TableRequest:
-        """Give the page asked for, of a route whose query is that of a table."""
-        if self._table is None:
+        """The requested page, of a route whose query is that of a table."""
+        if self.requested_table is None:
             raise RuntimeError("the route's query is not a table's")
-        return self._table
+        return self.requested_table
 
     def transaction(self) -> AbstractContextManager[Session]:
         """Open one of the transactions of a phased route."""
         return self.services.database.transaction()
 
-    def bind_session(self, session: Session) -> None:
-        """Lend the view a session; the edge calls it."""
-        self._session = session
-
 
 @dataclass(frozen=True)
 class FinalPhase:
-    """What a phased view returns: its last transaction's work, in which the edge completes the key."""
+    """The last transaction's work of a phased view; the edge completes the key in that transaction."""
 
     apply: Callable[[Session], Any]
+
+
+def current_context() -> Context:
+    """Give the scope of the current request."""
+    context: Context = g.context
+    return context
+
+
+def correlation_id() -> str:
+    """Give the correlation id that the client sent, or else the request id."""
+    header = request.headers.get("x-correlation-id", "")
+    if header and len(header) <= _MAX_CORRELATION_LENGTH and header.isascii() and header.isprintable():
+        return header
+    return str(current_context().request_id)
+
+
+def client_ip() -> str:
+    """Tell the address that a request comes from, believing only our own proxies about it.
+
+    Each trusted proxy appended the address that it was called from to ``X-Forwarded-For``; what stands
+    further left was written by the client.
+    """
+    hops = current_context().services.settings.trusted_proxy_hops
+    address = request.environ.get("REMOTE_ADDR") or "unknown"
+    if hops:
+        parts = request.headers.get("X-Forwarded-For", "").split(",")
+        chain = [part.strip() for part in parts if part.strip()]
+        if chain:
+            address = chain[-min(hops, len(chain))]
+    return address
+
+
+def client_subnet() -> str:
+    """Tell by what address a client is counted: one of IPv6 stands for its whole /64."""
+    address = client_ip()
+    if ":" not in address:
+        return address
+    try:
+        ipv6 = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    if ipv6.ipv4_mapped is not None:
+        # An IPv4 client of an IPv6 socket; all of them share one /64.
+        return str(ipv6.ipv4_mapped)
+    # Whoever has an IPv6 address has a /64 of them.
+    return str(ipaddress.IPv6Network((int(ipv6), 64), strict=False))
+
+
+def register(app: Flask, services: Services) -> None:
+    """Have requests begin a scope, and answers end it with one line of log."""
+
+    @app.before_request
+    def start() -> None:
+        header = request.headers.get("x-request-id")
+        request_id = (parse_uuid(header, version=4) if header else None) or uuid4()
+        path = request.path
+        if "marketplace.versioned" in request.environ:
+            path = f"/api/v1/{path.removeprefix('/api/')}"
+        g.context = Context(
+            services=services,
+            request_id=request_id,
+            now=services.clock(),
+            started_at_seconds=time.perf_counter(),
+            path=path,
+        )
+        structlog.contextvars.bind_contextvars(requestId=str(request_id), path=path, method=request.method)
+
+    @app.after_request
+    def finish(response: Response) -> Response:
+        context = current_context()
+        response.headers.add("X-Request-ID", str(context.request_id))
+        _log.info(
+            "request served",
+            status=response.status_code,
+            durationMs=round((time.perf_counter() - context.started_at_seconds) * 1000, 2),
+            **({"userId": context.caller.id} if context.caller else {}),
+        )
+        return response
+
+    @app.teardown_request
+    def forget(_error: BaseException | None) -> None:
+        structlog.contextvars.clear_contextvars()
+        if "context" in g:
+            for file in current_context().open_files:
+                file.content.close()

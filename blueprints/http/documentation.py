@@ -10,10 +10,10 @@ from marshmallow import INCLUDE, Schema, fields
 from swagger_ui_bundle import swagger_ui_path
 
 from blueprints.http import auth, limits
+from blueprints.http.context import current_context
 from blueprints.http.contract import Contract
 from blueprints.http.envelope import API_VERSION, dump_json
 from blueprints.http.problems import PROBLEM_TYPE
-from blueprints.http.request_scope import current_scope
 from marketplace.kernel.errors import CATALOG, MarketplaceError
 
 _INTRODUCTION = """
@@ -111,8 +111,8 @@ def register(app: Flask) -> Api:
     api.spec.components.security_scheme("bearer", {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"})
 
     def admit() -> None:
-        auth.identify(current_scope())
-        limits.enforce_rate_limit(current_scope(), contract=None)
+        auth.identify(current_context())
+        limits.enforce_rate_limit(current_context(), contract=None)
 
     document: list[bytes] = []
 

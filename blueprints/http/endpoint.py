@@ -13,10 +13,9 @@ from typing import Any
 from flask import Response
 from flask_smorest import Blueprint
 from marshmallow import Schema
-from sqlalchemy.orm import Session
 
 from blueprints.http import auth, caching, idempotency, limits, paging, request_parsing, uploads
-from blueprints.http.context import Context, FinalPhase
+from blueprints.http.context import Context, FinalPhase, current_context
 from blueprints.http.contract import (
     Access,
     Contract,
@@ -29,12 +28,11 @@ from blueprints.http.contract import (
 from blueprints.http.documentation import describe_refusals
 from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump_json, dump_members, envelope, envelope_schema
 from blueprints.http.reply_renderer import compile_renderer
-from blueprints.http.request_scope import RequestScope, current_scope
 from marketplace.idempotency import operations as keys
 from marketplace.idempotency.operations import KeyLease, StoredResponse
 from marketplace.infra.db import run_with_retries
 from marketplace.kernel.errors import MarketplaceError
-from marketplace.kernel.paging import DataWithMeta, Page, PageRequest, TablePage, TableRequest
+from marketplace.kernel.paging import DataWithMeta, Page, TablePage
 
 __all__ = ["Context", "ContractBlueprint", "Endpoint", "FinalPhase"]
 
@@ -52,117 +50,103 @@ class Endpoint:
 
     def __call__(self, **path: Any) -> Response:
         """Serve a request: token, status, role, assurance, limit, body, then the view."""
-        request_scope = current_scope()
-        request_scope.contract = self.contract
-        auth.authenticate(request_scope, self.contract)
+        context = current_context()
+        context.contract = self.contract
+        auth.authenticate(context, self.contract)
         if self.contract.cache_seconds:
-            return self._serve_cached(request_scope, path)
-        limits.enforce_rate_limit(request_scope, contract=self.contract)
-        context, arguments = self._load_arguments(request_scope, path)
-        if self.contract.idempotency is not Idempotency.NONE:
-            key = idempotency.read_idempotency_key(self.contract)
-            if key is not None:
-                return idempotency.perform_once(
-                    request_scope,
-                    key=key,
-                    request_hash=_digest_arguments(arguments),
-                    execute=lambda lease: self._run_write(request_scope, context, arguments, lease),
-                )
-        if not self.contract.opens_transaction:
+            return self._serve_cached(context, path)
+        limits.enforce_rate_limit(context, contract=self.contract)
+        arguments = self._load_arguments(context, path)
+        key = idempotency.read_idempotency_key(self.contract)
+        if key is not None:
+            stored = idempotency.perform_once(
+                context,
+                key=key,
+                request_hash=_digest_arguments(arguments),
+                execute=lambda lease: self._run_write(context, arguments, lease),
+            )
+        elif self.contract.opens_transaction:
+            stored = self._run_write(context, arguments, None)
+        else:
             value = self._run_read(context, arguments)
-            return value if isinstance(value, Response) else self._respond(request_scope, value)
-        response = self._run_write(request_scope, context, arguments, None)
-        return Response(response.body, status=response.status, content_type=response.content_type)
+            if isinstance(value, Response):
+                return value
+            stored = self._render(context, value)
+        return Response(stored.body, status=stored.status, content_type=stored.content_type)
 
     def _load_arguments(
-        self, request_scope: RequestScope, path: dict[str, Any], query: Mapping[str, Any] | None = None
-    ) -> tuple[Context, dict[str, Any]]:
+        self, context: Context, path: dict[str, Any], query: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Read what the view is given; ``query`` if it has been read already."""
         contract = self.contract
         arguments = dict(path)
         request_parsing.ensure_valid_path_choices(contract.choices, path)
-        page: PageRequest | None = None
-        table: TableRequest | None = None
         query = request_parsing.load_query(contract.query) if query is None else dict(query)
         if contract.query is not None:
             if isinstance(contract.query, paging.CursorQuery):
-                page = paging.page_request(request_scope, query)
+                context.requested_page = paging.page_request(context, query)
             elif isinstance(contract.query, paging.OffsetQuery):
-                table = paging.table_request(request_scope, query)
+                context.requested_table = paging.table_request(context, query)
             arguments["query"] = query
         if contract.body is not None:
             arguments["body"] = request_parsing.load_body(contract.body)
         if contract.upload is not None:
-            arguments["file"] = request_scope.close_after_response(uploads.receive_file(contract.upload))
-        return Context(request_scope, page, table), arguments
+            arguments["file"] = uploads.receive_file(contract.upload)
+            context.open_files.append(arguments["file"])
+        return arguments
 
     def _run_read(self, context: Context, arguments: dict[str, Any]) -> Any:
         if self.contract.phased:
             return self._view(context, **arguments)
-        with context.services.database.reading() as session:
-            context.bind_session(session)
+        with context.services.database.reading() as context.open_session:
             return self._view(context, **arguments)
 
-    def _serve_cached(self, request_scope: RequestScope, path: dict[str, Any]) -> Response:
+    def _serve_cached(self, context: Context, path: dict[str, Any]) -> Response:
         contract = self.contract
         try:
             cacheable = caching.parse_cacheable_request(contract, path)
         except MarketplaceError:
             # What is refused counts like what is served, and too much of it is told so first.
-            limits.enforce_rate_limit(request_scope, contract=contract)
+            limits.enforce_rate_limit(context, contract=contract)
             raise
         key = cacheable.content_key
         lookup = limits.enforce_rate_limit(
-            request_scope, contract=contract, content_key=key, tags=contract.cache_tags
+            context, contract=contract, content_key=key, tags=contract.cache_tags
         )
 
         def compute() -> tuple[bytes, bytes]:
-            context, arguments = self._load_arguments(request_scope, path, cacheable.query)
-            data, meta = self._data_and_meta(request_scope, self._run_read(context, arguments))
+            arguments = self._load_arguments(context, path, cacheable.query)
+            data, meta = self._data_and_meta(context, self._run_read(context, arguments))
             return dump_json(data), dump_members(meta) if meta else b""
 
         content = caching.get_or_compute_content(
-            request_scope, key=key, lookup=lookup, ttl_seconds=contract.cache_seconds, compute=compute
+            context, key=key, lookup=lookup, ttl_seconds=contract.cache_seconds, compute=compute
         )
-        return caching.build_cached_response(
-            request_scope, content=content, ttl_seconds=contract.cache_seconds
-        )
+        return caching.build_cached_response(context, content=content, ttl_seconds=contract.cache_seconds)
 
     def _run_write(
-        self, request_scope: RequestScope, context: Context, arguments: dict[str, Any], lease: KeyLease | None
+        self, context: Context, arguments: dict[str, Any], lease: KeyLease | None
     ) -> StoredResponse:
         """Perform a write: in one transaction, or as phases of which the last one completes the key."""
-        if not self.contract.phased:
-            return self._run_transaction(
-                request_scope, lambda session: self._call_with_session(context, session, arguments), lease
-            )
-        value = self._view(context, **arguments)
-        work = value.apply if isinstance(value, FinalPhase) else (lambda _session: value)
-        return self._run_transaction(request_scope, work, lease)
-
-    def _call_with_session(self, context: Context, session: Session, arguments: dict[str, Any]) -> Any:
-        context.bind_session(session)
-        return self._view(context, **arguments)
-
-    def _run_transaction(
-        self, request_scope: RequestScope, work: Callable[[Session], Any], lease: KeyLease | None
-    ) -> StoredResponse:
-        database = request_scope.services.database
+        phased = self._view(context, **arguments) if self.contract.phased else None
 
         def attempt() -> StoredResponse | MarketplaceError:
-            with database.transaction() as session:
+            with context.services.database.transaction() as session:
                 try:
-                    response = self._render(request_scope, work(session))
+                    if not self.contract.phased:
+                        context.open_session = session
+                        value = self._view(context, **arguments)
+                    else:
+                        value = phased.apply(session) if isinstance(phased, FinalPhase) else phased
+                    response = self._render(context, value)
                 except MarketplaceError as error:
                     if not error.keeps_changes:
                         raise
                     if lease is not None:
-                        idempotency.store_error_response(session, request_scope, lease, error)
+                        idempotency.store_error_response(session, context, lease, error)
                     return error
                 if lease is not None:
-                    keys.complete_key(
-                        session, lease=lease, response=response, now=request_scope.services.clock()
-                    )
+                    keys.complete_key(session, lease=lease, response=response, now=context.services.clock())
                 return response
 
         outcome = run_with_retries(attempt)
@@ -170,33 +154,29 @@ class Endpoint:
             raise outcome
         return outcome
 
-    def _render(self, request_scope: RequestScope, value: Any) -> StoredResponse:
-        data, meta = self._data_and_meta(request_scope, value)
+    def _render(self, context: Context, value: Any) -> StoredResponse:
+        data, meta = self._data_and_meta(context, value)
         body = dump_json(data)
         if self.contract.enveloped:
             body = envelope(
                 data=body,
                 paging=dump_members(meta) if meta else b"",
-                request_id=str(request_scope.request_id),
-                now=request_scope.now,
+                request_id=str(context.request_id),
+                now=context.now,
             )
         return StoredResponse(self.contract.status, JSON_TYPE, body)
 
-    def _data_and_meta(self, request_scope: RequestScope, value: Any) -> tuple[Any, dict[str, Any]]:
+    def _data_and_meta(self, context: Context, value: Any) -> tuple[Any, dict[str, Any]]:
         """Render the data of a view's result, and collect what ``meta`` says beside it."""
         data, meta = value, {}
         if isinstance(value, Page):
             data = value.items if value.data is None else value.data
-            meta = paging.page_meta(request_scope, value)
+            meta = paging.page_meta(context, value)
         elif isinstance(value, TablePage):
-            data, meta = value.items, paging.table_meta(request_scope, value)
+            data, meta = value.items, paging.table_meta(context, value)
         elif isinstance(value, DataWithMeta):
             data, meta = value.data, value.meta
         return data if self._renderer is None else self._renderer(data), self._meta_renderer(meta)
-
-    def _respond(self, request_scope: RequestScope, value: Any) -> Response:
-        response = self._render(request_scope, value)
-        return Response(response.body, status=response.status, content_type=response.content_type)
 
 
 def _digest_arguments(arguments: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import marshmallow
-from marshmallow import fields, validate
+from marshmallow import fields, validate, validates_schema
 
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.phones import normalise_phone
@@ -245,3 +245,39 @@ class Deleted(Schema):
 
     deleted = fields.Boolean(required=True)
     id = Uuid(required=True)
+
+
+class DateRangeQuery(Schema):
+    """The parameters of what is asked for by time: ``from`` a moment on, until before ``to``; either may be missing."""
+
+    from_ = DateRangeBound(data_key="from", load_default=None)
+    to = DateRangeBound(load_default=None)
+
+    @validates_schema
+    def check_order(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Refuse a period that ends before it begins."""
+        starts, ends = data.get("from_"), data.get("to")
+        if starts is not None and ends is not None and starts >= ends:
+            raise marshmallow.ValidationError("Is not before the end of the period.", "from")
+
+
+class AddressFields(Schema):
+    """The fields of an address that say where it is and how to get there."""
+
+    label = SingleLineText(max_length=60, allow_none=True)
+    hostel = SingleLineText(max_length=120)
+    hall = SingleLineText(max_length=120, allow_none=True)
+    room_number = SingleLineText(max_length=40, allow_none=True)
+    latitude = Degrees(max_degrees=90, allow_none=True)
+    longitude = Degrees(max_degrees=180, allow_none=True)
+    instructions = Text(max_length=500, allow_none=True)
+    phone = Phone(allow_none=True)
+
+    @validates_schema
+    def check_coordinates(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Refuse half a position."""
+        is_given = [data.get(name) is not None for name in ("latitude", "longitude")]
+        if any(is_given) and not all(is_given):
+            raise marshmallow.ValidationError(
+                "Send latitude and longitude together.", "longitude" if is_given[0] else "latitude"
+            )

@@ -2,7 +2,7 @@
 
 from flask import Flask, Response, request
 
-from blueprints.http.request_scope import current_scope
+from blueprints.http.context import current_context
 from marketplace.infra.settings import Settings
 
 _API_CSP = "default-src 'none'; frame-ancestors 'none'"
@@ -35,11 +35,11 @@ def register(app: Flask, settings: Settings) -> None:
     @app.after_request
     def set_headers(response: Response) -> Response:
         headers = response.headers
-        request_scope = current_scope()
-        if request_scope.rate_limit_status is not None:
-            for name, value in request_scope.rate_limit_status.headers().items():
+        context = current_context()
+        if context.rate_limit_status is not None:
+            for name, value in context.rate_limit_status.headers().items():
                 headers.add(name, value)
-        for name, value in request_scope.headers.items():
+        for name, value in context.headers.items():
             headers[name] = value
         if "Cache-Control" not in headers:
             headers.add("Cache-Control", "no-store")

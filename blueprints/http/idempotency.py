@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import structlog
-from flask import Response, request
+from flask import request
 from sqlalchemy.orm import Session
 
+from blueprints.http.context import Context
 from blueprints.http.contract import Contract, Idempotency
 from blueprints.http.problems import PROBLEM_TYPE, problem_body
-from blueprints.http.request_scope import RequestScope
 from marketplace.idempotency import operations
 from marketplace.idempotency.operations import KeyLease, KeyScope, StoredResponse
 from marketplace.kernel.errors import (
@@ -29,10 +29,12 @@ _RETRYABLE_CODES = frozenset(
 
 
 def read_idempotency_key(contract: Contract) -> str | None:
-    """Read the request's Idempotency-Key.
+    """Read the request's Idempotency-Key, if its route honours one.
 
     :raises ValidationError: it is missing where it is required, or is no UUID of version 4
     """
+    if contract.idempotency is Idempotency.NONE:
+        return None
     header = request.headers.get(IDEMPOTENCY_KEY_HEADER)
     if header is None:
         if contract.idempotency is Idempotency.REQUIRED:
@@ -47,45 +49,40 @@ def read_idempotency_key(contract: Contract) -> str | None:
 
 
 def perform_once(
-    request_scope: RequestScope, *, key: str, request_hash: str, execute: Callable[[KeyLease], StoredResponse]
-) -> Response:
+    context: Context, *, key: str, request_hash: str, execute: Callable[[KeyLease], StoredResponse]
+) -> StoredResponse:
     """Perform a request under its key, or answer what it answered before.
 
-    :param request_scope: the request
+    :param context: the request
     :param key: its Idempotency-Key
     :param request_hash: the digest of its body
     :param execute: does it, and completes the lease in the transaction of the effect
     :raises MarketplaceError: what perform raises; or that the key is in progress or was used otherwise
     """
     scope = KeyScope(
-        caller=str(request_scope.caller.id) if request_scope.caller else "",
+        caller=str(context.caller.id) if context.caller else "",
         method=request.method,
         path=request.path,
         key=key,
         request_hash=request_hash,
     )
-    database = request_scope.services.database
-    lease_or_response = database.in_transaction(operations.acquire_key, scope=scope, now=request_scope.now)
+    database = context.services.database
+    lease_or_response = database.in_transaction(operations.acquire_key, scope=scope, now=context.now)
     if isinstance(lease_or_response, StoredResponse):
-        request_scope.headers["X-Cache-Lookup"] = "HIT"
-        return Response(
-            lease_or_response.body,
-            status=lease_or_response.status,
-            content_type=lease_or_response.content_type,
-        )
+        context.headers["X-Cache-Lookup"] = "HIT"
+        return lease_or_response
     try:
-        response = execute(lease_or_response)
+        return execute(lease_or_response)
     except MarketplaceError as error:
-        _store_or_release(request_scope, lease_or_response, error)
+        _store_or_release(context, lease_or_response, error)
         raise
     except BaseException:
-        _release_key(request_scope, lease_or_response)
+        _release_key(context, lease_or_response)
         raise
-    return Response(response.body, status=response.status, content_type=response.content_type)
 
 
 def store_error_response(
-    session: Session, request_scope: RequestScope, lease: KeyLease, error: MarketplaceError
+    session: Session, context: Context, lease: KeyLease, error: MarketplaceError
 ) -> None:
     """Store a refusal that is final; the edge does it where changes that it keeps are written.
 
@@ -94,29 +91,29 @@ def store_error_response(
     :raises ConflictError: the lease is completed already, or somebody took it over
     """
     if _is_final(error):
-        response = StoredResponse(error.status, PROBLEM_TYPE, problem_body(error, request_scope))
-        operations.complete_key(session, lease=lease, response=response, now=request_scope.services.clock())
+        response = StoredResponse(error.status, PROBLEM_TYPE, problem_body(error, context))
+        operations.complete_key(session, lease=lease, response=response, now=context.services.clock())
 
 
 def _is_final(error: MarketplaceError) -> bool:
     return 400 <= error.status < 500 and error.code not in _RETRYABLE_CODES
 
 
-def _store_or_release(request_scope: RequestScope, lease: KeyLease, error: MarketplaceError) -> None:
+def _store_or_release(context: Context, lease: KeyLease, error: MarketplaceError) -> None:
     if not _is_final(error):
-        _release_key(request_scope, lease)
+        _release_key(context, lease)
         return
     try:
-        request_scope.services.database.in_transaction(store_error_response, request_scope, lease, error)
+        context.services.database.in_transaction(store_error_response, context, lease, error)
     except ConflictError:
         return  # It is stored already, with the changes that it keeps, or somebody took the lease over.
     except MarketplaceError as failure:
         _log.warning("idempotent refusal not stored", error=type(failure).__name__)
 
 
-def _release_key(request_scope: RequestScope, lease: KeyLease) -> None:
+def _release_key(context: Context, lease: KeyLease) -> None:
     try:
-        request_scope.services.database.in_transaction(operations.release_key, lease=lease)
+        context.services.database.in_transaction(operations.release_key, lease=lease)
     except ServiceUnavailableError:
         # The lease runs out by itself after 120 s.
         _log.warning("idempotency key not freed")

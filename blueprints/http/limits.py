@@ -13,8 +13,8 @@ from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 
+from blueprints.http.context import Context, RateLimitStatus, client_subnet
 from blueprints.http.contract import Contract, RateLimitTier, RouteLimit, SharedLimit
-from blueprints.http.request_scope import RateLimitStatus, RequestScope, client_subnet
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import CacheDownError, CacheLookup, RateLimitWindow
 from marketplace.kernel.errors import RateLimitError
@@ -35,7 +35,7 @@ def _caller_tier(caller: Caller | None) -> RateLimitTier:
 
 
 def _build_window(
-    contract: Contract | None, request_scope: RequestScope, caller: Caller | None
+    contract: Contract | None, context: Context, caller: Caller | None
 ) -> RateLimitWindow | None:
     limit = contract.limit if contract else SharedLimit.CALLER_TIER
     if limit is SharedLimit.UNLIMITED:
@@ -48,54 +48,52 @@ def _build_window(
             RateLimitTier.MERCHANT if limit is SharedLimit.MERCHANT_TIER and caller else _caller_tier(caller)
         )
         quota, scope = tier.value, tier.name
-    item = _parse_quota(quota, request_scope.services.settings.rate_limit_scale)
+    item = _parse_quota(quota, context.services.settings.rate_limit_scale)
     return RateLimitWindow(key=f"{scope}:{client_key}", limit=item.amount, period_seconds=item.get_expiry())
 
 
 def enforce_rate_limit(
-    request_scope: RequestScope, *, contract: Contract | None, content_key: str = "", tags: Sequence[str] = ()
+    context: Context, *, contract: Contract | None, content_key: str = "", tags: Sequence[str] = ()
 ) -> CacheLookup | None:
     """Count a request against its limit, and look up cached content on the way.
 
-    :param request_scope: the request, its caller known
+    :param context: the request, its caller known
     :param contract: its route's, or none for a path without route: these count on the caller's tier
     :param content_key: the content that the route keeps in the cache, if any
     :param tags: what that content depends on
     :return: what the cache told; none when it is gone or had nothing to do
     :raises RateLimitError: the quota is used up
     """
-    window = _build_window(contract, request_scope, request_scope.caller)
+    window = _build_window(contract, context, context.caller)
     if window is None and not content_key:
         return None
     cached_lookup: CacheLookup | None = None
     try:
-        cached_lookup = request_scope.services.cache.look_up(
-            window=window, content_key=content_key, tags=tags
-        )
+        cached_lookup = context.services.cache.look_up(window=window, content_key=content_key, tags=tags)
     except CacheDownError:
         lookup = _count_in_memory(window) if window else None
     else:
         lookup = cached_lookup
     if window and lookup:
-        _apply_count(request_scope, window, lookup)
+        _apply_count(context, window, lookup)
     return cached_lookup
 
 
-def count_refused_request(request_scope: RequestScope, *, contract: Contract | None) -> None:
+def count_refused_request(context: Context, *, contract: Contract | None) -> None:
     """Count a request that is refused for another reason, so that its headers are true."""
     try:
-        enforce_rate_limit(request_scope, contract=contract)
+        enforce_rate_limit(context, contract=contract)
     except RateLimitError:
         return
 
 
-def enforce_anonymous_rate_limit(request_scope: RequestScope) -> None:
+def enforce_anonymous_rate_limit(context: Context) -> None:
     """Count a request whose token was refused against its address.
 
     :raises RateLimitError: the address's quota is used up
     """
-    request_scope.caller = None
-    enforce_rate_limit(request_scope, contract=None)
+    context.caller = None
+    enforce_rate_limit(context, contract=None)
 
 
 def _count_in_memory(window: RateLimitWindow) -> CacheLookup:
@@ -106,10 +104,8 @@ def _count_in_memory(window: RateLimitWindow) -> CacheLookup:
     return CacheLookup(allowed, window.limit - stats.remaining, seconds, "", None, must_compute=False)
 
 
-def _apply_count(request_scope: RequestScope, window: RateLimitWindow, lookup: CacheLookup) -> None:
+def _apply_count(context: Context, window: RateLimitWindow, lookup: CacheLookup) -> None:
     seconds = max(1, math.ceil(lookup.retry_after_seconds))
-    request_scope.rate_limit_status = RateLimitStatus(
-        window.limit, max(window.limit - lookup.used, 0), seconds
-    )
+    context.rate_limit_status = RateLimitStatus(window.limit, max(window.limit - lookup.used, 0), seconds)
     if not lookup.allowed:
         raise RateLimitError(retry_after_seconds=seconds)

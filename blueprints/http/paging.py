@@ -7,9 +7,9 @@ import orjson
 from flask import request
 from marshmallow import ValidationError as SchemaError, validates_schema
 
+from blueprints.http.context import Context
 from blueprints.http.envelope import CursorMetaSchema, MetaSchema, OffsetMetaSchema, OffsetOrCursorMetaSchema
 from blueprints.http.fields import Choice, IntegerParameter, Schema, Text
-from blueprints.http.request_scope import RequestScope
 from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_cursor
 from marketplace.kernel.paging import (
     DEFAULT_LIMIT,
@@ -61,26 +61,26 @@ class OffsetOrCursorQuery(OffsetQuery):
             raise SchemaError("Is not for a page that is named by its number.", "cursor")
 
 
-def page_request(request_scope: RequestScope, query: dict[str, Any]) -> PageRequest:
+def page_request(context: Context, query: dict[str, Any]) -> PageRequest:
     """Read the page that a client asks for.
 
-    :param request_scope: the request
+    :param context: the request
     :param query: loaded by a schema of ``CursorQuery``; ``limit`` and ``cursor`` are taken out of it
     :raises UnknownCursorError: the cursor was altered, or is another listing's or other filters'
     """
     limit, cursor = query.pop("limit"), query.pop("cursor")
-    return PageRequest(limit, _decode_position(request_scope, query, cursor))
+    return PageRequest(limit, _decode_position(context, query, cursor))
 
 
-def table_request(request_scope: RequestScope, query: dict[str, Any]) -> TableRequest:
+def table_request(context: Context, query: dict[str, Any]) -> TableRequest:
     """Read the page of a table that a client asks for.
 
-    :param request_scope: the request
+    :param context: the request
     :param query: loaded by a schema of ``OffsetQuery``; what tells the page and the order is taken out of it
     :raises UnknownCursorError: the cursor was altered, or is another listing's or other filters'
     """
     number, limit, cursor = query.pop("page", None), query.pop("limit"), query.pop("cursor", None)
-    position = _decode_position(request_scope, query, cursor)
+    position = _decode_position(context, query, cursor)
     return TableRequest(
         number=None if cursor else number or 1,
         limit=limit,
@@ -90,42 +90,36 @@ def table_request(request_scope: RequestScope, query: dict[str, Any]) -> TableRe
     )
 
 
-def _decode_position(
-    request_scope: RequestScope, filters: dict[str, Any], cursor: str | None
-) -> list[Any] | None:
-    request_scope.cursor_listing_key = _listing_key(request_scope, filters)
+def _decode_position(context: Context, filters: dict[str, Any], cursor: str | None) -> list[Any] | None:
+    context.cursor_listing_key = _listing_key(context, filters)
     if cursor is None:
         return None
     try:
-        return decode_cursor(
-            _cursor_key(request_scope), listing=request_scope.cursor_listing_key, cursor=cursor
-        )
+        return decode_cursor(_cursor_key(context), listing=context.cursor_listing_key, cursor=cursor)
     except InvalidCursorError as error:
         raise UnknownCursorError from error
 
 
-def page_meta(request_scope: RequestScope, page: Page) -> dict[str, Any]:
+def page_meta(context: Context, page: Page) -> dict[str, Any]:
     """Give the fields of ``meta`` that a page carries."""
-    return {"limit": page.limit} | _next_page_meta(request_scope, page.next_position) | page.extra_meta
+    return {"limit": page.limit} | _next_page_meta(context, page.next_position) | page.extra_meta
 
 
-def table_meta(request_scope: RequestScope, page: TablePage) -> dict[str, Any]:
+def table_meta(context: Context, page: TablePage) -> dict[str, Any]:
     """Give the fields of ``meta`` that a page of a table carries."""
     number, limit = page.request.number, page.request.limit
     meta: dict[str, Any] = {"limit": limit, "total": page.total}
     if number is not None:
         meta |= {"page": number, "total_pages": -(-page.total // limit)}
-    if request_scope.contract and isinstance(request_scope.contract.query, OffsetOrCursorQuery):
-        meta |= _next_page_meta(request_scope, page.next_position)
+    if context.contract and isinstance(context.contract.query, OffsetOrCursorQuery):
+        meta |= _next_page_meta(context, page.next_position)
     return meta | page.extra_meta
 
 
-def _next_page_meta(request_scope: RequestScope, position: list[Any] | None) -> dict[str, Any]:
+def _next_page_meta(context: Context, position: list[Any] | None) -> dict[str, Any]:
     cursor = None
     if position is not None:
-        cursor = encode_cursor(
-            _cursor_key(request_scope), listing=request_scope.cursor_listing_key, position=position
-        )
+        cursor = encode_cursor(_cursor_key(context), listing=context.cursor_listing_key, position=position)
     return {"has_more": position is not None, "next_cursor": cursor}
 
 
@@ -144,15 +138,15 @@ def meta_schema_for(query: marshmallow.Schema | None) -> type[MetaSchema]:
     return MetaSchema
 
 
-def _cursor_key(request_scope: RequestScope) -> bytes:
-    return request_scope.services.settings.cursor_key.encode()
+def _cursor_key(context: Context) -> bytes:
+    return context.services.settings.cursor_key.encode()
 
 
-def _listing_key(request_scope: RequestScope, filters: dict[str, Any]) -> str:
+def _listing_key(context: Context, filters: dict[str, Any]) -> str:
     """A cursor is good for one caller, one collection (concrete path) and one set of filters."""
     caller = (
-        str(request_scope.caller.id)
-        if request_scope.caller and request_scope.contract and not request_scope.contract.cache_seconds
+        str(context.caller.id)
+        if context.caller and context.contract and not context.contract.cache_seconds
         else ""
     )
     return orjson.dumps([request.path, caller, filters], option=orjson.OPT_SORT_KEYS).decode()

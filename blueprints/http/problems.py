@@ -9,8 +9,8 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import RequestRedirect
 
 from blueprints.http import auth, limits
+from blueprints.http.context import Context, correlation_id, current_context
 from blueprints.http.envelope import dump_json
-from blueprints.http.request_scope import RequestScope, correlation_id, current_scope
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (
     CATALOG,
@@ -52,21 +52,21 @@ def error_slug(code: str) -> str:
     return code.lower().replace("_", "-")
 
 
-def problem_body(error: MarketplaceError, request_scope: RequestScope) -> bytes:
+def problem_body(error: MarketplaceError, context: Context) -> bytes:
     """Write an error as problem details.
 
     :param error: what is wrong
-    :param request_scope: the request that it is wrong with
+    :param context: the request that it is wrong with
     """
     body = {
-        "type": f"{request_scope.services.settings.public_base_url}/errors/{error_slug(error.code)}",
+        "type": f"{context.services.settings.public_base_url}/errors/{error_slug(error.code)}",
         "title": error.title,
         "status": error.status,
         "detail": error.detail,
-        "instance": request_scope.path,
+        "instance": context.path,
         "code": error.code,
-        "requestId": request_scope.request_id,
-        "timestamp": iso(request_scope.now),
+        "requestId": context.request_id,
+        "timestamp": iso(context.now),
     }
     if error.reason:
         body["reason"] = error.reason
@@ -79,7 +79,9 @@ def problem_body(error: MarketplaceError, request_scope: RequestScope) -> bytes:
 
 def problem_response(error: MarketplaceError) -> Response:
     """Answer an error."""
-    response = Response(problem_body(error, current_scope()), status=error.status, content_type=PROBLEM_TYPE)
+    response = Response(
+        problem_body(error, current_context()), status=error.status, content_type=PROBLEM_TYPE
+    )
     _add_retry_after(response, error)
     return response
 
@@ -94,19 +96,19 @@ def register(app: Flask) -> None:
 
     @app.errorhandler(MarketplaceError)
     def handle_marketplace_error(error: MarketplaceError) -> Response:
-        _count_if_uncounted(current_scope())
+        _count_if_uncounted(current_context())
         return problem_response(error)
 
     @app.errorhandler(HTTPException)
     def handle_http_exception(error: HTTPException) -> Response:
         if isinstance(error, RequestRedirect):
             return Response(status=error.code, headers={"Location": error.new_url})
-        request_scope = current_scope()
-        if request_scope.contract is None:
+        context = current_context()
+        if context.contract is None:
             # A path or method without route counts on the caller's tier like a route does.
             try:
-                auth.identify(request_scope)
-                limits.enforce_rate_limit(request_scope, contract=None)
+                auth.identify(context)
+                limits.enforce_rate_limit(context, contract=None)
             except MarketplaceError as refused:
                 return problem_response(refused)
         response = problem_response(_translate_http_exception(error))
@@ -117,16 +119,16 @@ def register(app: Flask) -> None:
     @app.errorhandler(Exception)
     def handle_unexpected_error(error: Exception) -> Response:
         sentry_sdk.capture_exception(error)
-        _count_if_uncounted(current_scope())
+        _count_if_uncounted(current_context())
         _log.error("unhandled error", correlationId=correlation_id(), exc_info=error)
         return problem_response(InternalError("Something went wrong on our side; it was reported."))
 
     @app.get("/errors/<slug>")
     def error_page(slug: str) -> Response:
         """Explain an error code to a person."""
-        request_scope = current_scope()
-        auth.identify(request_scope)
-        limits.enforce_rate_limit(request_scope, contract=None)
+        context = current_context()
+        auth.identify(context)
+        limits.enforce_rate_limit(context, contract=None)
         code = slug.replace("-", "_").upper()
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug) or code not in CATALOG:
             raise NotFoundError("There is no such error code.")
@@ -136,10 +138,10 @@ def register(app: Flask) -> None:
         )
 
 
-def _count_if_uncounted(request_scope: RequestScope) -> None:
+def _count_if_uncounted(context: Context) -> None:
     """Count a request that failed before its limit was looked at, since its headers stand on errors too."""
-    if request_scope.rate_limit_status is None and request_scope.contract is not None:
-        limits.count_refused_request(request_scope, contract=request_scope.contract)
+    if context.rate_limit_status is None and context.contract is not None:
+        limits.count_refused_request(context, contract=context.contract)
 
 
 def _translate_http_exception(error: HTTPException) -> MarketplaceError:

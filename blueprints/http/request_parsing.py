@@ -1,6 +1,7 @@
 """Bodies and parameters in: read, checked by their schema, every fault named by its path."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl
@@ -23,6 +24,8 @@ from marketplace.kernel.errors import (
 MAX_BODY_BYTES = 1024 * 1024
 _MAX_INVALID_PARAMS = 50
 _MAX_PARAM_NAME_LENGTH = 100
+# As we show a revision (a number), or as an entity tag, weak or strong, around it.
+_REVISION_PATTERN = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})')
 
 
 def read_body() -> bytes:
@@ -205,3 +208,22 @@ def _flatten_messages(messages: Any, path: str = "") -> Iterator[InvalidParam]:
 def omit_fields(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Copy a body without some fields: a transaction that is tried again gets the same body."""
     return {name: value for name, value in body.items() if name not in names}
+
+
+def expected_revision(body_revision: int | None) -> int | None:
+    """Tell which revision a client expects, if it says so.
+
+    :param body_revision: the body's ``revision``, if any
+    :return: the revision, or none not to compare: nothing was said, or ``If-Match: *``
+    :raises ValidationError: the header is no revision, or says another one than the body
+    """
+    header = request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return body_revision
+    match = _REVISION_PATTERN.fullmatch(header.strip())
+    if match is None:
+        raise ValidationError.of("If-Match", "Must be one revision, such as 3.")
+    revision = int(match[1] or match[2])
+    if body_revision not in (None, revision):
+        raise ValidationError.of("If-Match", "Says another revision than the body.")
+    return revision

@@ -5,10 +5,9 @@ from typing import Any
 
 from flask import Response
 
-from blueprints.http.contract import STAFF, SharedLimit
+from blueprints.http.contract import ORDER_STAFF, STAFF, SharedLimit
 from blueprints.http.csv_export import MAX_CSV_ROWS, csv_response, wants_csv
 from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.permissions import ORDER_STAFF
 from blueprints.orders.schemas import CampusOrder, CampusOrderQuery, OrderAuditQuery, OrderAuditRow
 from marketplace.kernel.paging import Page, TablePage, TableRequest
 from marketplace.orders import admin_table

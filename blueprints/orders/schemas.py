@@ -5,12 +5,12 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from blueprints.http.csv_export import FORMATS
-from blueprints.http.date_range import DateRangeQuery
-from blueprints.http.delivery_address import AddressFields
 from blueprints.http.fields import (
+    AddressFields,
     BooleanParameter,
     Choice,
     DateRangeBound,
+    DateRangeQuery,
     FullMatch,
     IntegerParameter,
     MinorAmount,

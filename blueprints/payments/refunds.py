@@ -4,9 +4,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import Idempotency, SharedLimit
+from blueprints.http.contract import FINANCE, FINANCE_AAL2, Idempotency, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
-from blueprints.http.permissions import FINANCE, FINANCE_AAL2
 from blueprints.payments.schemas import (
     ProcessedRefund,
     ProcessRefund,

@@ -5,9 +5,9 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from blueprints.http.csv_export import FORMATS
-from blueprints.http.date_range import DateRangeQuery
 from blueprints.http.fields import (
     Choice,
+    DateRangeQuery,
     FullMatch,
     HttpUrl,
     IntegerParameter,

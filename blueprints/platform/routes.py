@@ -3,10 +3,16 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import PUBLIC, STAFF, ProcessGroup, SharedLimit
+from blueprints.http.contract import (
+    PLATFORM_STAFF,
+    PLATFORM_STAFF_AAL2,
+    PUBLIC,
+    STAFF,
+    ProcessGroup,
+    SharedLimit,
+)
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.paging import CursorQuery
-from blueprints.http.permissions import PLATFORM_STAFF, PLATFORM_STAFF_AAL2
 from blueprints.platform.schemas import (
     CreateProposal,
     PayoutHaltView,

@@ -2,8 +2,16 @@
 
 from marshmallow import fields
 
-from blueprints.http.delivery_address import AddressFields
-from blueprints.http.fields import HttpUrl, Phone, Schema, SingleLineText, StrictBoolean, Timestamp, Uuid
+from blueprints.http.fields import (
+    AddressFields,
+    HttpUrl,
+    Phone,
+    Schema,
+    SingleLineText,
+    StrictBoolean,
+    Timestamp,
+    Uuid,
+)
 
 
 class UpdateMe(Schema):

@@ -7,10 +7,10 @@ from typing import Any
 import structlog
 from flask import Response, request
 
+from blueprints.http.context import client_ip
 from blueprints.http.contract import UNCHECKED, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.request_parsing import read_signed_body
-from blueprints.http.request_scope import client_ip
 from blueprints.webhooks.inbox import store_delivery
 from blueprints.webhooks.schemas import AnyQuery, WebhookReceipt
 from marketplace.kernel.errors import ForbiddenError, MarketplaceError, NotFoundError, UnauthorizedError

@@ -13,8 +13,7 @@ from blueprints.catalog.products.schemas import (
 )
 from blueprints.http.contract import OPTIONAL, PUBLIC, VENDOR, VENDOR_OR_STAFF, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.request_parsing import omit_fields
-from blueprints.http.revisions import expected_revision
+from blueprints.http.request_parsing import expected_revision, omit_fields
 from marketplace.catalog import cache_tags, vendor_products
 from marketplace.catalog.browse import listing, product_detail
 from marketplace.kernel.errors import PermissionRequiredError, StaleRevisionError

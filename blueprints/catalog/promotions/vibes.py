@@ -11,12 +11,10 @@ from blueprints.catalog.promotions.schemas import (
     StaffVibe,
     VibeView,
 )
-from blueprints.http.contract import PUBLIC, SharedLimit
+from blueprints.http.contract import PRODUCT_STAFF, PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
-from blueprints.http.permissions import PRODUCT_STAFF
-from blueprints.http.request_parsing import omit_fields
-from blueprints.http.revisions import expected_revision
+from blueprints.http.request_parsing import expected_revision, omit_fields
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import vibe_listing, vibes
 from marketplace.catalog.promotions.common import PromotionEndedError

@@ -2,9 +2,9 @@
 
 from marshmallow import fields
 
-from blueprints.http.date_range import DateRangeQuery
 from blueprints.http.fields import (
     Choice,
+    DateRangeQuery,
     FullMatch,
     MinorAmount,
     Schema,

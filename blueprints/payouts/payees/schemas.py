@@ -2,9 +2,8 @@
 
 from marshmallow import fields
 
-from blueprints.http.date_range import DateRangeQuery
 from blueprints.http.envelope import OffsetMetaSchema
-from blueprints.http.fields import Choice, MinorAmount, Schema, StrictInteger, Timestamp, Uuid
+from blueprints.http.fields import Choice, DateRangeQuery, MinorAmount, Schema, StrictInteger, Timestamp, Uuid
 from blueprints.http.paging import OffsetQuery
 from blueprints.payouts.stores.schemas import PayoutHoldReasonView
 from marketplace.payouts import states

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from blueprints.http.contract import SharedLimit
+from blueprints.http.contract import FINANCE, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.permissions import FINANCE
 from blueprints.payouts.payees.schemas import VendorDebtQuery, VendorDebtsMeta, VendorDebtView
 from marketplace.kernel.paging import TablePage
 from marketplace.payouts.payees.vendor_debt import list_vendor_debts

@@ -3,9 +3,8 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import Idempotency, SharedLimit
+from blueprints.http.contract import FINANCE, FINANCE_AAL2, Idempotency, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.permissions import FINANCE, FINANCE_AAL2
 from blueprints.payouts.reconciliation.schemas import (
     FindingQuery,
     FindingView,

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from blueprints.http.contract import PUBLIC, VENDOR, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
-from blueprints.http.revisions import expected_revision
+from blueprints.http.request_parsing import expected_revision
 from blueprints.payouts.stores.schemas import StoreProfileView, UpdateStoreProfile
 from marketplace.kernel.errors import StaleRevisionError
 from marketplace.payouts.payees import bank_accounts, store_profile

@@ -4,11 +4,13 @@ from typing import Any
 from uuid import UUID
 
 from blueprints.http.contract import (
+    FINANCE,
+    FINANCE_AAL2,
+    VENDOR_OR_FINANCE_AAL2,
     Idempotency,
     SharedLimit,
 )
 from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.permissions import FINANCE, FINANCE_AAL2, VENDOR_OR_FINANCE_AAL2
 from blueprints.payouts.transfers.schemas import (
     DispatchedPayouts,
     DispatchPayouts,

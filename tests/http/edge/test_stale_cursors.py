@@ -12,7 +12,7 @@ from blueprints.areas import AREAS, contracts
 from blueprints.http.application import build_app
 from blueprints.http.contract import Contract
 from blueprints.http.paging import CursorQuery, OffsetOrCursorQuery
-from blueprints.http.request_scope import current_scope
+from blueprints.http.context import current_context
 from marketplace.kernel.cursor import encode_cursor
 from marketplace.services import Services
 from tests.support.market import Bearer, Market
@@ -40,7 +40,7 @@ class Service:
             self._batch_id = staged_batch(session, make_payees(session, 1))
 
     def _note(self, answer: Response) -> Response:
-        self._listing = current_scope().cursor_listing_key
+        self._listing = current_context().cursor_listing_key
         return answer
 
     def client_of(self, contract: Contract) -> tuple[FlaskClient, str, dict[str, str], dict[str, Any]]:
