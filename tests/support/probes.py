@@ -5,10 +5,12 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any, TypeVar
+from unittest.mock import patch
 from uuid import uuid4
 
 from flask.testing import FlaskClient
@@ -33,6 +35,20 @@ def changed(services: Services, **changes: Any) -> Services:
     settings = {name: value for name, value in changes.items() if name in _SETTINGS}
     others = {name: value for name, value in changes.items() if name not in _SETTINGS}
     return replace(services, settings=replace(services.settings, **settings), **others)
+
+
+@contextmanager
+def counted_connections() -> Iterator[list[object]]:
+    """Collect the addresses that this process connects to within the block."""
+    addresses: list[object] = []
+    connect = socket.socket.connect
+
+    def counted(connecting: socket.socket, address: Any) -> None:
+        addresses.append(address)
+        connect(connecting, address)
+
+    with patch.object(socket.socket, "connect", counted):
+        yield addresses
 
 
 def serve(services: Services, *areas: ContractBlueprint, **changes: Any) -> FlaskClient:
