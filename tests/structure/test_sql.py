@@ -23,16 +23,16 @@ import pytest
 
 import marketplace
 from marketplace.catalog.browse import listing, vendor_inventory
-from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG
+from marketplace.catalog.campus_filter import CAMPUS_PARAMETERS
 from marketplace.catalog.promotions import (
     featured,
     flash_sale_listing,
     listing as promotion_listing,
-    vibe_listing,
+    vibes,
 )
 from marketplace.catalog.promotions.banners import BANNER_TABLE
 from marketplace.catalog.promotions.featured import FEATURED_TABLE
-from marketplace.catalog.promotions.vibe_listing import VIBE_TABLE
+from marketplace.catalog.promotions.vibes import VIBE_TABLE
 from marketplace.catalog.search import suggestions
 from marketplace.catalog.search.ranking_sql import DOCUMENT_CONDITIONS, SearchStep, search_statement
 from marketplace.infra.db import Statement
@@ -45,11 +45,10 @@ PROJECT = Path(__file__).parents[2]
 CONSTANT_NAME = re.compile(r"_?[A-Z][A-Z0-9_]*")
 # Functions that build SQL from their parameters, and the reason why no request's data can be among these.
 SQL_BUILDERS = {
-    "marketplace.catalog.moderation.queries._queue_statement": "called at import with literal conditions",
     "marketplace.catalog.promotions.listing._listing_statement": "takes constants of the promotions' listings",
     "marketplace.catalog.search.ranking_sql._ranked_candidates_sql": "takes names of DOCUMENT_CONDITIONS",
-    "marketplace.catalog.search.suggestions._names_statement": "takes names of _STORE_CAMPUS_CONDITIONS",
-    "marketplace.catalog.search.suggestions._titles_statement": "takes names of DOCUMENT_CONDITIONS",
+    "marketplace.catalog.search.suggestions._names_statement": "takes names of CAMPUS_PARAMETERS",
+    "marketplace.catalog.search.suggestions._titles_statement": "takes names of CAMPUS_PARAMETERS",
     "marketplace.infra.tables.__init__": "called at import with constants",
     "marketplace.infra.tables.build_sorted_statements": "called at import with constants",
     "marketplace.ledger.queries.build_invariants": "called at import with literal queries",
@@ -194,7 +193,7 @@ def conditions(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 def built_statements() -> Iterator[tuple[str, Statement[Any]]]:
     """Name and give the statements of functions that build them, for the choices that make their SQL differ."""
-    flags, campuses = (False, True), (None, BY_CAMPUS_ID, BY_CAMPUS_SLUG)
+    flags = (False, True)
     steps = [SearchStep(vector, scans_by_popularity=scans) for vector in ("title", "body") for scans in flags]
     promotions = [table.select for table in (BANNER_TABLE, FEATURED_TABLE, VIBE_TABLE)]
     promotion_states = [(condition,) for condition in promotion_listing._STATE_CONDITIONS.values()]
@@ -207,12 +206,12 @@ def built_statements() -> Iterator[tuple[str, Statement[Any]]]:
         (vendor_inventory._count_statement, conditions(vendor_inventory._CONDITIONS)),
         (search_statement, product(steps, repeat=3), [()], (False,)),
         (search_statement, [(steps[0],) * 3], conditions(DOCUMENT_CONDITIONS), (False,)),
-        (suggestions._titles_statement, campuses, flags),
-        (suggestions._names_statement, campuses),
+        (suggestions._titles_statement, CAMPUS_PARAMETERS, flags),
+        (suggestions._names_statement, CAMPUS_PARAMETERS),
         (promotion_listing._listing_statement, promotions, promotion_states, ["t.position, t.id"]),
-        (flash_sale_listing._public_statement, sale_states, campuses, flags),
-        (featured._cards_statement, campuses, flags),
-        (vibe_listing._cards_statement, campuses),
+        (flash_sale_listing._public_statement, sale_states, CAMPUS_PARAMETERS, flags),
+        (featured._cards_statement, CAMPUS_PARAMETERS, flags),
+        (vibes._cards_statement, CAMPUS_PARAMETERS),
         (admin_table._ids_statement, admin_table.SORTS, conditions(admin_table._CONDITIONS), flags),
         (admin_table._count_statement, conditions(admin_table._CONDITIONS)),
         (transitions._transition_statement, [(), ("paid_at",)], flags, flags),

@@ -16,7 +16,7 @@ from blueprints.http.contract import PRODUCT_STAFF, PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.request_parsing import expected_revision, omit_fields
 from marketplace.catalog import cache_tags
-from marketplace.catalog.promotions import flash_sale_listing, flash_sales
+from marketplace.catalog.promotions import flash_sale_listing, flash_sales, listing
 from marketplace.catalog.promotions.common import PromotionEndedError
 from marketplace.catalog.promotions.flash_sales import Discount
 from marketplace.kernel.errors import ConflictOfInterestError, StaleRevisionError
@@ -38,7 +38,7 @@ _DISCOUNT_FIELDS = ("sale_price_minor", "percent_off")
 )
 def list_active(ctx: Context, query: dict[str, Any]) -> Page:
     """List the flash sales that run and have pieces left, the next to end first."""
-    return _list_public(ctx, state=flash_sale_listing.RUNNING, campus=query.get("campus"))
+    return _list_public(ctx, state=listing.RUNNING, campus=query.get("campus"))
 
 
 @area.get(

@@ -16,7 +16,7 @@ from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from blueprints.http.request_parsing import expected_revision, omit_fields
 from marketplace.catalog import cache_tags
-from marketplace.catalog.promotions import vibe_listing, vibes
+from marketplace.catalog.promotions import vibes
 from marketplace.catalog.promotions.common import PromotionEndedError
 from marketplace.kernel.errors import ConflictOfInterestError, StaleRevisionError
 from marketplace.kernel.paging import Page
@@ -37,7 +37,7 @@ _CACHE_TAGS = (cache_tags.VIBES, cache_tags.PRODUCTS)
 )
 def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
     """List the vibes whose time it is, each with its first products."""
-    return vibe_listing.list_running_vibes(
+    return vibes.list_running_vibes(
         ctx.session,
         campus=query.get("campus"),
         page=ctx.page,
@@ -51,9 +51,7 @@ def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
 )
 def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
     """Show a vibe, named by id or slug, with all its products."""
-    return vibe_listing.fetch_running_vibe(
-        ctx.session, vibe=vibe, now=ctx.now, media_base_url=ctx.media_base_url
-    )
+    return vibes.fetch_running_vibe(ctx.session, vibe=vibe, now=ctx.now, media_base_url=ctx.media_base_url)
 
 
 @area.get(
@@ -65,7 +63,7 @@ def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
 )
 def list_all(ctx: Context, query: dict[str, Any]) -> Page:
     """List vibes of any state for staff, the last made first."""
-    return vibe_listing.VIBE_TABLE.list_for_staff(
+    return vibes.VIBE_TABLE.list_for_staff(
         ctx.session,
         state=query.get("state"),
         page=ctx.page,
@@ -126,6 +124,6 @@ def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
 
 
 def _staff_view(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
-    return vibe_listing.VIBE_TABLE.fetch_for_staff(
+    return vibes.VIBE_TABLE.fetch_for_staff(
         ctx.session, vibe_id, now=ctx.now, media_base_url=ctx.media_base_url
     )

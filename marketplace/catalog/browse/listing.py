@@ -29,6 +29,12 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.browse import cards
+from marketplace.catalog.campus_filter import (
+    BY_CAMPUS_ID,
+    BY_CAMPUS_SLUG,
+    campus_condition,
+    campus_parameters,
+)
 from marketplace.catalog.models import Product
 from marketplace.catalog.statistics.models import ProductCount
 from marketplace.infra.db import Row, Statement
@@ -36,7 +42,6 @@ from marketplace.infra.prepared import Prepared
 from marketplace.kernel.clock import iso
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import DEFAULT_LIMIT, CursorValueType, Page, PageRequest
-from marketplace.platform.models import Campus
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN
 
@@ -93,9 +98,7 @@ class ProductFilters:
 
 
 _CONDITIONS: dict[str, ColumnElement[bool]] = {
-    "campus_id": Product.campus_id == bindparam("campus_id"),
-    "campus_slug": Product.campus_id
-    == select(Campus.id).where(Campus.slug == bindparam("campus_slug")).scalar_subquery(),
+    **{by: campus_condition(Product.campus_id, by) for by in (BY_CAMPUS_ID, BY_CAMPUS_SLUG)},
     "category_ids": Product.category_id == any_(bindparam("category_ids", type_=ARRAY(Uuid))),
     "min_price": Product.price_minor >= bindparam("min_price"),
     "max_price": Product.price_minor <= bindparam("max_price"),
@@ -111,7 +114,7 @@ _CONDITIONS: dict[str, ColumnElement[bool]] = {
 # Filters that leave the index of the order the best way to go; by campus there is one for the default order alone,
 # and a small campus has few rows in a long index.
 _INDEX_FRIENDLY_FILTERS = frozenset({"condition", "in_stock", "published_after", "trends", "trends_not"})
-_INDEX_FRIENDLY_IN_DEFAULT_SORT = _INDEX_FRIENDLY_FILTERS | {"campus_id", "campus_slug"}
+_INDEX_FRIENDLY_IN_DEFAULT_SORT = _INDEX_FRIENDLY_FILTERS | {BY_CAMPUS_ID, BY_CAMPUS_SLUG}
 
 
 @lru_cache(maxsize=2048)  # more than there are combinations
@@ -218,10 +221,7 @@ def build_conditions(session: Session, filters: ProductFilters) -> dict[str, Any
     :param filters: what is wanted
     :return: none if nothing can meet them, there being no such category
     """
-    conditions: dict[str, Any] = {}
-    if filters.campus is not None:
-        campus_id = parse_uuid(filters.campus)
-        conditions |= {"campus_slug": filters.campus} if campus_id is None else {"campus_id": campus_id}
+    conditions = campus_parameters(filters.campus)
     if filters.category is not None:
         conditions["category_ids"] = list_category_subtree(session, filters.category)
         if not conditions["category_ids"]:

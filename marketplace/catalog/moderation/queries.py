@@ -5,10 +5,10 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.catalog.campus_filter import CAMPUS_PARAMETERS, campus_parameters, campus_sql
 from marketplace.infra.db import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import found
-from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
@@ -52,16 +52,15 @@ _QUEUE_PAGE_SQL = """(
     )"""
 
 
-def _queue_statement(campus_condition: str) -> Statement[Row]:
-    page = _QUEUE_PAGE_SQL.format(place=campus_condition)
-    return Statement(text(f"{_SELECT_LISTING_SQL.format(products=page)} ORDER BY p.moderated_at, p.id"))
-
-
-_SELECT_QUEUE = _queue_statement("true")
-_SELECT_QUEUE_BY_CAMPUS_ID = _queue_statement("p.campus_id = :campus")
-_SELECT_QUEUE_BY_CAMPUS_SLUG = _queue_statement(
-    "p.campus_id = (SELECT o.id FROM campuses o WHERE o.slug = :campus)"
-)
+_SELECT_QUEUE = {
+    by: Statement(
+        text(
+            _SELECT_LISTING_SQL.format(products=_QUEUE_PAGE_SQL.format(place=campus_sql("p.campus_id", by)))
+            + " ORDER BY p.moderated_at, p.id"
+        )
+    )
+    for by in CAMPUS_PARAMETERS
+}
 
 
 def list_moderation_queue(
@@ -75,14 +74,13 @@ def list_moderation_queue(
     :param media_base_url: where pictures are read
     """
     status, held = QUEUE_STATES[state]
-    campus_id = parse_uuid(campus) if campus is not None else None
-    by_campus = _SELECT_QUEUE_BY_CAMPUS_SLUG if campus_id is None else _SELECT_QUEUE_BY_CAMPUS_ID
+    campus_values = campus_parameters(campus)
     last_at, last_id = page.after("time", "id")
-    rows = (_SELECT_QUEUE if campus is None else by_campus).all(
+    rows = _SELECT_QUEUE[next(iter(campus_values), None)].all(
         session,
+        **campus_values,
         status=status,
         held=held,
-        campus=campus_id or campus,
         last_at=last_at,
         last_id=last_id,
         limit=page.limit + 1,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from sqlalchemy import ARRAY, Uuid, any_, bindparam, select, text, update
@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog.models import Image, Product
+from marketplace.catalog.promotions.models import Promotion
 from marketplace.infra import outbox
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
@@ -21,19 +22,15 @@ from marketplace.kernel.errors import (
     ConflictError,
     ConflictOfInterestError,
     InvalidParam,
-    NotFoundError,
     StaleRevisionError,
     ValidationError,
+    found,
 )
 from marketplace.platform.models import Campus
 from marketplace.vendors.models import VendorProfile
 
 BOUNDARY_TOPIC = "promotion.turn"
-# Turns are a matter of time, as what this queue's worker does is; neither slow providers nor uploads hold them up.
-BOUNDARY_QUEUE = queues.ESCROW_RECONCILIATION
-
 MAX_POSITION = 1_000
-_REMOVED_STATUSES = ("removed", "deleted")
 
 
 class PromotionEndedError(ConflictError):
@@ -42,19 +39,8 @@ class PromotionEndedError(ConflictError):
     reason = "promotion-ended"
 
 
-class Promotion(Protocol):
-    """What the tables of promotions have in common."""
-
-    id: Any
-    starts_at: Any
-    over_at: Any
-    ended_at: Any
-    ended_by: Any
-    revision: Any
-    updated_at: Any
-
-
 PromotionT = TypeVar("PromotionT", bound=Promotion)
+_FoundT = TypeVar("_FoundT")
 
 
 @dataclass(frozen=True)
@@ -98,31 +84,6 @@ def ensure_valid_window(
         raise ValidationError("The window can't be meant.", invalid_params=faults)
 
 
-def ensure_window_change_allowed(
-    row: Any, changes: dict[str, Any], *, now: datetime, max_duration: timedelta | None = None
-) -> None:
-    """Refuse changes to a promotion's window that come too late or can't be meant.
-
-    :param row: the promotion, locked
-    :param changes: columns of it; ``starts_at`` and ``ends_at`` among them, if they change
-    :param now: the time of the request
-    :param max_duration: how long it may be at most
-    :raises ValidationError: as ``ensure_valid_window``, or it has begun and its beginning would change
-    """
-    starts_at, ends_at = changes.get("starts_at", row.starts_at), changes.get("ends_at", row.ends_at)
-    start_changes = starts_at != row.starts_at
-    if start_changes and row.starts_at <= now:
-        raise ValidationError.of("startsAt", "It has begun, so that its beginning stays.")
-    if start_changes or ends_at != row.ends_at:
-        ensure_valid_window(
-            starts_at=starts_at,
-            ends_at=ends_at,
-            now=now,
-            already_started=not start_changes,
-            max_duration=max_duration,
-        )
-
-
 def ensure_changeable(row: Promotion, *, revision: int | None, now: datetime) -> None:
     """Refuse to change what is over, or what the client did not see as it is.
 
@@ -134,11 +95,7 @@ def ensure_changeable(row: Promotion, *, revision: int | None, now: datetime) ->
     """
     if row.over_at is not None and row.over_at <= now:
         raise PromotionEndedError(f"It is over since {iso(row.over_at)}; make another one.")
-    if revision is not None and revision != row.revision:
-        raise StaleRevisionError(
-            f"It is at revision {row.revision} by now, not {revision}: read it again.",
-            invalid_params=[InvalidParam("revision", f"The current one is {row.revision}.")],
-        )
+    StaleRevisionError.check(row.revision, revision, subject="It is")
 
 
 _SELECT_PRODUCTS = Statement(
@@ -159,7 +116,7 @@ def find_promotable_products(
     return {
         product.id: product
         for product in _SELECT_PRODUCTS.all(session, ids=list(product_ids))
-        if include_removed or product.status not in _REMOVED_STATUSES
+        if include_removed or product.status not in ("removed", "deleted")
     }
 
 
@@ -212,9 +169,13 @@ def schedule_boundaries(
     """
     for moment in boundaries:
         if moment is not None and moment > now:
-            payload = {"tags": list(tags)} | ({"productId": str(product_id)} if product_id else {})
             outbox.enqueue(
-                session, queue=BOUNDARY_QUEUE, topic=BOUNDARY_TOPIC, payload=payload, due_at=moment
+                session,
+                # Neither slow providers nor uploads hold up this queue, whose other tasks depend on the time too.
+                queue=queues.ESCROW_RECONCILIATION,
+                topic=BOUNDARY_TOPIC,
+                payload={"tags": list(tags)} | ({"productId": str(product_id)} if product_id else {}),
+                due_at=moment,
             )
 
 
@@ -241,8 +202,12 @@ class PromotionType(Generic[PromotionT]):
         :raises ValidationError: no such picture or campus, or the window can't be meant
         """
         starts_at = fields.get("starts_at") or act.now
-        ends_at, max_duration = fields.get("ends_at"), self.max_duration
-        ensure_valid_window(starts_at=starts_at, ends_at=ends_at, now=act.now, max_duration=max_duration)
+        ensure_valid_window(
+            starts_at=starts_at,
+            ends_at=fields.get("ends_at"),
+            now=act.now,
+            max_duration=self.max_duration,
+        )
         ensure_references_exist(session, fields)
         origin = {"created_by": act.person_id, "created_at": act.now, "updated_at": act.now}
         return self.model(**fields | {"starts_at": starts_at} | origin)
@@ -271,21 +236,19 @@ class PromotionType(Generic[PromotionT]):
         session.add(row)
         session.flush()
         self.publish_and_audit(session, act, "create", row, before=None)
-        row_id: UUID = row.id
-        return row_id
+        return row.id
 
     def lock(self, session: Session, row_id: UUID) -> PromotionT:
         """Lock a promotion.
 
         :raises NotFoundError: there is none
         """
-        row: PromotionT | None = session.scalar(
-            select(self.model).where(self.model.id == row_id).with_for_update(key_share=True),
-            execution_options={"populate_existing": True},
+        return self.ensure_found(
+            session.scalar(
+                select(self.model).where(self.model.id == row_id).with_for_update(key_share=True),
+                execution_options={"populate_existing": True},
+            )
         )
-        if row is None:
-            raise self.not_found()
-        return row
 
     def lock_to_change(
         self, session: Session, act: Act, row_id: UUID, *, revision: int | None, changes: dict[str, Any]
@@ -301,7 +264,18 @@ class PromotionType(Generic[PromotionT]):
         """
         row = self.lock(session, row_id)
         ensure_changeable(row, revision=revision, now=act.now)
-        ensure_window_change_allowed(row, changes, now=act.now, max_duration=self.max_duration)
+        starts_at, ends_at = changes.get("starts_at", row.starts_at), changes.get("ends_at", row.ends_at)
+        start_changes = starts_at != row.starts_at
+        if start_changes and row.starts_at <= act.now:
+            raise ValidationError.of("startsAt", "It has begun, so that its beginning stays.")
+        if start_changes or ends_at != row.ends_at:
+            ensure_valid_window(
+                starts_at=starts_at,
+                ends_at=ends_at,
+                now=act.now,
+                already_started=not start_changes,
+                max_duration=self.max_duration,
+            )
         ensure_references_exist(session, changes)
         return row
 
@@ -328,14 +302,18 @@ class PromotionType(Generic[PromotionT]):
         with self.recorded(session, act, "end", row):
             ensure_changeable(row, revision=None, now=act.now)
             row.ended_at, row.ended_by = act.now, act.person_id
-            _bump_revision(row, now=act.now)
+            row.revision += 1
+            row.updated_at = act.now
 
-    def not_found(self) -> NotFoundError:
-        """Name a promotion that does not exist."""
-        return NotFoundError(f"There is no such {self.name.replace('_', ' ')}.")
+    def ensure_found(self, row: _FoundT | None) -> _FoundT:
+        """Give a row that belongs to a promotion of this kind.
+
+        :raises NotFoundError: there is none
+        """
+        return found(row, f"There is no such {self.name.replace('_', ' ')}.")
 
     def snapshot(self, session: Session, row: PromotionT) -> dict[str, Any]:
-        """Write a promotion as the audit trail keeps it: as JSON scalars and lists of them."""
+        """Write a promotion as the audit trail keeps it: as JSON scalars."""
         return {name: _to_json_value(getattr(row, name)) for name in self.audited_columns}
 
     def publish(self, session: Session, act: Act, row: PromotionT) -> None:
@@ -372,22 +350,19 @@ def apply_changes(session: Session, row: Any, changes: dict[str, Any], *, now: d
         changes = {"image_id": None, "image_url": None} | changes
     for name, value in changes.items():
         setattr(row, name, value)
-    _bump_revision(row, now=now)
+    row.revision += 1
+    row.updated_at = now
     session.flush()
     # The clean-up looks at a picture again that nothing may show any longer.
     if old_image_id is not None and row.image_id != old_image_id:
-        unused = update(Image).where(Image.id == old_image_id)
-        session.execute(unused.where(Image.unused_since.is_(None)).values(unused_since=now))
-
-
-def _bump_revision(row: Promotion, *, now: datetime) -> None:
-    row.revision += 1
-    row.updated_at = now
+        session.execute(
+            update(Image)
+            .where(Image.id == old_image_id, Image.unused_since.is_(None))
+            .values(unused_since=now)
+        )
 
 
 def _to_json_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return iso(value)
-    if isinstance(value, UUID):
-        return str(value)
-    return [_to_json_value(item) for item in value] if isinstance(value, list) else value
+    return str(value) if isinstance(value, UUID) else value

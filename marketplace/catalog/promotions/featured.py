@@ -13,8 +13,7 @@ from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.browse import cards
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
-from marketplace.catalog.promotions import common as promotions, listing
-from marketplace.catalog.promotions.common import PromotableProduct, PromotionType
+from marketplace.catalog.promotions import common, listing
 from marketplace.catalog.promotions.models import FeaturedProduct
 from marketplace.infra.db import Row, Statement
 from marketplace.kernel.clock import iso
@@ -23,7 +22,7 @@ from marketplace.kernel.paging import Page, PageRequest
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN
 
-_FEATURED = PromotionType(
+_FEATURED = common.PromotionType(
     FeaturedProduct,
     name="featured_product",
     audited_columns=("product_id", "position", "starts_at", "ends_at", "ended_at"),
@@ -64,7 +63,12 @@ def create_featured_product(
     :raises ConflictOfInterestError: the product is the officer's own store's
     :raises AlreadyFeaturedError: it is featured in that time
     """
-    product = _lock_product_to_feature(session, act, product_id)
+    # Locked, so that two officers can't feature it at once.
+    stock.lock_products(session, product_ids=[product_id])
+    product = common.find_promotable_products(session, [product_id]).get(product_id)
+    if product is None:
+        raise ValidationError.of("productId", "There is no such product.")
+    common.ensure_not_own_store(product.user_id, user_id=act.person_id)
     fields = {"product_id": product_id, "position": position, "starts_at": starts_at, "ends_at": ends_at}
     entry = _FEATURED.build(session, act, fields)
     entry.campus_id = product.campus_id
@@ -156,22 +160,12 @@ def list_featured_cards(
     return cards.card_page(rows, page, position_of=lambda row: [row[-2], str(row[-1])])
 
 
-def _lock_product_to_feature(session: Session, act: Act, product_id: UUID) -> PromotableProduct:
-    """Lock a product, so that two officers can't feature it at once."""
-    stock.lock_products(session, product_ids=[product_id])
-    product = promotions.find_promotable_products(session, [product_id]).get(product_id)
-    if product is None:
-        raise ValidationError.of("productId", "There is no such product.")
-    promotions.ensure_not_own_store(product.user_id, user_id=act.person_id)
-    return product
-
-
 def _lock_product_of_entry(session: Session, act: Act, entry_id: UUID) -> None:
-    product_id = session.scalar(select(FeaturedProduct.product_id).where(FeaturedProduct.id == entry_id))
-    if product_id is None:
-        raise _FEATURED.not_found()
-    [product] = promotions.find_promotable_products(session, [product_id], include_removed=True).values()
-    promotions.ensure_not_own_store(product.user_id, user_id=act.person_id)
+    product_id = _FEATURED.ensure_found(
+        session.scalar(select(FeaturedProduct.product_id).where(FeaturedProduct.id == entry_id))
+    )
+    [product] = common.find_promotable_products(session, [product_id], include_removed=True).values()
+    common.ensure_not_own_store(product.user_id, user_id=act.person_id)
     stock.lock_products(session, product_ids=[product_id])
 
 

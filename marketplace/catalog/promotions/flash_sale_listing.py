@@ -12,6 +12,7 @@ from marketplace.catalog.browse import cards
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions.flash_sales import MAX_SALE_DURATION
+from marketplace.catalog.promotions.listing import ENDED, RUNNING, UPCOMING
 from marketplace.catalog.promotions.models import FlashSale
 from marketplace.catalog.sale_price import percent_off
 from marketplace.infra.db import Row, Statement
@@ -21,10 +22,7 @@ from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN
 
-UPCOMING = "upcoming"
-RUNNING = "running"
 SOLD_OUT = "sold_out"
-ENDED = "ended"
 PUBLIC_STATES = (UPCOMING, RUNNING, SOLD_OUT)
 FLASH_SALE_STATES = (*PUBLIC_STATES, ENDED)
 
@@ -66,7 +64,7 @@ def _public_statement(*, state: str | None, campus: str | None, has_cursor: bool
     )
     if campus is not None:
         clause = clause.where(campus_condition(Product.campus_id, campus))
-    order = _order_column(state)
+    order: Any = FlashSale.over_at if state == RUNNING else FlashSale.starts_at
     if state != RUNNING:
         # No sale is longer than that: older ones need not be looked at.
         clause = clause.where(FlashSale.starts_at > bindparam("oldest"))
@@ -74,10 +72,6 @@ def _public_statement(*, state: str | None, campus: str | None, has_cursor: bool
         last = tuple_(bindparam("last_moment", type_=Text), bindparam("last_id", type_=Text))
         clause = clause.where(tuple_(order, FlashSale.id) > last)
     return Statement(clause.order_by(order, FlashSale.id))
-
-
-def _order_column(state: str | None) -> Any:
-    return FlashSale.over_at if state == RUNNING else FlashSale.starts_at
 
 
 def list_public_flash_sales(
@@ -115,13 +109,12 @@ def list_public_flash_sales(
         media_base_url=media_base_url,
         limit=page.limit + 1,
     )
-    page_rows = rows[: page.limit]
-    items = [_public_view(row, now=now) for row in page_rows]
-    next_position = None
-    if len(rows) > page.limit:
-        moment = items[-1]["ends_at" if state == RUNNING else "starts_at"]
-        next_position = [iso(moment), str(items[-1]["id"])]
-    return Page(items=items, limit=page.limit, next_position=next_position)
+    moment = "ends_at" if state == RUNNING else "starts_at"
+    return page_of(
+        [_public_view(row, now=now) for row in rows],
+        request=page,
+        position_of=lambda sale: [iso(sale[moment]), str(sale["id"])],
+    )
 
 
 def _public_view(row: tuple[Any, ...], *, now: datetime) -> dict[str, Any]:

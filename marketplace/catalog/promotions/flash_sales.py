@@ -4,7 +4,7 @@ A sale's row is changed under the lock of its product's row alone: whoever holds
 depends on. The product repeats the terms of the sale that runs or comes next.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,8 +16,7 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.moderation.rules import MIN_PRICE_MINOR
-from marketplace.catalog.promotions import common as promotions
-from marketplace.catalog.promotions.common import PromotionType
+from marketplace.catalog.promotions import common
 from marketplace.catalog.promotions.models import FlashSale
 from marketplace.catalog.sale_price import price_at_percent_off
 from marketplace.catalog.stock import LockedProduct
@@ -115,7 +114,7 @@ def create_flash_sale(
     product = _LOCK_PRODUCT.first(session, product_id=product_id)
     if product is None:
         raise ValidationError.of("productId", "There is no such product.")
-    promotions.ensure_not_own_store(product["user_id"], user_id=act.person_id)
+    common.ensure_not_own_store(product["user_id"], user_id=act.person_id)
     fields = {
         "product_id": product_id,
         "percent_off": discount.percent,
@@ -183,15 +182,7 @@ def end_flash_sale(session: Session, act: Act, *, sale_id: UUID) -> None:
     _SALES.end(session, act, sale_id)
 
 
-def on_boundary(session: Session, *, product_id: UUID, now: datetime) -> None:
-    """Bring a product's running or next sale forward, one having begun or ended."""
-    # Locked first: the statement that brings forward must begin after all that changed the sales has ended.
-    stock.lock_products(session, product_ids=[product_id])
-    refresh_current_sales(session, product_ids=[product_id], now=now)
-    drop_cached(session, *_CACHE_TAGS)
-
-
-# Where there is none, the columns become null.
+# A locked product carries the sale that runs or comes next; where there is none, the columns become null.
 _UPDATE_CURRENT_SALE = Statement(
     text(
         """
@@ -206,13 +197,12 @@ _UPDATE_CURRENT_SALE = Statement(
 )
 
 
-def refresh_current_sales(session: Session, *, product_ids: Sequence[UUID], now: datetime) -> None:
-    """Have locked products carry the sale that runs or comes next, or none.
-
-    :param product_ids: their rows are locked
-    :param now: sales that are over by then are left behind
-    """
-    _UPDATE_CURRENT_SALE.run(session, ids=list(product_ids), now=now)
+def on_boundary(session: Session, *, product_id: UUID, now: datetime) -> None:
+    """Bring a product's running or next sale forward, one having begun or ended."""
+    # Locked first: the statement that brings forward must begin after all that changed the sales has ended.
+    stock.lock_products(session, product_ids=[product_id])
+    _UPDATE_CURRENT_SALE.run(session, ids=[product_id], now=now)
+    drop_cached(session, *_CACHE_TAGS)
 
 
 def replace_ended_sales(
@@ -226,25 +216,9 @@ def replace_ended_sales(
     over = [product.id for product in products.values() if product.sale and product.sale.ends_at <= now]
     if not over:
         return products
-    refresh_current_sales(session, product_ids=over, now=now)
+    _UPDATE_CURRENT_SALE.run(session, ids=over, now=now)
     drop_cached(session, *_CACHE_TAGS)
     return products | stock.lock_products(session, product_ids=over)
-
-
-def reserve_units(session: Session, *, units_by_sale: Mapping[UUID, int]) -> None:
-    """Claim pieces of sales for an order.
-
-    :param units_by_sale: by sale; the products' rows are locked, and their terms say that there are enough
-    """
-    _adjust_sold_units(session, units_by_sale)
-
-
-def release_units(session: Session, *, units_by_sale: Mapping[UUID, int]) -> None:
-    """Give back the pieces that an order claimed, the order having come to nothing.
-
-    :param units_by_sale: by sale; the products' rows are locked
-    """
-    _adjust_sold_units(session, {sale_id: -count for sale_id, count in units_by_sale.items()})
 
 
 _ADD_SOLD_UNITS = Statement(
@@ -266,13 +240,25 @@ _ADD_SOLD_UNITS = Statement(
 )
 
 
-def _adjust_sold_units(session: Session, units_by_sale: Mapping[UUID, int]) -> None:
+def reserve_units(session: Session, *, units_by_sale: Mapping[UUID, int]) -> None:
+    """Claim pieces of sales for an order.
+
+    :param units_by_sale: by sale; the products' rows are locked, and their terms say that there are enough
+    """
     if not units_by_sale:
         return
     ids = sorted(units_by_sale)
     # What is left is shown to everybody; of a sale without limit nothing changes for anybody.
     if _ADD_SOLD_UNITS.scalar(session, ids=ids, units=[units_by_sale[sale_id] for sale_id in ids]):
         drop_cached(session, *_CACHE_TAGS)
+
+
+def release_units(session: Session, *, units_by_sale: Mapping[UUID, int]) -> None:
+    """Give back the pieces that an order claimed, the order having come to nothing.
+
+    :param units_by_sale: by sale; the products' rows are locked
+    """
+    reserve_units(session, units_by_sale={sale_id: -count for sale_id, count in units_by_sale.items()})
 
 
 _LOCK_PRODUCT_OF_SALE = Statement(
@@ -288,10 +274,8 @@ _LOCK_PRODUCT_OF_SALE = Statement(
 
 
 def _lock_product_of_sale(session: Session, act: Act, sale_id: UUID) -> dict[str, Any]:
-    product = _LOCK_PRODUCT_OF_SALE.first(session, sale_id=sale_id)
-    if product is None:
-        raise _SALES.not_found()
-    promotions.ensure_not_own_store(product["user_id"], user_id=act.person_id)
+    product = _SALES.ensure_found(_LOCK_PRODUCT_OF_SALE.first(session, sale_id=sale_id))
+    common.ensure_not_own_store(product["user_id"], user_id=act.person_id)
     return product
 
 
@@ -322,14 +306,14 @@ def _ensure_no_overlap(
         )
 
 
-class _FlashSaleType(PromotionType[FlashSale]):
+class _FlashSaleType(common.PromotionType[FlashSale]):
     """Flash sales; their products carry the sale that runs or comes next."""
 
     def publish(self, session: Session, act: Act, row: FlashSale) -> None:
         """Have the product carry the sale that runs or comes next, now and at the boundaries to come."""
-        refresh_current_sales(session, product_ids=[row.product_id], now=act.now)
+        _UPDATE_CURRENT_SALE.run(session, ids=[row.product_id], now=act.now)
         drop_cached(session, *_CACHE_TAGS)
-        promotions.schedule_boundaries(
+        common.schedule_boundaries(
             session,
             boundaries=(row.starts_at, row.over_at) if row.over_at > row.starts_at else (),
             tags=_CACHE_TAGS,

@@ -9,9 +9,9 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.catalog.campus_filter import campus_parameters, campus_sql
 from marketplace.infra.db import Row, Statement
 from marketplace.kernel.errors import found
-from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
 UPCOMING = "upcoming"
@@ -45,9 +45,6 @@ PRODUCT_SQL = """
     jsonb_build_object('id', p.id, 'title', p.title, 'status', p.status, 'price_minor', p.price_minor,
         'campus_id', p.campus_id, 'vendor_id', p.vendor_id) AS product
 """
-
-_CAMPUS_BY_ID_SQL = "CAST(:campus_id AS uuid)"
-_CAMPUS_BY_SLUG_SQL = "(SELECT k.id FROM campuses k WHERE k.slug = :campus_slug)"
 
 
 @lru_cache(maxsize=128)
@@ -83,17 +80,14 @@ class PromotionTable:
         :param condition: a further one, in SQL
         :param parameters: of the statement
         """
+        campus_values = campus_parameters(campus)
         conditions = [IS_RUNNING_SQL, condition]
-        if campus is not None:
-            campus_id = parse_uuid(campus)
-            campus_sql = _CAMPUS_BY_ID_SQL if campus_id else _CAMPUS_BY_SLUG_SQL
-            conditions.append(f"t.campus_id IS NULL OR t.campus_id = {campus_sql}")
-            parameters |= {"campus_id": campus_id} if campus_id else {"campus_slug": campus}
+        conditions += [f"t.campus_id IS NULL OR {campus_sql('t.campus_id', by)}" for by in campus_values]
         if page.position is not None:
             conditions.append("(t.position, t.id) > (:last_position, :last_id)")
             parameters["last_position"], parameters["last_id"] = page.after("number", "id")
         statement = _listing_statement(self.select, tuple(conditions), "t.position, t.id")
-        rows = statement.all(session, **parameters, now=now, limit=page.limit + 1)
+        rows = statement.all(session, **parameters, **campus_values, now=now, limit=page.limit + 1)
         return page_of(rows, request=page, position_of=lambda row: [row["position"], str(row["id"])])
 
     def list_for_staff(

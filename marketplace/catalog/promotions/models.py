@@ -28,7 +28,22 @@ def _exclude_overlaps(table: str) -> ExcludeConstraint:
     )
 
 
-class FlashSale(Base):
+class Promotion:
+    """The columns of every promotion: its window, its early end, and who wrote it."""
+
+    id: Mapped[Id]
+    starts_at: Mapped[datetime]
+    ends_at: Mapped[datetime | None]
+    over_at: Mapped[datetime | None] = mapped_column(Computed("least(ends_at, ended_at)", persisted=True))
+    created_by: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    ended_at: Mapped[datetime | None]
+    ended_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    revision: Mapped[int] = mapped_column(server_default=text("1"))
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]
+
+
+class FlashSale(Promotion, Base):
     """A product for less, for a while. ``sold`` of its pieces are claimed by orders, paid or waiting.
 
     A row is changed under the lock of its product's row alone. Products repeat what a card needs of the sale
@@ -49,24 +64,16 @@ class FlashSale(Base):
         Index("ix_flash_sales_product", "product_id", "over_at"),
     )
 
-    id: Mapped[Id]
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"))
     sale_price_minor: Mapped[int]
     percent_off: Mapped[int | None] = mapped_column(comment="What the price was made of, where it was")
-    starts_at: Mapped[datetime]
     ends_at: Mapped[datetime]
     over_at: Mapped[datetime] = mapped_column(Computed("least(ends_at, ended_at)", persisted=True))
     quantity: Mapped[int | None]
     sold: Mapped[int] = mapped_column(server_default=text("0"))
-    created_by: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
-    ended_at: Mapped[datetime | None]
-    ended_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
-    revision: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
-class Banner(Base):
+class Banner(Promotion, Base):
     """A picture with a title on the pages of a campus, or of all."""
 
     __tablename__ = "banners"
@@ -78,7 +85,6 @@ class Banner(Base):
         Index("ix_banners_shown", "position", "id", postgresql_where=text("ended_at IS NULL")),
     )
 
-    id: Mapped[Id]
     title: Mapped[str]
     subtitle: Mapped[str | None]
     image_id: Mapped[UUID | None] = mapped_column(ForeignKey("images.id"), index=True)
@@ -87,18 +93,9 @@ class Banner(Base):
     placement: Mapped[str]
     campus_id: Mapped[UUID | None] = mapped_column(ForeignKey("campuses.id"))
     position: Mapped[int] = mapped_column(server_default=text("0"))
-    starts_at: Mapped[datetime]
-    ends_at: Mapped[datetime | None]
-    over_at: Mapped[datetime | None] = mapped_column(Computed("least(ends_at, ended_at)", persisted=True))
-    created_by: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
-    ended_at: Mapped[datetime | None]
-    ended_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
-    revision: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
-class Vibe(Base):
+class Vibe(Promotion, Base):
     """A themed feed of products, in an order that staff chose."""
 
     __tablename__ = "vibes"
@@ -110,7 +107,6 @@ class Vibe(Base):
         Index("ix_vibes_shown", "position", "id", postgresql_where=text("ended_at IS NULL")),
     )
 
-    id: Mapped[Id]
     slug: Mapped[str]
     title: Mapped[str]
     description: Mapped[str] = mapped_column(server_default="")
@@ -118,15 +114,6 @@ class Vibe(Base):
     image_url: Mapped[str | None]
     campus_id: Mapped[UUID | None] = mapped_column(ForeignKey("campuses.id"))
     position: Mapped[int] = mapped_column(server_default=text("0"))
-    starts_at: Mapped[datetime]
-    ends_at: Mapped[datetime | None]
-    over_at: Mapped[datetime | None] = mapped_column(Computed("least(ends_at, ended_at)", persisted=True))
-    created_by: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
-    ended_at: Mapped[datetime | None]
-    ended_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
-    revision: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
 class VibeProduct(Base):
@@ -143,7 +130,7 @@ class VibeProduct(Base):
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), index=True)
 
 
-class FeaturedProduct(Base):
+class FeaturedProduct(Promotion, Base):
     """A product that staff put forward on its campus."""
 
     __tablename__ = "featured_products"
@@ -159,16 +146,6 @@ class FeaturedProduct(Base):
         ),
     )
 
-    id: Mapped[Id]
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"))
     campus_id: Mapped[UUID] = mapped_column(ForeignKey("campuses.id"), comment="The product's")
     position: Mapped[int] = mapped_column(server_default=text("0"))
-    starts_at: Mapped[datetime]
-    ends_at: Mapped[datetime | None]
-    over_at: Mapped[datetime | None] = mapped_column(Computed("least(ends_at, ended_at)", persisted=True))
-    created_by: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
-    ended_at: Mapped[datetime | None]
-    ended_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
-    revision: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]

@@ -1,26 +1,37 @@
-"""Vibes: themed feeds of products, in an order that staff chose."""
+"""Vibes: themed feeds of products, in an order that staff chose, as staff keep them and the public sees them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from functools import lru_cache
+from re import fullmatch
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import delete, select
+from sqlalchemy import ARRAY, Uuid, bindparam, delete, func, literal_column, select, text, true
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags
-from marketplace.catalog.promotions import common as promotions
-from marketplace.catalog.promotions.common import PromotionType
+from marketplace.catalog.browse import cards
+from marketplace.catalog.campus_filter import campus_condition, campus_parameters
+from marketplace.catalog.models import Product
+from marketplace.catalog.promotions import common, listing
 from marketplace.catalog.promotions.models import Vibe, VibeProduct
-from marketplace.infra.db import violated_constraint
-from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
+from marketplace.infra.db import Row, Statement, violated_constraint
+from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError, found
+from marketplace.kernel.ids import parse_uuid
+from marketplace.kernel.paging import Page, PageRequest
+from marketplace.vendors.models import VendorProfile
+from marketplace.vendors.queries import STORE_IS_OPEN
 
 MAX_PRODUCTS_PER_VIBE = 50
 SLUG_PATTERN = "[a-z0-9]+(-[a-z0-9]+)*"
 MAX_SLUG_LENGTH = 60
 RESERVED_SLUGS = frozenset({"all"})
+CARDS_PER_LISTED_VIBE = 12
+"""So many cards of each vibe are in the listing; all of them are in its detail."""
 
 
 class SlugTakenError(ConflictError):
@@ -84,7 +95,7 @@ def update_vibe(
         if product_ids is not None:
             _replace_products(session, vibe.id, product_ids)
         with _unique_slug(session, changes.get("slug", vibe.slug)):
-            promotions.apply_changes(session, vibe, changes, now=act.now)
+            common.apply_changes(session, vibe, changes, now=act.now)
 
 
 @contextmanager
@@ -114,8 +125,8 @@ def _ensure_products_promotable(
     current_product_ids: Sequence[UUID] = (),
 ) -> None:
     """Check products that are chosen; those that the vibe holds already may be gone meanwhile, or one's own."""
-    products = promotions.find_promotable_products(session, product_ids, include_removed=True)
-    promotable = promotions.find_promotable_products(session, product_ids)
+    products = common.find_promotable_products(session, product_ids, include_removed=True)
+    promotable = common.find_promotable_products(session, product_ids)
     faults = []
     for index, product_id in enumerate(product_ids):
         product = products.get(product_id)
@@ -127,7 +138,7 @@ def _ensure_products_promotable(
         raise ValidationError("Not all products can be shown.", invalid_params=faults)
     for product in products.values():
         if product.id not in current_product_ids:
-            promotions.ensure_not_own_store(product.user_id, user_id=act.person_id)
+            common.ensure_not_own_store(product.user_id, user_id=act.person_id)
 
 
 def _replace_products(session: Session, vibe_id: UUID, product_ids: Sequence[UUID]) -> None:
@@ -139,7 +150,7 @@ def _replace_products(session: Session, vibe_id: UUID, product_ids: Sequence[UUI
     session.flush()
 
 
-class _VibeType(PromotionType[Vibe]):
+class _VibeType(common.PromotionType[Vibe]):
     """Vibes; their snapshots hold the ids of their products."""
 
     def snapshot(self, session: Session, row: Vibe) -> dict[str, Any]:
@@ -157,3 +168,110 @@ VIBES = _VibeType(
     ),
     tag=cache_tags.VIBES,
 )
+
+_SELECT_VIBES_SQL = f"""
+    SELECT t.id, t.slug, t.title, t.description, {listing.IMAGE_URL_SQL}, t.image_id, t.campus_id,
+        t.position, {listing.LIFETIME_COLUMNS_SQL},
+        ARRAY(SELECT v.product_id FROM vibe_products v WHERE v.vibe_id = t.id ORDER BY v.position) AS product_ids
+    FROM vibes t
+"""
+VIBE_TABLE = listing.PromotionTable(_SELECT_VIBES_SQL, name="vibe")
+
+
+def list_running_vibes(
+    session: Session, *, campus: str | None, page: PageRequest, now: datetime, media_base_url: str
+) -> Page:
+    """List the vibes whose time it is with the first cards of each, in two queries.
+
+    :param campus: its id or slug: its vibes and those of all campuses, with what is sold there alone; none for
+        every vibe
+    """
+    running = VIBE_TABLE.list_running(
+        session, campus=campus, page=page, now=now, media_base_url=media_base_url
+    )
+    feeds = _fetch_cards_by_vibe(
+        session,
+        [row["id"] for row in running.items],
+        campus=campus,
+        max_cards=CARDS_PER_LISTED_VIBE + 1,
+        now=now,
+        media_base_url=media_base_url,
+    )
+    for row in running.items:
+        feed = feeds[row["id"]]
+        row |= {"products": feed[:CARDS_PER_LISTED_VIBE], "has_more": len(feed) > CARDS_PER_LISTED_VIBE}
+    return running
+
+
+_SELECT_RUNNING_VIBE = {
+    column: Statement(text(f"{_SELECT_VIBES_SQL} WHERE t.{column} = :vibe AND {listing.IS_RUNNING_SQL}"))
+    for column in ("id", "slug")
+}
+
+
+def fetch_running_vibe(session: Session, *, vibe: str, now: datetime, media_base_url: str) -> Row:
+    """Fetch a running vibe with all its cards, in two queries.
+
+    :param vibe: its id or slug
+    :raises NotFoundError: the vibe does not exist or does not run
+    """
+    column = "slug" if parse_uuid(vibe) is None else "id"
+    row = None
+    if column == "id" or fullmatch(SLUG_PATTERN, vibe):  # A path may hold text that the database cannot.
+        row = _SELECT_RUNNING_VIBE[column].first(session, vibe=vibe, now=now, media_base_url=media_base_url)
+    row = found(row, "There is no such vibe.")
+    feeds = _fetch_cards_by_vibe(
+        session,
+        [row["id"]],
+        campus=None,
+        max_cards=MAX_PRODUCTS_PER_VIBE,
+        now=now,
+        media_base_url=media_base_url,
+    )
+    return row | {"products": feeds[row["id"]], "has_more": False}
+
+
+@lru_cache(maxsize=4)
+def _cards_statement(*, campus: str | None) -> Statement[Row]:
+    """Select, for each of some vibes, the first cards that the public sees."""
+    vibe_ids = func.unnest(bindparam("ids", type_=ARRAY(Uuid))).table_valued("id").render_derived("wanted")
+    vibe_cards = (
+        select(*cards.CARD_COLUMNS, VibeProduct.position.label("place"))
+        .join(Product, Product.id == VibeProduct.product_id)
+        .join(VendorProfile, VendorProfile.id == Product.vendor_id)
+        .where(
+            VibeProduct.vibe_id == vibe_ids.c.id,
+            Product.status == literal_column("'published'"),
+            STORE_IS_OPEN,
+        )
+        .order_by(VibeProduct.position)
+        .limit(bindparam("limit"))
+    )
+    if campus is not None:
+        vibe_cards = vibe_cards.where(campus_condition(Product.campus_id, campus))
+    first_cards = vibe_cards.lateral("shown")
+    return Statement(
+        select(*first_cards.c, vibe_ids.c.id.label("vibe_id"))
+        .select_from(vibe_ids)
+        .join(first_cards, true())
+        .order_by(vibe_ids.c.id, first_cards.c.place)
+    )
+
+
+def _fetch_cards_by_vibe(
+    session: Session,
+    ids: Sequence[UUID],
+    *,
+    campus: str | None,
+    max_cards: int,
+    now: datetime,
+    media_base_url: str,
+) -> dict[UUID, list[dict[str, Any]]]:
+    feeds: dict[UUID, list[dict[str, Any]]] = {vibe_id: [] for vibe_id in ids}
+    campus_values = campus_parameters(campus)
+    rows = _cards_statement(campus=next(iter(campus_values), None)).tuples(
+        session, **campus_values, ids=list(ids), limit=max_cards, now=now, media_base_url=media_base_url
+    )
+    for row in rows:
+        feeds[row[-1]].append(cards.build_card(row))
+    return feeds

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog.browse import cards
 from marketplace.catalog.browse.listing import ProductFilters, build_conditions
-from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG
+from marketplace.catalog.campus_filter import CAMPUS_PARAMETERS, campus_parameters, campus_sql
 from marketplace.catalog.search import (
     lexicon as search_lexicon,
     query_builder,
@@ -42,20 +42,6 @@ TYPED, CORRECTED, PARTIAL = range(3)
 # A page is no longer than a block: it begins in one, and there is more if the next one has any.
 _MAX_BLOCKS_PER_PAGE = 3
 _SCORE_COLUMN_INDEX = len(cards.CARD_COLUMNS)
-
-_SELECT_MERCHANTS_SQL = """
-    SELECT CAST(v.id AS text), v.display_name, v.slug, v.verified, v.rating_sum, v.rating_count,
-        v.completed_orders, CAST(v.campus_id AS text)
-    FROM (SELECT to_tsquery('campus', CAST(:query AS text)) AS query OFFSET 0) asked, vendor_profiles v
-    WHERE v.search @@ asked.query AND {open} {campus}
-    ORDER BY ts_rank(v.search, asked.query, 1) DESC, v.completed_orders DESC, v.id
-    LIMIT {most}
-"""
-_CAMPUS_CONDITIONS = {
-    None: "",
-    BY_CAMPUS_ID: "AND v.campus_id = :campus_id",
-    BY_CAMPUS_SLUG: "AND v.campus_id = (SELECT c.id FROM campuses c WHERE c.slug = :campus_slug)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,10 +261,19 @@ def _block_parameters(
 
 
 _SELECT_MERCHANTS: Mapping[str | None, Statement[Row]] = {
-    name: Prepared(
-        text(_SELECT_MERCHANTS_SQL.format(open=STORE_IS_OPEN_SQL, campus=condition, most=MAX_MERCHANTS))
+    by: Prepared(
+        text(
+            f"""
+            SELECT CAST(v.id AS text), v.display_name, v.slug, v.verified, v.rating_sum, v.rating_count,
+                v.completed_orders, CAST(v.campus_id AS text)
+            FROM (SELECT to_tsquery('campus', CAST(:query AS text)) AS query OFFSET 0) asked, vendor_profiles v
+            WHERE v.search @@ asked.query AND {STORE_IS_OPEN_SQL} AND {campus_sql("v.campus_id", by)}
+            ORDER BY ts_rank(v.search, asked.query, 1) DESC, v.completed_orders DESC, v.id
+            LIMIT {MAX_MERCHANTS}
+            """
+        )
     )
-    for name, condition in _CAMPUS_CONDITIONS.items()
+    for by in CAMPUS_PARAMETERS
 }
 
 
@@ -286,15 +281,12 @@ def _fetch_merchants(
     context: _SearchContext, strategy: _MatchStrategy, filters: ProductFilters
 ) -> list[dict[str, Any]]:
     """Find open stores by their names; of filters only the campus and the store itself say anything of them."""
-    if filters.vendor_id is not None:
-        return []
-    campus = next((name for name in (BY_CAMPUS_ID, BY_CAMPUS_SLUG) if name in context.conditions), None)
-    campus_parameters = {campus: context.conditions[campus]} if campus else {}
     # One word of a store's name is what many are called.
-    if strategy.kind == PARTIAL:
+    if filters.vendor_id is not None or strategy.kind == PARTIAL:
         return []
-    rows = _SELECT_MERCHANTS[campus].tuples(
-        context.session, query=strategy.queries[1], now=context.now, **campus_parameters
+    campus_values = campus_parameters(filters.campus)
+    rows = _SELECT_MERCHANTS[next(iter(campus_values), None)].tuples(
+        context.session, query=strategy.queries[1], now=context.now, **campus_values
     )
     return [
         {

@@ -17,7 +17,7 @@ from sqlalchemy import BigInteger, Integer, Text, Uuid, cast, select, text
 from sqlalchemy.sql.elements import TextClause
 
 from marketplace.catalog.browse import cards
-from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG
+from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_sql
 from marketplace.catalog.models import Product
 from marketplace.infra.db import Row, Statement
 from marketplace.infra.prepared import Prepared
@@ -46,8 +46,7 @@ _RANK_SQL = (
 _LEVELS_PER_RANK_UNIT = 40  # of the ranks; more than one is seldom reached
 
 DOCUMENT_CONDITIONS = {
-    "campus_id": "d.campus_id = :campus_id",
-    "campus_slug": "d.campus_id = (SELECT c.id FROM campuses c WHERE c.slug = :campus_slug)",
+    **{by: campus_sql("d.campus_id", by) for by in (BY_CAMPUS_ID, BY_CAMPUS_SLUG)},
     "category_ids": "d.category_id = ANY(CAST(:category_ids AS uuid[]))",
     "min_price": "d.price_minor >= :min_price",
     "max_price": "d.price_minor <= :max_price",

@@ -8,9 +8,8 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_parameters
+from marketplace.catalog.campus_filter import campus_parameters, campus_sql
 from marketplace.catalog.search import lexicon as search_lexicon, tokenizer
-from marketplace.catalog.search.ranking_sql import DOCUMENT_CONDITIONS
 from marketplace.infra.db import Row
 from marketplace.infra.prepared import Prepared
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL
@@ -24,17 +23,11 @@ _POPULARITY_SCAN_THRESHOLD = 1_700
 _MAX_SCANNED_ROWS = 8_000
 _MAX_NAMES_PER_KIND = 2  # categories, and stores, at the end
 
-_STORE_CAMPUS_CONDITIONS = {
-    BY_CAMPUS_ID: "v.campus_id = :campus_id",
-    BY_CAMPUS_SLUG: "v.campus_id = (SELECT c.id FROM campuses c WHERE c.slug = :campus_slug)",
-}
-
 
 @lru_cache(maxsize=8)
 def _titles_statement(campus: str | None, *, scans_by_popularity: bool) -> Prepared[Row]:
     """Build the statement of titles; where many match, the most popular listings are walked through instead."""
-    campus_condition = DOCUMENT_CONDITIONS[campus] if campus else "true"
-    row_conditions = f"d.vendor_id NOT IN (SELECT c.id FROM closed c) AND {campus_condition}"
+    row_conditions = f"d.vendor_id NOT IN (SELECT c.id FROM closed c) AND {campus_sql('d.campus_id', campus)}"
     order = "ORDER BY d.prior DESC, d.product_id DESC LIMIT"
     rows = (
         f"(SELECT * FROM search_documents d {order} {_MAX_SCANNED_ROWS})"
@@ -75,7 +68,7 @@ def _names_statement(campus: str | None) -> Prepared[Row]:
             (
                 SELECT '{STORE}', v.display_name FROM asked a, vendor_profiles v
                 WHERE v.search @@ a.query AND {STORE_IS_OPEN_SQL}
-                    AND {_STORE_CAMPUS_CONDITIONS[campus] if campus else "true"}
+                    AND {campus_sql("v.campus_id", campus)}
                 ORDER BY v.completed_orders DESC, v.id LIMIT {_MAX_NAMES_PER_KIND}
             )
             """

@@ -105,10 +105,9 @@ def test_the_queue_is_read_by_its_index(filled: tuple[Session, UUID], continued:
 
     indexes, buffers = explained(
         session,
-        queries._SELECT_QUEUE,
+        queries._SELECT_QUEUE[None],
         status="in_review",
         held=True,
-        campus=None,
         limit=21,
         media_base_url="",
         **position,

@@ -250,7 +250,7 @@ class TestPlacing:
                 "by": shops[0].vendor.id,
             },
         )
-        flash_sales.refresh_current_sales(session, product_ids=[products[1]], now=NOW)
+        flash_sales.on_boundary(session, product_id=products[1], now=NOW)
 
         done = check_out(session, shops[0], [RequestedItem(products[0], 1), RequestedItem(products[1], 2)])
 

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from marketplace.catalog.models import Product
-from marketplace.catalog.promotions.vibe_listing import CARDS_PER_LISTED_VIBE
+from marketplace.catalog.promotions.vibes import CARDS_PER_LISTED_VIBE
 from tests.support.product_api import faults_of
 from tests.support.promotions import Stage
 from tests.support.resource_usage import counted_statements
