@@ -18,7 +18,7 @@ from bench.stand import Stand
 from bench.statements import Floor, floor_of
 from marketplace.infra.db import Database
 from marketplace.ledger.accounts import vendor_payable
-from marketplace.ledger.queries import verify_ledger
+from marketplace.ledger.queries import INVARIANTS, find_violations
 
 PARTS = ("statement", "statement-kind", "statement-period")
 ENTRIES = 1_000_000
@@ -114,7 +114,7 @@ def load(url: str, *, entries: int = ENTRIES, others: int = _OTHERS) -> None:
     database = Database(url, pool_size=1, application_name="bench")
     try:
         with database.reading() as session:
-            broken = verify_ledger(session)
+            broken = find_violations(session, INVARIANTS)
     finally:
         database.close()
     if broken:

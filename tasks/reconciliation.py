@@ -10,10 +10,14 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.payments.intents import lifecycle
 from marketplace.providers.gateway.payloads import Charge
 from marketplace.reconciliation import ledger_check, resolution, run
-from marketplace.reconciliation.figures import ReconciliationOutcome
-from marketplace.reconciliation.run import ReconciliationRunningError, ReconciliationStuckError
+from marketplace.reconciliation.run import (
+    ReconciliationOutcome,
+    ReconciliationRunningError,
+    ReconciliationStuckError,
+)
 from marketplace.services import Services
 from tasks.phased_handler import PhasedHandler
 from tasks.registry import QueueSweeper, periodic, phased_handler
@@ -82,11 +86,11 @@ class _ApplyCharge(PhasedHandler[str, _FetchedCharge]):
         return reference
 
     def call_provider(self, services: Services, reference: str) -> _FetchedCharge:
-        charge = resolution.fetch_charge(services.gateway, reference)
+        charge = services.gateway.fetch_charge(reference)
         return _FetchedCharge(charge, services.settings.gateway_fee_bearer)
 
     def apply(self, session: Session, reference: str, fetched: _FetchedCharge, now: datetime) -> None:
-        resolution.apply_charge(
+        lifecycle.apply_reported_charge(
             session, reference=reference, charge=fetched.charge, fee_bearer=fetched.fee_bearer, now=now
         )
 

@@ -1,8 +1,6 @@
 """Ledger rules of payouts."""
 
-from sqlalchemy.orm import Session
-
-from marketplace.ledger.queries import Violation, build_invariants, find_violations
+from marketplace.ledger.queries import build_invariants
 
 # A payout's transactions name it as their cause; those of a second time name that besides.
 _PAYOUT_TRANSACTION_KINDS = """('payout_staged', 'payout_cancelled', 'payout', 'payout_returned', 'payout_reversed',
@@ -12,7 +10,7 @@ _PAYOUT_SOURCE = "'payout:' || split_part(t.source, ':', 2)"
 _IN_TRANSIT_STATUSES = "('pending', 'submitted', 'unknown')"
 _DEBITED_STATUSES = "('pending', 'submitted', 'unknown', 'success')"
 
-_PAYOUT_INVARIANTS = build_invariants(
+INVARIANTS = build_invariants(
     {
         "of each payout is in transit what is neither paid nor given back": f"""
             SELECT i.id::text AS payout, booked.source, i.status, expected.minor AS expected_minor,
@@ -93,12 +91,3 @@ _PAYOUT_INVARIANTS = build_invariants(
             """,
     }
 )
-
-
-def verify(session: Session) -> list[Violation]:
-    """Check the rules of payouts.
-
-    :param session: one that reads
-    :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
-    """
-    return find_violations(session, _PAYOUT_INVARIANTS)

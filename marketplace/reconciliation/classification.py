@@ -16,8 +16,6 @@ IN_TRANSIT_TOLERANCE = timedelta(hours=2)
 # What was moved for something that the gateway itself calls unfinished may be so for days.
 SETTLEMENT_TOLERANCE = timedelta(days=3)
 
-_OPEN_REFUND_STATUSES = ("pending", "submitted", "needs_attention")
-_OPEN_PAYOUT_STATUSES = ("pending", "submitted", "unknown")
 _FINAL_STATUSES = ("success", "processed", "failed", "reversed", "blocked", "rejected", "abandoned")
 
 # What an officer is told to do, by what is suggested.
@@ -69,78 +67,78 @@ def classify(row: Difference, *, now: datetime) -> Classification | None:
     :param now: the moment of the run
     :return: none if it is on its way, or was when the gateway was read
     """
-    money_differs = row.here_minor != row.there_minor
-    if money_differs and row.here_now_minor == row.there_minor:
+    if row.difference_minor and row.here_now_minor == row.there_minor:
         return None
-    return _CLASSIFIERS.get(row.kind, _classify_posting)(row, money_differs, now)
+    if row.kind in _CLASSIFIERS:
+        return _CLASSIFIERS[row.kind](row, now)
+    return _CLASSIFICATIONS.get(row.kind, Classification(MISSING_AT_GATEWAY, "look_up_booking"))
 
 
-def _classify_charge(row: Difference, money_differs: bool, now: datetime) -> Classification | None:
-    if not row.charge_known:
-        if not row.payment_known:
-            refunded = row.there_minor <= 0
-            return Classification(MISSING_IN_LEDGER, "bear_refunded_charge" if refunded else "look_up_charge")
-        return None if _is_recent(row, now) else Classification(MISSING_IN_LEDGER, "apply_charge")
-    if money_differs and not row.there_minor:
-        return Classification(MISSING_AT_GATEWAY, "look_up_booking")
-    return Classification(AMOUNTS_DIFFER, "compare_amounts")
-
-
-def _classify_refund(row: Difference, money_differs: bool, now: datetime) -> Classification | None:
-    if row.refund_id is None:
-        return Classification(MISSING_AT_GATEWAY, "look_up_booking")
-    if _amounts_differ(row, money_differs):
+def _classify_charge(row: Difference, now: datetime) -> Classification | None:
+    if row.charge_known:
+        if row.difference_minor and not row.there_minor:
+            return Classification(MISSING_AT_GATEWAY, "look_up_booking")
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
-    return _classify_own_item(
-        row, money_differs, now, still_open=_OPEN_REFUND_STATUSES, action="ask_about_refund"
+    if row.payment_known:
+        return None if _is_recent(row, now) else Classification(MISSING_IN_LEDGER, "apply_charge")
+    return Classification(
+        MISSING_IN_LEDGER, "bear_refunded_charge" if row.there_minor <= 0 else "look_up_charge"
     )
 
 
-def _classify_payout(row: Difference, money_differs: bool, now: datetime) -> Classification | None:
+def _classify_refund(row: Difference, now: datetime) -> Classification | None:
+    if row.refund_id is None:
+        return Classification(MISSING_AT_GATEWAY, "look_up_booking")
+    return _classify_own_item(
+        row, now, still_open=("pending", "submitted", "needs_attention"), action="ask_about_refund"
+    )
+
+
+def _classify_payout(row: Difference, now: datetime) -> Classification | None:
     if row.intent_id is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
-    if _amounts_differ(row, money_differs):
-        return Classification(AMOUNTS_DIFFER, "compare_amounts")
     # Its lists and its own answer have nothing of it: what was moved for it, if anything, was moved back.
-    if money_differs and row.here_status == "success" and row.there_status is None:
+    if row.difference_minor and row.here_status == "success" and row.there_status is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_payout")
     return _classify_own_item(
-        row, money_differs, now, still_open=_OPEN_PAYOUT_STATUSES, action="ask_about_payout"
+        row, now, still_open=("pending", "submitted", "unknown"), action="ask_about_payout"
     )
 
 
 def _classify_own_item(
-    row: Difference, money_differs: bool, now: datetime, *, still_open: tuple[str, ...], action: str
+    row: Difference, now: datetime, *, still_open: tuple[str, ...], action: str
 ) -> Classification | None:
     """Judge what this service sent: the gateway takes the money at once, and the books go by the result."""
+    if (
+        row.there_amount_minor not in (None, row.here_amount_minor)
+        # Finance may have explained amounts that differ.
+        and (row.difference_minor or not row.accepted)
+    ):
+        return Classification(AMOUNTS_DIFFER, "compare_amounts")
+    recent = _is_recent(row, now)
     if row.gateway_id is None:
         # The books say that it left, or that the gateway took it, and there it is unknown.
-        return (
-            None if _is_recent(row, now) and not money_differs else Classification(MISSING_AT_GATEWAY, action)
-        )
+        return None if recent and not row.difference_minor else Classification(MISSING_AT_GATEWAY, action)
     is_pending = row.here_status in still_open and row.there_status not in _FINAL_STATUSES
-    if money_differs and is_pending and row.there_minor < row.here_minor:
+    if recent or (is_pending and row.there_minor < row.here_minor):
         return None
-    if _is_recent(row, now):
-        return None
-    if money_differs and row.there_minor and row.here_minor:
+    if row.difference_minor and row.there_minor and row.here_minor:
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
     return Classification(STATUS_DIFFERS, action)
 
 
-def _classify_settlement(row: Difference, _money_differs: bool, now: datetime) -> Classification | None:
+def _classify_settlement(row: Difference, now: datetime) -> Classification | None:
     if not row.there_minor:
         return Classification(MISSING_AT_GATEWAY, "look_up_settlement")
     if row.here_minor:
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
     is_pending = row.there_status is None or row.there_status not in _FINAL_STATUSES
-    moved_at = row.moved_at
-    if is_pending and moved_at is not None and now - moved_at < SETTLEMENT_TOLERANCE:
+    if is_pending and row.moved_at is not None and now - row.moved_at < SETTLEMENT_TOLERANCE:
         return None
     return Classification(MISSING_IN_LEDGER, "look_up_settlement")
 
 
-def _classify_chargeback(row: Difference, _money_differs: bool, now: datetime) -> Classification | None:
+def _classify_chargeback(row: Difference, now: datetime) -> Classification | None:
     """Judge what a bank took: at the gateway it may leave before the dispute is over, and days after it was lost."""
     if row.here_status == "open":
         return None
@@ -151,32 +149,15 @@ def _classify_chargeback(row: Difference, _money_differs: bool, now: datetime) -
     return Classification(AMOUNTS_DIFFER if row.here_minor else MISSING_IN_LEDGER, "compare_amounts")
 
 
-def _classify_unrecognized_refund(
-    row: Difference, _money_differs: bool, now: datetime
-) -> Classification | None:
+def _classify_unrecognized_refund(row: Difference, now: datetime) -> Classification | None:
     # A bank took it: the event of the dispute tells us.
-    if row.dispute_id and _is_recent(row, now):
-        return None
-    return Classification(MISSING_IN_LEDGER, "look_up_refund")
+    is_awaited = row.dispute_id and _is_recent(row, now)
+    return None if is_awaited else Classification(MISSING_IN_LEDGER, "look_up_refund")
 
 
-def _classify_unrecognized_transfer(
-    _row: Difference, _money_differs: bool, _now: datetime
-) -> Classification | None:
-    return Classification(MISSING_IN_LEDGER, "look_up_transfer")
-
-
-def _classify_movement(row: Difference, _money_differs: bool, _now: datetime) -> Classification | None:
-    if not row.there_minor:
-        return Classification(MISSING_AT_GATEWAY, "look_up_booking")
-    return Classification(MISSING_IN_LEDGER, "look_up_movement")
-
-
-def _classify_balance(_row: Difference, _money_differs: bool, _now: datetime) -> Classification | None:
-    return Classification(AMOUNTS_DIFFER, "look_up_balance")
-
-
-def _classify_posting(_row: Difference, _money_differs: bool, _now: datetime) -> Classification | None:
+def _classify_movement(row: Difference, _now: datetime) -> Classification:
+    if row.there_minor:
+        return Classification(MISSING_IN_LEDGER, "look_up_movement")
     return Classification(MISSING_AT_GATEWAY, "look_up_booking")
 
 
@@ -187,9 +168,11 @@ _CLASSIFIERS = {
     "settlement": _classify_settlement,
     "dispute": _classify_chargeback,
     "gateway-refund": _classify_unrecognized_refund,
-    "gateway-transfer": _classify_unrecognized_transfer,
     "movement": _classify_movement,
-    "balance": _classify_balance,
+}
+_CLASSIFICATIONS = {
+    "gateway-transfer": Classification(MISSING_IN_LEDGER, "look_up_transfer"),
+    "balance": Classification(AMOUNTS_DIFFER, "look_up_balance"),
 }
 EXCEPTION_KIND_OF_ITEM = {
     "charge": "charge",
@@ -202,17 +185,6 @@ EXCEPTION_KIND_OF_ITEM = {
     "movement": "movement",
     "balance": "balance",
 }
-POSTING = "booking"
-
-
-def _amounts_differ(row: Difference, money_differs: bool) -> bool:
-    """Tell whether the amounts differ, other than by what finance has explained."""
-    gateway_amount_minor = row.there_amount_minor
-    return (
-        gateway_amount_minor is not None
-        and gateway_amount_minor != row.here_amount_minor
-        and (money_differs or not row.accepted)
-    )
 
 
 def _is_recent(row: Difference, now: datetime) -> bool:

@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Database, Row, Statement
 from marketplace.kernel.clock import Clock
 from marketplace.ledger import accounts
-from marketplace.ledger.accounts import Account
+from marketplace.ledger.accounts import Account, Side
+from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.payments.refunds import gateway_refund
 from marketplace.providers.gateway.records import BalanceMovement, GatewayRecord, GatewayRecords, RecordKind
 from marketplace.reconciliation.models import (
@@ -25,17 +26,11 @@ from marketplace.reconciliation.models import (
     ReconciliationException,
     ReconciliationRecord,
 )
-from marketplace.reconciliation.postings import post_gateway_movement
 
 OPENING_MOVEMENT_ID = 0
-# What the gateway calls money that the company paid in itself.
-_TOP_UP = "Topup"
-_SETTLEMENT_SUCCESS = "success"
 _BATCH_SIZE = 500
 # Longer than any page takes: a lease that ran out was left by somebody who died.
 LEASE_DURATION = timedelta(minutes=5)
-# Foreign ones are asked about in each run, so they are not asked about without end.
-_LOOKUP_LIMIT = 200
 # Charges come in while the movements are read: after so many looks the latest list is as good as the balance.
 _READ_LIMIT = 5
 
@@ -85,14 +80,6 @@ def find_oldest_unposted_settlement_time(session: Session) -> datetime | None:
     """Tell when the first settlement left the gateway that is not booked; none if all are."""
     at: datetime | None = _SELECT_OLDEST_UNPOSTED_SETTLEMENT.scalar(session)
     return at
-
-
-@dataclass(frozen=True)
-class _Opening:
-    """The service's first day, and the last movement before it, if there was one."""
-
-    first_day: datetime
-    last_movement_before: BalanceMovement | None
 
 
 # Nothing of ours can be at the gateway before there was a payment to ask for.
@@ -209,8 +196,9 @@ _SELECT_UNLISTED_PAYOUTS = Statement(
 _SELECT_UNPOSTED_SETTLEMENTS = Statement(
     text(
         """
-        SELECT rec.gateway_id AS id, rec.amount_minor AS minor FROM reconciliation_records rec
-        WHERE rec.run_id = :run_id AND rec.kind = 'settlement' AND rec.status = :settled AND rec.currency = 'NGN'
+        SELECT 'settlement' AS kind, 'settlement:' || rec.gateway_id AS source, -rec.amount_minor AS minor
+        FROM reconciliation_records rec
+        WHERE rec.run_id = :run_id AND rec.kind = 'settlement' AND rec.status = 'success' AND rec.currency = 'NGN'
             AND rec.amount_minor > 0
             AND rec.created_at >= (SELECT happened_at FROM gateway_movements WHERE id = 0)
             AND NOT EXISTS (SELECT FROM ledger_transactions t
@@ -221,37 +209,35 @@ _SELECT_UNPOSTED_SETTLEMENTS = Statement(
 )
 
 
+# A top-up is money that the company paid in itself.
 _SELECT_UNPOSTED_OWN_FUNDS = Statement(
     text(
         """
-        SELECT m.id, m.model, m.difference_minor AS minor FROM gateway_movements m
+        SELECT about.kind, 'movement:' || m.id AS source, m.difference_minor AS minor FROM gateway_movements m
+            CROSS JOIN LATERAL (SELECT CASE m.id WHEN 0 THEN 'opening' ELSE 'top_up' END AS kind) about
         WHERE m.read_by IS NULL AND ((m.id = 0 AND m.difference_minor <> 0)
-                OR (m.model = :top_up AND m.difference_minor > 0))
+                OR (m.model = 'Topup' AND m.difference_minor > 0))
             AND NOT EXISTS (SELECT FROM ledger_transactions t
-                WHERE t.kind = CASE m.id WHEN 0 THEN 'opening' ELSE 'top_up' END AND t.source = 'movement:' || m.id)
+                WHERE t.kind = about.kind AND t.source = 'movement:' || m.id)
         ORDER BY m.id LIMIT :limit
         """
     )
 )
 
 
+@dataclass(frozen=True)
 class GatewayImporter:
-    """The gateway's records, being read for a run."""
+    """The import of the gateway's records for a run.
 
-    def __init__(
-        self, database: Database, records: GatewayRecords, *, run_id: UUID, now: datetime, clock: Clock
-    ) -> None:
-        """Prepare to read; nothing is asked yet.
+    :param now: the run's moment, for postings
+    :param clock: the time while it imports
+    """
 
-        :param run_id: the run that it is for
-        :param now: its moment, for what is booked
-        :param clock: tells how it goes on
-        """
-        self._database = database
-        self._records = records
-        self._run_id = run_id
-        self._now = now
-        self._clock = clock
+    database: Database
+    records: GatewayRecords
+    run_id: UUID
+    now: datetime
+    clock: Clock
 
     def import_movements(self) -> tuple[int, int]:
         """Take over the movements since the last time, until they agree with the balance.
@@ -263,21 +249,21 @@ class GatewayImporter:
         for _ in range(_READ_LIMIT):
             imported = self._import_new_movements()
             total += imported
-            held_minor = self._records.fetch_balance()
-            with self._database.reading() as session:
-                listed_minor = _SELECT_LAST_ID_AND_SUM.one(session)["minor"]
+            held_minor = self.records.fetch_balance()
+            with self.database.reading() as session:
+                listed_minor = sum_movements(session)
             if held_minor == listed_minor or not imported:
                 return held_minor, total
         # It is moved all the time: the list is at least of one moment.
         return listed_minor, total
 
     def _import_new_movements(self) -> int:
-        with self._database.reading() as session:
+        with self.database.reading() as session:
             last_known_id = _SELECT_LAST_ID_AND_SUM.one(session)["id"]
-            first_day: datetime = _SELECT_FIRST_DAY.scalar(session, now=self._now)
+            first_day: datetime = _SELECT_FIRST_DAY.scalar(session, now=self.now)
         imported = 0
         last_movement_before: BalanceMovement | None = None
-        for page in self._records.list_movements():
+        for page in self.records.list_movements():
             new = [
                 movement
                 for movement in page
@@ -287,21 +273,23 @@ class GatewayImporter:
                     else movement.happened_at >= first_day
                 )
             ]
-            imported += self._database.in_transaction(self._insert_movements, new)
+            imported += self.database.in_transaction(self._insert_movements, new)
             if len(new) < len(page):
                 last_movement_before = max(
                     (movement for movement in page if movement not in new), key=lambda movement: movement.id
                 )
                 break
-        opening = _Opening(first_day, last_movement_before) if last_known_id is None else None
-        self._database.in_transaction(self._confirm_movements, opening)
+        if last_known_id is None:
+            self.database.in_transaction(self._add_opening, first_day, last_movement_before)
+        else:
+            self.database.in_transaction(self._confirm_movements)
         return imported
 
     def _insert_movements(self, session: Session, page: Sequence[BalanceMovement]) -> int:
         self._extend_lease(session)
         return _INSERT_MOVEMENTS.run(
             session,
-            run_id=self._run_id,
+            run_id=self.run_id,
             ids=[movement.id for movement in page],
             models=[movement.model for movement in page],
             row_ids=[movement.row_id for movement in page],
@@ -310,29 +298,33 @@ class GatewayImporter:
             moments=[movement.happened_at for movement in page],
         )
 
-    def _confirm_movements(self, session: Session, opening: "_Opening | None") -> None:
-        """Count what was read, there being no gap in it any more; the first time, with what was there before."""
-        if opening is not None:
-            last_movement_before = opening.last_movement_before
-            balance_before = session.scalar(
-                select(GatewayMovement.balance_minor - GatewayMovement.difference_minor)
-                .where(GatewayMovement.read_by == self._run_id)
-                .order_by(GatewayMovement.id)
-                .limit(1)
+    def _add_opening(
+        self, session: Session, first_day: datetime, last_movement_before: BalanceMovement | None
+    ) -> None:
+        """Add what the gateway held before the service's first day as one movement."""
+        balance_before = session.scalar(
+            select(GatewayMovement.balance_minor - GatewayMovement.difference_minor)
+            .where(GatewayMovement.read_by == self.run_id)
+            .order_by(GatewayMovement.id)
+            .limit(1)
+        )
+        minor = last_movement_before.balance_minor if last_movement_before else balance_before or 0
+        session.add(
+            GatewayMovement(
+                id=OPENING_MOVEMENT_ID,
+                model="Opening",
+                row_id=str(last_movement_before.id if last_movement_before else 0),
+                difference_minor=minor,
+                balance_minor=minor,
+                happened_at=first_day,
             )
-            minor = last_movement_before.balance_minor if last_movement_before else balance_before or 0
-            session.add(
-                GatewayMovement(
-                    id=OPENING_MOVEMENT_ID,
-                    model="Opening",
-                    row_id=str(last_movement_before.id if last_movement_before else 0),
-                    difference_minor=minor,
-                    balance_minor=minor,
-                    happened_at=opening.first_day,
-                )
-            )
+        )
+        self._confirm_movements(session)
+
+    def _confirm_movements(self, session: Session) -> None:
+        """Count what was read, there being no gap in it any more."""
         session.execute(
-            update(GatewayMovement).where(GatewayMovement.read_by == self._run_id).values(read_by=None)
+            update(GatewayMovement).where(GatewayMovement.read_by == self.run_id).values(read_by=None)
         )
 
     def import_records(self, kind: RecordKind, *, since: datetime, until: datetime) -> int:
@@ -341,8 +333,8 @@ class GatewayImporter:
         :return: how many there were
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
-        pages = self._records.list_records(kind, since=since, until=until)
-        return sum(self._database.in_transaction(self._insert_records, kind, page) for page in pages)
+        pages = self.records.list_records(kind, since=since, until=until)
+        return sum(self.database.in_transaction(self._insert_records, kind, page) for page in pages)
 
     def _insert_records(self, session: Session, kind: RecordKind, page: Sequence[GatewayRecord]) -> int:
         self._extend_lease(session)
@@ -352,7 +344,7 @@ class GatewayImporter:
         ]
         return _INSERT_RECORDS.run(
             session,
-            run_id=self._run_id,
+            run_id=self.run_id,
             kind=kind,
             ids=[record.id for record in page],
             references=[record.reference for record in page],
@@ -377,11 +369,11 @@ class GatewayImporter:
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
         self._import_singly(_SELECT_UNLISTED_MOVEMENTS)
-        self._database.in_transaction(self._attribute)
+        self.database.in_transaction(self._attribute)
 
     def _attribute(self, session: Session) -> None:
         for statement in (_ATTRIBUTE_MOVEMENTS, _ATTRIBUTE_REFUNDED_CHARGES):
-            statement.run(session, run_id=self._run_id)
+            statement.run(session, run_id=self.run_id)
 
     def import_unlisted_payouts(self) -> None:
         """Ask singly about payouts whose money differs, and that no list has.
@@ -391,62 +383,50 @@ class GatewayImporter:
         self._import_singly(_SELECT_UNLISTED_PAYOUTS)
 
     def _import_singly(self, unlisted: Statement[Row]) -> None:
-        with self._database.reading() as session:
-            rows = unlisted.all(session, run_id=self._run_id, limit=_LOOKUP_LIMIT)
+        with self.database.reading() as session:
+            # Foreign ones are asked about in each run, so they are not asked about without end.
+            rows = unlisted.all(session, run_id=self.run_id, limit=200)
         for row in rows:
-            record = self._records.fetch_record(row["kind"], row["id"])
-            self._database.in_transaction(self._insert_records, row["kind"], [record] if record else [])
+            record = self.records.fetch_record(row["kind"], row["id"])
+            self.database.in_transaction(self._insert_records, row["kind"], [record] if record else [])
 
     def post_gateway_movements(self) -> tuple[int, int]:
         """Book what the gateway alone tells of: settlements to the bank, and money of our own.
 
         :return: how many settlements were booked, and how many movements of own funds
         """
-        settlements = own_funds = 0
-        while True:
-            posted = self._database.in_transaction(self._post_settlements)
-            settlements += posted
-            if posted < _BATCH_SIZE:
-                break
-        while True:
-            posted = self._database.in_transaction(self._post_own_funds)
-            own_funds += posted
-            if posted < _BATCH_SIZE:
-                return settlements, own_funds
-
-    def _post_settlements(self, session: Session) -> int:
-        rows = _SELECT_UNPOSTED_SETTLEMENTS.all(
-            session, run_id=self._run_id, settled=_SETTLEMENT_SUCCESS, limit=_BATCH_SIZE
+        return (
+            self._post_all(_SELECT_UNPOSTED_SETTLEMENTS, accounts.BANK),
+            self._post_all(_SELECT_UNPOSTED_OWN_FUNDS, accounts.OWN_FUNDS),
         )
-        for row in rows:
-            self._post(session, "settlement", f"settlement:{row['id']}", -row["minor"], accounts.BANK)
-        return len(rows)
 
-    def _post_own_funds(self, session: Session) -> int:
-        rows = _SELECT_UNPOSTED_OWN_FUNDS.all(session, top_up=_TOP_UP, limit=_BATCH_SIZE)
-        for row in rows:
-            kind = "opening" if row["id"] == OPENING_MOVEMENT_ID else "top_up"
-            self._post(session, kind, f"movement:{row['id']}", row["minor"], accounts.OWN_FUNDS)
-        return len(rows)
+    def _post_all(self, unposted: Statement[Row], counter_account: Account) -> int:
+        total = 0
+        while True:
+            posted = self.database.in_transaction(self._post_batch, unposted, counter_account)
+            total += posted
+            if posted < _BATCH_SIZE:
+                return total
 
-    def _post(
-        self, session: Session, kind: str, source: str, amount_minor: int, counter_account: Account
-    ) -> None:
-        post_gateway_movement(
-            session,
-            kind=kind,
-            source=source,
-            description=_DESCRIPTIONS[kind],
-            amount_minor=amount_minor,
-            counter_account=counter_account,
-            now=self._now,
-        )
+    def _post_batch(self, session: Session, unposted: Statement[Row], counter_account: Account) -> int:
+        rows = unposted.all(session, run_id=self.run_id, limit=_BATCH_SIZE)
+        for row in rows:
+            post_gateway_movement(
+                session,
+                kind=row["kind"],
+                source=row["source"],
+                description=_DESCRIPTIONS[row["kind"]],
+                amount_minor=row["minor"],
+                counter_account=counter_account,
+                now=self.now,
+            )
+        return len(rows)
 
     def _extend_lease(self, session: Session) -> None:
         session.execute(
             update(Reconciliation)
-            .where(Reconciliation.id == self._run_id, Reconciliation.status == "running")
-            .values(claimed_until=self._clock() + LEASE_DURATION)
+            .where(Reconciliation.id == self.run_id, Reconciliation.status == "running")
+            .values(claimed_until=self.clock() + LEASE_DURATION)
         )
 
 
@@ -455,3 +435,34 @@ _DESCRIPTIONS = {
     "opening": "What the gateway held on the first day",
     "top_up": "Own money paid in at the gateway",
 }
+
+
+def post_gateway_movement(
+    session: Session,
+    *,
+    kind: str,
+    source: str,
+    description: str,
+    amount_minor: int,
+    counter_account: Account,
+    now: datetime,
+) -> UUID:
+    """Book a movement of what the gateway holds against another account of ours.
+
+    :param amount_minor: kobo; below zero for what the gateway holds less
+    :param counter_account: where it came from, or went to
+    :return: the transaction's id
+    :raises AlreadyPostedError: it is booked
+    """
+    sides: tuple[Side, Side] = ("debit", "credit") if amount_minor > 0 else ("credit", "debit")
+    return post_transaction(
+        session,
+        kind=kind,
+        source=source,
+        description=description,
+        postings=[
+            Posting(account, side, abs(amount_minor))
+            for account, side in zip((accounts.GATEWAY_CLEARING, counter_account), sides, strict=True)
+        ],
+        now=now,
+    )

@@ -26,27 +26,18 @@ _PAGE_SIZE = 500
 
 
 @dataclass(frozen=True)
-class Difference:
-    """An item that differs between the ledger (here) and the gateway (there), in kobo, with the facts about it."""
+class ComparedItem:
+    """An item as the ledger (here) and the gateway (there) have it, in kobo."""
 
-    item: str
     kind: str
     here_minor: int
-    here_now_minor: int
     there_minor: int
-    accepted: bool
-    moved_at: datetime | None
-    booked_at: datetime | None
-    gateway_id: str | None
-    reference: str | None
-    dispute_id: str | None
-    there_status: str | None
-    there_amount_minor: int | None
-    changed_at: datetime | None
     here_status: str | None
+    there_status: str | None
     here_amount_minor: int | None
-    payment_known: bool
-    charge_known: bool
+    there_amount_minor: int | None
+    reference: str | None
+    gateway_id: str | None
     order_id: UUID | None
     refund_id: UUID | None
     intent_id: UUID | None
@@ -55,6 +46,21 @@ class Difference:
     def difference_minor(self) -> int:
         """The amount that the gateway holds beyond the ledger's, in kobo."""
         return self.there_minor - self.here_minor
+
+
+@dataclass(frozen=True)
+class Difference(ComparedItem):
+    """An item that differs between the ledger and the gateway, with the facts that classify it."""
+
+    item: str
+    here_now_minor: int
+    accepted: bool
+    moved_at: datetime | None
+    booked_at: datetime | None
+    dispute_id: str | None
+    changed_at: datetime | None
+    payment_known: bool
+    charge_known: bool
 
 
 _SUM_GATEWAY_ITEMS = """
@@ -95,11 +101,14 @@ _SUM_LEDGER_ITEMS = f"""
         LEFT JOIN gateway_charges back ON back.id = r.charge_id
     WHERE e.account_id = :clearing_id GROUP BY 1
 """
+_INSERT_DIFFERENCES = """
+    INSERT INTO reconciliation_differences
+        (run_id, item, here_minor, here_now_minor, there_minor, gateway_id, moved_at, booked_at)
+"""
 _INSERT_MONEY_DIFFERENCES = Statement(
     text(
         f"""
-        INSERT INTO reconciliation_differences
-            (run_id, item, here_minor, here_now_minor, there_minor, gateway_id, moved_at, booked_at)
+        {_INSERT_DIFFERENCES}
         SELECT :run_id, item, coalesce(here.minor, 0), coalesce(here.now_minor, 0), coalesce(there.minor, 0),
             there.gateway_id, there.moved_at, here.booked_at
         FROM ({_SUM_LEDGER_ITEMS}) here FULL JOIN ({_SUM_GATEWAY_ITEMS}) there USING (item)
@@ -109,10 +118,6 @@ _INSERT_MONEY_DIFFERENCES = Statement(
 )
 # It reads all that was ever moved: millions of rows take longer than a request may.
 _RAISE_STATEMENT_TIMEOUT = Statement(text("SET LOCAL statement_timeout = '10min'"))
-_INSERT_DIFFERENCES = """
-    INSERT INTO reconciliation_differences
-        (run_id, item, here_minor, here_now_minor, there_minor, gateway_id, moved_at, booked_at)
-"""
 # Items of which finance has explained what they differ by.
 _SELECT_ADJUSTED_ITEMS = (
     f"SELECT split_part(source, ' #', 1) FROM ledger_transactions WHERE kind = '{ADJUSTMENT_KIND}'"
@@ -206,15 +211,14 @@ def record_differences(
 _SELECT_DIFFERENCE_PAGE = Statement(
     text(
         f"""
-        SELECT d.item, split_part(d.item, ':', 1) AS kind, d.here_minor, d.here_now_minor, d.there_minor,
-            d.item IN ({_SELECT_ADJUSTED_ITEMS}) AS accepted, d.moved_at, d.booked_at,
-            coalesce(rec.gateway_id, d.gateway_id) AS gateway_id,
-            coalesce(rec.reference, i.reference, t.reference) AS reference,
-            rec.dispute_id, rec.status AS there_status, rec.amount_minor AS there_amount_minor, rec.changed_at,
-            coalesce(c.outcome, r.status, p.status, cd.status) AS here_status,
+        SELECT split_part(d.item, ':', 1) AS kind, d.here_minor, d.there_minor,
+            coalesce(c.outcome, r.status, p.status, cd.status) AS here_status, rec.status AS there_status,
             coalesce(c.amount_minor, r.amount_minor, p.amount_minor) AS here_amount_minor,
-            i.id IS NOT NULL AS payment_known, c.id IS NOT NULL AS charge_known,
-            coalesce(r.order_id, o.order_id) AS order_id, r.id AS refund_id, p.id AS intent_id
+            rec.amount_minor AS there_amount_minor, coalesce(rec.reference, i.reference, t.reference) AS reference,
+            coalesce(rec.gateway_id, d.gateway_id) AS gateway_id, coalesce(r.order_id, o.order_id) AS order_id,
+            r.id AS refund_id, p.id AS intent_id, d.item, d.here_now_minor,
+            d.item IN ({_SELECT_ADJUSTED_ITEMS}) AS accepted, d.moved_at, d.booked_at, rec.dispute_id, rec.changed_at,
+            i.id IS NOT NULL AS payment_known, c.id IS NOT NULL AS charge_known
         FROM reconciliation_differences d
             CROSS JOIN LATERAL (SELECT split_part(d.item, ':', 1) AS kind,
                 substr(d.item, length(split_part(d.item, ':', 1)) + 2) AS name) about

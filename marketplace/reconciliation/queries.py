@@ -1,6 +1,6 @@
 """Reconciliations for finance: their history, their figures, and the differences that they found."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,15 +13,29 @@ from marketplace.infra.tables import SortedTable
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.reconciliation.classification import SUGGESTIONS
-from marketplace.reconciliation.figures import ReconciliationFigures
+from marketplace.reconciliation.matching import ComparedItem
 from marketplace.reconciliation.models import Reconciliation
 
 # Ids are made in the order of time.
 RUN_SORTS = {"createdAt": "r.id"}
 EXCEPTION_SORTS = {"happenedAt": "x.happened_at", "differenceMinor": "abs(x.there_minor - x.here_minor)"}
 EXCEPTION_KINDS = ("charge", "transfer", "refund", "settlement", "dispute", "movement", "balance", "booking")
-# What a run's detail shows of what it found; the rest is listed by a route of its own.
-SHOWN_EXCEPTIONS_LIMIT = 100
+
+
+@dataclass
+class ReconciliationFigures:
+    """The counts of a run: records that it read, movements that it booked, and differences that it found."""
+
+    movements: int = 0
+    charges: int = 0
+    transfers: int = 0
+    refunds: int = 0
+    settlements: int = 0
+    settlements_booked: int = 0
+    own_funds_booked: int = 0
+    in_flight: int = 0
+    exceptions: int = 0
+    balances: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,26 +85,13 @@ def list_runs(session: Session, *, status: str | None, page: TableRequest) -> Ta
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A difference between the gateway and the ledger, in kobo, with its proposal and its resolution."""
+class Finding(ComparedItem):
+    """A difference between the gateway and the ledger, with its proposal and its resolution."""
 
     id: UUID
-    kind: str
     problem: str
     action: str
-    here_minor: int
-    there_minor: int
-    difference_minor: int
-    here_status: str | None
-    there_status: str | None
-    here_amount_minor: int | None
-    there_amount_minor: int | None
-    reference: str | None
-    gateway_id: str | None
-    order_id: UUID | None
     order_number: str | None
-    refund_id: UUID | None
-    payout_id: UUID | None
     happened_at: datetime | None
     proposed_resolution: str | None
     proposed_by: UUID | None
@@ -109,11 +110,10 @@ class Finding:
 
 _FINDINGS = SortedTable(
     """
-    SELECT x.id, x.kind, x.problem, x.action, x.here_minor, x.there_minor,
-        x.there_minor - x.here_minor AS difference_minor, x.here_status, x.there_status, x.here_amount_minor,
-        x.there_amount_minor, x.reference, x.gateway_id, x.order_id, o.number AS order_number, x.refund_id,
-        x.intent_id AS payout_id, x.happened_at, x.proposed_resolution, x.proposed_by, x.proposed_at, x.proposal_note,
-        x.resolved_at, x.resolved_by, x.resolution, x.note
+    SELECT x.kind, x.here_minor, x.there_minor, x.here_status, x.there_status, x.here_amount_minor,
+        x.there_amount_minor, x.reference, x.gateway_id, x.order_id, x.refund_id, x.intent_id, x.id, x.problem,
+        x.action, o.number AS order_number, x.happened_at, x.proposed_resolution, x.proposed_by, x.proposed_at,
+        x.proposal_note, x.resolved_at, x.resolved_by, x.resolution, x.note
     """,
     """
     FROM reconciliation_exceptions x LEFT JOIN orders o ON o.id = x.order_id
@@ -146,7 +146,7 @@ def show_run(session: Session, *, run_id: UUID) -> RunDetail:
     run = _SELECT_RUN.first(session, run_id=run_id)
     if run is None:
         raise NotFoundError("There is no such reconciliation.")
-    largest = TableRequest(1, SHOWN_EXCEPTIONS_LIMIT, "differenceMinor", descending=True)
+    largest = TableRequest(1, 100, "differenceMinor", descending=True)
     findings = list_exceptions(session, run_id=run_id, filters=ExceptionFilters(), page=largest)
     return RunDetail(**vars(run), exceptions=findings.items)
 

@@ -1,38 +1,51 @@
-"""What finance does about what a reconciliation found: have the gateway asked, or book what it is."""
+"""Resolve the differences that a reconciliation found: poll the gateway, or post the difference.
+
+What is missing at the gateway is somebody else's money until the company pays for it, and what is too much may be
+somebody's as well. Accepting it makes the ledger agree and resolves the alert. So own funds have to cover a missing
+amount, and a larger amount takes a second officer in either direction.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
+from marketplace.infra.db import Statement
 from marketplace.kernel import queues
-from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, NotFoundError
+from marketplace.kernel.errors import (
+    ConflictError,
+    ConflictOfInterestError,
+    NotFoundError,
+    SecondApproverRequiredError,
+)
+from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
 from marketplace.orders.models import Order
 from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
-from marketplace.payments.intents import lifecycle
 from marketplace.payments.refunds import refund_events
 from marketplace.payouts import states
 from marketplace.payouts.models import PayoutTransferIntent
 from marketplace.payouts.transfers import apply_status, transfer_events
-from marketplace.providers.gateway.payloads import Charge
-from marketplace.providers.gateway.payments import PaymentGateway
-from marketplace.reconciliation import adjustments, matching
-from marketplace.reconciliation.adjustments import GATEWAY_COST, OWN_FUNDS, PAYOUT_RETURNED
+from marketplace.reconciliation.gateway_import import post_gateway_movement
+from marketplace.reconciliation.matching import ADJUSTMENT_KIND
 from marketplace.reconciliation.models import Reconciliation, ReconciliationException
-from marketplace.reconciliation.postings import post_gateway_movement
 
 APPLY_TOPIC = "reconciliation.apply-charge"
 
 POLL_GATEWAY = "ask"
+OWN_FUNDS, GATEWAY_COST, PAYOUT_RETURNED = "own_funds", "gateway_cost", "came_back"
 RESOLUTIONS = (POLL_GATEWAY, OWN_FUNDS, GATEWAY_COST, PAYOUT_RETURNED)
 PROPOSED, RESOLVED = "proposed", "resolved"
 STATES = (PROPOSED, RESOLVED)
+# What one officer accepts alone within a day, and the most that is called a charge of the gateway's; in kobo.
+SINGLE_APPROVER_DAILY_LIMIT_MINOR = 100_000
+# A proposal that nobody confirmed for so long is no more.
+_PROPOSAL_VALIDITY = timedelta(days=7)
 _POSTED_RESOLUTIONS = frozenset({OWN_FUNDS, GATEWAY_COST})
 # What is on its way to a buyer, a payee or an order is never the company's own.
 ALLOWED_RESOLUTIONS: Mapping[str, frozenset[str]] = {
@@ -70,12 +83,10 @@ class ResolutionNotAllowedError(ConflictError):
     reason = "resolution-not-allowed"
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What an officer decides: to have the gateway asked, or as what the difference is booked, and why."""
+class InsufficientOwnFundsError(ConflictError):
+    """The company's own funds at the gateway do not cover the amount."""
 
-    resolution: str
-    note: str
+    reason = "insufficient-own-funds"
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,8 @@ def resolve_difference(
     *,
     run_id: UUID,
     exception_id: UUID,
-    decision: Decision,
+    resolution: str,
+    note: str,
     act: Act,
 ) -> Resolution:
     """Resolve a difference that a reconciliation found.
@@ -107,7 +119,8 @@ def resolve_difference(
 
     :param run_id: the reconciliation
     :param exception_id: what it found
-    :param decision: the officer's
+    :param resolution: one of ``RESOLUTIONS``
+    :param note: the officer's reason
     :raises NotFoundError: the run found no such thing
     :raises DifferenceAlreadyResolvedError: it is resolved
     :raises SupersededRunError: there is a later run
@@ -119,50 +132,58 @@ def resolve_difference(
     row = _lock_exception(session, run_id, exception_id)
     _ensure_officer_not_involved(session, row, act.person_id)
     difference = row.there_minor - row.here_minor
-    _ensure_resolution_allowed(row.action, decision.resolution, difference)
+    _ensure_resolution_allowed(row.action, resolution, difference)
     before = {
         "item": row.item,
         "differenceMinor": difference,
         "proposedBy": str(row.proposed_by) if row.proposed_by else None,
     }
-    result = Resolution(exception_id, RESOLVED, decision.resolution, difference)
-    if decision.resolution == POLL_GATEWAY:
+    state = RESOLVED
+    if resolution == POLL_GATEWAY:
         _enqueue_polling(session, row, now=act.now)
-        result = replace(result, booked_minor=0)
-    elif adjustments.requires_second_approver(
+    elif _requires_second_approver(
         session,
         row,
-        resolution=decision.resolution,
+        resolution=resolution,
         difference_minor=difference,
         officer_id=act.person_id,
         now=act.now,
     ):
-        result = replace(result, state=PROPOSED, booked_minor=0)
-    elif decision.resolution == PAYOUT_RETURNED:
+        state = PROPOSED
+    elif resolution == PAYOUT_RETURNED:
         _reverse_payout(session, row, difference, now=act.now)
     else:
-        _post_adjustment(session, row, decision.resolution, difference, now=act.now)
-    if result.state == PROPOSED:
+        post_gateway_movement(
+            session,
+            kind=ADJUSTMENT_KIND,
+            source=f"{row.item} #{row.id}",
+            description="Difference to the gateway, as finance explained it",
+            amount_minor=difference,
+            counter_account=accounts.OWN_FUNDS if resolution == OWN_FUNDS else accounts.GATEWAY_FEES,
+            now=act.now,
+        )
+    booked_minor = 0 if state == PROPOSED or resolution == POLL_GATEWAY else difference
+    if state == PROPOSED:
         # A proposal replaces the former one.
-        row.proposed_resolution, row.proposal_note = decision.resolution, decision.note
+        row.proposed_resolution, row.proposal_note = resolution, note
         row.proposed_by, row.proposed_at = act.person_id, act.now
     else:
-        row.resolution, row.note = decision.resolution, decision.note
+        row.resolution, row.note = resolution, note
         row.resolved_by, row.resolved_at = act.person_id, act.now
     record_audit_entry(
         session,
         act=act,
-        action="reconciliation.resolve" if result.state == RESOLVED else "reconciliation.propose",
+        action="reconciliation.resolve" if state == RESOLVED else "reconciliation.propose",
         target_type="reconciliation_exception",
         target_id=str(exception_id),
         before=before,
         after={
-            "resolution": decision.resolution,
-            "bookedMinor": result.booked_minor,
-            "note": decision.note,
+            "resolution": resolution,
+            "bookedMinor": booked_minor,
+            "note": note,
         },
     )
-    return result
+    return Resolution(exception_id, state, resolution, booked_minor)
 
 
 def _lock_exception(session: Session, run_id: UUID, exception_id: UUID) -> ReconciliationException:
@@ -190,8 +211,7 @@ def _ensure_officer_not_involved(session: Session, row: ReconciliationException,
         ensure_no_conflict_of_interest(
             session, officer_id=officer_id, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id]
         )
-    payout = session.get_one(PayoutTransferIntent, row.intent_id) if row.intent_id else None
-    if payout is not None and payout.user_id == officer_id:
+    if row.intent_id and session.get_one(PayoutTransferIntent, row.intent_id).user_id == officer_id:
         raise ConflictOfInterestError("It is your own payout: another officer has to decide.")
 
 
@@ -200,7 +220,7 @@ def _ensure_resolution_allowed(action: str, resolution: str, difference: int) ->
     if not difference:
         allowed -= _POSTED_RESOLUTIONS
     # Nor does it charge much that nobody heard of: that is the company's to bear, out of what it has there.
-    if difference > 0 or -difference > adjustments.SINGLE_APPROVER_DAILY_LIMIT_MINOR:
+    if difference > 0 or -difference > SINGLE_APPROVER_DAILY_LIMIT_MINOR:
         allowed.discard(GATEWAY_COST)
     if resolution not in allowed:
         alternatives = " or ".join(sorted(allowed)) or "nothing that can be done here"
@@ -219,18 +239,76 @@ def _enqueue_polling(session: Session, row: ReconciliationException, *, now: dat
     outbox.enqueue(session, queue=queues.WEBHOOKS, topic=topic, payload=payload, due_at=now)
 
 
-def _post_adjustment(
-    session: Session, row: ReconciliationException, resolution: str, difference: int, *, now: datetime
-) -> None:
-    post_gateway_movement(
-        session,
-        kind=matching.ADJUSTMENT_KIND,
-        source=f"{row.item} #{row.id}",
-        description="Difference to the gateway, as finance explained it",
-        amount_minor=difference,
-        counter_account=accounts.OWN_FUNDS if resolution == OWN_FUNDS else accounts.GATEWAY_FEES,
-        now=now,
+# It has no balance of its own that a posting would lock: two at once would each find that it, or the day, suffices.
+_LOCK_OWN_FUNDS = Statement(text("SELECT id FROM ledger_accounts WHERE id = :account_id FOR NO KEY UPDATE"))
+
+
+_SUM_SINGLE_APPROVALS = Statement(
+    text(
+        """
+        SELECT coalesce(sum(abs(here_minor - there_minor)), 0)::bigint AS minor FROM reconciliation_exceptions
+        WHERE resolved_by = :officer_id AND resolved_at > :since
+            AND resolution IN ('own_funds', 'gateway_cost', 'came_back')
+            AND (proposed_by IS NULL OR proposed_by = resolved_by)
+        """
     )
+)
+
+
+def _requires_second_approver(
+    session: Session,
+    row: ReconciliationException,
+    *,
+    resolution: str,
+    difference_minor: int,
+    officer_id: UUID,
+    now: datetime,
+) -> bool:
+    """Tell whether a difference is accepted only once another officer confirms it.
+
+    No other one is accepted until the transaction ends.
+
+    :param row: the exception, locked, with what is proposed
+    :param resolution: as what it is to be booked
+    :param difference_minor: kobo that the gateway holds more than the books say, or (below zero) less
+    :raises InsufficientOwnFundsError: own funds would fall below zero, or below their opening if that is less
+    :raises SecondApproverRequiredError: the officer has proposed just that
+    """
+    _LOCK_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
+    if resolution == OWN_FUNDS and difference_minor < 0:
+        _ensure_own_funds_cover(session, -difference_minor)
+    accepted_alone_minor = _SUM_SINGLE_APPROVALS.scalar(
+        session, officer_id=officer_id, since=now - timedelta(days=1)
+    )
+    if accepted_alone_minor + abs(difference_minor) <= SINGLE_APPROVER_DAILY_LIMIT_MINOR:
+        return False
+    is_proposed = row.proposed_at is not None and row.proposed_at > now - _PROPOSAL_VALIDITY
+    if row.proposed_resolution != resolution or not is_proposed:
+        return True
+    if row.proposed_by == officer_id:
+        raise SecondApproverRequiredError("You have proposed this: another officer has to confirm it.")
+    return False
+
+
+_SELECT_OWN_FUNDS = Statement(
+    text(
+        """
+        SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor,
+            least((SELECT difference_minor FROM gateway_movements WHERE id = 0), 0) AS opening_minor
+        FROM ledger_entries WHERE account_id = :account_id
+        """
+    )
+)
+
+
+def _ensure_own_funds_cover(session: Session, missing_minor: int) -> None:
+    funds = _SELECT_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
+    # LEAST leaves none out: without an opening it is 0.
+    if funds["minor"] - missing_minor < funds["opening_minor"]:
+        raise InsufficientOwnFundsError(
+            f"The company's own money at the gateway ({format_naira(funds['minor'])}) does not cover it. To bear it is"
+            " for the company to decide: it pays the money in at the gateway, and the next reconciliation books that."
+        )
 
 
 def _reverse_payout(
@@ -247,18 +325,21 @@ def _reverse_payout(
     apply_status.reverse_success(session, payout, fee_minor=fee_minor, now=now)
 
 
-def fetch_charge(gateway: PaymentGateway, reference: str) -> Charge | None:
-    """Ask the gateway about a charge whose event never came.
-
-    :raises ProviderUnavailableError: no usable answer
-    """
-    return gateway.fetch_charge(reference)
-
-
-def apply_charge(
-    session: Session, *, reference: str, charge: Charge | None, fee_bearer: str, now: datetime
-) -> None:
-    """Apply what the gateway told, as its event would have been."""
-    lifecycle.apply_reported_charge(
-        session, reference=reference, charge=charge, fee_bearer=fee_bearer, now=now
+# Of the latest that was found of the same item, if it differs by the same still.
+_CARRY_OVER_PROPOSALS = Statement(
+    text(
+        """
+        UPDATE reconciliation_exceptions x SET proposed_resolution = p.proposed_resolution,
+            proposed_by = p.proposed_by, proposed_at = p.proposed_at, proposal_note = p.proposal_note
+        FROM (SELECT DISTINCT ON (item) * FROM reconciliation_exceptions
+            WHERE proposed_at > :since AND run_id <> :run_id ORDER BY item, id DESC) p
+        WHERE x.run_id = :run_id AND x.item = p.item AND p.resolved_at IS NULL
+            AND x.here_minor = p.here_minor AND x.there_minor = p.there_minor
+        """
     )
+)
+
+
+def carry_over_proposals(session: Session, *, run_id: UUID, now: datetime) -> None:
+    """Take over into a run what is proposed for the same differences of the runs before."""
+    _CARRY_OVER_PROPOSALS.run(session, run_id=run_id, since=now - _PROPOSAL_VALIDITY)

@@ -4,8 +4,8 @@ It reads and compares; all that it books is what the gateway alone knows: settle
 own money there. What differs by more than what is on its way halts payouts.
 """
 
-from dataclasses import asdict
-from datetime import datetime, timedelta
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import structlog
@@ -19,21 +19,20 @@ from marketplace.infra import outbox
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock, iso
-from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
+from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ValidationError
 from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.payments.integrity.drift import GATEWAY_BALANCE_SUBJECT, raise_drift_and_halt_payouts
 from marketplace.providers.gateway.records import GatewayRecords
-from marketplace.reconciliation import adjustments, classification, gateway_import, matching
+from marketplace.reconciliation import classification, gateway_import, matching, resolution
 from marketplace.reconciliation.classification import Classification
-from marketplace.reconciliation.figures import ReconciliationFigures, ReconciliationOutcome
-from marketplace.reconciliation.gateway_import import LEASE_DURATION, GatewayImporter
+from marketplace.reconciliation.gateway_import import GatewayImporter
 from marketplace.reconciliation.matching import Difference
 from marketplace.reconciliation.models import (
     Reconciliation,
     ReconciliationDifference,
     ReconciliationException,
 )
-from marketplace.reconciliation.window import resolve_window
+from marketplace.reconciliation.queries import ReconciliationFigures
 
 _log = structlog.get_logger(__name__)
 
@@ -42,17 +41,15 @@ OFFICER, SCHEDULE, OPERATOR = "officer", "schedule", "operator"
 RUNNING, MATCHED, DRIFT, FAILED = "running", "matched", "drift", "failed"
 STATUSES = (RUNNING, MATCHED, DRIFT, FAILED)
 
-# What is open here is looked for in the gateway's lists from its beginning, if that is not too long ago.
-_OPEN_ITEMS_LOOKBACK = timedelta(days=60)
+# No gateway has anything from before, and what is near the first of all years can't be reckoned back from.
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+LONGEST_WINDOW = timedelta(days=366)
+# Since the books and the gateway last agreed, yet no further back; what moved money is compared whatever its age.
+_LONGEST_DEFAULT_WINDOW = timedelta(days=31)
 # What was on its way when both last agreed is looked at again, now that it should be over.
 _WINDOW_MARGIN = classification.IN_TRANSIT_TOLERANCE + timedelta(hours=1)
-# Nobody has gone on with it for so long: its worker is dead, and its event given up.
-_ABANDONED_AFTER = timedelta(minutes=10)
-# The next one of the schedule finds it still there: somebody begins it again and again, or it never ends.
-_STUCK_AFTER = timedelta(hours=1)
 # More nobody reads; they are counted all the same.
 _EXCEPTIONS_LIMIT = 1_000
-_ALERT_ITEMS_LIMIT = 10
 
 
 class ReconciliationRunningError(ConflictError):
@@ -71,6 +68,18 @@ class ReconciliationLeasedError(ConflictError):
     """Another worker holds or recently held the reconciliation run."""
 
     reason = "reconciliation-leased"
+
+
+@dataclass(frozen=True)
+class ReconciliationOutcome:
+    """The result of a run: its figures in kobo, and the number of exceptions."""
+
+    status: str
+    gateway_minor: int = 0
+    books_minor: int = 0
+    in_flight_minor: int = 0
+    drift_minor: int = 0
+    exceptions: int = 0
 
 
 _INSERT_RUN = Statement(
@@ -102,13 +111,14 @@ def start_reconciliation(
     :raises ReconciliationStuckError: there is one running, and has been for an hour
     :raises ReconciliationRunningError: there is one running
     """
-    starts, ends = resolve_window(session, since=since, until=until, now=act.now)
+    starts, ends = _resolve_window(session, since=since, until=until, now=act.now)
     session.execute(
         update(Reconciliation)
         .where(
             Reconciliation.status == RUNNING,
             func.coalesce(Reconciliation.claimed_until, Reconciliation.created_at)
-            < act.now - _ABANDONED_AFTER,
+            # Nobody has gone on with it for so long: its worker is dead, and its event given up.
+            < act.now - timedelta(minutes=10),
         )
         .values(status=FAILED, failure="Its worker was lost.", finished_at=act.now)
     )
@@ -137,11 +147,45 @@ def start_reconciliation(
     return run_id
 
 
+def _resolve_window(
+    session: Session, *, since: datetime | None, until: datetime | None, now: datetime
+) -> tuple[datetime, datetime]:
+    """Give the window that a reconciliation is over.
+
+    :param since: from when on; none for since both last agreed
+    :param until: up to when; none for now
+    :param now: the moment of the run
+    :return: its start and its end
+    :raises ValidationError: it is none, begins before the year 2000, lies in the future or is longer than a year
+    """
+    for name, moment in (("from", since), ("to", until)):
+        if moment is not None and moment < EARLIEST:
+            raise ValidationError.of(name, f"Must not be before {EARLIEST.year}.")
+    if until is not None and until > now:
+        raise ValidationError.of("to", "Must not lie in the future.")
+    ends = until or now
+    if since is None:
+        matched = session.scalar(
+            select(func.max(Reconciliation.ends)).where(
+                Reconciliation.status == MATCHED, Reconciliation.ends <= ends
+            )
+        )
+        since = max(ends - _LONGEST_DEFAULT_WINDOW, matched or ends - _LONGEST_DEFAULT_WINDOW)
+        # The one before ended just now: an empty window would be none.
+        since = min(since, ends - timedelta(hours=1))
+    if since >= ends:
+        raise ValidationError.of("from", "Must be before to.")
+    if ends - since > LONGEST_WINDOW:
+        raise ValidationError.of("from", f"Must be at most {LONGEST_WINDOW.days} days before to.")
+    return since, ends
+
+
 def _running_error(session: Session, now: datetime) -> ReconciliationRunningError:
     running = session.scalar(select(Reconciliation).where(Reconciliation.status == RUNNING))
     if running is None:
         return ReconciliationRunningError("A reconciliation was running until now: start it again.")
-    if now - running.created_at > _STUCK_AFTER:
+    # The next one of the schedule finds it still there: somebody begins it again and again, or it never ends.
+    if now - running.created_at > timedelta(hours=1):
         return ReconciliationStuckError(
             f"A reconciliation ({running.id}) has been running since {iso(running.created_at)}."
         )
@@ -165,7 +209,7 @@ def perform_reconciliation(
     if window is None:
         return None
     try:
-        return _Run(database, records, run_id=run_id, now=now, clock=clock).perform(*window)
+        return _Run(GatewayImporter(database, records, run_id, now, clock)).perform(*window)
     except ProviderUnavailableError as error:
         _log.warning("reconciliation failed", runId=str(run_id), reason=error.detail)
         database.in_transaction(_fail_run, run_id=run_id, failure=error.detail, now=clock())
@@ -190,7 +234,7 @@ _LEASE_RUN = Statement(
 
 
 def _lease_run(session: Session, *, run_id: UUID, now: datetime) -> tuple[datetime, datetime] | None:
-    row = _LEASE_RUN.first(session, run_id=run_id, now=now, until=now + LEASE_DURATION)
+    row = _LEASE_RUN.first(session, run_id=run_id, now=now, until=now + gateway_import.LEASE_DURATION)
     if row is None:
         if session.get_one(Reconciliation, run_id).status == RUNNING:
             raise ReconciliationLeasedError("The reconciliation is being performed.")
@@ -227,53 +271,49 @@ _SELECT_OLDEST_OPEN_ITEM = Statement(
 )
 
 
+@dataclass
 class _Run:
     """A run in the hands of its worker."""
 
-    def __init__(
-        self, database: Database, records: GatewayRecords, *, run_id: UUID, now: datetime, clock: Clock
-    ) -> None:
-        self._database = database
-        self._importer = GatewayImporter(database, records, run_id=run_id, now=now, clock=clock)
-        self._run_id = run_id
-        self._now = now
-        self._clock = clock
-        self._figures = ReconciliationFigures()
-        self._drift_minor = 0
-        self._drifted: list[tuple[str, int]] = []
-        self._money_differs = False
+    importer: GatewayImporter
+    figures: ReconciliationFigures = field(default_factory=ReconciliationFigures)
+    drift_minor: int = 0
+    drifted: list[tuple[str, int]] = field(default_factory=list)
+    money_differs: bool = False
 
     def perform(self, starts: datetime, ends: datetime) -> ReconciliationOutcome:
         """Read what the gateway has, then compare and judge; no transaction is open meanwhile."""
+        database = self.importer.database
         held_minor, since = self._import_gateway_records(starts)
-        total_minor = self._database.in_transaction(self._record_differences, since, ends, held_minor)
-        self._importer.import_unlisted_payouts()
-        for page in matching.iterate_difference_pages(self._database, run_id=self._run_id):
+        total_minor = database.in_transaction(self._record_differences, since, ends, held_minor)
+        self.importer.import_unlisted_payouts()
+        for page in matching.iterate_difference_pages(database, run_id=self.importer.run_id):
             classified = self._classify_page(page)
-            self._database.in_transaction(self._insert_exceptions, classified)
-            self._figures.exceptions += len(classified)
+            database.in_transaction(self._insert_exceptions, classified)
+            self.figures.exceptions += len(classified)
         outcome = ReconciliationOutcome(
-            status=DRIFT if self._money_differs else MATCHED,
+            status=DRIFT if self.money_differs else MATCHED,
             gateway_minor=held_minor,
             books_minor=held_minor - total_minor,
-            in_flight_minor=total_minor - self._drift_minor,
-            drift_minor=self._drift_minor,
-            exceptions=self._figures.exceptions,
+            in_flight_minor=total_minor - self.drift_minor,
+            drift_minor=self.drift_minor,
+            exceptions=self.figures.exceptions,
         )
-        self._database.in_transaction(self._finish, outcome)
+        database.in_transaction(self._finish, outcome)
         return outcome
 
     def _import_gateway_records(self, starts: datetime) -> tuple[int, datetime]:
         """Read, and give what the gateway holds and since when its lists were read for what is open here."""
-        importer, figures = self._importer, self._figures
+        importer, figures = self.importer, self.figures
         held_minor, figures.movements = importer.import_movements()
-        with self._database.reading() as session:
+        with importer.database.reading() as session:
             oldest_open_at: datetime | None = _SELECT_OLDEST_OPEN_ITEM.scalar(session)
             oldest_settlement_at = gateway_import.find_oldest_unposted_settlement_time(session) or starts
         since = starts - _WINDOW_MARGIN
-        open_since = min(since, max(oldest_open_at or since, self._now - _OPEN_ITEMS_LOOKBACK))
+        # What is open here is looked for in the gateway's lists from its beginning, if that is not too long ago.
+        open_since = min(since, max(oldest_open_at or since, importer.now - timedelta(days=60)))
         # To the clock's now, and a little on: what came while it reads has to have its name.
-        until = max(self._now, self._clock()) + _WINDOW_MARGIN
+        until = max(importer.now, importer.clock()) + _WINDOW_MARGIN
         figures.charges = importer.import_records("charge", since=since, until=until)
         figures.transfers = importer.import_records("transfer", since=open_since, until=until)
         figures.refunds = importer.import_records("refund", since=open_since, until=until)
@@ -285,48 +325,48 @@ class _Run:
         return held_minor, open_since
 
     def _record_differences(self, session: Session, since: datetime, ends: datetime, held_minor: int) -> int:
-        listed_minor = gateway_import.sum_movements(session)
+        run_id = self.importer.run_id
+        unlisted_minor = held_minor - gateway_import.sum_movements(session)
         difference_minor = matching.record_differences(
-            session, run_id=self._run_id, since=since, until=ends, as_of=self._now
+            session, run_id=run_id, since=since, until=ends, as_of=self.importer.now
         )
-        self._figures.balances = fetch_balances_by_kind(session)
-        if held_minor == listed_minor:
-            return difference_minor
-        session.add(
-            ReconciliationDifference(
-                run_id=self._run_id,
-                item="balance:NGN",
-                here_minor=0,
-                here_now_minor=0,
-                there_minor=held_minor - listed_minor,
+        self.figures.balances = fetch_balances_by_kind(session)
+        if unlisted_minor:
+            session.add(
+                ReconciliationDifference(
+                    run_id=run_id,
+                    item="balance:NGN",
+                    here_minor=0,
+                    here_now_minor=0,
+                    there_minor=unlisted_minor,
+                )
             )
-        )
-        return difference_minor + held_minor - listed_minor
+        return difference_minor + unlisted_minor
 
     def _classify_page(self, page: list[Difference]) -> list[tuple[Difference, Classification]]:
         classified = []
         for row in page:
-            finding = classification.classify(row, now=self._now)
+            finding = classification.classify(row, now=self.importer.now)
             if finding is None:
-                self._figures.in_flight += 1
+                self.figures.in_flight += 1
                 continue
             classified.append((row, finding))
             if row.difference_minor:
-                self._money_differs = True
-                self._drift_minor += row.difference_minor
-                if len(self._drifted) < _EXCEPTIONS_LIMIT:
-                    self._drifted.append((row.item, row.difference_minor))
+                self.money_differs = True
+                self.drift_minor += row.difference_minor
+                if len(self.drifted) < _EXCEPTIONS_LIMIT:
+                    self.drifted.append((row.item, row.difference_minor))
         return classified
 
     def _insert_exceptions(
         self, session: Session, classified: list[tuple[Difference, Classification]]
     ) -> None:
-        remaining = max(_EXCEPTIONS_LIMIT - self._figures.exceptions, 0)
+        remaining = max(_EXCEPTIONS_LIMIT - self.figures.exceptions, 0)
         session.add_all(
             ReconciliationException(
-                run_id=self._run_id,
+                run_id=self.importer.run_id,
                 item=row.item,
-                kind=classification.EXCEPTION_KIND_OF_ITEM.get(row.kind, classification.POSTING),
+                kind=classification.EXCEPTION_KIND_OF_ITEM.get(row.kind, "booking"),
                 problem=finding.problem,
                 action=finding.action,
                 here_minor=row.here_minor,
@@ -341,36 +381,37 @@ class _Run:
                 refund_id=row.refund_id,
                 intent_id=row.intent_id,
                 happened_at=row.moved_at or row.booked_at,
-                created_at=self._now,
+                created_at=self.importer.now,
             )
             for row, finding in classified[:remaining]
         )
 
     def _finish(self, session: Session, outcome: ReconciliationOutcome) -> None:
+        now, run_id = self.importer.now, self.importer.run_id
         gateway_import.delete_comparison(session)
-        adjustments.carry_over_proposals(session, run_id=self._run_id, now=self._now)
-        run = _lock_running(session, self._run_id)
+        resolution.carry_over_proposals(session, run_id=run_id, now=now)
+        run = _lock_running(session, run_id)
         if run is not None:
-            run.status, run.figures = outcome.status, asdict(self._figures)
+            run.status, run.figures = outcome.status, asdict(self.figures)
             run.gateway_minor, run.books_minor = outcome.gateway_minor, outcome.books_minor
             run.in_flight_minor, run.drift_minor = outcome.in_flight_minor, outcome.drift_minor
-            run.finished_at, run.claimed_until = max(self._now, self._clock()), None
+            run.finished_at, run.claimed_until = max(now, self.importer.clock()), None
         if outcome.status == DRIFT:
             raise_drift_and_halt_payouts(
                 session,
                 subject=GATEWAY_BALANCE_SUBJECT,
                 title="The gateway does not hold what the books say",
                 facts={
-                    "reconciliationId": self._run_id,
+                    "reconciliationId": run_id,
                     "gatewayMinor": outcome.gateway_minor,
                     "booksMinor": outcome.books_minor,
                     "inFlightMinor": outcome.in_flight_minor,
                     "driftMinor": outcome.drift_minor,
                     "exceptions": outcome.exceptions,
-                    "first": [item for item, _ in self._drifted[:_ALERT_ITEMS_LIMIT]],
+                    "first": [item for item, _ in self.drifted[:10]],
                 },
-                findings=[self._drifted, outcome.drift_minor],
-                now=self._now,
+                findings=[self.drifted, outcome.drift_minor],
+                now=now,
             )
         else:
             resolve_alert(
@@ -378,5 +419,5 @@ class _Run:
                 identifier=kinds.ESCROW_DRIFT,
                 subject=GATEWAY_BALANCE_SUBJECT,
                 note="The gateway holds what the books say.",
-                now=self._now,
+                now=now,
             )

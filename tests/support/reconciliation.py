@@ -25,7 +25,7 @@ from marketplace.payouts.models import PayoutBatch, PayoutTransfer, PayoutTransf
 from marketplace.providers.gateway.payloads import Charge
 from marketplace.providers.gateway.records import BalanceMovement, GatewayRecord, GatewayRecords, RecordKind
 from marketplace.reconciliation import run
-from marketplace.reconciliation.figures import ReconciliationOutcome
+from marketplace.reconciliation.run import ReconciliationOutcome
 from marketplace.services import Services
 from sandbox.process import wait_until
 from tasks.dispatcher import Dispatcher

@@ -9,7 +9,6 @@ from blueprints.payouts.reconciliation.schemas import ResolvedFinding
 from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.reconciliation import resolution as reconciliation_resolution
-from marketplace.reconciliation.resolution import Decision
 from tests.support.reconciliation import ReconciledService
 from tests.support.rendered import rendered
 
@@ -38,7 +37,8 @@ def resolve_in(
     resolved = reconciliation_resolution.resolve_difference(
         session,
         **given,
-        decision=Decision(resolution, NOTE),
+        resolution=resolution,
+        note=NOTE,
         act=Act("finance", datetime.now(UTC), user_id=who.id),
     )
     return rendered(ResolvedFinding, resolved)

@@ -21,7 +21,6 @@ from marketplace.kernel.paging import TablePage
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import AlreadyPostedError
 from marketplace.reconciliation import queries, resolution, run
-from marketplace.reconciliation.adjustments import InsufficientOwnFundsError
 
 area = ContractBlueprint("reconciliation", "/api/payouts", "What the gateway holds, compared with the books")
 
@@ -75,7 +74,7 @@ def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TableP
     limit="10/minute", body=ResolveFinding, reply=ResolvedFinding, idempotent=Idempotency.OPTIONAL,
     raises=(
         AlreadyPostedError, ConflictOfInterestError, resolution.DifferenceAlreadyResolvedError,
-        IllegalTransitionError, InsufficientOwnFundsError, resolution.ResolutionNotAllowedError,
+        IllegalTransitionError, resolution.InsufficientOwnFundsError, resolution.ResolutionNotAllowedError,
         SecondApproverRequiredError, resolution.SupersededRunError,
     ),
 )  # fmt: skip
@@ -85,6 +84,7 @@ def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]
         ctx.session,
         run_id=run_id,
         exception_id=exception_id,
-        decision=resolution.Decision(body["resolution"], body["note"]),
+        resolution=body["resolution"],
+        note=body["note"],
         act=ctx.act,
     )

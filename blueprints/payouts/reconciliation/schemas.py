@@ -118,7 +118,7 @@ class FindingView(Schema):
     order_id = Uuid(required=True, allow_none=True)
     order_number = fields.String(required=True, allow_none=True)
     refund_id = Uuid(required=True, allow_none=True)
-    payout_id = Uuid(required=True, allow_none=True)
+    payout_id = Uuid(required=True, allow_none=True, attribute="intent_id")
     happened_at = Timestamp(required=True, allow_none=True)
     proposed_resolution = Choice(
         *RESOLUTIONS,

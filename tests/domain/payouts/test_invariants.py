@@ -55,7 +55,7 @@ def test_damage_is_found_by_the_name_of_its_rule(session: Session, rule: str) ->
 
 
 def test_every_rule_is_broken_here_once() -> None:
-    assert set(DAMAGE) == set(invariants._PAYOUT_INVARIANTS)
+    assert set(DAMAGE) == set(invariants.INVARIANTS)
 
 
 def test_an_approval_by_somebody_who_is_paid_is_found(session: Session) -> None:

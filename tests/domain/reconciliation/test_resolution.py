@@ -8,11 +8,16 @@ import pytest
 from sqlalchemy import text
 
 from marketplace.identity.queries import Caller
-from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError
-from marketplace.reconciliation import invariants, ledger_check
-from marketplace.reconciliation.adjustments import InsufficientOwnFundsError, SecondApproverRequiredError
+from marketplace.kernel.errors import (
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    SecondApproverRequiredError,
+)
+from marketplace.reconciliation import ledger_check
 from marketplace.reconciliation.resolution import (
     DifferenceAlreadyResolvedError,
+    InsufficientOwnFundsError,
     ResolutionNotAllowedError,
     SupersededRunError,
 )
@@ -283,4 +288,4 @@ def test_what_it_booked_is_held_to_the_rules_of_the_books(service: ReconciledSer
 
 
 def test_every_rule_is_broken_here_once() -> None:
-    assert set(DAMAGE) == set(invariants._RECONCILIATION_INVARIANTS)
+    assert set(DAMAGE) == set(ledger_check._RECONCILIATION_INVARIANTS)

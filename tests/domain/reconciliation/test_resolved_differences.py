@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from marketplace.kernel.errors import SecondApproverRequiredError
 from marketplace.ledger import accounts
 from marketplace.providers.gateway.records import GatewayRecord, RecordKind
 from marketplace.reconciliation import ledger_check
-from marketplace.reconciliation.adjustments import SecondApproverRequiredError
 from marketplace.reconciliation.resolution import ResolutionNotAllowedError
 from tests.support.finance import make_officer
 from tests.support.reconciliation import Double, Forgetful, ReconciledService, service

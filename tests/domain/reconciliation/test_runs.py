@@ -17,11 +17,11 @@ from marketplace.platform.halts import are_payouts_halted
 from marketplace.providers.gateway.records import BalanceMovement, GatewayRecord, GatewayRecords, RecordKind
 from marketplace.reconciliation import ledger_check, run
 from marketplace.reconciliation.run import (
+    EARLIEST,
     ReconciliationLeasedError,
     ReconciliationRunningError,
     ReconciliationStuckError,
 )
-from marketplace.reconciliation.window import EARLIEST
 from tasks.all_tasks import get_periodic_task
 from tasks.dispatcher import Dispatcher
 from tests.support.depth import sample
