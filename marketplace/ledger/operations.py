@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import ConflictError
-from marketplace.ledger.accounts import OWNED_KINDS, Account, Side
+from marketplace.ledger.accounts import GATEWAY_CLEARING, OWNED_KINDS, Account, Side
 from marketplace.ledger.models import LedgerAccount
 
 
@@ -142,6 +142,37 @@ def post_transaction(
     if transaction_id is None:
         raise AlreadyPostedError(f"{kind} {source} is posted already.")
     return transaction_id
+
+
+def post_gateway_movement(
+    session: Session,
+    *,
+    kind: str,
+    source: str,
+    description: str,
+    amount_minor: int,
+    counter_account: Account,
+    now: datetime,
+) -> UUID:
+    """Book a movement of what the gateway holds against another account of ours.
+
+    :param amount_minor: kobo; below zero for what the gateway holds less
+    :param counter_account: where it came from, or went to
+    :return: the transaction's id
+    :raises AlreadyPostedError: it is booked
+    """
+    sides: tuple[Side, Side] = ("debit", "credit") if amount_minor > 0 else ("credit", "debit")
+    return post_transaction(
+        session,
+        kind=kind,
+        source=source,
+        description=description,
+        postings=[
+            Posting(account, side, abs(amount_minor))
+            for account, side in zip((GATEWAY_CLEARING, counter_account), sides, strict=True)
+        ],
+        now=now,
+    )
 
 
 # The same for many at once. Nothing is moved where one of them has its transaction already.

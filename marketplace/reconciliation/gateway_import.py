@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Database, Row, Statement
 from marketplace.kernel.clock import Clock
 from marketplace.ledger import accounts
-from marketplace.ledger.accounts import Account, Side
-from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.ledger.accounts import Account
+from marketplace.ledger.operations import post_gateway_movement
 from marketplace.payments.refunds import gateway_refund
 from marketplace.providers.gateway.records import BalanceMovement, GatewayRecord, GatewayRecords, RecordKind
 from marketplace.reconciliation.models import (
@@ -435,34 +435,3 @@ _DESCRIPTIONS = {
     "opening": "What the gateway held on the first day",
     "top_up": "Own money paid in at the gateway",
 }
-
-
-def post_gateway_movement(
-    session: Session,
-    *,
-    kind: str,
-    source: str,
-    description: str,
-    amount_minor: int,
-    counter_account: Account,
-    now: datetime,
-) -> UUID:
-    """Book a movement of what the gateway holds against another account of ours.
-
-    :param amount_minor: kobo; below zero for what the gateway holds less
-    :param counter_account: where it came from, or went to
-    :return: the transaction's id
-    :raises AlreadyPostedError: it is booked
-    """
-    sides: tuple[Side, Side] = ("debit", "credit") if amount_minor > 0 else ("credit", "debit")
-    return post_transaction(
-        session,
-        kind=kind,
-        source=source,
-        description=description,
-        postings=[
-            Posting(account, side, abs(amount_minor))
-            for account, side in zip((accounts.GATEWAY_CLEARING, counter_account), sides, strict=True)
-        ],
-        now=now,
-    )

@@ -25,13 +25,13 @@ from marketplace.kernel.errors import (
 )
 from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
+from marketplace.ledger.operations import post_gateway_movement
 from marketplace.orders.models import Order
 from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
 from marketplace.payments.refunds import refund_events
 from marketplace.payouts import states
 from marketplace.payouts.models import PayoutTransferIntent
 from marketplace.payouts.transfers import apply_status, transfer_events
-from marketplace.reconciliation.gateway_import import post_gateway_movement
 from marketplace.reconciliation.matching import ADJUSTMENT_KIND
 from marketplace.reconciliation.models import Reconciliation, ReconciliationException
 
