@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 from marketplace.kernel import queues
 from marketplace.payments import gateway_alerts
 from marketplace.payments.intents import expiry
-from marketplace.payments.refunds import buyer_debt, create, gateway_refund, polling, refund_events
+from marketplace.payments.refunds import buyer_accounts, create, gateway_refund, gateway_reports
 from marketplace.payments.refunds.gateway_refund import PendingGatewayRefund
-from marketplace.payments.refunds.polling import PolledRefund
+from marketplace.payments.refunds.gateway_reports import PolledRefund
 from marketplace.providers.gateway.client import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.services import Services
@@ -58,20 +58,20 @@ class _SubmitRefund(PhasedHandler[PendingGatewayRefund | None, GatewayRefund | N
         gateway_alerts.resolve_gateway_key_refused_alert(session, now=now)
 
 
-@phased_handler(refund_events.POLL_TOPIC)
+@phased_handler(gateway_reports.POLL_TOPIC)
 class _PollRefund(PhasedHandler[PolledRefund, list[GatewayRefund]]):
     """Fetch a refund's status from the gateway."""
 
     def read(self, session: Session, payload: dict[str, Any], _now: datetime) -> PolledRefund:
-        return polling.find_refund(session, refund_id=UUID(payload["refundId"]))
+        return gateway_reports.find_refund(session, refund_id=UUID(payload["refundId"]))
 
     def call_provider(self, services: Services, refund: PolledRefund) -> list[GatewayRefund]:
-        return polling.fetch_status(services.gateway, refund)
+        return gateway_reports.fetch_status(services.gateway, refund)
 
     def apply(
         self, session: Session, refund: PolledRefund, attempts: list[GatewayRefund], now: datetime
     ) -> None:
-        polling.record_status(session, refund, attempts, now)
+        gateway_reports.record_status(session, refund, attempts, now)
 
 
 @periodic(
@@ -95,7 +95,7 @@ def expire_checkouts(services: Services, _sweeper: QueueSweeper, now: datetime) 
 )
 def poll_refunds(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Poll the gateway for refunds without a final status."""
-    return polling.poll_refunds(services.database, services.gateway, now=now)
+    return gateway_reports.poll_refunds(services.database, services.gateway, now=now)
 
 
 @periodic(
@@ -106,4 +106,4 @@ def poll_refunds(services: Services, _sweeper: QueueSweeper, now: datetime) -> A
 )
 def offset_buyer_debts(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Offset buyer debts against the buyers' wallets."""
-    return buyer_debt.offset_buyer_debts(services.database, now=now)
+    return buyer_accounts.offset_buyer_debts(services.database, now=now)

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.kernel import queues
-from marketplace.payments.intents import stalled as stalled_intents
+from marketplace.payments.intents import expiry
 from marketplace.payouts.accounting.postings import Payout
 from marketplace.payouts.batches import staging
 from marketplace.payouts.transfers import polling, stalled, submit, transfer_events, void
@@ -94,6 +94,6 @@ def flag_stalled_intents(services: Services, _sweeper: QueueSweeper, now: dateti
     """Raise alerts about stalled payments and payouts."""
     database = services.database
     return StalledCounts(
-        payments=database.in_transaction(stalled_intents.flag_stalled_payments, now=now),
+        payments=database.in_transaction(expiry.flag_stalled_payments, now=now),
         payouts_flagged=database.in_transaction(stalled.flag_stalled_payouts, now=now),
     )

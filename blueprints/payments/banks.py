@@ -11,8 +11,7 @@ from blueprints.http.fields import AccountNumber, BankCode, MinorAmount, Schema,
 from blueprints.payments.routes import parse_callback_url, parse_target
 from blueprints.payments.schemas import CreatePaymentIntent
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.payments.intents import bank_transfer, banks
-from marketplace.payments.intents.hosted_page import InitializationInProgressError
+from marketplace.payments.intents import banks, payment_methods
 from marketplace.payments.intents.lifecycle import NotPayableError
 from marketplace.providers.gateway.payloads import Bank
 from marketplace.providers.gateway.payments import customer_email
@@ -72,11 +71,11 @@ def resolve(ctx: Context, body: dict[str, Any]) -> banks.ResolvedAccount:
 @area.post(
     "/virtual-account", auth=AUTHENTICATED, limit="5/minute", body=CreatePaymentIntent, reply=VirtualAccount,
     phased=True,
-    raises=(IllegalTransitionError, InitializationInProgressError, NotPayableError),
+    raises=(IllegalTransitionError, payment_methods.InitializationInProgressError, NotPayableError),
 )  # fmt: skip
 def virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Give an account to pay an order or a checkout to by bank transfer; again, the same one."""
-    intent, account = bank_transfer.open_transfer_account(
+    intent, account = payment_methods.open_transfer_account(
         ctx.services.database,
         ctx.services.gateway,
         buyer_id=ctx.user.id,
@@ -86,5 +85,5 @@ def virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
         clock=ctx.services.clock,
     )
     return FinalPhase(
-        partial(bank_transfer.record_transfer_account, intent=intent, account=account, now=ctx.now)
+        partial(payment_methods.record_transfer_account, intent=intent, account=account, now=ctx.now)
     )

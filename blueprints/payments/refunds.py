@@ -21,9 +21,9 @@ from marketplace.kernel.errors import ConflictOfInterestError
 from marketplace.kernel.paging import TablePage
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payments import admin_queries, states
-from marketplace.payments.chargeback_guard import ChargedBackError
 from marketplace.payments.charges import quarantine
-from marketplace.payments.refunds import admin_refund, polling, recovery
+from marketplace.payments.guards import ChargedBackError
+from marketplace.payments.refunds import admin_refund, gateway_reports, recovery
 from marketplace.payments.refunds.admin_refund import (
     AlreadyReleasedError,
     EscrowDeficitError,
@@ -98,7 +98,7 @@ def _recover_refund(ctx: Context, refund_id: UUID, trigger: str) -> FinalPhase:
         failed_refund = recovery.find_failed_refund(
             session, refund_id=refund_id, trigger=trigger, officer_id=ctx.user.id
         )
-    attempts = polling.fetch_status(ctx.services.gateway, failed_refund)
+    attempts = gateway_reports.fetch_status(ctx.services.gateway, failed_refund)
     recover = recovery.retry_failed_refund if trigger == states.RETRY else recovery.credit_failed_refund
     return FinalPhase(partial(recover, failed_refund=failed_refund, attempts=attempts, act=ctx.act))
 

@@ -17,8 +17,8 @@ from blueprints.payments.schemas import (
 from marketplace.kernel.errors import ValidationError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.hosted_page import InitializationInProgressError, open_hosted_page
 from marketplace.payments.intents.lifecycle import PaymentTarget
+from marketplace.payments.intents.payment_methods import InitializationInProgressError, open_hosted_page
 from marketplace.providers.gateway.payments import customer_email
 
 area = ContractBlueprint("payments", "/api/payments", "Payments through the gateway")

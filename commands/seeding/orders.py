@@ -26,8 +26,8 @@ from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.place_order import Delivery, OrderRequest, place_order
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.intents import lifecycle as payments
-from marketplace.payments.intents.hosted_page import open_hosted_page
 from marketplace.payments.intents.lifecycle import PaymentTarget
+from marketplace.payments.intents.payment_methods import open_hosted_page
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway.payments import PaymentGateway, customer_email
 from marketplace.services import Services

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from marketplace.infra.tables import SortedTable
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payments import states
-from marketplace.payments.chargeback_guard import SELECT_CHARGEBACK_STATE
+from marketplace.payments.guards import SELECT_CHARGEBACK_STATE
 
 REFUND_SORTS = {"createdAt": "r.created_at", "settledAt": "r.settled_at", "amountMinor": "r.amount_minor"}
 QUARANTINE_SORTS = {

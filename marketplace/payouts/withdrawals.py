@@ -24,7 +24,7 @@ from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import lock_balances
 from marketplace.orders.vendor_escrow_balance import VendorEscrowBalance, fetch_vendor_escrow_balance
-from marketplace.payments.refunds import buyer_debt
+from marketplace.payments.refunds import buyer_accounts
 from marketplace.payouts import states
 from marketplace.payouts.accounting import reservations
 from marketplace.payouts.accounting.reservations import Payee, PayoutRequest, Reservation
@@ -111,7 +111,7 @@ def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
     :raises PendingPayoutExistsError: another payout waits
     """
     features.ensure_feature_on(fetch_platform_settings(session), features.WALLET_CASH_OUTS, now=now)
-    buyer_debt.offset_against_wallet(session, buyer_id=caller.id, now=now)
+    buyer_accounts.offset_against_wallet(session, buyer_id=caller.id, now=now)
     wallet, debt = accounts.wallet(caller.id), accounts.buyer_receivable(caller.id)
     balances = lock_balances(session, accounts=[wallet, debt])
     rewards = fetch_remaining_rewards(session, user_id=caller.id, balance_minor=balances[wallet])

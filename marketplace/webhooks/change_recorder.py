@@ -23,7 +23,7 @@ from marketplace.ledger.accounts import Account
 from marketplace.notifications.models import Notification
 from marketplace.orders.models import OrderEvent
 from marketplace.payments.models import PaymentAllocation, PaymentIntent, QuarantinedCharge, Refund
-from marketplace.payments.refunds import refund_events
+from marketplace.payments.refunds import gateway_reports
 from marketplace.payouts.models import PayoutException
 from marketplace.providers.gateway.fields import MalformedGatewayDataError
 from marketplace.providers.gateway.payloads import GatewayRefund
@@ -275,6 +275,6 @@ def _find_referenced_rows(session: Session, body: bytes) -> tuple[set[UUID], set
     if event.type.startswith("refund."):
         with suppress(MalformedGatewayDataError):  # for which it will be refused
             refunds.update(
-                refund_events.list_affected_refunds(session, reported=GatewayRefund.from_wire(event.data))
+                gateway_reports.list_affected_refunds(session, reported=GatewayRefund.from_wire(event.data))
             )
     return set(orders), refunds

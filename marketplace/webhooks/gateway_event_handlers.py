@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.payments.chargebacks.intake import record_chargeback
 from marketplace.payments.charges.apply import apply_charge
-from marketplace.payments.refunds import refund_events
+from marketplace.payments.refunds import gateway_reports
 from marketplace.payouts.transfers import transfer_events
 from marketplace.providers.gateway.payloads import Charge, GatewayDispute, GatewayRefund, GatewayTransfer
 from marketplace.webhooks.events import DISPUTE_RESOLVED, Event, PermanentEventError
@@ -59,4 +59,6 @@ def _apply_charge(session: Session, event: Event, *, fee_bearer: str, now: datet
 def _apply_refund(session: Session, event: Event, *, now: datetime) -> str:
     """Apply a refund event; an event about an unrecognized refund is recorded as ignored."""
     refund = GatewayRefund.from_wire(event.data)
-    return "processed" if refund_events.handle_refund_event(session, reported=refund, now=now) else "ignored"
+    return (
+        "processed" if gateway_reports.handle_refund_event(session, reported=refund, now=now) else "ignored"
+    )

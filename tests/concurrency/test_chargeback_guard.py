@@ -9,7 +9,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payments.refunds import gateway_refund
-from marketplace.payments.refunds.buyer_debt import offset_against_wallet
+from marketplace.payments.refunds.buyer_accounts import offset_against_wallet
 from marketplace.payments.refunds.gateway_refund import PendingGatewayRefund, RefundInProgressError
 from tests.support.depth import case_count
 from tests.support.finance import (

@@ -7,7 +7,7 @@ import pytest
 from marketplace.infra.db import Database
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balance
-from marketplace.payments.chargeback_guard import ChargedBackError
+from marketplace.payments.guards import ChargedBackError
 from marketplace.payments.refunds.admin_refund import EscrowDeficitError
 from marketplace.payouts.batches.staging import NothingToStageError
 from tests.support.depth import case_count

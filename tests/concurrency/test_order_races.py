@@ -20,7 +20,7 @@ from marketplace.payments import states
 from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.refunds import order_cancellation, recovery
-from marketplace.payments.refunds.polling import PolledRefund
+from marketplace.payments.refunds.gateway_reports import PolledRefund
 from tests.simulation.scenario import freeze
 from tests.support.depth import case_count
 from tests.support.finance import act_of, make_officer, refund, refunds_of, say

@@ -13,8 +13,8 @@ from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.intents.hosted_page import open_hosted_page
 from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
+from marketplace.payments.intents.payment_methods import open_hosted_page
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway.payments import PaymentPage
 from marketplace.webhooks import inbox as webhooks

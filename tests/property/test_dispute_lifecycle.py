@@ -21,7 +21,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.payments.refunds import buyer_debt, gateway_refund, order_cancellation
+from marketplace.payments.refunds import buyer_accounts, gateway_refund, order_cancellation
 from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.depth import case_count
 from tests.support.finance import (
@@ -228,7 +228,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
     def collect(self) -> None:
         """Set off what the buyer owes."""
         self.database.in_transaction(
-            buyer_debt.offset_against_wallet, buyer_id=self.shop.buyer.id, now=self.now
+            buyer_accounts.offset_against_wallet, buyer_id=self.shop.buyer.id, now=self.now
         )
 
     @invariant()

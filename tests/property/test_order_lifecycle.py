@@ -27,8 +27,8 @@ from marketplace.orders.operations import PinLockedError, WrongPinError
 from marketplace.orders.states import ORDER
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.intents.hosted_page import open_hosted_page
 from marketplace.payments.intents.lifecycle import PaymentTarget
+from marketplace.payments.intents.payment_methods import open_hosted_page
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway.payloads import Charge

@@ -19,11 +19,11 @@ from marketplace.orders.transitions import SYSTEM, EscrowTransition, apply_trans
 from marketplace.payments.charges import quarantine
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.intents.hosted_page import open_hosted_page
 from marketplace.payments.intents.lifecycle import PaymentTarget
-from marketplace.payments.refunds import gateway_refund, order_cancellation, polling, recovery
-from marketplace.payments.refunds.buyer_debt import offset_buyer_debts
-from marketplace.payments.refunds.polling import poll_refunds
+from marketplace.payments.intents.payment_methods import open_hosted_page
+from marketplace.payments.refunds import gateway_refund, gateway_reports, order_cancellation, recovery
+from marketplace.payments.refunds.buyer_accounts import offset_buyer_debts
+from marketplace.payments.refunds.gateway_reports import poll_refunds
 from marketplace.webhooks import inbox as webhooks
 from tests.simulation.crashing_database import DiedError, MortalDatabase
 from tests.simulation.in_memory_gateway import InMemoryGateway
@@ -351,10 +351,10 @@ class Scenario:
 
     def _look_into(self, event: dict[str, Any]) -> None:
         with self.database.reading() as session:
-            found = polling.find_refund(session, refund_id=UUID(event["refund_id"]))
-        known = polling.fetch_status(self.till, found)
+            found = gateway_reports.find_refund(session, refund_id=UUID(event["refund_id"]))
+        known = gateway_reports.fetch_status(self.till, found)
         with self.database.transaction() as session:
-            polling.record_status(session, found, known, self.now)
+            gateway_reports.record_status(session, found, known, self.now)
             session.execute(
                 text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
                 {"now": self.now, "id": event["id"]},
@@ -419,7 +419,7 @@ class Scenario:
                 found = recovery.find_failed_refund(
                     session, refund_id=refund_id, trigger=trigger, officer_id=self.officer.id
                 )
-            known = polling.fetch_status(self.till, found)
+            known = gateway_reports.fetch_status(self.till, found)
             self.attempt(
                 trigger,
                 recovery.retry_failed_refund if retries else recovery.credit_failed_refund,

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
 from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.payments.refunds import gateway_refund, order_cancellation, polling
-from marketplace.payments.refunds.polling import poll_refunds
+from marketplace.payments.refunds import gateway_refund, gateway_reports, order_cancellation
+from marketplace.payments.refunds.gateway_reports import poll_refunds
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.services import Services
@@ -317,7 +317,7 @@ class TestEvents:
 
 
 class TestTheSweep:
-    def sweep(self, services: Services, **delta: float) -> polling.RefundPollingResult:
+    def sweep(self, services: Services, **delta: float) -> gateway_reports.RefundPollingResult:
         return poll_refunds(services.database, services.gateway, now=later(**delta))
 
     def test_it_asks_about_what_nothing_was_heard_of(
@@ -444,5 +444,6 @@ class TestTheSweep:
 
     def test_it_is_a_periodic_task(self, relay: Dispatcher, paying_services: Services) -> None:
         assert isinstance(
-            get_periodic_task("requery-refunds").run(paying_services, relay, NOW), polling.RefundPollingResult
+            get_periodic_task("requery-refunds").run(paying_services, relay, NOW),
+            gateway_reports.RefundPollingResult,
         )

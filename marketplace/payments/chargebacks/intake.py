@@ -29,7 +29,7 @@ from marketplace.payments.chargebacks.losses import (
 )
 from marketplace.payments.charges.apply import UnknownReferenceError, lock_orders_of_reference
 from marketplace.payments.models import GatewayCharge, Refund
-from marketplace.payments.refunds import notifications, wallet_fallback
+from marketplace.payments.refunds import buyer_accounts, create, notifications
 from marketplace.providers.gateway.payloads import DISPUTE_LOST, DISPUTE_WON, GatewayDispute
 
 _log = structlog.get_logger(__name__)
@@ -156,11 +156,13 @@ def _pause_or_resume_refunds(
     """Notify the buyer that unsent refunds of the charges wait, or enqueue them; return the waiting ones."""
     charge_ids = [charge.id for charge in charges]
     if has_clear_outcome:
-        wallet_fallback.enqueue_waiting_refunds(session, charge_ids=charge_ids, now=now)
+        pending = select(Refund.id).where(Refund.charge_id.in_(charge_ids), Refund.status == "pending")
+        for refund_id in session.scalars(pending.order_by(Refund.id)):
+            create.enqueue_sending(session, refund_id=refund_id, now=now)
         return []
     waiting = [
         refund
-        for refund in wallet_fallback.lock_unsent_refunds(session, charge_ids=charge_ids)
+        for refund in buyer_accounts.lock_unsent_refunds(session, charge_ids=charge_ids)
         if refund.status == "pending"
     ]
     for refund in waiting:

@@ -22,7 +22,7 @@ from marketplace.ledger.queries import fetch_balance
 from marketplace.orders.transitions import GATEWAY, LockedOrder, record_clawback
 from marketplace.payments import states
 from marketplace.payments.models import GatewayCharge, Refund
-from marketplace.payments.refunds import notifications, wallet_fallback
+from marketplace.payments.refunds import buyer_accounts, notifications
 from marketplace.payments.refunds.clawback import (
     allocate_clawback,
     notify_parties_of_clawback,
@@ -98,7 +98,7 @@ def record_chargeback_loss(
     if not charged_back_minor:
         return []
     charge_shares = _split_into_shares(session, charge_ids, principal_minor, locked_orders)
-    cancelled_refunds = wallet_fallback.lock_unsent_refunds(session, charge_ids=charge_ids)
+    cancelled_refunds = buyer_accounts.lock_unsent_refunds(session, charge_ids=charge_ids)
     shares_minor = split_by_weights(
         charged_back_minor, [charge_share.paid_minor for charge_share in charge_shares]
     )
@@ -115,7 +115,7 @@ def record_chargeback_loss(
         wallet
     ]
     for refund in cancelled_refunds:
-        wallet_fallback.credit_unsent_refund(session, refund, trigger=states.WITHDRAW, now=now)
+        buyer_accounts.credit_unsent_refund(session, refund, trigger=states.WITHDRAW, now=now)
     # The cancelled refunds are in the wallet by now, so at least they can be taken from there.
     cancelled_minor = sum(refund.amount_minor for refund in cancelled_refunds)
     wallet_balance_minor += cancelled_minor - sum(

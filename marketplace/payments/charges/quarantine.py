@@ -19,7 +19,6 @@ from marketplace.orders import operations as orders, states as order_states
 from marketplace.orders.deadlines import PAYMENT_WINDOW, REMAINDER_PAYMENT_WINDOW
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import states
-from marketplace.payments.chargeback_guard import ensure_charge_not_charged_back
 from marketplace.payments.charges import alerts, notifications
 from marketplace.payments.charges.charge_context import (
     LockedQuarantinedCharge,
@@ -27,9 +26,9 @@ from marketplace.payments.charges.charge_context import (
     lock_intent,
     split_among_orders,
 )
-from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
+from marketplace.payments.guards import ensure_charge_not_charged_back, ensure_no_conflict_of_interest
 from marketplace.payments.models import GatewayCharge, PaymentAllocation, PaymentIntent, QuarantinedCharge
-from marketplace.payments.refunds import buyer_debt, create
+from marketplace.payments.refunds import buyer_accounts, create
 
 
 class ChargeAlreadyResolvedError(ConflictError):
@@ -136,7 +135,7 @@ def resolve_quarantined_charge(
         )
         if chargeback_state == "lost":
             # The bank gave the buyer the money: they owe it.
-            buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=act.now)
+            buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=act.now)
     row = quarantined.row
     row.status, row.resolution, row.resolution_note = "resolved", action, note
     row.resolved_by, row.resolved_at = act.person_id, act.now

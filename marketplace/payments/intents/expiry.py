@@ -1,4 +1,7 @@
-"""The sweep of abandoned checkouts: no order expires before the gateway was polled."""
+"""The sweep of abandoned checkouts, and alerts about stalled payments.
+
+No order expires before the gateway was polled.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +13,9 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.alerts import kinds
+from marketplace.alerts.operations import raise_alert, resolve_alerts_except
+from marketplace.alerts.queries import list_open_subjects
 from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
@@ -18,13 +24,16 @@ from marketplace.orders.deadlines import BANK_TRANSFER_GRACE_PERIOD
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import gateway_alerts, states
 from marketplace.payments.charges.apply import ChargeOutcome, apply_charge
-from marketplace.payments.intents import lifecycle as payments, stalled
+from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.refunds import create
 from marketplace.providers.gateway.payloads import Charge
 from marketplace.providers.gateway.payments import PaymentGateway
 
 _log = structlog.get_logger(__name__)
 
+# After its time is over an order is asked about every minute. What is unclear for so long stays so by itself.
+STALLED_AFTER = timedelta(hours=2)
+_STALLED_LIMIT = 500
 _BATCH = 100
 _MAX_BATCHES = 20
 # So many references in a row that it gives no usable answer about, and the gateway is down for this sweep.
@@ -160,9 +169,7 @@ def _update_gateway_alert(
     if overdue_since and not gateway_down:
         database.in_transaction(gateway_alerts.resolve_gateway_unreachable_alert, now=now)
     # What waits for longer may do so whatever the gateway answers: that is an alert of its own.
-    waiting = [
-        since for since in overdue_since if _UNREACHABLE_ALERT_AFTER <= now - since <= stalled.STALLED_AFTER
-    ]
+    waiting = [since for since in overdue_since if _UNREACHABLE_ALERT_AFTER <= now - since <= STALLED_AFTER]
     if waiting and gateway_down:
         database.in_transaction(
             gateway_alerts.raise_gateway_unreachable_alert, waiting_since=min(waiting), now=now
@@ -255,3 +262,58 @@ def _expire_order(session: Session, order_id: UUID, now: datetime) -> bool:
         session, order=order, reason="The order expired before the rest was paid.", now=now
     )
     return True
+
+
+_SELECT_STALLED_PAYMENTS = Statement(
+    text(
+        """
+        SELECT i.id, i.reference, i.status, i.amount_minor, min(o.expires_at) AS expired_at, count(*) AS orders
+        FROM payment_intents i
+            JOIN payment_allocations a ON a.intent_id = i.id
+            JOIN orders o ON o.id = a.order_id
+        WHERE i.status IN ('initialized', 'pending') AND a.live AND o.status = 'pending_payment'
+            AND o.payment_status IS DISTINCT FROM 'quarantined' AND o.expires_at <= :before
+        GROUP BY i.id ORDER BY min(o.expires_at), i.id LIMIT :limit
+        """
+    )
+)
+
+
+def flag_stalled_payments(session: Session, *, now: datetime) -> int:
+    """Raise each payment that is unclear for hours, once, and resolve those that are over.
+
+    Unclear is one of whose orders the time was over two hours ago, and which the gateway is still at, or can't be
+    asked about: else the sweep of abandoned checkouts had ended it. At most 500 are looked at.
+
+    :return: how many payments are unclear
+    """
+    rows = _SELECT_STALLED_PAYMENTS.all(session, before=now - STALLED_AFTER, limit=_STALLED_LIMIT)
+    row_by_subject = {f"payment:{row['id']}": row for row in rows}
+    open_subjects = list_open_subjects(session, identifier=kinds.PAYMENT_STALLED)
+    for subject, row in row_by_subject.items():
+        if subject not in open_subjects:
+            raise_alert(
+                session,
+                identifier=kinds.PAYMENT_STALLED,
+                subject=subject,
+                title="It is unclear whether something was paid",
+                facts={
+                    "intentId": row["id"],
+                    "reference": row["reference"],
+                    "status": row["status"],
+                    "amountMinor": row["amount_minor"],
+                    "orders": row["orders"],
+                    "expiredAt": row["expired_at"],
+                },
+                now=now,
+            )
+    # Of more than are looked at, those beyond may be unclear still.
+    if len(rows) < _STALLED_LIMIT:
+        resolve_alerts_except(
+            session,
+            identifier=kinds.PAYMENT_STALLED,
+            subjects=list(row_by_subject),
+            note="The payment is settled or over.",
+            now=now,
+        )
+    return len(rows)

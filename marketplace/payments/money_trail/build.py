@@ -15,8 +15,8 @@ from marketplace.kernel.money import CURRENCY, format_amount
 from marketplace.orders import queries as orders, states
 from marketplace.orders.deadlines import ACCEPTANCE_DEADLINE, DELIVERY_DEADLINE
 from marketplace.payments import states as payment_states
-from marketplace.payments.chargeback_guard import find_refunds_awaiting_chargeback
 from marketplace.payments.charges.charge_context import split_among_orders
+from marketplace.payments.guards import SELECT_CHARGEBACK_STATE
 from marketplace.payments.money_trail import texts as words
 from marketplace.payments.refunds.create import OrderRefund, list_refunds_of_orders
 
@@ -144,6 +144,16 @@ _SELECT_TRANSACTIONS_OF_ORDER = Statement(
 )
 
 
+_SELECT_REFUNDS_AWAITING_CHARGEBACK = Statement(
+    text(
+        f"""
+        SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
+        WHERE r.id = ANY(:refund_ids) AND r.status = 'pending' AND ({SELECT_CHARGEBACK_STATE}) = 'open'
+        """
+    )
+)
+
+
 def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> MoneyTrail:
     """Build the money trail of an order, as far as the caller may see it.
 
@@ -162,7 +172,8 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> Mo
         quarantined_charges = _list_quarantined_charges(session, order_id)
         refunds = list_refunds_of_orders(session, order_ids=[order_id])
         pending = [refund.id for refund in refunds if refund.status == payment_states.PENDING]
-        waiting = find_refunds_awaiting_chargeback(session, refund_ids=pending) if pending else set()
+        if pending:
+            waiting = set(_SELECT_REFUNDS_AWAITING_CHARGEBACK.scalars(session, refund_ids=pending))
     # What was put aside for an order that was never paid is none of the vendor's business.
     transactions = (
         []

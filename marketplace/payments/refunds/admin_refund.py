@@ -16,8 +16,7 @@ from marketplace.notifications.operations import notify
 from marketplace.orders import inventory, operations as orders, states
 from marketplace.orders.models import OrderItem
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
-from marketplace.payments.chargeback_guard import ensure_order_not_charged_back
-from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
+from marketplace.payments.guards import ensure_no_conflict_of_interest, ensure_order_not_charged_back
 from marketplace.payments.models import Refund
 from marketplace.payments.refunds import create
 from marketplace.payments.refunds.create import Destination

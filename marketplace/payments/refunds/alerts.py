@@ -1,6 +1,6 @@
 """Alerts about refunds: raise and resolve them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -29,10 +29,6 @@ _RESOLVED_BY_PROGRESS = (
 )
 
 
-def _refund_subject(refund_id: UUID) -> str:
-    return f"refund:{refund_id}"
-
-
 def raise_refund_alert(
     session: Session, identifier: str, refund: Refund, facts: Mapping[str, Any], *, now: datetime
 ) -> None:
@@ -43,7 +39,7 @@ def raise_refund_alert(
     raise_alert(
         session,
         identifier=identifier,
-        subject=_refund_subject(refund.id),
+        subject=f"refund:{refund.id}",
         title=_TITLES[identifier],
         facts={
             "refundId": refund.id,
@@ -53,17 +49,6 @@ def raise_refund_alert(
             "status": refund.status,
             **facts,
         },
-        now=now,
-    )
-
-
-def resolve_duplicate_refund_alert(session: Session, *, refund_id: UUID, now: datetime) -> None:
-    """Resolve that a refund was paid twice."""
-    resolve_alert(
-        session,
-        identifier=kinds.REFUND_SENT_TWICE,
-        subject=_refund_subject(refund_id),
-        note="The money came back to the gateway.",
         now=now,
     )
 
@@ -78,33 +63,23 @@ def raise_missing_refund_alert(
     raise_alert(
         session,
         identifier=kinds.REFUND_UNKNOWN,
-        subject=_refund_subject(refund_id),
+        subject=f"refund:{refund_id}",
         title="The gateway does not know a refund",
         facts={"refundId": refund_id, "attempt": attempt, "reference": reference},
         now=now,
     )
 
 
-def resolve_missing_refund_alert(session: Session, *, refund_id: UUID, now: datetime) -> None:
-    """Resolve that the gateway did not know a refund."""
-    resolve_alert(
-        session,
-        identifier=kinds.REFUND_UNKNOWN,
-        subject=_refund_subject(refund_id),
-        note="The gateway knows the refund.",
-        now=now,
-    )
+def resolve_refund_alerts(
+    session: Session,
+    *,
+    refund_id: UUID,
+    note: str,
+    now: datetime,
+    identifiers: str | Sequence[str] = _RESOLVED_BY_PROGRESS,
+) -> None:
+    """Resolve alerts about a refund.
 
-
-def resolve_refund_alerts(session: Session, *, refund_id: UUID, status: str, now: datetime) -> None:
-    """Resolve what was amiss with a refund that is sent, credited or tried again.
-
-    :param status: what it is now
+    :param identifiers: without it, those of a refund that is sent, credited or tried again
     """
-    resolve_alert(
-        session,
-        identifier=_RESOLVED_BY_PROGRESS,
-        subject=_refund_subject(refund_id),
-        note=f"The refund is {status}.",
-        now=now,
-    )
+    resolve_alert(session, identifier=identifiers, subject=f"refund:{refund_id}", note=note, now=now)

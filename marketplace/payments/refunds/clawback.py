@@ -19,8 +19,7 @@ from marketplace.notifications.operations import NewNotification, notify_all
 from marketplace.orders import inventory, states
 from marketplace.orders.pricing import allocate_after, split_escrow
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order, record_clawback
-from marketplace.payments.chargeback_guard import ensure_order_not_charged_back
-from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
+from marketplace.payments.guards import ensure_no_conflict_of_interest, ensure_order_not_charged_back
 from marketplace.payments.refunds import create
 from marketplace.payments.refunds.admin_refund import (
     RELEASED_ESCROW_STATUSES,

@@ -19,9 +19,9 @@ from marketplace.kernel.errors import ConflictError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.payments import states
-from marketplace.payments.chargeback_guard import ChargebackState, find_chargeback_state
+from marketplace.payments.guards import ChargebackState, find_chargeback_state
 from marketplace.payments.models import GatewayCharge, PaymentIntent, Refund
-from marketplace.payments.refunds import alerts, create, duplicate_payment, notifications, wallet_fallback
+from marketplace.payments.refunds import alerts, buyer_accounts, create, notifications
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway.client import ensure_key_accepted
 from marketplace.providers.gateway.payloads import GatewayRefund
@@ -158,7 +158,7 @@ def _defer_or_credit(
 ) -> None:
     """Leave a locked refund that the gateway does not know waiting, or credit it to the wallet."""
     if chargeback_state == "lost":
-        wallet_fallback.credit_and_offset_debt(session, refund, trigger=states.WITHDRAW, now=now)
+        buyer_accounts.credit_and_offset_debt(session, refund, trigger=states.WITHDRAW, now=now)
     else:
         _log.info("refund waits for the end of a dispute", refundId=str(refund.id))
 
@@ -217,12 +217,12 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, reported: Gateway
     """
     refund = lock_refund(session, refund_id=refund_id)
     attempt = resolve_attempt(refund, reported)
-    is_duplicate = duplicate_payment.is_duplicate_attempt(session, refund, attempt=attempt)
+    is_duplicate = buyer_accounts.is_duplicate_attempt(session, refund, attempt=attempt)
     if reported.status == _STATUS_SENT and (is_duplicate or _is_already_reimbursed(refund, attempt)):
-        duplicate_payment.record_duplicate_refund(session, refund, reported, attempt=attempt, now=now)
+        buyer_accounts.record_duplicate_refund(session, refund, reported, attempt=attempt, now=now)
         return refund.status
     if reported.status == _STATUS_FAILED and is_duplicate:
-        duplicate_payment.reverse_duplicate_refund(session, refund, attempt=attempt, now=now)
+        buyer_accounts.reverse_duplicate_refund(session, refund, attempt=attempt, now=now)
         return refund.status
     trigger = _choose_trigger(session, refund, reported, attempt, now=now)
     if trigger is None or not states.REFUND.allows(refund.status, trigger):
@@ -231,7 +231,7 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, reported: Gateway
     if status == states.PROCESSED:
         _post_sent_or_returned(session, refund, "refund_sent", "Refund sent by the gateway", now=now)
         notifications.notify_refund_sent(session, refund, now=now)
-        alerts.resolve_refund_alerts(session, refund_id=refund_id, status=status, now=now)
+        alerts.resolve_refund_alerts(session, refund_id=refund_id, note=f"The refund is {status}.", now=now)
     elif refund.status == states.PROCESSED:
         # The buyer is notified once finance has decided.
         _post_sent_or_returned(

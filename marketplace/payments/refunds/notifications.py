@@ -8,20 +8,20 @@ from sqlalchemy.orm import Session
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
 from marketplace.payments.models import Refund
-from marketplace.payments.refunds.buyer_debt import BuyerDebt
+
+_DEBT_SENTENCE = "You owe us {}: they come off what your wallet receives next."
 
 
 def notify_refund_sent(session: Session, refund: Refund, *, now: datetime) -> None:
     """Notify the buyer that their money has left."""
     times_returned = refund.times_returned
-    returned_text = " What we had sent before came back to us." if times_returned else ""
     notify(
         session,
         user_id=refund.buyer_id,
         type="refund_processed",
         title="Your refund was sent again" if times_returned else "Your refund was sent",
         body=f"{format_naira(refund.amount_minor)} are on their way to where you paid from. Your bank may take a few"
-        f" days to show them.{returned_text}",
+        " days to show them." + (" What we had sent before came back to us." if times_returned else ""),
         link=_order_link(refund),
         cause=f"refund:{refund.id}:processed" + (f":{times_returned}" if times_returned else ""),
         now=now,
@@ -119,25 +119,19 @@ def notify_charged_back(
     duplicate_minor = paid_by_wallet_minor + outstanding_minor
     if not cancelled_refunds_minor and not duplicate_minor:
         return
-    body = f"Your bank gave you {format_naira(returned_by_bank_minor)} of a payment back."
-    if cancelled_refunds_minor:
-        body += f" So {format_naira(cancelled_refunds_minor)} of it are not sent by us as well."
-    if kept_in_wallet_minor:
-        body += f" {format_naira(kept_in_wallet_minor)} that your bank did not give are in your wallet."
-    if duplicate_minor:
-        body += f" {format_naira(duplicate_minor)} you had got from us before."
-    if paid_by_wallet_minor:
-        body += f" {format_naira(paid_by_wallet_minor)} were taken from your wallet for them."
-    if outstanding_minor:
-        body += (
-            f" You owe us {format_naira(outstanding_minor)}: they come off what your wallet receives next."
-        )
     notify(
         session,
         user_id=buyer_id,
         type="payment_taken_back",
         title="Your bank gave you a payment back",
-        body=body,
+        body=f"Your bank gave you {format_naira(returned_by_bank_minor)} of a payment back."
+        + _sentences_with_amount(
+            (cancelled_refunds_minor, "So {} of it are not sent by us as well."),
+            (kept_in_wallet_minor, "{} that your bank did not give are in your wallet."),
+            (duplicate_minor, "{} you had got from us before."),
+            (paid_by_wallet_minor, "{} were taken from your wallet for them."),
+            (outstanding_minor, _DEBT_SENTENCE),
+        ),
         link="/wallet",
         cause=f"charge-dispute:{dispute_id}:taken-back",
         now=now,
@@ -145,37 +139,24 @@ def notify_charged_back(
 
 
 def notify_duplicate_refund(
-    session: Session,
-    refund: Refund,
-    debt: BuyerDebt,
-    *,
-    amount_minor: int,
-    source: str,
-    now: datetime,
+    session: Session, refund: Refund, *, amount_minor: int, outstanding_minor: int, source: str, now: datetime
 ) -> None:
     """Notify the buyer that they got money twice, what of it the wallet gave back, what they owe.
 
-    :param debt: what was booked
     :param amount_minor: kobo that came once more
+    :param outstanding_minor: kobo of it that the wallet could not give
     :param source: names the payment that came once more
     """
-    paid_text = (
-        f" {format_naira(debt.paid_by_wallet_minor)} were taken from your wallet for it."
-        if debt.paid_by_wallet_minor
-        else ""
-    )
-    outstanding_text = (
-        f" You owe us {format_naira(debt.outstanding_minor)}: they come off what your wallet receives next."
-        if debt.outstanding_minor
-        else ""
-    )
     notify(
         session,
         user_id=refund.buyer_id,
         type="refund_paid_twice",
         title="A refund reached you twice",
-        body=f"{format_naira(amount_minor)} were sent to where you paid from, although you had got them back"
-        f" already.{paid_text}{outstanding_text}",
+        body=f"{format_naira(amount_minor)} were sent to where you paid from, although you had got them back already."
+        + _sentences_with_amount(
+            (amount_minor - outstanding_minor, "{} were taken from your wallet for it."),
+            (outstanding_minor, _DEBT_SENTENCE),
+        ),
         link="/wallet",
         cause=f"{source}:paid_twice",
         now=now,
@@ -191,24 +172,20 @@ def notify_refund_amount_mismatch(
     :param outstanding_minor: kobo that were too much, and that the wallet could not give
     """
     difference_minor = sent_minor - refund.amount_minor
-    body = f"{format_naira(sent_minor)} were sent to where you paid from, not {format_naira(refund.amount_minor)}."
-    if difference_minor < 0:
-        body += f" The other {format_naira(-difference_minor)} are in your wallet."
-    if difference_minor > outstanding_minor:
-        body += (
-            f" {format_naira(difference_minor - outstanding_minor)} of what was too much were taken from your"
-        )
-        body += " wallet."
-    if outstanding_minor:
-        body += (
-            f" You owe us {format_naira(outstanding_minor)}: they come off what your wallet receives next."
-        )
     notify(
         session,
         user_id=refund.buyer_id,
         type="refund_processed",
         title="Your refund was sent with another amount",
-        body=body,
+        body=f"{format_naira(sent_minor)} were sent to where you paid from, not {format_naira(refund.amount_minor)}."
+        + _sentences_with_amount(
+            (-difference_minor, "The other {} are in your wallet."),
+            (
+                difference_minor - outstanding_minor,
+                "{} of what was too much were taken from your wallet.",
+            ),
+            (outstanding_minor, _DEBT_SENTENCE),
+        ),
         link=_order_link(refund),
         cause=f"refund:{refund.id}:otherwise",
         now=now,
@@ -233,6 +210,15 @@ def notify_duplicate_refund_returned(
         link="/wallet",
         cause=f"{source}:returned",
         now=now,
+    )
+
+
+def _sentences_with_amount(*sentences: tuple[int, str]) -> str:
+    """Join the sentences whose amount in kobo is more than 0."""
+    return "".join(
+        f" {sentence.format(format_naira(amount_minor))}"
+        for amount_minor, sentence in sentences
+        if amount_minor > 0
     )
 
 

@@ -14,19 +14,10 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import lock_balances
 from marketplace.orders.models import Order
 from marketplace.payments import states
-from marketplace.payments.chargeback_guard import ensure_charge_not_charged_back
-from marketplace.payments.conflict_of_interest import ensure_no_conflict_of_interest
+from marketplace.payments.guards import ensure_charge_not_charged_back, ensure_no_conflict_of_interest
 from marketplace.payments.models import Refund
-from marketplace.payments.refunds import (
-    alerts,
-    buyer_debt,
-    create,
-    duplicate_payment,
-    gateway_refund,
-    notifications,
-    wallet_fallback,
-)
-from marketplace.payments.refunds.polling import PolledRefund, find_refund
+from marketplace.payments.refunds import alerts, buyer_accounts, create, gateway_refund, notifications
+from marketplace.payments.refunds.gateway_reports import PolledRefund, find_refund
 from marketplace.providers.gateway.payloads import GatewayRefund
 
 # What the gateway may still send, or has sent.
@@ -89,7 +80,9 @@ def retry_failed_refund(
     refund.asked_at = refund.asking_until = refund.gateway_refund_id = None
     refund.updated_at = act.now
     create.enqueue_sending(session, refund_id=refund.id, now=act.now)
-    alerts.resolve_refund_alerts(session, refund_id=refund.id, status=refund.status, now=act.now)
+    alerts.resolve_refund_alerts(
+        session, refund_id=refund.id, note=f"The refund is {refund.status}.", now=act.now
+    )
     return _audit(session, refund, before, act=act, action="refund.retry")
 
 
@@ -130,9 +123,9 @@ def credit_failed_refund(
     if mismatched:
         _correct_amount_mismatch(session, refund, mismatched, now=act.now)
     elif chargeback_state == "lost":
-        wallet_fallback.credit_and_offset_debt(session, refund, trigger=states.CREDIT, now=act.now)
+        buyer_accounts.credit_and_offset_debt(session, refund, trigger=states.CREDIT, now=act.now)
     else:
-        wallet_fallback.credit_unsent_refund(session, refund, trigger=states.CREDIT, now=act.now)
+        buyer_accounts.credit_unsent_refund(session, refund, trigger=states.CREDIT, now=act.now)
         notifications.notify_refund_credited(session, refund, now=act.now)
     return _audit(session, refund, before, act=act, action="refund.credit")
 
@@ -150,9 +143,9 @@ def _correct_amount_mismatch(
     """
     buyer_id = refund.buyer_id
     lock_balances(session, accounts=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
-    wallet_fallback.credit_unsent_refund(session, refund, trigger=states.CREDIT, now=now)
-    debts = [
-        duplicate_payment.debit_buyer_for_attempt(
+    buyer_accounts.credit_unsent_refund(session, refund, trigger=states.CREDIT, now=now)
+    outstanding_minor = sum(
+        buyer_accounts.debit_buyer_for_attempt(
             session,
             refund,
             reported,
@@ -161,14 +154,13 @@ def _correct_amount_mismatch(
             now=now,
         )
         for reported in attempts
-    ]
-    outstanding_minor = sum(debt.outstanding_minor for debt in debts)
+    )
     sent_minor = sum(reported.amount_minor for reported in attempts)
     notifications.notify_refund_amount_mismatch(
         session, refund, sent_minor=sent_minor, outstanding_minor=outstanding_minor, now=now
     )
     # What they owed before, or what their bank took, may be set off against what is left.
-    buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=now)
+    buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=now)
 
 
 def _lock_same_attempt(session: Session, failed_refund: PolledRefund) -> Refund:
@@ -187,7 +179,7 @@ def _filter_in_flight(
         attempt
         for attempt in attempts
         if attempt.status in _IN_FLIGHT_STATUSES
-        and not duplicate_payment.is_duplicate_attempt(
+        and not buyer_accounts.is_duplicate_attempt(
             session, refund, attempt=gateway_refund.resolve_attempt(refund, attempt)
         )
     ]

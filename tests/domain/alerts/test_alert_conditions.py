@@ -17,13 +17,13 @@ from marketplace.infra.settings import Settings
 from marketplace.payments import gateway_alerts, states
 from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome
-from marketplace.payments.intents import lifecycle, stalled
+from marketplace.payments.intents import expiry, lifecycle
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.intents.hosted_page import open_hosted_page
 from marketplace.payments.intents.lifecycle import Intent
+from marketplace.payments.intents.payment_methods import open_hosted_page
 from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.payments.refunds.gateway_refund import RefusedRefund
-from marketplace.payments.refunds.polling import poll_refunds
+from marketplace.payments.refunds.gateway_reports import poll_refunds
 from marketplace.platform.halts import are_payouts_halted
 from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.reconciliation import ledger_check
@@ -243,7 +243,7 @@ class TestQuarantine:
 
 class TestStalledPayments:
     def stalled(self, session: Session, intent: Intent, now: datetime) -> list[dict[str, Any]]:
-        stalled.flag_stalled_payments(session, now=now)
+        expiry.flag_stalled_payments(session, now=now)
         return alerts_about(session, f"payment:{intent.id}")
 
     @pytest.fixture
@@ -258,7 +258,7 @@ class TestStalledPayments:
         self, session: Session, intent: Intent, order_id: UUID
     ) -> None:
         expires_at = row_of(session, "orders", id=order_id)["expires_at"]
-        limit = expires_at + stalled.STALLED_AFTER
+        limit = expires_at + expiry.STALLED_AFTER
 
         assert self.stalled(session, intent, limit - (limit - expires_at) / 100) == []
         for _ in range(3):

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement, driver_cursor
 from marketplace.ledger import accounts
-from marketplace.payments import chargeback_guard
+from marketplace.payments import guards
 from marketplace.payments.refunds import create
 from tests.support.purchases import make_shop, paid_order
 
@@ -45,7 +45,7 @@ def order_id(session: Session) -> Iterator[UUID]:
 @pytest.mark.parametrize(
     ("statement", "name"),
     [
-        (chargeback_guard._SELECT_STATE_OF_ORDER, "id"),
+        (guards._SELECT_STATE_OF_ORDER, "id"),
         (create._LOCK_CHARGES, "order_id"),
         (create._SELECT_CHARGES_OF_ORDER, "order_id"),
     ],

@@ -15,9 +15,9 @@ from marketplace.kernel.paging import TableRequest
 from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.admin_queries import RefundFilters, list_refunds
-from marketplace.payments.chargeback_guard import ChargedBackError, find_chargeback_state
 from marketplace.payments.chargebacks.intake import record_chargeback
 from marketplace.payments.charges import quarantine
+from marketplace.payments.guards import ChargedBackError, find_chargeback_state
 from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import gateway_refund, order_cancellation
 from marketplace.providers.gateway.payloads import GatewayDispute

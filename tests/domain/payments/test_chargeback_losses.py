@@ -10,8 +10,8 @@ from marketplace.identity.queries import Caller
 from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
-from marketplace.payments.chargeback_guard import ChargedBackError
 from marketplace.payments.charges import quarantine
+from marketplace.payments.guards import ChargedBackError
 from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import gateway_refund
 from tests.support.alerts import alerts_about

@@ -18,7 +18,7 @@ from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments import admin_queries, states
 from marketplace.payments.money_trail.build import build_money_trail
-from marketplace.payments.refunds import buyer_debt, gateway_refund, polling, refund_events
+from marketplace.payments.refunds import buyer_accounts, gateway_refund, gateway_reports
 from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import (
@@ -148,12 +148,12 @@ class TestAfterTheCredit:
         reference = row_of(session, "orders", id=order_id)["payment_reference"]
         bare = GatewayRefund("", "processed", made.amount_minor, "", reference)
 
-        assert refund_events.handle_refund_event(session, reported=made if named else bare, now=NOW)
+        assert gateway_reports.handle_refund_event(session, reported=made if named else bare, now=NOW)
 
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
         assert times_to_ask(session, refund_id) == 1
-        found = polling.find_refund(session, refund_id=refund_id)
-        assert not polling.record_status(session, found, [made], NOW)
+        found = gateway_reports.find_refund(session, refund_id=refund_id)
+        assert not gateway_reports.record_status(session, found, [made], NOW)
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == made.amount_minor
         assert_books_are_whole(session)
 
@@ -170,11 +170,11 @@ class TestAfterTheCredit:
         settle(session, refund_id, made)
         failed = replace(made, status="failed")
 
-        assert refund_events.handle_refund_event(session, reported=failed, now=NOW)
+        assert gateway_reports.handle_refund_event(session, reported=failed, now=NOW)
         assert times_to_ask(session, refund_id) == 1
         for _ in range(2):
             assert settle(session, refund_id, failed) == "credited"
-        buyer_debt.offset_against_wallet(session, buyer_id=shop.buyer.id, now=NOW)
+        buyer_accounts.offset_against_wallet(session, buyer_id=shop.buyer.id, now=NOW)
 
         assert wallet_of(session, shop.buyer.id) == (100 if spent else amount)
         assert owed_by(session, shop.buyer.id) == 0
@@ -308,7 +308,7 @@ class TestAnEarlierTry:
         assert settle(session, refund_id, failed) == "credited"
 
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == failed.amount_minor
-        assert buyer_debt.offset_against_wallet(session, buyer_id=shop.buyer.id, now=NOW)
+        assert buyer_accounts.offset_against_wallet(session, buyer_id=shop.buyer.id, now=NOW)
         assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 0)
         assert_books_are_whole(session)
 
@@ -342,11 +342,11 @@ class TestCollecting:
         buyer_id = shop.buyer.id
         fill_wallet(session, buyer_id, owed - 300)
 
-        assert buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
+        assert buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
         assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (0, 300)
-        assert not buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
+        assert not buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
         fill_wallet(session, buyer_id, 1_000)
-        assert buyer_debt.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
+        assert buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
 
         assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (700, 0)
         bodies = bodies_of(session, buyer_id, "debt_collected")
@@ -373,7 +373,7 @@ def test_a_debt_that_can_not_be_collected_keeps_no_other_waiting(database: Datab
             move(session, f"test:{buyer_id}", accounts.buyer_receivable(buyer_id), accounts.GATEWAY_CLEARING)
         move(session, f"debt:{first}:0", accounts.GATEWAY_CLEARING, accounts.OWN_FUNDS)
 
-    collected = buyer_debt.offset_buyer_debts(database, now=NOW)
+    collected = buyer_accounts.offset_buyer_debts(database, now=NOW)
 
     with database.transaction() as session:
         assert collected == 1
@@ -388,9 +388,9 @@ def test_the_gateway_is_asked_about_credited_ones_for_a_month(
 ) -> None:
     def quiet(days: int) -> bool:
         now = later(days=days)
-        rows = polling._SELECT_REFUNDS_TO_POLL.all(
+        rows = gateway_reports._SELECT_REFUNDS_TO_POLL.all(
             session,
-            before=now - polling.POLL_AFTER,
+            before=now - gateway_reports.POLL_AFTER,
             day_before=now - timedelta(days=1),
             watched_since=now - timedelta(days=30),
             limit=500,

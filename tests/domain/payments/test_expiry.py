@@ -16,8 +16,8 @@ from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.expiry import ExpiryResult, sweep_abandoned_checkouts
-from marketplace.payments.intents.hosted_page import open_hosted_page
 from marketplace.payments.intents.lifecycle import Intent
+from marketplace.payments.intents.payment_methods import open_hosted_page
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway.payloads import Charge
 from tests.support.gateway import TestGateway

@@ -11,7 +11,7 @@ from marketplace.infra.polling import ChangedWhilePolledError
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.ledger.queries import fetch_balances_by_kind
-from marketplace.payments.refunds import gateway_refund, order_cancellation, polling, refund_events
+from marketplace.payments.refunds import gateway_refund, gateway_reports, order_cancellation
 from marketplace.payments.refunds.gateway_refund import (
     SENDING_LEASE,
     PendingGatewayRefund,
@@ -214,7 +214,7 @@ def test_all_pages_of_the_gateways_refunds_are_read(
 
 
 def hear(session: Session, told: GatewayRefund) -> bool:
-    return refund_events.handle_refund_event(session, reported=told, now=later(minutes=5))
+    return gateway_reports.handle_refund_event(session, reported=told, now=later(minutes=5))
 
 
 class TestTheGatewaysWord:
@@ -326,10 +326,10 @@ class TestEvents:
 
         assert status_of(session, refund_id) == first
         assert times_to_ask(session, refund_id) == 1
-        row = polling.find_refund(session, refund_id=refund_id)
-        assert not polling.record_status(session, row, [word(found, first)], later(minutes=6))
-        row = polling.find_refund(session, refund_id=refund_id)
-        assert polling.record_status(session, row, [word(found, then)], later(minutes=7))
+        row = gateway_reports.find_refund(session, refund_id=refund_id)
+        assert not gateway_reports.record_status(session, row, [word(found, first)], later(minutes=6))
+        row = gateway_reports.find_refund(session, refund_id=refund_id)
+        assert gateway_reports.record_status(session, row, [word(found, then)], later(minutes=7))
         assert status_of(session, refund_id) == then
         assert_books_are_whole(session)
 
@@ -337,11 +337,11 @@ class TestEvents:
         self, session: Session, refund_id: UUID
     ) -> None:
         found = claimed(session, refund_id)
-        row = polling.find_refund(session, refund_id=refund_id)
+        row = gateway_reports.find_refund(session, refund_id=refund_id)
         settle(session, word(found, "failed"), refund_id)
 
         with pytest.raises(ChangedWhilePolledError):
-            polling.record_status(session, row, [word(found, "processed")], later(minutes=6))
+            gateway_reports.record_status(session, row, [word(found, "processed")], later(minutes=6))
 
         assert status_of(session, refund_id) == "failed"
 

@@ -14,13 +14,13 @@ from marketplace.kernel.money import format_naira
 from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.wallet import WalletUse
-from marketplace.payments.chargeback_guard import ChargedBackError
 from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.charges.quarantine import (
     ChargeAlreadyResolvedError,
     QuarantineActionNotAllowedError,
 )
+from marketplace.payments.guards import ChargedBackError
 from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.intents.lifecycle import (

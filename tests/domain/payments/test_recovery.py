@@ -19,9 +19,9 @@ from marketplace.kernel.paging import TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.payments import admin_queries, states
-from marketplace.payments.chargeback_guard import ChargedBackError
-from marketplace.payments.refunds import gateway_refund, order_cancellation, polling, recovery
-from marketplace.payments.refunds.polling import PolledRefund
+from marketplace.payments.guards import ChargedBackError
+from marketplace.payments.refunds import gateway_refund, gateway_reports, order_cancellation, recovery
+from marketplace.payments.refunds.gateway_reports import PolledRefund
 from marketplace.payments.refunds.recovery import (
     GatewayStatusUnknownError,
     RefundStillInFlightError,
@@ -334,13 +334,13 @@ class TestAskingTheGatewayFirst:
         gateway_refund.send_refund(adapter, found)
         say(session, made["id"], "failed")
 
-        known = polling.fetch_status(adapter, find(session, made["id"], officer))
+        known = gateway_reports.fetch_status(adapter, find(session, made["id"], officer))
         assert [one.merchant_note for one in known] == [gateway_refund.refund_reference(made["id"], 1)]
         mend_refund(session, made["id"], officer, states.RETRY)
         say(session, made["id"], "failed")
         # The second try is unknown to the gateway, but the first one is on its way after all.
         stuck = find(session, made["id"], officer)
-        assert polling.fetch_status(adapter, stuck) == known
+        assert gateway_reports.fetch_status(adapter, stuck) == known
         with pytest.raises(RefundStillInFlightError):
             recovery.credit_failed_refund(
                 session, failed_refund=stuck, attempts=known, act=act_of(officer, now=NOW)
@@ -348,7 +348,7 @@ class TestAskingTheGatewayFirst:
 
         gateway.line.fault = "lose"
         with pytest.raises(ProviderUnavailableError):
-            polling.fetch_status(adapter, find(session, made["id"], officer))
+            gateway_reports.fetch_status(adapter, find(session, made["id"], officer))
 
 
 def test_a_claim_that_ran_out_is_taken_over(session: Session, officer: Caller, refund_id: UUID) -> None:

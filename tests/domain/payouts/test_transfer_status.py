@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
-from marketplace.payments.refunds import buyer_debt
+from marketplace.payments.refunds import buyer_accounts
 from marketplace.payouts.accounting import reservations
 from marketplace.payouts.accounting.reservations import PayoutRequest
 from marketplace.payouts.batches import staging
@@ -312,7 +312,7 @@ def test_a_cash_out_that_was_sent_after_all_is_paid_off_by_the_wallet_as_no_refu
     assert news["body"].endswith("twice. You owe us NGN 5,000.00, taken from what your wallet gets next.")
 
     owe(session, payee, OWED_MINOR)
-    assert buyer_debt.offset_against_wallet(session, buyer_id=payee.user.id, now=NOW)
+    assert buyer_accounts.offset_against_wallet(session, buyer_id=payee.user.id, now=NOW)
 
     news = row_of(session, "notifications", user_id=payee.user.id, type="debt_collected")
     assert "for money that had reached you twice. Nothing is owed any more." in news["body"]

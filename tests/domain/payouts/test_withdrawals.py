@@ -16,7 +16,7 @@ from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders.vendor_escrow_balance import fetch_vendor_escrow_balance
-from marketplace.payments.refunds.buyer_debt import record_overpayment as claim_debt
+from marketplace.payments.refunds.buyer_accounts import record_overpayment as claim_debt
 from marketplace.payouts import withdrawals
 from marketplace.payouts.batches import staging
 from marketplace.payouts.payees import balances, holds

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from marketplace.alerts.kinds import ALERT_KINDS
 from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
-from marketplace.payments.chargeback_guard import ChargedBackError
+from marketplace.payments.guards import ChargedBackError
 from marketplace.payments.intents.lifecycle import Intent
 from marketplace.payouts.transfers.exceptions import UNRECOGNIZED_FAILURES_SUBJECT, resolve_exception
 from marketplace.services import Services

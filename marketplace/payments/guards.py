@@ -1,16 +1,20 @@
-"""Payments that the customer's bank gives back, or has given back: a refund of them would be the second one."""
+"""Guards of decisions on money: no officer decides on their own orders, and no refund repeats a chargeback.
+
+The customer's bank returns a charged-back payment, so a refund of that payment would be the second one.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ConflictError
+from marketplace.kernel.errors import ConflictError, ConflictOfInterestError
 from marketplace.ledger import accounts
 from marketplace.providers.gateway.payloads import DISPUTE_LOST, DISPUTE_WON
+from marketplace.vendors.models import VendorProfile
 
 # An open dispute may still be lost; a lost one has been booked. One that ended as nobody can tell is as good as open.
 ChargebackState = Literal["open", "lost"]
@@ -40,6 +44,19 @@ class ChargedBackError(ConflictError):
     reason = "charged-back"
 
 
+def ensure_no_conflict_of_interest(
+    session: Session, *, officer_id: UUID, buyer_id: UUID, vendor_ids: Sequence[UUID]
+) -> None:
+    """Refuse an officer who would decide on money of their own.
+
+    :param vendor_ids: the stores whose goods the money paid for
+    :raises ConflictOfInterestError: the officer bought it, or sells it
+    """
+    seller_ids = session.scalars(select(VendorProfile.user_id).where(VendorProfile.id.in_(vendor_ids)))
+    if officer_id in {buyer_id, *seller_ids}:
+        raise ConflictOfInterestError("You are a party to this: another officer has to decide.")
+
+
 _SELECT_STATE_OF_CHARGE = Statement(text(f"{_SELECT_STATE} AND c.id = :id"))
 
 
@@ -51,21 +68,6 @@ def find_chargeback_state(session: Session, *, charge_id: UUID | None) -> Charge
     """
     state: ChargebackState | None = _SELECT_STATE_OF_CHARGE.scalar(session, id=charge_id)
     return state
-
-
-_SELECT_WAITING_REFUNDS = Statement(
-    text(
-        f"""
-        SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
-        WHERE r.id = ANY(:refund_ids) AND r.status = 'pending' AND ({SELECT_CHARGEBACK_STATE}) = 'open'
-        """
-    )
-)
-
-
-def find_refunds_awaiting_chargeback(session: Session, *, refund_ids: Sequence[UUID]) -> set[UUID]:
-    """Tell which refunds wait for the end of a dispute."""
-    return set(_SELECT_WAITING_REFUNDS.scalars(session, refund_ids=list(refund_ids)))
 
 
 # Of all charges, those that paid the order, by the books: its checkout's may have paid others alone.
@@ -86,12 +88,10 @@ def ensure_order_not_charged_back(session: Session, *, order_id: UUID) -> None:
     :param order_id: of an order that is locked in this transaction, as a dispute locks it
     :raises ChargedBackError: it would be paid back twice
     """
-    state = _SELECT_STATE_OF_ORDER.scalar(session, id=order_id, escrow_id=accounts.ESCROW.id)
-    _ensure_not_open(state)
-    if state == "lost":
-        raise ChargedBackError(
-            "The dispute of the payment was lost: the buyer's bank gave the money back, so there is none to give back."
-        )
+    _ensure_not_charged_back(
+        _SELECT_STATE_OF_ORDER.scalar(session, id=order_id, escrow_id=accounts.ESCROW.id),
+        refusal_if_lost="there is none to give back.",
+    )
 
 
 def ensure_charge_not_charged_back(
@@ -105,18 +105,26 @@ def ensure_charge_not_charged_back(
     :raises ChargedBackError: it would be paid back twice
     """
     state = find_chargeback_state(session, charge_id=charge_id)
-    _ensure_not_open(state)
-    if state == "lost" and not to_wallet:
-        raise ChargedBackError(
-            "The dispute of the payment was lost: the buyer's bank gave the money back, so it is not sent or kept as"
-            " well. Give it to the wallet: what the buyer owes for it is taken from there."
-        )
+    _ensure_not_charged_back(
+        state,
+        refusal_if_lost=None
+        if to_wallet
+        else "it is not sent or kept as well. Give it to the wallet: what the buyer owes for it is taken from there.",
+    )
     return state
 
 
-def _ensure_not_open(state: ChargebackState | None) -> None:
+def _ensure_not_charged_back(state: ChargebackState | None, *, refusal_if_lost: str | None) -> None:
+    """Refuse a refund of a charged-back payment.
+
+    :param refusal_if_lost: ends the error of a lost dispute; none allows a refund then
+    """
     if state == "open":
         raise ChargedBackError(
             "The buyer's bank disputes the payment, and gives it back if the dispute is lost: giving it back here too"
             " would be the second time. Answer the dispute at the gateway, and try again when it is won."
+        )
+    if state == "lost" and refusal_if_lost is not None:
+        raise ChargedBackError(
+            "The dispute of the payment was lost: the buyer's bank gave the money back, so " + refusal_if_lost
         )

@@ -1,21 +1,33 @@
-"""Poll the gateway for refunds without a final status. Events can be lost."""
+"""Reports of the gateway on refunds: apply events that are certain, and poll the gateway for all others.
+
+Events can be lost, may come late and out of order, and may name only their charge. An event that contradicts a final
+status, or may mean any of several refunds, only starts polling: the gateway reports each refund by our reference, as it
+is now.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import text, update
+import structlog
+from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
+from marketplace.alerts import kinds
+from marketplace.infra import outbox
 from marketplace.infra.db import Database, Statement
 from marketplace.infra.polling import ensure_unchanged, poll_each
+from marketplace.kernel import queues
 from marketplace.payments import gateway_alerts, states
-from marketplace.payments.chargeback_guard import SELECT_CHARGEBACK_STATE
+from marketplace.payments.guards import SELECT_CHARGEBACK_STATE
 from marketplace.payments.models import Refund
 from marketplace.payments.refunds import alerts, create, gateway_refund
 from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.providers.gateway.payments import PaymentGateway
 
+_log = structlog.get_logger(__name__)
+
+POLL_TOPIC = "refund.ask"
 # The gateway takes days for some; asking each hour is enough.
 POLL_AFTER = timedelta(hours=1)
 # One that was credited should not be sent any more; should it be, its buyer has the money twice.
@@ -24,6 +36,90 @@ _CREDITED_POLL_WINDOW = timedelta(days=30)
 _BATCH = 500
 # What the gateway took it should know; one that it refused was never known to it.
 _KNOWN_TO_GATEWAY_STATUSES = frozenset({states.SUBMITTED, states.NEEDS_ATTENTION})
+
+
+def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datetime) -> bool:
+    """Take in an event of the gateway about a refund.
+
+    What it says of a refund that it names, by the gateway's id or by our note, is noted, unless it contradicts
+    what is settled. Otherwise the gateway is asked about each refund that may be meant.
+
+    :param reported: the event
+    :return: whether it may be one of ours: there are such as were made by hand at the gateway
+    """
+    refund = _find_named_refund(session, reported)
+    if refund is not None:
+        if _contradicts_final_status(refund, reported):
+            _enqueue_polling(session, refund_id=refund.id, now=now)
+        else:
+            gateway_refund.apply_gateway_status(session, refund_id=refund.id, reported=reported, now=now)
+        return True
+    possible_ids = _list_possible_refunds(session, reported)
+    if not possible_ids:
+        _log.warning(
+            "refund of the gateway is none of ours",
+            gatewayRefundId=reported.id,
+            reference=reported.charge_reference,
+        )
+    for refund_id in possible_ids:
+        _enqueue_polling(session, refund_id=refund_id, now=now)
+    return bool(possible_ids)
+
+
+def list_affected_refunds(session: Session, *, reported: GatewayRefund) -> list[UUID]:
+    """List the refunds that an event of the gateway names, or may mean."""
+    refund = _find_named_refund(session, reported)
+    return _list_possible_refunds(session, reported) if refund is None else [refund.id]
+
+
+def _find_named_refund(session: Session, reported: GatewayRefund) -> Refund | None:
+    named = gateway_refund.parse_refund_reference(reported.merchant_note)
+    refund = session.get(Refund, named[0], populate_existing=True) if named else None
+    if refund is None and reported.id:
+        by_gateway_id = select(Refund).where(Refund.gateway_refund_id == reported.id)
+        refund = session.scalar(by_gateway_id.execution_options(populate_existing=True))
+    return refund
+
+
+# Those that an event may be about which names its charge alone. Some may have been tried more than once.
+_SELECT_POSSIBLE_REFUNDS = Statement(
+    text(
+        """
+        SELECT r.id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id
+            JOIN payment_intents i ON i.id = c.intent_id
+        WHERE i.reference = :reference AND r.amount_minor = :amount_minor
+            AND (r.asked_at IS NOT NULL OR r.attempt > 1)
+        ORDER BY r.id LIMIT 100
+        """
+    )
+)
+
+
+def _list_possible_refunds(session: Session, reported: GatewayRefund) -> list[UUID]:
+    if reported.merchant_note:  # the reference of another system
+        return []
+    return _SELECT_POSSIBLE_REFUNDS.scalars(
+        session, reference=reported.charge_reference, amount_minor=reported.amount_minor
+    )
+
+
+def _contradicts_final_status(refund: Refund, reported: GatewayRefund) -> bool:
+    """Tell whether an event would change what is settled, in which case it may be older than that."""
+    is_current_attempt = gateway_refund.resolve_attempt(refund, reported) == refund.attempt
+    if reported.status == "processed":
+        return not is_current_attempt or refund.status in (states.FAILED, states.CREDITED)
+    was_sent = refund.paid_twice_minor > 0 or (is_current_attempt and refund.status == states.PROCESSED)
+    return reported.status == "failed" and was_sent
+
+
+def _enqueue_polling(session: Session, *, refund_id: UUID, now: datetime) -> None:
+    outbox.enqueue(
+        session,
+        queue=queues.WEBHOOKS,
+        topic=POLL_TOPIC,
+        payload={"refundId": str(refund_id)},
+        due_at=now,
+    )
 
 
 @dataclass(frozen=True)
@@ -160,7 +256,13 @@ def record_status(
     locked = gateway_refund.lock_refund(session, refund_id=refund.id)
     ensure_unchanged(locked, refund, ("status", "attempt", "updated_at"))
     if attempts:
-        alerts.resolve_missing_refund_alert(session, refund_id=refund.id, now=now)
+        alerts.resolve_refund_alerts(
+            session,
+            refund_id=refund.id,
+            identifiers=kinds.REFUND_UNKNOWN,
+            note="The gateway knows the refund.",
+            now=now,
+        )
     elif refund.status in _KNOWN_TO_GATEWAY_STATUSES:
         alerts.raise_missing_refund_alert(
             session, refund_id=refund.id, attempt=refund.attempt, reference=refund.reference, now=now
