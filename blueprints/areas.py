@@ -8,10 +8,12 @@ from blueprints.catalog.browse.vendor_inventory import area as inventory
 from blueprints.catalog.moderation.routes import area as moderation
 from blueprints.catalog.products.images import area as images
 from blueprints.catalog.products.routes import area as catalog
-from blueprints.catalog.promotions.banners import area as banners
-from blueprints.catalog.promotions.featured import area as featured
-from blueprints.catalog.promotions.flash_sales import area as flash_sales
-from blueprints.catalog.promotions.vibes import area as vibes
+from blueprints.catalog.promotions.routes import (
+    banner_area as banners,
+    featured_area as featured,
+    flash_sale_area as flash_sales,
+    vibe_area as vibes,
+)
 from blueprints.catalog.search.routes import area as search
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract

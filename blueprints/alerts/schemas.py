@@ -2,7 +2,7 @@
 
 from marshmallow import fields
 
-from blueprints.http.fields import Choice, Schema, SingleLineText, StrictInteger, Timestamp, Uuid
+from blueprints.http.fields import Choice, Identified, Schema, SingleLineText, StrictInteger, Timestamp, Uuid
 from blueprints.http.paging import CursorQuery
 from marketplace.alerts import kinds, operations, queries
 
@@ -17,10 +17,9 @@ class AlertQuery(CursorQuery):
     identifier = Choice(*kinds.ALERT_KINDS, load_default=None)
 
 
-class AlertView(Schema):
+class AlertView(Identified):
     """An alert: raised once for each subject while it is open, however often it happens."""
 
-    id = Uuid(required=True)
     identifier = fields.String(required=True)
     severity = Choice(*kinds.SEVERITIES, required=True)
     subject = fields.String(required=True, metadata={"description": "What it is about."})

@@ -240,11 +240,56 @@ class Degrees(fields.Float):
         return super()._deserialize(value, attr, data, **kwargs)
 
 
-class Deleted(Schema):
+class Identified(Schema):
+    """A resource with an id."""
+
+    id = Uuid(required=True)
+
+
+class NamedResource(Identified):
+    """A resource with a name."""
+
+    name = fields.String(required=True)
+    slug = fields.String(required=True)
+
+
+class StoreName(Identified):
+    """A store by its public name."""
+
+    display_name = fields.String(required=True)
+    slug = fields.String(required=True)
+
+
+class Created(Identified):
+    """A resource with the time of its creation."""
+
+    created_at = Timestamp(required=True)
+
+
+class Updated(Created):
+    """A resource with the time of its last change."""
+
+    updated_at = Timestamp(required=True)
+
+
+class Revised(Updated):
+    """A resource with a revision."""
+
+    revision = StrictInteger(minimum=1, required=True)
+
+
+class ExpectedRevision(Schema):
+    """A change with the revision that its client read."""
+
+    revision = StrictInteger(
+        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
+    )
+
+
+class Deleted(Identified):
     """What a DELETE answers."""
 
     deleted = fields.Boolean(required=True)
-    id = Uuid(required=True)
 
 
 class DateRangeQuery(Schema):

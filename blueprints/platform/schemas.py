@@ -6,6 +6,8 @@ from marshmallow import ValidationError, fields, validates_schema
 
 from blueprints.http.fields import (
     Choice,
+    Created,
+    Identified,
     Schema,
     SingleLineText,
     StrictBoolean,
@@ -95,17 +97,15 @@ class ProposalQuery(OffsetQuery):
     kind = Choice(*CHANGES, load_default=None)
 
 
-class ProposalOfficer(Schema):
+class ProposalOfficer(Identified):
     """An officer who had to do with it."""
 
-    id = Uuid(required=True)
     name = fields.String(required=True, allow_none=True)
 
 
-class ProposalRow(Schema):
+class ProposalRow(Created):
     """A proposal: what it changes from what to what, what that does, and who decided on it."""
 
-    id = Uuid(required=True)
     kind = Choice(*CHANGES, required=True)
     status = Choice(*_STATUSES, required=True)
     target = fields.String(required=True)
@@ -126,7 +126,6 @@ class ProposalRow(Schema):
     rejected_at = Timestamp(required=True, allow_none=True)
     rejection_reason = fields.String(required=True, allow_none=True)
     expired_at = Timestamp(required=True, allow_none=True)
-    created_at = Timestamp(required=True)
 
 
 class Proposal(ProposalRow):
@@ -140,10 +139,9 @@ class Proposal(ProposalRow):
     next_actions = fields.List(Choice(states.APPROVE, states.REJECT), required=True)
 
 
-class PayoutHaltView(Schema):
+class PayoutHaltView(Identified):
     """A time in which payouts stood still."""
 
-    id = Uuid(required=True)
     state = Choice("halted", "resumed", required=True)
     reason = fields.String(required=True)
     findings = StrictInteger(

@@ -5,11 +5,12 @@ from marshmallow import fields
 from blueprints.http.fields import (
     AddressFields,
     HttpUrl,
+    NamedResource,
     Phone,
     Schema,
     SingleLineText,
     StrictBoolean,
-    Timestamp,
+    Updated,
     Uuid,
 )
 
@@ -23,18 +24,13 @@ class UpdateMe(Schema):
     avatar_url = HttpUrl(schemes=("https",), allow_none=True)
 
 
-class MyCampus(Schema):
+class MyCampus(NamedResource):
     """The campus that somebody belongs to."""
 
-    id = Uuid(required=True)
-    name = fields.String(required=True)
-    slug = fields.String(required=True)
 
-
-class Me(Schema):
+class Me(Updated):
     """One's own profile."""
 
-    id = Uuid(required=True)
     email = fields.String(required=True, allow_none=True)
     name = fields.String(required=True, allow_none=True)
     phone = fields.String(required=True, allow_none=True)
@@ -49,8 +45,6 @@ class Me(Schema):
     referral_code = fields.String(required=True)
     campus_id = Uuid(required=True, allow_none=True)
     campus = fields.Nested(MyCampus, required=True, allow_none=True)
-    created_at = Timestamp(required=True)
-    updated_at = Timestamp(required=True)
 
 
 class AddAddress(AddressFields):
@@ -66,10 +60,9 @@ class UpdateAddress(AddressFields):
     is_default = StrictBoolean()
 
 
-class AddressView(Schema):
+class AddressView(Updated):
     """A saved delivery address."""
 
-    id = Uuid(required=True)
     label = fields.String(required=True, allow_none=True)
     hostel = fields.String(required=True)
     hall = fields.String(required=True, allow_none=True)
@@ -79,5 +72,3 @@ class AddressView(Schema):
     instructions = fields.String(required=True, allow_none=True)
     phone = fields.String(required=True, allow_none=True)
     is_default = fields.Boolean(required=True)
-    created_at = Timestamp(required=True)
-    updated_at = Timestamp(required=True)

@@ -6,6 +6,7 @@ from marshmallow import fields
 from blueprints.http.envelope import CursorMetaSchema
 from blueprints.http.fields import (
     Choice,
+    Identified,
     MinorAmount,
     Schema,
     SingleLineText,
@@ -78,10 +79,9 @@ class WebhooksMetaSchema(CursorMetaSchema):
     counts = fields.Nested(WebhookCounts, required=True)
 
 
-class WebhookRow(Schema):
+class WebhookRow(Identified):
     """An event that came in. ``duplicate`` tells why it was ignored: another delivery of it had its effect."""
 
-    id = Uuid(required=True)
     provider = Choice(*queries.PROVIDERS, required=True)
     event_type = fields.String(required=True, allow_none=True, data_key="type")
     event_id = fields.String(
@@ -118,20 +118,18 @@ class ReplayWebhook(Schema):
     dry_run = StrictBoolean(load_default=False)
 
 
-class OrderChange(Schema):
+class OrderChange(Identified):
     """What changes of an order."""
 
-    id = Uuid(required=True)
     number = fields.String(required=True)
     what = Choice("status", "payment", "escrow", required=True)
     before = fields.String(required=True, allow_none=True)
     after = fields.String(required=True, allow_none=True)
 
 
-class RefundChange(Schema):
+class RefundChange(Identified):
     """A refund that is made, or changes its status; ``before`` is null of one that is new."""
 
-    id = Uuid(required=True)
     amount_minor = MinorAmount(minimum=1, required=True)
     destination = fields.String(required=True)
     order_number = fields.String(required=True, allow_none=True)
@@ -148,48 +146,43 @@ class PostedEntry(Schema):
     order_number = fields.String(required=True, allow_none=True)
 
 
-class PostedTransaction(Schema):
+class PostedTransaction(Identified):
     """A ledger transaction that is posted."""
 
-    id = Uuid(required=True)
     kind = fields.String(required=True)
     source = fields.String(required=True)
     description = fields.String(required=True)
     entries = fields.List(fields.Nested(PostedEntry), required=True)
 
 
-class CreatedNotification(Schema):
+class CreatedNotification(Identified):
     """A notification."""
 
-    id = Uuid(required=True)
     user_id = Uuid(required=True)
     type = fields.String(required=True)
     title = fields.String(required=True)
 
 
-class CreatedQuarantinedCharge(Schema):
+class CreatedQuarantinedCharge(Identified):
     """A charge that is held back."""
 
-    id = Uuid(required=True)
     reason = fields.String(required=True)
     amount_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
 
 
-class CreatedPayoutException(Schema):
+class CreatedPayoutException(Identified):
     """A transfer that failed, came back, or is none of ours."""
 
-    id = Uuid(required=True)
     outcome = fields.String(required=True)
     reference = fields.String(required=True)
     amount_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
 
 
-class AlertTransition(Schema):
+class AlertTransition(Identified):
     """An alert that somebody is told of: that it was raised, or is over."""
 
-    id = Uuid(required=True)
     event = Choice("raised", "resolved", required=True)
     identifier = fields.String(required=True)
     severity = fields.String(required=True)
@@ -197,25 +190,22 @@ class AlertTransition(Schema):
     title = fields.String(required=True)
 
 
-class EnqueuedWork(Schema):
+class EnqueuedWork(Identified):
     """Work that is handed on to a queue."""
 
-    id = Uuid(required=True)
     queue = fields.String(required=True)
     topic = fields.String(required=True)
 
 
-class StoredSupportMessage(Schema):
+class StoredSupportMessage(Identified):
     """A message that is kept for support."""
 
-    id = Uuid(required=True)
     type = fields.String(required=True)
 
 
-class UnpackedEvent(Schema):
+class UnpackedEvent(Identified):
     """A part of an envelope of messages: an event of its own, processed by itself."""
 
-    id = Uuid(required=True)
     provider = fields.String(required=True)
 
 
@@ -236,10 +226,9 @@ class ReplayChanges(Schema):
     parts = fields.List(fields.Nested(UnpackedEvent), required=True)
 
 
-class WebhookReplayResult(Schema):
+class WebhookReplayResult(Identified):
     """What a replay did, or would do. One that failed left the event as it was."""
 
-    id = Uuid(required=True)
     dry_run = fields.Boolean(required=True)
     outcome = Choice(*replay.OUTCOMES, required=True)
     before = Choice(*queries.STATES, required=True)

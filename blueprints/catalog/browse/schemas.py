@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from marshmallow import fields, validate
 
-from blueprints.catalog.products.schemas import ProductCard
+from blueprints.catalog.products.schemas import ManagedListing, ProductCard
 from blueprints.http.envelope import MetaSchema, OffsetOrCursorMetaSchema
 from blueprints.http.fields import (
     BooleanParameter,
@@ -13,7 +13,6 @@ from blueprints.http.fields import (
     Schema,
     StrictInteger,
     Text,
-    Timestamp,
     Uuid,
 )
 from blueprints.http.paging import OffsetOrCursorQuery
@@ -69,24 +68,16 @@ class InventoryQuery(OffsetOrCursorQuery):
     category = Text(max_length=100, metadata={"description": "Id or slug; categories below it are included."})
 
 
-class InventoryItem(ProductCard):
+class InventoryItem(ManagedListing, ProductCard):
     """A listing, as its owner sees it in the inventory."""
 
-    published_at = Timestamp(required=True, allow_none=True)
     status = Choice(*vendor_inventory.STATUSES, required=True)
-    status_reason = fields.String(required=True, allow_none=True)
-    review_state = Choice("screening", "held", required=True, allow_none=True)
-    review_reasons = fields.List(fields.String(), required=True)
     exclusive = fields.Boolean(required=True)
-    quantity = StrictInteger(minimum=0, required=True)
     reserved = StrictInteger(minimum=0, required=True)
     available = StrictInteger(minimum=0, required=True)
-    revision = StrictInteger(minimum=1, required=True)
     views = StrictInteger(minimum=0, required=True)
     cart_adds = StrictInteger(minimum=0, required=True)
     shares = StrictInteger(minimum=0, required=True)
-    created_at = Timestamp(required=True)
-    updated_at = Timestamp(required=True)
 
 
 class InventoryCounts(Schema):

@@ -1,5 +1,6 @@
 """What listings are searched, made and changed with, and what they look like."""
 
+from functools import partial
 from typing import Any
 
 from marshmallow import ValidationError, fields, validates_schema
@@ -7,10 +8,15 @@ from marshmallow import ValidationError, fields, validates_schema
 from blueprints.http.fields import (
     BooleanParameter,
     Choice,
+    ExpectedRevision,
+    Identified,
     IntegerParameter,
     MinorAmount,
+    NamedResource,
+    Revised,
     Schema,
     SingleLineText,
+    StoreName,
     StrictBoolean,
     StrictInteger,
     Text,
@@ -26,10 +32,15 @@ from marketplace.catalog.moderation import rules
 _STATUSES = sorted(states.PRODUCT.states)
 
 
-class CampusCategoryQuery(CursorQuery):
-    """Where a listing is looked at, and of what kind."""
+class CampusQuery(CursorQuery):
+    """Whose campus is looked at."""
 
     campus = Text(max_length=100, metadata={"description": "Id or slug."})
+
+
+class CampusCategoryQuery(CampusQuery):
+    """Where a listing is looked at, and of what kind."""
+
     category = Text(max_length=100, metadata={"description": "Id or slug; categories below it are included."})
 
 
@@ -68,28 +79,12 @@ class _LowercaseTag(SingleLineText):
         return super()._deserialize(value, attr, data, **kwargs).lower()
 
 
-def _title(**terms: Any) -> SingleLineText:
-    return SingleLineText(min_length=rules.TITLE_LENGTHS[0], max_length=rules.TITLE_LENGTHS[-1], **terms)
-
-
-def _description(**terms: Any) -> Text:
-    return Text(min_length=0, max_length=rules.MAX_DESCRIPTION_LENGTH, **terms)
-
-
-def _price(**terms: Any) -> MinorAmount:
-    return MinorAmount(minimum=rules.MIN_PRICE_MINOR, maximum=rules.MAX_PRICE_MINOR, **terms)
-
-
-def _quantity(**terms: Any) -> StrictInteger:
-    return StrictInteger(minimum=0, maximum=rules.MAX_QUANTITY, **terms)
-
-
-def _image_ids(**terms: Any) -> UniqueList:
-    return UniqueList(Uuid(), max_length=rules.MAX_IMAGES, **terms)
-
-
-def _tags(**terms: Any) -> UniqueList:
-    return UniqueList(_LowercaseTag(max_length=rules.MAX_TAG_LENGTH), max_length=rules.MAX_TAGS, **terms)
+_title = partial(SingleLineText, min_length=rules.TITLE_LENGTHS[0], max_length=rules.TITLE_LENGTHS[-1])
+_description = partial(Text, min_length=0, max_length=rules.MAX_DESCRIPTION_LENGTH)
+_price = partial(MinorAmount, minimum=rules.MIN_PRICE_MINOR, maximum=rules.MAX_PRICE_MINOR)
+_quantity = partial(StrictInteger, minimum=0, maximum=rules.MAX_QUANTITY)
+_image_ids = partial(UniqueList, Uuid(), max_length=rules.MAX_IMAGES)
+_tags = partial(UniqueList, _LowercaseTag(max_length=rules.MAX_TAG_LENGTH), max_length=rules.MAX_TAGS)
 
 
 class AddProduct(Schema):
@@ -115,7 +110,7 @@ class AddProduct(Schema):
     vendor_id = Uuid(metadata={"description": "Staff name the vendor that the listing is for."})
 
 
-class UpdateProduct(Schema):
+class UpdateProduct(ExpectedRevision):
     """Changes to a listing; what is left out stays as it is."""
 
     title = _title()
@@ -128,17 +123,11 @@ class UpdateProduct(Schema):
     tags = _tags()
     exclusive = StrictBoolean()
     status = Choice("published", "paused", "draft")
-    revision = StrictInteger(
-        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
-    )
 
 
-class StoreSummary(Schema):
+class StoreSummary(StoreName):
     """A store, as a card shows it."""
 
-    id = Uuid(required=True)
-    display_name = fields.String(required=True)
-    slug = fields.String(required=True)
     verified = fields.Boolean(required=True)
     rating = fields.Float(required=True, allow_none=True)
 
@@ -154,10 +143,9 @@ class ActiveFlashSale(Schema):
     )
 
 
-class ProductCard(Schema):
+class ProductCard(Identified):
     """A product, as listings show it."""
 
-    id = Uuid(required=True)
     title = fields.String(required=True)
     price_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
@@ -173,6 +161,16 @@ class ProductCard(Schema):
     published_at = Timestamp(required=True)
 
 
+class ManagedListing(Revised):
+    """The state of a listing, as its owner and staff see it."""
+
+    quantity = StrictInteger(minimum=0, required=True)
+    status_reason = fields.String(required=True, allow_none=True)
+    review_state = Choice("screening", "held", required=True, allow_none=True)
+    review_reasons = fields.List(fields.String(), required=True)
+    published_at = Timestamp(required=True, allow_none=True)
+
+
 class ImageSize(Schema):
     """One size of a picture, in one format."""
 
@@ -182,22 +180,17 @@ class ImageSize(Schema):
     content_type = fields.String(required=True)
 
 
-class ProductImageView(Schema):
+class ProductImageView(Identified):
     """A picture of a product: in the size for its own page, and all sizes, the smallest first."""
 
-    id = Uuid(required=True)
     url = fields.String(required=True)
     width = StrictInteger(minimum=1, required=True, allow_none=True)
     height = StrictInteger(minimum=1, required=True, allow_none=True)
     sizes = fields.List(fields.Nested(ImageSize), required=True)
 
 
-class CampusOrCategory(Schema):
+class CampusOrCategory(NamedResource):
     """A campus or category, by name."""
-
-    id = Uuid(required=True)
-    name = fields.String(required=True)
-    slug = fields.String(required=True)
 
 
 class StoreVacation(Schema):
@@ -258,12 +251,9 @@ class ProductDetail(ProductCard):
     shares = StrictInteger(minimum=0)
 
 
-class CategoryNode(Schema):
+class CategoryNode(CampusOrCategory):
     """A category with the number of active listings in and below it."""
 
-    id = Uuid(required=True)
-    name = fields.String(required=True)
-    slug = fields.String(required=True)
     listing_count = StrictInteger(minimum=0, required=True)
     children = fields.List(
         fields.Nested(lambda: CategoryNode()),  # noqa: PLW0108 - the name exists only later

@@ -1,16 +1,20 @@
 """What banners, vibes and featured products are made and changed with, and what they look like."""
 
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 
-from blueprints.catalog.products.schemas import ProductCard
+from blueprints.catalog.products.schemas import CampusQuery, ProductCard
 from blueprints.http.fields import (
     Choice,
+    ExpectedRevision,
     FullMatch,
     HttpUrl,
+    Identified,
     MinorAmount,
+    Revised,
     Schema,
     SingleLineText,
     StrictInteger,
@@ -29,10 +33,9 @@ from marketplace.kernel.ids import parse_uuid
 _MAX_LINK_LENGTH = 2_000
 
 
-class PromotedProduct(Schema):
+class PromotedProduct(Identified):
     """A product, as staff see it that promote it."""
 
-    id = Uuid(required=True)
     title = fields.String(required=True)
     status = Choice(*sorted(states.PRODUCT.states), required=True)
     price_minor = MinorAmount(required=True)
@@ -40,21 +43,12 @@ class PromotedProduct(Schema):
     vendor_id = Uuid(required=True)
 
 
-class PromotionLifecycle(Schema):
+class PromotionLifecycle(Revised):
     """Who made a promotion, and what became of it."""
 
     created_by = Uuid(required=True)
-    created_at = Timestamp(required=True)
-    updated_at = Timestamp(required=True)
     ended_at = Timestamp(required=True, allow_none=True)
     ended_by = Uuid(required=True, allow_none=True)
-    revision = StrictInteger(minimum=1, required=True)
-
-
-class CampusQuery(CursorQuery):
-    """Whose campus is looked at."""
-
-    campus = Text(max_length=100, metadata={"description": "Id or slug."})
 
 
 class BannerQuery(CampusQuery):
@@ -97,54 +91,28 @@ def _is_safe_link(link: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
 
 
-def _revision() -> StrictInteger:
-    return StrictInteger(
-        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
-    )
+_position = partial(
+    StrictInteger, minimum=0, maximum=MAX_POSITION, metadata={"description": "The lowest is first."}
+)
+_starts_at = partial(Timestamp, metadata={"description": "Left out, it begins at once."})
+_image_id = partial(Uuid, metadata={"description": "Of an uploaded picture."})
 
 
-def _position(**terms: Any) -> StrictInteger:
-    return StrictInteger(
-        minimum=0, maximum=MAX_POSITION, metadata={"description": "The lowest is first."}, **terms
-    )
-
-
-def _starts_at() -> Timestamp:
-    return Timestamp(metadata={"description": "Left out, it begins at once."})
-
-
-def _ends_at() -> Timestamp:
-    return Timestamp(allow_none=True, metadata={"description": "Null for no end."})
-
-
-def _campus_id() -> Uuid:
-    return Uuid(allow_none=True, metadata={"description": "Null for all campuses."})
-
-
-def _image_id(**terms: Any) -> Uuid:
-    return Uuid(metadata={"description": "Of an uploaded picture."}, **terms)
-
-
-def _ensure_single_picture(data: dict[str, Any]) -> None:
-    if "image_id" in data and "image_url" in data:
-        raise ValidationError("Send either imageId or imageUrl.", "imageId")
-
-
-class _ChangePromotion(Schema):
+class _ChangePromotion(ExpectedRevision):
     position = _position()
     starts_at = _starts_at()
-    ends_at = _ends_at()
-    revision = _revision()
+    ends_at = Timestamp(allow_none=True, metadata={"description": "Null for no end."})
 
 
 class _ChangePicturedPromotion(_ChangePromotion):
     title = SingleLineText(max_length=120)
-    campus_id = _campus_id()
+    campus_id = Uuid(allow_none=True, metadata={"description": "Null for all campuses."})
 
     @validates_schema
     def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse two pictures at once."""
-        _ensure_single_picture(data)
+        if "image_id" in data and "image_url" in data:
+            raise ValidationError("Send either imageId or imageUrl.", "imageId")
 
 
 class ChangeBanner(_ChangePicturedPromotion):
@@ -173,8 +141,7 @@ class AddBanner(ChangeBanner):
             raise ValidationError("Send imageId or imageUrl.", "imageId")
 
 
-class _Promotion(Schema):
-    id = Uuid(required=True)
+class _Promotion(Identified):
     position = StrictInteger(minimum=0, required=True)
     starts_at = Timestamp(required=True)
     ends_at = Timestamp(required=True, allow_none=True)
@@ -210,20 +177,16 @@ def _ensure_not_uuid(slug: str) -> None:
         raise ValidationError("Must not be a UUID.")
 
 
-def _slug(**terms: Any) -> fields.String:
-    return fields.String(
-        validate=[
-            FullMatch(vibes.SLUG_PATTERN, error="Must be lower case words joined by hyphens."),
-            validate.Length(min=3, max=vibes.MAX_SLUG_LENGTH),
-            validate.NoneOf(vibes.RESERVED_SLUGS, error="Is taken by a path of the API."),
-            _ensure_not_uuid,
-        ],
-        **terms,
-    )
-
-
-def _product_ids(**terms: Any) -> UniqueList:
-    return UniqueList(Uuid(), max_length=vibes.MAX_PRODUCTS_PER_VIBE, **terms)
+_slug = partial(
+    fields.String,
+    validate=[
+        FullMatch(vibes.SLUG_PATTERN, error="Must be lower case words joined by hyphens."),
+        validate.Length(min=3, max=vibes.MAX_SLUG_LENGTH),
+        validate.NoneOf(vibes.RESERVED_SLUGS, error="Is taken by a path of the API."),
+        _ensure_not_uuid,
+    ],
+)
+_product_ids = partial(UniqueList, Uuid(), max_length=vibes.MAX_PRODUCTS_PER_VIBE)
 
 
 class ChangeVibe(_ChangePicturedPromotion):
@@ -291,13 +254,7 @@ class StaffFeatured(_Promotion, _StaffPromotion):
 _ENDS_AT_DESCRIPTION = f"At most {flash_sales.MAX_SALE_DURATION.days} days after startsAt."
 
 
-class ActiveFlashSaleQuery(CursorQuery):
-    """Where flash sales are."""
-
-    campus = Text(max_length=100, metadata={"description": "Id or slug."})
-
-
-class FlashSaleQuery(ActiveFlashSaleQuery):
+class FlashSaleQuery(CampusQuery):
     """Which flash sales are listed."""
 
     state = Choice(*flash_sale_listing.PUBLIC_STATES)
@@ -310,52 +267,23 @@ class StaffFlashSaleQuery(CursorQuery):
     product_id = Uuid()
 
 
-def _sale_price(**terms: Any) -> MinorAmount:
-    return MinorAmount(minimum=rules.MIN_PRICE_MINOR, maximum=rules.MAX_PRICE_MINOR, **terms)
+_sale_quantity = partial(
+    StrictInteger,
+    minimum=1,
+    maximum=flash_sales.MAX_QUANTITY,
+    allow_none=True,
+    metadata={"description": "Pieces at the sale's price; null for as many as there are."},
+)
 
 
-def _percent_off(**terms: Any) -> StrictInteger:
-    return StrictInteger(minimum=1, maximum=flash_sales.MAX_PERCENT_OFF, **terms)
-
-
-def _sale_quantity(**terms: Any) -> StrictInteger:
-    return StrictInteger(
-        minimum=1,
-        maximum=flash_sales.MAX_QUANTITY,
-        allow_none=True,
-        metadata={"description": "Pieces at the sale's price; null for as many as there are."},
-        **terms,
-    )
-
-
-class AddFlashSale(Schema):
-    """A new flash sale: its price, or by how much it is cheaper, and when."""
-
-    product_id = Uuid(required=True)
-    sale_price_minor = _sale_price()
-    percent_off = _percent_off()
-    starts_at = Timestamp(metadata={"description": "Left out, it begins at once."})
-    ends_at = Timestamp(required=True, metadata={"description": _ENDS_AT_DESCRIPTION})
-    quantity = _sale_quantity(load_default=None)
-
-    @validates_schema
-    def check_discount(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Want either a price or a percentage."""
-        if ("sale_price_minor" in data) == ("percent_off" in data):
-            raise ValidationError("Send either salePriceMinor or percentOff.", "salePriceMinor")
-
-
-class ChangeFlashSale(Schema):
+class ChangeFlashSale(ExpectedRevision):
     """Changes to a flash sale; what is left out stays as it is."""
 
-    sale_price_minor = _sale_price()
-    percent_off = _percent_off()
+    sale_price_minor = MinorAmount(minimum=rules.MIN_PRICE_MINOR, maximum=rules.MAX_PRICE_MINOR)
+    percent_off = StrictInteger(minimum=1, maximum=flash_sales.MAX_PERCENT_OFF)
     starts_at = Timestamp()
     ends_at = Timestamp(metadata={"description": _ENDS_AT_DESCRIPTION})
     quantity = _sale_quantity()
-    revision = StrictInteger(
-        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
-    )
 
     @validates_schema
     def check_discount(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -364,32 +292,48 @@ class ChangeFlashSale(Schema):
             raise ValidationError("Send either salePriceMinor or percentOff.", "salePriceMinor")
 
 
-class FlashSaleView(Schema):
+class AddFlashSale(ChangeFlashSale):
+    """A new flash sale: its price, or by how much it is cheaper, and when."""
+
+    class Meta(ChangeFlashSale.Meta):
+        exclude = ("revision",)
+
+    product_id = Uuid(required=True)
+    starts_at = _starts_at()
+    ends_at = Timestamp(required=True, metadata={"description": _ENDS_AT_DESCRIPTION})
+    quantity = _sale_quantity(load_default=None)
+
+    @validates_schema
+    def check_there_is_a_discount(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Want a price or a percentage."""
+        if "sale_price_minor" not in data and "percent_off" not in data:
+            raise ValidationError("Send either salePriceMinor or percentOff.", "salePriceMinor")
+
+
+class _FlashSale(Identified):
+    starts_at = Timestamp(required=True)
+    ends_at = Timestamp(required=True)
+    quantity = StrictInteger(minimum=1, required=True, allow_none=True)
+
+
+class FlashSaleView(_FlashSale):
     """A flash sale, as everybody sees it."""
 
-    id = Uuid(required=True)
     state = Choice(*flash_sale_listing.PUBLIC_STATES, required=True)
     price_minor = MinorAmount(required=True)
     regular_price_minor = MinorAmount(required=True)
     percent_off = StrictInteger(minimum=1, maximum=99, required=True)
-    starts_at = Timestamp(required=True)
-    ends_at = Timestamp(required=True)
-    quantity = StrictInteger(minimum=1, required=True, allow_none=True)
     left = StrictInteger(
         minimum=0, required=True, allow_none=True, metadata={"description": "Null without a limit."}
     )
     product = fields.Nested(ProductCard, required=True)
 
 
-class StaffFlashSale(PromotionLifecycle):
+class StaffFlashSale(_FlashSale, PromotionLifecycle):
     """A flash sale, as staff see it."""
 
-    id = Uuid(required=True)
     state = Choice(*flash_sale_listing.FLASH_SALE_STATES, required=True)
     product = fields.Nested(PromotedProduct, required=True)
     sale_price_minor = MinorAmount(required=True)
     percent_off = StrictInteger(minimum=1, required=True, allow_none=True)
-    starts_at = Timestamp(required=True)
-    ends_at = Timestamp(required=True)
-    quantity = StrictInteger(minimum=1, required=True, allow_none=True)
     sold = StrictInteger(minimum=0, required=True)

@@ -6,7 +6,9 @@ from blueprints.catalog.products.schemas import ProductCard, ProductQuery, Store
 from blueprints.http.envelope import CursorMetaSchema
 from blueprints.http.fields import (
     Choice,
+    ExpectedRevision,
     IntegerParameter,
+    Revised,
     Schema,
     SingleLineText,
     StrictInteger,
@@ -84,8 +86,10 @@ class ZeroResultSearch(Schema):
     last_at = Timestamp(required=True)
 
 
-def _synonym_terms() -> UniqueList:
-    return UniqueList(
+class AddSynonyms(Schema):
+    """Words and phrases that mean the same."""
+
+    terms = UniqueList(
         SingleLineText(max_length=synonyms.MAX_TERM_LENGTH),
         max_length=synonyms.MAX_TERMS,
         required=True,
@@ -93,26 +97,11 @@ def _synonym_terms() -> UniqueList:
     )
 
 
-class AddSynonyms(Schema):
-    """Words and phrases that mean the same."""
-
-    terms = _synonym_terms()
-
-
-class ChangeSynonyms(Schema):
+class ChangeSynonyms(AddSynonyms, ExpectedRevision):
     """All terms of a group."""
 
-    terms = _synonym_terms()
-    revision = StrictInteger(
-        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
-    )
 
-
-class SynonymGroupView(Schema):
+class SynonymGroupView(Revised):
     """A group of synonyms, folded as searches are."""
 
-    id = Uuid(required=True)
     terms = fields.List(fields.String(), required=True)
-    revision = StrictInteger(minimum=1, required=True)
-    created_at = Timestamp(required=True)
-    updated_at = Timestamp(required=True)
