@@ -42,6 +42,23 @@ class Store:
     phone: str = "+2348031234567"
 
 
+@dataclass(frozen=True)
+class Sale:
+    """A row with a row in it."""
+
+    store: Store
+
+
+class SaleReply(Schema):
+    """A sale with a field of its store."""
+
+    seller = fields.String(required=True, attribute="store.display_name")
+
+
+def test_fields_may_be_taken_from_below_an_attribute() -> None:
+    assert compile_renderer(SaleReply())(Sale(Store("Ada's"))) == {"seller": "Ada's"}
+
+
 def test_partial_replies_may_lack_required_fields() -> None:
     assert compile_renderer(OrderReply(), partial=True)({"sold_by": Store("Ada's")}) == {
         "soldBy": {"displayName": "Ada's"}
