@@ -21,7 +21,7 @@ from flask import Flask
 
 from blueprints.catalog.products.schemas import ProductCard
 from blueprints.http.reply_renderer import compile_renderer
-from marketplace.catalog.browse.cards import build_card
+from marketplace.catalog.browse.listing import build_card
 
 Environ = dict[str, Any]
 

@@ -3,7 +3,6 @@
 Whether a sale counts is told by its window and the time of the request, never by a task having run.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -43,53 +42,18 @@ CURRENT_SALE = case(
     )
 )
 
-# What ``SaleTerms`` are read off, of statements that name the table ``p``.
-SALE_COLUMNS_SQL = "p.sale_id, p.sale_price_minor, p.sale_starts_at, p.sale_ends_at, p.sale_left"
-PRICE_COLUMNS_SQL = f"p.price_minor, {SALE_COLUMNS_SQL}"
-
-_MIN_PERCENT_OFF, _MAX_PERCENT_OFF = 1, 99
-
-
-@dataclass(frozen=True, slots=True)
-class SaleTerms:
-    """The sale that a product carries: the one that runs or comes next, or one that is over by now."""
-
-    sale_id: UUID
-    price_minor: int
-    starts_at: datetime
-    ends_at: datetime
-    units_left: int | None
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "SaleTerms | None":
-        """Read the terms off a row that holds the columns ``SALE_COLUMNS_SQL``."""
-        if row["sale_id"] is None:
-            return None
-        return cls(
-            row["sale_id"],
-            row["sale_price_minor"],
-            row["sale_starts_at"],
-            row["sale_ends_at"],
-            row["sale_left"],
-        )
-
-    def applies_to(self, *, quantity: int, regular_minor: int, now: datetime) -> bool:
-        """Tell whether a line has the sale's price: it runs, and has pieces for all of it.
-
-        A regular price that was lowered to the sale's or below wins.
-
-        :param quantity: pieces of the line
-        :param regular_minor: the product's own price, in kobo
-        :param now: the time of the request
-        """
-        is_running = self.starts_at <= now < self.ends_at
-        has_enough_units = self.units_left is None or self.units_left >= quantity
-        return is_running and has_enough_units and self.price_minor < regular_minor
+# The columns of ``PricedRow``, of statements that name the table ``p``.
+PRICE_COLUMNS_SQL = (
+    "p.price_minor, p.sale_id, p.sale_price_minor, p.sale_starts_at, p.sale_ends_at, p.sale_left"
+)
 
 
 @dataclass(frozen=True)
 class PricedRow:
-    """The columns of ``PRICE_COLUMNS_SQL``: a product's regular price in kobo, and the sale that it carries."""
+    """The columns of ``PRICE_COLUMNS_SQL``: a product's regular price in kobo, and the sale that it carries.
+
+    The sale runs, comes next, or is over by now. ``sale_left`` is none where the sale has no limit.
+    """
 
     price_minor: int
     sale_id: UUID | None
@@ -98,15 +62,27 @@ class PricedRow:
     sale_ends_at: datetime | None
     sale_left: int | None
 
+    def sale_price(self, *, quantity: int, now: datetime) -> int | None:
+        """Give the sale's price of a unit in kobo, if the sale runs and has units for the whole line.
+
+        A regular price that was lowered to the sale's or below wins.
+
+        :param quantity: units of the line
+        """
+        price, starts_at, ends_at = self.sale_price_minor, self.sale_starts_at, self.sale_ends_at
+        if price is None or starts_at is None or ends_at is None:
+            return None
+        has_enough_units = self.sale_left is None or self.sale_left >= quantity
+        applies = starts_at <= now < ends_at and has_enough_units and price < self.price_minor
+        return price if applies else None
+
     def unit_price(self, *, quantity: int, now: datetime) -> int:
         """Give the price of a unit in kobo: the sale's price if it applies to all units, or else the regular one.
 
         :param quantity: units that are bought together
         """
-        terms = SaleTerms.from_row(vars(self))
-        if terms is not None and terms.applies_to(quantity=quantity, regular_minor=self.price_minor, now=now):
-            return terms.price_minor
-        return self.price_minor
+        sale_price = self.sale_price(quantity=quantity, now=now)
+        return self.price_minor if sale_price is None else sale_price
 
 
 def percent_off(price_minor: int, *, sale_price_minor: int) -> int:
@@ -117,7 +93,7 @@ def percent_off(price_minor: int, *, sale_price_minor: int) -> int:
     :return: 1 to 99: neither nothing nor everything
     """
     percent = ((price_minor - sale_price_minor) * 200 + price_minor) // (2 * price_minor)
-    return min(max(percent, _MIN_PERCENT_OFF), _MAX_PERCENT_OFF)
+    return min(max(percent, 1), 99)
 
 
 def price_at_percent_off(price_minor: int, *, percent: int) -> int:

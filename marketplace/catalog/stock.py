@@ -5,14 +5,13 @@ Whoever takes more than one product takes them in the order of their ids, so tha
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.commission_rates import COMMISSION_RATE_SQL
-from marketplace.catalog.sale_price import SALE_COLUMNS_SQL, SaleTerms
+from marketplace.catalog.sale_price import PRICE_COLUMNS_SQL, PricedRow
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 
@@ -22,9 +21,9 @@ _UPDATE_STOCK_SQL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LockedProduct:
-    """A product whose row is ours until the transaction ends, as an order takes it. Prices are kobo.
+@dataclass(frozen=True)
+class LockedProduct(PricedRow):
+    """A product whose row is ours until the transaction ends, as an order takes it.
 
     :ivar commission_bps: its categories' rate; none for the platform's
     """
@@ -33,41 +32,24 @@ class LockedProduct:
     vendor_id: UUID
     campus_id: UUID
     title: str
-    price_minor: int
     cover_key: str | None
     available: int
     published: bool
     commission_bps: int | None
-    sale: SaleTerms | None
-
-    @classmethod
-    def from_row(cls, row: dict[str, Any]) -> "LockedProduct":
-        """Make a product of a row."""
-        return cls(
-            row["id"],
-            row["vendor_id"],
-            row["campus_id"],
-            row["title"],
-            row["price_minor"],
-            row["cover_key"],
-            row["available"],
-            row["published"],
-            row["commission_bps"],
-            SaleTerms.from_row(row),
-        )
 
 
 _LOCK_PRODUCTS = Prepared(
     text(
         f"""
-        SELECT p.id, p.vendor_id, p.campus_id, p.title, p.price_minor, p.cover_key, p.available,
-            p.status = 'published' AS published, {COMMISSION_RATE_SQL} AS commission_bps, {SALE_COLUMNS_SQL}
+        SELECT {PRICE_COLUMNS_SQL}, p.id, p.vendor_id, p.campus_id, p.title, p.cover_key, p.available,
+            p.status = 'published' AS published, {COMMISSION_RATE_SQL} AS commission_bps
         FROM products p JOIN categories c ON c.id = p.category_id
         WHERE p.id = ANY(:ids)
         ORDER BY p.id
         FOR NO KEY UPDATE OF p
         """
-    )
+    ),
+    row=LockedProduct,
 )
 
 
@@ -77,9 +59,7 @@ def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, Lo
     :param product_ids: any order, any number
     :return: those that exist, by id
     """
-    return {
-        row["id"]: LockedProduct.from_row(row) for row in _LOCK_PRODUCTS.all(session, ids=sorted(product_ids))
-    }
+    return {product.id: product for product in _LOCK_PRODUCTS.all(session, ids=sorted(product_ids))}
 
 
 _RESERVE_STOCK = Prepared(

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, strategies as st
 
-from marketplace.catalog.sale_price import SaleTerms, percent_off, price_at_percent_off, sale_view
+from marketplace.catalog.sale_price import PricedRow, percent_off, price_at_percent_off, sale_view
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 PRICES = st.integers(100, 10**10)
@@ -48,10 +48,11 @@ def test_no_sale_is_shown_as_nothing_or_everything_off(price: int, data: st.Data
 def test_a_line_is_honoured_in_time_whole_and_if_it_is_cheaper(
     *, left: int | None, quantity: int, regular: int, seconds: int, honoured: bool
 ) -> None:
-    terms = SaleTerms(UUID(int=1), 1_000, NOW, NOW + timedelta(seconds=60), left)
+    row = PricedRow(regular, UUID(int=1), 1_000, NOW, NOW + timedelta(seconds=60), left)
     now = NOW + timedelta(seconds=seconds)
 
-    assert terms.applies_to(quantity=quantity, regular_minor=regular, now=now) is honoured
+    assert (row.sale_price(quantity=quantity, now=now) == 1_000) is honoured
+    assert (row.unit_price(quantity=quantity, now=now) == 1_000) is (honoured or regular == 1_000)
 
 
 def test_no_sale_shows_as_none() -> None:

@@ -9,7 +9,7 @@ from blueprints.http.contract import OPTIONAL, PUBLIC, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.request_parsing import omit_fields
 from marketplace.catalog import cache_tags
-from marketplace.catalog.browse import collections, trending
+from marketplace.catalog.browse import collections
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.statistics import counters
 from marketplace.kernel.paging import DataWithMeta, Page
@@ -30,7 +30,7 @@ area = ContractBlueprint(
 )
 def list_trending(ctx: Context, query: dict[str, Any]) -> Page:
     """List products by the views and cart adds of the last 24 hours."""
-    return trending.list_trending(ctx.session, filters=ProductFilters(**query), **_listing_arguments(ctx))
+    return collections.list_trending(ctx.session, filters=ProductFilters(**query), **_listing_arguments(ctx))
 
 
 @area.get(

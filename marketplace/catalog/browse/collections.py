@@ -1,4 +1,4 @@
-"""Listings of a purpose: what is new, what is exclusive, what one store has, and what somebody names."""
+"""Listings of a purpose: what trends, what is new, what is exclusive, what one store has, and what somebody names."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,18 +9,19 @@ from uuid import UUID
 from sqlalchemy import ARRAY, Uuid, any_, bindparam, literal_column, select
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.browse import cards, listing
+from marketplace.catalog.browse import listing
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.models import Product
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import NotFoundError
-from marketplace.kernel.paging import Page, PageRequest
+from marketplace.kernel.paging import Page, PageRequest, UnknownCursorError
 from marketplace.vendors import queries as vendor_queries
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN
 
 NEW_ARRIVAL_PERIOD = timedelta(days=14)
 MAX_PRODUCT_IDS = 100
+_TRENDING, _NOT_TRENDING = "trends", "trends_not"
 
 
 def list_new_arrivals(
@@ -102,7 +103,7 @@ def list_vendor_products(
 
 
 _SELECT_CARDS_BY_IDS = Statement(
-    select(*cards.CARD_COLUMNS)
+    select(*listing.CARD_COLUMNS)
     .join(VendorProfile, VendorProfile.id == Product.vendor_id)
     .where(
         Product.id == any_(bindparam("product_ids", type_=ARRAY(Uuid))),
@@ -123,12 +124,65 @@ def list_products_by_ids(
     :return: cards in the order of the ids, and the ids of which there is none
     """
     distinct_ids = list(dict.fromkeys(product_ids))
-    rows = _SELECT_CARDS_BY_IDS.tuples(
-        session, product_ids=distinct_ids, now=now, media_base_url=media_base_url
-    )
-    rows_by_id = {row[0]: row for row in rows}
+    rows_by_id = {
+        row[0]: row
+        for row in _SELECT_CARDS_BY_IDS.tuples(
+            session, product_ids=distinct_ids, now=now, media_base_url=media_base_url
+        )
+    }
     names = [str(product_id) for product_id in distinct_ids]
     return (
-        [cards.build_card(rows_by_id[name]) for name in names if name in rows_by_id],
+        [listing.build_card(rows_by_id[name]) for name in names if name in rows_by_id],
         [name for name in names if name not in rows_by_id],
     )
+
+
+def list_trending(
+    session: Session, *, filters: ProductFilters, page: PageRequest, now: datetime, media_base_url: str
+) -> Page:
+    """List published products of open stores by what was counted of them in 24 hours.
+
+    What was not counted at all follows by popularity, so that a quiet campus still sees something. It takes one
+    query, two where the page reaches what was not counted, and one more with a category.
+
+    :param filters: what is wanted
+    :param page: which page; its position tells which of the two parts it is in
+    :param now: the time of the request
+    :param media_base_url: where pictures are read
+    :return: cards
+    """
+    conditions = listing.build_conditions(session, filters)
+    if conditions is None:
+        return Page(items=[], limit=page.limit, next_position=None)
+
+    def fetch_rows(part: str, sort: str, limit: int, position: list[Any] | None) -> list[tuple[Any, ...]]:
+        return listing.fetch_listing_rows(
+            session,
+            sort=sort,
+            conditions=conditions | {part: True},
+            page=PageRequest(limit, position),
+            now=now,
+            media_base_url=media_base_url,
+        )
+
+    part: Any = _TRENDING
+    position: list[Any] | None = None
+    if page.position is not None:
+        part, position = next(iter(page.position), None), page.position[1:]
+        if part not in (_TRENDING, _NOT_TRENDING):
+            raise UnknownCursorError
+    rows: list[tuple[Any, ...]] = []
+    next_position: list[Any] | None = None
+    if part == _TRENDING:
+        rows = fetch_rows(_TRENDING, "trending", page.limit, position)
+        position = None
+    if len(rows) > page.limit:
+        rows = rows[: page.limit]
+        next_position = [_TRENDING, *listing.cursor_position(rows[-1])]
+    else:
+        room = page.limit - len(rows)
+        tail = fetch_rows(_NOT_TRENDING, "popular", room, position or None)
+        rows += tail[:room]
+        if len(tail) > room:
+            next_position = [_NOT_TRENDING, *(listing.cursor_position(rows[-1]) if room else ())]
+    return Page([listing.build_card(row) for row in rows], page.limit, next_position)

@@ -1,4 +1,6 @@
-"""The public listing of products: filters, sorts, pages by keyset, each combination built once.
+"""The public listing of products: cards, filters, sorts, pages by keyset, each combination built once.
+
+A card is how every listing shows a product: its columns, and how a row becomes JSON.
 
 Where filters narrow the listing, their values stand in the statement as literals (the driver writes them
 there), so that the planner knows them and chooses between the index of the order and that of the filter by
@@ -6,7 +8,8 @@ the table's own statistics. Pages of the usual length without such filters have 
 order: they are prepared.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -20,6 +23,7 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    cast,
     exists,
     literal_column,
     select,
@@ -28,7 +32,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.browse import cards
 from marketplace.catalog.campus_filter import (
     BY_CAMPUS_ID,
     BY_CAMPUS_SLUG,
@@ -36,14 +39,97 @@ from marketplace.catalog.campus_filter import (
     campus_parameters,
 )
 from marketplace.catalog.models import Product
+from marketplace.catalog.sale_price import CURRENT_SALE, sale_view
 from marketplace.catalog.statistics.models import ProductCount
 from marketplace.infra.db import Row, Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.clock import iso
 from marketplace.kernel.ids import parse_uuid
-from marketplace.kernel.paging import DEFAULT_LIMIT, CursorValueType, Page, PageRequest
+from marketplace.kernel.money import CURRENCY
+from marketplace.kernel.paging import DEFAULT_LIMIT, CursorValueType, Page, PageRequest, page_of
+from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN
+
+# Ids come as text: the driver would make UUID objects of them that are written as text again at once.
+CARD_COLUMNS: tuple[ColumnElement[Any], ...] = (
+    cast(Product.id, Text).label("id"),
+    Product.title.label("title"),
+    Product.price_minor.label("price_minor"),
+    Product.condition.label("condition"),
+    (bindparam("media_base_url", type_=Text) + "/" + Product.cover_key).label("image_url"),
+    cast(Product.campus_id, Text).label("campus_id"),
+    cast(Product.category_id, Text).label("category_id"),
+    cast(VendorProfile.id, Text).label("vendor_id"),
+    VendorProfile.display_name.label("vendor_name"),
+    VendorProfile.slug.label("vendor_slug"),
+    VendorProfile.verified.label("vendor_verified"),
+    VendorProfile.rating_sum.label("vendor_rating_sum"),
+    VendorProfile.rating_count.label("vendor_rating_count"),
+    (Product.available > 0).label("in_stock"),
+    Product.rating_sum.label("rating_sum"),
+    Product.rating_count.label("rating_count"),
+    Product.published_at.label("published_at"),
+    CURRENT_SALE.label("sale"),
+)
+
+
+def build_card(row: tuple[Any, ...]) -> dict[str, Any]:
+    """Make a card of a row that begins with ``CARD_COLUMNS``; what follows is left out."""
+    (
+        product_id,
+        title,
+        price_minor,
+        condition,
+        image_url,
+        campus_id,
+        category_id,
+        vendor_id,
+        vendor_name,
+        vendor_slug,
+        vendor_verified,
+        vendor_rating_sum,
+        vendor_rating_count,
+        in_stock,
+        rating_sum,
+        rating_count,
+        published_at,
+        sale,
+    ) = row[:18]
+    return {
+        "id": product_id,
+        "title": title,
+        "price_minor": price_minor,
+        "currency": CURRENCY,
+        "flash_sale": sale_view(sale, price_minor=price_minor),
+        "condition": condition,
+        "image_url": image_url,
+        "campus_id": campus_id,
+        "category_id": category_id,
+        "vendor": {
+            "id": vendor_id,
+            "display_name": vendor_name,
+            "slug": vendor_slug,
+            "verified": vendor_verified,
+            "rating": average_rating(vendor_rating_sum, vendor_rating_count),
+        },
+        "in_stock": in_stock,
+        "rating_average": average_rating(rating_sum, rating_count),
+        "rating_count": rating_count,
+        "published_at": published_at,
+    }
+
+
+def card_page(
+    rows: list[tuple[Any, ...]], request: PageRequest, *, position_of: Callable[[tuple[Any, ...]], list[Any]]
+) -> Page:
+    """Make a page of cards.
+
+    :param rows: at most one more than the page takes, each with ``CARD_COLUMNS`` first
+    :param position_of: gives a row's sort key
+    """
+    page = page_of(rows, request=request, position_of=position_of)
+    return replace(page, items=[build_card(row) for row in page.items])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +139,6 @@ class _Sort:
     column: Any
     descending: bool
     id_column: Any = Product.id
-    is_public: bool = True
 
 
 _SORTS = {
@@ -63,11 +148,9 @@ _SORTS = {
     "popular": _Sort(Product.popularity, descending=True),
     "rating": _Sort(Product.rating_bayes, descending=True),
     # Of what is counted; not for clients to choose, since it leaves out what nobody looked at.
-    "trending": _Sort(
-        ProductCount.trending, descending=True, id_column=ProductCount.product_id, is_public=False
-    ),
+    "trending": _Sort(ProductCount.trending, descending=True, id_column=ProductCount.product_id),
 }
-SORTS = tuple(name for name, sort in _SORTS.items() if sort.is_public)
+SORTS = tuple(name for name in _SORTS if name != "trending")
 DEFAULT_SORT = "newest"
 
 
@@ -124,7 +207,7 @@ def _listing_statement(
     """Build the listing once; ``is_default_page`` pages have the default length and no filter but plain ones."""
     column, id_column, descending = _SORTS[sort].column, _SORTS[sort].id_column, _SORTS[sort].descending
     clause = (
-        select(*cards.CARD_COLUMNS, column.label("position"))
+        select(*CARD_COLUMNS, column.label("position"))
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .where(Product.status == literal_column("'published'"), STORE_IS_OPEN)
         .where(*(_CONDITIONS[name] for name in conditions))
@@ -163,7 +246,7 @@ def list_products(
     rows = fetch_listing_rows(
         session, sort=sort, conditions=conditions, page=page, now=now, media_base_url=media_base_url
     )
-    return cards.card_page(rows, page, position_of=cursor_position)
+    return card_page(rows, page, position_of=cursor_position)
 
 
 def fetch_listing_rows(

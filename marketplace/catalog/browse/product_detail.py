@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
-from marketplace.catalog.browse import cards
+from marketplace.catalog.browse.listing import CARD_COLUMNS, build_card
 from marketplace.catalog.media.images import image_view
 from marketplace.catalog.models import Product
 from marketplace.catalog.sale_price import CURRENT_SALE_SQL, sale_view
@@ -29,7 +29,7 @@ from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import NotFoundError, found
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
@@ -44,9 +44,8 @@ def _price_neighbours_clause(*, above: bool) -> Any:
     """Select the cards next in price to a product, on one side of it, by the index of category and price."""
     price: ColumnElement[int] = Product.price_minor.expression
     near = price >= bindparam("price_minor") if above else price < bindparam("price_minor")
-    order = (price, Product.id) if above else (price.desc(), Product.id.desc())
     return (
-        select(*cards.CARD_COLUMNS)
+        select(*CARD_COLUMNS)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .where(
             Product.status == literal_column("'published'"),
@@ -56,7 +55,7 @@ def _price_neighbours_clause(*, above: bool) -> Any:
             near,
             STORE_IS_OPEN,
         )
-        .order_by(*order)
+        .order_by(*((price, Product.id) if above else (price.desc(), Product.id.desc())))
         .limit(_MAX_PRICE_NEIGHBOURS)
     )
 
@@ -77,13 +76,20 @@ def _related_clause() -> ClauseElement:
 _SELECT_RELATED = Prepared(_related_clause())
 
 
-# Ids as text: see cards.COLUMNS.
+# What only the owner, and staff that manage products, are told.
+_PRIVATE_COLUMNS = (
+    *("status", "status_reason", "review_state", "review_reasons"),
+    *("quantity", "reserved", "revision", "created_at"),
+)
+# Ids as text: see listing.CARD_COLUMNS.
 _SELECT_DETAIL = Prepared(
     text(
         f"""
         SELECT CAST(p.id AS text) AS id, p.title, p.description, p.price_minor, {CURRENT_SALE_SQL} AS sale,
             p.condition, p.quantity, p.reserved, p.available, p.tags, p.cover_key, p.exclusive, p.status,
-            p.status_reason, p.review_reasons, p.held, p.rating_sum, p.rating_count, p.revision,
+            p.status_reason, p.review_reasons, CASE
+                WHEN p.status = 'in_review' AND p.held THEN 'held' WHEN p.status = 'in_review' THEN 'screening'
+            END AS review_state, p.rating_sum, p.rating_count, p.revision,
             p.published_at, p.created_at,
             p.updated_at, CAST(p.campus_id AS text) AS campus_id, CAST(p.category_id AS text) AS category_id,
             CAST(p.vendor_id AS text) AS vendor_id,
@@ -124,18 +130,20 @@ def fetch_product_detail(
     :param media_base_url: where pictures are read
     :raises NotFoundError: there is none, or it is not the caller's to see
     """
-    row = _SELECT_DETAIL.first(session, product_id=product_id, now=now)
-    if row is None:
-        raise NotFoundError("There is no such product.")
-    private = _may_see_private_fields(caller, row)
+    row = found(_SELECT_DETAIL.first(session, product_id=product_id, now=now), "There is no such product.")
+    private = caller is not None and (
+        caller.has_permission(MANAGE_PRODUCTS)
+        or (str(caller.id) == row["user_id"] and row["status"] != "deleted")
+    )
     public = row["status"] == "published" and row["vendor_status"] == "active"
     if not (public or private):
         raise NotFoundError("There is no such product.")
     view = _public_view(row, now=now, media_base_url=media_base_url, orderable=public)
     if private:
-        view |= _private_fields(row) | counters.fetch_totals(session, product_id=product_id)
+        view |= {name: row[name] for name in _PRIVATE_COLUMNS}
+        view |= counters.fetch_totals(session, product_id=product_id)
     view["related_items"] = [
-        cards.build_card(related)
+        build_card(related)
         for related in _SELECT_RELATED.tuples(
             session,
             product_id=row["id"],
@@ -150,14 +158,6 @@ def fetch_product_detail(
     return view
 
 
-def _may_see_private_fields(caller: Caller | None, row: dict[str, Any]) -> bool:
-    if caller is None:
-        return False
-    if caller.has_permission(MANAGE_PRODUCTS):
-        return True
-    return bool(str(caller.id) == row["user_id"] and row["status"] != "deleted")
-
-
 def _public_view(
     row: dict[str, Any], *, now: datetime, media_base_url: str, orderable: bool
 ) -> dict[str, Any]:
@@ -167,7 +167,6 @@ def _public_view(
         image_view(image_id, key, orjson.loads(renditions), media_base_url=media_base_url)
         for image_id, key, renditions in row["images"]
     ]
-    cover = row["cover_key"]
     return {
         "id": row["id"],
         "title": row["title"],
@@ -176,7 +175,7 @@ def _public_view(
         "currency": CURRENCY,
         "flash_sale": sale_view(row["sale"], price_minor=row["price_minor"]),
         "condition": row["condition"],
-        "image_url": f"{media_base_url}/{cover}" if cover else None,
+        "image_url": f"{media_base_url}/{row['cover_key']}" if row["cover_key"] else None,
         "images": images,
         "tags": row["tags"],
         "campus_id": row["campus_id"],
@@ -206,34 +205,9 @@ def _public_view(
     }
 
 
-def review_state(status: str, *, held: bool) -> str | None:
-    """Tell how far the review of a listing is.
-
-    :param status: of the listing
-    :param held: whether the screening is over, and staff are waited for
-    :return: ``screening`` or ``held``, or none of a listing that is not in review
-    """
-    if status != "in_review":
-        return None
-    return "held" if held else "screening"
-
-
 def _average_response_minutes(seconds_sum: int, count: int) -> int | None:
     """Give the average of responses in minutes, rounded up; none without any."""
     return -(-seconds_sum // (count * 60)) if count else None
-
-
-def _private_fields(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "status": row["status"],
-        "status_reason": row["status_reason"],
-        "review_state": review_state(row["status"], held=row["held"]),
-        "review_reasons": row["review_reasons"],
-        "quantity": row["quantity"],
-        "reserved": row["reserved"],
-        "revision": row["revision"],
-        "created_at": row["created_at"],
-    }
 
 
 _SELECT_CATEGORIES = Statement(
@@ -260,21 +234,21 @@ def fetch_category_tree(session: Session, *, now: datetime) -> list[dict[str, An
     :param now: the time of the request; products of stores on vacation are not counted
     :return: the roots, their children in ``children``
     """
-    nodes: dict[str, dict[str, Any]] = {}
-    parents: dict[str, str | None] = {}
-    for row in _SELECT_CATEGORIES.all(session, now=now):
-        parents[row["id"]] = row["parent_id"]
-        nodes[row["id"]] = {
+    rows = _SELECT_CATEGORIES.all(session, now=now)
+    nodes: dict[str | None, dict[str, Any]] = {
+        row["id"]: {
             "id": row["id"],
             "name": row["name"],
             "slug": row["slug"],
             "listing_count": row["listings"],
             "children": [],
         }
+        for row in rows
+    }
     roots: list[dict[str, Any]] = []
-    for node_id, node in nodes.items():
-        parent = parents[node_id]
-        (roots if parent is None else nodes[parent]["children"]).append(node)
+    for row in rows:
+        siblings = roots if row["parent_id"] is None else nodes[row["parent_id"]]["children"]
+        siblings.append(nodes[row["id"]])
     for root in roots:
         _sum_listing_counts(root)
     return roots

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import states
-from marketplace.catalog.browse import cards, listing
+from marketplace.catalog.browse import listing
 from marketplace.catalog.models import Product
 from marketplace.catalog.statistics.models import ProductCount
 from marketplace.infra.db import Row, Statement
@@ -107,7 +107,7 @@ def _page_statement(
 ) -> Statement[Row]:
     column = _SORTS[sort]
     clause = (
-        select(*cards.CARD_COLUMNS, *_OWNER_COLUMNS.values(), column.label("position"))
+        select(*listing.CARD_COLUMNS, *_OWNER_COLUMNS.values(), column.label("position"))
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .outerjoin(ProductCount, ProductCount.product_id == Product.id)
         .order_by(*((column.desc(), Product.id.desc()) if descending else (column, Product.id)))
@@ -164,17 +164,17 @@ def list_inventory(
     )
     page_rows = rows[: page.limit]
     return TablePage(
-        items=[_item_view(row) for row in page_rows],
+        items=[
+            # The owner's columns stand between those of the card and the position.
+            listing.build_card(row)
+            | dict(zip(_OWNER_COLUMNS, row[len(listing.CARD_COLUMNS) : -1], strict=True))
+            for row in page_rows
+        ],
         request=page,
         total=total,
         next_position=listing.cursor_position(page_rows[-1]) if len(rows) > page.limit else None,
         extra_meta={"counts": counts},
     )
-
-
-def _item_view(row: tuple[Any, ...]) -> dict[str, Any]:
-    own = row[-len(_OWNER_COLUMNS) - 1 : -1]  # the last one is the position
-    return cards.build_card(row) | dict(zip(_OWNER_COLUMNS, own, strict=True))
 
 
 _COUNT_LISTINGS_BY_STATUS = Statement(
@@ -191,24 +191,27 @@ _COUNT_LISTINGS_BY_STATUS = Statement(
 
 def _count_by_status(session: Session, *, vendor_id: UUID, low_stock_at: int) -> dict[str, int]:
     rows = _COUNT_LISTINGS_BY_STATUS.all(session, vendor_id=vendor_id, low_stock_at=low_stock_at)
-    by_status = {row["status"]: row["listings"] for row in rows}
-    return {status: by_status.get(status, 0) for status in STATUSES} | {
-        "low_stock": sum(row["low_stock"] for row in rows),
-        "out_of_stock": sum(row["out_of_stock"] for row in rows),
-    }
+    return (
+        dict.fromkeys(STATUSES, 0)
+        | {row["status"]: row["listings"] for row in rows}
+        | {
+            "low_stock": sum(row["low_stock"] for row in rows),
+            "out_of_stock": sum(row["out_of_stock"] for row in rows),
+        }
+    )
 
 
 def _filter_parameters(session: Session, filters: InventoryFilters) -> dict[str, Any] | None:
     """Give the conditions that apply, with their values; none if nothing can meet them."""
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = {
+        name: value
+        for name, value in (("status", filters.status), ("words", filters.words))
+        if value is not None
+    }
     if filters.category is not None:
         parameters["category_ids"] = listing.list_category_subtree(session, filters.category)
         if not parameters["category_ids"]:
             return None
-    if filters.status is not None:
-        parameters["status"] = filters.status
-    if filters.words is not None:
-        parameters["words"] = filters.words
     if filters.low_stock is not None:
         parameters["low_stock" if filters.low_stock else "well_stocked"] = True
     return parameters

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags, stock
-from marketplace.catalog.browse import cards
+from marketplace.catalog.browse.listing import CARD_COLUMNS, card_page
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import common, listing
@@ -119,7 +119,7 @@ def _cards_statement(*, campus: str | None, has_cursor: bool) -> Statement[Row]:
         or_(FeaturedProduct.ends_at.is_(None), FeaturedProduct.ends_at > bindparam("now")),
     )
     clause = (
-        select(*cards.CARD_COLUMNS, FeaturedProduct.position, FeaturedProduct.id.label("entry_id"))
+        select(*CARD_COLUMNS, FeaturedProduct.position, FeaturedProduct.id.label("entry_id"))
         .join(Product, Product.id == FeaturedProduct.product_id)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .where(is_running, Product.status == literal_column("'published'"), STORE_IS_OPEN)
@@ -157,7 +157,7 @@ def list_featured_cards(
         media_base_url=media_base_url,
         limit=page.limit + 1,
     )
-    return cards.card_page(rows, page, position_of=lambda row: [row[-2], str(row[-1])])
+    return card_page(rows, page, position_of=lambda row: [row[-2], str(row[-1])])
 
 
 def _lock_product_of_entry(session: Session, act: Act, entry_id: UUID) -> None:

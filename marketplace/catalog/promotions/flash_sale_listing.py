@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import BindParameter, Text, and_, bindparam, case, func, literal_column, or_, select, tuple_
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.browse import cards
+from marketplace.catalog.browse.listing import CARD_COLUMNS, build_card
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions.flash_sales import MAX_SALE_DURATION
@@ -51,7 +51,7 @@ _SALE_COLUMNS = (
 def _public_statement(*, state: str | None, campus: str | None, has_cursor: bool) -> Statement[Row]:
     """Select what is public of sales that are not over: by their ends if they run, else by their beginnings."""
     clause = (
-        select(*cards.CARD_COLUMNS, *_SALE_COLUMNS)
+        select(*CARD_COLUMNS, *_SALE_COLUMNS)
         .join(Product, Product.id == FlashSale.product_id)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .where(
@@ -119,7 +119,7 @@ def list_public_flash_sales(
 
 def _public_view(row: tuple[Any, ...], *, now: datetime) -> dict[str, Any]:
     sale_id, sale_price_minor, starts_at, over_at, quantity, sold = row[-len(_SALE_COLUMNS) :]
-    product = cards.build_card(row)
+    product = build_card(row)
     begun_state = SOLD_OUT if quantity is not None and sold >= quantity else RUNNING
     return {
         "id": sale_id,

@@ -213,7 +213,9 @@ def replace_ended_sales(
     :param products: locked, by id
     :return: the same products, none of them with a sale that is over
     """
-    over = [product.id for product in products.values() if product.sale and product.sale.ends_at <= now]
+    over = [
+        product.id for product in products.values() if product.sale_ends_at and product.sale_ends_at <= now
+    ]
     if not over:
         return products
     _UPDATE_CURRENT_SALE.run(session, ids=over, now=now)

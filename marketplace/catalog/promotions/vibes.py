@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags
-from marketplace.catalog.browse import cards
+from marketplace.catalog.browse.listing import CARD_COLUMNS, build_card
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import common, listing
@@ -236,7 +236,7 @@ def _cards_statement(*, campus: str | None) -> Statement[Row]:
     """Select, for each of some vibes, the first cards that the public sees."""
     vibe_ids = func.unnest(bindparam("ids", type_=ARRAY(Uuid))).table_valued("id").render_derived("wanted")
     vibe_cards = (
-        select(*cards.CARD_COLUMNS, VibeProduct.position.label("place"))
+        select(*CARD_COLUMNS, VibeProduct.position.label("place"))
         .join(Product, Product.id == VibeProduct.product_id)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .where(
@@ -273,5 +273,5 @@ def _fetch_cards_by_vibe(
         session, **campus_values, ids=list(ids), limit=max_cards, now=now, media_base_url=media_base_url
     )
     for row in rows:
-        feeds[row[-1]].append(cards.build_card(row))
+        feeds[row[-1]].append(build_card(row))
     return feeds

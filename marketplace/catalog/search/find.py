@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.browse import cards
-from marketplace.catalog.browse.listing import ProductFilters, build_conditions
+from marketplace.catalog.browse.listing import CARD_COLUMNS, ProductFilters, build_card, build_conditions
 from marketplace.catalog.campus_filter import CAMPUS_PARAMETERS, campus_parameters, campus_sql
 from marketplace.catalog.search import (
     lexicon as search_lexicon,
@@ -41,7 +40,7 @@ SpellingCorrections = Mapping[str, Sequence[str]]
 TYPED, CORRECTED, PARTIAL = range(3)
 # A page is no longer than a block: it begins in one, and there is more if the next one has any.
 _MAX_BLOCKS_PER_PAGE = 3
-_SCORE_COLUMN_INDEX = len(cards.CARD_COLUMNS)
+_SCORE_COLUMN_INDEX = len(CARD_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +212,7 @@ def _fetch_products(
         rows = _fetch_block(context, strategy, position, limit=limit + 1 - len(page_cards))
         end = position.block_end or next(([*row[-3:]] for row in rows if row[-3] is not None), None)
         for row in rows:
-            page_cards.append(cards.build_card(row))
+            page_cards.append(build_card(row))
             positions.append(
                 _SearchPosition(
                     position.strategy, position.block_start, end, [row[_SCORE_COLUMN_INDEX], row[0]]

@@ -16,7 +16,7 @@ from functools import lru_cache
 from sqlalchemy import BigInteger, Integer, Text, Uuid, cast, select, text
 from sqlalchemy.sql.elements import TextClause
 
-from marketplace.catalog.browse import cards
+from marketplace.catalog.browse.listing import CARD_COLUMNS
 from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_sql
 from marketplace.catalog.models import Product
 from marketplace.infra.db import Row, Statement
@@ -79,7 +79,7 @@ def search_statement(
 ) -> Statement[Row]:
     """Build the statement of a search, once for each form.
 
-    Its rows are ``cards.CARD_COLUMNS``, the score, and three columns that are the same in all rows: step, prior and
+    Its rows are ``listing.CARD_COLUMNS``, the score, and three columns that are the same in all rows: step, prior and
     id of the last candidate where there may be more of them, else nulls.
 
     :param steps: as many as ``STEP_COUNT``
@@ -92,9 +92,7 @@ def search_statement(
         .cte("found")
     )
     clause = (
-        select(
-            *cards.CARD_COLUMNS, rows.c.score, rows.c.end_step, rows.c.end_prior, cast(rows.c.end_id, Text)
-        )
+        select(*CARD_COLUMNS, rows.c.score, rows.c.end_step, rows.c.end_prior, cast(rows.c.end_id, Text))
         .join_from(rows, Product, Product.id == rows.c.product_id)
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .order_by(rows.c.score.desc(), rows.c.product_id.desc())

@@ -143,7 +143,7 @@ def _ensure_orderable(
 def _price_line(product: LockedProduct, quantity: int, fees: Fees, *, now: datetime) -> OrderLine:
     """Price a line: at the flash sale's price if one runs that has pieces for all of it."""
     commission = fees.commission_bps if product.commission_bps is None else product.commission_bps
-    sale = product.sale
-    if sale is not None and sale.applies_to(quantity=quantity, regular_minor=product.price_minor, now=now):
-        return OrderLine(sale.price_minor, quantity, commission, sale.sale_id)
+    sale_price = product.sale_price(quantity=quantity, now=now)
+    if sale_price is not None:
+        return OrderLine(sale_price, quantity, commission, product.sale_id)
     return OrderLine(product.price_minor, quantity, commission)

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from marketplace.catalog.browse import trending
+from marketplace.catalog.browse import collections
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.models import Product
 from marketplace.catalog.statistics import counters
@@ -244,7 +244,7 @@ def list_trending(database: Database, market: Market, *, now: datetime, limit: i
     position: list[Any] | None = None
     with database.reading() as session:
         for _ in range(50):
-            page = trending.list_trending(
+            page = collections.list_trending(
                 session,
                 filters=ProductFilters(campus=str(market.campus_id)),
                 page=PageRequest(limit, position),
