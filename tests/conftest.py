@@ -1,8 +1,10 @@
 """Fixtures for all tests: real servers, a database for each worker process, tokens, and the application."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -25,9 +27,10 @@ from marketplace.services import Services
 from tests.contract import specification
 from tests.support.checked_client import checked_app
 from tests.support.depth import DEEP
-from tests.support.empty_database import empty, list_tables_to_empty
+from tests.support.empty_database import EmptiedDatabase
 from tests.support.encryption_keys import BLIND_INDEX_KEY, DATA_ENCRYPTION_KEYS, KEY_VARIABLES
 from tests.support.gateway import gateway_server
+from tests.support.rewritten_modules import rewriting
 from tests.support.servers import Addresses, Servers, create_database, drop_database
 
 # One gateway for all tests of a process: its charges are numbered, and a second one would begin anew.
@@ -63,7 +66,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     if not hasattr(config, "workerinput"):
         config.stash[_SERVERS] = Servers()
-        config.stash[_ADDRESSES] = config.stash[_SERVERS].start()
+        # A process on its own rewrites only the modules that it imports.
+        distributed = bool(config.getoption("numprocesses", None)) and not sys.dont_write_bytecode
+        with rewriting(config, Path(__file__).parent) if distributed else nullcontext():
+            config.stash[_ADDRESSES] = config.stash[_SERVERS].start()
     else:
         config.stash[_ADDRESSES] = Addresses.load(config.workerinput["addresses"])
 
@@ -206,8 +212,7 @@ def services(settings: Settings) -> Iterator[Services]:
 def empty_database(database_url: str) -> Iterator[Callable[[], None]]:
     """Deletes all rows of this worker process's database but those that migrations wrote."""
     database = Database(database_url, pool_size=1, application_name="tests")
-    tables = list_tables_to_empty(database)
-    yield lambda: empty(database, tables)
+    yield EmptiedDatabase(database).empty
     database.close()
 
 
@@ -265,6 +270,25 @@ def own_database(addresses: Addresses, worker_number: int) -> Iterator[Database]
     yield database
     database.close()
     drop_database(addresses, name)
+
+
+@pytest.fixture(scope="session")
+def _reconciled_database(addresses: Addresses, worker_number: int) -> Iterator[tuple[str, EmptiedDatabase]]:
+    name = f"reconciled_{worker_number}"
+    url = create_database(addresses, name)
+    database = Database(url, pool_size=1, application_name="tests")
+    yield url, EmptiedDatabase(database)
+    database.close()
+    drop_database(addresses, name)
+
+
+@pytest.fixture
+def reconciled_database_url(_reconciled_database: tuple[str, EmptiedDatabase]) -> str:
+    """The address of a database without rows of other tests, for tests that compare all of it."""
+    url, database = _reconciled_database
+    database.disconnect_others()
+    database.empty()
+    return url
 
 
 @pytest.fixture(scope="session")

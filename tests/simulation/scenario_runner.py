@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from tests.simulation.crashing_database import MortalDatabase
 from tests.simulation.scenario import Scenario
-from tests.support.empty_database import empty, list_tables_to_empty
+from tests.support.empty_database import EmptiedDatabase
 
 _VACUUM_EVERY = 100
 
@@ -29,7 +29,7 @@ def run_lives(database: MortalDatabase, seeds: Iterable[int]) -> Counter[str]:
     :raises LifeFailedError: at the first in which something does not hold
     """
     done: Counter[str] = Counter()
-    tables = list_tables_to_empty(database)
+    emptied = EmptiedDatabase(database)
     for number, seed in enumerate(seeds, 1):
         life = Scenario(database, seed)
         try:
@@ -42,7 +42,7 @@ def run_lives(database: MortalDatabase, seeds: Iterable[int]) -> Counter[str]:
                 f"Live it again: make simulate SEEDS={seed}"
             ) from error
         done.update(life.done)
-        empty(database, tables)
+        emptied.empty()
         if number % _VACUUM_EVERY == 0:
             with database.reading() as session:
                 session.execute(text("VACUUM ANALYZE"))

@@ -33,7 +33,6 @@ from tests.support.finance import make_officer, refund
 from tests.support.gateway import TestGateway
 from tests.support.payouts import Payee, make_payee
 from tests.support.purchases import Shop, apply, make_intent, make_product, make_shop, place, with_buyer
-from tests.support.servers import Addresses, create_database, drop_database
 
 
 class Double:
@@ -398,12 +397,8 @@ class ReconciledService:
 
 
 @pytest.fixture
-def service(
-    settings: Settings, addresses: Addresses, worker_number: int, tmp_path: Path
-) -> Iterator[ReconciledService]:
+def service(settings: Settings, reconciled_database_url: str, tmp_path: Path) -> Iterator[ReconciledService]:
     """A service with a gateway of its own."""
-    name = f"reconciled_{worker_number}"
-    made = ReconciledService(settings, create_database(addresses, name), tmp_path)
+    made = ReconciledService(settings, reconciled_database_url, tmp_path)
     yield made
     made.close()
-    drop_database(addresses, name)
