@@ -18,9 +18,12 @@ from blueprints.catalog.search.routes import area as search
 from blueprints.health.routes import area as health
 from blueprints.http.contract import Contract
 from blueprints.http.endpoint import ContractBlueprint
-from blueprints.orders.admin_table import area as order_audit, campus_area as campus_orders
-from blueprints.orders.money_trail import area as order_money
-from blueprints.orders.routes import area as orders
+from blueprints.orders.routes import (
+    area as orders,
+    audit_area as order_audit,
+    campus_area as campus_orders,
+    money_area as order_money,
+)
 from blueprints.payments.banks import area as banks
 from blueprints.payments.refunds import area as refunds
 from blueprints.payments.routes import area as payments

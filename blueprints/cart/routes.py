@@ -7,7 +7,7 @@ from blueprints.http.contract import AUTHENTICATED, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from marketplace.cart import operations, queries
-from marketplace.cart.operations import CartLine
+from marketplace.cart.operations import RequestedItem
 
 area = ContractBlueprint("cart", "/api/cart", "The cart")
 
@@ -28,7 +28,7 @@ def get_cart(ctx: Context) -> queries.CartView:
 )
 def synchronise_cart(ctx: Context, body: dict[str, Any]) -> queries.CartView:
     """Make the cart hold these items and nothing else."""
-    lines = [CartLine(**item) for item in body["items"]]
+    lines = [RequestedItem(**item) for item in body["items"]]
     operations.synchronise_cart(ctx.session, caller=ctx.user, lines=lines, now=ctx.now)
     return _cart_view(ctx)
 

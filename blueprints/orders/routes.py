@@ -1,16 +1,33 @@
 """Orders: placed, paid for elsewhere, accepted, shipped, released on the buyer's PIN."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import AUTHENTICATED, VENDOR, Idempotency, RouteLimit, SharedLimit
+from flask import Response
+
+from blueprints.http.contract import (
+    AUTHENTICATED,
+    ORDER_STAFF,
+    STAFF,
+    VENDOR,
+    Idempotency,
+    RouteLimit,
+    SharedLimit,
+)
+from blueprints.http.csv_export import MAX_CSV_ROWS, csv_response, wants_csv
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.orders.schemas import (
+    CampusOrder,
+    CampusOrderQuery,
     CancelOrder,
     CheckoutView,
     DeliveryPin,
     FulfilmentUpdate,
+    MoneyTrailView,
+    OrderAuditQuery,
+    OrderAuditRow,
     OrderEventView,
     OrderItemView,
     OrderQuery,
@@ -18,31 +35,44 @@ from blueprints.orders.schemas import (
     PlaceOrder,
     VendorOrderCounts,
 )
-from marketplace.kernel.paging import Page
+from marketplace.cart.operations import RequestedItem
+from marketplace.kernel.paging import Page, TablePage, TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
-from marketplace.orders import operations, queries
+from marketplace.orders import admin_table, operations, queries
+from marketplace.orders.admin_table import AuditedOrder, OrderFilters
 from marketplace.orders.models import OrderEvent
-from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
+from marketplace.orders.placing.order_validation import InsufficientStockError
 from marketplace.orders.placing.place_order import (
     Delivery,
     OrderRequest,
     PriceChangedError,
     TooManyUnpaidOrdersError,
+    WalletUse,
     place_order,
 )
-from marketplace.orders.placing.wallet import WalletUse
 from marketplace.payments.intents.checkout import check_out
 from marketplace.payments.intents.lifecycle import NotPayableError
+from marketplace.payments.money_trail.build import MoneyTrail, build_money_trail
 from marketplace.payments.refunds import order_cancellation
 from marketplace.payments.refunds.order_summary import summarize_refunds
 from marketplace.platform.features import FeatureUnavailableError
 from marketplace.vendors.queries import StoreRequiredError, require_store_of_user
 
 area = ContractBlueprint("orders", "/api/orders", "Orders and their escrow")
+audit_area = ContractBlueprint("order-audit", "/api/orders", "All orders, for officers")
+campus_area = ContractBlueprint(
+    "campus-orders", "/api/campus-orders", "Orders that are handed over on a campus"
+)
+money_area = ContractBlueprint("order-money", "/api/orders", "Where an order's money is")
 
 _PIN_LIMIT = RouteLimit("10/minute", scope="orders.verify")
 _PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
+_CSV_COLUMNS = (
+    *("number", "status", "escrowStatus", "buyer", "buyerId", "vendor", "vendorId", "campus", "total_amount"),
+    *("escrowMinor", "currency", "paymentStatus", "createdAt", "paidAt", "ageHours", "statusAgeHours"),
+    *("stuck", "id"),
+)
 
 
 @area.post(
@@ -88,8 +118,13 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 @area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, query=OrderQuery, reply=OrderView(many=True))
 def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the caller's orders, the latest first."""
-    return queries.list_orders_of_buyer(
-        ctx.session, caller=ctx.user, status=query["status"], page=ctx.page, context=_view_context(ctx)
+    return queries.list_orders(
+        ctx.session,
+        role="buyer",
+        owner_id=ctx.user.id,
+        status=query["status"],
+        page=ctx.page,
+        context=_view_context(ctx),
     )
 
 
@@ -104,8 +139,13 @@ def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
 def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the paid orders of the caller's store, the latest first."""
     store = require_store_of_user(ctx.session, user_id=ctx.user.id)
-    return queries.list_orders_of_vendor(
-        ctx.session, vendor_id=store.id, status=query["status"], page=ctx.page, context=_view_context(ctx)
+    return queries.list_orders(
+        ctx.session,
+        role="vendor",
+        owner_id=store.id,
+        status=query["status"],
+        page=ctx.page,
+        context=_view_context(ctx),
     )
 
 
@@ -262,6 +302,11 @@ def _parse_placement(ctx: Context, body: dict[str, Any]) -> OrderRequest:
     )
 
 
+def _to_api_field_names(address: dict[str, Any]) -> dict[str, Any]:
+    """Keep an address under the names that clients know its fields by."""
+    return {("roomNumber" if name == "room_number" else name): value for name, value in address.items()}
+
+
 def _view_context(ctx: Context, *, with_pin: bool = True) -> queries.OrderViewContext:
     """Build the context of order views; replies that may be kept for replays must not show the PIN."""
     settings = ctx.services.settings
@@ -273,6 +318,81 @@ def _view_context(ctx: Context, *, with_pin: bool = True) -> queries.OrderViewCo
     )
 
 
-def _to_api_field_names(address: dict[str, Any]) -> dict[str, Any]:
-    """Keep an address under the names that clients know its fields by."""
-    return {("roomNumber" if name == "room_number" else name): value for name, value in address.items()}
+@audit_area.get(
+    "/admin", auth=ORDER_STAFF, limit="60/minute", query=OrderAuditQuery,
+    reply=OrderAuditRow(many=True), csv=True,
+)  # fmt: skip
+def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
+    """Show the orders of all campuses with their escrow, as JSON by page or as a CSV file."""
+    as_csv = wants_csv(query.pop("format", None))
+    table, filters = ctx.table, _build_filters(ctx, query)
+    if not as_csv:
+        return admin_table.list_orders_for_staff(
+            ctx.session, caller=ctx.user, filters=filters, table=table, now=ctx.now
+        )
+    all_rows = TableRequest(1, MAX_CSV_ROWS + 1, sort=table.sort, descending=table.descending)
+    rows = admin_table.export_orders(
+        ctx.session, caller=ctx.user, filters=filters, table=all_rows, now=ctx.now
+    )
+    return csv_response("orders", columns=_CSV_COLUMNS, rows=map(_flatten_row, rows), max_rows=MAX_CSV_ROWS)
+
+
+@campus_area.get(
+    "", auth=STAFF, limit=SharedLimit.CALLER_TIER, query=CampusOrderQuery, reply=CampusOrder(many=True)
+)
+def list_campus_orders(ctx: Context, query: dict[str, Any]) -> Page:
+    """List the paid orders of a campus, the latest first; a campus's own staff see theirs alone."""
+    return admin_table.list_orders_on_campus(
+        ctx.session,
+        caller=ctx.user,
+        campus=query["campus"],
+        status=query["status"],
+        delivery_method=query["delivery_method"],
+        page=ctx.page,
+    )
+
+
+def _build_filters(ctx: Context, query: dict[str, Any]) -> OrderFilters:
+    """Give the filters; whatever of the two ends of the period comes first, holds."""
+    hours = query.pop("older_than_hours", None)
+    ends = [query.pop("to", None), None if hours is None else ctx.now - timedelta(hours=hours)]
+    return OrderFilters(
+        starts=query.pop("from_", None),
+        ends=min((end for end in ends if end is not None), default=None),
+        vendor_id=query.pop("vendor", None),
+        buyer_id=query.pop("buyer", None),
+        **query,
+    )
+
+
+def _flatten_row(row: AuditedOrder) -> dict[str, Any]:
+    """Write a row for a file: names and ids beside each other, reasons in one cell."""
+    cells = (
+        *(
+            row.number,
+            row.status,
+            row.escrow_status,
+            row.buyer_name,
+            row.buyer_id,
+            row.vendor_name,
+            row.vendor_id,
+        ),
+        *(
+            row.campus_slug,
+            row.total_minor,
+            row.escrow_minor,
+            row.currency,
+            row.payment_status,
+            row.created_at,
+        ),
+        *(row.paid_at, row.age_hours, row.status_age_hours, " ".join(row.stuck), row.id),
+    )
+    return dict(zip(_CSV_COLUMNS, cells, strict=True))
+
+
+@money_area.get(
+    "/<uuid:order_id>/money", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=MoneyTrailView
+)
+def show_money_trail(ctx: Context, order_id: UUID) -> MoneyTrail:
+    """Tell an order's buyer, its vendor or staff who holds its money, and what happens next."""
+    return build_money_trail(ctx.session, order_id=order_id, caller=ctx.user)

@@ -23,11 +23,13 @@ from blueprints.http.fields import (
     Uuid,
 )
 from blueprints.http.paging import CursorQuery, OffsetQuery
+from marketplace.cart.operations import MAX_LINES
 from marketplace.orders import admin_table, states
-from marketplace.orders.placing.order_validation import MAX_LINES
+from marketplace.payments.money_trail.build import HOLDERS
 from marketplace.payments.states import INTENT, REFUND
 
 _STATUSES = sorted(states.ORDER.states)
+_ESCROW_STATUSES = sorted(states.ESCROW.states)
 _NULL_FOR_VENDOR_METADATA = {"description": "Null for the vendor."}
 
 
@@ -174,15 +176,30 @@ class CancellationView(Schema):
     at = Timestamp(required=True)
 
 
-class OrderView(Schema):
-    """An order. ``deliveryPin`` is shown to its buyer alone; ``nextActions`` is what the caller may do now."""
+class OrderSummary(Schema):
+    """The fields that all views of an order have."""
 
     id = Uuid(required=True)
     number = fields.String(required=True)
     status = Choice(*_STATUSES, required=True)
-    escrow_status = Choice(*sorted(states.ESCROW.states), required=True)
     buyer = fields.Nested(BuyerSummary, required=True)
     vendor = fields.Nested(VendorSummary, required=True)
+
+
+class DeliveredOrder(OrderSummary):
+    """The fields that all views of a delivery have."""
+
+    delivery_method = Choice("delivery", "pickup", required=True)
+    delivery_status = Choice(*sorted(states.DELIVERY_STATUSES), required=True)
+    accepted_at = Timestamp(required=True, allow_none=True)
+    shipped_at = Timestamp(required=True, allow_none=True)
+    delivered_at = Timestamp(required=True, allow_none=True)
+
+
+class OrderView(DeliveredOrder):
+    """An order. ``deliveryPin`` is shown to its buyer alone; ``nextActions`` is what the caller may do now."""
+
+    escrow_status = Choice(*_ESCROW_STATUSES, required=True)
     campus_id = Uuid(required=True)
     checkout_id = Uuid(required=True, allow_none=True)
     items = fields.List(fields.Nested(OrderItemView), required=True)
@@ -210,8 +227,6 @@ class OrderView(Schema):
     )
     currency = fields.String(required=True)
     shipping_address = fields.Dict(required=True)
-    delivery_method = Choice("delivery", "pickup", required=True)
-    delivery_status = Choice(*sorted(states.DELIVERY_STATUSES), required=True)
     delivery_pin = fields.String(required=True, allow_none=True)
     payment = fields.Nested(PaymentSummary, required=True, allow_none=True)
     note = fields.String(required=True, allow_none=True)
@@ -219,9 +234,6 @@ class OrderView(Schema):
     expires_at = Timestamp(required=True)
     created_at = Timestamp(required=True)
     paid_at = Timestamp(required=True, allow_none=True)
-    accepted_at = Timestamp(required=True, allow_none=True)
-    shipped_at = Timestamp(required=True, allow_none=True)
-    delivered_at = Timestamp(required=True, allow_none=True)
     cancelled_at = Timestamp(required=True, allow_none=True)
     expired_at = Timestamp(required=True, allow_none=True)
     disputed_at = Timestamp(required=True, allow_none=True)
@@ -274,8 +286,50 @@ class OrderEventView(Schema):
     note = fields.String(required=True, allow_none=True)
 
 
-_ESCROW_STATUSES = sorted(states.ESCROW.states)
-_MAX_AGE_HOURS = 10 * 365 * 24
+class MoneyHolderView(Schema):
+    """Who holds a part of the money now, why, what happens next, and by when at the latest.
+
+    ``transactionId`` is the ledger transaction that brought it there; none of what was never paid, and of money in
+    another currency, whose ``amountMinor`` is 0: ``why`` names it.
+    """
+
+    holder = Choice(*HOLDERS, required=True)
+    is_you = fields.Boolean(required=True)
+    amount_minor = MinorAmount(required=True)
+    why = fields.String(required=True)
+    next = fields.String(required=True)
+    by = Timestamp(required=True, allow_none=True)
+    transaction_id = Uuid(required=True, allow_none=True)
+
+
+class MoneyMovementView(Schema):
+    """A movement of the money: the ledger's transaction, and what it was in plain words.
+
+    Money in another currency is in no ledger: it has no ``transactionId``, and an ``amountMinor`` of 0.
+    """
+
+    transaction_id = Uuid(required=True, allow_none=True)
+    kind = fields.String(required=True)
+    amount_minor = MinorAmount(required=True)
+    at = Timestamp(required=True)
+    from_ = Choice(*HOLDERS, required=True, data_key="from")
+    to = Choice(*HOLDERS, required=True)
+    what = fields.String(required=True)
+
+
+class MoneyTrailView(Schema):
+    """Where an order's money is, and how it came there, the earliest movement first."""
+
+    order_id = Uuid(required=True)
+    number = fields.String(required=True)
+    status = Choice(*_STATUSES, required=True)
+    escrow_status = Choice(*_ESCROW_STATUSES, required=True)
+    total_amount = MinorAmount(required=True, data_key="total_amount")
+    currency = fields.String(required=True)
+    holders = fields.List(fields.Nested(MoneyHolderView), required=True)
+    entries = fields.List(fields.Nested(MoneyMovementView), required=True)
+
+
 _MAX_TOTAL_MINOR = 10**15
 
 
@@ -292,7 +346,7 @@ class OrderAuditQuery(DateRangeQuery, OffsetQuery):
     max_total = IntegerParameter(minimum=0, maximum=_MAX_TOTAL_MINOR)
     from_ = DateRangeBound(data_key="from", metadata={"description": "Placed from then on."})
     to = DateRangeBound(metadata={"description": "Placed before then."})
-    older_than_hours = IntegerParameter(minimum=1, maximum=_MAX_AGE_HOURS)
+    older_than_hours = IntegerParameter(minimum=1, maximum=10 * 365 * 24)
     stuck = BooleanParameter(
         metadata={
             "description": "Paid and not accepted for 24 hours, shipped and not delivered for 14 days, with a"
@@ -310,15 +364,10 @@ class OrderCampus(Schema):
     slug = fields.String(required=True)
 
 
-class OrderAuditRow(Schema):
+class OrderAuditRow(OrderSummary):
     """An order in the table. ``escrowMinor`` is what the books hold for it now; ages are whole hours."""
 
-    id = Uuid(required=True)
-    number = fields.String(required=True)
-    status = Choice(*_STATUSES, required=True)
     escrow_status = Choice(*_ESCROW_STATUSES, required=True)
-    buyer = fields.Nested(BuyerSummary, required=True)
-    vendor = fields.Nested(VendorSummary, required=True)
     campus = fields.Nested(OrderCampus, required=True)
     total_minor = MinorAmount(required=True, data_key="total_amount")
     escrow_minor = fields.Integer(required=True, strict=True)
@@ -346,19 +395,9 @@ class PickupHub(Schema):
     name = fields.String(required=True)
 
 
-class CampusOrder(Schema):
+class CampusOrder(DeliveredOrder):
     """A paid order, as those who hand it over see it."""
 
-    id = Uuid(required=True)
-    number = fields.String(required=True)
-    status = Choice(*_STATUSES, required=True)
-    delivery_method = Choice("delivery", "pickup", required=True)
-    delivery_status = Choice(*sorted(states.DELIVERY_STATUSES), required=True)
     hub = fields.Nested(PickupHub, required=True, allow_none=True)
-    buyer = fields.Nested(BuyerSummary, required=True)
-    vendor = fields.Nested(VendorSummary, required=True)
     campus = fields.Nested(OrderCampus, required=True)
     paid_at = Timestamp(required=True)
-    accepted_at = Timestamp(required=True, allow_none=True)
-    shipped_at = Timestamp(required=True, allow_none=True)
-    delivered_at = Timestamp(required=True, allow_none=True)

@@ -16,13 +16,13 @@ from commands.seeding.data_files import load_data
 from commands.seeding.ids import SeededKind, seeded_id
 from commands.seeding.people import STORES, STUDENTS, student_id
 from commands.seeding.products import DEMO_PRODUCTS, build_product
+from marketplace.cart.operations import RequestedItem
 from marketplace.identity.queries import Caller, find_caller
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders import operations, states
 from marketplace.orders.deadlines import PAYMENT_WINDOW
 from marketplace.orders.pin import delivery_pin
-from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.placing.place_order import Delivery, OrderRequest, place_order
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.intents import lifecycle as payments

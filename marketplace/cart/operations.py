@@ -21,8 +21,8 @@ MAX_QUANTITY = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class CartLine:
-    """A product and how many of it."""
+class RequestedItem:
+    """A product and the units of it that a buyer puts into a cart or an order."""
 
     product_id: UUID
     quantity: int
@@ -68,7 +68,9 @@ _UPSERT_LINES = Statement(
 )
 
 
-def synchronise_cart(session: Session, *, caller: Caller, lines: Sequence[CartLine], now: datetime) -> None:
+def synchronise_cart(
+    session: Session, *, caller: Caller, lines: Sequence[RequestedItem], now: datetime
+) -> None:
     """Make a cart hold these lines and nothing else.
 
     Stock is not a reason to refuse: a cart keeps what is sold out, and says so.
@@ -129,7 +131,7 @@ def remove_from_cart(
 
 
 def _ensure_lines_allowed(
-    lines: Sequence[CartLine], products: Mapping[UUID, _OfferedProduct], *, caller: Caller
+    lines: Sequence[RequestedItem], products: Mapping[UUID, _OfferedProduct], *, caller: Caller
 ) -> None:
     faults = []
     campus_id = caller.campus_id

@@ -24,19 +24,16 @@ from marketplace.orders.queries import PARTIES_SQL, OrderParties
 from marketplace.platform.models import Campus
 
 STUCK_REASONS = ("not_accepted", "not_delivered", "payment_held_back", "refund_failed")
-CAMPUS_REP = "campus_rep"
 EXPORT_BATCH_SIZE = 500
 
 # Each is the order of an index, forwards and backwards; ends of a page's order are made sure by the id. Orders that
 # nobody paid sort before those that were.
-_SORTS: dict[str, tuple[str, ...]] = {
-    "createdAt": ("created_at", "id"),
-    "total_amount": ("total_minor", "id"),
-    "status": ("status", "created_at", "id"),
-    "paidAt": ("paid_at", "id"),
+_SORTS = {
+    "createdAt": "o.created_at {direction}, o.id {direction}",
+    "total_amount": "o.total_minor {direction}, o.id {direction}",
+    "status": "o.status {direction}, o.created_at {direction}, o.id {direction}",
+    "paidAt": "o.paid_at {direction} NULLS {nulls}, o.id {direction}",
 }
-_NULLABLE_COLUMNS = frozenset({"paid_at"})
-_NULLS_SQL = {True: " NULLS LAST", False: " NULLS FIRST"}  # by whether the order is descending
 SORTS = tuple(_SORTS)
 
 # Each part has an index of its own, so that what is stuck is found without reading what is not.
@@ -103,8 +100,11 @@ class OrderCampus:
 
 @dataclass(frozen=True)
 class _OrderOnCampus(OrderParties):
-    """The columns of ``_PARTIES_AND_CAMPUS_SQL``."""
+    """The columns of ``_ORDER_ON_CAMPUS_SQL``."""
 
+    id: UUID
+    number: str
+    status: str
     campus_id: UUID
     campus_name: str
     campus_slug: str
@@ -115,7 +115,9 @@ class _OrderOnCampus(OrderParties):
         return OrderCampus(self.campus_id, self.campus_name, self.campus_slug)
 
 
-_PARTIES_AND_CAMPUS_SQL = f"{PARTIES_SQL}, o.campus_id, c.name AS campus_name, c.slug AS campus_slug"
+_ORDER_ON_CAMPUS_SQL = (
+    f"{PARTIES_SQL}, o.id, o.number, o.status, o.campus_id, c.name AS campus_name, c.slug AS campus_slug"
+)
 _JOIN_PARTIES_SQL = """
     JOIN profiles b ON b.id = o.buyer_id
     JOIN vendor_profiles v ON v.id = o.vendor_id
@@ -127,9 +129,6 @@ _JOIN_PARTIES_SQL = """
 class AuditedOrder(_OrderOnCampus):
     """A row of the table. ``escrow_minor`` is the ledger's balance in kobo; ages are whole hours."""
 
-    id: UUID
-    number: str
-    status: str
     escrow_status: str
     total_minor: int
     escrow_minor: int
@@ -149,7 +148,7 @@ _STATUS_SINCE_SQL = """CASE o.status WHEN 'pending_payment' THEN o.created_at WH
 _SELECT_ORDERS_BY_IDS = Statement(
     text(
         f"""
-        SELECT {_PARTIES_AND_CAMPUS_SQL}, o.id, o.number, o.status, s.status AS escrow_status, o.total_minor,
+        SELECT {_ORDER_ON_CAMPUS_SQL}, s.status AS escrow_status, o.total_minor,
             (SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)::bigint
                 FROM ledger_entries WHERE account_id = :escrow_id AND order_id = o.id) AS escrow_minor,
             o.currency, o.payment_status, o.created_at, o.paid_at,
@@ -185,7 +184,11 @@ def list_orders_for_staff(
     )
     return TablePage(
         _SELECT_ORDERS_BY_IDS.all(
-            session, ids=ids, escrow_id=accounts.ESCROW.id, now=now, **_stuck_cutoffs(now)
+            session,
+            ids=ids,
+            escrow_id=accounts.ESCROW.id,
+            now=now,
+            **_stuck_cutoffs(now),
         ),
         table,
         total=_count_statement(conditions).scalar(session, **parameters),
@@ -204,12 +207,16 @@ def export_orders(
     parameters = _filter_parameters(session, caller, filters, now)
     if parameters is None:
         return
-    statement = _ids_statement(table.sort, _condition_names(parameters), descending=table.descending)
-    ids = statement.scalars(session, **parameters, limit=table.limit, offset=0)
+    ids = _ids_statement(table.sort, _condition_names(parameters), descending=table.descending).scalars(
+        session, **parameters, limit=table.limit, offset=0
+    )
     for start in range(0, len(ids), EXPORT_BATCH_SIZE):
-        batch = ids[start : start + EXPORT_BATCH_SIZE]
         yield from _SELECT_ORDERS_BY_IDS.all(
-            session, ids=batch, escrow_id=accounts.ESCROW.id, now=now, **_stuck_cutoffs(now)
+            session,
+            ids=ids[start : start + EXPORT_BATCH_SIZE],
+            escrow_id=accounts.ESCROW.id,
+            now=now,
+            **_stuck_cutoffs(now),
         )
 
 
@@ -221,10 +228,8 @@ def _count_statement(conditions: tuple[str, ...]) -> Statement[Row]:
 @lru_cache(maxsize=4096)
 def _ids_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement[Row]:
     """Compile the ids of a page, read in the order of an index before anything is joined to them."""
-    order = ", ".join(
-        f"o.{column} {'DESC' if descending else 'ASC'}{_NULLS_SQL[descending] if column in _NULLABLE_COLUMNS else ''}"
-        for column in _SORTS[sort]
-    )
+    direction, nulls = ("DESC", "LAST") if descending else ("ASC", "FIRST")
+    order = _SORTS[sort].format(direction=direction, nulls=nulls)
     return Statement(
         text(f"SELECT o.id {_filtered_orders_sql(conditions)} ORDER BY {order} LIMIT :limit OFFSET :offset")
     )
@@ -232,8 +237,7 @@ def _ids_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) 
 
 def _filtered_orders_sql(conditions: tuple[str, ...]) -> str:
     escrows = "JOIN escrows s ON s.order_id = o.id" if "escrow_status" in conditions else ""
-    where = " AND ".join(_CONDITIONS[name] for name in conditions) or "true"
-    return f"FROM orders o {escrows} WHERE {where}"
+    return f"FROM orders o {escrows} WHERE {' AND '.join(_CONDITIONS[name] for name in conditions) or 'true'}"
 
 
 def _filter_parameters(
@@ -267,13 +271,10 @@ def _find_campus_id(session: Session, campus: str) -> UUID | None:
     )
 
 
-# A representative without a campus sees no order: no campus has this id.
-_NO_CAMPUS = UUID(int=0)
-
-
 def _restricted_campus_id(caller: Caller) -> UUID | None:
     """Give the campus that a caller is restricted to, or None."""
-    return (caller.campus_id or _NO_CAMPUS) if caller.staff_role == CAMPUS_REP else None
+    # A representative without a campus sees no order: no campus has the id 0.
+    return (caller.campus_id or UUID(int=0)) if caller.staff_role == "campus_rep" else None
 
 
 @dataclass(frozen=True)
@@ -288,9 +289,6 @@ class PickupHub:
 class CampusOrder(_OrderOnCampus):
     """A paid order, as the staff who hand it over see it."""
 
-    id: UUID
-    number: str
-    status: str
     delivery_method: str
     shipping_address: dict[str, Any]
     paid_at: datetime
@@ -313,8 +311,8 @@ class CampusOrder(_OrderOnCampus):
 _SELECT_ORDERS_ON_CAMPUS = Statement(
     text(
         f"""
-        SELECT {_PARTIES_AND_CAMPUS_SQL}, o.id, o.number, o.status, o.delivery_method, o.shipping_address, o.paid_at,
-            o.accepted_at, o.shipped_at, o.delivered_at
+        SELECT {_ORDER_ON_CAMPUS_SQL}, o.delivery_method, o.shipping_address, o.paid_at, o.accepted_at, o.shipped_at,
+            o.delivered_at
         FROM orders o {_JOIN_PARTIES_SQL}
         WHERE o.paid_at IS NOT NULL
             AND (CAST(:campus_id AS uuid) IS NULL OR o.campus_id = :campus_id)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from marketplace.catalog import stock
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimitError
+from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimitError, found
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders import inventory, notifications, states
@@ -29,9 +29,6 @@ from marketplace.orders.transitions import (
     lock_order,
     lock_order_of_vendor,
 )
-
-# What the payments area writes while it waits for money.
-_AWAITING_PAYMENT_STATUSES = frozenset({"initialized", "pending"})
 
 
 class WrongPinError(MarketplaceError):
@@ -134,8 +131,14 @@ def expire_order(session: Session, *, order: LockedOrder, actor: Actor, now: dat
 
     :raises IllegalTransitionError: it is not waiting for payment
     """
-    columns = {"expired_at": now} | _abandoned_payment_columns(order)
-    apply_transition(session, order=order, trigger=states.EXPIRE, actor=actor, now=now, columns=columns)
+    apply_transition(
+        session,
+        order=order,
+        trigger=states.EXPIRE,
+        actor=actor,
+        now=now,
+        columns={"expired_at": now} | _abandoned_payment_columns(order),
+    )
     inventory.release_reservation(session, order=order)
     _return_wallet_part(session, order, now=now)
     notifications.notify_order_expired(session, order=order, now=now)
@@ -159,10 +162,9 @@ def accept_order(session: Session, *, order_id: UUID, caller: Caller, now: datet
     :raises NotFoundError: it is no paid order of the caller's store
     :raises IllegalTransitionError: it was accepted already, or is over
     """
-    order = lock_order_of_vendor(session, order_id=order_id, user_id=caller.id)
     apply_transition(
         session,
-        order=order,
+        order=lock_order_of_vendor(session, order_id=order_id, user_id=caller.id),
         trigger=states.ACCEPT,
         actor=Actor("vendor", caller.id),
         now=now,
@@ -180,10 +182,9 @@ def ship_order(
     :raises NotFoundError: it is no paid order of the caller's store
     :raises IllegalTransitionError: it is not in processing
     """
-    order = lock_order_of_vendor(session, order_id=order_id, user_id=caller.id)
     apply_transition(
         session,
-        order=order,
+        order=lock_order_of_vendor(session, order_id=order_id, user_id=caller.id),
         trigger=states.SHIP,
         actor=Actor("vendor", caller.id),
         now=now,
@@ -261,10 +262,9 @@ def release_on_pin(
 
 def _verify_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str, now: datetime) -> None:
     if order.pin_locked_until is not None and order.pin_locked_until > now:
-        seconds = int((order.pin_locked_until - now).total_seconds()) + 1
         raise PinLockedError(
             "Too many wrong PINs: verification of this order is locked for a while.",
-            retry_after_seconds=seconds,
+            retry_after_seconds=int((order.pin_locked_until - now).total_seconds()) + 1,
         )
     if pin_matches(key=pin_key, order_id=order.id, counter=order.pin_counter, pin=pin):
         return
@@ -301,14 +301,15 @@ def _release_escrow(
     Of an order that was refunded in part, each side bears its share of that.
     """
     held = order.escrow_balance_minor
-    whole = held == order.total_minor
     apply_transition(
         session,
         order=order,
         trigger=trigger,
         actor=actor,
         now=now,
-        escrow=EscrowTransition("release" if whole else "release-rest", released_minor=held),
+        escrow=EscrowTransition(
+            "release" if held == order.total_minor else "release-rest", released_minor=held
+        ),
         columns={"delivered_at": now, "pin_failures": 0, "pin_locked_until": None},
     )
     share = split_escrow(order.price, commission_minor=order.commission_minor).scaled_to(held)
@@ -346,9 +347,7 @@ def fetch_party_role(session: Session, *, order_id: UUID, caller: Caller) -> str
     :raises NotFoundError: neither
     """
     role: str | None = _SELECT_PARTY_ROLE.scalar(session, order_id=order_id, user_id=caller.id)
-    if role is None:
-        raise NotFoundError("There is no such order.")
-    return role
+    return found(role, "There is no such order.")
 
 
 def _abandoned_payment_columns(order: LockedOrder) -> dict[str, str]:
@@ -356,7 +355,7 @@ def _abandoned_payment_columns(order: LockedOrder) -> dict[str, str]:
 
     Money that came and is held back stays so until finance has decided on it.
     """
-    return {"payment_status": "abandoned"} if order.payment_status in _AWAITING_PAYMENT_STATUSES else {}
+    return {"payment_status": "abandoned"} if order.payment_status in ("initialized", "pending") else {}
 
 
 def _return_wallet_part(session: Session, order: LockedOrder, *, now: datetime) -> None:

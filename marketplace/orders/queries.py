@@ -1,7 +1,7 @@
 """Orders as their buyer, their vendor and staff see them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -60,6 +60,28 @@ class OrderParties:
 
 
 @dataclass(frozen=True)
+class OrderColumns:
+    """The columns of ``ORDER_COLUMNS_SQL``: an order and its escrow's status. Amounts are kobo."""
+
+    id: UUID
+    number: str
+    status: str
+    escrow_status: str
+    vendor_user_id: UUID
+    checkout_id: UUID | None
+    subtotal_minor: int
+    delivery_fee_minor: int
+    service_fee_minor: int
+    discount_minor: int
+    total_minor: int
+    payment_status: str | None
+    pin_counter: int
+    pin_locked_until: datetime | None
+    expires_at: datetime
+    shipped_at: datetime | None
+
+
+@dataclass(frozen=True)
 class Cancellation:
     """Who cancelled an order, why and when."""
 
@@ -69,21 +91,10 @@ class Cancellation:
 
 
 @dataclass(frozen=True)
-class OrderRow(OrderParties):
+class OrderRow(OrderParties, OrderColumns):
     """An order with its escrow and its parties. Amounts are kobo."""
 
-    vendor_user_id: UUID
-    id: UUID
-    number: str
-    status: str
-    escrow_status: str
     campus_id: UUID
-    checkout_id: UUID | None
-    subtotal_minor: int
-    delivery_fee_minor: int
-    service_fee_minor: int
-    discount_minor: int
-    total_minor: int
     wallet_part_minor: int
     accepted_part_minor: int
     currency: str
@@ -92,15 +103,10 @@ class OrderRow(OrderParties):
     note: str | None
     tracking_note: str | None
     payment_reference: str | None
-    payment_status: str | None
     payment_channel: str | None
-    pin_counter: int
-    pin_locked_until: datetime | None
-    expires_at: datetime
     created_at: datetime
     paid_at: datetime | None
     accepted_at: datetime | None
-    shipped_at: datetime | None
     delivered_at: datetime | None
     cancelled_at: datetime | None
     expired_at: datetime | None
@@ -224,7 +230,6 @@ class OrderView(OrderRow):
             barred.add(states.PAY)
         if order.pin_locked_until is not None and order.pin_locked_until > context.now:
             barred.add(states.VERIFY_CODE)
-        actions = states.ORDER.triggers_for(order.status, roles)
         shows_pin = "buyer" in roles and order.status in states.PIN_VISIBLE_STATES
         # All at once: a frozen dataclass takes long to set attributes one by one, and order lists are hot.
         vars(self).update(
@@ -237,20 +242,23 @@ class OrderView(OrderRow):
             delivery_pin=delivery_pin(key=context.pin_key, order_id=order.id, counter=order.pin_counter)
             if shows_pin and context.pin_key
             else None,
-            next_actions=[action for action in actions if action not in barred],
+            next_actions=[
+                action for action in states.ORDER.triggers_for(order.status, roles) if action not in barred
+            ],
         )
 
 
 PARTIES_SQL = (
     "o.buyer_id, b.name AS buyer_name, o.vendor_id, v.display_name AS vendor_name, v.slug AS vendor_slug"
 )
+ORDER_COLUMNS_SQL = """o.id, o.number, o.status, s.status AS escrow_status, v.user_id AS vendor_user_id, o.checkout_id,
+    o.subtotal_minor, o.delivery_fee_minor, o.service_fee_minor, o.discount_minor, o.total_minor, o.payment_status,
+    o.pin_counter, o.pin_locked_until, o.expires_at, o.shipped_at"""
 _SELECT_ORDER_SQL = f"""
-    SELECT {PARTIES_SQL}, v.user_id AS vendor_user_id, o.id, o.number, o.status, s.status AS escrow_status,
-        o.campus_id, o.checkout_id, o.subtotal_minor, o.delivery_fee_minor, o.service_fee_minor, o.discount_minor,
-        o.total_minor, o.wallet_minor AS wallet_part_minor, o.accepted_minor AS accepted_part_minor, o.currency,
-        o.shipping_address, o.delivery_method, o.note, o.tracking_note, o.payment_reference, o.payment_status,
-        o.payment_channel, o.pin_counter, o.pin_locked_until, o.expires_at, o.created_at, o.paid_at, o.accepted_at,
-        o.shipped_at, o.delivered_at, o.cancelled_at, o.expired_at, o.disputed_at, o.refunded_at, o.cancelled_by,
+    SELECT {ORDER_COLUMNS_SQL}, {PARTIES_SQL}, o.campus_id, o.wallet_minor AS wallet_part_minor,
+        o.accepted_minor AS accepted_part_minor, o.currency, o.shipping_address, o.delivery_method, o.note,
+        o.tracking_note, o.payment_reference, o.payment_channel, o.created_at, o.paid_at, o.accepted_at,
+        o.delivered_at, o.cancelled_at, o.expired_at, o.disputed_at, o.refunded_at, o.cancelled_by,
         o.cancellation_reason, o.revision
     FROM orders o
     JOIN escrows s ON s.order_id = o.id
@@ -271,50 +279,42 @@ def fetch_order_view(
     return _build_views(session, [order], roles=roles, context=context)[0]
 
 
-_SELECT_ORDERS_OF_BUYER = Statement(
-    text(
-        f"""{_SELECT_ORDER_SQL} WHERE o.buyer_id = :user_id AND (CAST(:status AS text) IS NULL OR o.status = :status)
-        AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :limit"""
-    ),
-    row=OrderRow,
-)
-
-
-def list_orders_of_buyer(
-    session: Session, *, caller: Caller, status: str | None, page: PageRequest, context: OrderViewContext
-) -> Page:
-    """List the caller's orders, the latest first.
-
-    :param status: one status, or none for all
-    """
-    rows = _SELECT_ORDERS_OF_BUYER.all(
-        session, user_id=caller.id, status=status, after=page.after("id")[0], limit=page.limit + 1
-    )
-    return _build_page(session, rows, page=page, role="buyer", context=context)
-
-
 # Unpaid orders are not shown to the vendor.
-_SELECT_ORDERS_OF_VENDOR = Statement(
-    text(
-        f"""{_SELECT_ORDER_SQL} WHERE o.vendor_id = :vendor_id AND o.paid_at IS NOT NULL
-        AND (CAST(:status AS text) IS NULL OR o.status = :status)
-        AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :limit"""
-    ),
-    row=OrderRow,
-)
+_SELECT_ORDERS = {
+    role: Statement(
+        text(
+            f"""{_SELECT_ORDER_SQL} WHERE {condition} AND (CAST(:status AS text) IS NULL OR o.status = :status)
+            AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :limit"""
+        ),
+        row=OrderRow,
+    )
+    for role, condition in (
+        ("buyer", "o.buyer_id = :owner_id"),
+        ("vendor", "o.vendor_id = :owner_id AND o.paid_at IS NOT NULL"),
+    )
+}
 
 
-def list_orders_of_vendor(
-    session: Session, *, vendor_id: UUID, status: str | None, page: PageRequest, context: OrderViewContext
+def list_orders(
+    session: Session,
+    *,
+    role: str,
+    owner_id: UUID,
+    status: str | None,
+    page: PageRequest,
+    context: OrderViewContext,
 ) -> Page:
-    """List the paid orders of a store, the latest first.
+    """List the orders of a buyer, or the paid orders of a store, the latest first.
 
+    :param role: ``buyer`` or ``vendor``
+    :param owner_id: the buyer's id, or the store's
     :param status: one status, or none for all
     """
-    rows = _SELECT_ORDERS_OF_VENDOR.all(
-        session, vendor_id=vendor_id, status=status, after=page.after("id")[0], limit=page.limit + 1
+    rows = _SELECT_ORDERS[role].all(
+        session, owner_id=owner_id, status=status, after=page.after("id")[0], limit=page.limit + 1
     )
-    return _build_page(session, rows, page=page, role="vendor", context=context)
+    orders = page_of(rows, request=page, position_of=lambda row: [str(row.id)])
+    return replace(orders, items=_build_views(session, orders.items, roles=[role], context=context))
 
 
 _SELECT_ORDERS_OF_CHECKOUT = Statement(
@@ -423,14 +423,6 @@ def _caller_roles(order: OrderRow, caller: Caller) -> list[str]:
     if caller.is_staff and (caller.staff_role != "campus_rep" or caller.campus_id == order.campus_id):
         roles.append("staff")
     return roles
-
-
-def _build_page(
-    session: Session, rows: list[OrderRow], *, page: PageRequest, role: str, context: OrderViewContext
-) -> Page:
-    found = page_of(rows, request=page, position_of=lambda row: [str(row.id)])
-    views = _build_views(session, found.items, roles=[role], context=context)
-    return Page(views, found.limit, found.next_position)
 
 
 def _build_views(

@@ -13,41 +13,26 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Row
 from marketplace.infra.prepared import Prepared
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import found
 from marketplace.orders import states
 from marketplace.orders.pricing import Price
+from marketplace.orders.queries import ORDER_COLUMNS_SQL, OrderColumns
 
 
 @dataclass(frozen=True)
-class LockedOrder:
+class LockedOrder(OrderColumns):
     """An order whose row, and whose escrow's, is ours until the transaction ends. Amounts are kobo."""
 
-    id: UUID
-    number: str
-    status: str
     buyer_id: UUID
     vendor_id: UUID
-    subtotal_minor: int
-    delivery_fee_minor: int
-    service_fee_minor: int
-    discount_minor: int
-    total_minor: int
     wallet_minor: int
     accepted_minor: int
-    checkout_id: UUID | None
-    payment_status: str | None
-    pin_counter: int
     pin_failures: int
-    pin_locked_until: datetime | None
-    expires_at: datetime
-    shipped_at: datetime | None
-    escrow_status: str
     escrow_minor: int
     released_minor: int
     refunded_minor: int
     clawed_back_minor: int
     commission_minor: int
-    vendor_user_id: UUID
 
     @property
     def due_minor(self) -> int:
@@ -97,15 +82,11 @@ GATEWAY = Actor("gateway")
 
 
 # The commission as pricing.OrderLine.commission_minor: rounded down for each line.
-_SELECT_ORDER_SQL = """
-    SELECT o.id, o.number, o.status, o.buyer_id, o.vendor_id, o.subtotal_minor, o.delivery_fee_minor,
-        o.service_fee_minor, o.discount_minor, o.total_minor, o.wallet_minor, o.accepted_minor, o.checkout_id,
-        o.payment_status, o.pin_counter, o.pin_failures, o.pin_locked_until, o.expires_at, o.shipped_at,
-        s.status AS escrow_status, s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor,
-        s.clawed_back_minor,
+_SELECT_ORDER_SQL = f"""
+    SELECT {ORDER_COLUMNS_SQL}, o.buyer_id, o.vendor_id, o.wallet_minor, o.accepted_minor, o.pin_failures,
+        s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor, s.clawed_back_minor,
         (SELECT coalesce(sum(i.line_total_minor * i.commission_bps / 10000), 0)::bigint
-            FROM order_items i WHERE i.order_id = o.id) AS commission_minor,
-        v.user_id AS vendor_user_id
+            FROM order_items i WHERE i.order_id = o.id) AS commission_minor
     FROM orders o JOIN escrows s ON s.order_id = o.id JOIN vendor_profiles v ON v.id = o.vendor_id
 """
 # Rows are locked as the scan meets them: orders by id first, each with its escrow.
@@ -130,10 +111,7 @@ def lock_order(session: Session, *, order_id: UUID) -> LockedOrder:
 
     :raises NotFoundError: no such order
     """
-    order = _LOCK_ORDER.first(session, order_id=order_id)
-    if order is None:
-        raise NotFoundError("There is no such order.")
-    return order
+    return found(_LOCK_ORDER.first(session, order_id=order_id), "There is no such order.")
 
 
 # Unpaid orders are hidden from the vendor.
@@ -152,10 +130,9 @@ def lock_order_of_vendor(session: Session, *, order_id: UUID, user_id: UUID) -> 
     :param user_id: the store's owner
     :raises NotFoundError: no such order in that scope
     """
-    order = _LOCK_ORDER_OF_VENDOR.first(session, order_id=order_id, user_id=user_id)
-    if order is None:
-        raise NotFoundError("There is no such order.")
-    return order
+    return found(
+        _LOCK_ORDER_OF_VENDOR.first(session, order_id=order_id, user_id=user_id), "There is no such order."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +182,16 @@ def apply_transition(
     :param columns: further columns of the order to set
     :raises IllegalTransitionError: the order's or the escrow's state does not allow it
     """
-    target = states.ORDER.target(order.status, trigger)
     _write_transition(
-        session, order, target, trigger, actor=actor, now=now, note=note, escrow=escrow, columns=columns
+        session,
+        order,
+        states.ORDER.target(order.status, trigger),
+        trigger,
+        actor=actor,
+        now=now,
+        note=note,
+        escrow=escrow,
+        columns=columns,
     )
 
 
@@ -219,9 +203,15 @@ def record_escrow_refund(
     :param amount_minor: kobo; less than the escrow balance
     :param note: the reason, for the trail
     """
-    refund = EscrowTransition(None, refunded_minor=amount_minor)
     _write_transition(
-        session, order, order.status, "refund-part", actor=actor, now=now, note=note, escrow=refund
+        session,
+        order,
+        order.status,
+        "refund-part",
+        actor=actor,
+        now=now,
+        note=note,
+        escrow=EscrowTransition(None, refunded_minor=amount_minor),
     )
 
 
@@ -233,9 +223,15 @@ def record_clawback(
     :param amount_minor: kobo; at most the net released amount
     :param note: the reason, for the trail
     """
-    clawback = EscrowTransition(None, clawed_back_minor=amount_minor)
     _write_transition(
-        session, order, order.status, "clawback", actor=actor, now=now, note=note, escrow=clawback
+        session,
+        order,
+        order.status,
+        "clawback",
+        actor=actor,
+        now=now,
+        note=note,
+        escrow=EscrowTransition(None, clawed_back_minor=amount_minor),
     )
 
 
@@ -253,14 +249,14 @@ def _write_transition(
 ) -> None:
     values = dict(columns)
     if escrow is not None:
-        values["escrow_status"] = (
-            states.ESCROW.target(order.escrow_status, escrow.trigger)
+        values |= {
+            "escrow_status": states.ESCROW.target(order.escrow_status, escrow.trigger)
             if escrow.trigger
-            else order.escrow_status
-        )
-        values["released"] = escrow.released_minor
-        values["refunded"] = escrow.refunded_minor
-        values["clawed_back"] = escrow.clawed_back_minor
+            else order.escrow_status,
+            "released": escrow.released_minor,
+            "refunded": escrow.refunded_minor,
+            "clawed_back": escrow.clawed_back_minor,
+        }
     completes = target == states.DELIVERED != order.status
     if completes:
         values["vendor_id"] = order.vendor_id

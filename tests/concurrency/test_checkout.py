@@ -13,15 +13,15 @@ from flask import Flask
 from sqlalchemy import text
 from werkzeug.test import TestResponse
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.orders import operations as orders
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS
-from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
-from marketplace.orders.placing.place_order import TooManyUnpaidOrdersError
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.order_validation import InsufficientStockError
+from marketplace.orders.placing.place_order import TooManyUnpaidOrdersError, WalletUse
 from marketplace.payments.charges.apply import apply_charge
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.checkout import CheckoutResult

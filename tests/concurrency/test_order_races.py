@@ -14,7 +14,7 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balance
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import states
 from marketplace.payments.charges import quarantine

@@ -15,12 +15,13 @@ from sqlalchemy.exc import DBAPIError
 from werkzeug.test import TestResponse
 
 from marketplace.cart.models import CartItem
+from marketplace.cart.operations import RequestedItem
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS
-from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
+from marketplace.orders.placing.order_validation import InsufficientStockError
 from marketplace.orders.placing.place_order import TooManyUnpaidOrdersError
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.intents import lifecycle as payments

@@ -8,9 +8,9 @@ from flask import Flask
 from sqlalchemy import select, text
 from werkzeug.test import TestResponse
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import system_clock
-from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.models import PaymentAllocation, PaymentTransferAccount
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer

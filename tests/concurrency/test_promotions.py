@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy.exc import DBAPIError
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.catalog.promotions import featured, flash_sales, vibes
 from marketplace.catalog.promotions.common import PromotionEndedError
 from marketplace.catalog.promotions.featured import AlreadyFeaturedError
@@ -16,7 +17,7 @@ from marketplace.catalog.promotions.flash_sales import Discount, OverlappingSale
 from marketplace.catalog.promotions.vibes import SlugTakenError
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError, StaleRevisionError
-from marketplace.orders.placing.place_order import PriceChangedError, RequestedItem
+from marketplace.orders.placing.place_order import PriceChangedError
 from marketplace.payments.refunds import order_cancellation
 from tests.support.flash_sales import SALE_PRICE, act, item_of, left_of, put_on_sale, sold_of
 from tests.support.purchases import (

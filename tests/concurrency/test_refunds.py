@@ -6,13 +6,13 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments import states
 from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome

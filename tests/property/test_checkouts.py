@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings as hypothesis_settings, stra
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.refunds import order_cancellation

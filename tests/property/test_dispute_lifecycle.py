@@ -17,10 +17,10 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import text
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger.queries import fetch_balances_by_kind
-from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.refunds import buyer_accounts, gateway_refund, order_cancellation
 from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.depth import case_count

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from marketplace.cart import operations as cart
-from marketplace.cart.operations import CartLine
+from marketplace.cart.operations import RequestedItem
 from marketplace.cart.queries import fetch_cart
 from marketplace.catalog.browse.product_detail import fetch_product_detail
 from marketplace.catalog.models import Product
@@ -240,7 +240,7 @@ class LifeOfSales(RuleBasedStateMachine):
         with self.database.transaction() as session:
             flash_sales.on_boundary(session, product_id=product_id, now=self.now)
             cart.synchronise_cart(
-                session, caller=shop.buyer, lines=[CartLine(product_id, quantity)], now=self.now
+                session, caller=shop.buyer, lines=[RequestedItem(product_id, quantity)], now=self.now
             )
         with self.database.reading() as session:
             detail = fetch_product_detail(

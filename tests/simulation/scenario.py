@@ -10,11 +10,11 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders import operations as orders, states
-from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.orders.transitions import SYSTEM, EscrowTransition, apply_transition, lock_order
 from marketplace.payments.charges import quarantine
 from marketplace.payments.intents import lifecycle as payments

@@ -10,6 +10,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.cart.models import CartItem
+from marketplace.cart.operations import RequestedItem
 from marketplace.catalog.models import Category, Product
 from marketplace.identity.models import Profile
 from marketplace.identity.queries import Caller
@@ -19,9 +20,7 @@ from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
 from marketplace.models import metadata
 from marketplace.orders import operations as orders
 from marketplace.orders.pin import delivery_pin
-from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.orders.placing.place_order import Delivery, OrderRequest, place_order
-from marketplace.orders.placing.wallet import NO_WALLET, WalletUse
+from marketplace.orders.placing.place_order import NO_WALLET, Delivery, OrderRequest, WalletUse, place_order
 from marketplace.payments.charges.apply import ChargeOutcome, apply_charge
 from marketplace.payments.intents import checkout, lifecycle as payments
 from marketplace.payments.intents.checkout import CheckoutResult

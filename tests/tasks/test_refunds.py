@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.infra.db import Database
-from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.refunds import gateway_refund, gateway_reports, order_cancellation
 from marketplace.payments.refunds.gateway_reports import poll_refunds
 from marketplace.providers.client import ProviderRefusedError

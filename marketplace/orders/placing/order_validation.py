@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.catalog import stock
 from marketplace.catalog.promotions import flash_sales
 from marketplace.catalog.stock import LockedProduct
@@ -15,21 +16,11 @@ from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationErr
 from marketplace.orders.pricing import Fees, OrderLine, Price, price_order
 from marketplace.vendors.queries import Store, find_stores
 
-MAX_LINES = 50
-
 
 class InsufficientStockError(ConflictError):
     """Another buyer has taken the stock."""
 
     reason = "insufficient-stock"
-
-
-@dataclass(frozen=True)
-class RequestedItem:
-    """What somebody wants of a product."""
-
-    product_id: UUID
-    quantity: int
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Placing orders, one or a whole checkout: checked, priced, reserved and written in one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,7 @@ from sqlalchemy import Uuid, func, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.cart import operations as cart_operations, queries as cart_queries
+from marketplace.cart.operations import RequestedItem
 from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.promotions import flash_sales
 from marketplace.identity import operations as identity_operations, queries as identity_queries
@@ -18,12 +19,13 @@ from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Json
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
-from marketplace.orders import states
+from marketplace.ledger import accounts
+from marketplace.ledger.operations import InsufficientFundsError, Posting, lock_balances, post_transaction
+from marketplace.orders import operations, states
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS, PAYMENT_WINDOW
-from marketplace.orders.placing import wallet
-from marketplace.orders.placing.order_validation import RequestedItem, VendorOrder, validate_and_price
-from marketplace.orders.placing.wallet import NO_WALLET, WalletUse
-from marketplace.orders.pricing import Fees
+from marketplace.orders.placing.order_validation import VendorOrder, validate_and_price
+from marketplace.orders.pricing import Fees, allocate_in_order
+from marketplace.orders.transitions import Actor, lock_orders
 from marketplace.platform import features, queries as platform_queries
 
 
@@ -47,6 +49,17 @@ class Delivery:
     address_id: UUID | None = None
     address: dict[str, Any] | None = None
     hub_id: UUID | None = None
+
+
+@dataclass(frozen=True)
+class WalletUse:
+    """How much the wallet is to pay: an amount in kobo, or as much as it can."""
+
+    amount_minor: int = 0
+    as_much_as_possible: bool = False
+
+
+NO_WALLET = WalletUse()
 
 
 @dataclass(frozen=True)
@@ -169,11 +182,17 @@ def _plan_orders(
     now: datetime,
 ) -> list[_PlannedOrder]:
     """Check and price everything, reserve it, and spread the wallet's part; all rows are locked after that."""
+    settings = platform_queries.fetch_platform_settings(session)
+    features.ensure_feature_on(settings, features.CHECKOUT, now=now)
     vendor_orders = validate_and_price(
         session,
         items,
         buyer=request.buyer,
-        fees=_current_fees(session, now=now),
+        fees=Fees(
+            commission_bps=settings["commission_bps"],
+            service_fee_minor=settings["service_fee_minor"],
+            delivery_fee_minor=settings["delivery_fee_minor"],
+        ),
         is_delivery=request.delivery.method == "delivery",
         single_vendor=single_vendor,
         now=now,
@@ -186,7 +205,7 @@ def _plan_orders(
             invalid_params=[InvalidParam("expectedTotalMinor", f"The total is {total_minor} by now.")],
         )
     _reserve_stock(session, vendor_orders)
-    wallet_parts_minor = wallet.allocate_wallet_payment(
+    wallet_parts_minor = _allocate_wallet_payment(
         session, buyer_id=request.buyer.id, wallet_use=request.wallet, totals_minor=totals_minor
     )
     planned = [
@@ -218,6 +237,34 @@ def _reserve_stock(session: Session, vendor_orders: Sequence[VendorOrder]) -> No
     )
 
 
+def _allocate_wallet_payment(
+    session: Session, *, buyer_id: UUID, wallet_use: WalletUse, totals_minor: Sequence[int]
+) -> list[int]:
+    """Tell what the wallet pays of each of several orders, its balance being locked from now.
+
+    The earlier order is filled first, so at most one of them is paid in part.
+
+    :param wallet_use: how much in all
+    :param totals_minor: what the orders cost, in kobo
+    :return: kobo of each order, in their order; together exactly what was asked for
+    :raises ValidationError: more is to be paid than the orders cost
+    :raises InsufficientFundsError: the wallet holds less
+    """
+    total = sum(totals_minor)
+    if wallet_use.amount_minor > total:
+        raise ValidationError.of("walletMinor", f"Is more than the total, {total}.")
+    if not wallet_use.amount_minor and not wallet_use.as_much_as_possible:
+        return [0] * len(totals_minor)
+    [balance] = lock_balances(session, accounts=[accounts.wallet(buyer_id)]).values()
+    amount_minor = min(balance, total) if wallet_use.as_much_as_possible else wallet_use.amount_minor
+    if amount_minor > balance:
+        raise InsufficientFundsError(
+            f"The wallet holds {balance} kobo.",
+            invalid_params=[InvalidParam("walletMinor", f"The wallet holds {balance}.")],
+        )
+    return allocate_in_order(amount_minor, totals_minor)
+
+
 def _write_orders(
     session: Session,
     request: OrderRequest,
@@ -233,25 +280,13 @@ def _write_orders(
         _insert_order(session, request, order, address=address, checkout_id=checkout_id, now=now)
         for order in planned
     ]
-    amounts_minor = [order.wallet_minor for order in planned]
-    wallet.pay_from_wallet(
+    _pay_from_wallet(
         session,
         buyer_id=request.buyer.id,
-        amounts_minor=dict(zip(order_ids, amounts_minor, strict=True)),
+        amounts_minor=dict(zip(order_ids, (order.wallet_minor for order in planned), strict=True)),
         now=now,
     )
     return order_ids
-
-
-def _current_fees(session: Session, *, now: datetime) -> Fees:
-    """Give what the platform takes; nothing is placed while that is switched off."""
-    settings = platform_queries.fetch_platform_settings(session)
-    features.ensure_feature_on(settings, features.CHECKOUT, now=now)
-    return Fees(
-        commission_bps=settings["commission_bps"],
-        service_fee_minor=settings["service_fee_minor"],
-        delivery_fee_minor=settings["delivery_fee_minor"],
-    )
 
 
 _COPIED_ADDRESS_FIELDS = {
@@ -277,11 +312,13 @@ def _resolve_delivery_address(
         return {"hubId": str(hub.id), "hub": hub.name, "address": hub.address}
     if delivery.address is not None:
         return delivery.address
-    saved = identity_queries.list_addresses(session, user_id=buyer.id)
-    for address in saved:
+    for address in identity_queries.list_addresses(session, user_id=buyer.id):
         if address.id == delivery.address_id or (delivery.address_id is None and address.is_default):
-            copied = {key: getattr(address, name) for key, name in _COPIED_ADDRESS_FIELDS.items()}
-            return {key: value for key, value in copied.items() if value is not None}
+            return {
+                key: getattr(address, name)
+                for key, name in _COPIED_ADDRESS_FIELDS.items()
+                if getattr(address, name) is not None
+            }
     raise ValidationError.of("addressId", "There is no such address; save one or send shippingAddress.")
 
 
@@ -357,3 +394,44 @@ def _insert_order(
         sales=[line.flash_sale_id for line in vendor_order.lines],
     )
     return order_id
+
+
+def _pay_from_wallet(
+    session: Session, *, buyer_id: UUID, amounts_minor: Mapping[UUID, int], now: datetime
+) -> None:
+    """Move the wallet's part of orders into escrow; those that it pays whole are paid.
+
+    :param buyer_id: whose wallet, and orders, they are
+    :param amounts_minor: kobo by order; the orders were placed in this transaction with that as their wallet part
+    :param now: the time of the request
+    :raises InsufficientFundsError: the wallet holds less
+    """
+    order_ids = sorted(order_id for order_id, minor in amounts_minor.items() if minor)
+    if not order_ids:
+        return
+    orders = lock_orders(session, order_ids=order_ids)
+    fully_paid = [order for order in orders if not order.due_minor]
+    for order in fully_paid:
+        operations.mark_paid(
+            session,
+            order=order,
+            reference=f"wallet-{order.id.hex}",
+            channel="wallet",
+            paid_at=now,
+            actor=Actor("buyer", buyer_id),
+            now=now,
+        )
+    if fully_paid:
+        operations.consume_stock(session, paid_orders=fully_paid)
+    for order in orders:
+        post_transaction(
+            session,
+            kind="wallet_payment",
+            source=f"order:{order.id}",
+            description=f"Wallet pays for order {order.number}",
+            postings=[
+                Posting(accounts.wallet(order.buyer_id), "debit", order.wallet_minor, order.id),
+                Posting(accounts.ESCROW, "credit", order.wallet_minor, order.id),
+            ],
+            now=now,
+        )

@@ -9,11 +9,12 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.catalog.promotions import flash_sales
 from marketplace.kernel.errors import ValidationError
 from marketplace.orders import operations as orders, queries
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS
-from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
+from marketplace.orders.placing.order_validation import InsufficientStockError
 from marketplace.orders.placing.place_order import PriceChangedError, TooManyUnpaidOrdersError
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.charges import quarantine

@@ -8,13 +8,13 @@ from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from marketplace.cart import operations as cart
-from marketplace.cart.operations import CartLine
+from marketplace.cart.operations import RequestedItem
 from marketplace.cart.queries import CartView, fetch_cart
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import flash_sales
 from marketplace.catalog.promotions.flash_sales import Discount
 from marketplace.orders import operations
-from marketplace.orders.placing.place_order import PriceChangedError, RequestedItem
+from marketplace.orders.placing.place_order import PriceChangedError
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.refunds import order_cancellation
 from tests.support.flash_sales import SALE_PRICE, act, item_of, left_of, put_on_sale, sold_of
@@ -234,7 +234,9 @@ class TestTheCart:
     def fill(
         self, session: Session, shop: Shop, product_id: UUID, quantity: int, now: datetime = NOW
     ) -> None:
-        cart.synchronise_cart(session, caller=shop.buyer, lines=[CartLine(product_id, quantity)], now=now)
+        cart.synchronise_cart(
+            session, caller=shop.buyer, lines=[RequestedItem(product_id, quantity)], now=now
+        )
 
     def test_it_shows_what_placing_would_cost(self, session: Session, shop: Shop, product_id: UUID) -> None:
         put_on_sale(session, product_id, quantity=3)

@@ -10,11 +10,11 @@ from psycopg2.errors import CheckViolation
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.money import format_naira
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome

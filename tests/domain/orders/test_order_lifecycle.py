@@ -332,15 +332,17 @@ class TestWhoSeesWhat:
         others = paid_order(session, with_buyer(session, shop))
         page = PageRequest(10)
 
-        own = queries.list_orders_of_buyer(session, caller=shop.buyer, status=None, page=page, context=VIEW)
+        own = queries.list_orders(
+            session, role="buyer", owner_id=shop.buyer.id, status=None, page=page, context=VIEW
+        )
         assert [order.id for order in own.items] == [paid, unpaid]
-        inbound = queries.list_orders_of_vendor(
-            session, vendor_id=shop.store_id, status=None, page=page, context=VIEW
+        inbound = queries.list_orders(
+            session, role="vendor", owner_id=shop.store_id, status=None, page=page, context=VIEW
         )
         assert [order.id for order in inbound.items] == [others, paid]
         assert {order.delivery_pin for order in inbound.items} == {None}
-        waiting = queries.list_orders_of_buyer(
-            session, caller=shop.buyer, status="pending_payment", page=page, context=VIEW
+        waiting = queries.list_orders(
+            session, role="buyer", owner_id=shop.buyer.id, status="pending_payment", page=page, context=VIEW
         )
         assert [order.id for order in waiting.items] == [unpaid]
 
@@ -348,8 +350,13 @@ class TestWhoSeesWhat:
         placed = [paid_order(session, shop) for _ in range(5)]
         seen, position = [], None
         for _ in range(4):
-            page = queries.list_orders_of_buyer(
-                session, caller=shop.buyer, status=None, page=PageRequest(2, position), context=VIEW
+            page = queries.list_orders(
+                session,
+                role="buyer",
+                owner_id=shop.buyer.id,
+                status=None,
+                page=PageRequest(2, position),
+                context=VIEW,
             )
             seen += [order.id for order in page.items]
             position = page.next_position

@@ -10,11 +10,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from marketplace.cart.models import CartItem
+from marketplace.cart.operations import RequestedItem
 from marketplace.catalog.models import Product
 from marketplace.identity.models import Address
 from marketplace.kernel.errors import ValidationError
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS, PAYMENT_WINDOW
-from marketplace.orders.placing.order_validation import InsufficientStockError, RequestedItem
+from marketplace.orders.placing.order_validation import InsufficientStockError
 from marketplace.orders.placing.place_order import Delivery, PriceChangedError, TooManyUnpaidOrdersError
 from marketplace.payments.refunds import order_cancellation
 from marketplace.platform.models import Hub

@@ -6,12 +6,12 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.kernel.errors import ValidationError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.orders import operations as orders
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS
-from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents.lifecycle import NotPayableError

@@ -7,13 +7,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.identity.queries import Caller
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.money import format_naira
 from marketplace.kernel.paging import TableRequest
-from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.payments.admin_queries import RefundFilters, list_refunds
 from marketplace.payments.chargebacks.intake import record_chargeback
 from marketplace.payments.charges import quarantine

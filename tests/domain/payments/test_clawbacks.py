@@ -14,7 +14,7 @@ from marketplace.kernel.paging import TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balance
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.payments.admin_queries import RefundFilters, list_refunds
 from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import order_cancellation

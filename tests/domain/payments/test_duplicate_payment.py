@@ -15,7 +15,7 @@ from marketplace.kernel.paging import TableRequest
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.ledger.queries import fetch_balances_by_kind
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.payments import admin_queries, states
 from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import buyer_accounts, gateway_refund, gateway_reports

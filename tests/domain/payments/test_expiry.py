@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
-from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.expiry import ExpiryResult, sweep_abandoned_checkouts
 from marketplace.payments.intents.lifecycle import Intent

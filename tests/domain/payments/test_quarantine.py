@@ -6,14 +6,14 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
 from marketplace.kernel.money import format_naira
 from marketplace.ledger.queries import fetch_balances_by_kind
-from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.charges.quarantine import (

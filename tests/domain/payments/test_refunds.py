@@ -8,12 +8,12 @@ from hypothesis import given, strategies as st
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ForbiddenError, NotFoundError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.orders.pricing import Price, split_escrow
 from marketplace.orders.transitions import SYSTEM, EscrowTransition, apply_transition, lock_order
 from marketplace.payments.refunds import order_cancellation

@@ -14,7 +14,7 @@ from marketplace.alerts.queries import list_open_subjects
 from marketplace.kernel.redaction import redact_text
 from marketplace.ledger import queries as ledger
 from marketplace.orders import invariants as order_books
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.integrity import drift, invariants as payment_books
 from marketplace.platform.halts import are_payouts_halted

@@ -7,9 +7,9 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.identity.models import Profile
-from marketplace.orders.placing.order_validation import RequestedItem
-from marketplace.orders.placing.wallet import WalletUse
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.charge_context import QuarantineAction
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts

@@ -6,10 +6,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders.deadlines import BANK_TRANSFER_GRACE_PERIOD
-from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway.fields import MalformedGatewayDataError

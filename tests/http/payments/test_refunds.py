@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 import pytest
 from werkzeug.test import TestResponse
 
+from marketplace.cart.operations import RequestedItem
 from marketplace.orders import operations as orders
-from marketplace.orders.placing.order_validation import RequestedItem
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents.lifecycle import record_hosted_page
