@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from blueprints.orders import admin_table as routes
+from blueprints.orders import routes
 from marketplace.identity.models import Profile
 from marketplace.orders import admin_table
 from marketplace.orders.placing.place_order import Delivery
