@@ -28,8 +28,12 @@ def get_cart(ctx: Context) -> queries.CartView:
 )
 def synchronise_cart(ctx: Context, body: dict[str, Any]) -> queries.CartView:
     """Make the cart hold these items and nothing else."""
-    lines = [RequestedItem(**item) for item in body["items"]]
-    operations.synchronise_cart(ctx.session, caller=ctx.user, lines=lines, now=ctx.now)
+    operations.synchronise_cart(
+        ctx.session,
+        caller=ctx.user,
+        lines=[RequestedItem(**item) for item in body["items"]],
+        now=ctx.now,
+    )
     return _cart_view(ctx)
 
 

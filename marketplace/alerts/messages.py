@@ -16,8 +16,6 @@ from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.redaction import redact_text
 from marketplace.providers.messaging.alert_channels import AlertMessage
 
-# Longer than sending may take: a claim that ran out was left by somebody who died.
-_LEASE_DURATION = timedelta(minutes=3)
 _MAX_FACTS_CHARACTERS = 1_500
 
 
@@ -32,8 +30,7 @@ def is_severe_enough(channel_severity: str, severity: str) -> bool:
 
     :param channel_severity: the least that it is used for
     """
-    order: tuple[str, ...] = SEVERITIES
-    return order.index(severity) <= order.index(channel_severity)
+    return SEVERITIES.index(severity) <= SEVERITIES.index(channel_severity)
 
 
 _LEASE_DELIVERY = Statement(
@@ -57,7 +54,8 @@ def lease_delivery(session: Session, *, alert_id: UUID, channel: str, event: str
     :raises DeliveryInProgressError: another worker has the lease
     """
     key = {"alert_id": alert_id, "channel": channel, "event": event}
-    if _LEASE_DELIVERY.first(session, **key, now=now, until=now + _LEASE_DURATION) is not None:
+    # The lease is longer than sending may take: one that ran out was left by a worker that died.
+    if _LEASE_DELIVERY.first(session, **key, now=now, until=now + timedelta(minutes=3)) is not None:
         return True
     if session.scalar(select(AlertDelivery.sent_at).filter_by(**key)) is None:
         raise DeliveryInProgressError("The message is being sent.")
@@ -86,9 +84,8 @@ def compose_message(alert: Alert, *, event: str) -> AlertMessage:
     :param event: ``raised`` or ``resolved``
     """
     summary = f"{alert.identifier}: {alert.title}"
-    is_resolved = event == operations.RESOLVED
     lines = [f"About: {alert.subject}", f"Facts: {_format_facts(alert.latest_facts)}"]
-    if is_resolved:
+    if event == operations.RESOLVED:
         headline = f"[RESOLVED {alert.severity}] {summary}"
         times = "once" if alert.occurrences == 1 else f"{alert.occurrences} times"
         lines += [

@@ -23,7 +23,7 @@ from marketplace.identity.queries import Caller
 from marketplace.infra import outbox
 from marketplace.infra.db import Json, Statement
 from marketplace.kernel import queues
-from marketplace.kernel.errors import ConflictError, NotFoundError, PermissionRequiredError
+from marketplace.kernel.errors import ConflictError, PermissionRequiredError, found
 from marketplace.kernel.redaction import redact, redact_text
 from marketplace.providers.messaging.alert_channels import CHANNELS
 
@@ -35,7 +35,6 @@ RAISED, RESOLVED = "raised", "resolved"
 MAX_NOTE_LENGTH = 500
 _MAX_TEXT_LENGTH = 300
 _MAX_ITEMS = 25
-_MAX_FACTS_BYTES = 8192
 
 
 class AlertAlreadyResolvedError(ConflictError):
@@ -121,7 +120,7 @@ def redact_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Give facts as they are stored and sent: redacted, no longer than one reads at night."""
     redacted: dict[str, Any] = _truncate(redact(dict(facts)))
     size = len(orjson.dumps(redacted, default=str))
-    return redacted if size <= _MAX_FACTS_BYTES else {"cutBytes": size}
+    return redacted if size <= 8192 else {"cutBytes": size}
 
 
 def _truncate(value: Any) -> Any:
@@ -153,8 +152,10 @@ def lock_alert(session: Session, *, identifier: str, subject: str) -> bool:
     :param subject: as it was raised with
     :return: whether there is something to resolve
     """
-    redacted_subject = redact_text(subject)[:_MAX_TEXT_LENGTH]
-    return _LOCK_OPEN_ALERT.first(session, identifier=identifier, subject=redacted_subject) is not None
+    row = _LOCK_OPEN_ALERT.first(
+        session, identifier=identifier, subject=redact_text(subject)[:_MAX_TEXT_LENGTH]
+    )
+    return row is not None
 
 
 _RESOLVE_ALERTS = Statement(
@@ -212,9 +213,12 @@ def resolve_alerts_except(
     :param now: when
     :return: how many there were
     """
-    kept_subjects = [redact_text(subject)[:_MAX_TEXT_LENGTH] for subject in subjects]
     resolved = _RESOLVE_ALERTS_EXCEPT.all(
-        session, identifier=identifier, subjects=kept_subjects, note=note, now=now
+        session,
+        identifier=identifier,
+        subjects=[redact_text(subject)[:_MAX_TEXT_LENGTH] for subject in subjects],
+        note=note,
+        now=now,
     )
     for row in resolved:
         _announce_resolved(session, **row, resolved_by="rule", now=now)
@@ -237,9 +241,10 @@ def resolve_manually(
     :raises PermissionRequiredError: the officer lacks the permission that the alert's kind takes
     :raises AlertAlreadyResolvedError: it is resolved
     """
-    alert = session.get(Alert, alert_id, with_for_update={"key_share": True}, populate_existing=True)
-    if alert is None:
-        raise NotFoundError("There is no such alert.")
+    alert = found(
+        session.get(Alert, alert_id, with_for_update={"key_share": True}, populate_existing=True),
+        "There is no such alert.",
+    )
     # An alert of a kind that no longer exists is the platform's.
     kind = ALERT_KINDS.get(alert.identifier)
     permission = kind.permission if kind else MANAGE_PLATFORM
@@ -265,15 +270,17 @@ def _announce_resolved(
     session: Session, alert_id: UUID, identifier: str, subject: str, *, resolved_by: str, now: datetime
 ) -> None:
     _enqueue_messages(session, alert_id, RESOLVED, now=now)
-    log_resolved = partial(
-        _log.info,
-        "alert resolved",
-        by=resolved_by,
-        identifier=identifier,
-        subject=subject,
-        alertId=str(alert_id),
+    outbox.after_commit(
+        session,
+        partial(
+            _log.info,
+            "alert resolved",
+            by=resolved_by,
+            identifier=identifier,
+            subject=subject,
+            alertId=str(alert_id),
+        ),
     )
-    outbox.after_commit(session, log_resolved)
 
 
 def _enqueue_messages(session: Session, alert_id: UUID, event: str, *, now: datetime) -> None:

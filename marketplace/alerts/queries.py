@@ -13,7 +13,7 @@ from marketplace.alerts.operations import SEND_ALERT_TOPIC
 from marketplace.infra.outbox import OutboxEvent
 from marketplace.kernel import queues
 from marketplace.kernel.clock import iso
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import found
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
 OPEN, RESOLVED = "open", "resolved"
@@ -69,16 +69,16 @@ def fetch_alert(session: Session, *, alert_id: UUID) -> Alert:
 
     :raises NotFoundError: no alert has the id
     """
-    alert = session.get(Alert, alert_id, populate_existing=True)
-    if alert is None:
-        raise NotFoundError("There is no such alert.")
-    return alert
+    return found(session.get(Alert, alert_id, populate_existing=True), "There is no such alert.")
 
 
 def list_deliveries(session: Session, *, alert_id: UUID) -> Sequence[AlertDelivery]:
     """List an alert's messages that were sent or are being sent."""
-    clause = select(AlertDelivery).where(AlertDelivery.alert_id == alert_id)
-    return session.scalars(clause.order_by(AlertDelivery.sending_until, AlertDelivery.channel)).all()
+    return session.scalars(
+        select(AlertDelivery)
+        .where(AlertDelivery.alert_id == alert_id)
+        .order_by(AlertDelivery.sending_until, AlertDelivery.channel)
+    ).all()
 
 
 def list_unsent_messages(session: Session, *, alert_id: UUID) -> Sequence[OutboxEvent]:

@@ -68,7 +68,6 @@ def record_audit_entry(
     :param after: as it is now
     """
     _LOCK_CHAIN.first(session)
-    last_hash = session.scalar(select(AuditLog.hash).order_by(AuditLog.id.desc()).limit(1))
     row = {
         "at": act.now,
         "actor_id": act.user_id,
@@ -80,7 +79,8 @@ def record_audit_entry(
         "user_agent": act.user_agent,
         "before": before,
         "after": after,
-        "previous_hash": last_hash or GENESIS_HASH,
+        "previous_hash": session.scalar(select(AuditLog.hash).order_by(AuditLog.id.desc()).limit(1))
+        or GENESIS_HASH,
     }
     session.add(AuditLog(**row, hash=compute_hash(row)))
     session.flush()

@@ -20,7 +20,6 @@ def find_first_broken_link(session: Session) -> int | None:
     while rows := session.execute(entries.where(AuditLog.id > after_id)).all():
         for row in rows:
             if row.previous_hash != previous or row.hash != compute_hash(row._asdict()):
-                broken: int = row.id
-                return broken
+                return int(row.id)
             previous, after_id = row.hash, row.id
     return None

@@ -112,8 +112,13 @@ class CartLineView(PricedRow):
     @property
     def vendor(self) -> CartVendor:
         """The line's store."""
-        rating = average_rating(self.rating_sum, self.rating_count)
-        return CartVendor(self.vendor_id, self.display_name, self.slug, self.verified, rating)
+        return CartVendor(
+            self.vendor_id,
+            self.display_name,
+            self.slug,
+            self.verified,
+            average_rating(self.rating_sum, self.rating_count),
+        )
 
 
 @dataclass(frozen=True)

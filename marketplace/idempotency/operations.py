@@ -62,7 +62,6 @@ class RequestInProgressError(ConflictError):
     reason = "request-in-progress"
 
 
-_has_expired_lease = IdempotencyKey.claimed_at <= bindparam("stale_before")
 _upsert = insert(IdempotencyKey)
 _ACQUIRE_KEY = Statement(
     _upsert.on_conflict_do_update(
@@ -78,7 +77,7 @@ _ACQUIRE_KEY = Statement(
         },
         where=or_(
             IdempotencyKey.expires_at <= _upsert.excluded.claimed_at,
-            IdempotencyKey.completed_at.is_(None) & _has_expired_lease,
+            IdempotencyKey.completed_at.is_(None) & (IdempotencyKey.claimed_at <= bindparam("stale_before")),
         ),
     ).returning(IdempotencyKey.id),
     columns=("caller", "method", "path", "key", "request_hash", "claimed_at", "expires_at"),
@@ -94,17 +93,12 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
     :raises ValidationError: the key was used with another body
     :raises RequestInProgressError: a request with it is being worked on, since less than 120 s
     """
-    stale_before = now - timedelta(seconds=LEASE_SECONDS)
     lease_id = _ACQUIRE_KEY.scalar(
         session,
-        caller=scope.caller,
-        method=scope.method,
-        path=scope.path,
-        key=scope.key,
-        request_hash=scope.request_hash,
+        **vars(scope),
         claimed_at=now,
         expires_at=now + RETENTION,
-        stale_before=stale_before,
+        stale_before=now - timedelta(seconds=LEASE_SECONDS),
     )
     if lease_id is not None:
         return KeyLease(id=lease_id, claimed_at=now)

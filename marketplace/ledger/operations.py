@@ -48,14 +48,6 @@ class InsufficientFundsError(ConflictError):
     reason = "insufficient-funds"
 
 
-def lock_balance(session: Session, *, account: Account) -> int:
-    """Lock an account with an owner, and give its balance in kobo.
-
-    It is the last of the rows that money locks: what follows may post, and lock nothing else.
-    """
-    return lock_balances(session, accounts=[account])[account]
-
-
 # Balances are the last of the rows that money locks, and are locked by id: no two postings can deadlock.
 _LOCK_OWNED_ACCOUNTS = Prepared(
     text("SELECT id, balance_minor FROM ledger_accounts WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE")
@@ -294,12 +286,10 @@ def _apply_postings(balances: dict[UUID, int], postings: Sequence[Posting]) -> l
     after: list[int | None] = []
     for posting in postings:
         account_id = posting.account.id
-        if account_id not in balances:
-            after.append(None)
-            continue
-        sign = 1 if posting.direction == posting.account.normal_side else -1
-        balances[account_id] += sign * posting.amount_minor
-        if balances[account_id] < 0:
-            raise InsufficientFundsError(f"The balance of {posting.account.kind} does not suffice.")
-        after.append(balances[account_id])
+        if account_id in balances:
+            sign = 1 if posting.direction == posting.account.normal_side else -1
+            balances[account_id] += sign * posting.amount_minor
+            if balances[account_id] < 0:
+                raise InsufficientFundsError(f"The balance of {posting.account.kind} does not suffice.")
+        after.append(balances.get(account_id))
     return after

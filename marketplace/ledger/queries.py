@@ -128,8 +128,12 @@ def iterate_statement_entries(
     """
     position: list[Any] | None = None
     for start in range(0, limit, EXPORT_BATCH_SIZE):
-        request = PageRequest(min(EXPORT_BATCH_SIZE, limit - start), position)
-        page = fetch_statement_page(session, owners=owners, entry_filter=entry_filter, page=request)
+        page = fetch_statement_page(
+            session,
+            owners=owners,
+            entry_filter=entry_filter,
+            page=PageRequest(min(EXPORT_BATCH_SIZE, limit - start), position),
+        )
         yield from page.items
         position = page.next_position
         if position is None:
@@ -138,8 +142,7 @@ def iterate_statement_entries(
 
 def fetch_balance(session: Session, *, account: Account) -> int:
     """Give the balance of an account with an owner, in kobo; 0 if it was never opened."""
-    balance = session.scalar(select(LedgerAccount.balance_minor).where(LedgerAccount.id == account.id))
-    return balance or 0
+    return session.scalar(select(LedgerAccount.balance_minor).where(LedgerAccount.id == account.id)) or 0
 
 
 def fetch_balances(session: Session, *accounts: Account) -> list[int]:

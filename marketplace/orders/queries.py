@@ -223,13 +223,14 @@ class OrderView(OrderRow):
             None if hidden else order.payment_channel,
             order.paid_at,
         )
-        barred = set()
-        # Finance decides about quarantined money, so there is nothing more to pay until then. An order past its
-        # time limit is about to expire.
-        if not order.due_minor or order.payment_status == "quarantined" or order.expires_at <= context.now:
-            barred.add(states.PAY)
-        if order.pin_locked_until is not None and order.pin_locked_until > context.now:
-            barred.add(states.VERIFY_CODE)
+        barred = {
+            # Finance decides about quarantined money, so there is nothing more to pay until then. An order past its
+            # time limit is about to expire.
+            states.PAY: not order.due_minor
+            or order.payment_status == "quarantined"
+            or order.expires_at <= context.now,
+            states.VERIFY_CODE: order.pin_locked_until is not None and order.pin_locked_until > context.now,
+        }
         shows_pin = "buyer" in roles and order.status in states.PIN_VISIBLE_STATES
         # All at once: a frozen dataclass takes long to set attributes one by one, and order lists are hot.
         vars(self).update(
@@ -243,7 +244,7 @@ class OrderView(OrderRow):
             if shows_pin and context.pin_key
             else None,
             next_actions=[
-                action for action in states.ORDER.triggers_for(order.status, roles) if action not in barred
+                action for action in states.ORDER.triggers_for(order.status, roles) if not barred.get(action)
             ],
         )
 
@@ -329,8 +330,8 @@ def list_orders_of_checkout(
     session: Session, *, checkout_id: UUID, caller: Caller, context: OrderViewContext
 ) -> list[OrderView]:
     """List the orders of a checkout, as their buyer sees them."""
-    rows = _SELECT_ORDERS_OF_CHECKOUT.all(session, checkout_id=checkout_id, user_id=caller.id)
-    return _build_views(session, rows, roles=["buyer"], context=context)
+    orders = _SELECT_ORDERS_OF_CHECKOUT.all(session, checkout_id=checkout_id, user_id=caller.id)
+    return _build_views(session, orders, roles=["buyer"], context=context)
 
 
 @dataclass(frozen=True)
@@ -414,15 +415,15 @@ def fetch_order_with_roles(session: Session, *, order_id: UUID, caller: Caller) 
 
 
 def _caller_roles(order: OrderRow, caller: Caller) -> list[str]:
-    roles = []
-    if order.buyer_id == caller.id:
-        roles.append("buyer")
     # Unpaid orders are hidden from the vendor, except orders that the vendor cancelled.
-    if order.vendor_user_id == caller.id and (order.paid_at is not None or order.cancelled_by == "vendor"):
-        roles.append("vendor")
-    if caller.is_staff and (caller.staff_role != "campus_rep" or caller.campus_id == order.campus_id):
-        roles.append("staff")
-    return roles
+    shown_to_vendor = order.paid_at is not None or order.cancelled_by == "vendor"
+    roles = {
+        "buyer": order.buyer_id == caller.id,
+        "vendor": order.vendor_user_id == caller.id and shown_to_vendor,
+        "staff": caller.is_staff
+        and (caller.staff_role != "campus_rep" or caller.campus_id == order.campus_id),
+    }
+    return [role for role, applies in roles.items() if applies]
 
 
 def _build_views(

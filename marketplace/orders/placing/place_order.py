@@ -231,9 +231,14 @@ def _reserve_stock(session: Session, vendor_orders: Sequence[VendorOrder]) -> No
     }
     if stock.reserve_stock(session, quantities=quantities):
         drop_cached(session, cache_tags.PRODUCTS)
-    lines = [line for vendor_order in vendor_orders for line in vendor_order.lines]
     flash_sales.reserve_units(
-        session, units_by_sale={line.flash_sale_id: line.quantity for line in lines if line.flash_sale_id}
+        session,
+        units_by_sale={
+            line.flash_sale_id: line.quantity
+            for vendor_order in vendor_orders
+            for line in vendor_order.lines
+            if line.flash_sale_id
+        },
     )
 
 
