@@ -9,15 +9,9 @@ from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import states
+from marketplace.catalog.listing_changes import drop_stale_listing_caches, mark_deleted
 from marketplace.catalog.models import Category, Image, Product, ProductImage
 from marketplace.catalog.moderation import automated_review
-from marketplace.catalog.revisions import (
-    ListingSnapshot,
-    drop_stale_listing_caches,
-    ensure_revision_current,
-    list_image_ids,
-    mark_deleted,
-)
 from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
@@ -25,9 +19,10 @@ from marketplace.kernel.errors import (
     ConflictError,
     ForbiddenError,
     InvalidParam,
-    NotFoundError,
     PermissionRequiredError,
+    StaleRevisionError,
     ValidationError,
+    found,
 )
 from marketplace.vendors import queries as vendor_queries
 from marketplace.vendors.queries import Store
@@ -134,12 +129,15 @@ def update_product(
     :raises ConflictError: the status can't be reached from the current one
     """
     product, store = _lock_own_product(session, caller=caller, product_id=product_id)
-    _ensure_changeable(product, store, revision=revision)
+    _ensure_store_active(store)
+    if product.status == "removed":
+        raise ListingTakenDownError("The listing was taken down by staff and can't be changed.")
+    StaleRevisionError.check(product.revision, revision, subject="The listing is")
     if not product.exclusive:
         _ensure_may_be_exclusive(caller, store, exclusive=changes.get("exclusive", False))
-    before = ListingSnapshot.of_product(product)
+    old_status, old_category_id = product.status, product.category_id
     changed = _apply_changes(session, product, changes)
-    if image_ids is not None and list(image_ids) != list_image_ids(session, product.id):
+    if image_ids is not None and list(image_ids) != _list_image_ids(session, product.id):
         keys = _resolve_image_keys(
             session, image_ids, owners={caller.id, store.user_id}, product_id=product.id
         )
@@ -152,10 +150,10 @@ def update_product(
     _change_status(
         session, product, requested_status=status, screened_content_changed=screened_content_changed, now=now
     )
-    if changed or product.status != before.status:
+    if changed or product.status != old_status:
         product.revision += 1
         product.updated_at = now
-        drop_stale_listing_caches(session, before, product)
+        drop_stale_listing_caches(session, product, old_status=old_status, old_category_id=old_category_id)
 
 
 def delete_product(
@@ -172,10 +170,10 @@ def delete_product(
     """
     product, store = _lock_own_product(session, caller=caller, product_id=product_id)
     _ensure_store_active(store)
-    ensure_revision_current(product, revision)
-    before = ListingSnapshot.of_product(product)
+    StaleRevisionError.check(product.revision, revision, subject="The listing is")
+    old_status = product.status
     mark_deleted(product, now=now)
-    drop_stale_listing_caches(session, before, product)
+    drop_stale_listing_caches(session, product, old_status=old_status)
 
 
 def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
@@ -211,25 +209,15 @@ def _ensure_may_be_exclusive(caller: Caller, store: Store, *, exclusive: bool) -
 
 
 def _lock_own_product(session: Session, *, caller: Caller, product_id: UUID) -> tuple[Product, Store]:
-    store = vendor_queries.find_store_of_user(session, user_id=caller.id)
-    product = None
-    if store is not None:
-        # Not FOR UPDATE: carts and orders that refer to the row need not wait for this.
-        product = session.scalar(
-            select(Product)
-            .where(Product.id == product_id, Product.vendor_id == store.id, Product.status != "deleted")
-            .with_for_update(key_share=True)
-        )
-    if store is None or product is None:
-        raise NotFoundError("There is no such product in the own store.")
-    return product, store
-
-
-def _ensure_changeable(product: Product, store: Store, *, revision: int | None) -> None:
-    _ensure_store_active(store)
-    if product.status == "removed":
-        raise ListingTakenDownError("The listing was taken down by staff and can't be changed.")
-    ensure_revision_current(product, revision)
+    missing = "There is no such product in the own store."
+    store = found(vendor_queries.find_store_of_user(session, user_id=caller.id), missing)
+    # Not FOR UPDATE: carts and orders that refer to the row need not wait for this.
+    product = session.scalar(
+        select(Product)
+        .where(Product.id == product_id, Product.vendor_id == store.id, Product.status != "deleted")
+        .with_for_update(key_share=True)
+    )
+    return found(product, missing), store
 
 
 def _apply_changes(session: Session, product: Product, changes: dict[str, Any]) -> set[str]:
@@ -274,6 +262,12 @@ def _ensure_category_exists(session: Session, category_id: UUID) -> None:
         raise ValidationError.of("categoryId", "There is no such category.")
 
 
+def _list_image_ids(session: Session, product_id: UUID) -> list[UUID]:
+    """Give the ids of a listing's pictures in their order."""
+    images = select(ProductImage.image_id).where(ProductImage.product_id == product_id)
+    return list(session.scalars(images.order_by(ProductImage.position)))
+
+
 def _resolve_image_keys(
     session: Session,
     image_ids: Sequence[UUID],
@@ -284,10 +278,15 @@ def _resolve_image_keys(
     """Give the pictures' keys in their order; a picture must be one's own, or the product's already."""
     if not image_ids:
         return []
-    ready_images = select(Image).where(Image.id.in_(image_ids), Image.status == "ready").order_by(Image.id)
     # Locked, so that none is cleared away while it is taken into the listing.
-    images = {image.id: image for image in session.scalars(ready_images.with_for_update(key_share=True))}
-    current_image_ids = set(list_image_ids(session, product_id)) if product_id else set()
+    ready_images = session.scalars(
+        select(Image)
+        .where(Image.id.in_(image_ids), Image.status == "ready")
+        .order_by(Image.id)
+        .with_for_update(key_share=True)
+    )
+    images = {image.id: image for image in ready_images}
+    current_image_ids = _list_image_ids(session, product_id) if product_id else []
     faults = [
         InvalidParam(f"imageIds[{index}]", "There is no such picture of yours.")
         for index, image_id in enumerate(image_ids)
@@ -311,7 +310,7 @@ _UPDATE_UNUSED_SINCE = Statement(
 
 def _replace_images(session: Session, product_id: UUID, image_ids: Sequence[UUID], *, now: datetime) -> None:
     """Put the pictures in, and note which ones are shown from now on, and which are no longer."""
-    touched = {*list_image_ids(session, product_id), *image_ids}
+    touched = {*_list_image_ids(session, product_id), *image_ids}
     session.execute(delete(ProductImage).where(ProductImage.product_id == product_id))
     session.add_all(
         ProductImage(product_id=product_id, position=position, image_id=image_id)

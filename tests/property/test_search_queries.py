@@ -78,7 +78,7 @@ def test_any_knowledge_gives_a_query_that_is_taken(
     for share in (query.share_exact, query.share_in_title, query.share_anywhere, query.share_partial):
         assert 0 <= share <= 1
     assert query.share_exact <= query.share_in_title
-    assert query_builder.corrected_query(given_words, corrected)
+    assert " ".join(query_builder.corrected_words(given_words, corrected))
 
 
 @given(typed=st.text(max_size=100))

@@ -5,8 +5,8 @@ import pytest
 from bench.search_quality.labels import Label
 from bench.search_quality.measuring import Outcome, evaluate
 from marketplace.catalog.search import query_builder
+from marketplace.catalog.search.lexicon import SpellingCandidate, choose_corrections, max_edits
 from marketplace.catalog.search.query_builder import LexemeFrequency, Lexicon
-from marketplace.catalog.search.spelling import SpellingCandidate, choose_corrections, max_edits
 from marketplace.catalog.search.tokenizer import (
     MAX_WORDS,
     find_phrases,
@@ -134,7 +134,7 @@ def test_spellings_and_halves_are_alternatives() -> None:
     assert "'earbuds'" in query_builder.build_query(["ear", "buds"], lexicon).wide
     query = query_builder.build_query(["lapotp", "bag"], Lexicon(), corrections=corrected)
     assert query.wide.startswith("(('lapotp' | 'laptop' | ('lap' <-> 'top')) & ")
-    assert query_builder.corrected_query(["lapotp", "bag"], corrected) == "laptop bag"
+    assert query_builder.corrected_words(["lapotp", "bag"], corrected) == ["laptop", "bag"]
 
 
 def test_models_are_taken_apart() -> None:

@@ -115,8 +115,11 @@ def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, A
 )
 def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Reject a listing that is in review; its vendor may mend it."""
-    staff_actions.reject_product(
-        ctx.session, reason=body["reason"], **_decision_arguments(ctx, product_id, body)
+    staff_actions.refuse_product(
+        ctx.session,
+        trigger=staff_actions.REJECT,
+        reason=body["reason"],
+        **_decision_arguments(ctx, product_id, body),
     )
     return _moderated_product(ctx, product_id)
 
@@ -131,8 +134,11 @@ def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, An
 )
 def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Take a listing down; staff alone bring it back."""
-    staff_actions.take_down_product(
-        ctx.session, reason=body["reason"], **_decision_arguments(ctx, product_id, body)
+    staff_actions.refuse_product(
+        ctx.session,
+        trigger=staff_actions.TAKE_DOWN,
+        reason=body["reason"],
+        **_decision_arguments(ctx, product_id, body),
     )
     return _moderated_product(ctx, product_id)
 

@@ -15,10 +15,10 @@ from sqlalchemy import Select, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import states
+from marketplace.catalog.listing_changes import drop_stale_listing_caches
 from marketplace.catalog.models import BannedTerm, Product
 from marketplace.catalog.moderation import rules
 from marketplace.catalog.moderation.banned_word_matcher import BannedPhrase, BannedWords
-from marketplace.catalog.revisions import ListingSnapshot, drop_stale_listing_caches
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
@@ -107,8 +107,12 @@ def read_and_screen(session: Session, *, product_id: UUID) -> ScreenedListing | 
         tags=row["tags"],
         image_count=row["image_count"],
     )
-    prices = _fetch_comparable_prices(session, product_id=product_id, lineage=row["lineage"])
-    context = rules.ScreeningContext(banned_words=load_banned_words(session), comparable_prices_minor=prices)
+    context = rules.ScreeningContext(
+        comparable_prices_minor=_fetch_comparable_prices(
+            session, product_id=product_id, lineage=row["lineage"]
+        ),
+        banned_words=load_banned_words(session),
+    )
     violations = rules.find_rule_violations(content, context)
     return ScreenedListing(
         product_id=row["id"],
@@ -221,7 +225,10 @@ def publish_or_hold(
     """
     if listing is None:
         return None
-    product = _lock_product(session, listing.product_id)
+    # Not FOR UPDATE: carts and orders that refer to the row need not wait for this.
+    product = session.scalar(
+        select(Product).where(Product.id == listing.product_id).with_for_update(key_share=True)
+    )
     if (
         product is None
         or product.status != "in_review"
@@ -280,16 +287,11 @@ def mark_published(product: Product, *, now: datetime) -> None:
     product.updated_at = now
 
 
-def _lock_product(session: Session, product_id: UUID) -> Product | None:
-    # Not FOR UPDATE: carts and orders that refer to the row need not wait for this.
-    return session.scalar(select(Product).where(Product.id == product_id).with_for_update(key_share=True))
-
-
 def _publish_product(session: Session, product: Product, *, now: datetime) -> None:
-    before = ListingSnapshot.of_product(product)
+    old_status = product.status
     product.status = states.PRODUCT.target(product.status, "clear")
     mark_published(product, now=now)
-    drop_stale_listing_caches(session, before, product)
+    drop_stale_listing_caches(session, product, old_status=old_status)
     notify_vendor(
         session,
         product,

@@ -14,8 +14,6 @@ from marketplace.catalog.moderation.banned_word_matcher import tokenize_phrase
 from marketplace.kernel.errors import ConflictError, ValidationError, found
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
-_AUDITED_COLUMNS = ("term", "category", "exceptions", "note")
-
 
 class TermAlreadyBannedError(ConflictError):
     """The term is already in the table of banned terms."""
@@ -75,7 +73,14 @@ def add_term(
     )
     if banned_term is None:
         raise TermAlreadyBannedError("The term is in the table already.")
-    _record_audit(session, act, "ban", banned_term.id, after=_audit_snapshot(banned_term))
+    record_audit_entry(
+        session,
+        act=act,
+        action="banned_term.ban",
+        target_type="banned_term",
+        target_id=str(banned_term.id),
+        after=_audit_snapshot(banned_term),
+    )
     return banned_term
 
 
@@ -85,7 +90,14 @@ def remove_term(session: Session, *, act: Act, term_id: UUID) -> None:
     :raises NotFoundError: there is no such term
     """
     term = found(session.get(BannedTerm, term_id, with_for_update=True), "There is no such term.")
-    _record_audit(session, act, "allow", term_id, before=_audit_snapshot(term))
+    record_audit_entry(
+        session,
+        act=act,
+        action="banned_term.allow",
+        target_type="banned_term",
+        target_id=str(term_id),
+        before=_audit_snapshot(term),
+    )
     session.delete(term)
 
 
@@ -97,24 +109,4 @@ def _contains_words(phrase: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def _audit_snapshot(term: BannedTerm) -> dict[str, Any]:
-    return {name: getattr(term, name) for name in _AUDITED_COLUMNS}
-
-
-def _record_audit(
-    session: Session,
-    act: Act,
-    verb: str,
-    term_id: UUID,
-    *,
-    before: dict[str, Any] | None = None,
-    after: dict[str, Any] | None = None,
-) -> None:
-    record_audit_entry(
-        session,
-        act=act,
-        action=f"banned_term.{verb}",
-        target_type="banned_term",
-        target_id=str(term_id),
-        before=before,
-        after=after,
-    )
+    return {name: getattr(term, name) for name in ("term", "category", "exceptions", "note")}

@@ -121,25 +121,24 @@ def _contact_violations(content: ListingContent) -> list[str]:
     reported_kinds: frozenset[ContactKind] = frozenset()
     for place, text in places.items():
         kinds = detect_contacts(text)
-        names = [kind.value for kind in ContactKind if kind in kinds]
-        if names:
+        if kinds:
             verb = "hold" if place == "tags" else "holds"
             sentences.append(
-                f"The {place} {verb} {_join_names(names)}. Take that out: buyers write to you in the marketplace."
+                f"The {place} {verb} {_join_names(kinds)}. Take that out: buyers write to you in the marketplace."
             )
             reported_kinds |= kinds
     # What is cut up over title, description and tags is read by people in one go, so here too.
     kinds = detect_contacts("\n".join(places.values())) - reported_kinds
-    names = [kind.value for kind in ContactKind if kind in kinds]
-    if names:
+    if kinds:
         sentences.append(
-            f"Read one after the other, title, description and tags hold {_join_names(names)}. Take that out: buyers"
+            f"Read one after the other, title, description and tags hold {_join_names(kinds)}. Take that out: buyers"
             " write to you in the marketplace."
         )
     return sentences
 
 
-def _join_names(names: Sequence[str]) -> str:
+def _join_names(kinds: frozenset[ContactKind]) -> str:
+    names = [kind.value for kind in ContactKind if kind in kinds]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

@@ -4,7 +4,8 @@ Each act of staff is made under the row's lock, is audited with before and after
 acts on a listing of the own store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -14,17 +15,12 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog import states
+from marketplace.catalog.listing_changes import drop_stale_listing_caches, mark_deleted
 from marketplace.catalog.models import Product
 from marketplace.catalog.moderation import automated_review
-from marketplace.catalog.revisions import (
-    ListingSnapshot,
-    drop_stale_listing_caches,
-    ensure_revision_current,
-    mark_deleted,
-)
 from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
-from marketplace.kernel.errors import ForbiddenError, NotFoundError, PermissionRequiredError
+from marketplace.kernel.errors import ForbiddenError, PermissionRequiredError, StaleRevisionError, found
 from marketplace.kernel.redaction import redact_text
 from marketplace.vendors import queries as vendor_queries
 
@@ -68,68 +64,61 @@ def approve_product(
         session, officer_id=act.person_id, product_id=product_id, revision=revision
     )
     trigger = "restore" if product.status == "removed" else "approve"
-    action = _StaffAction(session, act, product, trigger)
-    product.status = states.PRODUCT.target(product.status, trigger)
-    automated_review.mark_published(product, now=act.now)
-    action.record_and_notify(
+    with _staff_action(
+        session,
+        act,
+        product,
+        trigger,
         note=note,
         outcome="published",
         title="Your listing is live",
-        body=f"{automated_review.quoted_title(product)} was looked at by our staff, and can be seen and bought now.",
-    )
+        body="{listing} was looked at by our staff, and can be seen and bought now.",
+    ):
+        product.status = states.PRODUCT.target(product.status, trigger)
+        automated_review.mark_published(product, now=act.now)
 
 
-def reject_product(
+REJECT, TAKE_DOWN = "reject", "take_down"
+_REFUSALS = {
+    REJECT: {
+        "outcome": "rejected",
+        "title": "Your listing was not approved",
+        "body": "{listing} was not approved: {reason} You can change it and hand it in again.",
+    },
+    TAKE_DOWN: {
+        "outcome": "removed",
+        "title": "Your listing was taken down",
+        "body": "{listing} was taken down by our staff: {reason}",
+    },
+}
+
+
+def refuse_product(
     session: Session,
     *,
     act: Act,
+    trigger: str,
     product_id: UUID,
     revision: int | None,
     reason: str,
 ) -> None:
-    """Reject a listing that is in review; its vendor may mend it and hand it in again.
+    """Reject a listing that is in review, or take a listing down.
 
+    The vendor may mend a rejected listing and hand it in again. Staff alone can bring back one that was taken down.
     Parameters and errors are those of ``approve_product``.
 
+    :param trigger: ``REJECT`` or ``TAKE_DOWN``
     :param reason: for the vendor
     """
     product = _lock_product_for_officer(
         session, officer_id=act.person_id, product_id=product_id, revision=revision
     )
-    action = _StaffAction(session, act, product, "reject")
-    _mark_rejected_or_removed(product, "reject", reason)
-    action.record_and_notify(
-        outcome="rejected",
-        title="Your listing was not approved",
-        body=f"{automated_review.quoted_title(product)} was not approved: {reason} You can change it and"
-        " hand it in again.",
-    )
-
-
-def take_down_product(
-    session: Session,
-    *,
-    act: Act,
-    product_id: UUID,
-    revision: int | None,
-    reason: str,
-) -> None:
-    """Take a listing down; staff alone can bring it back.
-
-    Parameters and errors are those of ``approve_product``.
-
-    :param reason: for the vendor
-    """
-    product = _lock_product_for_officer(
-        session, officer_id=act.person_id, product_id=product_id, revision=revision
-    )
-    action = _StaffAction(session, act, product, "take_down")
-    _mark_rejected_or_removed(product, "take_down", reason)
-    action.record_and_notify(
-        outcome="removed",
-        title="Your listing was taken down",
-        body=f"{automated_review.quoted_title(product)} was taken down by our staff: {reason}",
-    )
+    with _staff_action(session, act, product, trigger, reason=reason, **_REFUSALS[trigger]):
+        product.status = states.PRODUCT.target(product.status, trigger)
+        product.held = False
+        product.needs_staff = True
+        product.screened_at = None
+        product.status_reason = reason
 
 
 def delete_product(
@@ -195,41 +184,47 @@ def delete_products(
     return result
 
 
-class _StaffAction:
-    """An act of staff on one listing: what it was like before, and what is done about it afterwards."""
+@contextmanager
+def _staff_action(
+    session: Session,
+    act: Act,
+    product: Product,
+    trigger: str,
+    *,
+    outcome: str,
+    title: str,
+    body: str,
+    reason: str | None = None,
+    note: str | None = None,
+) -> Iterator[None]:
+    """Count and audit the change of a listing, drop what the change made stale, and notify the vendor.
 
-    def __init__(self, session: Session, act: Act, product: Product, trigger: str) -> None:
-        self._session = session
-        self._act = act
-        self._product = product
-        self.trigger = trigger
-        self._shown = ListingSnapshot.of_product(product)
-        self._before = _audit_snapshot(product)
-
-    def record_and_notify(self, *, outcome: str, title: str, body: str, note: str | None = None) -> None:
-        """Count the change, drop what it made stale, record it and tell the vendor."""
-        product, session, now = self._product, self._session, self._act.now
-        product.revision += 1
-        product.moderated_at = product.updated_at = now
-        drop_stale_listing_caches(session, self._shown, product)
-        record_audit_entry(
-            session,
-            act=self._act,
-            action=f"product.{self.trigger}",
-            target_type="product",
-            target_id=str(product.id),
-            before=self._before,
-            after=_audit_snapshot(product) | ({"note": redact_text(note)} if note else {}),
-        )
-        automated_review.notify_vendor(
-            session,
-            product,
-            outcome=outcome,
-            title=title,
-            body=body,
-            cause_suffix=f"revision-{product.revision}",
-            now=now,
-        )
+    :param body: the notification's text about ``{listing}``, with the ``{reason}``
+    """
+    before = _audit_snapshot(product)
+    old_status = product.status
+    yield
+    product.revision += 1
+    product.moderated_at = product.updated_at = act.now
+    drop_stale_listing_caches(session, product, old_status=old_status)
+    record_audit_entry(
+        session,
+        act=act,
+        action=f"product.{trigger}",
+        target_type="product",
+        target_id=str(product.id),
+        before=before,
+        after=_audit_snapshot(product) | ({"note": redact_text(note)} if note else {}),
+    )
+    automated_review.notify_vendor(
+        session,
+        product,
+        outcome=outcome,
+        title=title,
+        body=body.format(listing=automated_review.quoted_title(product), reason=reason),
+        cause_suffix=f"revision-{product.revision}",
+        now=act.now,
+    )
 
 
 def _audit_snapshot(product: Product) -> dict[str, Any]:
@@ -250,35 +245,32 @@ def _audit_snapshot(product: Product) -> dict[str, Any]:
 def _lock_product_for_officer(
     session: Session, *, officer_id: UUID, product_id: UUID, revision: int | None
 ) -> Product:
-    product = session.scalar(
-        select(Product)
-        .where(Product.id == product_id, Product.status != "deleted")
-        .with_for_update(key_share=True)
+    product = found(
+        session.scalar(
+            select(Product)
+            .where(Product.id == product_id, Product.status != "deleted")
+            .with_for_update(key_share=True)
+        ),
+        "There is no such product.",
     )
-    if product is None:
-        raise NotFoundError("There is no such product.")
     store = vendor_queries.find_store_of_user(session, user_id=officer_id)
     if store is not None and store.id == product.vendor_id:
         raise OwnListingError("Nobody decides about a listing of the own store.")
-    ensure_revision_current(product, revision)
+    StaleRevisionError.check(product.revision, revision, subject="The listing is")
     return product
 
 
-def _mark_rejected_or_removed(product: Product, trigger: str, reason: str) -> None:
-    product.status = states.PRODUCT.target(product.status, trigger)
-    product.held = False
-    product.needs_staff = True
-    product.screened_at = None
-    product.status_reason = reason
-
-
 def _delete_by_staff(session: Session, act: Act, product: Product, *, reason: str | None) -> None:
-    action = _StaffAction(session, act, product, "delete")
-    mark_deleted(product, now=act.now)
-    if reason is not None:
-        product.status_reason = reason
-    action.record_and_notify(
+    with _staff_action(
+        session,
+        act,
+        product,
+        "delete",
         outcome="deleted",
         title="Your listing was deleted",
-        body=f"{automated_review.quoted_title(product)} was deleted by our staff{f': {reason}' if reason else '.'}",
-    )
+        body="{listing} was deleted by our staff" + (": {reason}" if reason else "."),
+        reason=reason,
+    ):
+        mark_deleted(product, now=act.now)
+        if reason is not None:
+            product.status_reason = reason

@@ -26,7 +26,6 @@ from marketplace.catalog.search.ranking_sql import (
     has_filters_besides_campus,
     search_statement,
 )
-from marketplace.catalog.search.spelling import RARE_WORD_DOCUMENTS
 from marketplace.infra.db import Row, Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.paging import CursorValueType, Page, PageRequest, UnknownCursorError, read_position
@@ -40,7 +39,6 @@ SpellingCorrections = Mapping[str, Sequence[str]]
 TYPED, CORRECTED, PARTIAL = range(3)
 # A page is no longer than a block: it begins in one, and there is more if the next one has any.
 _MAX_BLOCKS_PER_PAGE = 3
-_SCORE_COLUMN_INDEX = len(CARD_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +157,7 @@ def _match_strategies(context: _SearchContext, lexicon: Lexicon) -> Iterator[_Ma
     words, session = context.words, context.session
     corrections = None
     corrections_of_rare_words: SpellingCorrections = {}
-    if any(0 < lexicon.document_count(word) <= RARE_WORD_DOCUMENTS for word in words):
+    if any(0 < lexicon.document_count(word) <= search_lexicon.RARE_WORD_DOCUMENTS for word in words):
         corrections = search_lexicon.find_corrections(session, words=words, lexicon=lexicon)
         corrections_of_rare_words = {
             word: alternatives for word, alternatives in corrections.items() if lexicon.document_count(word)
@@ -206,32 +204,30 @@ def _fetch_products(
     context: _SearchContext, strategy: _MatchStrategy, position: _SearchPosition, *, limit: int
 ) -> tuple[list[dict[str, Any]], _SearchPosition | None]:
     """Give a page of cards, and the position after it if there is more; a block that ends is followed by the next."""
+    statement = search_statement(
+        strategy.steps,
+        tuple(context.conditions),
+        prepared=not has_filters_besides_campus(context.conditions),
+    )
     page_cards: list[dict[str, Any]] = []
     positions: list[_SearchPosition] = []
     for _ in range(_MAX_BLOCKS_PER_PAGE):
-        rows = _fetch_block(context, strategy, position, limit=limit + 1 - len(page_cards))
+        rows = statement.tuples(
+            context.session,
+            **_block_parameters(context, strategy, position, limit=limit + 1 - len(page_cards)),
+        )
         end = position.block_end or next(([*row[-3:]] for row in rows if row[-3] is not None), None)
         for row in rows:
             page_cards.append(build_card(row))
             positions.append(
                 _SearchPosition(
-                    position.strategy, position.block_start, end, [row[_SCORE_COLUMN_INDEX], row[0]]
+                    position.strategy, position.block_start, end, [row[len(CARD_COLUMNS)], row[0]]
                 )
             )
         if end is None or len(page_cards) > limit:
             break
         position = _SearchPosition(position.strategy, block_start=end)
     return page_cards[:limit], positions[limit - 1] if len(page_cards) > limit else None
-
-
-def _fetch_block(
-    context: _SearchContext, strategy: _MatchStrategy, position: _SearchPosition, *, limit: int
-) -> list[tuple[Any, ...]]:
-    conditions = tuple(context.conditions)
-    statement = search_statement(
-        strategy.steps, conditions, prepared=not has_filters_besides_campus(conditions)
-    )
-    return statement.tuples(context.session, **_block_parameters(context, strategy, position, limit=limit))
 
 
 def _block_parameters(
@@ -314,7 +310,7 @@ def _build_page(
     suggestion = None
     # A spelling with which there still is a word too many is of no help, unless there is nothing else to offer.
     if context and strategy and strategy.corrections and (strategy.kind == CORRECTED or not rows):
-        suggestion = query_builder.corrected_query(context.words, strategy.corrections)
+        suggestion = " ".join(query_builder.corrected_words(context.words, strategy.corrections))
     return Page(
         items=rows,
         data={"products": rows, "merchants": merchants},

@@ -1,23 +1,38 @@
-"""What the catalog knows of words: how many documents have them, what else they are called, what looks like them."""
+"""What the catalog knows of words: how many documents have them, what else they are called, what looks like them.
+
+A word's spelling is corrected by counting edits, a transposition as one; the more usual word is preferred.
+"""
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from rapidfuzz.distance import OSA
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.search.query_builder import LexemeFrequency, Lexicon, corrected_words
-from marketplace.catalog.search.spelling import (
-    MIN_CORRECTABLE_LENGTH,
-    RARE_WORD_DOCUMENTS,
-    SpellingCandidate,
-    choose_corrections,
-)
 from marketplace.catalog.search.tokenizer import STOP_WORDS, find_phrases, word_forms
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
+
+_MIN_CORRECTABLE_LENGTH = 3
+# Words so short may have one fault, words longer than the second three, all others two.
+_MAX_LENGTH_FOR_ONE_EDIT, _MAX_LENGTH_FOR_TWO_EDITS = 4, 8
+_MAX_CORRECTIONS = 2
+# A word that hardly anybody uses is taken for a misspelling of one that is so much more usual.
+RARE_WORD_DOCUMENTS = 2
+_MIN_DOMINANT_DOCUMENTS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class SpellingCandidate:
+    """A word, or two, of the catalog, and in how many documents it is."""
+
+    text: str
+    documents: int
+
 
 # What is asked for stands in a table of its own: planned with the values before it, a plan of it would look cheaper
 # than the one that holds for all, so that the server would plan it again for each search.
@@ -132,7 +147,7 @@ def find_corrections(
     doubtful = [
         word
         for word in dict.fromkeys(words)
-        if len(word) >= MIN_CORRECTABLE_LENGTH
+        if len(word) >= _MIN_CORRECTABLE_LENGTH
         and word.isascii()
         and word.isalpha()
         and word not in STOP_WORDS
@@ -149,6 +164,47 @@ def find_corrections(
         for word in doubtful
     }
     return {word: alternatives for word, alternatives in corrections.items() if alternatives}
+
+
+def max_edits(word: str) -> int:
+    """Tell how many faults a word may have and still be recognised."""
+    return 1 if len(word) <= _MAX_LENGTH_FOR_ONE_EDIT else 2 if len(word) <= _MAX_LENGTH_FOR_TWO_EDITS else 3
+
+
+def choose_corrections(
+    word: str, candidates: Iterable[SpellingCandidate], *, word_documents: int = 0
+) -> list[str]:
+    """Choose what a word that was typed may have meant.
+
+    :param word: as it was typed, folded
+    :param candidates: words that look like it
+    :param word_documents: how many documents have the word itself; the corrections must be far more usual
+    :return: the nearest, the most usual first; none if nothing is near
+    """
+    max_distance = max_edits(word)
+    matches = []
+    for candidate in candidates:
+        min_documents = max(_MIN_DOMINANT_DOCUMENTS, 10 * word_documents) if word_documents else 1
+        if candidate.text == word or candidate.documents < min_documents:
+            continue
+        faults = _count_edits(word, candidate.text, max_distance)
+        if faults <= (1 if word_documents else max_distance):
+            # Few get the first letter wrong.
+            matches.append((faults, candidate.text[0] != word[0], -candidate.documents, candidate.text))
+    matches.sort()
+    nearest = dict.fromkeys(item[3] for item in matches if item[0] == matches[0][0])
+    return list(nearest)[:_MAX_CORRECTIONS]
+
+
+def _count_edits(word: str, candidate: str, max_distance: int) -> int:
+    """Count the faults; a singular that was meant as a plural, or the other way round, has none for that."""
+    if candidate.replace(" ", "") == word:
+        return 1  # a blank was forgotten
+    bare_word, bare_candidate = word.removesuffix("s"), candidate.removesuffix("s")
+    return min(
+        OSA.distance(word, candidate, score_cutoff=max_distance),
+        OSA.distance(bare_word, bare_candidate, score_cutoff=max_distance),
+    )
 
 
 _SELECT_SYNONYMS = Prepared(
@@ -169,8 +225,8 @@ def add_synonyms_of_corrections(
     """
     if not corrections:
         return lexicon
-    phrases = find_phrases(corrected_words(words, corrections))
-    synonyms = _SELECT_SYNONYMS.scalars(session, phrases=list(phrases))
+    phrases = list(find_phrases(corrected_words(words, corrections)))
+    synonyms = _SELECT_SYNONYMS.scalars(session, phrases=phrases)
     return replace(
         lexicon, synonyms=[*lexicon.synonyms, *(terms for terms in synonyms if terms not in lexicon.synonyms)]
     )

@@ -113,11 +113,6 @@ def build_query(
     )
 
 
-def corrected_query(query_words: Sequence[str], corrections: Mapping[str, Sequence[str]]) -> str:
-    """Write a query with each word in its nearest spelling."""
-    return " ".join(corrected_words(query_words, corrections))
-
-
 def corrected_words(query_words: Sequence[str], corrections: Mapping[str, Sequence[str]]) -> list[str]:
     """Give each word of a query in its nearest spelling, which may be two words."""
     return [corrections[word][0] if corrections.get(word) else word for word in query_words]
@@ -156,8 +151,7 @@ def _find_alternatives(
         for term in terms:
             span = span_of_phrase.get(term)
             if span is not None:
-                others = [other for other in terms if other != term]
-                alternatives_by_span.setdefault(span, []).extend(others)
+                alternatives_by_span.setdefault(span, []).extend(other for other in terms if other != term)
     for start in range(len(query_words) - 1):
         joined = query_words[start] + query_words[start + 1]
         if lexicon.document_count(joined):
@@ -184,10 +178,9 @@ def _build_group(
         for word in words
         for correction in corrections.get(word, ())
     ]
-    prefix_document_count = 0
     if is_last:
         alternatives.append(_all_of([*(_word_query(word) for word in words[:-1]), f"{_quoted(words[-1])}:*"]))
-        prefix_document_count = lexicon.prefix_document_count if len(words) == 1 else 0
+    prefix_document_count = lexicon.prefix_document_count if is_last and len(words) == 1 else 0
     wordings = [list(words), *(term.split() for term in synonyms)]
     wordings += [correction.split() for word in words for correction in corrections.get(word, ())]
     titles = sum(min(_lexeme_frequency(word, lexicon).in_title for word in wording) for wording in wordings)
@@ -204,11 +197,8 @@ def _build_group(
 
 
 def _lexeme_frequency(word: str, lexicon: Lexicon) -> LexemeFrequency:
-    frequent = lexicon.frequent.get(word)
-    if frequent is not None:
-        return frequent
     documents = lexicon.document_count(word)
-    return LexemeFrequency(documents, documents)
+    return lexicon.frequent.get(word, LexemeFrequency(documents, documents))
 
 
 def _estimate_share(groups: Sequence[QueryGroup], attribute: str) -> float:

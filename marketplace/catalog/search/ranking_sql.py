@@ -181,8 +181,7 @@ def _step_sql(number: int, step: SearchStep, conditions: Sequence[str]) -> str:
 
 def _step_is_due_sql(number: int) -> str:
     """Write the condition that earlier steps left room, or that an earlier page came so far."""
-    counts = [f"(SELECT count(*) FROM step_{other})" for other in range(number)]
-    earlier = " + ".join(counts) or "0"
+    earlier = " + ".join(f"(SELECT count(*) FROM step_{other})" for other in range(number)) or "0"
     return (
         f"{earlier} < :most AND {number} >= CAST(:start_step AS integer)"
         f" AND (CAST(:end_step AS integer) IS NULL OR {number} <= :end_step)"

@@ -113,8 +113,8 @@ def _merge_suggestions(
     products = _deduplicate(titles, limit=limit)
     named_items = {key: item for key, item in _deduplicate(names, limit=limit).items() if key not in products}
     room = max(limit - len(named_items), 1)
-    suggestions = [*list(products.values())[:room], *named_items.values()][:limit]
-    return [{"text": text_shown, "kind": kind} for kind, text_shown in suggestions]
+    suggestions = [*list(products.values())[:room], *named_items.values()]
+    return [{"text": text_shown, "kind": kind} for kind, text_shown in suggestions[:limit]]
 
 
 def _deduplicate(items: Iterable[tuple[str, str]], *, limit: int) -> dict[str, tuple[str, str]]:

@@ -109,5 +109,4 @@ def mask_personal_data(query: str) -> str:
     :param query: as it was typed
     :return: addresses and handles, and numbers of six digits and more, are masked
     """
-    folded = " ".join(fold(query).split())
-    return _LONG_NUMBER.sub(MASK, _ADDRESS_OR_HANDLE.sub(MASK, folded))
+    return _LONG_NUMBER.sub(MASK, _ADDRESS_OR_HANDLE.sub(MASK, " ".join(fold(query).split())))

@@ -109,5 +109,5 @@ def purge_old_counts(session: Session, *, now: datetime) -> int:
 
     :return: the number of deleted rows
     """
-    purge = delete(SearchMiss).where(SearchMiss.day < (now - RETENTION).date()).returning(SearchMiss.id)
-    return len(session.scalars(purge).all())
+    old = delete(SearchMiss).where(SearchMiss.day < (now - RETENTION).date())
+    return len(session.scalars(old.returning(SearchMiss.id)).all())

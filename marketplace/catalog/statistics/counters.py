@@ -9,7 +9,6 @@ window, move a product, so that pages follow each other.
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -73,8 +72,7 @@ def count_product_event(
     """
     if not _SELECT_VISIBLE_PRODUCT.tuples(session, product_id=product_id):
         raise NotFoundError("There is no such product.")
-    hour = int(now.timestamp()) // _SECONDS_PER_HOUR
-    field = f"{hour}:{kind}:{product_id.hex}"
+    field = f"{int(now.timestamp()) // _SECONDS_PER_HOUR}:{kind}:{product_id.hex}"
     try:
         product_counters(cache).increment(field)
     except CacheDownError:
@@ -93,8 +91,9 @@ def flush_counts(database: Database, cache: Cache, *, now: datetime) -> int:
     source, added = product_counters(cache), 0
     try:
         for batch_id in source.close_batch(limit=_MAX_BATCHES_PER_FLUSH):
-            counted = source.read_batch(batch_id)
-            added += database.in_transaction(_apply_batch, batch_id=batch_id, counted=counted, now=now)
+            added += database.in_transaction(
+                _apply_batch, batch_id=batch_id, counted=source.read_batch(batch_id), now=now
+            )
             source.discard_batch(batch_id)
     except CacheDownError:
         _log.warning("counts not flushed: the cache is down")
@@ -142,8 +141,7 @@ def fetch_totals(session: Session, *, product_id: UUID) -> dict[str, int]:
     """
     columns = select(ProductCount.views, ProductCount.cart_adds, ProductCount.shares)
     row = session.execute(columns.where(ProductCount.product_id == product_id)).one_or_none()
-    views, cart_adds, shares = row or (0, 0, 0)
-    return {"views": views, "cart_adds": cart_adds, "shares": shares}
+    return row._asdict() if row else {"views": 0, "cart_adds": 0, "shares": 0}
 
 
 _RECORD_BATCH = Statement(
@@ -197,14 +195,15 @@ def _add_counts(session: Session, counted: Mapping[str, int], *, now: datetime) 
             rows[UUID(product), since][kind] += number
     if not rows:
         return
-    columns: dict[str, list[Any]] = {
-        "product_ids": [product_id for product_id, _ in rows],
-        "hours": [hour for _, hour in rows],
-        "views": [counts[VIEW] for counts in rows.values()],
-        "cart_adds": [counts[CART_ADD] for counts in rows.values()],
-        "shares": [counts[SHARE] for counts in rows.values()],
-    }
-    _ADD_COUNTS.run(session, **columns, now=now)
+    _ADD_COUNTS.run(
+        session,
+        product_ids=[product_id for product_id, _ in rows],
+        hours=[hour for _, hour in rows],
+        views=[counts[VIEW] for counts in rows.values()],
+        cart_adds=[counts[CART_ADD] for counts in rows.values()],
+        shares=[counts[SHARE] for counts in rows.values()],
+        now=now,
+    )
 
 
 _UPDATE_TRENDING_SCORES = Statement(
@@ -240,7 +239,7 @@ _UPDATE_TRENDING_SCORES = Statement(
 
 def _update_trending_scores(session: Session, *, now: datetime) -> None:
     hour = now.replace(minute=0, second=0, microsecond=0)
-    changed = _UPDATE_TRENDING_SCORES.run(
+    if _UPDATE_TRENDING_SCORES.run(
         session,
         now=now,
         hour=hour,
@@ -250,6 +249,5 @@ def _update_trending_scores(session: Session, *, now: datetime) -> None:
         points_of_cart_add=CART_ADD_POINTS,
         thousandths=_SCORE_SCALE,
         most=_MAX_RESCORED_PRODUCTS,
-    )
-    if changed:
+    ):
         drop_cached(session, cache_tags.TRENDING)
