@@ -1,83 +1,65 @@
 """All areas, in the order of the specification."""
 
-from blueprints.alerts.routes import area as alerts
-from blueprints.background.routes import area as background
-from blueprints.cart.routes import area as cart
-from blueprints.catalog.browse.routes import area as discovery
-from blueprints.catalog.browse.vendor_inventory import area as inventory
-from blueprints.catalog.moderation.routes import area as moderation
-from blueprints.catalog.products.images import area as images
-from blueprints.catalog.products.routes import area as catalog
-from blueprints.catalog.promotions.routes import (
-    banner_area as banners,
-    featured_area as featured,
-    flash_sale_area as flash_sales,
-    vibe_area as vibes,
-)
-from blueprints.catalog.search.routes import area as search
-from blueprints.health.routes import area as health
+from blueprints.alerts import routes as alerts
+from blueprints.background import routes as background
+from blueprints.cart import routes as cart
+from blueprints.catalog.browse import routes as browse
+from blueprints.catalog.moderation import routes as moderation
+from blueprints.catalog.products import routes as products
+from blueprints.catalog.promotions import routes as promotions
+from blueprints.catalog.search import routes as search
+from blueprints.health import routes as health
+from blueprints.http import ContractBlueprint
 from blueprints.http.contract import Contract
-from blueprints.http.endpoint import ContractBlueprint
-from blueprints.orders.routes import (
-    area as orders,
-    audit_area as order_audit,
-    campus_area as campus_orders,
-    money_area as order_money,
-)
-from blueprints.payments.banks import area as banks
-from blueprints.payments.refunds import area as refunds
-from blueprints.payments.routes import area as payments
-from blueprints.payments.statements import area as transactions
-from blueprints.payouts.batches.routes import area as payout_batches
-from blueprints.payouts.payees.routes import area as payouts
-from blueprints.payouts.payees.vendor_debt import area as receivables
-from blueprints.payouts.reconciliation.routes import area as reconciliation
-from blueprints.payouts.stores.routes import area as vendors
-from blueprints.payouts.transfers.routes import area as payout_dispatch
-from blueprints.payouts.wallet.routes import area as wallet
-from blueprints.platform.routes import area as platform, status_area as platform_status
-from blueprints.users.routes import area as users
-from blueprints.webhooks.admin import area as webhook_desk
-from blueprints.webhooks.gateway import area as gateway_webhook, functions_area
-from blueprints.webhooks.messaging import area as messaging_webhook
+from blueprints.orders import routes as orders
+from blueprints.payments import banks, refunds, routes as payments, statements
+from blueprints.payouts.batches import routes as payout_batches
+from blueprints.payouts.payees import routes as payees, vendor_debt
+from blueprints.payouts.reconciliation import routes as reconciliation
+from blueprints.payouts.stores import routes as stores
+from blueprints.payouts.transfers import routes as transfers
+from blueprints.payouts.wallet import routes as wallet
+from blueprints.platform import routes as platform
+from blueprints.users import routes as users
+from blueprints.webhooks import admin as webhook_admin, receiving
 
 AREAS: tuple[ContractBlueprint, ...] = (
-    catalog,
-    search,
-    featured,
-    discovery,
-    inventory,
-    flash_sales,
-    banners,
-    vibes,
-    images,
-    moderation,
-    cart,
-    orders,
-    order_audit,
-    order_money,
-    campus_orders,
-    payments,
-    gateway_webhook,
-    banks,
-    refunds,
-    transactions,
-    wallet,
-    payout_dispatch,
-    receivables,
-    payouts,
-    vendors,
-    reconciliation,
-    payout_batches,
-    users,
-    webhook_desk,
-    messaging_webhook,
-    alerts,
-    background,
-    platform,
-    platform_status,
-    health,
-    functions_area,
+    products.area,
+    search.area,
+    promotions.featured_area,
+    browse.area,
+    browse.inventory_area,
+    promotions.flash_sale_area,
+    promotions.banner_area,
+    promotions.vibe_area,
+    products.image_area,
+    moderation.area,
+    cart.area,
+    orders.area,
+    orders.audit_area,
+    orders.money_area,
+    orders.campus_area,
+    payments.area,
+    receiving.gateway_area,
+    banks.area,
+    refunds.area,
+    statements.area,
+    wallet.area,
+    transfers.area,
+    vendor_debt.area,
+    payees.area,
+    stores.area,
+    reconciliation.area,
+    payout_batches.area,
+    users.area,
+    webhook_admin.area,
+    receiving.messaging_area,
+    alerts.area,
+    background.area,
+    platform.area,
+    platform.status_area,
+    health.area,
+    receiving.functions_area,
 )
 
 

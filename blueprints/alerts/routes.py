@@ -4,8 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from blueprints.alerts.schemas import AlertQuery, AlertView, ResolveAlert
-from blueprints.http.contract import STAFF, Idempotency, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http import STAFF, Context, ContractBlueprint, Idempotency, SharedLimit
 from marketplace.alerts import operations, queries
 from marketplace.alerts.models import Alert
 from marketplace.kernel.errors import PermissionRequiredError

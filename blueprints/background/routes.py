@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from blueprints.background.schemas import PeriodicTaskView, QueueStatistics
-from blueprints.http.context import Context
-from blueprints.http.contract import STAFF_AAL2, SharedLimit
-from blueprints.http.endpoint import ContractBlueprint
+from blueprints.http import STAFF_AAL2, Context, ContractBlueprint, SharedLimit
 from marketplace.background import queues, schedule
 from marketplace.background.models import PeriodicTaskState
 

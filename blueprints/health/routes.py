@@ -3,9 +3,8 @@
 from flask import Response
 
 from blueprints.health.schemas import LivenessView, ReadinessView
-from blueprints.http.contract import UNCHECKED, ProcessGroup, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.envelope import JSON_TYPE, dump_json
+from blueprints.http import JSON_TYPE, UNCHECKED, Context, ContractBlueprint, ProcessGroup, SharedLimit
+from blueprints.http.envelope import dump_json
 from marketplace.health import queries
 
 area = ContractBlueprint("health", "/health", "Probes")

@@ -1,6 +1,6 @@
 """The HTTP edge; route modules import from here."""
 
-from blueprints.http.context import Context, FinalPhase
+from blueprints.http.context import Context, FinalPhase, client_ip
 from blueprints.http.contract import (
     AUTHENTICATED,
     AUTHENTICATED_ANY_STATUS,
@@ -26,9 +26,10 @@ from blueprints.http.contract import (
 )
 from blueprints.http.csv_export import MAX_CSV_ROWS, csv_response, negotiate_format, wants_csv
 from blueprints.http.endpoint import ContractBlueprint
+from blueprints.http.envelope import JSON_TYPE
 from blueprints.http.fields import Deleted
 from blueprints.http.paging import CursorQuery
-from blueprints.http.request_parsing import expected_revision, omit_fields
+from blueprints.http.request_parsing import expected_revision, omit_fields, read_signed_body
 from blueprints.http.uploads import UploadedFile
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "AUTHENTICATED_ANY_STATUS",
     "FINANCE",
     "FINANCE_AAL2",
+    "JSON_TYPE",
     "MAX_CSV_ROWS",
     "OPTIONAL",
     "ORDER_STAFF",
@@ -60,9 +62,11 @@ __all__ = [
     "SharedLimit",
     "Upload",
     "UploadedFile",
+    "client_ip",
     "csv_response",
     "expected_revision",
     "negotiate_format",
     "omit_fields",
+    "read_signed_body",
     "wants_csv",
 ]

@@ -3,16 +3,17 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import (
+from blueprints.http import (
     PLATFORM_STAFF,
     PLATFORM_STAFF_AAL2,
     PUBLIC,
     STAFF,
+    Context,
+    ContractBlueprint,
+    CursorQuery,
     ProcessGroup,
     SharedLimit,
 )
-from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.paging import CursorQuery
 from blueprints.platform.schemas import (
     CreateProposal,
     PayoutHaltView,

@@ -3,10 +3,15 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import AUTHENTICATED, AUTHENTICATED_ANY_STATUS, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.fields import Deleted
-from blueprints.http.paging import CursorQuery
+from blueprints.http import (
+    AUTHENTICATED,
+    AUTHENTICATED_ANY_STATUS,
+    Context,
+    ContractBlueprint,
+    CursorQuery,
+    Deleted,
+    SharedLimit,
+)
 from blueprints.users.schemas import AddAddress, AddressView, Me, UpdateAddress, UpdateMe
 from marketplace.identity import operations, queries
 from marketplace.kernel.errors import LimitReachedError

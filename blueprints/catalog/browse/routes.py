@@ -3,20 +3,27 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.catalog.browse.schemas import CountedProductEvent, ProductIds, ProductsByIdMeta
+from blueprints.catalog.browse.schemas import (
+    CountedProductEvent,
+    InventoryItem,
+    InventoryMeta,
+    InventoryQuery,
+    ProductIds,
+    ProductsByIdMeta,
+)
 from blueprints.catalog.products.schemas import CampusCategoryQuery, ProductCard, StoreProductQuery
-from blueprints.http.contract import OPTIONAL, PUBLIC, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.request_parsing import omit_fields
+from blueprints.http import OPTIONAL, PUBLIC, VENDOR, Context, ContractBlueprint, SharedLimit, omit_fields
 from marketplace.catalog import cache_tags
-from marketplace.catalog.browse import collections
+from marketplace.catalog.browse import collections, vendor_inventory
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.statistics import counters
-from marketplace.kernel.paging import DataWithMeta, Page
+from marketplace.kernel.paging import DataWithMeta, Page, TablePage
+from marketplace.vendors.queries import StoreRequiredError
 
 area = ContractBlueprint(
     "discovery", "/api/products", "What trends, is new, exclusive, of one store, or named"
 )
+inventory_area = ContractBlueprint("inventory", "/api/products/vendor", "A vendor's own inventory")
 
 
 @area.get(
@@ -116,6 +123,27 @@ def count_product_event(ctx: Context, product_id: UUID, type: str) -> dict[str, 
         ctx.session, cache=ctx.services.cache, product_id=product_id, kind=type, now=ctx.now
     )
     return {"counted": True, "type": type, "product_id": product_id}
+
+
+@inventory_area.get(
+    "/paginated",
+    auth=VENDOR,
+    limit=SharedLimit.MERCHANT_TIER,
+    query=InventoryQuery,
+    reply=InventoryItem(many=True),
+    meta=InventoryMeta,
+    raises=(StoreRequiredError,),
+)
+def list_inventory(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """List the own store's products in whatever state, by `page` or by `cursor`."""
+    return vendor_inventory.list_inventory(
+        ctx.session,
+        user_id=ctx.user.id,
+        filters=vendor_inventory.InventoryFilters(**query),
+        page=ctx.table,
+        now=ctx.now,
+        media_base_url=ctx.media_base_url,
+    )
 
 
 def _listing_arguments(ctx: Context) -> dict[str, Any]:

@@ -13,12 +13,16 @@ from blueprints.catalog.moderation.schemas import (
     ModerationQuery,
     RefuseProduct,
 )
-from blueprints.http.context import Context
-from blueprints.http.contract import PRODUCT_STAFF, VENDOR_OR_STAFF, SharedLimit
-from blueprints.http.endpoint import ContractBlueprint
-from blueprints.http.fields import Deleted
-from blueprints.http.paging import CursorQuery
-from blueprints.http.request_parsing import expected_revision
+from blueprints.http import (
+    PRODUCT_STAFF,
+    VENDOR_OR_STAFF,
+    Context,
+    ContractBlueprint,
+    CursorQuery,
+    Deleted,
+    SharedLimit,
+    expected_revision,
+)
 from marketplace.catalog import vendor_products
 from marketplace.catalog.models import BannedTerm
 from marketplace.catalog.moderation import banned_terms, queries, staff_actions

@@ -1,5 +1,6 @@
-"""Products and categories."""
+"""Products, their pictures, and categories."""
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -8,20 +9,35 @@ from blueprints.catalog.products.schemas import (
     CategoryNode,
     ProductCard,
     ProductDetail,
+    ProductImageView,
     ProductQuery,
     UpdateProduct,
 )
-from blueprints.http.contract import OPTIONAL, PUBLIC, VENDOR, VENDOR_OR_STAFF, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.request_parsing import expected_revision, omit_fields
+from blueprints.http import (
+    OPTIONAL,
+    PUBLIC,
+    VENDOR,
+    VENDOR_OR_STAFF,
+    Context,
+    ContractBlueprint,
+    FinalPhase,
+    SharedLimit,
+    Upload,
+    UploadedFile,
+    expected_revision,
+    omit_fields,
+)
 from marketplace.catalog import cache_tags, vendor_products
 from marketplace.catalog.browse import listing, product_detail
+from marketplace.catalog.media import images
+from marketplace.infra.imaging.formats import FORMATS
 from marketplace.kernel.errors import PermissionRequiredError, StaleRevisionError
 from marketplace.kernel.paging import Page
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.vendors.queries import StoreRequiredError
 
 area = ContractBlueprint("catalog", "/api/products", "Products, catalog, discovery")
+image_area = ContractBlueprint("images", "/api/products", "Products, catalog, discovery")
 
 
 @area.get(
@@ -120,6 +136,37 @@ def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict
         now=ctx.now,
     )
     return _product_view(ctx, product_id)
+
+
+@image_area.post(
+    "/images",
+    auth=VENDOR_OR_STAFF,
+    limit="60/15 minute",
+    upload=Upload(
+        field="file",
+        max_bytes=images.MAX_BYTES,
+        accepts=tuple(one.content_type for one in FORMATS.values()),
+    ),
+    reply=ProductImageView,
+    status=201,
+    phased=True,
+    raises=(images.ImageUploadExpiredError,),
+)
+def upload_image(ctx: Context, file: UploadedFile) -> FinalPhase:
+    """Take in a picture, which listings of the caller can show from then on."""
+    settings = ctx.services.settings
+    image_id = images.upload_image(
+        ctx.services.database,
+        ctx.services.storage,
+        bucket=settings.s3_public_bucket,
+        owner_id=ctx.user.id,
+        file=file.content,
+        sha256=file.sha256,
+        now=ctx.now,
+    )
+    return FinalPhase(
+        partial(images.complete_upload, image_id=image_id, media_base_url=settings.media_base_url)
+    )
 
 
 def _product_view(ctx: Context, product_id: UUID) -> dict[str, Any]:

@@ -15,11 +15,17 @@ from blueprints.catalog.search.schemas import (
     ZeroResultSearch,
     ZeroResultSearchQuery,
 )
-from blueprints.http.contract import PRODUCT_STAFF, PUBLIC, VENDOR_OR_STAFF, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.fields import Deleted
-from blueprints.http.paging import CursorQuery
-from blueprints.http.request_parsing import expected_revision
+from blueprints.http import (
+    PRODUCT_STAFF,
+    PUBLIC,
+    VENDOR_OR_STAFF,
+    Context,
+    ContractBlueprint,
+    CursorQuery,
+    Deleted,
+    SharedLimit,
+    expected_revision,
+)
 from marketplace.catalog import cache_tags
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.search import find, suggestions, synonyms, zero_result_queries

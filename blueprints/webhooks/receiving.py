@@ -1,5 +1,6 @@
-"""The payment gateway's webhook, under both of its addresses."""
+"""Webhooks of the payment gateway and the messaging provider: check and store each delivery."""
 
+import hmac
 import ipaddress
 from functools import lru_cache
 from typing import Any
@@ -7,16 +8,26 @@ from typing import Any
 import structlog
 from flask import Response, request
 
-from blueprints.http.context import client_ip
-from blueprints.http.contract import UNCHECKED, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.request_parsing import read_signed_body
-from blueprints.webhooks.inbox import store_delivery
-from blueprints.webhooks.schemas import AnyQuery, WebhookReceipt
+from blueprints.http import (
+    JSON_TYPE,
+    UNCHECKED,
+    Context,
+    ContractBlueprint,
+    SharedLimit,
+    client_ip,
+    read_signed_body,
+)
+from blueprints.webhooks.schemas import AnyQuery, WebhookReceipt, WebhookVerificationQuery
+from marketplace.infra import wakeups
+from marketplace.kernel import queues
 from marketplace.kernel.errors import ForbiddenError, MarketplaceError, NotFoundError, UnauthorizedError
 from marketplace.providers.webhook_signature import signature_matches
+from marketplace.webhooks.inbox import receive_event
 
-area = ContractBlueprint("gateway-webhook", "/api/payments", "Events of the payment gateway")
+gateway_area = ContractBlueprint("gateway-webhook", "/api/payments", "Events of the payment gateway")
+messaging_area = ContractBlueprint(
+    "messaging-webhook", "/api/whatsapp", "Messages and delivery statuses of the messaging provider"
+)
 functions_area = ContractBlueprint("functions", "/functions/v1", "Functions that providers call")
 _log = structlog.get_logger(__name__)
 
@@ -29,7 +40,7 @@ class SigningSecretMissingError(MarketplaceError):
     code = "INTERNAL_ERROR"
 
 
-@area.post(
+@gateway_area.post(
     "/webhook", auth=UNCHECKED, limit=SharedLimit.UNLIMITED, query=AnyQuery, reply=WebhookReceipt, enveloped=False,
     autocommit=True,
 )  # fmt: skip
@@ -70,7 +81,58 @@ def _receive_event(ctx: Context) -> Response:
         secret=settings.gateway_secret_key, body=body, signature=signature, algorithm="sha512"
     ):
         raise UnauthorizedError("The signature is missing or is not that of this body.")
-    return store_delivery(ctx, provider="gateway", body=body)
+    return _store_delivery(ctx, provider="gateway", body=body)
+
+
+@messaging_area.get(
+    "/webhook",
+    auth=UNCHECKED,
+    limit=SharedLimit.CALLER_TIER,
+    query=WebhookVerificationQuery,
+    enveloped=False,
+    plain=True,
+)
+def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
+    """Answer the provider's challenge, if it shows the token that was agreed on."""
+    expected_token = ctx.services.settings.messaging_verify_token.encode("utf-8", "replace")
+    given_token = query["verify_token"].encode("utf-8", "replace")
+    if (
+        not expected_token
+        or query["mode"] != "subscribe"
+        or not hmac.compare_digest(given_token, expected_token)
+    ):
+        raise ForbiddenError("The mode is not subscribe, or the token is not the one that was agreed on.")
+    return Response(query["challenge"], content_type="text/plain; charset=utf-8")
+
+
+@messaging_area.post(
+    "/webhook", auth=UNCHECKED, limit=SharedLimit.UNLIMITED, query=AnyQuery, reply=WebhookReceipt, enveloped=False,
+    autocommit=True,
+)  # fmt: skip
+def receive_messages(ctx: Context, query: dict[str, Any]) -> Response:
+    """Store messages and delivery statuses, signed where a secret was agreed on."""
+    secret = ctx.services.settings.messaging_app_secret
+    body = read_signed_body()
+    # Production does not start without a secret.
+    if secret:
+        signature = request.headers.get("X-Hub-Signature-256", "")
+        if not signature_matches(
+            secret=secret, body=body, signature=signature, algorithm="sha256", prefix="sha256="
+        ):
+            raise UnauthorizedError("The signature is missing or is not that of this body.")
+    return _store_delivery(ctx, provider="messaging", body=body)
+
+
+def _store_delivery(ctx: Context, *, provider: str, body: bytes) -> Response:
+    """Store a delivery that was checked, and acknowledge it.
+
+    :param provider: gateway or messaging
+    :param body: the raw bytes
+    :return: 200; by then nothing loses the delivery
+    """
+    inbox_id = receive_event(ctx.session, provider=provider, body=body, now=ctx.now)
+    wakeups.send_wakeup(queues.WEBHOOKS, wakeups.INBOX, inbox_id)
+    return Response(b'{"received":true}', content_type=JSON_TYPE)
 
 
 def _is_in_networks(address: str, networks: tuple[str, ...]) -> bool:
