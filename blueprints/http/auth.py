@@ -51,15 +51,18 @@ def authenticate(context: Context, contract: Contract) -> None:
             raise
 
 
-def identify(context: Context) -> None:
-    """Note the caller of a path without contract, if it can be told who that is.
+def admit_to_path_without_contract(context: Context) -> None:
+    """Count a request on the tier of its caller, or of its address where the caller is unknown.
 
-    Nothing but the quota hangs on it there, so that neither a bad token nor a database that is down matters.
+    Nothing but the quota hangs on the caller there, so that neither a bad token nor a database that is down matters.
+
+    :raises RateLimitError: the quota is used up
     """
     try:
         context.caller = _resolve_caller(context, Access("any", TokenPolicy.IGNORED_IF_INVALID))
     except (UnauthorizedError, TokenExpiredError, ProviderUnavailableError, ServiceUnavailableError):
         context.caller = None
+    limits.enforce_rate_limit(context, contract=None)
 
 
 def _resolve_caller(context: Context, access: Access) -> Caller | None:

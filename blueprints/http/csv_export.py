@@ -23,9 +23,7 @@ def wants_csv(requested_format: str | None) -> bool:
 
     :param requested_format: the parameter's value, one of ``FORMATS``, or none
     """
-    if requested_format is not None:
-        return requested_format == "csv"
-    return request.accept_mimetypes.best_match(["application/json", "text/csv"]) == "text/csv"
+    return negotiate_format(requested_format, {"json": "application/json", "csv": "text/csv"}) == "csv"
 
 
 def negotiate_format(requested_format: str | None, content_types: Mapping[str, str]) -> str:

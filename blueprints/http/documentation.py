@@ -1,5 +1,6 @@
 """The API's own documentation: the OpenAPI document and a page on it."""
 
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from flask_smorest import Api
 from marshmallow import INCLUDE, Schema, fields
 from swagger_ui_bundle import swagger_ui_path
 
-from blueprints.http import auth, limits
+from blueprints.http import auth
 from blueprints.http.context import current_context
 from blueprints.http.contract import Contract
 from blueprints.http.envelope import API_VERSION, dump_json
@@ -110,24 +111,20 @@ def register(app: Flask) -> Api:
     api = DocumentedApi(app)
     api.spec.components.security_scheme("bearer", {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"})
 
-    def admit() -> None:
-        auth.identify(current_context())
-        limits.enforce_rate_limit(current_context(), contract=None)
-
-    document: list[bytes] = []
+    @cache
+    def render_document() -> bytes:
+        return dump_json(api.spec.to_dict())
 
     @app.get("/openapi.json")
     def openapi_document() -> Response:
         """Answer the OpenAPI document."""
-        admit()
-        if not document:
-            document.append(dump_json(api.spec.to_dict()))
-        return Response(document[0], content_type="application/json")
+        auth.admit_to_path_without_contract(current_context())
+        return Response(render_document(), content_type="application/json")
 
     @app.get("/docs")
     def documentation_page() -> Response:
         """Answer the page on the OpenAPI document."""
-        admit()
+        auth.admit_to_path_without_contract(current_context())
         return Response(render_template("docs.html"), content_type="text/html; charset=utf-8")
 
     @app.get("/docs/assets/<path:name>")

@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partialmethod
 from typing import Any
 
 from flask import Response
@@ -42,8 +43,10 @@ View = Callable[..., Any]
 class Endpoint:
     """A route: its contract, its view, and the order in which a request goes through both."""
 
-    def __init__(self, contract: Contract, view: View) -> None:
+    def __init__(self, contract: Contract, view: View, apidoc: dict[str, Any]) -> None:
         self.contract = contract
+        self.__doc__ = (view.__doc__ or "").strip()
+        self._apidoc = apidoc
         self._view = view
         self._renderer = compile_renderer(contract.reply) if contract.reply else None
         self._meta_renderer = compile_renderer(contract.meta(), partial=True)
@@ -192,22 +195,6 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         super().__init__(name, name, url_prefix=prefix, description=description)
         self.contracts: list[Contract] = []
 
-    def get(self, rule: str, **options: Any) -> Callable[[View], View]:
-        """Declare a GET; see ``route_under_contract``."""
-        return self.route_under_contract("GET", rule, **options)
-
-    def post(self, rule: str, **options: Any) -> Callable[[View], View]:
-        """Declare a POST; see ``route_under_contract``."""
-        return self.route_under_contract("POST", rule, **options)
-
-    def put(self, rule: str, **options: Any) -> Callable[[View], View]:
-        """Declare a PUT; see ``route_under_contract``."""
-        return self.route_under_contract("PUT", rule, **options)
-
-    def delete(self, rule: str, **options: Any) -> Callable[[View], View]:
-        """Declare a DELETE; see ``route_under_contract``."""
-        return self.route_under_contract("DELETE", rule, **options)
-
     def route_under_contract(
         self,
         method: str,
@@ -292,21 +279,19 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
 
         return decorate
 
+    get = partialmethod(route_under_contract, "GET")
+    post = partialmethod(route_under_contract, "POST")
+    put = partialmethod(route_under_contract, "PUT")
+    delete = partialmethod(route_under_contract, "DELETE")
+
     def _add_route(self, rule: str, contract: Contract, view: View) -> None:
-        endpoint = Endpoint(contract, view)
-
-        def handler(**arguments: Any) -> Response:
-            return endpoint(**arguments)
-
-        handler.__name__ = view.__name__
-        handler.__doc__ = (view.__doc__ or "").strip()
-        handler._apidoc = self._build_apidoc(contract, view)  # type: ignore[attr-defined]
+        endpoint = Endpoint(contract, view, self._build_apidoc(contract, view))
         parameters = [
             {"in": "path", "name": name, "schema": {"type": "string", "enum": list(words)}}
             for name, words in contract.choices
         ]
         self.add_url_rule(
-            rule, view.__name__, handler, methods=[contract.method], parameters=parameters or None
+            rule, view.__name__, endpoint, methods=[contract.method], parameters=parameters or None
         )
 
     def _document_responses(self, contract: Contract, view: View) -> View:

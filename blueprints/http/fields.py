@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -49,9 +50,7 @@ class Text(fields.String):
     """
 
     def __init__(self, *, max_length: int, min_length: int = 1, **kwargs: Any) -> None:
-        validator = kwargs.pop("validate", None)
-        checks: list[Any] = [validate.Length(min=min_length, max=max_length)]
-        super().__init__(validate=checks + ([validator] if validator else []), **kwargs)
+        super().__init__(validate=validate.Length(min=min_length, max=max_length), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         text: str = super()._deserialize(value, attr, data, **kwargs)
@@ -77,12 +76,12 @@ class UniqueList(fields.List[Any]):
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> list[Any]:
         loaded = super()._deserialize(value, attr, data, **kwargs) or []
-        seen_items = set()
-        duplicates: dict[int, list[str]] = {}
-        for index, item in enumerate(loaded):
-            if item in seen_items:
-                duplicates[index] = ["Is in the list already."]
-            seen_items.add(item)
+        first_index = {item: index for index, item in reversed(list(enumerate(loaded)))}
+        duplicates = {
+            index: ["Is in the list already."]
+            for index, item in enumerate(loaded)
+            if index != first_index[item]
+        }
         if duplicates:
             raise marshmallow.ValidationError(duplicates)
         return loaded
@@ -117,20 +116,10 @@ class Phone(fields.String):
         return number
 
 
-class AccountNumber(fields.String):
-    """The number of a bank account."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(validate=FullMatch("[0-9]{10}", error="Must be 10 digits."), **kwargs)
-
-
-class BankCode(fields.String):
-    """The code of a bank, as the list of banks has it."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(
-            validate=FullMatch("[0-9A-Za-z]{3,12}", error="Must be a bank's code, such as 058."), **kwargs
-        )
+AccountNumber = partial(fields.String, validate=FullMatch("[0-9]{10}", error="Must be 10 digits."))
+BankCode = partial(
+    fields.String, validate=FullMatch("[0-9A-Za-z]{3,12}", error="Must be a bank's code, such as 058.")
+)
 
 
 class StrictInteger(fields.Integer):
@@ -145,11 +134,8 @@ class StrictInteger(fields.Integer):
         return value
 
 
-class IntegerParameter(fields.Integer):
+class IntegerParameter(StrictInteger):
     """A whole number in a query."""
-
-    def __init__(self, *, minimum: int, maximum: int = _MAX_INT64, **kwargs: Any) -> None:
-        super().__init__(validate=validate.Range(min=minimum, max=maximum), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> int:
         if not isinstance(value, str) or not _DIGITS.fullmatch(value):
@@ -166,11 +152,8 @@ class StrictBoolean(fields.Boolean):
         return value
 
 
-class BooleanParameter(fields.Boolean):
-    """``true`` or ``false`` in a query."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(truthy={"true"}, falsy={"false"}, **kwargs)
+# ``true`` or ``false`` in a query.
+BooleanParameter = partial(fields.Boolean, truthy={"true"}, falsy={"false"})
 
 
 class Uuid(fields.UUID):
@@ -190,11 +173,8 @@ class Choice(fields.String):
         super().__init__(validate=validate.OneOf(words), **kwargs)
 
 
-class MinorAmount(StrictInteger):
-    """An amount in kobo."""
-
-    def __init__(self, *, minimum: int = 0, maximum: int = 10**15, **kwargs: Any) -> None:
-        super().__init__(minimum=minimum, maximum=maximum, **kwargs)
+# An amount in kobo.
+MinorAmount = partial(StrictInteger, minimum=0, maximum=10**15)
 
 
 class Timestamp(fields.AwareDateTime):
@@ -207,25 +187,10 @@ class Timestamp(fields.AwareDateTime):
             raise self.make_error("invalid", input=value, obj_type=self.OBJ_TYPE) from error
 
 
-class DateRangeBound(Timestamp):
-    """A time that a period is asked for by, its first or the one before which it ends: none before the year 2000."""
-
-    _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
-
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> datetime:
-        moment = super()._deserialize(value, attr, data, **kwargs)
-        if moment < self._EARLIEST:
-            raise marshmallow.ValidationError(f"Is before the year {self._EARLIEST.year}.")
-        return moment
-
-
-class HttpUrl(fields.Url):
-    """An absolute address, of http or https unless told otherwise."""
-
-    def __init__(self, *, schemes: tuple[str, ...] = ("http", "https"), **kwargs: Any) -> None:
-        super().__init__(
-            schemes=set(schemes), require_tld=False, validate=validate.Length(max=2000), **kwargs
-        )
+# An absolute address, of http or https unless told otherwise.
+HttpUrl = partial(
+    fields.Url, schemes={"http", "https"}, require_tld=False, validate=validate.Length(max=2000)
+)
 
 
 class Degrees(fields.Float):
@@ -290,6 +255,15 @@ class Deleted(Identified):
     """What a DELETE answers."""
 
     deleted = fields.Boolean(required=True)
+
+
+def _ensure_not_ancient(moment: datetime) -> None:
+    if moment.year < 2000:
+        raise marshmallow.ValidationError("Is before the year 2000.")
+
+
+# A bound of a date range.
+DateRangeBound = partial(Timestamp, validate=_ensure_not_ancient)
 
 
 class DateRangeQuery(Schema):

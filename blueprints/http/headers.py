@@ -16,7 +16,6 @@ _ALLOWED_HEADERS = (
 _EXPOSED_HEADERS = (
     "ETag, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Cache-Lookup, X-Request-ID"
 )
-_PREFLIGHT_SECONDS = "600"
 
 
 def register(app: Flask, settings: Settings) -> None:
@@ -37,15 +36,12 @@ def register(app: Flask, settings: Settings) -> None:
         headers = response.headers
         context = current_context()
         if context.rate_limit_status is not None:
-            for name, value in context.rate_limit_status.headers().items():
-                headers.add(name, value)
-        for name, value in context.headers.items():
-            headers[name] = value
+            headers.extend(context.rate_limit_status.headers())
+        headers.update(context.headers)
         if "Cache-Control" not in headers:
             headers.add("Cache-Control", "no-store")
         page = headers.get("Content-Type", "").startswith("text/html")
-        for name, value in page_headers if page else api_headers:
-            headers.add(name, value)
+        headers.extend(page_headers if page else api_headers)
         if origins:
             _add_cors_headers(response, origins)
         return response
@@ -56,9 +52,11 @@ def _add_cors_headers(response: Response, origins: frozenset[str]) -> None:
     origin = request.headers.get("Origin")
     if origin not in origins or origin is None:
         return
-    response.headers["Access-Control-Allow-Origin"] = origin
-    response.headers["Access-Control-Expose-Headers"] = _EXPOSED_HEADERS
+    headers = {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _EXPOSED_HEADERS}
     if request.method == "OPTIONS":
-        response.headers["Access-Control-Allow-Methods"] = response.headers.get("Allow", "")
-        response.headers["Access-Control-Allow-Headers"] = _ALLOWED_HEADERS
-        response.headers["Access-Control-Max-Age"] = _PREFLIGHT_SECONDS
+        headers |= {
+            "Access-Control-Allow-Methods": response.headers.get("Allow", ""),
+            "Access-Control-Allow-Headers": _ALLOWED_HEADERS,
+            "Access-Control-Max-Age": "600",
+        }
+    response.headers.update(headers)

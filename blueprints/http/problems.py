@@ -14,7 +14,6 @@ from blueprints.http.envelope import dump_json
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (
     CATALOG,
-    CatalogEntry,
     MalformedBodyError,
     MarketplaceError,
     NotFoundError,
@@ -82,13 +81,9 @@ def problem_response(error: MarketplaceError) -> Response:
     response = Response(
         problem_body(error, current_context()), status=error.status, content_type=PROBLEM_TYPE
     )
-    _add_retry_after(response, error)
-    return response
-
-
-def _add_retry_after(response: Response, error: MarketplaceError) -> None:
     if error.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(error.retry_after_seconds)
+    return response
 
 
 def register(app: Flask) -> None:
@@ -107,8 +102,7 @@ def register(app: Flask) -> None:
         if context.contract is None:
             # A path or method without route counts on the caller's tier like a route does.
             try:
-                auth.identify(context)
-                limits.enforce_rate_limit(context, contract=None)
+                auth.admit_to_path_without_contract(context)
             except MarketplaceError as refused:
                 return problem_response(refused)
         response = problem_response(_translate_http_exception(error))
@@ -126,16 +120,12 @@ def register(app: Flask) -> None:
     @app.get("/errors/<slug>")
     def error_page(slug: str) -> Response:
         """Explain an error code to a person."""
-        context = current_context()
-        auth.identify(context)
-        limits.enforce_rate_limit(context, contract=None)
+        auth.admit_to_path_without_contract(current_context())
         code = slug.replace("-", "_").upper()
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug) or code not in CATALOG:
             raise NotFoundError("There is no such error code.")
-        entry: CatalogEntry = CATALOG[code]
-        return Response(
-            render_template("error.html", code=code, entry=entry), content_type="text/html; charset=utf-8"
-        )
+        page = render_template("error.html", code=code, entry=CATALOG[code])
+        return Response(page, content_type="text/html; charset=utf-8")
 
 
 def _count_if_uncounted(context: Context) -> None:

@@ -21,7 +21,7 @@ class UpdateMe(Schema):
     name = SingleLineText(max_length=100)
     phone = Phone(allow_none=True)
     campus_id = Uuid(allow_none=True)
-    avatar_url = HttpUrl(schemes=("https",), allow_none=True)
+    avatar_url = HttpUrl(schemes={"https"}, allow_none=True)
 
 
 class MyCampus(NamedResource):
