@@ -106,12 +106,12 @@ class Cache:
             *(f"{_PREFIX}t:{tag}" for tag in tags),
         ]
         limit, period = (window.limit, window.period_seconds * 1000) if window else (0, 0)
-        with self._guard():
-            allowed, used, frees_in, version, content, must_compute = self._run_script(
-                _LOOK_UP, keys, limit, period, 1 if count_request else 0, _COMPUTE_LEASE_MILLISECONDS
-            )
-        seconds = max(frees_in, 0) / 1000
-        return CacheLookup(bool(allowed), used, seconds, version.decode(), content, bool(must_compute))
+        allowed, used, frees_in, version, content, must_compute = self.run(
+            _LOOK_UP, keys, limit, period, 1 if count_request else 0, _COMPUTE_LEASE_MILLISECONDS
+        )
+        return CacheLookup(
+            bool(allowed), used, max(frees_in, 0) / 1000, version.decode(), content, bool(must_compute)
+        )
 
     def store(self, *, content_key: str, version: str, content: bytes, ttl_seconds: int) -> None:
         """Keep content under the version of its tags that its look-up told.
@@ -121,7 +121,7 @@ class Cache:
 
         :raises CacheDownError: the cache is not to be had
         """
-        with self._guard():
+        with self:
             self._lean_client.send_without_reply(
                 "SET", f"{_PREFIX}c:{content_key}{version}", content, "EX", ttl_seconds
             )
@@ -133,7 +133,7 @@ class Cache:
         :raises CacheDownError: the cache is not to be had
         """
         key = f"{_PREFIX}c:{content_key}{version}"
-        with self._guard():
+        with self:
             content, lease = self._client.mget(key, f"{key}:claim")
         return content if isinstance(content, bytes) else None, lease is not None
 
@@ -142,7 +142,7 @@ class Cache:
 
         :raises CacheDownError: the cache is not to be had
         """
-        with self._guard():
+        with self:
             self._client.delete(f"{_PREFIX}c:{content_key}{version}:claim")
 
     def drop(self, *tags: str) -> None:
@@ -150,7 +150,7 @@ class Cache:
 
         :raises CacheDownError: the cache is not to be had
         """
-        with self._guard():
+        with self:
             pipeline = self._client.pipeline(transaction=False)
             for tag in tags:
                 pipeline.incr(f"{_PREFIX}t:{tag}")
@@ -173,7 +173,7 @@ class Cache:
 
         :raises CacheDownError: the cache is not to be had
         """
-        with self._guard():
+        with self:
             self._client.ping()
 
     def run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
@@ -187,61 +187,42 @@ class Cache:
         :return: the answer as the server gave it; texts are bytes
         :raises CacheDownError: the cache is not to be had
         """
-        with self._guard():
-            return self._run_script(script, keys, *arguments)
+        with self:
+            try:
+                return self._lean_client.send("EVALSHA", script.digest, len(keys), *keys, *arguments)
+            except redis.exceptions.NoScriptError:
+                # The server was started anew: sent whole, it is known from then on.
+                return self._lean_client.send("EVAL", script.text, len(keys), *keys, *arguments)
 
     def remove(self, key: str) -> None:
         """Remove what a program has kept under a key; the cache's answer is not waited for.
 
         :raises CacheDownError: the cache is not to be had
         """
-        with self._guard():
+        with self:
             self._lean_client.send_without_reply("DEL", key)
 
-    def _run_script(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
-        try:
-            return self._lean_client.send("EVALSHA", script.digest, len(keys), *keys, *arguments)
-        except redis.exceptions.NoScriptError:
-            # The server was started anew: sent whole, it is known from then on.
-            return self._lean_client.send("EVAL", script.text, len(keys), *keys, *arguments)
-
-    def _guard(self) -> "_Guard":
+    # What every call to the server runs in. It is no generator of contextlib's: those cost more.
+    def __enter__(self) -> None:
         if time.monotonic() < self._down_until:
             raise CacheDownError
         if self._postponed_tags:
-            self._drop_postponed_tags()
-        return _Guard(self)
+            tags, self._postponed_tags = self._postponed_tags, set()
+            try:
+                self.drop(*tags)
+            except CacheDownError:
+                self._postponed_tags |= tags
+                raise
 
-    def _drop_postponed_tags(self) -> None:
-        """Drop what became stale while the cache was away; it stays to be done if the cache still is."""
-        tags, self._postponed_tags = self._postponed_tags, set()
-        try:
-            self.drop(*tags)
-        except CacheDownError:
-            self._postponed_tags |= tags
-            raise
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, redis.RedisError | OSError):
+            self.record_failure(error)
+            raise CacheDownError from error
 
     def record_failure(self, error: BaseException) -> None:
         """Note a failure: for a moment nobody waits for the cache."""
         self._down_until = time.monotonic() + _COOL_DOWN_SECONDS
         _log.warning("cache down", error=type(error).__name__)
-
-
-class _Guard:
-    """Turns the client's errors into CacheDownError; a class, since contextlib's generators cost more."""
-
-    __slots__ = ("_cache",)
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, redis.RedisError | OSError):
-            self._cache.record_failure(error)
-            raise CacheDownError from error
 
 
 def drop_cached(session: Session, *tags: str) -> None:

@@ -65,8 +65,13 @@ class Counters:
         :raises CacheDownError: the cache is not to be had; it may have been counted, if the answer was lost
         """
         batch_id = uuid4().hex
-        keys = (self._buffer, self._batches, self._batch(batch_id))
-        self._cache.run(_INCREMENT, keys, field, MAX_BATCH_FIELDS, batch_id)
+        self._cache.run(
+            _INCREMENT,
+            (self._buffer, self._batches, self._batch(batch_id)),
+            field,
+            MAX_BATCH_FIELDS,
+            batch_id,
+        )
 
     def close_batch(self, *, limit: int) -> list[UUID]:
         """Make a batch of what was counted, and name the batches that are not discarded yet.
@@ -76,8 +81,7 @@ class Counters:
         """
         batch_id = uuid4().hex
         keys = (self._buffer, self._batches, self._batch(batch_id))
-        batch_names: Sequence[bytes] = self._cache.run(_CLOSE_BATCH, keys, batch_id, limit)
-        return [UUID(name.decode()) for name in batch_names]
+        return [UUID(name.decode()) for name in self._cache.run(_CLOSE_BATCH, keys, batch_id, limit)]
 
     def read_batch(self, batch_id: UUID) -> Mapping[str, int]:
         """Give what a batch counted, by field; nothing if it is not there any more.

@@ -119,16 +119,15 @@ class Database:
         """
         self._reading_info = {NO_PREPARED_STATEMENTS_KEY: not prepared_statements}
         self._session_info = {**self._reading_info, DROP_STALE_CONTENT_KEY: drop_stale_content}
-        startup: dict[str, str] = {}
-        if prepared_statements:
-            startup["options"] = " ".join(f"-c {name}={value}" for name, value in SESSION_SETTINGS.items())
+        options = " ".join(f"-c {name}={value}" for name, value in SESSION_SETTINGS.items())
         self.engine = create_engine(
             url.replace("postgresql://", "postgresql+psycopg2://", 1),
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=5,
             pool_recycle=1800,
-            connect_args={"connect_timeout": 4, "application_name": application_name, **startup},
+            connect_args={"connect_timeout": 4, "application_name": application_name}
+            | ({"options": options} if prepared_statements else {}),
             json_serializer=lambda value: orjson.dumps(value).decode(),
             json_deserializer=orjson.loads,
             use_native_hstore=False,
@@ -175,25 +174,19 @@ class Database:
         :return: what work returns
         :raises ConcurrentChangeError: every try met a serialization failure or a deadlock
         """
-        return run_with_retries(lambda: self._run_once(work, *args, **kwargs))
 
-    def _run_once(
-        self,
-        work: Callable[Concatenate[Session, _Arguments], _Result],
-        *args: _Arguments.args,
-        **kwargs: _Arguments.kwargs,
-    ) -> _Result:
-        with self.transaction() as session:
-            return work(session, *args, **kwargs)
+        def attempt() -> _Result:
+            with self.transaction() as session:
+                return work(session, *args, **kwargs)
+
+        return run_with_retries(attempt)
 
     @contextmanager
     def _translating_unavailability(self) -> Iterator[None]:
         try:
             yield
-        except PoolTimeoutError as error:
-            raise ServiceUnavailableError("The database is too busy.", retry_after_seconds=5) from error
-        except (DBAPIError, psycopg2.Error) as error:
-            if sqlstate(error) in _OVERLOADED_SQLSTATES:
+        except (PoolTimeoutError, DBAPIError, psycopg2.Error) as error:
+            if isinstance(error, PoolTimeoutError) or sqlstate(error) in _OVERLOADED_SQLSTATES:
                 raise ServiceUnavailableError("The database is too busy.", retry_after_seconds=5) from error
             if not is_unavailable(error):
                 raise
@@ -246,26 +239,28 @@ def run_with_retries(attempt: Callable[[], _Result]) -> _Result:
     raise ConcurrentChangeError("Others changed the same rows at the same time. Try again.")
 
 
+def _driver_error(error: BaseException) -> BaseException | None:
+    return error.orig if isinstance(error, DBAPIError) else error
+
+
 def sqlstate(error: BaseException) -> str | None:
     """Give the SQLSTATE of a database error, or none where the server sent none."""
-    original = error.orig if isinstance(error, DBAPIError) else error
-    return getattr(original, "pgcode", None)
+    return getattr(_driver_error(error), "pgcode", None)
 
 
 def violated_constraint(error: BaseException) -> str | None:
     """Name the constraint that a database error says was violated, if any."""
-    original = error.orig if isinstance(error, DBAPIError) else error
-    diagnostics = getattr(original, "diag", None)
+    diagnostics = getattr(_driver_error(error), "diag", None)
     return getattr(diagnostics, "constraint_name", None)
 
 
 def is_unavailable(error: BaseException) -> bool:
     """Tell whether a database error means that the server can't be reached."""
-    original = error.orig if isinstance(error, DBAPIError) else error
-    if not isinstance(original, psycopg2.OperationalError | psycopg2.InterfaceError):
-        return False
     state = sqlstate(error)
-    return state is None or state.startswith(_UNAVAILABLE_SQLSTATE_CLASSES)
+    is_connection_error = isinstance(
+        _driver_error(error), psycopg2.OperationalError | psycopg2.InterfaceError
+    )
+    return is_connection_error and (state is None or state.startswith(_UNAVAILABLE_SQLSTATE_CLASSES))
 
 
 def is_transient(error: BaseException) -> bool:
@@ -328,6 +323,7 @@ class Statement(Generic[_RowT]):
         self._constants: dict[str, Any] = {
             name: value for name, value in compiled.params.items() if not binds[name].required
         }
+        self._given_names = [name for name in compiled.params if binds[name].required]
 
     def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
         cursor = driver_cursor(session)
@@ -389,8 +385,7 @@ class Statement(Generic[_RowT]):
     def run(self, session: Session, /, **parameters: Any) -> int:
         """Run the statement and give the number of rows that it touched."""
         with self._execute(session, parameters) as cursor:
-            count: int = cursor.rowcount
-            return count
+            return int(cursor.rowcount)
 
 
 def _row_builder(row: Any, labels: list[str]) -> Callable[[tuple[Any, ...]], Any]:

@@ -14,8 +14,6 @@ from sentry_sdk.types import Event, Hint
 from marketplace.infra.settings import Settings
 from marketplace.kernel.redaction import MARKER, redact
 
-SERVICE_NAME = "campus-marketplace"
-
 EventDict = MutableMapping[str, Any]
 
 # Fields that are made here, by us alone, and cannot hold what somebody typed.
@@ -26,7 +24,6 @@ _UNREDACTED_FIELDS = frozenset(
 # Huey says each task at INFO, with its arguments; our tasks log what they did themselves. What draws PDF files tells
 # of each table of a font.
 _VERBOSE_LOGGERS = ("huey", "fontTools", "fpdf")
-_REDACTED_REQUEST_FIELDS = ("query_string", "data", "cookies", "env")
 # As the tracker's integrations name them, in requests, breadcrumbs and spans.
 _QUERY_KEYS = frozenset({"query_string", "http.query", "http.fragment", "url.query", "url.fragment"})
 _QUERY_STRING = re.compile(r"""(?<=[\w/])\?[^\s"'<>=]+=[^\s"'<>]*""")
@@ -83,11 +80,9 @@ def _configure(settings: Settings, *, level: int, output: TextIO, factory: Any, 
 
     :param factory: makes loggers that take what ``render`` gives
     """
-    version = settings.build_revision
 
     def add_service(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
-        event_dict["service"] = SERVICE_NAME
-        event_dict["version"] = version
+        event_dict.update(service="campus-marketplace", version=settings.build_revision)
         return event_dict
 
     shared: list[Any] = [
@@ -176,9 +171,7 @@ def scrub_error_event(event: Event, _hint: Hint) -> Event:
     scrubbed: dict[str, Any] = scrub(dict(event))
     request = scrubbed.get("request")
     if isinstance(request, dict):
-        for part in _REDACTED_REQUEST_FIELDS:
-            if part in request:
-                request[part] = MARKER
+        request.update(dict.fromkeys({"query_string", "data", "cookies", "env"} & request.keys(), MARKER))
     return scrubbed  # type: ignore[return-value]
 
 

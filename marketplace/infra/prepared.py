@@ -39,14 +39,13 @@ class Prepared(Statement[_RowT]):
     ) -> None:
         """Compile a statement, as ``Statement`` does."""
         super().__init__(clause, row=row, columns=columns)  # type: ignore[arg-type]
-        markers = _NumberedPlaceholders(
-            {name: _quote_literal(value) for name, value in self._constants.items()}
-        )
-        body = self.sql % markers
+        literals = {name: adapt(value).getquoted().decode() for name, value in self._constants.items()}
+        placeholders = {name: f"${number}" for number, name in enumerate(self._given_names, start=1)}
+        body = self.sql % (literals | placeholders)
         # Of what it says, so that a name means the same on every connection of every process.
         self._name = f"s_{hashlib.blake2b(body.encode(), digest_size=12).hexdigest()}"
         self._prepare = f"PREPARE {self._name} AS {body}".replace("%", "%%")
-        arguments = ", ".join(f"%({name})s" for name in markers.parameter_names)
+        arguments = ", ".join(f"%({name})s" for name in self._given_names)
         self._call = f"EXECUTE {self._name} ({arguments})" if arguments else f"EXECUTE {self._name}"
 
     def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
@@ -60,21 +59,3 @@ class Prepared(Statement[_RowT]):
             prepared_names.add(self._name)
         cursor.execute(self._call, parameters)
         return cursor
-
-
-class _NumberedPlaceholders(dict[str, str]):
-    """Gives each name that is asked for its number, in the order of asking; constants stand for themselves."""
-
-    def __init__(self, constants: Mapping[str, str]) -> None:
-        super().__init__(constants)
-        self.parameter_names: list[str] = []
-
-    def __missing__(self, name: str) -> str:
-        self.parameter_names.append(name)
-        self[name] = f"${len(self.parameter_names)}"
-        return self[name]
-
-
-def _quote_literal(value: Any) -> str:
-    quoted: bytes = adapt(value).getquoted()
-    return quoted.decode()

@@ -87,12 +87,7 @@ def _parse_email_addresses(value: str) -> tuple[str, ...]:
 
 
 def _one_of(*choices: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        if value not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}")
-        return value
-
-    return parse
+    return _matching("|".join(choices), f"must be one of {', '.join(choices)}")
 
 
 def _integer_between(minimum: int, maximum: int) -> Callable[[str], int]:
@@ -326,18 +321,15 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     values: dict[str, Any] = {}
     faults: list[str] = []
     for item in fields(Settings):
-        name = variable_name(item.name)
-        raw_value = source.get(name, "")
-        if not raw_value:
-            continue
+        raw_value = source.get(variable_name(item.name))
         try:
-            values[item.name] = item.metadata["parse"](raw_value)
+            if raw_value:
+                values[item.name] = item.metadata["parse"](raw_value)
         except ValueError as error:
-            faults.append(f"{name} {error}")
-    if faults:
-        raise SettingsError("\n".join(faults))
+            faults.append(f"{variable_name(item.name)} {error}")
     settings = Settings(**values)
-    if faults := _list_faults(settings):
+    faults = faults or _list_faults(settings)
+    if faults:
         raise SettingsError("\n".join(faults))
     return settings
 
@@ -362,22 +354,27 @@ def _list_faults(settings: Settings) -> list[str]:
         for algorithm in settings.identity_algorithms
         if algorithm not in ("RS256", "ES256", "HS256")
     ]
-    if bool(settings.data_encryption_keys) != bool(settings.blind_index_key):
-        faults.append("DATA_ENCRYPTION_KEYS and BLIND_INDEX_KEY are set together or not at all")
-    elif settings.blind_index_key and parse_key(settings.blind_index_key) in _data_keys(settings):
-        faults.append("BLIND_INDEX_KEY must differ from the keys of DATA_ENCRYPTION_KEYS")
-    if settings.alert_email_to and not settings.smtp_url:
-        faults.append("SMTP_URL is missing: ALERT_EMAIL_TO names somebody")
-    if "HS256" in settings.identity_algorithms and not settings.identity_shared_secret:
-        faults.append("IDENTITY_SHARED_SECRET is missing: IDENTITY_ALGORITHMS names HS256")
-    public_keys = bool({"RS256", "ES256"} & set(settings.identity_algorithms))
-    if public_keys and not settings.identity_jwks_url and settings.environment == "production":
-        faults.append("IDENTITY_JWKS_URL is missing: IDENTITY_ALGORITHMS names an algorithm with public keys")
-    return faults
-
-
-def _data_keys(settings: Settings) -> set[bytes]:
-    return set(parse_data_keys(settings.data_encryption_keys).values())
+    data_keys, index_key = settings.data_encryption_keys, settings.blind_index_key
+    algorithms = set(settings.identity_algorithms)
+    lacks_published_keys = settings.environment == "production" and not settings.identity_jwks_url
+    contradictions = {
+        "DATA_ENCRYPTION_KEYS and BLIND_INDEX_KEY are set together or not at all": (
+            bool(data_keys) != bool(index_key)
+        ),
+        "BLIND_INDEX_KEY must differ from the keys of DATA_ENCRYPTION_KEYS": (
+            data_keys and index_key and parse_key(index_key) in parse_data_keys(data_keys).values()
+        ),
+        "SMTP_URL is missing: ALERT_EMAIL_TO names somebody": (
+            settings.alert_email_to and not settings.smtp_url
+        ),
+        "IDENTITY_SHARED_SECRET is missing: IDENTITY_ALGORITHMS names HS256": (
+            "HS256" in algorithms and not settings.identity_shared_secret
+        ),
+        "IDENTITY_JWKS_URL is missing: IDENTITY_ALGORITHMS names an algorithm with public keys": (
+            lacks_published_keys and {"RS256", "ES256"} & algorithms
+        ),
+    }
+    return faults + [fault for fault, is_given in contradictions.items() if is_given]
 
 
 def read_embedded_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -9,10 +9,8 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Row, Statement
+from marketplace.infra.db import Statement
 from marketplace.kernel.paging import TablePage, TableRequest
-
-SortedStatements = dict[tuple[str, bool], Statement[Row]]
 
 
 class SortedTable:
@@ -61,32 +59,3 @@ class SortedTable:
             session, **parameters, limit=page.limit, offset=page.offset
         )
         return TablePage(rows, page, self.count.scalar(session, **parameters))
-
-
-def build_sorted_statements(
-    columns: str,
-    from_clause: str,
-    sort_columns: Mapping[str, str],
-    *,
-    tie_breaker: str,
-    nullable: Collection[str] = (),
-) -> SortedStatements:
-    """Make one statement for each way to sort a table.
-
-    :param columns: ``SELECT ...``
-    :param from_clause: ``FROM ... WHERE ...``
-    :param sort_columns: what is sorted by, each by the name of its field in the answer
-    :param tie_breaker: what settles the order of those alike
-    :param nullable: fields that may have no value: those come last either way
-    :return: by field and whether it descends; each takes ``most`` and ``offset``
-    """
-    return {
-        (field, descending): Statement(
-            text(
-                f"{columns} {from_clause} ORDER BY {column} {direction}"
-                f"{' NULLS LAST' if field in nullable else ''}, {tie_breaker} {direction} LIMIT :most OFFSET :offset"
-            )
-        )
-        for field, column in sort_columns.items()
-        for descending, direction in ((True, "DESC"), (False, "ASC"))
-    }

@@ -1,5 +1,6 @@
 """Commands that every request sends to the cache, without the bookkeeping that the client does around each."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -38,17 +39,7 @@ class LeanRedisClient:
         :param command: its words
         :raises redis.RedisError: it could not be sent
         """
-        while True:
-            reused = bool(self._idle)
-            connection = self._idle.pop() if reused else self._connection()
-            try:
-                connection.send_packed_command(connection.pack_commands([_SKIP_REPLY, command]))  # type: ignore[no-untyped-call]
-            except redis.ConnectionError:
-                if not reused:
-                    raise
-            else:
-                self._keep_idle(connection)
-                return
+        self._exchange(command, has_reply=False)
 
     def send(self, *command: str | bytes | int) -> Any:
         """Send a command and give its answer.
@@ -61,12 +52,19 @@ class LeanRedisClient:
         :raises redis.ResponseError: the server refused it
         :raises redis.RedisError: no answer was to be had
         """
+        return self._exchange(command, has_reply=True)
+
+    def _exchange(self, command: Sequence[str | bytes | int], *, has_reply: bool) -> Any:
+        """Send a command over an idle connection, or over a new one where the idle ones have died."""
         while True:
             reused = bool(self._idle)
-            connection = self._idle.pop() if reused else self._connection()
+            connection = self._idle.pop() if reused else self._connection_class(**self._options)
             try:
-                connection.send_command(*command)  # type: ignore[no-untyped-call]
-                answer = connection.read_response()
+                if has_reply:
+                    connection.send_command(*command)
+                else:
+                    connection.send_packed_command(connection.pack_commands([_SKIP_REPLY, command]))
+                answer = connection.read_response() if has_reply else None
             except redis.ResponseError:
                 # It answered, if not as we would like it: the connection is good.
                 self._keep_idle(connection)
@@ -77,10 +75,6 @@ class LeanRedisClient:
             else:
                 self._keep_idle(connection)
                 return answer
-
-    def _connection(self) -> AbstractConnection:
-        connection: AbstractConnection = self._connection_class(**self._options)
-        return connection
 
     def _keep_idle(self, connection: AbstractConnection) -> None:
         if len(self._idle) < _MAX_IDLE_CONNECTIONS:

@@ -40,12 +40,11 @@ _MOBILE = re.compile(
 _MOBILE_BARE = re.compile(rf"(?<![a-z]){_BEFORE}[789][01]\d{{8}}{_AFTER}(?![a-z])")
 _MOBILE_GROUPED = re.compile(rf"{_BEFORE}([789][01]\d)[\s.-](\d{{3}})[\s.-](\d{{4}}){_AFTER}")
 # Told in pieces, with words between that only lead on from one to the next.
-_CONNECTING_WORDS = (
+_WORDS_BETWEEN_DIGITS = re.compile(
+    r"(?<=\d)[\s,;:.()]{1,3}(?:(?:"
     r"and|then|next|after\s(?:that|this|which)|followed|by|plus|add|also|finally|lastly|last|the|rest|is|its|it|comes"
     r"|number|digits?|ends?|ending|in|with|continue[sd]?|n|&|\.{2,4}|dash|hyphen|space|dot"
-)
-_WORDS_BETWEEN_DIGITS = re.compile(
-    rf"(?<=\d)[\s,;:.()]{{1,3}}(?:(?:{_CONNECTING_WORDS})[\s,;:.()]{{1,3}}){{1,5}}(?=\d)"
+    r")[\s,;:.()]{1,3}){1,5}(?=\d)"
 )
 _MOBILE_WITHOUT_WORDS = re.compile(
     r"(?<!\w)(?<!\d[\s/.,:-])(?:\+?2\s?3\s?4\s?(?:\(?0\)?\s?)?|0\s?)[789]\s?[01](?:[\s,.-]{0,2}\d){8}(?!\d)"
@@ -79,8 +78,7 @@ _DIGIT_NAMES = {
     **dict(zip("zero one two three four five six seven eight nine".split(), "0123456789", strict=True)),  # noqa: SIM905
     **dict.fromkeys(("o", "oh", "nil", "nought"), "0"),
 }
-_DIGIT_WORDS = "|".join(sorted(_DIGIT_NAMES, key=len, reverse=True))
-_DIGIT_WORD_INSIDE = re.compile("zero|one|two|three|four|five|six|seven|eight|nine")
+_PLAIN_DIGIT_NAMES = "zero|one|two|three|four|five|six|seven|eight|nine"
 # The same words with digits for some letters (zer0, thr33): each holds a letter that no digit stands for.
 _LOOKALIKE_DIGIT_NAMES = (
     *("z[e3]r[o0]", "[o0]n[e3]", "[t7]w[o0]", "[t7]hr[e3][e3]", "f[o0]ur", "f[i1l]v[e3]", "s[i1l]x|5[il]x"),
@@ -90,21 +88,13 @@ _LOOKALIKE_DIGIT_WORD = re.compile(
     rf"(?<![a-z0-9])(?:{'|'.join(_LOOKALIKE_DIGIT_NAMES)}){{1,20}}(?![a-z0-9])"
 )
 _LOOKALIKE_DIGIT_INSIDE = re.compile("|".join(f"({name})" for name in _LOOKALIKE_DIGIT_NAMES))
-_REPEAT_COUNTS = {"double": 2, "triple": 3}
 _REPEATED_DIGIT = re.compile(r"\b(double|triple)[\s-]{0,3}(\d)(?![a-z0-9])")
-_DIGIT_WORD = re.compile(rf"(?<![a-z])(?:{_DIGIT_WORDS})(?![a-z])")
-_JOINED_DIGIT_WORDS = re.compile(
-    r"(?<![a-z])(?:zero|one|two|three|four|five|six|seven|eight|nine){4,20}(?![a-z])"
-)
+_DIGIT_WORD = re.compile(rf"(?<![a-z])(?:{_PLAIN_DIGIT_NAMES}|nought|nil|oh|o)(?![a-z])")
+_JOINED_DIGIT_WORDS = re.compile(rf"(?<![a-z])(?:{_PLAIN_DIGIT_NAMES}){{4,20}}(?![a-z])")
 _LETTERS_FOR_DIGITS = re.compile(r"(?<![a-z0-9])[0-9oilsbz]{2,20}(?![a-z0-9])")
-_MIN_DIGITS = 10
 _LETTER_TO_DIGIT = str.maketrans("oilsbz", "011582")
 
 _HOST = r"[a-z0-9](?:[a-z0-9-]{0,62})"
-_TOP_LEVEL_DOMAINS = "com|ng|org|net|xyz|biz|info|online"  # endings that no sentence begins with
-_TOP_LEVEL_DOMAINS_WITH_PATH = (
-    "me|ly|gg|io|co|shop|store|link|app|site|africa|to|uk|cc|bio|page"  # these only with a path
-)
 _MAILERS = "gmail|googlemail|yahoo|ymail|hotmail|outlook|icloud|proton(?:mail)?|live|aol|zoho"
 _DOT = r"(?:\s{0,2}\.\s{0,2}|\s{0,2}[(\[{]?\s?\bdot\b\s?[)\]}]?\s{0,2})"
 _AT = r"(?:\s{0,2}@\s{0,2}|\s{0,2}[(\[{]\s?at\s?[)\]}]\s{0,2})"
@@ -117,8 +107,10 @@ _EMAIL = re.compile(
 )
 _LINK = re.compile(
     rf"\bhttps?\s?:\s?/\s?/|\bwww\s?\.\s?[a-z0-9]"
-    rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:{_TOP_LEVEL_DOMAINS})(?![a-z0-9-])"
-    rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:{_TOP_LEVEL_DOMAINS_WITH_PATH}){_SLASH}[a-z0-9@+]"
+    # Endings that no sentence begins with; the others count only with a path.
+    rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:com|ng|org|net|xyz|biz|info|online)(?![a-z0-9-])"
+    rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}"
+    rf"\.(?:me|ly|gg|io|co|shop|store|link|app|site|africa|to|uk|cc|bio|page){_SLASH}[a-z0-9@+]"
     rf"|(?<![a-z0-9'\u2019])(?:t|wa|fb|m|ig|bit|linktr|discord){_DOT}(?:me|ly|ee|gg){_SLASH}[a-z0-9@+]"
     rf"|(?<![a-z0-9]){_HOST}\s{{0,2}}[(\[{{]?\s?\bdot\s?[)\]}}]?\s{{0,2}}(?:com|ng|org|net)\b"
 )
@@ -178,9 +170,10 @@ def _detect_in_text(folded: str) -> Iterator[ContactKind]:
 
 def _detect_in_digits(folded: str) -> Iterator[ContactKind]:
     """Find what is made of digits, in whatever way they are written."""
-    without_ids = _UUID.sub(" id ", folded)
-    numbers = _ISBN_13.sub(" isbn ", _DATE.sub(" date ", _replace_spelled_digits(without_ids)))
-    if sum(character.isdigit() for character in numbers) < _MIN_DIGITS:
+    digits = _replace_spelled_digits(_UUID.sub(" id ", folded))
+    numbers = _ISBN_13.sub(" isbn ", _DATE.sub(" date ", digits))
+    # No phone or account has fewer than ten digits.
+    if sum(character.isdigit() for character in numbers) < 10:
         return
     if _has_phone(numbers):
         yield ContactKind.PHONE
@@ -193,7 +186,7 @@ def _replace_spelled_digits(folded: str) -> str:
     text = _DIGIT_WORD.sub(
         lambda word: _DIGIT_NAMES[word[0]],
         _JOINED_DIGIT_WORDS.sub(
-            lambda words: _DIGIT_WORD_INSIDE.sub(lambda word: _DIGIT_NAMES[word[0]], words[0]), folded
+            lambda words: re.sub(_PLAIN_DIGIT_NAMES, lambda word: _DIGIT_NAMES[word[0]], words[0]), folded
         ),
     )
     text = _LOOKALIKE_DIGIT_WORD.sub(
@@ -201,43 +194,41 @@ def _replace_spelled_digits(folded: str) -> str:
         lambda words: _LOOKALIKE_DIGIT_INSIDE.sub(lambda word: str((word.lastindex or 0) - 1), words[0]),
         text,
     )
-    text = _REPEATED_DIGIT.sub(lambda match: match[2] * _REPEAT_COUNTS[match[1]], text)
+    text = _REPEATED_DIGIT.sub(lambda match: match[2] * (3 if match[1] == "triple" else 2), text)
     return _LETTERS_FOR_DIGITS.sub(_digits_of_lookalike_letters, text)
 
 
 def _digits_of_lookalike_letters(match: re.Match[str]) -> str:
-    token = match[0]
-    mostly = sum(character.isdigit() for character in token) * 2 > len(token)
-    return token.translate(_LETTER_TO_DIGIT) if mostly else token
+    is_mostly_digits = sum(character.isdigit() for character in match[0]) * 2 > len(match[0])
+    return match[0].translate(_LETTER_TO_DIGIT) if is_mostly_digits else match[0]
 
 
 def _has_phone(text: str) -> bool:
-    if _MOBILE.search(text) or _FOREIGN_PHONE.search(text):
-        return True
-    if _MOBILE_WITHOUT_WORDS.search(_WORDS_BETWEEN_DIGITS.sub(" ", text)):
-        return True
-    if any(not _is_product_number(text, match) for match in _MOBILE_BARE.finditer(text)):
-        return True
-    # Three round numbers in a row are prices.
-    return any(
-        not all(group.endswith("0") for group in match.groups()) for match in _MOBILE_GROUPED.finditer(text)
+    return (
+        bool(_MOBILE.search(text) or _FOREIGN_PHONE.search(text))
+        or bool(_MOBILE_WITHOUT_WORDS.search(_WORDS_BETWEEN_DIGITS.sub(" ", text)))
+        or any(not _is_product_number(text, match) for match in _MOBILE_BARE.finditer(text))
+        # Three round numbers in a row are prices.
+        or any(
+            not all(part.endswith("0") for part in match.groups()) for match in _MOBILE_GROUPED.finditer(text)
+        )
     )
 
 
 def _has_account_number(text: str) -> bool:
-    if any(
-        not (_ROUND_NUMBER_OR_TIMESTAMP.fullmatch(match[0]) or _is_product_number(text, match))
-        for match in _TEN_DIGITS.finditer(text)
-    ):
-        return True
-    if any(
-        _BANK_WORD.search(
-            text[max(match.start() - _CONTEXT_CHARACTERS, 0) : match.end() + _CONTEXT_CHARACTERS]
+    return (
+        any(
+            not (_ROUND_NUMBER_OR_TIMESTAMP.fullmatch(match[0]) or _is_product_number(text, match))
+            for match in _TEN_DIGITS.finditer(text)
         )
-        for match in _TEN_DIGITS_GROUPED.finditer(text)
-    ):
-        return True
-    return any(not _is_consecutive(match[0]) for match in _TEN_DIGITS_SPACED.finditer(text))
+        or any(
+            _BANK_WORD.search(
+                text[max(match.start() - _CONTEXT_CHARACTERS, 0) : match.end() + _CONTEXT_CHARACTERS]
+            )
+            for match in _TEN_DIGITS_GROUPED.finditer(text)
+        )
+        or any(not _is_consecutive(match[0]) for match in _TEN_DIGITS_SPACED.finditer(text))
+    )
 
 
 def _is_product_number(text: str, match: re.Match[str]) -> bool:

@@ -50,7 +50,6 @@ SQL_BUILDERS = {
     "marketplace.catalog.search.suggestions._names_statement": "takes names of CAMPUS_PARAMETERS",
     "marketplace.catalog.search.suggestions._titles_statement": "takes names of CAMPUS_PARAMETERS",
     "marketplace.infra.tables.__init__": "called at import with constants",
-    "marketplace.infra.tables.build_sorted_statements": "called at import with constants",
     "marketplace.ledger.queries.build_invariants": "called at import with literal queries",
     "marketplace.orders.admin_table._count_statement": "takes names of _CONDITIONS",
     "marketplace.orders.admin_table._ids_statement": "takes names of _CONDITIONS and of sort columns",

@@ -1,5 +1,6 @@
 """What is taken for a picture, and within which bounds; nothing is decoded here."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,19 +17,21 @@ class UnacceptablePictureError(Exception):
 class PictureFormat:
     """A format. ``max_pixels`` is what fits into the memory of the process that decodes.
 
-    JPEG is decoded at a fraction of its size, unless it is progressive; WebP is held four times over.
+    ``signature`` matches a file's first bytes. JPEG is decoded at a fraction of its size, unless it is progressive;
+    WebP is held four times over.
     """
 
     name: str
     content_type: str
     suffix: str
     max_pixels: int
+    signature: bytes
 
 
-JPEG = PictureFormat("JPEG", "image/jpeg", "jpg", 50_000_000)
-PNG = PictureFormat("PNG", "image/png", "png", 24_000_000)
-WEBP = PictureFormat("WebP", "image/webp", "webp", 12_500_000)
-GIF = PictureFormat("GIF", "image/gif", "gif", 24_000_000)
+JPEG = PictureFormat("JPEG", "image/jpeg", "jpg", 50_000_000, rb"\xff\xd8\xff")
+PNG = PictureFormat("PNG", "image/png", "png", 24_000_000, rb"\x89PNG\r\n\x1a\n")
+WEBP = PictureFormat("WebP", "image/webp", "webp", 12_500_000, rb"(?s)RIFF.{4}WEBP")
+GIF = PictureFormat("GIF", "image/gif", "gif", 24_000_000, rb"GIF8[79]a")
 FORMATS = {picture_format.name: picture_format for picture_format in (JPEG, PNG, WEBP, GIF)}
 MAX_PROGRESSIVE_JPEG_PIXELS = 25_000_000  # a progressive JPEG's coefficients are all held at once
 
@@ -60,15 +63,7 @@ def detect_format(head: bytes) -> PictureFormat | None:
     :param head: at least ``HEADER_BYTES`` of them, or all that there are
     :return: none for what is no picture, or one of another format
     """
-    if head.startswith(b"\xff\xd8\xff"):
-        return JPEG
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return PNG
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return GIF
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return WEBP
-    return None
+    return next((kind for kind in FORMATS.values() if re.match(kind.signature, head)), None)
 
 
 def read_webp_size(head: bytes) -> tuple[int, int] | None:

@@ -19,7 +19,6 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from marketplace.infra.imaging.complete_png import CompletePng, may_be_complete
 from marketplace.infra.imaging.formats import (
     GIF,
     HEADER_BYTES,
@@ -35,6 +34,46 @@ from marketplace.infra.imaging.formats import (
     read_webp_size,
 )
 
+_SAMPLES_PER_PIXEL = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of a pixel, by colour type
+_MAX_DEFLATE_RATIO = 1_032  # what deflate makes of a byte at most
+
+
+class _CompletePng(PngImagePlugin.PngImageFile):
+    """A PNG of which all rows must be there: Pillow takes the end of the packed pixels for the end of the picture.
+
+    The decoder is given the pixels unpacked, piece by piece, in a stream that never says it ends.
+
+    The decoder is done when it has all rows; if it asks for more than there is, the file is cut off. Counting
+    them beforehand would take as long again, since most of decoding is unpacking.
+    """
+
+    def load_prepare(self) -> None:
+        """Begin to unpack.
+
+        :raises OSError: the picture's frame is not all of the picture
+        """
+        if [tile.extents for tile in self.tile] != [(0, 0, *self.size)]:
+            raise OSError("the first frame is smaller than the picture")
+        super().load_prepare()
+        self._unpacker = zlib.decompressobj()
+        self._packed = b""
+        self._start = b"\x78\x01"
+
+    def load_read(self, read_bytes: int) -> bytes:
+        """Give the decoder the next pixels, as a block that is not packed (at most 65,535 bytes) and not the last.
+
+        :param read_bytes: not looked at: the decoder takes what it is given
+        :return: nothing when there are no more
+        """
+        while not (pixels := self._unpacker.decompress(self._packed, 65_535)):
+            self._packed = b"" if self._unpacker.eof else super().load_read(4 * 1024)
+            if not self._packed:
+                return b""
+        self._packed = self._unpacker.unconsumed_tail
+        start, self._start = self._start, b""
+        return start + struct.pack("<BHH", 0, len(pixels), len(pixels) ^ 0xFFFF) + pixels
+
+
 _DAMAGED_MESSAGE = "The file is damaged or cut off: it can't be read as a picture."
 # Whatever a decoder says of bytes that it can't make sense of.
 _DECODER_ERRORS = (
@@ -43,7 +82,7 @@ _DECODER_ERRORS = (
 )
 _DECODERS: dict[PictureFormat, Callable[[IO[bytes]], ImageFile.ImageFile]] = {
     JPEG: JpegImagePlugin.JpegImageFile,
-    PNG: CompletePng,
+    PNG: _CompletePng,
     WEBP: WebPImagePlugin.WebPImageFile,
     GIF: GifImagePlugin.GifImageFile,
 }
@@ -65,7 +104,6 @@ _SWAPS_SIDES = frozenset(_TRANSPOSE_BY_ORIENTATION[orientation] for orientation 
 _STRIP_HEIGHT = 64  # rows of the result that are converted at once
 _WEBP_QUALITY = 80
 _JPEG_QUALITY = 85
-_BEST_COMPRESSION_MAX_SIDE = 1_000  # pixels of the longest side up to which WebP takes its time
 
 # Texts that a PNG carries are not read: little of them is enough to get past them.
 PngImagePlugin.MAX_TEXT_CHUNK = 64 * 1024
@@ -126,9 +164,19 @@ def _open_within_limits(stream: IO[bytes], kind: PictureFormat) -> ImageFile.Ima
     ensure_acceptable_size(
         *opened.size, max_pixels=MAX_PROGRESSIVE_JPEG_PIXELS if held_at_once else kind.max_pixels
     )
-    if kind is PNG and not may_be_complete(content):
+    if kind is PNG and not _may_be_complete(content):
         raise UnacceptablePictureError(_DAMAGED_MESSAGE)
     return opened
+
+
+def _may_be_complete(content: bytes) -> bool:
+    """Tell, unpacking nothing, whether so short a file may hold all pixels of its header.
+
+    :param content: the file, with a header
+    """
+    width, height, depth, colours = struct.unpack_from(">IIBB", content, 16)
+    needed: int = width * height * depth * _SAMPLES_PER_PIXEL.get(colours, 1) // 8
+    return needed <= len(content) * _MAX_DEFLATE_RATIO
 
 
 def _ensure_intact_chunks(content: bytes) -> None:
@@ -190,8 +238,7 @@ def _convert_to_srgb(drawn: Image.Image, profile: bytes | None) -> Image.Image:
     if profile:
         try:
             original = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-            space = "CMYK" if plain.mode == "CMYK" else "RGB"
-            if original.profile.xcolor_space.strip() == space:
+            if original.profile.xcolor_space.strip() == ("CMYK" if plain.mode == "CMYK" else "RGB"):
                 result = ImageCms.profileToProfile(
                     plain, original, ImageCms.createProfile("sRGB"), outputMode="RGBA" if alpha else "RGB"
                 )
@@ -199,10 +246,8 @@ def _convert_to_srgb(drawn: Image.Image, profile: bytes | None) -> Image.Image:
         except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
             # A profile that nobody can read is as good as none.
             plain = drawn.convert("RGBA") if alpha else drawn
-    if not alpha:
-        return plain.convert("RGB")
-    opaque = plain.getchannel("A").getextrema()[0] == 255
-    return plain.convert("RGB") if opaque else plain.convert("RGBa")
+    is_transparent = alpha and plain.getchannel("A").getextrema()[0] != 255
+    return plain.convert("RGBa" if is_transparent else "RGB")
 
 
 def _encode_renditions(drawn: Image.Image, kind: PictureFormat, sizes: Sequence[int]) -> list[Rendition]:
@@ -231,8 +276,8 @@ def _encode(picture: Image.Image, kind: PictureFormat, *, name: str) -> Renditio
     image = picture.convert("RGBA") if picture.mode == "RGBa" else picture
     out = io.BytesIO()
     if kind is WEBP:
-        method = 4 if max(image.size) <= _BEST_COMPRESSION_MAX_SIDE else 2
-        image.save(out, "WEBP", quality=_WEBP_QUALITY, method=method)
+        # Up to 1,000 pixels on the longest side WebP takes its time.
+        image.save(out, "WEBP", quality=_WEBP_QUALITY, method=4 if max(image.size) <= 1_000 else 2)
     elif kind is JPEG:
         image.save(out, "JPEG", quality=_JPEG_QUALITY, progressive=True)
     else:

@@ -4,6 +4,7 @@ A decoder that is fed hostile bytes then takes, at worst, that process; and a we
 serve others meanwhile.
 """
 
+import io
 import json
 import os
 import subprocess
@@ -109,14 +110,12 @@ def _run_decode_worker(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int
 
 
 def _parse_worker_output(out: bytes, kind: PictureFormat) -> Picture:
-    line, _, rest = out.partition(b"\n")
-    answer: dict[str, Any] = json.loads(line)
+    stream = io.BytesIO(out)
+    answer: dict[str, Any] = json.loads(stream.readline())
     if "refused" in answer:
         raise UnacceptablePictureError(answer["refused"])
-    renditions = []
-    start = 0
-    for name, content_type, width, height, length in answer["renditions"]:
-        content = rest[start : start + length]
-        renditions.append(Rendition(name, content_type, width, height, content))
-        start += length
+    renditions = [
+        Rendition(name, content_type, width, height, stream.read(length))
+        for name, content_type, width, height, length in answer["renditions"]
+    ]
     return Picture(kind, answer["width"], answer["height"], renditions)
