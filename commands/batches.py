@@ -36,7 +36,7 @@ from marketplace.payouts.batches.risk_flags import RISK_FLAGS
 )
 def list_batches(status: str, limit: int) -> None:
     """List batches."""
-    request = TableRequest(1, limit, "createdAt", descending=True)
+    request = TableRequest(limit, number=1, sort="createdAt", descending=True)
     with read_session() as session:
         page = queries.list_batches(session, status=status, starts=None, ends=None, page=request)
     if not page.items:

@@ -330,7 +330,7 @@ def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
         return admin_table.list_orders_for_staff(
             ctx.session, caller=ctx.user, filters=filters, table=table, now=ctx.now
         )
-    all_rows = TableRequest(1, MAX_CSV_ROWS + 1, sort=table.sort, descending=table.descending)
+    all_rows = TableRequest(MAX_CSV_ROWS + 1, number=1, sort=table.sort, descending=table.descending)
     rows = admin_table.export_orders(
         ctx.session, caller=ctx.user, filters=filters, table=all_rows, now=ctx.now
     )

@@ -67,7 +67,6 @@ def split_by_weights(amount_minor: int, weights: Sequence[int]) -> list[int]:
         raise ValueError("a split needs an amount of at least 0 and weights of which one is positive")
     parts = [amount_minor * weight // total_weight for weight in weights]
     remainders = [amount_minor * weight % total_weight for weight in weights]
-    remaining = amount_minor - sum(parts)
-    for index in sorted(range(len(weights)), key=lambda i: -remainders[i])[:remaining]:
+    for index in sorted(range(len(weights)), key=lambda i: -remainders[i])[: amount_minor - sum(parts)]:
         parts[index] += 1
     return parts

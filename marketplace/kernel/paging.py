@@ -88,22 +88,16 @@ class Page:
     data: Any = None
 
 
-@dataclass(frozen=True)
-class TableRequest:
+@dataclass(frozen=True, kw_only=True)
+class TableRequest(PageRequest):
     """A page of a table, sorted as the client likes: by its number, or (none) after a position like a page.
 
     ``number`` counts from 1; without number and position it is the cursor form's first page.
     """
 
     number: int | None
-    limit: int
     sort: str
     descending: bool
-    position: list[Any] | None = None
-
-    def after(self, *parts: CursorValueType) -> list[Any]:
-        """Give the position's values; see ``read_position``."""
-        return read_position(self.position, parts)
 
     @property
     def offset(self) -> int:
@@ -138,5 +132,8 @@ def page_of(rows: list[_RowT], *, request: PageRequest, position_of: Callable[[_
     :param position_of: gives a row's sort key as JSON scalars
     """
     items = rows[: request.limit]
-    has_more = len(rows) > request.limit
-    return Page(items=items, limit=request.limit, next_position=position_of(items[-1]) if has_more else None)
+    return Page(
+        items=items,
+        limit=request.limit,
+        next_position=position_of(items[-1]) if len(rows) > request.limit else None,
+    )

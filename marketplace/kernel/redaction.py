@@ -40,7 +40,6 @@ _SECRET_KEYS = frozenset(
 # Names that no other word ends in: these are found at the end of words written together, too (userpassword).
 _LONG_KEYS = tuple(key for key in _SECRET_KEYS if len(key) >= 8)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_MAX_KEY_LENGTH = 100
 
 # What stands between a name and its value: in JSON, also as a text in JSON, in Python, in queries, in headers.
 _BETWEEN = r"""\\*["']?\s{0,3}(?:[:=]>?|->|%3[AD])\s{0,3}"""
@@ -127,7 +126,7 @@ def is_secret_key(key: str) -> bool:
 
     :param key: in any spelling; a name that ends in a secret's name is one too
     """
-    words = [word.lower() for word in _WORD.findall(key[-_MAX_KEY_LENGTH:])]
+    words = [word.lower() for word in _WORD.findall(key[-100:])]
     if any("".join(words[start:]) in _SECRET_KEYS for start in range(len(words))):
         return True
     # Numbered ones (phone1, pin_2), and several words written as one.
@@ -187,8 +186,7 @@ def _redact_container(value: Any, depth: int) -> Any:
         return dict(_redact_field(key, item, depth) for key, item in value.items())
     if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[0], str | bytes):
         # A name and its value, as headers and forms come.
-        name, item = value
-        return list(_redact_field(name, item, depth))
+        return list(_redact_field(value[0], value[1], depth))
     return [redact(item, depth=depth) for item in value]
 
 

@@ -17,8 +17,6 @@ EXAMPLES: Final = (
 )
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _UNIT_NAMES = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
-_MIN_PERIOD = timedelta(seconds=5)  # what runs tasks looks once a second
-_MAX_PERIOD = timedelta(days=31)
 _MAX_CHARACTERS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # cronsim reads 5-5/10 as 5/10. Ranges of a number and a name may be such a range as well.
@@ -132,10 +130,8 @@ def _crontab_fault(parts: list[str]) -> str:
     """Name the first item of a crontab that no field can have."""
     for place, (part, name) in enumerate(zip(parts, _FIELDS, strict=True)):
         for item in part.split(","):
-            alone = ["*"] * len(_FIELDS)
-            alone[place] = item
             try:
-                CronSim(" ".join(alone), _EPOCH)
+                CronSim(f"{'* ' * place}{item}{' *' * (len(_FIELDS) - 1 - place)}", _EPOCH)
             except CronSimError:
                 return f"{item!r} is no {name}."
     return f"{' '.join(parts)!r} never comes: there is no such day."
@@ -146,6 +142,7 @@ def _parse_interval(text: str) -> Interval:
     if not match:
         raise InvalidScheduleError(f"{text!r} is no interval: a number and s, m, h or d. Write {EXAMPLES}.")
     period = timedelta(seconds=int(match[1]) * _UNITS[match[2]])
-    if not _MIN_PERIOD <= period <= _MAX_PERIOD:
+    # The scheduler looks once a second.
+    if not timedelta(seconds=5) <= period <= timedelta(days=31):
         raise InvalidScheduleError(f"{text!r} is not from 5 seconds to 31 days. Write {EXAMPLES}.")
     return Interval(f"every {int(match[1])}{match[2]}", period)

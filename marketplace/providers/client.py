@@ -124,8 +124,9 @@ class ProviderClient:
                 **arguments,
             ) as response:
                 status = response.status_code
-                content = response.raw.read(_MAX_RESPONSE_BYTES + 1, decode_content=True)
-                return (read or self._read)(status, content)
+                return (read or self._read)(
+                    status, response.raw.read(_MAX_RESPONSE_BYTES + 1, decode_content=True)
+                )
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unavailable_error(type(error).__name__) from error
         finally:

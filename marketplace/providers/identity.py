@@ -68,22 +68,17 @@ class KeySet:
         """
         key = self._keys.get(key_id)
         # Whoever has a key goes on with it while another fetches; whoever has none waits for the answer.
-        if (key is None or self._is_stale()) and self._lock.acquire(blocking=key is None):
+        is_stale = time.monotonic() - self._fetched_at > _KEYS_FRESH_SECONDS
+        if (key is None or is_stale) and self._lock.acquire(blocking=key is None):
             try:
-                if self._may_fetch():
+                pause = _MIN_FETCH_INTERVAL_SECONDS if self._keys else _MIN_FIRST_FETCH_INTERVAL_SECONDS
+                if time.monotonic() - self._tried_at > pause:
                     self._fetch()
             finally:
                 self._lock.release()
         if not self._keys:
             raise ProviderUnavailableError("The identity provider did not answer. Try again.")
         return self._keys.get(key_id)
-
-    def _is_stale(self) -> bool:
-        return time.monotonic() - self._fetched_at > _KEYS_FRESH_SECONDS
-
-    def _may_fetch(self) -> bool:
-        pause = _MIN_FETCH_INTERVAL_SECONDS if self._keys else _MIN_FIRST_FETCH_INTERVAL_SECONDS
-        return time.monotonic() - self._tried_at > pause
 
     def _fetch(self) -> None:
         try:
@@ -95,11 +90,11 @@ class KeySet:
         finally:
             # Only now, so that those who came meanwhile waited instead of finding no keys.
             self._tried_at = time.monotonic()
-        if not keys:
+        if keys:
+            self._keys, self._fetched_at = keys, time.monotonic()
+        else:
             # More likely a fault of theirs than the wish to let nobody in.
             _log.warning("identity provider publishes no usable keys")
-            return
-        self._keys, self._fetched_at = keys, time.monotonic()
 
 
 def _parse_key(key: Any) -> jwt.PyJWK | None:
@@ -122,7 +117,6 @@ class TokenVerifier:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._algorithms = list(settings.identity_algorithms)
         self._keys = KeySet(settings.identity_jwks_url) if settings.identity_jwks_url else None
         self._verified: dict[bytes, _VerifiedToken] = {}
 
@@ -138,20 +132,18 @@ class TokenVerifier:
             raise UnauthorizedError("The bearer token is too long.")
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         cached = self._verified.get(digest)
-        if cached is not None and self._is_still_valid(cached):
+        # Checking the token again would come to the same while its key is in force and its time not over.
+        if (
+            cached is not None
+            and time.time() < cached.expires_at
+            and self._require_key(cached.algorithm, cached.key_id) is cached.key
+        ):
             return cached.claims
         verified = self._verify(token)
         while len(self._verified) >= _MAX_CACHED_TOKENS:
             self._verified.pop(next(iter(self._verified)), None)
         self._verified[digest] = verified
         return verified.claims
-
-    def _is_still_valid(self, verified: _VerifiedToken) -> bool:
-        """Tell whether checking a token again would come to the same: its key is in force, its time not over."""
-        return (
-            time.time() < verified.expires_at
-            and self._require_key(verified.algorithm, verified.key_id) is verified.key
-        )
 
     def _verify(self, token: str) -> _VerifiedToken:
         try:
@@ -174,20 +166,25 @@ class TokenVerifier:
         user_id = parse_uuid(claims["sub"])
         if user_id is None:
             raise UnauthorizedError("The bearer token's subject is no UUID.")
-        token_claims = TokenClaims(
-            user_id=user_id,
-            email=_read_text_claim(claims.get("email"), 320),
-            name=_read_text_claim(claims.get("name"), 200),
-            aal="aal2" if claims.get("aal") == "aal2" else "aal1",
+        return _VerifiedToken(
+            TokenClaims(
+                user_id=user_id,
+                email=_read_text_claim(claims.get("email"), 320),
+                name=_read_text_claim(claims.get("name"), 200),
+                aal="aal2" if claims.get("aal") == "aal2" else "aal1",
+            ),
+            algorithm,
+            key_id,
+            key,
+            expires_at=int(claims["exp"]) + LEEWAY_SECONDS,
         )
-        return _VerifiedToken(token_claims, algorithm, key_id, key, int(claims["exp"]) + LEEWAY_SECONDS)
 
     def _require_key(self, algorithm: str, key_id: str) -> Any:
         """Give the key that a token of a configured algorithm must be signed with.
 
         :raises UnauthorizedError: there is none
         """
-        if algorithm in self._algorithms:
+        if algorithm in self._settings.identity_algorithms:
             if algorithm == "HS256":
                 return self._settings.identity_shared_secret
             key = self._keys.find_key(key_id) if self._keys else None
@@ -198,6 +195,5 @@ class TokenVerifier:
 
 def _read_text_claim(value: Any, max_length: int) -> str | None:
     """Read an optional claim; what the database could not hold (NUL, half a surrogate pair) is left out."""
-    if not isinstance(value, str) or not 0 < len(value) <= max_length or _UNSTORABLE.search(value):
-        return None
-    return value
+    is_usable = isinstance(value, str) and 0 < len(value) <= max_length and not _UNSTORABLE.search(value)
+    return value if is_usable else None

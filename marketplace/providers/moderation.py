@@ -53,16 +53,10 @@ def make_content_moderator(settings: Settings) -> ContentModerator | None:
 
 def _parse_result(answer: Any) -> ModerationResult:
     """Read an answer. What is not as described is no verdict: a listing is not published on a guess."""
-    try:
-        [result] = answer["results"]
-        flagged, categories = result["flagged"], result.get("categories") or {}
-        names = tuple(sorted(str(name) for name, hit in categories.items() if hit is True))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _unusable_response_error() from error
-    if not isinstance(flagged, bool):
-        raise _unusable_response_error()
-    return ModerationResult(flagged=flagged, categories=names)
-
-
-def _unusable_response_error() -> ProviderUnavailableError:
-    return ProviderUnavailableError("The ai moderation did not answer as it should. Try again.")
+    match answer:
+        case {"results": [{"flagged": bool(flagged), **others}]}:
+            categories = others.get("categories") or {}
+            if isinstance(categories, dict):
+                hits = sorted(name for name, hit in categories.items() if hit is True)
+                return ModerationResult(flagged=flagged, categories=tuple(hits))
+    raise ProviderUnavailableError("The ai moderation did not answer as it should. Try again.")

@@ -97,8 +97,7 @@ class S3ObjectStorage:
         if download_name is not None:
             safe = "".join(c for c in download_name if c.isascii() and (c.isalnum() or c in "._-"))
             parameters["ResponseContentDisposition"] = f'attachment; filename="{safe or "download"}"'
-        link: str = self._client.generate_presigned_url("get_object", Params=parameters, ExpiresIn=seconds)
-        return link
+        return str(self._client.generate_presigned_url("get_object", Params=parameters, ExpiresIn=seconds))
 
     def delete(self, *, bucket: str, key: str) -> None:
         """Delete an object; that there is none is no error.
@@ -117,8 +116,7 @@ class S3ObjectStorage:
         try:
             call(**arguments)
         except (BotoCoreError, ClientError) as error:
-            answer = getattr(error, "response", {})
-            failure = str(answer.get("Error", {}).get("Code") or type(error).__name__)
+            failure = str(getattr(error, "response", {}).get("Error", {}).get("Code") or type(error).__name__)
             _log.warning("storage unavailable", operation=operation, reason=failure)
             raise ProviderUnavailableError(
                 "The object storage did not answer as it should. Try again."

@@ -146,7 +146,7 @@ def show_run(session: Session, *, run_id: UUID) -> RunDetail:
     run = _SELECT_RUN.first(session, run_id=run_id)
     if run is None:
         raise NotFoundError("There is no such reconciliation.")
-    largest = TableRequest(1, 100, "differenceMinor", descending=True)
+    largest = TableRequest(100, number=1, sort="differenceMinor", descending=True)
     findings = list_exceptions(session, run_id=run_id, filters=ExceptionFilters(), page=largest)
     return RunDetail(**vars(run), exceptions=findings.items)
 

@@ -25,12 +25,10 @@ CHAT, EMAIL = "chat", "email"
 # The kinds that there are. Each receiver of e-mail is a channel by itself, so that one who is refused is tried again
 # alone.
 CHANNELS = (CHAT, EMAIL)
-_DIGEST_LENGTH = 12
 
 # For a connection and for each answer of a server; a mail takes some ten answers.
 _TIMEOUT_SECONDS = 10.0
 _MAIL_SERVER_NAME = "mail server"
-_SUBMISSION_PORT, _SUBMISSION_TLS_PORT = 587, 465
 _MARKUP_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -69,7 +67,7 @@ class ChatChannel:
         :raises ProviderRefusedError: the chat refuses it, for instance because the webhook was taken away
         :raises ProviderUnavailableError: no answer in time
         """
-        text = f"*{message.headline.translate(_MARKUP_ESCAPES)}*\n{message.text.translate(_MARKUP_ESCAPES)}"
+        text = f"*{message.headline}*\n{message.text}".translate(_MARKUP_ESCAPES)
         self._client.post_without_reply("", {"text": text})
 
 
@@ -92,7 +90,7 @@ class EmailChannel:
         self._sender = settings.alert_sender
         self._tls = server.scheme == "smtps"
         self._host = server.hostname or ""
-        self._port = server.port or (_SUBMISSION_TLS_PORT if self._tls else _SUBMISSION_PORT)
+        self._port = server.port or (465 if self._tls else 587)  # the ports of mail submission
         self._user, self._password = unquote(server.username or ""), unquote(server.password or "")
 
     def send(self, message: AlertMessage) -> None:
@@ -105,6 +103,7 @@ class EmailChannel:
         try:
             connection = self._connect()
             try:
+                self._log_in(connection)
                 connection.send_message(self._compose_mail(message), self._sender, [self._recipient])
                 # It is taken: whatever is answered to a farewell, it must not be sent again.
                 with contextlib.suppress(smtplib.SMTPException, OSError):
@@ -121,27 +120,18 @@ class EmailChannel:
             raise ProviderUnavailableError("The mail server did not take the message.") from None
 
     def _connect(self) -> smtplib.SMTP:
-        context = ssl.create_default_context()
         # Named, since the machine's own name would be looked up, which may take long.
         name = self._sender.rpartition("@")[2]
         if self._tls:
-            connection: smtplib.SMTP = smtplib.SMTP_SSL(
-                self._host, self._port, name, timeout=_TIMEOUT_SECONDS, context=context
-            )
-        else:
-            connection = smtplib.SMTP(self._host, self._port, name, timeout=_TIMEOUT_SECONDS)
-        try:
-            self._log_in(connection, context)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            context = ssl.create_default_context()
+            return smtplib.SMTP_SSL(self._host, self._port, name, timeout=_TIMEOUT_SECONDS, context=context)
+        return smtplib.SMTP(self._host, self._port, name, timeout=_TIMEOUT_SECONDS)
 
-    def _log_in(self, connection: smtplib.SMTP, context: ssl.SSLContext) -> None:
+    def _log_in(self, connection: smtplib.SMTP) -> None:
         connection.ehlo()
         encrypted = self._tls
         if not encrypted and connection.has_extn("starttls"):
-            connection.starttls(context=context)
+            connection.starttls(context=ssl.create_default_context())
             connection.ehlo()
             encrypted = True
         if self._user:
@@ -172,8 +162,7 @@ def email_channel_name(address: str) -> str:
 
     :param address: of ``settings.alert_email_to``
     """
-    digest = hashlib.sha256(address.lower().encode()).hexdigest()
-    return f"{EMAIL}:{digest[:_DIGEST_LENGTH]}"
+    return f"{EMAIL}:{hashlib.sha256(address.lower().encode()).hexdigest()[:12]}"
 
 
 def channel_kind(name: str) -> str:
@@ -188,9 +177,8 @@ def alert_circuit_breakers() -> Mapping[str, CircuitBreaker]:
 
 def make_alert_channels(settings: Settings) -> Mapping[str, AlertChannel]:
     """Make the channels that are configured, by name: one for each whom they reach."""
-    channels: dict[str, AlertChannel] = {}
-    if settings.alert_chat_url:
-        channels[CHAT] = ChatChannel(settings)
-    for address in settings.alert_email_to:
-        channels[email_channel_name(address)] = EmailChannel(settings, recipient=address)
-    return channels
+    chats: dict[str, AlertChannel] = {CHAT: ChatChannel(settings)} if settings.alert_chat_url else {}
+    return chats | {
+        email_channel_name(address): EmailChannel(settings, recipient=address)
+        for address in settings.alert_email_to
+    }
