@@ -66,9 +66,7 @@ class CircuitBreaker:
         self._opened_at, self._is_suspect = None, False
 
     def _ensure_closed(self, clock: Clock) -> None:
-        failed_at = self._opened_at
-        if failed_at is None:
-            return
-        rest = failed_at + OPEN_DURATION - clock()
+        opened_at = self._opened_at
+        rest = opened_at + OPEN_DURATION - clock() if opened_at else timedelta(0)
         if rest > timedelta(0):
             raise CircuitOpenError(rest)

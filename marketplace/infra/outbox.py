@@ -99,8 +99,12 @@ def list_due_events(session: Session, *, queue: str, now: datetime, limit: int) 
 
 
 def _select_due_event_ids(queue: str, now: datetime, limit: int) -> Select[UUID]:
-    due = select(OutboxEvent.id).where(OutboxEvent.queue == queue, *_is_due(now))
-    return due.order_by(OutboxEvent.due_at).limit(limit)
+    return (
+        select(OutboxEvent.id)
+        .where(OutboxEvent.queue == queue, *_is_due(now))
+        .order_by(OutboxEvent.due_at)
+        .limit(limit)
+    )
 
 
 def fetch_due_event(session: Session, *, event_id: UUID, now: datetime) -> OutboxEvent | None:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.polling import ChangedWhilePolledError
+from marketplace.infra.batches import ChangedWhilePolledError
 from marketplace.payouts.transfers import polling
 from marketplace.payouts.transfers.polling import POLL_DELAYS, TransferPollingResult, poll_transfers
 from marketplace.payouts.transfers.void import void_payout

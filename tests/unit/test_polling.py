@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from marketplace.infra.polling import ChangedWhilePolledError, ensure_unchanged, poll_each
+from marketplace.infra.batches import ChangedWhilePolledError, ensure_unchanged, poll_each
 from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
 
 

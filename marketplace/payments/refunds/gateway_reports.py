@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts import kinds
 from marketplace.infra import outbox
+from marketplace.infra.batches import ensure_unchanged, poll_each
 from marketplace.infra.db import Database, Statement
-from marketplace.infra.polling import ensure_unchanged, poll_each
 from marketplace.kernel import queues
 from marketplace.payments import gateway_alerts, states
 from marketplace.payments.guards import SELECT_CHARGEBACK_STATE

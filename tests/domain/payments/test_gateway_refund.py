@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.polling import ChangedWhilePolledError
+from marketplace.infra.batches import ChangedWhilePolledError
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.ledger.queries import fetch_balances_by_kind
