@@ -138,11 +138,10 @@ def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
 )
 def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the paid orders of the caller's store, the latest first."""
-    store = require_store_of_user(ctx.session, user_id=ctx.user.id)
     return queries.list_orders(
         ctx.session,
         role="vendor",
-        owner_id=store.id,
+        owner_id=require_store_of_user(ctx.session, user_id=ctx.user.id).id,
         status=query["status"],
         page=ctx.page,
         context=_view_context(ctx),
@@ -158,8 +157,9 @@ def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
 )
 def count_vendor_orders(ctx: Context) -> queries.VendorOrderCounts:
     """Count the paid orders of the caller's store by how far they are."""
-    store = require_store_of_user(ctx.session, user_id=ctx.user.id)
-    return queries.count_orders_of_vendor(ctx.session, vendor_id=store.id)
+    return queries.count_orders_of_vendor(
+        ctx.session, vendor_id=require_store_of_user(ctx.session, user_id=ctx.user.id).id
+    )
 
 
 @area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=OrderView)
@@ -330,9 +330,12 @@ def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
         return admin_table.list_orders_for_staff(
             ctx.session, caller=ctx.user, filters=filters, table=table, now=ctx.now
         )
-    all_rows = TableRequest(MAX_CSV_ROWS + 1, number=1, sort=table.sort, descending=table.descending)
     rows = admin_table.export_orders(
-        ctx.session, caller=ctx.user, filters=filters, table=all_rows, now=ctx.now
+        ctx.session,
+        caller=ctx.user,
+        filters=filters,
+        table=TableRequest(MAX_CSV_ROWS + 1, number=1, sort=table.sort, descending=table.descending),
+        now=ctx.now,
     )
     return csv_response("orders", columns=_CSV_COLUMNS, rows=map(_flatten_row, rows), max_rows=MAX_CSV_ROWS)
 

@@ -70,8 +70,7 @@ class PlaceOrder(Schema):
     @validates_schema
     def check_delivery(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Hold the delivery method and the place together."""
-        places = [name for name in ("address_id", "shipping_address", "hub_id") if name in data]
-        if len(places) > 1:
+        if len({"address_id", "shipping_address", "hub_id"} & data.keys()) > 1:
             raise ValidationError("Send one of addressId, shippingAddress and hubId.", "addressId")
         method = data.get("delivery_method") or ("pickup" if "hub_id" in data else "delivery")
         if method == "pickup" and "hub_id" not in data:

@@ -349,12 +349,15 @@ def list_orders_on_campus(
         if requested_id is None or campus_id not in (None, requested_id):
             raise NotFoundError("There is no such campus.")
         campus_id = requested_id
-    rows = _SELECT_ORDERS_ON_CAMPUS.all(
-        session,
-        campus_id=campus_id,
-        status=status,
-        method=delivery_method,
-        after=page.after("id")[0],
-        limit=page.limit + 1,
+    return page_of(
+        _SELECT_ORDERS_ON_CAMPUS.all(
+            session,
+            campus_id=campus_id,
+            status=status,
+            method=delivery_method,
+            after=page.after("id")[0],
+            limit=page.limit + 1,
+        ),
+        request=page,
+        position_of=lambda row: [str(row.id)],
     )
-    return page_of(rows, request=page, position_of=lambda row: [str(row.id)])

@@ -27,12 +27,9 @@ from marketplace.reconciliation.models import (
     ReconciliationRecord,
 )
 
-OPENING_MOVEMENT_ID = 0
 _BATCH_SIZE = 500
 # Longer than any page takes: a lease that ran out was left by somebody who died.
 LEASE_DURATION = timedelta(minutes=5)
-# Charges come in while the movements are read: after so many looks the latest list is as good as the balance.
-_READ_LIMIT = 5
 
 
 def delete_run_data(session: Session, *, run_id: UUID) -> None:
@@ -63,23 +60,6 @@ def sum_movements(session: Session) -> int:
     """Sum what the gateway's movements come to, in kobo."""
     minor: int = _SELECT_LAST_ID_AND_SUM.one(session)["minor"]
     return minor
-
-
-_SELECT_OLDEST_UNPOSTED_SETTLEMENT = Statement(
-    text(
-        """
-        SELECT min(m.happened_at) AS at FROM gateway_movements m
-        WHERE m.read_by IS NULL AND m.model = 'Settlement' AND NOT EXISTS (SELECT FROM ledger_transactions t
-            WHERE t.kind = 'settlement' AND t.source = 'settlement:' || m.row_id)
-        """
-    )
-)
-
-
-def find_oldest_unposted_settlement_time(session: Session) -> datetime | None:
-    """Tell when the first settlement left the gateway that is not booked; none if all are."""
-    at: datetime | None = _SELECT_OLDEST_UNPOSTED_SETTLEMENT.scalar(session)
-    return at
 
 
 # Nothing of ours can be at the gateway before there was a payment to ask for.
@@ -246,7 +226,8 @@ class GatewayImporter:
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
         total = 0
-        for _ in range(_READ_LIMIT):
+        # Charges come in while the movements are read: after 5 looks the latest list is as good as the balance.
+        for _ in range(5):
             imported = self._import_new_movements()
             total += imported
             held_minor = self.records.fetch_balance()
@@ -311,7 +292,7 @@ class GatewayImporter:
         minor = last_movement_before.balance_minor if last_movement_before else balance_before or 0
         session.add(
             GatewayMovement(
-                id=OPENING_MOVEMENT_ID,
+                id=0,
                 model="Opening",
                 row_id=str(last_movement_before.id if last_movement_before else 0),
                 difference_minor=minor,
@@ -333,8 +314,10 @@ class GatewayImporter:
         :return: how many there were
         :raises ProviderUnavailableError: no usable answer of the gateway
         """
-        pages = self.records.list_records(kind, since=since, until=until)
-        return sum(self.database.in_transaction(self._insert_records, kind, page) for page in pages)
+        return sum(
+            self.database.in_transaction(self._insert_records, kind, page)
+            for page in self.records.list_records(kind, since=since, until=until)
+        )
 
     def _insert_records(self, session: Session, kind: RecordKind, page: Sequence[GatewayRecord]) -> int:
         self._extend_lease(session)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.infra.tables import SortedTable
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import found
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.reconciliation.classification import SUGGESTIONS
 from marketplace.reconciliation.matching import ComparedItem
@@ -143,11 +143,13 @@ def show_run(session: Session, *, run_id: UUID) -> RunDetail:
 
     :raises NotFoundError: the run does not exist
     """
-    run = _SELECT_RUN.first(session, run_id=run_id)
-    if run is None:
-        raise NotFoundError("There is no such reconciliation.")
-    largest = TableRequest(100, number=1, sort="differenceMinor", descending=True)
-    findings = list_exceptions(session, run_id=run_id, filters=ExceptionFilters(), page=largest)
+    run = found(_SELECT_RUN.first(session, run_id=run_id), "There is no such reconciliation.")
+    findings = list_exceptions(
+        session,
+        run_id=run_id,
+        filters=ExceptionFilters(),
+        page=TableRequest(100, number=1, sort="differenceMinor", descending=True),
+    )
     return RunDetail(**vars(run), exceptions=findings.items)
 
 
@@ -168,6 +170,5 @@ def list_exceptions(
     :param page: sorted by one of ``EXCEPTION_SORTS``
     :raises NotFoundError: the run does not exist
     """
-    if session.get(Reconciliation, run_id) is None:
-        raise NotFoundError("There is no such reconciliation.")
+    found(session.get(Reconciliation, run_id), "There is no such reconciliation.")
     return _FINDINGS.fetch_page(session, page, run_id=run_id, **vars(filters))

@@ -20,8 +20,8 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import (
     ConflictError,
     ConflictOfInterestError,
-    NotFoundError,
     SecondApproverRequiredError,
+    found,
 )
 from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
@@ -187,14 +187,15 @@ def resolve_difference(
 
 
 def _lock_exception(session: Session, run_id: UUID, exception_id: UUID) -> ReconciliationException:
-    row = session.scalar(
-        select(ReconciliationException)
-        .where(ReconciliationException.id == exception_id, ReconciliationException.run_id == run_id)
-        .with_for_update(key_share=True)
-        .execution_options(populate_existing=True)
+    row = found(
+        session.scalar(
+            select(ReconciliationException)
+            .where(ReconciliationException.id == exception_id, ReconciliationException.run_id == run_id)
+            .with_for_update(key_share=True)
+            .execution_options(populate_existing=True)
+        ),
+        "The reconciliation found no such thing.",
     )
-    if row is None:
-        raise NotFoundError("The reconciliation found no such thing.")
     if row.resolved_at is not None:
         raise DifferenceAlreadyResolvedError("It is resolved already.")
     later_runs = select(Reconciliation.id).where(
@@ -243,6 +244,17 @@ def _enqueue_polling(session: Session, row: ReconciliationException, *, now: dat
 _LOCK_OWN_FUNDS = Statement(text("SELECT id FROM ledger_accounts WHERE id = :account_id FOR NO KEY UPDATE"))
 
 
+_SELECT_OWN_FUNDS = Statement(
+    text(
+        """
+        SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor,
+            least((SELECT difference_minor FROM gateway_movements WHERE id = 0), 0) AS opening_minor
+        FROM ledger_entries WHERE account_id = :account_id
+        """
+    )
+)
+
+
 _SUM_SINGLE_APPROVALS = Statement(
     text(
         """
@@ -276,7 +288,14 @@ def _requires_second_approver(
     """
     _LOCK_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
     if resolution == OWN_FUNDS and difference_minor < 0:
-        _ensure_own_funds_cover(session, -difference_minor)
+        funds = _SELECT_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
+        # LEAST leaves none out: without an opening it is 0.
+        if funds["minor"] + difference_minor < funds["opening_minor"]:
+            raise InsufficientOwnFundsError(
+                f"The company's own money at the gateway ({format_naira(funds['minor'])}) does not cover it. To bear it"
+                " is for the company to decide: it pays the money in at the gateway, and the next reconciliation books"
+                " that."
+            )
     accepted_alone_minor = _SUM_SINGLE_APPROVALS.scalar(
         session, officer_id=officer_id, since=now - timedelta(days=1)
     )
@@ -288,27 +307,6 @@ def _requires_second_approver(
     if row.proposed_by == officer_id:
         raise SecondApproverRequiredError("You have proposed this: another officer has to confirm it.")
     return False
-
-
-_SELECT_OWN_FUNDS = Statement(
-    text(
-        """
-        SELECT coalesce(sum(CASE direction WHEN 'credit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor,
-            least((SELECT difference_minor FROM gateway_movements WHERE id = 0), 0) AS opening_minor
-        FROM ledger_entries WHERE account_id = :account_id
-        """
-    )
-)
-
-
-def _ensure_own_funds_cover(session: Session, missing_minor: int) -> None:
-    funds = _SELECT_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
-    # LEAST leaves none out: without an opening it is 0.
-    if funds["minor"] - missing_minor < funds["opening_minor"]:
-        raise InsufficientOwnFundsError(
-            f"The company's own money at the gateway ({format_naira(funds['minor'])}) does not cover it. To bear it is"
-            " for the company to decide: it pays the money in at the gateway, and the next reconciliation books that."
-        )
 
 
 def _reverse_payout(

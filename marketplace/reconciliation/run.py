@@ -259,6 +259,15 @@ def _lock_running(session: Session, run_id: UUID) -> Reconciliation | None:
     )
 
 
+_SELECT_OLDEST_UNPOSTED_SETTLEMENT = Statement(
+    text(
+        """
+        SELECT min(m.happened_at) AS at FROM gateway_movements m
+        WHERE m.read_by IS NULL AND m.model = 'Settlement' AND NOT EXISTS (SELECT FROM ledger_transactions t
+            WHERE t.kind = 'settlement' AND t.source = 'settlement:' || m.row_id)
+        """
+    )
+)
 _SELECT_OLDEST_OPEN_ITEM = Statement(
     text(
         """
@@ -308,7 +317,7 @@ class _Run:
         held_minor, figures.movements = importer.import_movements()
         with importer.database.reading() as session:
             oldest_open_at: datetime | None = _SELECT_OLDEST_OPEN_ITEM.scalar(session)
-            oldest_settlement_at = gateway_import.find_oldest_unposted_settlement_time(session) or starts
+            oldest_settlement_at: datetime = _SELECT_OLDEST_UNPOSTED_SETTLEMENT.scalar(session) or starts
         since = starts - _WINDOW_MARGIN
         # What is open here is looked for in the gateway's lists from its beginning, if that is not too long ago.
         open_since = min(since, max(oldest_open_at or since, importer.now - timedelta(days=60)))
