@@ -18,7 +18,6 @@ import structlog
 from huey import RedisHuey
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.background.in_flight import WORKER_CRASHED, InFlightMarkers
 from marketplace.background.workers import Worker
@@ -282,7 +281,7 @@ def _record_failure(
     if failure is not None and failure.due_at is None:
         raise_alert(
             session,
-            identifier=kinds.OUTBOX_GIVEN_UP,
+            identifier="OUTBOX_GIVEN_UP",
             subject=failure.topic,
             title="Work was given up after its last try",
             facts={"eventId": event_id, "tries": failure.attempts, "error": error},

@@ -8,6 +8,36 @@ from typing import Literal
 
 from marketplace.identity.permissions import MANAGE_FINANCES, MANAGE_PLATFORM
 
+AlertIdentifier = Literal[
+    "ESCROW_DRIFT",
+    "REFUND_SENT_TWICE",
+    "REFUND_CAME_BACK",
+    "GATEWAY_KEY_REFUSED",
+    "GATEWAY_UNREACHABLE",
+    "WEBHOOK_DEAD",
+    "OUTBOX_GIVEN_UP",
+    "PERIODIC_TASK_FAILING",
+    "CHARGE_DISPUTED",
+    "CHARGE_DISPUTE_RESOLVED",
+    "CHARGE_DISPUTE_UNCLEAR",
+    "PAYOUT_EXCEPTION",
+    "TRANSFER_UNKNOWN",
+    "TRANSFER_UNKNOWN_FAILED",
+    "TRANSFER_DIFFERS",
+    "TRANSFER_SENT_AFTER_ALL",
+    "TRANSFER_UNSETTLED",
+    "TRANSFER_WANTS_OTP",
+    "PAYOUT_FUNDS_SHORT",
+    "PAYOUTS_REFUSED",
+    "PAYOUT_STALLED",
+    "REFUND_REFUSED",
+    "REFUND_UNKNOWN",
+    "REFUND_AMOUNT_DIFFERS",
+    "REFUND_ID_DIFFERS",
+    "REFUND_STUCK",
+    "CHARGE_QUARANTINED",
+    "PAYMENT_STALLED",
+]
 Severity = Literal["SEV-1", "SEV-2", "SEV-3"]
 # Within how many minutes somebody looks at it; the worst comes first.
 RESPONSE_MINUTES: dict[Severity, int] = {"SEV-1": 15, "SEV-2": 30, "SEV-3": 240}
@@ -37,37 +67,8 @@ class AlertKind:
 _RESOLVED_BY_OFFICER = "by an officer"
 _RESOLVED_WHEN_REFUND_PROCEEDS = "when the refund moves on, or by an officer"
 
-ESCROW_DRIFT = "ESCROW_DRIFT"
-REFUND_SENT_TWICE = "REFUND_SENT_TWICE"
-REFUND_CAME_BACK = "REFUND_CAME_BACK"
-GATEWAY_KEY_REFUSED = "GATEWAY_KEY_REFUSED"
-GATEWAY_UNREACHABLE = "GATEWAY_UNREACHABLE"
-WEBHOOK_DEAD = "WEBHOOK_DEAD"
-OUTBOX_GIVEN_UP = "OUTBOX_GIVEN_UP"
-PERIODIC_TASK_FAILING = "PERIODIC_TASK_FAILING"
-CHARGE_DISPUTED = "CHARGE_DISPUTED"
-CHARGE_DISPUTE_RESOLVED = "CHARGE_DISPUTE_RESOLVED"
-CHARGE_DISPUTE_UNCLEAR = "CHARGE_DISPUTE_UNCLEAR"
-PAYOUT_EXCEPTION = "PAYOUT_EXCEPTION"
-TRANSFER_UNKNOWN = "TRANSFER_UNKNOWN"
-TRANSFER_UNKNOWN_FAILED = "TRANSFER_UNKNOWN_FAILED"
-TRANSFER_DIFFERS = "TRANSFER_DIFFERS"
-TRANSFER_SENT_AFTER_ALL = "TRANSFER_SENT_AFTER_ALL"
-TRANSFER_UNSETTLED = "TRANSFER_UNSETTLED"
-TRANSFER_WANTS_OTP = "TRANSFER_WANTS_OTP"
-PAYOUT_FUNDS_SHORT = "PAYOUT_FUNDS_SHORT"
-PAYOUTS_REFUSED = "PAYOUTS_REFUSED"
-PAYOUT_STALLED = "PAYOUT_STALLED"
-REFUND_REFUSED = "REFUND_REFUSED"
-REFUND_UNKNOWN = "REFUND_UNKNOWN"
-REFUND_AMOUNT_DIFFERS = "REFUND_AMOUNT_DIFFERS"
-REFUND_ID_DIFFERS = "REFUND_ID_DIFFERS"
-REFUND_STUCK = "REFUND_STUCK"
-CHARGE_QUARANTINED = "CHARGE_QUARANTINED"
-PAYMENT_STALLED = "PAYMENT_STALLED"
-
 ALERT_KINDS: dict[str, AlertKind] = {
-    ESCROW_DRIFT: AlertKind(
+    "ESCROW_DRIFT": AlertKind(
         "SEV-1",
         "a rule of the books, or the gateway's balance",
         "A rule of the books does not hold, or the gateway does not hold what the books say: money is missing, or"
@@ -78,7 +79,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "by the next check of the books that finds the rule to hold, or reconciliation that matches",
         MANAGE_FINANCES,
     ),
-    REFUND_SENT_TWICE: AlertKind(
+    "REFUND_SENT_TWICE": AlertKind(
         "SEV-1",
         "a refund",
         "The gateway says that it sent a refund which the buyer has had otherwise: credited to the wallet, or by"
@@ -87,7 +88,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when the money comes back to the gateway, or by an officer",
         MANAGE_FINANCES,
     ),
-    REFUND_CAME_BACK: AlertKind(
+    "REFUND_CAME_BACK": AlertKind(
         "SEV-1",
         "a refund",
         "The gateway says that a refund failed which it had said was sent. It is booked so: the money is ours to give"
@@ -97,7 +98,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         _RESOLVED_WHEN_REFUND_PROCEEDS,
         MANAGE_FINANCES,
     ),
-    GATEWAY_KEY_REFUSED: AlertKind(
+    "GATEWAY_KEY_REFUSED": AlertKind(
         "SEV-1",
         "the payment gateway",
         "The payment gateway refuses our key: nobody can pay, and no refund is sent.",
@@ -106,7 +107,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "by the next refund that the gateway takes, or by an officer",
         MANAGE_PLATFORM,
     ),
-    GATEWAY_UNREACHABLE: AlertKind(
+    "GATEWAY_UNREACHABLE": AlertKind(
         "SEV-2",
         "the payment gateway",
         "The payment gateway has not answered for minutes: orders whose time is over can't be decided on, and keep"
@@ -115,7 +116,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "by the next sweep that has something to ask and is answered",
         MANAGE_PLATFORM,
     ),
-    WEBHOOK_DEAD: AlertKind(
+    "WEBHOOK_DEAD": AlertKind(
         "SEV-2",
         "a type of event",
         "An event was given up after six tries, or can never be processed; what it told has had no effect.",
@@ -124,7 +125,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when no event of the type is dead any more, or by an officer",
         MANAGE_PLATFORM,
     ),
-    OUTBOX_GIVEN_UP: AlertKind(
+    "OUTBOX_GIVEN_UP": AlertKind(
         "SEV-2",
         "a kind of work",
         "Work that was handed on was given up after its last try, almost a day after the first (22 h 45 min).",
@@ -134,7 +135,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         _RESOLVED_BY_OFFICER,
         MANAGE_PLATFORM,
     ),
-    PERIODIC_TASK_FAILING: AlertKind(
+    "PERIODIC_TASK_FAILING": AlertKind(
         "SEV-2",
         "a periodic task",
         "A periodic task has failed, or was lost with its worker, three times in a row: what it does is not done.",
@@ -143,7 +144,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "by its next run that succeeds",
         MANAGE_PLATFORM,
     ),
-    CHARGE_DISPUTED: AlertKind(
+    "CHARGE_DISPUTED": AlertKind(
         "SEV-2",
         "a dispute of the gateway's",
         "A customer disputes a charge at their bank. What escrow still holds of its orders is frozen; of what was"
@@ -154,7 +155,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when the gateway tells how it ended, or by an officer",
         MANAGE_FINANCES,
     ),
-    CHARGE_DISPUTE_RESOLVED: AlertKind(
+    "CHARGE_DISPUTE_RESOLVED": AlertKind(
         "SEV-2",
         "a dispute of the gateway's",
         "A customer's bank has decided on a disputed charge: in our favour (SEV-3), or the money was taken from us.",
@@ -164,7 +165,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         _RESOLVED_BY_OFFICER,
         MANAGE_FINANCES,
     ),
-    CHARGE_DISPUTE_UNCLEAR: AlertKind(
+    "CHARGE_DISPUTE_UNCLEAR": AlertKind(
         "SEV-2",
         "a dispute of the gateway's",
         "The gateway says that a dispute of a charge is over, in a word that this service does not know (`resolution`"
@@ -174,7 +175,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when the gateway tells who won, or by an officer",
         MANAGE_FINANCES,
     ),
-    TRANSFER_DIFFERS: AlertKind(
+    "TRANSFER_DIFFERS": AlertKind(
         "SEV-1",
         "a payout",
         "The gateway tells of another amount than the payout has. Nothing of what it says is booked.",
@@ -183,7 +184,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when the payout is settled, or by an officer",
         MANAGE_FINANCES,
     ),
-    TRANSFER_SENT_AFTER_ALL: AlertKind(
+    "TRANSFER_SENT_AFTER_ALL": AlertKind(
         "SEV-1",
         "a payout",
         "The gateway says that it sent a payout which it had said had failed, or had come back. The payee has the"
@@ -193,7 +194,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         _RESOLVED_BY_OFFICER,
         MANAGE_FINANCES,
     ),
-    PAYOUT_EXCEPTION: AlertKind(
+    "PAYOUT_EXCEPTION": AlertKind(
         "SEV-2",
         "a transfer",
         "A transfer to a bank account failed, or came back after it had succeeded. The money is back in the payee's"
@@ -203,7 +204,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when the exception is resolved, or by an officer",
         MANAGE_FINANCES,
     ),
-    TRANSFER_UNKNOWN: AlertKind(
+    "TRANSFER_UNKNOWN": AlertKind(
         "SEV-2",
         "a transfer",
         "The gateway sent money to a bank account, and this service did not ask it to.",
@@ -212,7 +213,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when the exception is resolved, or by an officer",
         MANAGE_FINANCES,
     ),
-    TRANSFER_UNKNOWN_FAILED: AlertKind(
+    "TRANSFER_UNKNOWN_FAILED": AlertKind(
         "SEV-2",
         "the payment gateway",
         "Transfers that this service did not ask for failed, or came back. None of them is a payout of ours, and"
@@ -222,7 +223,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when all of these exceptions are resolved, or by an officer",
         MANAGE_FINANCES,
     ),
-    TRANSFER_UNSETTLED: AlertKind(
+    "TRANSFER_UNSETTLED": AlertKind(
         "SEV-2",
         "a payout",
         "After five days the gateway still does not say what became of a payout, or does not know it.",
@@ -234,7 +235,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when the payout is settled, or by an officer",
         MANAGE_FINANCES,
     ),
-    TRANSFER_WANTS_OTP: AlertKind(
+    "TRANSFER_WANTS_OTP": AlertKind(
         "SEV-2",
         "a batch of payouts",
         "Transfers wait at the gateway for a one-time password, which this service does not have.",
@@ -242,7 +243,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when the batch is settled, or by an officer",
         MANAGE_FINANCES,
     ),
-    PAYOUT_FUNDS_SHORT: AlertKind(
+    "PAYOUT_FUNDS_SHORT": AlertKind(
         "SEV-2",
         "a batch of payouts",
         "The balance at the gateway does not suffice for the next payouts of a batch. They wait, and are tried again"
@@ -252,7 +253,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when the gateway takes payouts of the batch again, or by an officer",
         MANAGE_FINANCES,
     ),
-    PAYOUTS_REFUSED: AlertKind(
+    "PAYOUTS_REFUSED": AlertKind(
         "SEV-2",
         "a batch of payouts",
         "The gateway refuses all payouts that it is told to send, and not for their recipients. They wait, and are"
@@ -262,7 +263,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when the gateway takes payouts of the batch again, or by an officer",
         MANAGE_FINANCES,
     ),
-    PAYOUT_STALLED: AlertKind(
+    "PAYOUT_STALLED": AlertKind(
         "SEV-2",
         "a batch of payouts, or those that wait for one",
         "Payouts have waited for more than 48 hours: to be approved, to be sent, or for the gateway's word.",
@@ -271,7 +272,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when none of them waits any more",
         MANAGE_FINANCES,
     ),
-    REFUND_REFUSED: AlertKind(
+    "REFUND_REFUSED": AlertKind(
         "SEV-2",
         "a refund",
         "The gateway refused to send a refund. The money is still ours to give back.",
@@ -280,7 +281,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         _RESOLVED_WHEN_REFUND_PROCEEDS,
         MANAGE_FINANCES,
     ),
-    REFUND_UNKNOWN: AlertKind(
+    "REFUND_UNKNOWN": AlertKind(
         "SEV-2",
         "a refund",
         "The gateway does not know a refund that it took an hour or more ago.",
@@ -288,7 +289,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when the gateway knows it again, or by an officer",
         MANAGE_FINANCES,
     ),
-    REFUND_AMOUNT_DIFFERS: AlertKind(
+    "REFUND_AMOUNT_DIFFERS": AlertKind(
         "SEV-2",
         "a refund",
         "The gateway tells of another amount than the refund has.",
@@ -298,7 +299,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         _RESOLVED_WHEN_REFUND_PROCEEDS,
         MANAGE_FINANCES,
     ),
-    REFUND_ID_DIFFERS: AlertKind(
+    "REFUND_ID_DIFFERS": AlertKind(
         "SEV-2",
         "a refund",
         "The gateway has a refund with our note under another id than it told us: it may have sent it twice.",
@@ -306,7 +307,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         _RESOLVED_BY_OFFICER,
         MANAGE_FINANCES,
     ),
-    REFUND_STUCK: AlertKind(
+    "REFUND_STUCK": AlertKind(
         "SEV-3",
         "a refund",
         "A refund failed at the gateway, or needs something of us or of the buyer.",
@@ -314,7 +315,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         _RESOLVED_WHEN_REFUND_PROCEEDS,
         MANAGE_FINANCES,
     ),
-    CHARGE_QUARANTINED: AlertKind(
+    "CHARGE_QUARANTINED": AlertKind(
         "SEV-3",
         "a charge that is held back",
         "A charge could not be applied as it came, and is held back; its orders are unpaid and do not expire.",
@@ -323,7 +324,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
         "when finance has decided on the charge",
         MANAGE_FINANCES,
     ),
-    PAYMENT_STALLED: AlertKind(
+    "PAYMENT_STALLED": AlertKind(
         "SEV-3",
         "a payment",
         "It is unclear for hours whether something was paid: the gateway is still at it, or can't be asked."

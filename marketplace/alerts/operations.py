@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts.kinds import ALERT_KINDS, Severity
+from marketplace.alerts.kinds import ALERT_KINDS, AlertIdentifier, Severity
 from marketplace.alerts.models import Alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.identity.permissions import MANAGE_PLATFORM
@@ -62,7 +62,7 @@ _UPSERT_ALERT = Statement(
 def raise_alert(
     session: Session,
     *,
-    identifier: str,
+    identifier: AlertIdentifier,
     subject: str,
     title: str,
     facts: Mapping[str, Any],
@@ -143,7 +143,7 @@ _LOCK_OPEN_ALERT = Statement(
 )
 
 
-def lock_alert(session: Session, *, identifier: str, subject: str) -> bool:
+def lock_alert(session: Session, *, identifier: AlertIdentifier, subject: str) -> bool:
     """Lock what is open about a subject, for a rule that looks whether its condition is gone.
 
     Whoever raises it meanwhile has been waited for, and is seen, or waits for us, and raises a new one.
@@ -170,7 +170,12 @@ _RESOLVE_ALERTS = Statement(
 
 
 def resolve_alert(
-    session: Session, *, identifier: str | Sequence[str], subject: str, note: str, now: datetime
+    session: Session,
+    *,
+    identifier: AlertIdentifier | Sequence[AlertIdentifier],
+    subject: str,
+    note: str,
+    now: datetime,
 ) -> bool:
     """Resolve what is open about a subject, for a rule whose condition is gone.
 
@@ -204,7 +209,7 @@ _RESOLVE_ALERTS_EXCEPT = Statement(
 
 
 def resolve_alerts_except(
-    session: Session, *, identifier: str, subjects: Sequence[str], note: str, now: datetime
+    session: Session, *, identifier: AlertIdentifier, subjects: Sequence[str], note: str, now: datetime
 ) -> int:
     """Resolve what is open of a kind, but for some subjects: for a rule that looks at all.
 

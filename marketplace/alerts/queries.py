@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, CompoundSelect, Select, select, true, tuple_, union_all
 from sqlalchemy.orm import Session
 
+from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.models import Alert, AlertDelivery
 from marketplace.alerts.operations import SEND_ALERT_TOPIC
 from marketplace.infra.outbox import OutboxEvent
@@ -97,10 +98,10 @@ def _select_unsent_messages(alert_id: UUID) -> CompoundSelect[OutboxEvent]:
     return union_all(waiting, messages.where(OutboxEvent.failed_at.is_not(None))).order_by("id")
 
 
-def list_open_subjects(session: Session, *, identifier: str) -> set[str]:
+def list_open_subjects(session: Session, *, identifier: AlertIdentifier) -> set[str]:
     """List the subjects of a kind's open alerts."""
     return set(session.scalars(_select_open_subjects(identifier)))
 
 
-def _select_open_subjects(identifier: str) -> Select[str]:
+def _select_open_subjects(identifier: AlertIdentifier) -> Select[str]:
     return select(Alert.subject).where(Alert.identifier == identifier, Alert.resolved_at.is_(None))

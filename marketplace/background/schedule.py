@@ -15,7 +15,6 @@ import structlog
 from sqlalchemy import delete, select, text, update
 from sqlalchemy.orm import Session
 
-from marketplace.alerts.kinds import PERIODIC_TASK_FAILING
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.background.models import PeriodicTaskState
 from marketplace.infra.db import Statement
@@ -216,7 +215,7 @@ def _raise_failing_alert(
     if failures >= FAILURES_BEFORE_ALERT:
         raise_alert(
             session,
-            identifier=PERIODIC_TASK_FAILING,
+            identifier="PERIODIC_TASK_FAILING",
             subject=f"periodic:{name}",
             title="Periodic task fails again and again",
             facts={"task": name, "error": error, "failuresInARow": failures},
@@ -260,7 +259,7 @@ def finish_run(
     elif previous_failures >= FAILURES_BEFORE_ALERT:
         resolve_alert(
             session,
-            identifier=PERIODIC_TASK_FAILING,
+            identifier="PERIODIC_TASK_FAILING",
             subject=f"periodic:{task.name}",
             note="It succeeded again.",
             now=now,

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
+from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.health.queries import is_cache_available
 from marketplace.infra.cache import Cache
@@ -24,7 +24,7 @@ COMPONENT_STATUSES: tuple[ComponentStatus, ...] = (OPERATIONAL, DEGRADED, DOWN)
 MAINTENANCE = "maintenance"
 COMPONENTS = ("database", "cache", "payments", "payouts")
 
-_PAYMENT_ALERTS = (kinds.GATEWAY_KEY_REFUSED, kinds.GATEWAY_UNREACHABLE)
+_PAYMENT_ALERTS: tuple[AlertIdentifier, ...] = ("GATEWAY_KEY_REFUSED", "GATEWAY_UNREACHABLE")
 
 
 def fetch_service_status(database: Database, cache: Cache, *, now: datetime) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alert
 
 GATEWAY_SUBJECT = "payment gateway"
@@ -17,7 +16,7 @@ def raise_gateway_unreachable_alert(session: Session, *, waiting_since: datetime
     """
     raise_alert(
         session,
-        identifier=kinds.GATEWAY_UNREACHABLE,
+        identifier="GATEWAY_UNREACHABLE",
         subject=GATEWAY_SUBJECT,
         title="The payment gateway does not answer",
         facts={"waitingSince": waiting_since},
@@ -29,7 +28,7 @@ def resolve_gateway_unreachable_alert(session: Session, *, now: datetime) -> Non
     """Resolve that the gateway does not answer."""
     resolve_alert(
         session,
-        identifier=kinds.GATEWAY_UNREACHABLE,
+        identifier="GATEWAY_UNREACHABLE",
         subject=GATEWAY_SUBJECT,
         note="The gateway answers.",
         now=now,
@@ -43,7 +42,7 @@ def raise_gateway_key_refused_alert(session: Session, *, status: int, now: datet
     """
     raise_alert(
         session,
-        identifier=kinds.GATEWAY_KEY_REFUSED,
+        identifier="GATEWAY_KEY_REFUSED",
         subject=GATEWAY_SUBJECT,
         title="The payment gateway refuses our key",
         facts={"status": status},
@@ -55,7 +54,7 @@ def resolve_gateway_key_refused_alert(session: Session, *, now: datetime) -> Non
     """Resolve that the gateway refuses our key."""
     resolve_alert(
         session,
-        identifier=kinds.GATEWAY_KEY_REFUSED,
+        identifier="GATEWAY_KEY_REFUSED",
         subject=GATEWAY_SUBJECT,
         note="The gateway took what it was told to send.",
         now=now,

@@ -10,7 +10,6 @@ from uuid import UUID
 from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds as alert_kinds
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.catalog.commission_rates import COMMISSION_RATE_SQL, INHERITS_COMMISSION_RATE_SQL
 from marketplace.catalog.models import Category
@@ -332,7 +331,7 @@ class PayoutResume(Change):
         return dict(_NOT_HALTED)
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
-        drifts = sorted(list_open_subjects(session, identifier=alert_kinds.ESCROW_DRIFT))
+        drifts = sorted(list_open_subjects(session, identifier="ESCROW_DRIFT"))
         halt = halts.fetch_current_halt(session)
         is_unchanged = halt is not None and (str(halt.id), halt.mark) == (
             payload["haltId"],

@@ -12,7 +12,6 @@ import structlog
 from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.alerts.operations import resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
@@ -425,7 +424,7 @@ class _Run:
         else:
             resolve_alert(
                 session,
-                identifier=kinds.ESCROW_DRIFT,
+                identifier="ESCROW_DRIFT",
                 subject=GATEWAY_BALANCE_SUBJECT,
                 note="The gateway holds what the books say.",
                 now=now,

@@ -7,7 +7,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.alerts.operations import lock_alert, raise_alert, resolve_alert
 from marketplace.kernel.redaction import redact_text
 from marketplace.webhooks.models import DeadLetterWebhook
@@ -31,7 +30,7 @@ def raise_dead_letter_alert(
     """
     raise_alert(
         session,
-        identifier=kinds.WEBHOOK_DEAD,
+        identifier="WEBHOOK_DEAD",
         subject=_alert_subject(provider, event_type),
         title="A webhook event is dead",
         facts=facts,
@@ -45,8 +44,8 @@ def resolve_if_none_dead(session: Session, *, provider: str, event_type: str | N
     :param provider: whose event
     :param event_type: none for those that could not be read
     """
-    alert_key = {"identifier": kinds.WEBHOOK_DEAD, "subject": _alert_subject(provider, event_type)}
-    if not lock_alert(session, **alert_key):
+    subject = _alert_subject(provider, event_type)
+    if not lock_alert(session, identifier="WEBHOOK_DEAD", subject=subject):
         return
     dead = select(DeadLetterWebhook.id).where(
         DeadLetterWebhook.provider == provider,
@@ -54,4 +53,10 @@ def resolve_if_none_dead(session: Session, *, provider: str, event_type: str | N
         DeadLetterWebhook.replayed_at.is_(None),
     )
     if session.scalar(dead.limit(1)) is None:
-        resolve_alert(session, **alert_key, note="No event of the type is dead any more.", now=now)
+        resolve_alert(
+            session,
+            identifier="WEBHOOK_DEAD",
+            subject=subject,
+            note="No event of the type is dead any more.",
+            now=now,
+        )

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.infra.db import Database
 from tests.support.alerts import alerts_about, messages_of, some_subject
@@ -15,7 +14,7 @@ RAISERS = 8
 def raised(database: Database, subject: str, number: int) -> object:
     return database.in_transaction(
         raise_alert,
-        identifier=kinds.WEBHOOK_DEAD,
+        identifier="WEBHOOK_DEAD",
         subject=subject,
         title="An event is dead",
         facts={"number": number},
@@ -47,7 +46,7 @@ def test_raised_while_it_is_resolved_it_is_counted_or_opened_anew(database: Data
             if number % 4:
                 return raised(database, subject, number)
             return database.in_transaction(
-                resolve_alert, identifier=kinds.WEBHOOK_DEAD, subject=subject, note="Over.", now=NOW
+                resolve_alert, identifier="WEBHOOK_DEAD", subject=subject, note="Over.", now=NOW
             )
 
         assert unforeseen(at_once(act, range(RAISERS))) == []

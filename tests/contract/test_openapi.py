@@ -23,7 +23,6 @@ from blueprints.http.application import build_app
 from blueprints.http.contract import Contract, Idempotency, TokenPolicy
 from blueprints.http.documentation import error_status
 from blueprints.http.idempotency import IDEMPOTENCY_KEY_HEADER
-from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.catalog.models import Product
 from marketplace.identity.queries import find_caller
@@ -260,7 +259,7 @@ def raised(services: Services) -> UUID:
     """Raise an alert."""
     return services.database.in_transaction(
         raise_alert,
-        identifier=kinds.PAYMENT_STALLED,
+        identifier="PAYMENT_STALLED",
         subject=f"payment:{uuid4()}",
         title="It is unclear whether something was paid",
         facts={},

@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
+from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.infra.db import Statement
 from marketplace.kernel.money import CURRENCY
@@ -243,7 +243,7 @@ def _update_alerts(
     arguments: dict[str, Any] = {"subject": subject, "now": now}
     if not is_final:
         raise_alert(
-            session, identifier=kinds.CHARGE_DISPUTED, title="A charge is disputed", facts=facts, **arguments
+            session, identifier="CHARGE_DISPUTED", title="A charge is disputed", facts=facts, **arguments
         )
         return
     facts = facts | {
@@ -260,21 +260,21 @@ def _update_alerts(
             for allocation in allocations
         ],
     }
-    identifiers = [kinds.CHARGE_DISPUTED]
+    identifiers: list[AlertIdentifier] = ["CHARGE_DISPUTED"]
     if reported.has_known_outcome:
         raise_alert(
             session,
-            identifier=kinds.CHARGE_DISPUTE_RESOLVED,
+            identifier="CHARGE_DISPUTE_RESOLVED",
             severity="SEV-3" if reported.is_won else "SEV-2",
             title="A disputed charge was decided on",
             facts=facts | {"inOurFavour": reported.is_won},
             **arguments,
         )
-        identifiers.append(kinds.CHARGE_DISPUTE_UNCLEAR)
+        identifiers.append("CHARGE_DISPUTE_UNCLEAR")
     else:
         raise_alert(
             session,
-            identifier=kinds.CHARGE_DISPUTE_UNCLEAR,
+            identifier="CHARGE_DISPUTE_UNCLEAR",
             title="A dispute ended, and the gateway does not say who won",
             facts=facts,
             **arguments,

@@ -5,7 +5,6 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.payments.charges.charge_context import ChargeContext
 
@@ -20,7 +19,7 @@ def raise_quarantined_charge_alert(
     """
     raise_alert(
         session,
-        identifier=kinds.CHARGE_QUARANTINED,
+        identifier="CHARGE_QUARANTINED",
         subject=f"quarantine:{quarantined_charge_id}",
         title="A charge is held back",
         facts={
@@ -45,7 +44,7 @@ def resolve_quarantined_charge_alert(
     """
     resolve_alert(
         session,
-        identifier=kinds.CHARGE_QUARANTINED,
+        identifier="CHARGE_QUARANTINED",
         subject=f"quarantine:{quarantined_charge_id}",
         note=f"Finance decided: {action}.",
         now=now,

@@ -9,7 +9,6 @@ from uuid import UUID
 import orjson
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, redact_facts, resolve_alerts_except
 from marketplace.ledger.queries import Violation
 from marketplace.platform.halts import halt_payouts
@@ -35,12 +34,12 @@ def raise_drift_and_halt_payouts(
     :return: the alert's id
     """
     alert_id = raise_alert(
-        session, identifier=kinds.ESCROW_DRIFT, subject=subject, title=title, facts=facts, now=now
+        session, identifier="ESCROW_DRIFT", subject=subject, title=title, facts=facts, now=now
     )
     content = orjson.dumps([alert_id, findings], default=str, option=orjson.OPT_SORT_KEYS)
     halt_payouts(
         session,
-        f"{kinds.ESCROW_DRIFT}: {subject}",
+        f"ESCROW_DRIFT: {subject}",
         now,
         finding=hashlib.sha256(content).hexdigest(),
         facts=redact_facts(facts),
@@ -70,7 +69,7 @@ def update_invariant_alerts(session: Session, violations: Sequence[Violation], *
         )
     resolve_alerts_except(
         session,
-        identifier=kinds.ESCROW_DRIFT,
+        identifier="ESCROW_DRIFT",
         subjects=[*(violation.rule for violation in violations), GATEWAY_BALANCE_SUBJECT],
         note="The rule holds.",
         now=now,

@@ -13,7 +13,6 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alerts_except
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.infra.batches import process_each
@@ -289,12 +288,12 @@ def flag_stalled_payments(session: Session, *, now: datetime) -> int:
     """
     rows = _SELECT_STALLED_PAYMENTS.all(session, before=now - STALLED_AFTER, limit=_STALLED_LIMIT)
     row_by_subject = {f"payment:{row['id']}": row for row in rows}
-    open_subjects = list_open_subjects(session, identifier=kinds.PAYMENT_STALLED)
+    open_subjects = list_open_subjects(session, identifier="PAYMENT_STALLED")
     for subject, row in row_by_subject.items():
         if subject not in open_subjects:
             raise_alert(
                 session,
-                identifier=kinds.PAYMENT_STALLED,
+                identifier="PAYMENT_STALLED",
                 subject=subject,
                 title="It is unclear whether something was paid",
                 facts={
@@ -311,7 +310,7 @@ def flag_stalled_payments(session: Session, *, now: datetime) -> int:
     if len(rows) < _STALLED_LIMIT:
         resolve_alerts_except(
             session,
-            identifier=kinds.PAYMENT_STALLED,
+            identifier="PAYMENT_STALLED",
             subjects=list(row_by_subject),
             note="The payment is settled or over.",
             now=now,

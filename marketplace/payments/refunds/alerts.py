@@ -7,30 +7,30 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
+from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.payments.models import Refund
 
 _TITLES = {
-    kinds.REFUND_STUCK: "A refund needs finance",
-    kinds.REFUND_REFUSED: "The gateway refused a refund",
-    kinds.REFUND_SENT_TWICE: "A refund was paid twice",
-    kinds.REFUND_ID_DIFFERS: "The gateway has a refund twice",
-    kinds.REFUND_CAME_BACK: "A refund failed after it was sent",
-    kinds.REFUND_AMOUNT_DIFFERS: "The gateway tells of another amount of a refund",
+    "REFUND_STUCK": "A refund needs finance",
+    "REFUND_REFUSED": "The gateway refused a refund",
+    "REFUND_SENT_TWICE": "A refund was paid twice",
+    "REFUND_ID_DIFFERS": "The gateway has a refund twice",
+    "REFUND_CAME_BACK": "A refund failed after it was sent",
+    "REFUND_AMOUNT_DIFFERS": "The gateway tells of another amount of a refund",
 }
 # What is over once a refund is sent, credited, or tried anew; that money moved twice, or may, is not.
-_RESOLVED_BY_PROGRESS = (
-    kinds.REFUND_STUCK,
-    kinds.REFUND_REFUSED,
-    kinds.REFUND_UNKNOWN,
-    kinds.REFUND_AMOUNT_DIFFERS,
-    kinds.REFUND_CAME_BACK,
+_RESOLVED_BY_PROGRESS: tuple[AlertIdentifier, ...] = (
+    "REFUND_STUCK",
+    "REFUND_REFUSED",
+    "REFUND_UNKNOWN",
+    "REFUND_AMOUNT_DIFFERS",
+    "REFUND_CAME_BACK",
 )
 
 
 def raise_refund_alert(
-    session: Session, identifier: str, refund: Refund, facts: Mapping[str, Any], *, now: datetime
+    session: Session, identifier: AlertIdentifier, refund: Refund, facts: Mapping[str, Any], *, now: datetime
 ) -> None:
     """Raise an alert about a locked refund.
 
@@ -62,7 +62,7 @@ def raise_missing_refund_alert(
     """
     raise_alert(
         session,
-        identifier=kinds.REFUND_UNKNOWN,
+        identifier="REFUND_UNKNOWN",
         subject=f"refund:{refund_id}",
         title="The gateway does not know a refund",
         facts={"refundId": refund_id, "attempt": attempt, "reference": reference},
@@ -76,7 +76,7 @@ def resolve_refund_alerts(
     refund_id: UUID,
     note: str,
     now: datetime,
-    identifiers: str | Sequence[str] = _RESOLVED_BY_PROGRESS,
+    identifiers: AlertIdentifier | Sequence[AlertIdentifier] = _RESOLVED_BY_PROGRESS,
 ) -> None:
     """Resolve alerts about a refund.
 

@@ -12,7 +12,6 @@ from uuid import UUID
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.money import format_naira
@@ -102,7 +101,7 @@ def record_duplicate_refund(
     """
     if is_duplicate_attempt(session, refund, attempt=attempt):
         return
-    alerts.raise_refund_alert(session, kinds.REFUND_SENT_TWICE, refund, {"sentAtTry": attempt}, now=now)
+    alerts.raise_refund_alert(session, "REFUND_SENT_TWICE", refund, {"sentAtTry": attempt}, now=now)
     outstanding_minor = debit_buyer_for_attempt(
         session, refund, reported, attempt=attempt, description="Refund that reached its buyer twice", now=now
     )
@@ -174,7 +173,7 @@ def reverse_duplicate_refund(session: Session, refund: Refund, *, attempt: int, 
     alerts.resolve_refund_alerts(
         session,
         refund_id=refund.id,
-        identifiers=kinds.REFUND_SENT_TWICE,
+        identifiers="REFUND_SENT_TWICE",
         note="The money came back to the gateway.",
         now=now,
     )

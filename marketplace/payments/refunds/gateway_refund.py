@@ -14,7 +14,6 @@ import structlog
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.kernel.errors import ConflictError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
@@ -237,7 +236,7 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, reported: Gateway
         _post_sent_or_returned(
             session, refund, "refund_returned", "Refund that came back to the gateway", now=now
         )
-        alerts.raise_refund_alert(session, kinds.REFUND_CAME_BACK, refund, {}, now=now)
+        alerts.raise_refund_alert(session, "REFUND_CAME_BACK", refund, {}, now=now)
         refund.times_returned += 1
     elif status in (states.FAILED, states.NEEDS_ATTENTION):
         # An amount mismatch has an alert of its own.
@@ -245,8 +244,13 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, reported: Gateway
             facts: dict[str, Any] = {"status": status}
             if isinstance(reported, RefusedRefund):
                 facts["refusedWith"] = reported.refusal_status
-            identifier = kinds.REFUND_REFUSED if "refusedWith" in facts else kinds.REFUND_STUCK
-            alerts.raise_refund_alert(session, identifier, refund, facts, now=now)
+            alerts.raise_refund_alert(
+                session,
+                "REFUND_REFUSED" if "refusedWith" in facts else "REFUND_STUCK",
+                refund,
+                facts,
+                now=now,
+            )
         notifications.notify_refund_delayed(session, refund, now=now)
     # The gateway's id of an attempt stays: another id is another refund.
     if attempt != refund.attempt or refund.gateway_refund_id is None:
@@ -324,12 +328,12 @@ def _choose_trigger(
         return None
     if attempt == refund.attempt and _is_second_gateway_refund(refund, reported):
         facts = {"toldId": reported.id, "toldStatus": reported.status}
-        alerts.raise_refund_alert(session, kinds.REFUND_ID_DIFFERS, refund, facts, now=now)
+        alerts.raise_refund_alert(session, "REFUND_ID_DIFFERS", refund, facts, now=now)
         return None
     if reported.amount_minor != refund.amount_minor:
         alerts.raise_refund_alert(
             session,
-            kinds.REFUND_AMOUNT_DIFFERS,
+            "REFUND_AMOUNT_DIFFERS",
             refund,
             {"toldMinor": reported.amount_minor, "toldStatus": reported.status},
             now=now,

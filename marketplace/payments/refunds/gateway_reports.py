@@ -13,7 +13,6 @@ import structlog
 from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.infra import outbox
 from marketplace.infra.batches import ensure_unchanged, poll_each
 from marketplace.infra.db import Database, Statement
@@ -259,7 +258,7 @@ def record_status(
         alerts.resolve_refund_alerts(
             session,
             refund_id=refund.id,
-            identifiers=kinds.REFUND_UNKNOWN,
+            identifiers="REFUND_UNKNOWN",
             note="The gateway knows the refund.",
             now=now,
         )

@@ -7,24 +7,24 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
+from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.payouts.accounting.postings import Payout
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
 _TITLES = {
-    kinds.TRANSFER_DIFFERS: "The gateway tells of another amount of a payout",
-    kinds.TRANSFER_SENT_AFTER_ALL: "A payout was sent after all",
-    kinds.TRANSFER_UNSETTLED: "It is unclear what became of a payout",
-    kinds.TRANSFER_WANTS_OTP: "Transfers wait for a one-time password",
-    kinds.PAYOUT_FUNDS_SHORT: "The gateway's balance does not suffice for payouts",
-    kinds.PAYOUTS_REFUSED: "The gateway takes no payouts",
+    "TRANSFER_DIFFERS": "The gateway tells of another amount of a payout",
+    "TRANSFER_SENT_AFTER_ALL": "A payout was sent after all",
+    "TRANSFER_UNSETTLED": "It is unclear what became of a payout",
+    "TRANSFER_WANTS_OTP": "Transfers wait for a one-time password",
+    "PAYOUT_FUNDS_SHORT": "The gateway's balance does not suffice for payouts",
+    "PAYOUTS_REFUSED": "The gateway takes no payouts",
 }
 # Alerts that a payout's final status resolves.
-_RESOLVED_BY_FINAL_STATUS = (kinds.TRANSFER_DIFFERS, kinds.TRANSFER_UNSETTLED)
+_RESOLVED_BY_FINAL_STATUS: tuple[AlertIdentifier, ...] = ("TRANSFER_DIFFERS", "TRANSFER_UNSETTLED")
 # Alerts that are resolved when the gateway accepts payouts of a batch, and when all of them are final.
-_RESOLVED_BY_ACCEPTANCE = (kinds.PAYOUT_FUNDS_SHORT, kinds.PAYOUTS_REFUSED)
-_RESOLVED_BY_BATCH_END = (kinds.TRANSFER_WANTS_OTP, *_RESOLVED_BY_ACCEPTANCE)
+_RESOLVED_BY_ACCEPTANCE: tuple[AlertIdentifier, ...] = ("PAYOUT_FUNDS_SHORT", "PAYOUTS_REFUSED")
+_RESOLVED_BY_BATCH_END: tuple[AlertIdentifier, ...] = ("TRANSFER_WANTS_OTP", *_RESOLVED_BY_ACCEPTANCE)
 
 
 def batch_subject(batch_id: UUID) -> str:
@@ -34,7 +34,7 @@ def batch_subject(batch_id: UUID) -> str:
 
 def raise_payout_alert(
     session: Session,
-    identifier: str,
+    identifier: AlertIdentifier,
     payout: Payout,
     *,
     reported: GatewayTransfer | None = None,
@@ -70,7 +70,7 @@ def raise_payout_alert(
 
 
 def raise_batch_alert(
-    session: Session, identifier: str, *, batch_id: UUID, facts: Mapping[str, Any], now: datetime
+    session: Session, identifier: AlertIdentifier, *, batch_id: UUID, facts: Mapping[str, Any], now: datetime
 ) -> None:
     """Raise an alert about a batch whose payouts are not sent.
 

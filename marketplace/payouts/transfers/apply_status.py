@@ -13,7 +13,6 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.infra.db import Statement
 from marketplace.kernel import money
 from marketplace.kernel.errors import NotFoundError
@@ -123,12 +122,12 @@ def apply_gateway_status(
     """
     before = payout.status
     if (reported.amount_minor, reported.currency) != (payout.amount_minor, money.CURRENCY):
-        alerts.raise_payout_alert(session, kinds.TRANSFER_DIFFERS, payout, reported=reported, now=now)
+        alerts.raise_payout_alert(session, "TRANSFER_DIFFERS", payout, reported=reported, now=now)
         return before
     if reported.awaits_otp and before not in _FINAL_STATUSES:
         facts = {"reference": payout.reference}
         alerts.raise_batch_alert(
-            session, kinds.TRANSFER_WANTS_OTP, batch_id=payout.batch_id, facts=facts, now=now
+            session, "TRANSFER_WANTS_OTP", batch_id=payout.batch_id, facts=facts, now=now
         )
     trigger = _choose_trigger(before, reported)
     if not states.PAYOUT.allows(before, trigger):
@@ -201,7 +200,7 @@ def _apply_success(session: Session, payout: Payout, reported: GatewayTransfer, 
     if payout.status in _RETURNED_STATUSES:
         owed_minor = postings.post_payout_sent_after_all(session, payout, fee_minor=fee_minor, now=now)
         notifications.notify_payout_sent_after_all(session, payout, owed_minor=owed_minor, now=now)
-        alerts.raise_payout_alert(session, kinds.TRANSFER_SENT_AFTER_ALL, payout, reported=reported, now=now)
+        alerts.raise_payout_alert(session, "TRANSFER_SENT_AFTER_ALL", payout, reported=reported, now=now)
     else:
         postings.post_payout_sent(session, payout, fee_minor=fee_minor, now=now)
         notifications.notify_payout_sent(session, payout, now=now)

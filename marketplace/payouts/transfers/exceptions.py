@@ -8,7 +8,7 @@ from sqlalchemy import select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
+from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.operations import lock_alert, raise_alert, resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
@@ -35,7 +35,7 @@ def log_failed_payout(
         session,
         transfer,
         outcome,
-        identifier=kinds.PAYOUT_EXCEPTION,
+        identifier="PAYOUT_EXCEPTION",
         title="A transfer failed or came back",
         now=now,
     )
@@ -48,7 +48,7 @@ def log_unrecognized_transfer(session: Session, *, transfer: GatewayTransfer, no
             session,
             transfer,
             "failed" if transfer.failed else "reversed",
-            identifier=kinds.TRANSFER_UNKNOWN_FAILED,
+            identifier="TRANSFER_UNKNOWN_FAILED",
             title="A transfer that is none of ours failed or came back",
             subject=UNRECOGNIZED_FAILURES_SUBJECT,
             now=now,
@@ -58,7 +58,7 @@ def log_unrecognized_transfer(session: Session, *, transfer: GatewayTransfer, no
             session,
             transfer,
             "unexpected",
-            identifier=kinds.TRANSFER_UNKNOWN,
+            identifier="TRANSFER_UNKNOWN",
             title="The gateway made a transfer that is none of ours",
             now=now,
         )
@@ -77,7 +77,7 @@ def _insert_and_alert(
     transfer: GatewayTransfer,
     outcome: str,
     *,
-    identifier: str,
+    identifier: AlertIdentifier,
     title: str,
     subject: str | None = None,
     now: datetime,
@@ -134,7 +134,7 @@ def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: A
     exception.resolved_at, exception.resolved_by, exception.resolution_note = act.now, act.person_id, note
     resolve_alert(
         session,
-        identifier=(kinds.PAYOUT_EXCEPTION, kinds.TRANSFER_UNKNOWN),
+        identifier=("PAYOUT_EXCEPTION", "TRANSFER_UNKNOWN"),
         subject=_exception_subject(exception_id),
         note=_RESOLVED_NOTE,
         now=act.now,
@@ -170,9 +170,15 @@ _SELECT_OPEN_UNRECOGNIZED_FAILURE = Statement(
 
 
 def _resolve_if_no_unrecognized_left(session: Session, *, now: datetime) -> None:
-    alert_key = {"identifier": kinds.TRANSFER_UNKNOWN_FAILED, "subject": UNRECOGNIZED_FAILURES_SUBJECT}
-    if lock_alert(session, **alert_key) and _SELECT_OPEN_UNRECOGNIZED_FAILURE.scalar(session) is None:
-        resolve_alert(session, **alert_key, note=_RESOLVED_NOTE, now=now)
+    is_open = lock_alert(session, identifier="TRANSFER_UNKNOWN_FAILED", subject=UNRECOGNIZED_FAILURES_SUBJECT)
+    if is_open and _SELECT_OPEN_UNRECOGNIZED_FAILURE.scalar(session) is None:
+        resolve_alert(
+            session,
+            identifier="TRANSFER_UNKNOWN_FAILED",
+            subject=UNRECOGNIZED_FAILURES_SUBJECT,
+            note=_RESOLVED_NOTE,
+            now=now,
+        )
 
 
 def _exception_subject(exception_id: UUID) -> str:

@@ -15,7 +15,6 @@ import structlog
 from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.infra.batches import ensure_unchanged, poll_each
 from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
@@ -240,7 +239,7 @@ def _schedule_next_poll(session: Session, payout: Payout, *, known_at_gateway: b
             "knownAtGateway": known_at_gateway,
             "keptFromSending": [] if known_at_gateway else _list_send_blockers(session, payout, now=now),
         }
-        alerts.raise_payout_alert(session, kinds.TRANSFER_UNSETTLED, payout, facts=facts, now=now)
+        alerts.raise_payout_alert(session, "TRANSFER_UNSETTLED", payout, facts=facts, now=now)
     _update_transfer(session, payout, attempts=attempts, ask_at=ask_at, updated_at=now)
 
 

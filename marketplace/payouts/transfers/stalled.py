@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert, resolve_alerts_except
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.infra.db import Statement
@@ -53,7 +52,7 @@ def flag_stalled_payouts(session: Session, *, now: datetime) -> int:
     """
     flagged = _FLAG_STALLED_PAYOUTS.run(session, before=now - STALLED_AFTER, now=now)
     groups = _SELECT_STALLED_BY_BATCH.all(session, limit=_GROUPS_LIMIT)
-    open_subjects = list_open_subjects(session, identifier=kinds.PAYOUT_STALLED)
+    open_subjects = list_open_subjects(session, identifier="PAYOUT_STALLED")
     subjects = []
     for group in groups:
         batch_id = group["batch_id"]
@@ -62,7 +61,7 @@ def flag_stalled_payouts(session: Session, *, now: datetime) -> int:
         if subject not in open_subjects:
             raise_alert(
                 session,
-                identifier=kinds.PAYOUT_STALLED,
+                identifier="PAYOUT_STALLED",
                 subject=subject,
                 title="Payouts wait for more than 48 hours",
                 facts={
@@ -77,7 +76,7 @@ def flag_stalled_payouts(session: Session, *, now: datetime) -> int:
     if len(groups) < _GROUPS_LIMIT:
         resolve_alerts_except(
             session,
-            identifier=kinds.PAYOUT_STALLED,
+            identifier="PAYOUT_STALLED",
             subjects=subjects,
             note="None of its payouts waits any more.",
             now=now,

@@ -8,14 +8,12 @@ the references first (see ``polling``), and a second call with the same referenc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import structlog
 from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
@@ -306,9 +304,7 @@ def record_submission(
     for reference, reported in answers.sent.items():
         if reported.awaits_otp:
             facts, batch_id = {"reference": reference}, found.batch_id
-            alerts.raise_batch_alert(
-                session, kinds.TRANSFER_WANTS_OTP, batch_id=batch_id, facts=facts, now=now
-            )
+            alerts.raise_batch_alert(session, "TRANSFER_WANTS_OTP", batch_id=batch_id, facts=facts, now=now)
             break
     enqueue_submission(
         session, batch_id=found.batch_id, due_at=now + RETRY_PAUSE if answers.should_pause else now
@@ -324,13 +320,22 @@ def raise_alerts(
     :param result: what became of it
     :param now: when
     """
-    facts_by_alert: dict[str, dict[str, Any]] = {}
     if result.funds_short:
-        facts_by_alert[kinds.PAYOUT_FUNDS_SHORT] = {"amountMinor": leased.amount_minor}
+        alerts.raise_batch_alert(
+            session,
+            "PAYOUT_FUNDS_SHORT",
+            batch_id=leased.batch_id,
+            facts={"amountMinor": leased.amount_minor},
+            now=now,
+        )
     if result.rejected_all_status is not None:
-        facts_by_alert[kinds.PAYOUTS_REFUSED] = {"refusedWith": result.rejected_all_status}
-    for identifier, facts in facts_by_alert.items():
-        alerts.raise_batch_alert(session, identifier, batch_id=leased.batch_id, facts=facts, now=now)
+        alerts.raise_batch_alert(
+            session,
+            "PAYOUTS_REFUSED",
+            batch_id=leased.batch_id,
+            facts={"refusedWith": result.rejected_all_status},
+            now=now,
+        )
 
 
 _LOCK_PAYOUTS = Statement(

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.audit.operations import Act
 from marketplace.infra.db import Database
@@ -196,7 +195,7 @@ class TestRefunds:
         assert open_now() == {"REFUND_UNKNOWN": "SEV-2"}
         with database.reading() as session:
             # It was asked, and answered.
-            assert list_open_subjects(session, identifier=kinds.GATEWAY_UNREACHABLE) == set()
+            assert list_open_subjects(session, identifier="GATEWAY_UNREACHABLE") == set()
             assert alerts_about(session, about(made["id"]))[0]["occurrences"] == 2
         adapter.create_refund(
             charge_reference=intent.reference,
@@ -327,7 +326,7 @@ class TestGateway:
         def run(now: datetime) -> bool:
             sweep_abandoned_checkouts(database, gateway.adapter(settings), fee_bearer="platform", now=now)
             with database.reading() as session:
-                return bool(list_open_subjects(session, identifier=kinds.GATEWAY_UNREACHABLE))
+                return bool(list_open_subjects(session, identifier="GATEWAY_UNREACHABLE"))
 
         return run
 
@@ -359,7 +358,7 @@ class TestBooks:
 
         def open_rules() -> set[str]:
             with database.reading() as session:
-                return list_open_subjects(session, identifier=kinds.ESCROW_DRIFT)
+                return list_open_subjects(session, identifier="ESCROW_DRIFT")
 
         change(1)
         try:

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import kinds
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.kernel.redaction import redact_text
 from marketplace.ledger import queries as ledger
@@ -204,7 +203,7 @@ def test_an_order_paid_by_hand_is_found(session: Session) -> None:
 
 def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, books: Books) -> None:
     def open_rules() -> set[str]:
-        return list_open_subjects(session, identifier=kinds.ESCROW_DRIFT)
+        return list_open_subjects(session, identifier="ESCROW_DRIFT")
 
     drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert open_rules() == set()
