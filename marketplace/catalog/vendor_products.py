@@ -25,7 +25,6 @@ from marketplace.kernel.errors import (
     found,
 )
 from marketplace.vendors import queries as vendor_queries
-from marketplace.vendors.queries import Store
 
 _UNSCREENED_FIELDS = frozenset({"quantity", "exclusive"})
 
@@ -176,7 +175,7 @@ def delete_product(
     drop_stale_listing_caches(session, product, old_status=old_status)
 
 
-def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) -> Store:
+def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) -> vendor_queries.Store:
     if caller.is_staff:
         if not caller.has_permission(MANAGE_PRODUCTS):
             raise PermissionRequiredError("This takes the permission canManageProducts.")
@@ -197,18 +196,20 @@ def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) 
     return store
 
 
-def _ensure_store_active(store: Store) -> None:
+def _ensure_store_active(store: vendor_queries.Store) -> None:
     if store.status != "active":
         raise StoreNotActiveError(f"The store is {store.status}.")
 
 
-def _ensure_may_be_exclusive(caller: Caller, store: Store, *, exclusive: bool) -> None:
+def _ensure_may_be_exclusive(caller: Caller, store: vendor_queries.Store, *, exclusive: bool) -> None:
     """What a store alone has is its own word, which a verified store's is good for; or staff's."""
     if exclusive and not (store.verified or caller.is_staff):
         raise ValidationError.of("exclusive", "Only a verified store has exclusives.")
 
 
-def _lock_own_product(session: Session, *, caller: Caller, product_id: UUID) -> tuple[Product, Store]:
+def _lock_own_product(
+    session: Session, *, caller: Caller, product_id: UUID
+) -> tuple[Product, vendor_queries.Store]:
     missing = "There is no such product in the own store."
     store = found(vendor_queries.find_store_of_user(session, user_id=caller.id), missing)
     # Not FOR UPDATE: carts and orders that refer to the row need not wait for this.

@@ -10,14 +10,12 @@ from sqlalchemy import ARRAY, Uuid, any_, bindparam, literal_column, select
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.browse import listing
-from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.models import Product
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, UnknownCursorError
 from marketplace.vendors import queries as vendor_queries
 from marketplace.vendors.models import VendorProfile
-from marketplace.vendors.queries import STORE_IS_OPEN
 
 NEW_ARRIVAL_PERIOD = timedelta(days=14)
 MAX_PRODUCT_IDS = 100
@@ -25,7 +23,12 @@ _TRENDING, _NOT_TRENDING = "trends", "trends_not"
 
 
 def list_new_arrivals(
-    session: Session, *, filters: ProductFilters, page: PageRequest, now: datetime, media_base_url: str
+    session: Session,
+    *,
+    filters: listing.ProductFilters,
+    page: PageRequest,
+    now: datetime,
+    media_base_url: str,
 ) -> Page:
     """List what was first published within ``NEW_ARRIVAL_PERIOD``, the newest first.
 
@@ -46,7 +49,12 @@ def list_new_arrivals(
 
 
 def list_exclusives(
-    session: Session, *, filters: ProductFilters, page: PageRequest, now: datetime, media_base_url: str
+    session: Session,
+    *,
+    filters: listing.ProductFilters,
+    page: PageRequest,
+    now: datetime,
+    media_base_url: str,
 ) -> Page:
     """List what verified stores say that they alone have, the newest first.
 
@@ -72,7 +80,7 @@ def list_vendor_products(
     session: Session,
     *,
     vendor_id: UUID,
-    filters: ProductFilters,
+    filters: listing.ProductFilters,
     sort: str,
     page: PageRequest,
     now: datetime,
@@ -108,7 +116,7 @@ _SELECT_CARDS_BY_IDS = Statement(
     .where(
         Product.id == any_(bindparam("product_ids", type_=ARRAY(Uuid))),
         Product.status == literal_column("'published'"),
-        STORE_IS_OPEN,
+        vendor_queries.STORE_IS_OPEN,
     )
 )
 
@@ -138,7 +146,12 @@ def list_products_by_ids(
 
 
 def list_trending(
-    session: Session, *, filters: ProductFilters, page: PageRequest, now: datetime, media_base_url: str
+    session: Session,
+    *,
+    filters: listing.ProductFilters,
+    page: PageRequest,
+    now: datetime,
+    media_base_url: str,
 ) -> Page:
     """List published products of open stores by what was counted of them in 24 hours.
 

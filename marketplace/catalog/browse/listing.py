@@ -51,6 +51,8 @@ from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN
 
+# Where the last page ended, by what a listing is sorted by. Untyped literals are sent, whose types the server infers.
+LAST_ROW = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
 # Ids come as text: the driver would make UUID objects of them that are written as text again at once.
 CARD_COLUMNS: tuple[ColumnElement[Any], ...] = (
     cast(Product.id, Text).label("id"),
@@ -215,8 +217,7 @@ def _listing_statement(
     )
     if has_cursor:
         here = tuple_(column, id_column)
-        last = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
-        clause = clause.where(here < last if descending else here > last)
+        clause = clause.where(here < LAST_ROW if descending else here > LAST_ROW)
     if is_default_page:
         return Prepared(clause.limit(DEFAULT_LIMIT + 1))
     return Statement(clause.limit(bindparam("limit")))

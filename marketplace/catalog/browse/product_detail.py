@@ -163,10 +163,6 @@ def _public_view(
 ) -> dict[str, Any]:
     until = row["vacation_until"]
     away = row["on_vacation"] and (until is None or until > now)
-    images = [
-        image_view(image_id, key, orjson.loads(renditions), media_base_url=media_base_url)
-        for image_id, key, renditions in row["images"]
-    ]
     return {
         "id": row["id"],
         "title": row["title"],
@@ -176,7 +172,10 @@ def _public_view(
         "flash_sale": sale_view(row["sale"], price_minor=row["price_minor"]),
         "condition": row["condition"],
         "image_url": f"{media_base_url}/{row['cover_key']}" if row["cover_key"] else None,
-        "images": images,
+        "images": [
+            image_view(image_id, key, orjson.loads(renditions), media_base_url=media_base_url)
+            for image_id, key, renditions in row["images"]
+        ],
         "tags": row["tags"],
         "campus_id": row["campus_id"],
         "campus": {"id": row["campus_id"], "name": row["campus_name"], "slug": row["campus_slug"]},

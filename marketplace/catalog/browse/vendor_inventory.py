@@ -116,8 +116,7 @@ def _page_statement(
     )
     if has_cursor:
         here = tuple_(column, Product.id)
-        last = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
-        clause = clause.where(here < last if descending else here > last)
+        clause = clause.where(here < listing.LAST_ROW if descending else here > listing.LAST_ROW)
     return Statement(_apply_filters(clause, conditions))
 
 

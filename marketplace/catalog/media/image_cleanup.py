@@ -116,11 +116,15 @@ def _mark_for_deletion(
 ) -> bool:
     """Condemn a picture, if nothing uses it; one that shares its objects with another is forgotten at once."""
     LOCK_IMAGE_CONTENT.run(session, content=content)
-    lockable = select(Image).where(
-        Image.id == image_id, Image.unused_since < unused_before, Image.status.in_(("pending", "ready"))
+    # The whole row is locked, as a listing locks it that takes the picture, and as a foreign key does.
+    image = session.scalar(
+        select(Image)
+        .where(
+            Image.id == image_id, Image.unused_since < unused_before, Image.status.in_(("pending", "ready"))
+        )
+        .with_for_update(),
+        execution_options={"populate_existing": True},
     )
-    # The whole row, as a listing locks it that takes the picture, and as a foreign key does.
-    image = session.scalar(lockable.with_for_update(), execution_options={"populate_existing": True})
     if image is None:
         return False
     [(is_used, is_shared)] = _SELECT_IMAGE_USAGE.tuples(session, image_id=image_id)

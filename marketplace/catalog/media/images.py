@@ -7,7 +7,6 @@ stays until they are gone (``image_sweep``).
 import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Any
 from uuid import UUID
@@ -34,14 +33,6 @@ class ImageUploadExpiredError(ConflictError):
     """The upload took too long, so its image was removed."""
 
     reason = "image-upload-expired"
-
-
-@dataclass(frozen=True)
-class StartedUpload:
-    """An upload whose row is there, and the objects that it takes."""
-
-    image_id: UUID
-    objects: Sequence[StoredObject]
 
 
 _REUSE_READY_IMAGE = Statement(
@@ -85,11 +76,11 @@ def upload_image(
     if reused_image_id is not None:
         return reused_image_id
     picture = re_encode(file, name="file", sizes=RENDITION_SIZES)
-    upload = database.in_transaction(
+    image_id, objects = database.in_transaction(
         _start_upload, owner_id=owner_id, content_hash=content_hash, picture=picture, now=now
     )
-    put_all(storage, bucket=bucket, objects=upload.objects)
-    return upload.image_id
+    put_all(storage, bucket=bucket, objects=objects)
+    return image_id
 
 
 def complete_upload(session: Session, *, image_id: UUID, media_base_url: str) -> dict[str, Any]:
@@ -152,8 +143,11 @@ LOCK_IMAGE_CONTENT = Statement(
 
 def _start_upload(
     session: Session, *, owner_id: UUID, content_hash: str, picture: Picture, now: datetime
-) -> StartedUpload:
-    """Write the row of an upload, or take up the one that it left when it was broken off before."""
+) -> tuple[UUID, list[StoredObject]]:
+    """Write the row of an upload, or take up the one that it left when it was broken off before.
+
+    :return: the picture's id, and the objects that the upload takes
+    """
     LOCK_IMAGE_CONTENT.run(session, content=content_hash)
     images = session.scalars(
         select(Image).where(Image.content_hash == content_hash).order_by(Image.id),
@@ -168,7 +162,7 @@ def _start_upload(
         if image.owner_id == owner_id and image.status in ("pending", "ready"):
             if image.status == "pending":
                 image.unused_since = now
-            return StartedUpload(image.id, objects)
+            return image.id, objects
     started = Image(
         owner_id=owner_id,
         key=keys[0],
@@ -177,7 +171,13 @@ def _start_upload(
         width=picture.width,
         height=picture.height,
         renditions=[
-            _rendition_record(key, rendition) for key, rendition in zip(keys, picture.renditions, strict=True)
+            {
+                "key": key,
+                "width": rendition.width,
+                "height": rendition.height,
+                "contentType": rendition.content_type,
+            }
+            for key, rendition in zip(keys, picture.renditions, strict=True)
         ],
         status="pending",
         unused_since=now,
@@ -185,7 +185,7 @@ def _start_upload(
     )
     session.add(started)
     session.flush()
-    return StartedUpload(started.id, objects)
+    return started.id, objects
 
 
 def _object_keys(content_hash: str, picture: Picture, images: Sequence[Image]) -> list[str]:
@@ -205,12 +205,3 @@ def _object_keys(content_hash: str, picture: Picture, images: Sequence[Image]) -
 
 def _key_suffix(rendition: Rendition) -> str:
     return f"-{rendition.name}.webp" if rendition.name.isdecimal() else f".{rendition.name}"
-
-
-def _rendition_record(key: str, rendition: Rendition) -> dict[str, Any]:
-    return {
-        "key": key,
-        "width": rendition.width,
-        "height": rendition.height,
-        "contentType": rendition.content_type,
-    }

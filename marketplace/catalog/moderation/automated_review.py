@@ -18,7 +18,7 @@ from marketplace.catalog import states
 from marketplace.catalog.listing_changes import drop_stale_listing_caches
 from marketplace.catalog.models import BannedTerm, Product
 from marketplace.catalog.moderation import rules
-from marketplace.catalog.moderation.banned_word_matcher import BannedPhrase, BannedWords
+from marketplace.catalog.moderation.banned_word_matcher import BannedWords
 from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import queues
@@ -111,7 +111,7 @@ def read_and_screen(session: Session, *, product_id: UUID) -> ScreenedListing | 
         comparable_prices_minor=_fetch_comparable_prices(
             session, product_id=product_id, lineage=row["lineage"]
         ),
-        banned_words=load_banned_words(session),
+        banned_words=BannedWords(session.scalars(select(BannedTerm).order_by(BannedTerm.term))),
     )
     violations = rules.find_rule_violations(content, context)
     return ScreenedListing(
@@ -165,14 +165,6 @@ def _select_newest_prices(category_id: UUID, product_id: UUID) -> Select[int]:
     )
     newest = select(Product.price_minor).order_by(Product.published_at.desc(), Product.id.desc())
     return newest.where(*is_comparable).limit(rules.MAX_COMPARABLE_PRICES)
-
-
-def load_banned_words(session: Session) -> BannedWords:
-    """Read the terms that name what may not be sold."""
-    return BannedWords(
-        BannedPhrase(banned.term, banned.category, tuple(banned.exceptions))
-        for banned in session.scalars(select(BannedTerm).order_by(BannedTerm.term))
-    )
 
 
 def check_with_provider(

@@ -28,8 +28,11 @@ def list_terms(session: Session, *, page: PageRequest) -> Page:
     """
     [after] = page.after("text")
     clause = select(BannedTerm).where(BannedTerm.term > (after or "")).order_by(BannedTerm.term)
-    terms = list(session.scalars(clause.limit(page.limit + 1)))
-    return page_of(terms, request=page, position_of=lambda term: [term.term])
+    return page_of(
+        list(session.scalars(clause.limit(page.limit + 1))),
+        request=page,
+        position_of=lambda term: [term.term],
+    )
 
 
 def add_term(
@@ -101,10 +104,9 @@ def remove_term(session: Session, *, act: Act, term_id: UUID) -> None:
     session.delete(term)
 
 
-def _contains_words(phrase: Sequence[str], words: Sequence[str]) -> bool:
-    starts = range(len(phrase) - len(words) + 1)
+def _contains_words(phrase: tuple[str, ...], words: tuple[str, ...]) -> bool:
     return len(phrase) > len(words) and any(
-        tuple(phrase[start : start + len(words)]) == tuple(words) for start in starts
+        phrase[start : start + len(words)] == words for start in range(len(phrase) - len(words) + 1)
     )
 
 

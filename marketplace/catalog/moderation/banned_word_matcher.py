@@ -8,8 +8,8 @@ together. A phrase in which a term is harmless (a glue gun) is an exception of t
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from marketplace.catalog.models import BannedTerm
 from marketplace.kernel.text_normalization import normalize_text
 
 BANNED_CATEGORIES = {
@@ -40,15 +40,6 @@ _MAX_SPACED_LETTERS = 200
 _MIN_PLURAL_LENGTH = 3
 
 
-@dataclass(frozen=True, slots=True)
-class BannedPhrase:
-    """Words that name what may not be sold, folded, and phrases in which they are harmless."""
-
-    term: str
-    category: str
-    exceptions: tuple[str, ...] = ()
-
-
 def tokenize_phrase(phrase: str) -> tuple[str, ...]:
     """Give the folded words of a term or an exception."""
     return tuple(re.findall(r"[a-z0-9]+", _APOSTROPHES.sub("", normalize_text(phrase))))
@@ -57,13 +48,13 @@ def tokenize_phrase(phrase: str) -> tuple[str, ...]:
 class BannedWords:
     """Terms, made ready to be found in texts."""
 
-    def __init__(self, terms: Iterable[BannedPhrase]) -> None:
+    def __init__(self, terms: Iterable[BannedTerm]) -> None:
         """Index the terms.
 
         :param terms: any number; one without words is passed over
         """
-        self._phrases_by_first_word: dict[str, list[tuple[tuple[str, ...], BannedPhrase]]] = defaultdict(list)
-        self._phrases_by_joined_form: dict[str, BannedPhrase] = {}
+        self._phrases_by_first_word: dict[str, list[tuple[tuple[str, ...], BannedTerm]]] = defaultdict(list)
+        self._phrases_by_joined_form: dict[str, BannedTerm] = {}
         self._exceptions: dict[str, list[tuple[str, ...]]] = {}
         for term in terms:
             words = tokenize_phrase(term.term)
@@ -72,14 +63,14 @@ class BannedWords:
                 self._phrases_by_joined_form["".join(words)] = term
                 self._exceptions[term.term] = [tokenize_phrase(phrase) for phrase in term.exceptions]
 
-    def find_phrases(self, text: str) -> list[BannedPhrase]:
+    def find_phrases(self, text: str) -> list[BannedTerm]:
         """Give the terms that a text holds, each once, in their order.
 
         :param text: as its writer wrote it
         """
         tokens = _TOKEN.findall(_APOSTROPHES.sub("", normalize_text(text)))
         forms = [_spelling_variants(token) for token in tokens]
-        matches: dict[str, BannedPhrase] = {}
+        matches: dict[str, BannedTerm] = {}
         for start in range(len(forms)):
             for first in forms[start]:
                 for words, term in self._phrases_by_first_word.get(first, ()):
@@ -94,7 +85,7 @@ class BannedWords:
         return list(matches.values())
 
     def _is_exception(
-        self, forms: Sequence[frozenset[str]], start: int, words: tuple[str, ...], term: BannedPhrase
+        self, forms: Sequence[frozenset[str]], start: int, words: tuple[str, ...], term: BannedTerm
     ) -> bool:
         """Tell whether the words stand within one of the term's exceptions."""
         for phrase in self._exceptions[term.term]:
@@ -110,7 +101,7 @@ class BannedWords:
 
     def _match_joined_or_split(
         self, tokens: Sequence[str], forms: Sequence[frozenset[str]], start: int
-    ) -> Iterable[BannedPhrase]:
+    ) -> Iterable[BannedTerm]:
         """Find a phrase written as one word, and a word written as two."""
         for form in forms[start]:
             term = self._phrases_by_joined_form.get(form)

@@ -161,13 +161,15 @@ def delete_products(
     :raises OwnListingError: one of them is of the officer's own store
     """
     # In the order of their ids, as everybody who takes several: no two can deadlock.
-    rows = session.scalars(
-        select(Product)
-        .where(Product.id.in_(list(product_ids)))
-        .order_by(Product.id)
-        .with_for_update(key_share=True)
-    )
-    products = {product.id: product for product in rows}
+    products = {
+        product.id: product
+        for product in session.scalars(
+            select(Product)
+            .where(Product.id.in_(product_ids))
+            .order_by(Product.id)
+            .with_for_update(key_share=True)
+        )
+    }
     own_store = vendor_queries.find_store_of_user(session, user_id=act.person_id)
     if own_store is not None and any(product.vendor_id == own_store.id for product in products.values()):
         raise OwnListingError("Nobody deletes listings of the own store as an officer.")

@@ -5,12 +5,12 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, and_, bindparam, literal_column, or_, select, text, tuple_
+from sqlalchemy import and_, bindparam, literal_column, or_, select, text, tuple_
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags, stock
-from marketplace.catalog.browse.listing import CARD_COLUMNS, card_page
+from marketplace.catalog.browse.listing import CARD_COLUMNS, LAST_ROW, card_page
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import common, listing
@@ -69,8 +69,11 @@ def create_featured_product(
     if product is None:
         raise ValidationError.of("productId", "There is no such product.")
     common.ensure_not_own_store(product.user_id, user_id=act.person_id)
-    fields = {"product_id": product_id, "position": position, "starts_at": starts_at, "ends_at": ends_at}
-    entry = _FEATURED.build(session, act, fields)
+    entry = _FEATURED.build(
+        session,
+        act,
+        {"product_id": product_id, "position": position, "starts_at": starts_at, "ends_at": ends_at},
+    )
     entry.campus_id = product.campus_id
     _ensure_no_overlap(session, product_id=product_id, starts_at=entry.starts_at, ends_at=ends_at)
     return _FEATURED.insert(session, act, entry)
@@ -129,8 +132,7 @@ def _cards_statement(*, campus: str | None, has_cursor: bool) -> Statement[Row]:
     if campus is not None:
         clause = clause.where(campus_condition(FeaturedProduct.campus_id, campus))
     if has_cursor:
-        last = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
-        clause = clause.where(tuple_(FeaturedProduct.position, FeaturedProduct.id) > last)
+        clause = clause.where(tuple_(FeaturedProduct.position, FeaturedProduct.id) > LAST_ROW)
     return Statement(clause)
 
 

@@ -5,10 +5,10 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BindParameter, Text, and_, bindparam, case, func, literal_column, or_, select, tuple_
+from sqlalchemy import BindParameter, and_, bindparam, case, func, literal_column, or_, select, tuple_
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.browse.listing import CARD_COLUMNS, build_card
+from marketplace.catalog.browse.listing import CARD_COLUMNS, LAST_ROW, build_card
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions.flash_sales import MAX_SALE_DURATION
@@ -69,8 +69,7 @@ def _public_statement(*, state: str | None, campus: str | None, has_cursor: bool
         # No sale is longer than that: older ones need not be looked at.
         clause = clause.where(FlashSale.starts_at > bindparam("oldest"))
     if has_cursor:
-        last = tuple_(bindparam("last_moment", type_=Text), bindparam("last_id", type_=Text))
-        clause = clause.where(tuple_(order, FlashSale.id) > last)
+        clause = clause.where(tuple_(order, FlashSale.id) > LAST_ROW)
     return Statement(clause.order_by(order, FlashSale.id))
 
 
@@ -98,11 +97,11 @@ def list_public_flash_sales(
     statement = _public_statement(
         state=state, campus=next(iter(campus_values), None), has_cursor=page.position is not None
     )
-    last_moment, last_id = page.after("time", "id")
+    last_position, last_id = page.after("time", "id")
     rows = statement.tuples(
         session,
         **campus_values,
-        last_moment=last_moment,
+        last_position=last_position,
         last_id=last_id,
         now=now,
         oldest=now - MAX_SALE_DURATION - timedelta(seconds=1),
@@ -188,5 +187,7 @@ def fetch_flash_sale_for_staff(session: Session, *, sale_id: UUID, now: datetime
     :raises NotFoundError: the sale does not exist
     """
     clause = select(*_STAFF_COLUMNS).join(Product, Product.id == FlashSale.product_id)
-    row = session.execute(clause.where(FlashSale.id == sale_id), {"now": now}).one_or_none()
-    return found(row, "There is no such flash sale.")
+    return found(
+        session.execute(clause.where(FlashSale.id == sale_id), {"now": now}).one_or_none(),
+        "There is no such flash sale.",
+    )

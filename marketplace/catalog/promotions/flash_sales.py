@@ -19,7 +19,6 @@ from marketplace.catalog.moderation.rules import MIN_PRICE_MINOR
 from marketplace.catalog.promotions import common
 from marketplace.catalog.promotions.models import FlashSale
 from marketplace.catalog.sale_price import price_at_percent_off
-from marketplace.catalog.stock import LockedProduct
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
@@ -115,14 +114,17 @@ def create_flash_sale(
     if product is None:
         raise ValidationError.of("productId", "There is no such product.")
     common.ensure_not_own_store(product["user_id"], user_id=act.person_id)
-    fields = {
-        "product_id": product_id,
-        "percent_off": discount.percent,
-        "starts_at": starts_at,
-        "ends_at": ends_at,
-        "quantity": quantity,
-    }
-    sale = _SALES.build(session, act, fields)
+    sale = _SALES.build(
+        session,
+        act,
+        {
+            "product_id": product_id,
+            "percent_off": discount.percent,
+            "starts_at": starts_at,
+            "ends_at": ends_at,
+            "quantity": quantity,
+        },
+    )
     _ensure_no_overlap(session, product_id=product_id, starts_at=sale.starts_at, ends_at=ends_at)
     sale.sale_price_minor = discount.sale_price(product["price_minor"])
     return _SALES.insert(session, act, sale)
@@ -206,8 +208,8 @@ def on_boundary(session: Session, *, product_id: UUID, now: datetime) -> None:
 
 
 def replace_ended_sales(
-    session: Session, products: dict[UUID, LockedProduct], *, now: datetime
-) -> dict[UUID, LockedProduct]:
+    session: Session, products: dict[UUID, stock.LockedProduct], *, now: datetime
+) -> dict[UUID, stock.LockedProduct]:
     """Bring forward what comes after sales that are over, where no task has done so yet.
 
     :param products: locked, by id

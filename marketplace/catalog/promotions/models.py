@@ -73,7 +73,16 @@ class FlashSale(Promotion, Base):
     sold: Mapped[int] = mapped_column(server_default=text("0"))
 
 
-class Banner(Promotion, Base):
+class PicturedPromotion(Promotion):
+    """The columns of promotions with a picture, in an order that staff chose, on one campus or all."""
+
+    image_id: Mapped[UUID | None] = mapped_column(ForeignKey("images.id"), index=True)
+    image_url: Mapped[str | None]
+    campus_id: Mapped[UUID | None] = mapped_column(ForeignKey("campuses.id"))
+    position: Mapped[int] = mapped_column(server_default=text("0"))
+
+
+class Banner(PicturedPromotion, Base):
     """A picture with a title on the pages of a campus, or of all."""
 
     __tablename__ = "banners"
@@ -87,15 +96,11 @@ class Banner(Promotion, Base):
 
     title: Mapped[str]
     subtitle: Mapped[str | None]
-    image_id: Mapped[UUID | None] = mapped_column(ForeignKey("images.id"), index=True)
-    image_url: Mapped[str | None]
     link: Mapped[str | None]
     placement: Mapped[str]
-    campus_id: Mapped[UUID | None] = mapped_column(ForeignKey("campuses.id"))
-    position: Mapped[int] = mapped_column(server_default=text("0"))
 
 
-class Vibe(Promotion, Base):
+class Vibe(PicturedPromotion, Base):
     """A themed feed of products, in an order that staff chose."""
 
     __tablename__ = "vibes"
@@ -110,10 +115,6 @@ class Vibe(Promotion, Base):
     slug: Mapped[str]
     title: Mapped[str]
     description: Mapped[str] = mapped_column(server_default="")
-    image_id: Mapped[UUID | None] = mapped_column(ForeignKey("images.id"), index=True)
-    image_url: Mapped[str | None]
-    campus_id: Mapped[UUID | None] = mapped_column(ForeignKey("campuses.id"))
-    position: Mapped[int] = mapped_column(server_default=text("0"))
 
 
 class VibeProduct(Base):

@@ -16,7 +16,6 @@ from marketplace.catalog.search import (
     tokenizer,
     zero_result_queries,
 )
-from marketplace.catalog.search.query_builder import Lexicon
 from marketplace.catalog.search.ranking_sql import (
     CANDIDATES_PER_STEP,
     FILTERED_CANDIDATES_PER_STEP,
@@ -152,7 +151,7 @@ def search_catalog(
     return _build_page(rows, merchants, page=page, position=next_position, strategy=strategy, context=context)
 
 
-def _match_strategies(context: _SearchContext, lexicon: Lexicon) -> Iterator[_MatchStrategy]:
+def _match_strategies(context: _SearchContext, lexicon: query_builder.Lexicon) -> Iterator[_MatchStrategy]:
     """Give the ways to take the words, in order; spellings are looked for when it comes to them."""
     words, session = context.words, context.session
     corrections = None
@@ -176,7 +175,7 @@ def _match_strategies(context: _SearchContext, lexicon: Lexicon) -> Iterator[_Ma
 
 
 def _build_strategy(
-    kind: int, context: _SearchContext, lexicon: Lexicon, corrections: SpellingCorrections
+    kind: int, context: _SearchContext, lexicon: query_builder.Lexicon, corrections: SpellingCorrections
 ) -> _MatchStrategy:
     query = query_builder.build_query(context.words, lexicon, corrections=corrections)
     if kind == PARTIAL:
@@ -191,7 +190,9 @@ def _build_strategy(
     return _MatchStrategy(kind, (exact, query.wide, query.wide), steps, corrections)
 
 
-def _build_step(vector: str, share: float, lexicon: Lexicon, context: _SearchContext) -> SearchStep:
+def _build_step(
+    vector: str, share: float, lexicon: query_builder.Lexicon, context: _SearchContext
+) -> SearchStep:
     threshold = (
         FILTERED_POPULARITY_SCAN_THRESHOLD
         if has_filters_besides_campus(context.conditions)

@@ -129,9 +129,9 @@ def purge_old_counts(session: Session, *, now: datetime) -> int:
     :param now: the time of the task
     :return: how many rows went
     """
-    hours = _PURGE_HOURS.run(session, before=now - RETENTION, most=_MAX_PURGED_ROWS)
+    purged = _PURGE_HOURS.run(session, before=now - RETENTION, most=_MAX_PURGED_ROWS)
     # A batch that comes back after its id went holds hours alone that are too old to be added up.
-    return hours + _PURGE_BATCHES.run(session, before=now - RETENTION - _HOUR, most=_MAX_PURGED_ROWS)
+    return purged + _PURGE_BATCHES.run(session, before=now - RETENTION - _HOUR, most=_MAX_PURGED_ROWS)
 
 
 def fetch_totals(session: Session, *, product_id: UUID) -> dict[str, int]:

@@ -9,19 +9,24 @@ from sqlalchemy.orm import Mapped, mapped_column
 from marketplace.infra.db import Base
 
 
-class ProductStatistic(Base):
+class CountedEvents:
+    """The columns of a product's counts, one for each type of event."""
+
+    views: Mapped[int] = mapped_column(server_default=text("0"))
+    cart_adds: Mapped[int] = mapped_column(server_default=text("0"))
+    shares: Mapped[int] = mapped_column(server_default=text("0"))
+
+
+class ProductStatistic(CountedEvents, Base):
     """What was counted of a product in one hour, which its beginning names."""
 
     __tablename__ = "product_statistics"
 
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), primary_key=True)
     hour: Mapped[datetime] = mapped_column(primary_key=True, index=True)
-    views: Mapped[int] = mapped_column(server_default=text("0"))
-    cart_adds: Mapped[int] = mapped_column(server_default=text("0"))
-    shares: Mapped[int] = mapped_column(server_default=text("0"))
 
 
-class ProductCount(Base):
+class ProductCount(CountedEvents, Base):
     """What was counted of a product in all.
 
     It stands beside the product, not in it: an order must not wait for a count, nor a count for an order.
@@ -39,9 +44,6 @@ class ProductCount(Base):
     )
 
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), primary_key=True)
-    views: Mapped[int] = mapped_column(server_default=text("0"))
-    cart_adds: Mapped[int] = mapped_column(server_default=text("0"))
-    shares: Mapped[int] = mapped_column(server_default=text("0"))
     trending: Mapped[int | None] = mapped_column(
         comment="Its place among what trends: the decayed score's logarithm, which time alone does not change"
     )

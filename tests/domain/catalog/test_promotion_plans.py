@@ -97,7 +97,7 @@ def test_sales_that_are_over_cost_nothing(
         "oldest": now - flash_sale_listing.MAX_SALE_DURATION,
         "media_base_url": "",
         "limit": 21,
-        "last_moment": (now - timedelta(minutes=31)).isoformat(),
+        "last_position": (now - timedelta(minutes=31)).isoformat(),
         "last_id": "00000000-0000-7000-8000-000000000000",
     }
 
