@@ -140,8 +140,12 @@ def _mark_for_deletion(
 
 def _delete_marked_images(database: Database, storage: ObjectStorage, *, bucket: str, now: datetime) -> int:
     with database.reading() as session:
-        condemned = select(Image).where(Image.status == "deleting").order_by(Image.unused_since)
-        marked = session.scalars(condemned.limit(MAX_IMAGES_PER_RUN)).all()
+        marked = session.scalars(
+            select(Image)
+            .where(Image.status == "deleting")
+            .order_by(Image.unused_since)
+            .limit(MAX_IMAGES_PER_RUN)
+        ).all()
     deleted = 0
     for image in marked:
         keys = {image.key, *(rendition["key"] for rendition in image.renditions)}

@@ -25,7 +25,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.notifications.operations import notify
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.moderation import ContentModerator, ModerationResult
+from marketplace.providers.moderation import ContentModerator
 from marketplace.vendors import queries as vendor_queries
 
 SCREENING_TOPIC = "product.screen"
@@ -187,10 +187,6 @@ def check_with_provider(
         if now - listing.submitted_at < PROVIDER_MAX_WAIT:
             raise
         return (NOT_CHECKED_IN_TIME,)
-    return _provider_findings(result)
-
-
-def _provider_findings(result: ModerationResult) -> tuple[str, ...]:
     if not result.flagged:
         return ()
     # What the provider names reaches the vendor: names only, and not any number of them.
@@ -234,16 +230,6 @@ def publish_or_hold(
     else:
         _publish_product(session, product, now=now)
     return product.status
-
-
-def screen_by_rules_alone(session: Session, *, product_id: UUID, now: datetime) -> str | None:
-    """Screen a listing by the rules alone, in one transaction.
-
-    :param product_id: which
-    :param now: the time
-    :return: as ``publish_or_hold``
-    """
-    return publish_or_hold(session, listing=read_and_screen(session, product_id=product_id), now=now)
 
 
 def hold_overdue_screenings(session: Session, *, now: datetime) -> int:

@@ -14,6 +14,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel.states import IllegalTransitionError
 from tests.support.audit_and_notifications import notifications_of
 from tests.support.market import Market, Store
+from tests.support.moderation import screen_by_rules_alone
 from tests.support.threads import at_once
 
 
@@ -29,7 +30,7 @@ def store(market: Market) -> Store:
 
 def screen(market: Market, product_id: UUID, *, minutes: int = 1) -> str | None:
     return market.database.in_transaction(
-        automated_review.screen_by_rules_alone,
+        screen_by_rules_alone,
         product_id=product_id,
         now=market.now + timedelta(minutes=minutes),
     )

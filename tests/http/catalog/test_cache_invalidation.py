@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 from flask.testing import FlaskClient
 
-from marketplace.catalog.moderation import automated_review
 from marketplace.catalog.statistics import counters
 from marketplace.services import Services
 from tests.support.market import Bearer, Market, Store
+from tests.support.moderation import screen_by_rules_alone
 
 ROUTES = (
     "/api/products",
@@ -86,10 +86,7 @@ def test_the_old_price_is_not_shown_again(shop: Shop) -> None:
     shop.send("PUT", priceMinor=price)
     assert shop.shown() is None  # until it is screened
     with shop.market.database.transaction() as session:
-        assert (
-            automated_review.screen_by_rules_alone(session, product_id=shop.product_id, now=shop.market.now)
-            == "published"
-        )
+        assert screen_by_rules_alone(session, product_id=shop.product_id, now=shop.market.now) == "published"
 
     again = shop.shown()
     assert again is not None

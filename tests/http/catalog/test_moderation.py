@@ -11,10 +11,10 @@ from flask.testing import FlaskClient
 from blueprints.catalog.moderation.schemas import BannedTermView, ModeratedProduct
 from marketplace.audit.queries import find_first_broken_link
 from marketplace.catalog.models import BannedTerm, Product
-from marketplace.catalog.moderation import automated_review
 from marketplace.infra.db import Database
 from tests.support.audit_and_notifications import audit_of, notifications_of
 from tests.support.market import Bearer, Market, Store
+from tests.support.moderation import screen_by_rules_alone
 from tests.support.product_api import faults_of, ids_of, listed, listing
 from tests.support.threads import at_once
 
@@ -164,7 +164,7 @@ class TestDeciding:
         assert (again.json["data"]["status"], again.json["data"]["reviewState"]) == ("in_review", "screening")
         assert again.json["data"]["statusReason"] is None
         # What staff turned down does not slip through the screening.
-        database.in_transaction(automated_review.screen_by_rules_alone, product_id=product_id, now=market.now)
+        database.in_transaction(screen_by_rules_alone, product_id=product_id, now=market.now)
         assert market.row(Product, product_id).held
         assert act(client, product_id, "approve", officer).status_code == 200
         assert not market.row(Product, product_id).needs_staff
@@ -391,7 +391,7 @@ def test_from_doubt_to_the_public_by_the_vendors_own_hand(
     ).json["data"]
     assert (made["status"], made["reviewState"], made["reviewReasons"]) == ("in_review", "screening", [])
     product_id = UUID(made["id"])
-    database.in_transaction(automated_review.screen_by_rules_alone, product_id=product_id, now=market.now)
+    database.in_transaction(screen_by_rules_alone, product_id=product_id, now=market.now)
 
     seen = client.get(f"/api/products/{product_id}", headers=owner).json["data"]
     assert (seen["status"], seen["reviewState"]) == ("in_review", "held")
@@ -410,7 +410,7 @@ def test_from_doubt_to_the_public_by_the_vendors_own_hand(
         "screening",
         [],
     )
-    database.in_transaction(automated_review.screen_by_rules_alone, product_id=product_id, now=market.now)
+    database.in_transaction(screen_by_rules_alone, product_id=product_id, now=market.now)
 
     assert ids_of(listed(client, vendor=store.id)) == [product_id]
     kinds = [told["type"] for told in notifications_of(database, store.user_id)]
@@ -452,9 +452,7 @@ class TestBannedTerms:
 
         def screened(title: str) -> bool:
             product_id = market.product(store, status="in_review", title=title)
-            database.in_transaction(
-                automated_review.screen_by_rules_alone, product_id=product_id, now=market.now
-            )
+            database.in_transaction(screen_by_rules_alone, product_id=product_id, now=market.now)
             return bool(market.row(Product, product_id).held)
 
         assert screened(f"New {word} kits")

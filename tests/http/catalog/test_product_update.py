@@ -9,9 +9,9 @@ from flask.testing import FlaskClient
 
 from blueprints.catalog.products.schemas import ProductDetail
 from marketplace.catalog.models import Product
-from marketplace.catalog.moderation import automated_review
 from marketplace.infra.db import Database
 from tests.support.market import Bearer, Market, Store
+from tests.support.moderation import screen_by_rules_alone
 from tests.support.product_api import faults_of, ids_of, listed, listing, screenings_of
 
 
@@ -209,7 +209,7 @@ def test_from_listing_to_the_public(
     made = client.post("/api/products", json=listing(market), headers=bearer(store.user_id)).json["data"]
 
     state = database.in_transaction(
-        automated_review.screen_by_rules_alone,
+        screen_by_rules_alone,
         product_id=UUID(made["id"]),
         now=market.now + timedelta(minutes=1),
     )
