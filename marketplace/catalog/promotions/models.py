@@ -67,7 +67,7 @@ class FlashSale(Promotion, Base):
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"))
     sale_price_minor: Mapped[int]
     percent_off: Mapped[int | None] = mapped_column(comment="What the price was made of, where it was")
-    ends_at: Mapped[datetime]
+    ends_at: Mapped[datetime] = mapped_column()
     over_at: Mapped[datetime] = mapped_column(Computed("least(ends_at, ended_at)", persisted=True))
     quantity: Mapped[int | None]
     sold: Mapped[int] = mapped_column(server_default=text("0"))
