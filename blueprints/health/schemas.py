@@ -18,8 +18,7 @@ class ReadinessChecks(Schema):
     cache = fields.String(required=True)
 
 
-class ReadinessView(Schema):
+class ReadinessView(LivenessView):
     """Readiness."""
 
-    status = fields.String(required=True)
     checks = fields.Nested(ReadinessChecks, required=True)

@@ -1,5 +1,7 @@
 """Who calls: the bearer token is checked, the person behind it looked up, the contract's access held."""
 
+from contextlib import suppress
+
 from flask import request
 from sqlalchemy.orm import Session
 
@@ -38,7 +40,7 @@ def authenticate(context: Context, contract: Contract) -> None:
         context.caller = _resolve_caller(context, access)
     except (UnauthorizedError, TokenExpiredError):
         if access.token is not TokenPolicy.IGNORED_IF_INVALID:
-            limits.enforce_anonymous_rate_limit(context)
+            limits.enforce_rate_limit(context, contract=None)
             raise
     except ProviderUnavailableError:
         if access.token is not TokenPolicy.IGNORED_IF_INVALID:
@@ -58,10 +60,8 @@ def admit_to_path_without_contract(context: Context) -> None:
 
     :raises RateLimitError: the quota is used up
     """
-    try:
+    with suppress(UnauthorizedError, TokenExpiredError, ProviderUnavailableError, ServiceUnavailableError):
         context.caller = _resolve_caller(context, Access("any", TokenPolicy.IGNORED_IF_INVALID))
-    except (UnauthorizedError, TokenExpiredError, ProviderUnavailableError, ServiceUnavailableError):
-        context.caller = None
     limits.enforce_rate_limit(context, contract=None)
 
 

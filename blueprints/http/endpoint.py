@@ -65,7 +65,7 @@ class Endpoint:
             stored = idempotency.perform_once(
                 context,
                 key=key,
-                request_hash=_digest_arguments(arguments),
+                request_hash=request_parsing.digest_arguments(arguments),
                 execute=lambda lease: self._run_write(context, arguments, lease),
             )
         elif self.contract.opens_transaction:
@@ -182,12 +182,6 @@ class Endpoint:
         return data if self._renderer is None else self._renderer(data), self._meta_renderer(meta)
 
 
-def _digest_arguments(arguments: dict[str, Any]) -> str:
-    """Digest what is sent: for a file, its own digest stands."""
-    file = arguments.get("file")
-    return request_parsing.digest_body(arguments.get("body") if file is None else file.sha256)
-
-
 class ContractBlueprint(Blueprint):  # type: ignore[misc]
     """A blueprint of routes under contract; OpenAPI is made of the same words."""
 
@@ -274,7 +268,12 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
                 raises=raises,
             )
             self.contracts.append(contract)
-            self._add_route(rule, contract, view)
+            endpoint = Endpoint(contract, view, self._build_apidoc(contract, view))
+            parameters = [
+                {"in": "path", "name": segment, "schema": {"type": "string", "enum": list(words)}}
+                for segment, words in contract.choices
+            ]
+            self.add_url_rule(rule, view.__name__, endpoint, methods=[method], parameters=parameters or None)
             return view
 
         return decorate
@@ -283,16 +282,6 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
     post = partialmethod(route_under_contract, "POST")
     put = partialmethod(route_under_contract, "PUT")
     delete = partialmethod(route_under_contract, "DELETE")
-
-    def _add_route(self, rule: str, contract: Contract, view: View) -> None:
-        endpoint = Endpoint(contract, view, self._build_apidoc(contract, view))
-        parameters = [
-            {"in": "path", "name": name, "schema": {"type": "string", "enum": list(words)}}
-            for name, words in contract.choices
-        ]
-        self.add_url_rule(
-            rule, view.__name__, endpoint, methods=[contract.method], parameters=parameters or None
-        )
 
     def _document_responses(self, contract: Contract, view: View) -> View:
         described: View = view
@@ -305,16 +294,12 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
             described = self.response(contract.status, {"type": "string"}, content_type="text/plain")(
                 described
             )
-        if contract.csv:
-            described = self.alt_response(
-                contract.status, schema={"type": "string"}, content_type="text/csv", success=True
-            )(described)
+        files = {"text/csv": {"type": "string"}} if contract.csv else {}
         if contract.pdf:
+            files["application/pdf"] = {"type": "string", "format": "binary"}
+        for content_type, file in files.items():
             described = self.alt_response(
-                contract.status,
-                schema={"type": "string", "format": "binary"},
-                content_type="application/pdf",
-                success=True,
+                contract.status, schema=file, content_type=content_type, success=True
             )(described)
         return described
 
@@ -342,8 +327,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
             ]
         if contract.upload is not None:
             extra["requestBody"] = _multipart_request_body(contract.upload)
-        described = self.doc(**extra)(described)
-        return described._apidoc
+        return self.doc(**extra)(described)._apidoc
 
 
 def _multipart_request_body(upload: Upload) -> dict[str, Any]:

@@ -7,6 +7,7 @@ that the limit and cached content take one round trip together.
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 from limits import RateLimitItem, parse
@@ -67,33 +68,19 @@ def enforce_rate_limit(
     window = _build_window(contract, context, context.caller)
     if window is None and not content_key:
         return None
-    cached_lookup: CacheLookup | None = None
     try:
         cached_lookup = context.services.cache.look_up(window=window, content_key=content_key, tags=tags)
     except CacheDownError:
-        lookup = _count_in_memory(window) if window else None
-    else:
-        lookup = cached_lookup
-    if window and lookup:
-        _apply_count(context, window, lookup)
+        cached_lookup = None
+    if window:
+        _apply_count(context, window, cached_lookup or _count_in_memory(window))
     return cached_lookup
 
 
 def count_refused_request(context: Context, *, contract: Contract | None) -> None:
     """Count a request that is refused for another reason, so that its headers are true."""
-    try:
+    with suppress(RateLimitError):
         enforce_rate_limit(context, contract=contract)
-    except RateLimitError:
-        return
-
-
-def enforce_anonymous_rate_limit(context: Context) -> None:
-    """Count a request whose token was refused against its address.
-
-    :raises RateLimitError: the address's quota is used up
-    """
-    context.caller = None
-    enforce_rate_limit(context, contract=None)
 
 
 def _count_in_memory(window: RateLimitWindow) -> CacheLookup:

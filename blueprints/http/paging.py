@@ -91,11 +91,18 @@ def table_request(context: Context, query: dict[str, Any]) -> TableRequest:
 
 
 def _decode_position(context: Context, filters: dict[str, Any], cursor: str | None) -> list[Any] | None:
-    context.cursor_listing_key = _listing_key(context, filters)
+    # A cursor is good for one caller, one collection (concrete path) and one set of filters.
+    caller = (
+        str(context.caller.id)
+        if context.caller and context.contract and not context.contract.cache_seconds
+        else ""
+    )
+    listing = orjson.dumps([request.path, caller, filters], option=orjson.OPT_SORT_KEYS).decode()
+    context.cursor_listing_key = listing
     if cursor is None:
         return None
     try:
-        return decode_cursor(_cursor_key(context), listing=context.cursor_listing_key, cursor=cursor)
+        return decode_cursor(context.services.settings.cursor_key.encode(), listing=listing, cursor=cursor)
     except InvalidCursorError as error:
         raise UnknownCursorError from error
 
@@ -119,7 +126,11 @@ def table_meta(context: Context, page: TablePage) -> dict[str, Any]:
 def _next_page_meta(context: Context, position: list[Any] | None) -> dict[str, Any]:
     cursor = None
     if position is not None:
-        cursor = encode_cursor(_cursor_key(context), listing=context.cursor_listing_key, position=position)
+        cursor = encode_cursor(
+            context.services.settings.cursor_key.encode(),
+            listing=context.cursor_listing_key,
+            position=position,
+        )
     return {"has_more": position is not None, "next_cursor": cursor}
 
 
@@ -136,17 +147,3 @@ def meta_schema_for(query: marshmallow.Schema | None) -> type[MetaSchema]:
         if isinstance(query, paged):
             return meta
     return MetaSchema
-
-
-def _cursor_key(context: Context) -> bytes:
-    return context.services.settings.cursor_key.encode()
-
-
-def _listing_key(context: Context, filters: dict[str, Any]) -> str:
-    """A cursor is good for one caller, one collection (concrete path) and one set of filters."""
-    caller = (
-        str(context.caller.id)
-        if context.caller and context.contract and not context.contract.cache_seconds
-        else ""
-    )
-    return orjson.dumps([request.path, caller, filters], option=orjson.OPT_SORT_KEYS).decode()

@@ -161,9 +161,10 @@ def _parse_query(query_string: bytes) -> MultiDict[str, str]:
     return MultiDict(parse_qsl(words, keep_blank_values=True, errors="replace"))
 
 
-def digest_body(body: Any) -> str:
-    """Give a digest that is equal for bodies that say the same."""
-    canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS, default=str)
+def digest_arguments(arguments: Mapping[str, Any]) -> str:
+    """Digest the body or file of a request; bodies that say the same have the same digest."""
+    sent = arguments["file"].sha256 if "file" in arguments else arguments.get("body")
+    canonical = orjson.dumps(sent, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.sha256(canonical).hexdigest()
 
 

@@ -47,17 +47,16 @@ class Me(Updated):
     campus = fields.Nested(MyCampus, required=True, allow_none=True)
 
 
-class AddAddress(AddressFields):
-    """A new delivery address."""
-
-    hostel = SingleLineText(max_length=120, required=True)
-    is_default = StrictBoolean()
-
-
 class UpdateAddress(AddressFields):
     """Changes to an address; what is left out stays as it is."""
 
     is_default = StrictBoolean()
+
+
+class AddAddress(UpdateAddress):
+    """A new delivery address."""
+
+    hostel = SingleLineText(max_length=120, required=True)
 
 
 class AddressView(Updated):

@@ -14,7 +14,6 @@ from blueprints.webhooks.schemas import (
 )
 from marketplace.kernel.paging import Page
 from marketplace.webhooks import queries, replay
-from marketplace.webhooks.queries import WebhookEventFilters
 
 area = ContractBlueprint("webhooks", "/api/admin/webhooks", "Webhooks that came in")
 
@@ -27,14 +26,9 @@ area = ContractBlueprint("webhooks", "/api/admin/webhooks", "Webhooks that came 
 )  # fmt: skip
 def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
     """List events, the latest first, with how many there are in each state."""
-    filters = WebhookEventFilters(
-        state=query["state"],
-        event_type=query["type"],
-        provider=query["provider"],
-        since=query["since"],
-        error=query["error"],
+    return queries.list_events_for_staff(
+        ctx.session, filters=queries.WebhookEventFilters(**query), page=ctx.page, now=ctx.now
     )
-    return queries.list_events_for_staff(ctx.session, filters=filters, page=ctx.page, now=ctx.now)
 
 
 @area.get("/<uuid:webhook_id>", auth=FINANCE, limit=SharedLimit.CALLER_TIER, reply=Webhook)

@@ -33,11 +33,8 @@ class AnyQuery(Schema):
         unknown = marshmallow.EXCLUDE
 
 
-class WebhookVerificationQuery(Schema):
+class WebhookVerificationQuery(AnyQuery):
     """What the messaging provider asks with; a parameter more or less is no reason to complain."""
-
-    class Meta:
-        unknown = marshmallow.EXCLUDE
 
     mode = fields.String(data_key="hub.mode", load_default="")
     verify_token = fields.String(data_key="hub.verify_token", load_default="")
@@ -53,7 +50,12 @@ class WebhookQuery(CursorQuery):
     """Which events are listed, the latest first."""
 
     state = Choice(*queries.STATES, load_default=None)
-    type = Text(max_length=255, load_default=None, metadata={"description": "Such as charge.success."})
+    event_type = Text(
+        data_key="type",
+        max_length=255,
+        load_default=None,
+        metadata={"description": "Such as charge.success."},
+    )
     provider = Choice(*queries.PROVIDERS, load_default=None)
     since = Timestamp(load_default=None, metadata={"description": "Those that came from then on."})
     error = SingleLineText(
@@ -163,21 +165,22 @@ class CreatedNotification(Identified):
     title = fields.String(required=True)
 
 
-class CreatedQuarantinedCharge(Identified):
-    """A charge that is held back."""
-
-    reason = fields.String(required=True)
+class _HeldAmount(Identified):
     amount_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
 
 
-class CreatedPayoutException(Identified):
+class CreatedQuarantinedCharge(_HeldAmount):
+    """A charge that is held back."""
+
+    reason = fields.String(required=True)
+
+
+class CreatedPayoutException(_HeldAmount):
     """A transfer that failed, came back, or is none of ours."""
 
     outcome = fields.String(required=True)
     reference = fields.String(required=True)
-    amount_minor = MinorAmount(required=True)
-    currency = fields.String(required=True)
 
 
 class AlertTransition(Identified):
