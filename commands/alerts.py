@@ -62,9 +62,10 @@ def alerts() -> None:
 )
 def list_alerts(state: str, severity: str | None, identifier: str | None, limit: int) -> None:
     """List alerts."""
-    filters = queries.AlertFilters(state, severity, identifier)
     with read_session() as session:
-        page = queries.list_alerts(session, filters=filters, page=PageRequest(limit))
+        page = queries.list_alerts(
+            session, page=PageRequest(limit), state=state, severity=severity, identifier=identifier
+        )
     if not page.items:
         click.echo("No alert matches.", err=True)
         return

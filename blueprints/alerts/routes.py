@@ -16,7 +16,7 @@ area = ContractBlueprint("alerts", "/api/admin/alerts", "Alerts, for staff")
 @area.get("", auth=STAFF, limit=SharedLimit.CALLER_TIER, query=AlertQuery, reply=AlertView(many=True))
 def list_alerts(ctx: Context, query: dict[str, Any]) -> Page:
     """List alerts, the latest first."""
-    return queries.list_alerts(ctx.session, filters=queries.AlertFilters(**query), page=ctx.page)
+    return queries.list_alerts(ctx.session, page=ctx.page, **query)
 
 
 @area.post(

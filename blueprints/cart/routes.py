@@ -7,7 +7,6 @@ from blueprints.http.contract import AUTHENTICATED, SharedLimit
 from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Deleted
 from marketplace.cart import operations, queries
-from marketplace.cart.operations import RequestedItem
 
 area = ContractBlueprint("cart", "/api/cart", "The cart")
 
@@ -31,7 +30,7 @@ def synchronise_cart(ctx: Context, body: dict[str, Any]) -> queries.CartView:
     operations.synchronise_cart(
         ctx.session,
         caller=ctx.user,
-        lines=[RequestedItem(**item) for item in body["items"]],
+        lines=[operations.RequestedItem(**item) for item in body["items"]],
         now=ctx.now,
     )
     return _cart_view(ctx)

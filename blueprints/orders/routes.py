@@ -40,7 +40,6 @@ from marketplace.kernel.paging import Page, TablePage, TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.orders import admin_table, operations, queries
-from marketplace.orders.admin_table import AuditedOrder, OrderFilters
 from marketplace.orders.models import OrderEvent
 from marketplace.orders.placing.order_validation import InsufficientStockError
 from marketplace.orders.placing.place_order import (
@@ -355,11 +354,11 @@ def list_campus_orders(ctx: Context, query: dict[str, Any]) -> Page:
     )
 
 
-def _build_filters(ctx: Context, query: dict[str, Any]) -> OrderFilters:
+def _build_filters(ctx: Context, query: dict[str, Any]) -> admin_table.OrderFilters:
     """Give the filters; whatever of the two ends of the period comes first, holds."""
     hours = query.pop("older_than_hours", None)
     ends = [query.pop("to", None), None if hours is None else ctx.now - timedelta(hours=hours)]
-    return OrderFilters(
+    return admin_table.OrderFilters(
         starts=query.pop("from_", None),
         ends=min((end for end in ends if end is not None), default=None),
         vendor_id=query.pop("vendor", None),
@@ -368,7 +367,7 @@ def _build_filters(ctx: Context, query: dict[str, Any]) -> OrderFilters:
     )
 
 
-def _flatten_row(row: AuditedOrder) -> dict[str, Any]:
+def _flatten_row(row: admin_table.AuditedOrder) -> dict[str, Any]:
     """Write a row for a file: names and ids beside each other, reasons in one cell."""
     cells = (
         *(

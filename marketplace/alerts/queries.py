@@ -1,7 +1,6 @@
 """Alerts as staff and operators read them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -27,31 +26,33 @@ _STATE_CONDITIONS: dict[str, ColumnElement[bool]] = {
 }
 
 
-@dataclass(frozen=True)
-class AlertFilters:
-    """Which alerts are wanted: of ``STATES`` or all; none for any severity and any identifier."""
-
-    state: str = ALL
-    severity: str | None = None
-    identifier: str | None = None
-
-
-def list_alerts(session: Session, *, filters: AlertFilters, page: PageRequest) -> Page:
+def list_alerts(
+    session: Session,
+    *,
+    page: PageRequest,
+    state: str = ALL,
+    severity: str | None = None,
+    identifier: str | None = None,
+) -> Page:
     """List alerts, the latest first.
 
     :param page: its position is the last row's time and id
+    :param state: one of ``STATES``, or all
+    :param severity: none for any, as for ``identifier``
     """
     return page_of(
-        list(session.scalars(_select_alerts(filters, page))),
+        list(session.scalars(_select_alerts(page, state, severity, identifier))),
         request=page,
         position_of=lambda alert: [iso(alert.raised_at), str(alert.id)],
     )
 
 
-def _select_alerts(filters: AlertFilters, page: PageRequest) -> Select[Alert]:
+def _select_alerts(
+    page: PageRequest, state: str, severity: str | None = None, identifier: str | None = None
+) -> Select[Alert]:
     last_at, last_id = page.after("time", "id")
-    filter_values = {"severity": filters.severity, "identifier": filters.identifier}
-    conditions = [_STATE_CONDITIONS[filters.state]]
+    filter_values = {"severity": severity, "identifier": identifier}
+    conditions = [_STATE_CONDITIONS[state]]
     if last_at is not None:
         conditions.append(
             tuple_(Alert.raised_at, Alert.id) < (datetime.fromisoformat(last_at), UUID(last_id))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import Literal, get_args
 from uuid import UUID
 
 from sqlalchemy import select, text
@@ -16,11 +17,8 @@ from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
-OUT_OF_STOCK = "out_of_stock"
-INSUFFICIENT_STOCK = "insufficient_stock"
-NOT_AVAILABLE = "not_available"
-PRICE_CHANGED = "price_changed"
-PROBLEMS = (NOT_AVAILABLE, OUT_OF_STOCK, INSUFFICIENT_STOCK, PRICE_CHANGED)
+Problem = Literal["not_available", "out_of_stock", "insufficient_stock", "price_changed"]
+PROBLEMS: tuple[Problem, ...] = get_args(Problem)
 
 
 @dataclass(frozen=True)
@@ -89,25 +87,25 @@ class CartLineView(PricedRow):
         return self.available > 0
 
     @property
-    def problem(self) -> str | None:
+    def problem(self) -> Problem | None:
         """The first of ``PROBLEMS`` that the line has."""
         if not self.offered:
-            return NOT_AVAILABLE
+            return "not_available"
         if self.stock == 0:
-            return OUT_OF_STOCK
+            return "out_of_stock"
         if self.stock < self.quantity:
-            return INSUFFICIENT_STOCK
-        return PRICE_CHANGED if self.unit_price_minor != self.price_minor_seen else None
+            return "insufficient_stock"
+        return "price_changed" if self.unit_price_minor != self.price_minor_seen else None
 
     @property
     def previous_price_minor(self) -> int | None:
         """The price that the buyer has seen, if it changed."""
-        return self.price_minor_seen if self.problem == PRICE_CHANGED else None
+        return self.price_minor_seen if self.problem == "price_changed" else None
 
     @property
     def orderable(self) -> bool:
         """Whether the line can be ordered; a changed price does not prevent that."""
-        return self.problem in (None, PRICE_CHANGED)
+        return self.problem in (None, "price_changed")
 
     @property
     def vendor(self) -> CartVendor:

@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Database, Row, Statement
 from marketplace.kernel.clock import Clock
 from marketplace.ledger import accounts
-from marketplace.ledger.accounts import Account
 from marketplace.ledger.operations import post_gateway_movement
 from marketplace.payments.refunds import gateway_refund
 from marketplace.providers.gateway.records import BalanceMovement, GatewayRecord, GatewayRecords, RecordKind
@@ -383,7 +382,7 @@ class GatewayImporter:
             self._post_all(_SELECT_UNPOSTED_OWN_FUNDS, accounts.OWN_FUNDS),
         )
 
-    def _post_all(self, unposted: Statement[Row], counter_account: Account) -> int:
+    def _post_all(self, unposted: Statement[Row], counter_account: accounts.Account) -> int:
         total = 0
         while True:
             posted = self.database.in_transaction(self._post_batch, unposted, counter_account)
@@ -391,7 +390,9 @@ class GatewayImporter:
             if posted < _BATCH_SIZE:
                 return total
 
-    def _post_batch(self, session: Session, unposted: Statement[Row], counter_account: Account) -> int:
+    def _post_batch(
+        self, session: Session, unposted: Statement[Row], counter_account: accounts.Account
+    ) -> int:
         rows = unposted.all(session, run_id=self.run_id, limit=_BATCH_SIZE)
         for row in rows:
             post_gateway_movement(

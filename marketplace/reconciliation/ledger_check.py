@@ -5,8 +5,12 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
-from marketplace.ledger import queries
-from marketplace.ledger.queries import Violation, build_invariants, find_violations
+from marketplace.ledger.queries import (
+    INVARIANTS as LEDGER_INVARIANTS,
+    Violation,
+    build_invariants,
+    find_violations,
+)
 from marketplace.orders import invariants as order_invariants
 from marketplace.payments.integrity import drift, invariants as payment_invariants
 from marketplace.payouts import invariants as payout_invariants
@@ -51,8 +55,14 @@ def verify_ledger(session: Session) -> list[Violation]:
     :param session: one that reads
     :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
     """
-    invariants = queries.INVARIANTS | order_invariants.INVARIANTS | payment_invariants.INVARIANTS
-    return find_violations(session, invariants | payout_invariants.INVARIANTS | _RECONCILIATION_INVARIANTS)
+    return find_violations(
+        session,
+        LEDGER_INVARIANTS
+        | order_invariants.INVARIANTS
+        | payment_invariants.INVARIANTS
+        | payout_invariants.INVARIANTS
+        | _RECONCILIATION_INVARIANTS,
+    )
 
 
 def check_ledger(database: Database, *, now: datetime) -> list[Violation]:

@@ -119,7 +119,7 @@ _FINDINGS = SortedTable(
     FROM reconciliation_exceptions x LEFT JOIN orders o ON o.id = x.order_id
     WHERE x.run_id = :run_id AND (CAST(:kind AS text) IS NULL OR x.kind = :kind)
         AND (CAST(:problem AS text) IS NULL OR x.problem = :problem)
-        AND (CAST(:open AS boolean) IS NULL OR (x.resolved_at IS NULL) = :open)
+        AND (CAST(:is_open AS boolean) IS NULL OR (x.resolved_at IS NULL) = :is_open)
     """,
     EXCEPTION_SORTS,
     row=Finding,
@@ -147,28 +147,25 @@ def show_run(session: Session, *, run_id: UUID) -> RunDetail:
     findings = list_exceptions(
         session,
         run_id=run_id,
-        filters=ExceptionFilters(),
         page=TableRequest(100, number=1, sort="differenceMinor", descending=True),
     )
     return RunDetail(**vars(run), exceptions=findings.items)
 
 
-@dataclass(frozen=True)
-class ExceptionFilters:
-    """The filters of a run's differences; none are not applied."""
-
-    kind: str | None = None
-    problem: str | None = None
-    open: bool | None = None
-
-
 def list_exceptions(
-    session: Session, *, run_id: UUID, filters: ExceptionFilters, page: TableRequest
+    session: Session,
+    *,
+    run_id: UUID,
+    page: TableRequest,
+    kind: str | None = None,
+    problem: str | None = None,
+    is_open: bool | None = None,
 ) -> TablePage:
     """List the differences that a reconciliation found, in three queries.
 
     :param page: sorted by one of ``EXCEPTION_SORTS``
+    :param is_open: whether they are unresolved, or none for all
     :raises NotFoundError: the run does not exist
     """
     found(session.get(Reconciliation, run_id), "There is no such reconciliation.")
-    return _FINDINGS.fetch_page(session, page, run_id=run_id, **vars(filters))
+    return _FINDINGS.fetch_page(session, page, run_id=run_id, kind=kind, problem=problem, is_open=is_open)

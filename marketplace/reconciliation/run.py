@@ -23,9 +23,6 @@ from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.payments.integrity.drift import GATEWAY_BALANCE_SUBJECT, raise_drift_and_halt_payouts
 from marketplace.providers.gateway.records import GatewayRecords
 from marketplace.reconciliation import classification, gateway_import, matching, resolution
-from marketplace.reconciliation.classification import Classification
-from marketplace.reconciliation.gateway_import import GatewayImporter
-from marketplace.reconciliation.matching import Difference
 from marketplace.reconciliation.models import (
     Reconciliation,
     ReconciliationDifference,
@@ -208,7 +205,7 @@ def perform_reconciliation(
     if window is None:
         return None
     try:
-        return _Run(GatewayImporter(database, records, run_id, now, clock)).perform(*window)
+        return _Run(gateway_import.GatewayImporter(database, records, run_id, now, clock)).perform(*window)
     except ProviderUnavailableError as error:
         _log.warning("reconciliation failed", runId=str(run_id), reason=error.detail)
         database.in_transaction(_fail_run, run_id=run_id, failure=error.detail, now=clock())
@@ -283,7 +280,7 @@ _SELECT_OLDEST_OPEN_ITEM = Statement(
 class _Run:
     """A run in the hands of its worker."""
 
-    importer: GatewayImporter
+    importer: gateway_import.GatewayImporter
     figures: ReconciliationFigures = field(default_factory=ReconciliationFigures)
     drift_minor: int = 0
     drifted: list[tuple[str, int]] = field(default_factory=list)
@@ -351,7 +348,9 @@ class _Run:
             )
         return difference_minor + unlisted_minor
 
-    def _classify_page(self, page: list[Difference]) -> list[tuple[Difference, Classification]]:
+    def _classify_page(
+        self, page: list[matching.Difference]
+    ) -> list[tuple[matching.Difference, classification.Classification]]:
         classified = []
         for row in page:
             finding = classification.classify(row, now=self.importer.now)
@@ -367,7 +366,7 @@ class _Run:
         return classified
 
     def _insert_exceptions(
-        self, session: Session, classified: list[tuple[Difference, Classification]]
+        self, session: Session, classified: list[tuple[matching.Difference, classification.Classification]]
     ) -> None:
         remaining = max(_EXCEPTIONS_LIMIT - self.figures.exceptions, 0)
         session.add_all(

@@ -65,8 +65,14 @@ def show_run(ctx: Context, run_id: UUID) -> queries.RunDetail:
 )  # fmt: skip
 def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TablePage:
     """List what a reconciliation found."""
-    filters = queries.ExceptionFilters(**query)
-    return queries.list_exceptions(ctx.session, run_id=run_id, filters=filters, page=ctx.table)
+    return queries.list_exceptions(
+        ctx.session,
+        run_id=run_id,
+        page=ctx.table,
+        kind=query["kind"],
+        problem=query["problem"],
+        is_open=query["open"],
+    )
 
 
 @area.post(

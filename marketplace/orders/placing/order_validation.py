@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from marketplace.cart.operations import RequestedItem
 from marketplace.catalog import stock
 from marketplace.catalog.promotions import flash_sales
-from marketplace.catalog.stock import LockedProduct
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.orders.pricing import Fees, OrderLine, Price, price_order
@@ -25,18 +24,22 @@ class InsufficientStockError(ConflictError):
 
 @dataclass(frozen=True)
 class VendorOrder:
-    """What one vendor is to deliver: priced, each line with the product that it is of, whose row is locked."""
+    """What one vendor is to deliver: priced, each line with the product that it is of, whose row is locked.
+
+    :param wallet_minor: the part that the buyer's wallet pays, in kobo
+    """
 
     vendor_id: UUID
     campus_id: UUID
-    products: Sequence[LockedProduct]
+    products: Sequence[stock.LockedProduct]
     lines: Sequence[OrderLine]
     price: Price
+    wallet_minor: int = 0
 
     @property
-    def quantities(self) -> dict[UUID, int]:
-        """Give the pieces by product."""
-        return {product.id: line.quantity for product, line in zip(self.products, self.lines, strict=True)}
+    def due_minor(self) -> int:
+        """What remains to be paid, in kobo."""
+        return self.price.total_minor - self.wallet_minor
 
 
 def validate_and_price(
@@ -89,7 +92,7 @@ def validate_and_price(
 
 def _ensure_orderable(
     items: Sequence[RequestedItem],
-    products: Mapping[UUID, LockedProduct],
+    products: Mapping[UUID, stock.LockedProduct],
     stores: Mapping[UUID, Store],
     *,
     buyer: Caller,
@@ -131,7 +134,7 @@ def _ensure_orderable(
         raise InsufficientStockError("There is less in stock than was ordered.", invalid_params=shortages)
 
 
-def _price_line(product: LockedProduct, quantity: int, fees: Fees, *, now: datetime) -> OrderLine:
+def _price_line(product: stock.LockedProduct, quantity: int, fees: Fees, *, now: datetime) -> OrderLine:
     """Price a line: at the flash sale's price if one runs that has pieces for all of it."""
     commission = fees.commission_bps if product.commission_bps is None else product.commission_bps
     sale_price = product.sale_price(quantity=quantity, now=now)

@@ -1,7 +1,7 @@
 """Placing orders, one or a whole checkout: checked, priced, reserved and written in one transaction."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,11 +10,9 @@ from sqlalchemy import Uuid, func, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.cart import operations as cart_operations, queries as cart_queries
-from marketplace.cart.operations import RequestedItem
 from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.promotions import flash_sales
 from marketplace.identity import operations as identity_operations, queries as identity_queries
-from marketplace.identity.queries import Caller
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Json
 from marketplace.infra.prepared import Prepared
@@ -74,8 +72,8 @@ class OrderRequest:
     :param wallet: how much of it the buyer's wallet pays
     """
 
-    buyer: Caller
-    items: Sequence[RequestedItem] | None
+    buyer: identity_queries.Caller
+    items: Sequence[cart_operations.RequestedItem] | None
     delivery: Delivery
     note: str | None = None
     expected_total_minor: int | None = None
@@ -89,19 +87,6 @@ class Checkout:
     id: UUID
     order_ids: tuple[UUID, ...]
     due_minor: int
-
-
-@dataclass(frozen=True)
-class _PlannedOrder:
-    """An order that is about to be written, and what of it the wallet pays, in kobo."""
-
-    vendor_order: VendorOrder
-    wallet_minor: int
-
-    @property
-    def due_minor(self) -> int:
-        """Give what remains to be paid."""
-        return self.vendor_order.price.total_minor - self.wallet_minor
 
 
 def place_order(session: Session, *, request: OrderRequest, now: datetime) -> UUID:
@@ -154,7 +139,7 @@ def place_checkout(session: Session, *, request: OrderRequest, now: datetime) ->
     return Checkout(checkout_id, tuple(order_ids), sum(order.due_minor for order in planned))
 
 
-def _lock_requested_items(session: Session, request: OrderRequest) -> Sequence[RequestedItem]:
+def _lock_requested_items(session: Session, request: OrderRequest) -> Sequence[cart_operations.RequestedItem]:
     """Give what is wanted. Two orders of one buyer at once come one after the other from here on.
 
     Otherwise each would count the other out of the limit, and both would order the same cart.
@@ -165,7 +150,7 @@ def _lock_requested_items(session: Session, request: OrderRequest) -> Sequence[R
     lines = cart_queries.list_cart_items(session, user_id=request.buyer.id)
     if not lines:
         raise ValidationError.of("items", "The cart is empty: name items or fill the cart first.")
-    return [RequestedItem(line.product_id, line.quantity) for line in lines]
+    return [cart_operations.RequestedItem(line.product_id, line.quantity) for line in lines]
 
 
 _COUNT_UNPAID_ORDERS = Prepared(
@@ -176,11 +161,11 @@ _COUNT_UNPAID_ORDERS = Prepared(
 def _plan_orders(
     session: Session,
     request: OrderRequest,
-    items: Sequence[RequestedItem],
+    items: Sequence[cart_operations.RequestedItem],
     *,
     single_vendor: bool,
     now: datetime,
-) -> list[_PlannedOrder]:
+) -> list[VendorOrder]:
     """Check and price everything, reserve it, and spread the wallet's part; all rows are locked after that."""
     settings = platform_queries.fetch_platform_settings(session)
     features.ensure_feature_on(settings, features.CHECKOUT, now=now)
@@ -209,7 +194,7 @@ def _plan_orders(
         session, buyer_id=request.buyer.id, wallet_use=request.wallet, totals_minor=totals_minor
     )
     planned = [
-        _PlannedOrder(vendor_order, wallet_part_minor)
+        replace(vendor_order, wallet_minor=wallet_part_minor)
         for vendor_order, wallet_part_minor in zip(vendor_orders, wallet_parts_minor, strict=True)
     ]
     unpaid = _COUNT_UNPAID_ORDERS.scalar(session, buyer_id=request.buyer.id)
@@ -225,9 +210,9 @@ def _plan_orders(
 def _reserve_stock(session: Session, vendor_orders: Sequence[VendorOrder]) -> None:
     """Reserve the stock of all parcels, and claim the pieces of flash sales; the products are locked."""
     quantities = {
-        product_id: count
+        product.id: line.quantity
         for vendor_order in vendor_orders
-        for product_id, count in vendor_order.quantities.items()
+        for product, line in zip(vendor_order.products, vendor_order.lines, strict=True)
     }
     if stock.reserve_stock(session, quantities=quantities):
         drop_cached(session, cache_tags.PRODUCTS)
@@ -273,13 +258,13 @@ def _allocate_wallet_payment(
 def _write_orders(
     session: Session,
     request: OrderRequest,
-    planned: Sequence[_PlannedOrder],
+    planned: Sequence[VendorOrder],
     *,
     checkout_id: UUID | None,
     now: datetime,
 ) -> list[UUID]:
     address = _resolve_delivery_address(
-        session, request.delivery, buyer=request.buyer, campus_id=planned[0].vendor_order.campus_id
+        session, request.delivery, buyer=request.buyer, campus_id=planned[0].campus_id
     )
     order_ids = [
         _insert_order(session, request, order, address=address, checkout_id=checkout_id, now=now)
@@ -307,7 +292,7 @@ _COPIED_ADDRESS_FIELDS = {
 
 
 def _resolve_delivery_address(
-    session: Session, delivery: Delivery, *, buyer: Caller, campus_id: UUID
+    session: Session, delivery: Delivery, *, buyer: identity_queries.Caller, campus_id: UUID
 ) -> dict[str, Any]:
     """Copy where the order goes, so that it stays what it was when it was placed."""
     if delivery.method == "pickup":
@@ -364,18 +349,18 @@ _INSERT_ORDER = Prepared(
 def _insert_order(
     session: Session,
     request: OrderRequest,
-    order: _PlannedOrder,
+    order: VendorOrder,
     *,
     address: dict[str, Any],
     checkout_id: UUID | None,
     now: datetime,
 ) -> UUID:
-    vendor_order, price = order.vendor_order, order.vendor_order.price
+    price = order.price
     order_id: UUID = _INSERT_ORDER.scalar(
         session,
         buyer_id=request.buyer.id,
-        vendor_id=vendor_order.vendor_id,
-        campus_id=vendor_order.campus_id,
+        vendor_id=order.vendor_id,
+        campus_id=order.campus_id,
         checkout_id=checkout_id,
         status=states.ORDER.initial,
         escrow_status=states.ESCROW.initial,
@@ -390,13 +375,13 @@ def _insert_order(
         note=request.note,
         expires_at=now + PAYMENT_WINDOW,
         now=now,
-        products=[product.id for product in vendor_order.products],
-        titles=[product.title for product in vendor_order.products],
-        images=[product.cover_key for product in vendor_order.products],
-        prices=[line.unit_price_minor for line in vendor_order.lines],
-        quantities=[line.quantity for line in vendor_order.lines],
-        commissions=[line.commission_bps for line in vendor_order.lines],
-        sales=[line.flash_sale_id for line in vendor_order.lines],
+        products=[product.id for product in order.products],
+        titles=[product.title for product in order.products],
+        images=[product.cover_key for product in order.products],
+        prices=[line.unit_price_minor for line in order.lines],
+        quantities=[line.quantity for line in order.lines],
+        commissions=[line.commission_bps for line in order.lines],
+        sales=[line.flash_sale_id for line in order.lines],
     )
     return order_id
 

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.alerts import queries
-from marketplace.alerts.queries import AlertFilters
 from marketplace.infra.db import Database, Statement, driver_cursor
 from marketplace.kernel.paging import PageRequest
 from tests.support.purchases import NOW
@@ -72,7 +71,7 @@ def explained(session: Session, clause: ClauseElement) -> tuple[set[str], int]:
 @pytest.mark.parametrize("after", [False, True])
 def test_a_page_is_read_in_its_index(filled: Session, state: str, *, after: bool) -> None:
     position = [NOW.replace(year=2100).isoformat(), str(uuid4())] if after else None
-    clause = queries._select_alerts(AlertFilters(state), PageRequest(20, position))
+    clause = queries._select_alerts(PageRequest(20, position), state)
 
     indexes, buffers = explained(filled, clause)
 

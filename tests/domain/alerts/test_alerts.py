@@ -17,7 +17,6 @@ from marketplace.alerts.operations import (
     resolve_alerts_except,
     resolve_manually,
 )
-from marketplace.alerts.queries import AlertFilters
 from marketplace.audit.operations import Act
 from marketplace.identity.permissions import MANAGE_FINANCES, MANAGE_PLATFORM
 from marketplace.infra import wakeups
@@ -307,9 +306,7 @@ class TestReading:
         found: list[UUID] = []
         position = None
         for _ in range(4):
-            page = queries.list_alerts(
-                session, filters=AlertFilters(state="open"), page=PageRequest(2, position)
-            )
+            page = queries.list_alerts(session, page=PageRequest(2, position), state="open")
             found += [row.id for row in page.items]
             position = page.next_position
 
@@ -324,7 +321,7 @@ class TestReading:
         stuck(session, subject, identifier="REFUND_CAME_BACK", now=later(days=1000))
 
         def found(**filters: Any) -> list[str]:
-            page = queries.list_alerts(session, filters=AlertFilters(**filters), page=PageRequest(100))
+            page = queries.list_alerts(session, page=PageRequest(100), **filters)
             return sorted(row.identifier for row in page.items if row.subject == subject)
 
         assert found() == ["REFUND_CAME_BACK", "REFUND_STUCK", "REFUND_STUCK"]
