@@ -8,7 +8,7 @@ from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, CreatedAt, Id, Timestamped
 
 _PUBLISHED = text("status = 'published'")
 _IN_MODERATION = text("status IN ('in_review', 'rejected', 'removed')")
@@ -71,7 +71,7 @@ class Image(Base):
     created_at: Mapped[CreatedAt]
 
 
-class Product(Base):
+class Product(Timestamped, Base):
     """A listing. ``reserved`` of its ``quantity`` belongs to orders that are not paid yet.
 
     ``cover_key`` repeats the key of the first picture, so that a listing needs no join for it. The rating
@@ -191,8 +191,6 @@ class Product(Base):
     )
     published_at: Mapped[datetime | None]
     revision: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
     deleted_at: Mapped[datetime | None]
 
 

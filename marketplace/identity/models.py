@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, Id, Timestamped
 
 
 class AdminRole(Base):
@@ -19,7 +19,7 @@ class AdminRole(Base):
     permissions: Mapped[list[str]]
 
 
-class Profile(Base):
+class Profile(Timestamped, Base):
     """A person. The id is the ``sub`` of the identity provider's tokens."""
 
     __tablename__ = "profiles"
@@ -46,8 +46,6 @@ class Profile(Base):
     referral_code: Mapped[str] = mapped_column(
         unique=True, server_default=text("upper(substr(replace(gen_random_uuid()::text, '-', ''), 1, 10))")
     )
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
 class FormerContact(Base):
@@ -66,7 +64,7 @@ class FormerContact(Base):
     replaced_at: Mapped[datetime]
 
 
-class Address(Base):
+class Address(Timestamped, Base):
     """A saved delivery address."""
 
     __tablename__ = "addresses"
@@ -91,6 +89,4 @@ class Address(Base):
     instructions: Mapped[str | None] = mapped_column(info={"personal": "address"})
     phone: Mapped[str | None] = mapped_column(info={"personal": "phone"})
     is_default: Mapped[bool] = mapped_column(server_default=text("false"))
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
     deleted_at: Mapped[datetime | None]

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError, TimeoutError as PoolTimeoutError
-from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql.elements import ClauseElement
 
@@ -90,6 +90,13 @@ class Base(DeclarativeBase):
 
 Id = Annotated[UUID, mapped_column(primary_key=True, server_default=text("uuidv7()"))]
 CreatedAt = Annotated[datetime, mapped_column(server_default=text("now()"))]
+
+
+class Timestamped:
+    """The columns of a table whose rows tell when they were created and last changed."""
+
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]
 
 
 class Database:

@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, CreatedAt, Id, Timestamped
 
 
 class Notification(Base):
@@ -37,7 +37,7 @@ class Notification(Base):
     read_at: Mapped[datetime | None]
 
 
-class NotificationDeliveryLog(Base):
+class NotificationDeliveryLog(Timestamped, Base):
     """One message that was handed to a channel, and the latest that its provider told of it.
 
     Neither the message's text nor the address that it went to stands in it.
@@ -58,5 +58,3 @@ class NotificationDeliveryLog(Base):
     status: Mapped[str] = mapped_column(server_default="queued")
     status_at: Mapped[datetime | None] = mapped_column(comment="When it came to that, as the provider says")
     error_code: Mapped[str | None] = mapped_column(comment="The provider's, of a message that failed")
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, Sequence, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, Id, Timestamped
 
 order_number = Sequence("order_number", start=100001, metadata=Base.metadata)
 
@@ -17,7 +17,7 @@ _STATUSES = (
 )
 
 
-class Order(Base):
+class Order(Timestamped, Base):
     """An order of one buyer with one vendor.
 
     What payments know of it (reference, status, channel) is written here by them. The PIN itself is stored
@@ -103,8 +103,6 @@ class Order(Base):
     cancelled_by: Mapped[str | None]
     cancellation_reason: Mapped[str | None]
     revision: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
 class OrderItem(Base):
@@ -154,7 +152,7 @@ class OrderEvent(Base):
     at: Mapped[datetime]
 
 
-class Escrow(Base):
+class Escrow(Timestamped, Base):
     """What is held for an order. What was released and refunded never exceeds it."""
 
     __tablename__ = "escrows"
@@ -180,5 +178,3 @@ class Escrow(Base):
     clawed_back_minor: Mapped[int] = mapped_column(
         server_default=text("0"), comment="What of the released went back to the buyer after all"
     )
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]

@@ -7,13 +7,13 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, CreatedAt, Id, Timestamped
 from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, EncryptedText
 
 TRANSFER_ACCOUNT_NUMBER = EncryptedText("transfer_accounts.account_number")
 
 
-class PaymentIntent(Base):
+class PaymentIntent(Timestamped, Base):
     """One attempt to pay for one or more orders; its reference is the gateway's too."""
 
     __tablename__ = "payment_intents"
@@ -45,8 +45,6 @@ class PaymentIntent(Base):
     channel: Mapped[str | None]
     gateway_charge_id: Mapped[str | None]
     settled_at: Mapped[datetime | None]
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
 class PaymentTransferAccount(Base):
@@ -147,7 +145,7 @@ class GatewayCharge(Base):
     created_at: Mapped[CreatedAt]
 
 
-class Refund(Base):
+class Refund(Timestamped, Base):
     """Money that goes back to its buyer: to where it came from, by the gateway, or into the wallet.
 
     ``cause`` names what it is for, so that nothing is refunded twice. One that the gateway is to send is
@@ -208,8 +206,6 @@ class Refund(Base):
     times_returned: Mapped[int] = mapped_column(
         Integer, server_default=text("0"), comment="How often it was sent, and came back to the gateway"
     )
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
 class Chargeback(Base):

@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, CreatedAt, Id, Timestamped
 from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, BlindIndex, EncryptedText
 
 ACCOUNT_NUMBER = EncryptedText("payout_accounts.account_number")
@@ -57,7 +57,7 @@ class PayoutAccount(Base):
         return mask_account_number(self.account_number)
 
 
-class PayoutBatch(Base):
+class PayoutBatch(Timestamped, Base):
     """Payouts that officers approve and send together. ``staged_by`` is empty where the schedule staged it."""
 
     __tablename__ = "payout_batches"
@@ -84,8 +84,6 @@ class PayoutBatch(Base):
     dispatched_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     revision: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
 class PayoutApproval(Base):
@@ -102,7 +100,7 @@ class PayoutApproval(Base):
     created_at: Mapped[CreatedAt]
 
 
-class PayoutTransferIntent(Base):
+class PayoutTransferIntent(Timestamped, Base):
     """What somebody is to be paid: reserved from their balance in the books when it is made.
 
     A vendor's comes from what we owe them, another's (``vendor_id`` is empty) from their wallet. One without a
@@ -150,11 +148,9 @@ class PayoutTransferIntent(Base):
     )
     failure_reason: Mapped[str | None] = mapped_column(comment="In words for the payee")
     stalled_at: Mapped[datetime | None] = mapped_column(comment="Flagged, having been pending over 48 hours")
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
-class PayoutTransfer(Base):
+class PayoutTransfer(Timestamped, Base):
     """An intent's transfer at the gateway. Its reference is kept before the first call, and never replaced."""
 
     __tablename__ = "payout_transfers"
@@ -183,8 +179,6 @@ class PayoutTransfer(Base):
     )
     ask_at: Mapped[datetime | None] = mapped_column(comment="When the gateway is asked what became of it")
     sent_at: Mapped[datetime | None] = mapped_column(comment="When the call began that sends it")
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
 class PayoutException(Base):

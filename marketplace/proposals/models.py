@@ -7,10 +7,10 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, Id, Timestamped
 
 
-class PlatformProposal(Base):
+class PlatformProposal(Timestamped, Base):
     """A change of the platform that an officer proposes. The database holds that another one approves it."""
 
     __tablename__ = "platform_proposals"
@@ -58,5 +58,3 @@ class PlatformProposal(Base):
     rejected_at: Mapped[datetime | None]
     rejection_reason: Mapped[str | None]
     expired_at: Mapped[datetime | None]
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]

@@ -8,10 +8,10 @@ from sqlalchemy import CheckConstraint, FetchedValue, ForeignKey, Index, text
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, Id, Timestamped
 
 
-class VendorProfile(Base):
+class VendorProfile(Timestamped, Base):
     """A store. Its rating and completed orders are written by the areas that know them."""
 
     __tablename__ = "vendor_profiles"
@@ -47,7 +47,5 @@ class VendorProfile(Base):
     )
     response_count: Mapped[int] = mapped_column(server_default=text("0"))
     revision: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
     # Of the name; the database's own trigger writes it, whatever is given.
     search: Mapped[Any] = mapped_column(TSVECTOR, server_default=FetchedValue(), deferred=True)

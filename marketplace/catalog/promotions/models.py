@@ -11,7 +11,7 @@ from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, UniqueConst
 from sqlalchemy.dialects.postgresql import ExcludeConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, Id, Timestamped
 
 # Of promotions that ran or will: an empty window can't overlap, and one that ends before it begins is no range.
 _NOT_CANCELLED_BEFORE_START = text("over_at IS NULL OR over_at > starts_at")
@@ -28,7 +28,7 @@ def _exclude_overlaps(table: str) -> ExcludeConstraint:
     )
 
 
-class Promotion:
+class Promotion(Timestamped):
     """The columns of every promotion: its window, its early end, and who wrote it."""
 
     id: Mapped[Id]
@@ -39,8 +39,6 @@ class Promotion:
     ended_at: Mapped[datetime | None]
     ended_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     revision: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
 class FlashSale(Promotion, Base):

@@ -8,7 +8,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, UniqueConstr
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, Id, Timestamped
 
 # Without a list of what is yet to be indexed: searches would read it through.
 _GIN: dict[str, Any] = {"postgresql_using": "gin", "postgresql_with": {"fastupdate": "off"}}
@@ -78,7 +78,7 @@ class SearchLexeme(Base):
     anywhere: Mapped[int] = mapped_column(Integer)
 
 
-class SearchSynonyms(Base):
+class SearchSynonyms(Timestamped, Base):
     """Words and phrases that mean the same, folded; staff edit them."""
 
     __tablename__ = "search_synonyms"
@@ -90,8 +90,6 @@ class SearchSynonyms(Base):
     id: Mapped[Id]
     terms: Mapped[list[str]]
     revision: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[CreatedAt]
-    updated_at: Mapped[CreatedAt]
 
 
 class SearchMiss(Base):
