@@ -58,7 +58,7 @@ class _SubmitRefund(PhasedHandler[PendingGatewayRefund | None, GatewayRefund | N
         gateway_alerts.resolve_gateway_key_refused_alert(session, now=now)
 
 
-@phased_handler(gateway_reports.POLL_TOPIC)
+@phased_handler(create.POLL_TOPIC)
 class _PollRefund(PhasedHandler[PolledRefund, list[GatewayRefund]]):
     """Fetch a refund's status from the gateway."""
 

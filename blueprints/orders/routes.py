@@ -50,11 +50,10 @@ from marketplace.orders.placing.place_order import (
     WalletUse,
     place_order,
 )
-from marketplace.payments.intents.checkout import check_out
-from marketplace.payments.intents.lifecycle import NotPayableError
+from marketplace.payments.intents.lifecycle import NotPayableError, check_out
 from marketplace.payments.money_trail.build import MoneyTrail, build_money_trail
 from marketplace.payments.refunds import order_cancellation
-from marketplace.payments.refunds.order_summary import summarize_refunds
+from marketplace.payments.refunds.create import summarize_refunds
 from marketplace.platform.features import FeatureUnavailableError
 from marketplace.vendors.queries import StoreRequiredError, require_store_of_user
 

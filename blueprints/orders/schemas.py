@@ -319,11 +319,11 @@ class MoneyMovementView(Schema):
 class MoneyTrailView(Schema):
     """Where an order's money is, and how it came there, the earliest movement first."""
 
-    order_id = Uuid(required=True)
-    number = fields.String(required=True)
-    status = Choice(*_STATUSES, required=True)
-    escrow_status = Choice(*_ESCROW_STATUSES, required=True)
-    total_amount = MinorAmount(required=True, data_key="total_amount")
+    order_id = Uuid(required=True, attribute="order.id")
+    number = fields.String(required=True, attribute="order.number")
+    status = Choice(*_STATUSES, required=True, attribute="order.status")
+    escrow_status = Choice(*_ESCROW_STATUSES, required=True, attribute="order.escrow_status")
+    total_amount = MinorAmount(required=True, attribute="order.total_minor", data_key="total_amount")
     currency = fields.String(required=True)
     holders = fields.List(fields.Nested(MoneyHolderView), required=True)
     entries = fields.List(fields.Nested(MoneyMovementView), required=True)

@@ -33,22 +33,24 @@ class ResolveBankAccount(Schema):
     bank_code = BankCode(required=True)
 
 
-class ResolvedBankAccount(Schema):
+class BankAccountView(Schema):
+    """A bank account with its holder's name."""
+
+    bank_name = fields.String(required=True)
+    account_number = fields.String(required=True)
+    account_name = fields.String(required=True)
+
+
+class ResolvedBankAccount(BankAccountView):
     """A bank account, and the name that it is kept under."""
 
-    account_name = fields.String(required=True)
-    account_number = fields.String(required=True)
     bank_code = fields.String(required=True)
-    bank_name = fields.String(required=True)
 
 
-class VirtualAccount(Schema):
+class VirtualAccount(BankAccountView):
     """Where the transfer of a payment goes; exactly ``amountMinor`` pays it, until ``expiresAt``."""
 
     reference = fields.String(required=True)
-    bank_name = fields.String(required=True)
-    account_number = fields.String(required=True)
-    account_name = fields.String(required=True)
     amount_minor = MinorAmount(required=True)
     expires_at = Timestamp(required=True)
 

@@ -64,8 +64,7 @@ def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> admin_re
 )
 def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List refunds with how far and how old they are."""
-    filters = admin_queries.RefundFilters(**query)
-    return admin_queries.list_refunds(ctx.session, filters=filters, page=ctx.table, now=ctx.now)
+    return admin_queries.list_refunds(ctx.session, page=ctx.table, now=ctx.now, **query)
 
 
 @area.post(
@@ -98,8 +97,8 @@ def _recover_refund(ctx: Context, refund_id: UUID, trigger: str) -> FinalPhase:
         failed_refund = recovery.find_failed_refund(
             session, refund_id=refund_id, trigger=trigger, officer_id=ctx.user.id
         )
-    attempts = gateway_reports.fetch_status(ctx.services.gateway, failed_refund)
     recover = recovery.retry_failed_refund if trigger == states.RETRY else recovery.credit_failed_refund
+    attempts = gateway_reports.fetch_status(ctx.services.gateway, failed_refund)
     return FinalPhase(partial(recover, failed_refund=failed_refund, attempts=attempts, act=ctx.act))
 
 
@@ -112,9 +111,7 @@ def _recover_refund(ctx: Context, refund_id: UUID, trigger: str) -> FinalPhase:
 )
 def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List the charges that are, or were, held back."""
-    return admin_queries.list_quarantine(
-        ctx.session, status=query["status"], reason=query["reason"], page=ctx.table
-    )
+    return admin_queries.list_quarantine(ctx.session, page=ctx.table, **query)
 
 
 @area.post(

@@ -36,8 +36,7 @@ class CreatePaymentIntent(Schema):
     @validates_schema
     def check_target(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Ask for exactly one thing to be paid."""
-        named = [name for name in ("order_id", "checkout_id", "reference") if name in data]
-        if len(named) != 1:
+        if sum(name in data for name in ("order_id", "checkout_id", "reference")) != 1:
             raise ValidationError(f"Send one of {self._target_names}.", "orderId")
 
     _target_names = "orderId and checkoutId"
@@ -56,13 +55,18 @@ class VerifyPayment(Schema):
     reference = fields.String(required=True, validate=_REFERENCE)
 
 
-class PaymentIntentView(Schema):
-    """A payment that is not opened at the gateway."""
+class PaymentSummary(Schema):
+    """A payment and its status."""
 
     reference = fields.String(required=True)
     status = Choice(*sorted(states.INTENT.states), required=True)
     amount_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
+
+
+class PaymentIntentView(PaymentSummary):
+    """A payment that is not opened at the gateway."""
+
     order_ids = fields.List(Uuid(), required=True)
 
 
@@ -83,13 +87,9 @@ class PaymentOrder(Schema):
     status = fields.String(required=True)
 
 
-class PaymentView(Schema):
+class PaymentView(PaymentSummary):
     """What became of a payment."""
 
-    reference = fields.String(required=True)
-    status = Choice(*sorted(states.INTENT.states), required=True)
-    amount_minor = MinorAmount(required=True)
-    currency = fields.String(required=True)
     channel = fields.String(required=True, allow_none=True)
     paid_at = Timestamp(required=True, allow_none=True)
     orders = fields.List(fields.Nested(PaymentOrder), required=True)
@@ -160,13 +160,18 @@ class ProcessRefund(Schema):
             seen.add(item["product_id"])
 
 
-class RefundSummary(Schema):
-    """A refund, as all see it."""
+class RefundState(Schema):
+    """A refund's amount and status."""
 
     id = Uuid(required=True)
-    destination = Choice("gateway", "wallet", required=True)
     amount_minor = MinorAmount(minimum=1, required=True)
     status = Choice(*_REFUND_STATUSES, required=True)
+
+
+class RefundSummary(RefundState):
+    """A refund, as all see it."""
+
+    destination = Choice("gateway", "wallet", required=True)
     created_at = Timestamp(required=True)
     settled_at = Timestamp(required=True, allow_none=True)
 
@@ -182,11 +187,11 @@ class ClawbackView(Schema):
 class ProcessedRefund(Schema):
     """What came of a refund: the order, what escrow still holds of it, and the refunds that it takes."""
 
-    order_id = Uuid(required=True)
-    status = fields.String(required=True)
-    escrow_status = fields.String(required=True)
+    order_id = Uuid(required=True, attribute="order.id")
+    status = fields.String(required=True, attribute="order.status")
+    escrow_status = fields.String(required=True, attribute="order.escrow_status")
     amount_minor = MinorAmount(required=True)
-    held_minor = MinorAmount(required=True)
+    held_minor = MinorAmount(required=True, attribute="order.escrow_balance_minor")
     refunds = fields.List(fields.Nested(RefundSummary), required=True)
     clawback = fields.Nested(ClawbackView, required=True, allow_none=True)
 
@@ -257,13 +262,10 @@ class RefundRow(RefundSummary):
     )
 
 
-class RecoveredRefund(Schema):
+class RecoveredRefund(RefundState):
     """A refund that an officer saw to."""
 
-    id = Uuid(required=True)
-    status = Choice(*_REFUND_STATUSES, required=True)
     attempt = StrictInteger(minimum=1, required=True)
-    amount_minor = MinorAmount(minimum=1, required=True)
 
 
 class QuarantinedChargeQuery(OffsetQuery):
@@ -274,13 +276,10 @@ class QuarantinedChargeQuery(OffsetQuery):
     reason = Choice(*_QUARANTINE_REASONS, load_default=None)
 
 
-class QuarantinedChargeOrder(Schema):
+class QuarantinedChargeOrder(PaymentOrder):
     """An order that a held charge was for."""
 
-    id = Uuid(required=True)
-    number = fields.String(required=True)
-    status = fields.String(required=True)
-    due_minor = MinorAmount(required=True)
+    due_minor = MinorAmount(required=True, attribute="payable_minor")
 
 
 class QuarantinedChargeOrderRow(QuarantinedChargeOrder):
@@ -320,8 +319,8 @@ class ResolveQuarantinedCharge(Schema):
 class ResolvedQuarantinedCharge(Schema):
     """What became of a held charge, and what is left to pay of its orders."""
 
-    id = Uuid(required=True)
-    status = Choice("resolved", required=True)
-    resolution = fields.String(required=True)
+    id = Uuid(required=True, attribute="row.id")
+    status = Choice("resolved", required=True, attribute="row.status")
+    resolution = fields.String(required=True, attribute="row.resolution")
     amount_minor = MinorAmount(required=True)
     orders = fields.List(fields.Nested(QuarantinedChargeOrder), required=True)

@@ -31,7 +31,6 @@ _render_entry = compile_renderer(LedgerEntryView())
 def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
     """List the entries of the caller's accounts, the latest first, as JSON or as a CSV file."""
     store = find_store_of_user(ctx.session, user_id=ctx.user.id)
-    as_csv = wants_csv(query["format"])
     owners = [ctx.user.id] if store is None else [ctx.user.id, store.id]
     entry_filter = EntryFilter(
         starts=query["from_"],
@@ -40,7 +39,7 @@ def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
         direction=query["direction"],
         order_id=query["order_id"],
     )
-    if not as_csv:
+    if not wants_csv(query["format"]):
         return queries.fetch_statement_page(
             ctx.session, owners=owners, entry_filter=entry_filter, page=ctx.page
         )

@@ -40,6 +40,11 @@ class LockedOrder(OrderColumns):
         return self.total_minor - self.wallet_minor - self.accepted_minor
 
     @property
+    def payable_minor(self) -> int:
+        """The amount left to pay in kobo: 0 unless the order awaits payment."""
+        return self.due_minor if self.status == states.PENDING_PAYMENT else 0
+
+    @property
     def escrow_balance_minor(self) -> int:
         """Give what escrow still holds of a paid order."""
         if self.escrow_status not in states.ESCROW_FUNDED_STATES:

@@ -27,7 +27,6 @@ CAUSE_PREFIXES = {
 }
 OPEN_FILTER = "open"
 PAID_TWICE_FILTER = "paid_twice"
-OPEN_REFUND_STATUSES = (states.PENDING, states.SUBMITTED, states.FAILED, states.NEEDS_ATTENTION)
 
 
 @dataclass(frozen=True)
@@ -77,21 +76,9 @@ class QuarantinedChargeRow:
     resolved_by: UUID | None
 
 
-@dataclass(frozen=True)
-class RefundFilters:
-    """The filters of the refund table: status, destination, cause and age.
-
-    The status ``open`` selects refunds without a final status, ``paid_twice`` those with duplicate payments.
-    """
-
-    status: str | None = None
-    destination: str | None = None
-    cause: str | None = None
-    older_than_hours: int | None = None
-
-
 # A chargeback is the reason why a refund is not sent, or can't be sent again.
-_SELECT_REFUNDS_SQL = f"""
+_REFUNDS = SortedTable(
+    f"""
     SELECT r.id, r.status, r.destination, r.amount_minor, r.reason, r.attempt, r.order_id, o.number AS order_number,
         jsonb_build_object('id', b.id, 'name', b.name) AS buyer, i.reference AS payment_reference, r.gateway_refund_id,
         r.times_returned,
@@ -100,8 +87,8 @@ _SELECT_REFUNDS_SQL = f"""
         r.paid_twice_minor, coalesce(d.balance_minor, 0) AS buyer_owes_minor, r.requested_by, r.created_at,
         r.settled_at,
         greatest(extract(epoch FROM coalesce(r.settled_at, :now) - r.created_at), 0)::bigint AS age_seconds
-"""
-_FROM_FILTERED_REFUNDS = """
+""",
+    """
     FROM refunds r
         JOIN profiles b ON b.id = r.buyer_id
         LEFT JOIN orders o ON o.id = r.order_id
@@ -113,10 +100,7 @@ _FROM_FILTERED_REFUNDS = """
         AND (CAST(:destination AS text) IS NULL OR r.destination = :destination)
         AND (CAST(:causes AS text[]) IS NULL OR split_part(r.cause, ':', 1) = ANY(:causes))
         AND (CAST(:created_by AS timestamptz) IS NULL OR r.created_at <= :created_by)
-"""
-_REFUNDS = SortedTable(
-    _SELECT_REFUNDS_SQL,
-    _FROM_FILTERED_REFUNDS,
+""",
     REFUND_SORTS,
     row=RefundRow,
     tie_breaker="r.id",
@@ -124,42 +108,54 @@ _REFUNDS = SortedTable(
 )
 
 
-def list_refunds(session: Session, *, filters: RefundFilters, page: TableRequest, now: datetime) -> TablePage:
+def list_refunds(
+    session: Session,
+    *,
+    page: TableRequest,
+    now: datetime,
+    status: str | None = None,
+    destination: str | None = None,
+    cause: str | None = None,
+    older_than_hours: int | None = None,
+) -> TablePage:
     """List refunds, in two queries.
 
     :param page: sorted by one of ``REFUND_SORTS``
+    :param status: ``open`` selects refunds without a final status, ``paid_twice`` those with duplicate payments
+    :param cause: one of ``CAUSE_PREFIXES``
     """
     statuses = None
-    paid_twice = filters.status == PAID_TWICE_FILTER
-    if filters.status is not None and not paid_twice:
-        statuses = list(OPEN_REFUND_STATUSES) if filters.status == OPEN_FILTER else [filters.status]
-    min_age_hours = filters.older_than_hours
+    if status == OPEN_FILTER:
+        statuses = [states.PENDING, states.SUBMITTED, states.FAILED, states.NEEDS_ATTENTION]
+    elif status not in (None, PAID_TWICE_FILTER):
+        statuses = [status]
     return _REFUNDS.fetch_page(
         session,
         page,
         statuses=statuses,
-        paid_twice=paid_twice,
-        destination=filters.destination,
-        causes=None if filters.cause is None else list(CAUSE_PREFIXES[filters.cause]),
-        created_by=None if min_age_hours is None else now - timedelta(hours=min_age_hours),
+        paid_twice=status == PAID_TWICE_FILTER,
+        destination=destination,
+        causes=None if cause is None else list(CAUSE_PREFIXES[cause]),
+        created_by=None if older_than_hours is None else now - timedelta(hours=older_than_hours),
         now=now,
     )
 
 
-_SELECT_QUARANTINE_SQL = """
+_QUARANTINE = SortedTable(
+    """
     SELECT q.id, q.status, q.reason, q.amount_minor, q.fees_minor, q.currency,
         CASE WHEN q.ledger_transaction_id IS NULL THEN 0 ELSE c.principal_minor END AS held_minor,
         d.due_minor, d.orders, jsonb_build_object('id', b.id, 'name', b.name) AS buyer,
         i.reference AS payment_reference, q.created_at, q.resolved_at, q.resolution, q.resolution_note, q.resolved_by
-"""
-_FROM_FILTERED_QUARANTINE = """
+""",
+    """
     FROM quarantined_charges q
         JOIN payment_intents i ON i.id = q.intent_id
         JOIN profiles b ON b.id = i.buyer_id
         LEFT JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
         CROSS JOIN LATERAL (
             SELECT json_agg(json_build_object('id', o.id, 'number', o.number, 'status', o.status,
-                    'total_minor', o.total_minor, 'due_minor', due.minor) ORDER BY o.id) AS orders,
+                    'total_minor', o.total_minor, 'payable_minor', due.minor) ORDER BY o.id) AS orders,
                 coalesce(sum(due.minor), 0)::bigint AS due_minor
             FROM payment_allocations a JOIN orders o ON o.id = a.order_id
             CROSS JOIN LATERAL (SELECT CASE WHEN o.status = 'pending_payment'
@@ -168,10 +164,7 @@ _FROM_FILTERED_QUARANTINE = """
         ) d
     WHERE (CAST(:status AS text) IS NULL OR q.status = :status)
         AND (CAST(:reason AS text) IS NULL OR q.reason = :reason)
-"""
-_QUARANTINE = SortedTable(
-    _SELECT_QUARANTINE_SQL,
-    _FROM_FILTERED_QUARANTINE,
+""",
     QUARANTINE_SORTS,
     row=QuarantinedChargeRow,
     tie_breaker="q.id",

@@ -28,7 +28,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import post_gateway_movement
 from marketplace.orders.models import Order
 from marketplace.payments.guards import ensure_no_conflict_of_interest
-from marketplace.payments.refunds import gateway_reports
+from marketplace.payments.refunds import create
 from marketplace.payouts import states
 from marketplace.payouts.models import PayoutTransferIntent
 from marketplace.payouts.transfers import apply_status, transfer_events
@@ -234,7 +234,7 @@ def _enqueue_polling(session: Session, row: ReconciliationException, *, now: dat
         transfer_events.enqueue_polling(session, reference=reference, now=now)
         return
     if row.refund_id is not None:
-        topic, payload = gateway_reports.POLL_TOPIC, {"refundId": str(row.refund_id)}
+        topic, payload = create.POLL_TOPIC, {"refundId": str(row.refund_id)}
     else:
         topic, payload = APPLY_TOPIC, {"reference": reference}
     outbox.enqueue(session, queue=queues.WEBHOOKS, topic=topic, payload=payload, due_at=now)

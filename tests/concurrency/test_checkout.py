@@ -24,9 +24,8 @@ from marketplace.orders.placing.order_validation import InsufficientStockError
 from marketplace.orders.placing.place_order import TooManyUnpaidOrdersError, WalletUse
 from marketplace.payments.charges.apply import apply_charge
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
-from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
+from marketplace.payments.intents.lifecycle import CheckoutResult, Intent, PaymentTarget
 from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway.payloads import Charge
 from tests.support.purchases import (

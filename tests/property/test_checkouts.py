@@ -14,7 +14,7 @@ from marketplace.infra.db import Database
 from marketplace.orders import operations as orders
 from marketplace.orders.placing.place_order import WalletUse
 from marketplace.payments.charges.apply import ChargeOutcome
-from marketplace.payments.intents.checkout import CheckoutResult
+from marketplace.payments.intents.lifecycle import CheckoutResult
 from marketplace.payments.refunds import order_cancellation
 from tests.support.depth import case_count
 from tests.support.purchases import (

@@ -22,9 +22,8 @@ from marketplace.orders import operations as orders
 from marketplace.orders.pin import delivery_pin
 from marketplace.orders.placing.place_order import NO_WALLET, Delivery, OrderRequest, WalletUse, place_order
 from marketplace.payments.charges.apply import ChargeOutcome, apply_charge
-from marketplace.payments.intents import checkout, lifecycle as payments
-from marketplace.payments.intents.checkout import CheckoutResult
-from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
+from marketplace.payments.intents import lifecycle as payments
+from marketplace.payments.intents.lifecycle import CheckoutResult, Intent, PaymentTarget
 from marketplace.platform.models import Campus
 from marketplace.providers.gateway.payloads import Charge
 from marketplace.reconciliation.ledger_check import verify_ledger
@@ -182,7 +181,7 @@ def check_out(
 ) -> CheckoutResult:
     """Check wishes, or the cart, out."""
     asked = OrderRequest(shop.buyer, wishes, more.pop("delivery", DELIVERY), wallet=wallet, **more)
-    return checkout.check_out(session, placement=asked, now=now)
+    return payments.check_out(session, placement=asked, now=now)
 
 
 def neighbours(session: Session, shop: Shop, count: int) -> list[Shop]:

@@ -98,8 +98,12 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
     charges = _filter_disputed_charges(all_charges, stored["gateway_charge_id"])
     # One that was held back, or goes back, pays for no order; nor does it for those of its checkout that others paid.
     paid_by_order = sum_paid_by_order(session, charge_ids=[charge.id for charge in charges])
-    disputed = [order for order in locked_orders if order.id in paid_by_order and not reported.is_won]
-    frozen = _freeze_orders(session, disputed, reported, now=now)
+    frozen = _freeze_orders(
+        session,
+        [order for order in locked_orders if order.id in paid_by_order and not reported.is_won],
+        reported,
+        now=now,
+    )
     for order in frozen:
         _notify_vendor(session, order, now=now)
     allocations: list[ChargebackAllocation] = []
@@ -115,11 +119,20 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
     waiting_refunds = _pause_or_resume_refunds(
         session, stored["id"], charges, has_clear_outcome=is_final and reported.has_known_outcome, now=now
     )
-    facts = _alert_facts(
-        stored["id"], reported, locked_orders=locked_orders, frozen=frozen, waiting_refunds=waiting_refunds
-    )
     _update_alerts(
-        session, stored["id"], reported, is_final=is_final, facts=facts, allocations=allocations, now=now
+        session,
+        stored["id"],
+        reported,
+        is_final=is_final,
+        facts=_alert_facts(
+            stored["id"],
+            reported,
+            locked_orders=locked_orders,
+            frozen=frozen,
+            waiting_refunds=waiting_refunds,
+        ),
+        allocations=allocations,
+        now=now,
     )
     return True
 
@@ -141,8 +154,7 @@ def _filter_disputed_charges(
     disputed = [charge for charge in charges if charge_id is None or charge.gateway_charge_id == charge_id]
     if not disputed:
         raise UnknownReferenceError("the disputed charge is not known")
-    applied = [charge for charge in disputed if charge.outcome == "applied"]
-    return applied or disputed
+    return [charge for charge in disputed if charge.outcome == "applied"] or disputed
 
 
 def _pause_or_resume_refunds(
@@ -158,7 +170,7 @@ def _pause_or_resume_refunds(
     if has_clear_outcome:
         pending = select(Refund.id).where(Refund.charge_id.in_(charge_ids), Refund.status == "pending")
         for refund_id in session.scalars(pending.order_by(Refund.id)):
-            create.enqueue_sending(session, refund_id=refund_id, now=now)
+            create.enqueue_task(session, refund_id=refund_id, now=now)
         return []
     waiting = [
         refund
@@ -210,7 +222,6 @@ def _alert_facts(
     frozen: Sequence[LockedOrder],
     waiting_refunds: Sequence[Refund],
 ) -> dict[str, Any]:
-    newly = {order.id for order in frozen}
     return {
         "disputeId": dispute_id,
         "reference": reported.reference,
@@ -219,7 +230,7 @@ def _alert_facts(
         "amountMinor": reported.amount_minor,
         "dueAt": reported.due_at,
         "orders": [
-            {"id": order.id, "number": order.number, "was": order.status, "frozen": order.id in newly}
+            {"id": order.id, "number": order.number, "was": order.status, "frozen": order in frozen}
             for order in locked_orders
         ],
         "refundsWaiting": [
@@ -239,8 +250,7 @@ def _update_alerts(
     now: datetime,
 ) -> None:
     # Ours, not the gateway's number: an alert would take that for a number of somebody's.
-    subject = f"charge-dispute:{dispute_id}"
-    arguments: dict[str, Any] = {"subject": subject, "now": now}
+    arguments: dict[str, Any] = {"subject": f"charge-dispute:{dispute_id}", "now": now}
     if not is_final:
         raise_alert(
             session, identifier="CHARGE_DISPUTED", title="A charge is disputed", facts=facts, **arguments

@@ -68,8 +68,9 @@ class _ChargeShare:
 
     def includes(self, refund: Refund) -> bool:
         """Tell whether a refund returns money of this share."""
-        is_of_order = refund.cause.partition(":")[0] in _ORDER_REFUND_CAUSES
-        return refund.order_id == self.order.id and is_of_order == self.paid_for_order
+        return refund.order_id == self.order.id and self.paid_for_order == (
+            refund.cause.partition(":")[0] in _ORDER_REFUND_CAUSES
+        )
 
 
 def record_chargeback_loss(
@@ -109,11 +110,9 @@ def record_chargeback_loss(
         )
     buyer_id = locked_orders[0].buyer_id
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
-    vendors = [accounts.vendor_receivable(order.vendor_id) for order in locked_orders]
+    vendors = dict.fromkeys(accounts.vendor_receivable(order.vendor_id) for order in locked_orders)
     # At once, as whoever posts afterwards locks them one by one.
-    wallet_balance_minor = lock_balances(session, accounts=list(dict.fromkeys([wallet, debt, *vendors])))[
-        wallet
-    ]
+    wallet_balance_minor = lock_balances(session, accounts=[wallet, debt, *vendors])[wallet]
     for refund in cancelled_refunds:
         buyer_accounts.credit_unsent_refund(session, refund, trigger=states.WITHDRAW, now=now)
     # The cancelled refunds are in the wallet by now, so at least they can be taken from there.
@@ -189,10 +188,8 @@ def _split_into_shares(
         session, charge_ids=charge_ids, out_of_orders=_ORDER_REFUND_CAUSES
     )
     charge_shares = [
-        _ChargeShare(by_id[order_id], minor, paid_for_order=True) for order_id, minor in paid_by_order.items()
-    ]
-    charge_shares += [
-        _ChargeShare(by_id[order_id], minor, paid_for_order=False) for order_id, minor in returned
+        *(_ChargeShare(by_id[id_], minor, paid_for_order=True) for id_, minor in paid_by_order.items()),
+        *(_ChargeShare(by_id[id_], minor, paid_for_order=False) for id_, minor in returned),
     ]
     # More than was due is in the wallet; what is held back is finance's to decide on. Either is the buyer's.
     rest_minor = principal_minor - sum(charge_share.paid_minor for charge_share in charge_shares)
@@ -207,6 +204,17 @@ def _split_into_shares(
         else:
             charge_shares.append(_ChargeShare(locked_orders[0], rest_minor, paid_for_order=False))
     return charge_shares
+
+
+# What banks took of an order before, while escrow holds its money.
+_SUM_CHARGED_BACK_BEFORE = Statement(
+    text(
+        """
+        SELECT coalesce(sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor
+        FROM ledger_entries WHERE account_id = :account_id AND order_id = :order_id
+        """
+    )
+)
 
 
 def _post_share(
@@ -232,7 +240,13 @@ def _post_share(
             now=now,
         )
     in_escrow_minor = (
-        max(order.escrow_balance_minor - _sum_charged_back_before(session, order), 0)
+        max(
+            order.escrow_balance_minor
+            - _SUM_CHARGED_BACK_BEFORE.scalar(
+                session, order_id=order.id, account_id=accounts.LOST_DISPUTES.id
+            ),
+            0,
+        )
         if charge_share.paid_for_order
         else 0
     )
@@ -270,22 +284,6 @@ def _post_share(
     ), paid_by_wallet_minor
 
 
-_SELECT_CHARGED_BACK = Statement(
-    text(
-        """
-        SELECT coalesce(sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor
-        FROM ledger_entries WHERE account_id = :account_id AND order_id = :order_id
-        """
-    )
-)
-
-
-def _sum_charged_back_before(session: Session, order: LockedOrder) -> int:
-    """Give what banks took of an order before, while escrow holds its money."""
-    minor: int = _SELECT_CHARGED_BACK.scalar(session, order_id=order.id, account_id=accounts.LOST_DISPUTES.id)
-    return minor
-
-
 def _notify_vendor(
     session: Session,
     dispute_id: UUID,
@@ -295,13 +293,14 @@ def _notify_vendor(
     *,
     now: datetime,
 ) -> None:
-    owes = fetch_balance(session, account=accounts.vendor_receivable(order.vendor_id))
-    body = f"The buyer's bank took {format_naira(amount_minor)} of order {order.number} back."
-    body += f" {vendor_debt_message(vendor_minor, owes)}"
+    owed_minor = fetch_balance(session, account=accounts.vendor_receivable(order.vendor_id))
     notify_parties_of_clawback(
         session,
         order,
-        {order.vendor_user_id: body},
+        {
+            order.vendor_user_id: f"The buyer's bank took {format_naira(amount_minor)} of order {order.number} back."
+            f" {vendor_debt_message(vendor_minor, owed_minor)}"
+        },
         cause=f"order:{order.id}:charge-dispute:{dispute_id}",
         now=now,
     )

@@ -8,6 +8,7 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.alerts.operations import raise_alert
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.money import CURRENCY
@@ -16,7 +17,7 @@ from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders import operations as orders, states
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
 from marketplace.payments import states as intent_states
-from marketplace.payments.charges import alerts, notifications
+from marketplace.payments.charges import notifications
 from marketplace.payments.charges.charge_context import (
     ChargeContext,
     fee_postings,
@@ -30,7 +31,6 @@ from marketplace.providers.gateway.payloads import Charge
 
 _log = structlog.get_logger(__name__)
 
-_RETURN_REASON_ALREADY_PAID = "The order was paid already."
 _RETURN_REASON_BY_ORDER_STATUS = {
     states.CANCELLED: "The order was cancelled before the payment arrived.",
     states.EXPIRED: "The order had expired before the payment arrived.",
@@ -109,11 +109,10 @@ def lock_orders_of_reference(session: Session, reference: str) -> tuple[UUID, li
     :return: the payment's id and its orders
     :raises UnknownReferenceError: no payment has the reference
     """
-    rows = _SELECT_INTENT_WITH_ORDERS.tuples(session, reference=reference)
-    if not rows:
+    row = _SELECT_INTENT_WITH_ORDERS.first(session, reference=reference)
+    if row is None:
         raise UnknownReferenceError("no payment has this reference")
-    [(intent_id, order_ids)] = rows
-    return intent_id, lock_orders(session, order_ids=order_ids)
+    return row["intent_id"], lock_orders(session, order_ids=row["order_ids"])
 
 
 _MARK_INTENT_SUCCEEDED = Prepared(
@@ -140,8 +139,10 @@ def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime)
     ]
     for order in context.payable_orders:
         if order.due_minor:
-            postings.append(Posting(buyer_wallet, "debit", order.due_minor, order.id))
-            postings.append(Posting(accounts.ESCROW, "credit", order.due_minor, order.id))
+            postings += [
+                Posting(buyer_wallet, "debit", order.due_minor, order.id),
+                Posting(accounts.ESCROW, "credit", order.due_minor, order.id),
+            ]
         orders.mark_paid(
             session,
             order=order,
@@ -161,12 +162,11 @@ def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime)
         settled_at=charge.paid_at or now,
         now=now,
     )
-    numbers = ", ".join(order.number for order in context.payable_orders)
     transaction_id = post_transaction(
         session,
         kind="payment",
         source=context.ledger_source,
-        description=f"Payment for {numbers}",
+        description=f"Payment for {', '.join(order.number for order in context.payable_orders)}",
         postings=[*postings, *fee_postings(context)],
         now=now,
     )
@@ -205,12 +205,11 @@ def _return_amount(
     """Send a part of a charge, or all of it, back: for each order that it is no use to what it was to pay."""
     left_minor = amount_minor
     reasons = [
-        _RETURN_REASON_BY_ORDER_STATUS.get(order.status, _RETURN_REASON_ALREADY_PAID)
+        _RETURN_REASON_BY_ORDER_STATUS.get(order.status, "The order was paid already.")
         for order in context.closed_orders
     ]
     for number, (order, reason) in enumerate(zip(context.closed_orders, reasons, strict=True)):
-        is_last = number == len(context.closed_orders) - 1
-        part_minor = left_minor if is_last else min(left_minor, order.due_minor)
+        part_minor = min(left_minor, order.due_minor) if number < len(reasons) - 1 else left_minor
         left_minor -= part_minor
         if part_minor:
             create.create_refund(
@@ -293,7 +292,20 @@ def _quarantine_charge(
             now=now,
         )
     notifications.notify_charge_quarantined(session, context, reason, now=now)
-    alerts.raise_quarantined_charge_alert(
-        session, context, quarantined_charge_id=quarantined.id, reason=reason, now=now
+    raise_alert(
+        session,
+        identifier="CHARGE_QUARANTINED",
+        subject=f"quarantine:{quarantined.id}",
+        title="A charge is held back",
+        facts={
+            "quarantineId": quarantined.id,
+            "reason": reason,
+            "reference": intent.reference,
+            "amountMinor": charge.amount_minor,
+            "dueMinor": context.due_minor,
+            "currency": charge.currency,
+            "orderIds": [order.id for order in context.orders],
+        },
+        now=now,
     )
     return ChargeOutcome.QUARANTINED

@@ -7,7 +7,6 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
-from marketplace.orders import states as order_states
 from marketplace.orders.transitions import LockedOrder
 from marketplace.payments.charges.charge_context import (
     ChargeContext,
@@ -24,13 +23,13 @@ def notify_charge_returned(
     :param amount_minor: the refunded part in kobo
     :param reasons: a sentence for each closed order; repeated ones are written once
     """
-    numbers = ", ".join(order.number for order in context.closed_orders)
     notify(
         session,
         user_id=context.intent.buyer_id,
         type="payment_returned",
         title="A payment goes back to you",
-        body=f"{format_naira(amount_minor)} that you paid for {numbers} go back to where you paid from."
+        body=f"{format_naira(amount_minor)} that you paid for"
+        f" {', '.join(order.number for order in context.closed_orders)} go back to where you paid from."
         f" {' '.join(dict.fromkeys(reasons))}",
         link=f"/orders/{context.closed_orders[0].id}" if len(context.closed_orders) == 1 else "/orders",
         cause=f"{context.ledger_source}:returned",
@@ -111,9 +110,7 @@ def _resolution_message(
     """Tell where the money is, all of it, and what is left to pay, of the orders that wait for it."""
     amount = format_naira(quarantined.amount_minor)
     order_numbers = ", ".join(order.number for order in quarantined.payable_orders)
-    due_minor = sum(
-        order.due_minor for order in updated_orders if order.status == order_states.PENDING_PAYMENT
-    )
+    due_minor = sum(order.payable_minor for order in updated_orders)
     if action == "accept_rest":
         excess_minor = sum(quarantined.excess_by_order().values())
         kept = format_naira(quarantined.amount_minor - excess_minor)

@@ -1,6 +1,6 @@
 """Charges that are held back, decided on by finance: kept for the order, sent back, or given to the wallet."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,17 +9,18 @@ from uuid import UUID
 from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
+from marketplace.alerts.operations import resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.money import CURRENCY, split_by_weights
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, lock_balances, post_transaction
-from marketplace.orders import operations as orders, states as order_states
+from marketplace.orders import operations as orders
 from marketplace.orders.deadlines import PAYMENT_WINDOW, REMAINDER_PAYMENT_WINDOW
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
 from marketplace.payments import states
-from marketplace.payments.charges import alerts, notifications
+from marketplace.payments.charges import notifications
 from marketplace.payments.charges.charge_context import (
     LockedQuarantinedCharge,
     QuarantineAction,
@@ -44,24 +45,12 @@ class QuarantineActionNotAllowedError(ConflictError):
 
 
 @dataclass(frozen=True)
-class QuarantinedChargeOrder:
-    """An order that a quarantined charge was for, with the kobo left to pay."""
-
-    id: UUID
-    number: str
-    status: str
-    due_minor: int
-
-
-@dataclass(frozen=True)
 class ResolvedCharge:
     """A quarantined charge after an officer resolved it, with the kobo that moved."""
 
-    id: UUID
-    status: str
-    resolution: str
+    row: QuarantinedCharge
     amount_minor: int
-    orders: list[QuarantinedChargeOrder]
+    orders: Sequence[LockedOrder]
 
 
 # Once nothing is held back of it any more, an order that waits can be paid again, and its buyer has time to. One that
@@ -109,9 +98,10 @@ def resolve_quarantined_charge(
     quarantined = _lock_open_charge(
         session, quarantined_charge_id=quarantined_charge_id, officer_id=act.person_id
     )
-    to_wallet = action == "wallet" or (action == "refund" and not quarantined.amount_minor)
     chargeback_state = ensure_charge_not_charged_back(
-        session, charge_id=quarantined.charge.id, to_wallet=to_wallet
+        session,
+        charge_id=quarantined.charge.id,
+        to_wallet=action == "wallet" or (action == "refund" and not quarantined.amount_minor),
     )
     if action == "accept_rest":
         _accept_for_orders(session, quarantined, officer_id=act.person_id, now=act.now)
@@ -139,15 +129,18 @@ def resolve_quarantined_charge(
     row = quarantined.row
     row.status, row.resolution, row.resolution_note = "resolved", action, note
     row.resolved_by, row.resolved_at = act.person_id, act.now
-    alerts.resolve_quarantined_charge_alert(
-        session, quarantined_charge_id=quarantined_charge_id, action=action, now=act.now
+    resolve_alert(
+        session,
+        identifier="CHARGE_QUARANTINED",
+        subject=quarantined.cause,
+        note=f"Finance decided: {action}.",
+        now=act.now,
     )
-    until = act.now + (REMAINDER_PAYMENT_WINDOW if action == "accept_rest" else PAYMENT_WINDOW)
     _REOPEN_ORDERS.run(
         session,
         intent_id=quarantined.intent.id,
         order_ids=[order.id for order in quarantined.orders],
-        until=until,
+        until=act.now + (REMAINDER_PAYMENT_WINDOW if action == "accept_rest" else PAYMENT_WINDOW),
         now=act.now,
     )
     updated_orders = lock_orders(session, order_ids=[order.id for order in quarantined.orders])
@@ -167,21 +160,7 @@ def resolve_quarantined_charge(
             "orders": [_audit_snapshot(order) for order in updated_orders],
         },
     )
-    return ResolvedCharge(
-        quarantined_charge_id,
-        "resolved",
-        action,
-        quarantined.amount_minor,
-        [
-            QuarantinedChargeOrder(
-                order.id,
-                order.number,
-                order.status,
-                order.due_minor if order.status == order_states.PENDING_PAYMENT else 0,
-            )
-            for order in updated_orders
-        ],
-    )
+    return ResolvedCharge(row, quarantined.amount_minor, updated_orders)
 
 
 def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
@@ -197,10 +176,11 @@ def _lock_open_charge(
     )
     if intent_id is None:
         raise NotFoundError("There is no such charge held back.")
-    allocations = session.execute(
-        select(PaymentAllocation.order_id, PaymentAllocation.amount_minor).filter_by(intent_id=intent_id)
+    allocated_minor = dict(
+        session.execute(
+            select(PaymentAllocation.order_id, PaymentAllocation.amount_minor).filter_by(intent_id=intent_id)
+        ).all()
     )
-    allocated_minor = dict(allocations.all())
     locked_orders = lock_orders(session, order_ids=list(allocated_minor))
     intent = lock_intent(session, intent_id=intent_id)
     row, charge = session.execute(
@@ -236,7 +216,6 @@ def _refund_shares(
 ) -> None:
     """Refund each order's share of a quarantined charge, in kobo."""
     refund_cause = create.RefundCause(quarantined.cause, reason, requested_by=officer_id)
-    outcome = "credited to the wallet" if to_wallet else "sent back"
     for number, (order_id, share) in enumerate(shares.items()):
         create.create_refund(
             session,
@@ -245,7 +224,7 @@ def _refund_shares(
             order_id=order_id,
             refund_cause=refund_cause.numbered(number),
             sources=[(accounts.QUARANTINE, share)],
-            description=f"Payment that was held back {outcome}",
+            description=f"Payment that was held back {'credited to the wallet' if to_wallet else 'sent back'}",
             now=now,
         )
 
@@ -300,8 +279,9 @@ def _accept_for_orders(
             )
         orders.consume_stock(session, paid_orders=payable_orders)
     else:
-        order_ids = [order.id for order in payable_orders]
-        _ADD_ACCEPTED_AMOUNTS.run(session, order_ids=order_ids, parts=parts_minor, now=now)
+        _ADD_ACCEPTED_AMOUNTS.run(
+            session, order_ids=[order.id for order in payable_orders], parts=parts_minor, now=now
+        )
     transaction_id = post_transaction(
         session,
         kind="payment" if is_fully_paid else "held_payment",

@@ -12,7 +12,6 @@ from marketplace.providers.gateway.payments import PaymentGateway
 
 _log = structlog.get_logger(__name__)
 
-BANK_LIST_TTL_SECONDS = 24 * 60 * 60
 BANKS_CACHE_TAG = "banks"
 _CACHE_KEY = "banks"
 
@@ -46,7 +45,7 @@ def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
                 content_key=_CACHE_KEY,
                 version=entry.version,
                 content=orjson.dumps(banks),
-                ttl_seconds=BANK_LIST_TTL_SECONDS,
+                ttl_seconds=24 * 60 * 60,
             )
         except CacheDownError:
             _log.warning("list of banks not kept")

@@ -216,8 +216,11 @@ def _expire_or_apply(
     except ProviderUnavailableError:
         result.gateway_down = True
         return
-    settled = [charge for charge in charges if charge is not None and charge.is_successful]
-    outcomes = [database.in_transaction(_apply_found_charge, charge, fee_bearer, now) for charge in settled]
+    outcomes = [
+        database.in_transaction(_apply_found_charge, charge, fee_bearer, now)
+        for charge in charges
+        if charge is not None and charge.is_successful
+    ]
     # What was known before paid nothing then, such as a charge that was held back, and decided on since.
     if any(outcome is not ChargeOutcome.DUPLICATE for outcome in outcomes):
         result.paid += 1
@@ -249,10 +252,12 @@ def _apply_found_charge(session: Session, charge: Charge, fee_bearer: str, now: 
 
 def _expire_order(session: Session, order_id: UUID, now: datetime) -> bool:
     order = lock_order(session, order_id=order_id)
-    if order.status != order_states.PENDING_PAYMENT or order.payment_status == states.QUARANTINED:
-        return False
-    # Its page was opened once more while the gateway was asked.
-    if order.expires_at > now:
+    # A later expiry: its page was opened once more while the gateway was asked.
+    if (
+        order.status != order_states.PENDING_PAYMENT
+        or order.payment_status == states.QUARANTINED
+        or order.expires_at > now
+    ):
         return False
     if order.accepted_minor:
         create.lock_charges(session, order=order)

@@ -1,4 +1,4 @@
-"""Payment intents: create, open at the gateway, verify, close."""
+"""Payment intents: create, check out, open at the gateway, verify, close."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -12,9 +12,11 @@ from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.money import CURRENCY
 from marketplace.orders import states as order_states
 from marketplace.orders.deadlines import MAX_PAYMENT_WINDOW, PAYMENT_WINDOW
+from marketplace.orders.placing.place_order import OrderRequest, place_checkout
 from marketplace.orders.transitions import LockedOrder, lock_orders
 from marketplace.payments import states
 from marketplace.payments.charges.apply import apply_charge
+from marketplace.payments.charges.charge_context import LockedIntent
 from marketplace.payments.models import PaymentAllocation, PaymentIntent
 from marketplace.providers.gateway.payloads import Charge
 from marketplace.providers.gateway.payments import PaymentPage
@@ -39,15 +41,10 @@ class PaymentTarget:
 
 
 @dataclass(frozen=True)
-class Intent:
+class Intent(LockedIntent):
     """A live payment intent; its row was locked when it was read."""
 
-    id: UUID
-    reference: str
-    buyer_id: UUID
     checkout_id: UUID | None
-    amount_minor: int
-    status: str
     authorization_url: str | None
     access_code: str | None
     opening_until: datetime | None
@@ -77,7 +74,16 @@ class PaymentStatus:
     orders: list[dict[str, str]]
 
 
-_INTENT_COLUMNS = """i.id, i.reference, i.buyer_id, i.checkout_id, i.amount_minor, i.status, i.authorization_url,
+@dataclass(frozen=True)
+class CheckoutResult:
+    """The orders of a checkout and their payment; none where the wallet paid everything."""
+
+    checkout_id: UUID
+    order_ids: tuple[UUID, ...]
+    payment: Intent | None
+
+
+_INTENT_COLUMNS = """i.id, i.reference, i.buyer_id, i.amount_minor, i.status, i.checkout_id, i.authorization_url,
     i.access_code, i.opening_until, i.callback_url"""
 _LOCK_LIVE_INTENTS = Statement(
     text(
@@ -137,7 +143,9 @@ def get_or_create_intent(
             matching = live
         else:
             # The abandoned intent's page may stay open: a charge of it still finds its orders.
-            _close_locked_intent(session, intent_id=live.id, status=live.status, trigger="abandon", now=now)
+            _CLOSE_INTENT.run(
+                session, intent_id=live.id, status=states.INTENT.target(live.status, "abandon"), now=now
+            )
     if matching is not None:
         if callback_url in (None, matching.callback_url) or matching.page is not None:
             return matching
@@ -158,6 +166,26 @@ def get_or_create_intent(
         amounts=[order.due_minor for order in payable],
         now=now,
     )
+
+
+def check_out(session: Session, *, placement: OrderRequest, now: datetime) -> CheckoutResult:
+    """Place an order with each vendor of what somebody wants, and make one payment for all.
+
+    :param placement: what is ordered
+    :raises ValidationError: something is not to be had, each item named; nothing was placed then
+    :raises ConflictError: too little stock, another total, too little in the wallet, or too many unpaid orders
+    """
+    placed = place_checkout(session, request=placement, now=now)
+    payment = None
+    if placed.due_minor:
+        payment = get_or_create_intent(
+            session,
+            buyer_id=placement.buyer.id,
+            target=PaymentTarget(checkout_id=placed.id),
+            callback_url=None,
+            now=now,
+        )
+    return CheckoutResult(placed.id, placed.order_ids, payment)
 
 
 # All orders of the target's checkout are locked: a payment spans the orders of one checkout at most, so the holder of
@@ -201,8 +229,10 @@ def _lock_payable_orders(
         return payable
     if unpaid:
         raise NotPayableError("The order is pending_payment, but its time to pay is over: place it again.")
-    states_shown = ", ".join(sorted({order.status for order in locked_orders}))
-    raise NotPayableError(f"The order is {states_shown}; paying takes one that is pending_payment.")
+    raise NotPayableError(
+        f"The order is {', '.join(sorted({order.status for order in locked_orders}))}; paying takes one that is"
+        " pending_payment."
+    )
 
 
 _SET_INITIALIZATION_LEASE = Statement(
@@ -339,10 +369,8 @@ def apply_reported_charge(
 
 def record_failed_attempt(session: Session, *, reference: str, now: datetime) -> None:
     """Record that a payment attempt failed; the orders can have another."""
-    intent_id = session.execute(
-        select(PaymentIntent.id).where(PaymentIntent.reference == reference)
-    ).scalar_one()
-    _close_intent(session, intent_id=intent_id, trigger="fail", now=now)
+    intent_ids = session.scalars(select(PaymentIntent.id).where(PaymentIntent.reference == reference))
+    _close_intent(session, intent_id=intent_ids.one(), trigger="fail", now=now)
 
 
 def abandon_intent(session: Session, *, intent_id: UUID, now: datetime) -> None:
@@ -357,7 +385,7 @@ def _close_intent(session: Session, *, intent_id: UUID, trigger: str, now: datet
     )
     status, _ = _lock_intent_and_orders(session, intent_id=intent_id, order_ids=list(order_ids))
     if states.INTENT.allows(status, trigger):
-        _close_locked_intent(session, intent_id=intent_id, status=status, trigger=trigger, now=now)
+        _CLOSE_INTENT.run(session, intent_id=intent_id, status=states.INTENT.target(status, trigger), now=now)
 
 
 _CLOSE_INTENT = Statement(
@@ -378,18 +406,10 @@ _CLOSE_INTENT = Statement(
 )
 
 
-def _close_locked_intent(
-    session: Session, *, intent_id: UUID, status: str, trigger: str, now: datetime
-) -> None:
-    """Release the orders of an intent that is locked with its orders."""
-    _CLOSE_INTENT.run(session, intent_id=intent_id, status=states.INTENT.target(status, trigger), now=now)
-
-
 def ensure_reference_belongs_to_buyer(session: Session, *, buyer_id: UUID, reference: str) -> None:
     """Make sure that a reference is the buyer's.
 
     :raises NotFoundError: it is not
     """
-    owned = select(PaymentIntent.id).filter_by(reference=reference, buyer_id=buyer_id)
-    if session.scalar(owned) is None:
+    if session.scalar(select(PaymentIntent.id).filter_by(reference=reference, buyer_id=buyer_id)) is None:
         raise NotFoundError("There is no such payment.")

@@ -67,11 +67,7 @@ class MoneyMovement:
 class MoneyTrail:
     """The holders of an order's money, and its movements, the earliest first."""
 
-    order_id: UUID
-    number: str
-    status: str
-    escrow_status: str
-    total_amount: int
+    order: orders.OrderRow
     holders: list[MoneyHolder]
     entries: list[MoneyMovement]
 
@@ -189,11 +185,7 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> Mo
         *_refunded_holders(transactions, refunds, role),
     ]
     return MoneyTrail(
-        order_id,
-        order.number,
-        order.status,
-        order.escrow_status,
-        order.total_minor,
+        order,
         [replace(holder, is_you=holder.holder == role) for holder in holders],
         _timeline(transactions, quarantined_charges, role),
     )
@@ -246,18 +238,19 @@ def _unpaid_holders(
         and role != "vendor"
         and not any(row["status"] == "open" for row in quarantined_charges)
     ):
-        opened = order.payment_status == payment_states.PENDING
-        why = "The payment was started and we have not heard of its end." if opened else "It is not paid yet."
         yield MoneyHolder(
-            "buyer", order.due_minor, why, "It is paid, or the order expires and its items are sold to others.",
+            "buyer",
+            order.due_minor,
+            "The payment was started and we have not heard of its end."
+            if order.payment_status == payment_states.PENDING
+            else "It is not paid yet.",
+            "It is paid, or the order expires and its items are sold to others.",
             by=order.expires_at,
-        )  # fmt: skip
+        )
 
 
 def _quarantine_holders(rows: list[dict[str, Any]]) -> Iterator[MoneyHolder]:
-    for row in rows:
-        if row["status"] != "open":
-            continue
+    for row in (row for row in rows if row["status"] == "open"):
         if row["foreign"]:
             # It has no value in naira, and no ledger transaction.
             yield MoneyHolder(
@@ -283,17 +276,16 @@ def _escrow_holders(order: orders.OrderRow, transactions: list[_OrderTransaction
     if not minor:
         return
     why, next_step = words.ESCROW_TEXTS.get(order.status, words.DEFAULT_ESCROW_TEXT)
-    deadline = {
-        states.PENDING_PAYMENT: order.expires_at,
-        states.PAID_ESCROW: order.paid_at and order.paid_at + ACCEPTANCE_DEADLINE,
-        states.SHIPPED: order.shipped_at and order.shipped_at + DELIVERY_DEADLINE,
-    }.get(order.status)
     yield MoneyHolder(
         "escrow",
         minor,
         why,
         next_step,
-        by=deadline,
+        by={
+            states.PENDING_PAYMENT: order.expires_at,
+            states.PAID_ESCROW: order.paid_at and order.paid_at + ACCEPTANCE_DEADLINE,
+            states.SHIPPED: order.shipped_at and order.shipped_at + DELIVERY_DEADLINE,
+        }.get(order.status),
         transaction_id=_find_last_transaction(transactions, "escrow"),
     )
 
@@ -306,11 +298,15 @@ def _in_transit_holders(
     }
     for refund in refunds:
         if refund.status in words.IN_TRANSIT_TEXTS:
-            waits = refund.id in waiting
-            why, next_step = words.CHARGEBACK_OPEN_TEXT if waits else words.IN_TRANSIT_TEXTS[refund.status]
-            transaction_id = transaction_by_source.get(f"refund:{refund.id}")
             yield MoneyHolder(
-                "on_the_way_back", refund.amount_minor, why, next_step, transaction_id=transaction_id
+                "on_the_way_back",
+                refund.amount_minor,
+                *(
+                    words.CHARGEBACK_OPEN_TEXT
+                    if refund.id in waiting
+                    else words.IN_TRANSIT_TEXTS[refund.status]
+                ),
+                transaction_id=transaction_by_source.get(f"refund:{refund.id}"),
             )
 
 
@@ -327,20 +323,21 @@ def _released_holders(transactions: list[_OrderTransaction], role: Role) -> Iter
         # What we keep of it is between the vendor and us.
         vendor, platform = vendor + platform, 0
     if vendor:
-        why = "The delivery was confirmed, and the money is in the vendor's balance"
-        why += ", less our fees." if role == "buyer" else "."
-        transaction_id = _find_last_transaction(transactions, "vendor_payable", "vendor_receivable")
         yield MoneyHolder(
-            "vendor", vendor, why, "It is part of the vendor's next payout.", transaction_id=transaction_id
+            "vendor",
+            vendor,
+            "The delivery was confirmed, and the money is in the vendor's balance"
+            + (", less our fees." if role == "buyer" else "."),
+            "It is part of the vendor's next payout.",
+            transaction_id=_find_last_transaction(transactions, "vendor_payable", "vendor_receivable"),
         )
     if platform:
-        transaction_id = _find_last_transaction(transactions, "platform_revenue")
         yield MoneyHolder(
             "platform",
             platform,
             "The commission and the service fee.",
             "It stays there.",
-            transaction_id=transaction_id,
+            transaction_id=_find_last_transaction(transactions, "platform_revenue"),
         )
 
 
@@ -363,33 +360,27 @@ _REFUNDED_MEANINGS_FOR_VENDOR = frozenset(
 def _refunded_holders(
     transactions: list[_OrderTransaction], refunds: list[OrderRefund], role: Role
 ) -> Iterator[MoneyHolder]:
-    if role == "vendor":
-        minor = sum(
-            transaction.amount_minor
-            for transaction in transactions
-            if transaction.meaning in _REFUNDED_MEANINGS_FOR_VENDOR
-        )
-    else:
-        minor = sum(
-            refund.amount_minor
-            for refund in refunds
-            if refund.status in (payment_states.PROCESSED, payment_states.CREDITED)
-        )
-        minor += sum(
-            transaction.amount_minor
-            for transaction in transactions
-            if transaction.meaning in ("wallet_return", "chargeback")
-        )
+    # The refunds of other roles are counted by their status; vendors see none.
+    counted_meanings = _REFUNDED_MEANINGS_FOR_VENDOR if role == "vendor" else {"wallet_return", "chargeback"}
+    minor = sum(
+        transaction.amount_minor for transaction in transactions if transaction.meaning in counted_meanings
+    ) + sum(
+        refund.amount_minor
+        for refund in refunds
+        if refund.status in (payment_states.PROCESSED, payment_states.CREDITED)
+    )
     if minor:
-        why = (
-            "It goes back, or went back, to the buyer." if role == "vendor" else "It went back to the buyer."
-        )
         meanings = _REFUNDED_MEANINGS_FOR_VENDOR if role == "vendor" else _REFUNDED_MEANINGS
-        transaction_id = next(
-            (transaction.id for transaction in reversed(transactions) if transaction.meaning in meanings),
-            None,
+        yield MoneyHolder(
+            "buyer",
+            minor,
+            "It goes back, or went back, to the buyer." if role == "vendor" else "It went back to the buyer.",
+            "Nothing is left to do.",
+            transaction_id=next(
+                (transaction.id for transaction in reversed(transactions) if transaction.meaning in meanings),
+                None,
+            ),
         )
-        yield MoneyHolder("buyer", minor, why, "Nothing is left to do.", transaction_id=transaction_id)
 
 
 def _timeline(
@@ -409,19 +400,28 @@ def _timeline(
         for row in quarantined_charges
         if row["minor"]
     ]
-    entries = [_timeline_entry(transaction, role) for transaction in visible]
-    for row in quarantined_charges:
-        if row["foreign"]:
-            entries += _foreign_currency_entries(row)
+    entries = [
+        *(_timeline_entry(transaction, role) for transaction in visible),
+        *(entry for row in quarantined_charges for entry in _foreign_currency_entries(row)),
+    ]
     return sorted(entries, key=lambda entry: (entry.at, str(entry.transaction_id)))
 
 
 def _foreign_currency_entries(row: dict[str, Any]) -> Iterator[MoneyMovement]:
     """List the movements of a payment in another currency, which is in no ledger transaction."""
+    if not row["foreign"]:
+        return
     yield MoneyMovement(None, "quarantine", 0, row["at"], "gateway", "held_back", _foreign_currency_text(row))
     if row["resolved_at"] is not None:
-        what = "The payment in another currency was sent back by hand."
-        yield MoneyMovement(None, "quarantine", 0, row["resolved_at"], "held_back", "buyer", what)
+        yield MoneyMovement(
+            None,
+            "quarantine",
+            0,
+            row["resolved_at"],
+            "held_back",
+            "buyer",
+            "The payment in another currency was sent back by hand.",
+        )
 
 
 def _timeline_entry(transaction: _OrderTransaction, role: Role) -> MoneyMovement:

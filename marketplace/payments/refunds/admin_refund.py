@@ -22,6 +22,7 @@ from marketplace.payments.refunds import create
 from marketplace.payments.refunds.create import Destination
 
 RELEASED_ESCROW_STATUSES = frozenset({"released", "partially_refunded"})
+DESTINATION_TEXTS = {"wallet": "to your wallet", "gateway": "to where you paid from"}
 
 
 class EscrowDeficitError(MarketplaceError):
@@ -71,16 +72,10 @@ class ClawbackShares:
 
 @dataclass(frozen=True)
 class ProcessedRefund:
-    """An order after an officer refunded it, and the refunds that were created.
+    """An order after an officer refunded it, and the refunds that were created."""
 
-    ``held_minor`` is the escrow balance that is left.
-    """
-
-    order_id: UUID
-    status: str
-    escrow_status: str
+    order: LockedOrder
     amount_minor: int
-    held_minor: int
     refunds: Sequence[Refund]
     clawback: ClawbackShares | None
 
@@ -154,26 +149,20 @@ def process_refund(
         is_full=amount_minor == available_minor,
         now=act.now,
     )
-    return ProcessedRefund(
-        order.id,
-        updated_order.status,
-        updated_order.escrow_status,
-        amount_minor,
-        updated_order.escrow_balance_minor,
-        refunds,
-        clawback=None,
-    )
+    return ProcessedRefund(updated_order, amount_minor, refunds, clawback=None)
 
 
 def fetch_order_lines(session: Session, *, order_id: UUID) -> dict[UUID, OrderItem]:
     """Fetch the items of an order by product, in their order."""
-    items = session.scalars(
-        select(OrderItem)
-        .where(OrderItem.order_id == order_id)
-        .order_by(OrderItem.position)
-        .execution_options(populate_existing=True)
-    )
-    return {item.product_id: item for item in items}
+    return {
+        item.product_id: item
+        for item in session.scalars(
+            select(OrderItem)
+            .where(OrderItem.order_id == order_id)
+            .order_by(OrderItem.position)
+            .execution_options(populate_existing=True)
+        )
+    }
 
 
 def _debit_escrow(
@@ -188,16 +177,16 @@ def _debit_escrow(
     """Take it out of the escrow's record; all of it ends the order."""
     if amount_minor == order.escrow_balance_minor:
         orders.refund_fully(session, order=order, actor=actor, reason=refund_request.reason, now=now)
-        return
-    inventory.refund_partially(
-        session,
-        order=order,
-        quantities={item.product_id: item.quantity for item in refund_request.items},
-        amount_minor=amount_minor,
-        actor=actor,
-        reason=refund_request.reason,
-        now=now,
-    )
+    else:
+        inventory.refund_partially(
+            session,
+            order=order,
+            quantities={item.product_id: item.quantity for item in refund_request.items},
+            amount_minor=amount_minor,
+            actor=actor,
+            reason=refund_request.reason,
+            now=now,
+        )
 
 
 def compute_refund_amount(
@@ -238,8 +227,9 @@ def _price_items(lines: Mapping[UUID, OrderItem], items: Sequence[RefundItem]) -
         if line is None:
             faults.append(InvalidParam(f"items[{index}].productId", "Is not in the order."))
         elif item.quantity > line.quantity - line.refunded_quantity:
-            refunded = line.refunded_quantity
-            fewer = f", and {refunded} of them refunded by now" if refunded else ""
+            fewer = (
+                f", and {line.refunded_quantity} of them refunded by now" if line.refunded_quantity else ""
+            )
             faults.append(
                 InvalidParam(f"items[{index}].quantity", f"The order has {line.quantity} of it{fewer}.")
             )
@@ -286,20 +276,17 @@ def _notify_parties(
 ) -> None:
     """Notify both sides of amount and items; the officer's reason is in the trail, which both can read."""
     amount = format_naira(amount_minor)
-    destination_text = (
-        "to your wallet" if refund_request.destination == "wallet" else "to where you paid from"
-    )
     closing = "The order is over." if is_full else "The order goes on; the rest stays in escrow."
     item_list = ", ".join(
         f"{item.quantity} of {lines[item.product_id].title}" for item in refund_request.items
     )
     items_text = f" for {item_list}" if item_list else ""
     restocked = order.shipped_at is None and (is_full or item_list)
-    restock_text = " Do not ship what was refunded: it is in stock again." if restocked else ""
+    destination_text = DESTINATION_TEXTS[refund_request.destination]
     body_by_user = {
         order.buyer_id: f"{amount} of order {order.number} go back {destination_text}{items_text}. {closing}",
         order.vendor_user_id: f"{amount} of order {order.number} go back to its buyer{items_text}. {closing}"
-        + restock_text,
+        + (" Do not ship what was refunded: it is in stock again." if restocked else ""),
     }
     for user_id, body in body_by_user.items():
         notify(

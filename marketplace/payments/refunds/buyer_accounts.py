@@ -34,10 +34,13 @@ def lock_unsent_refunds(session: Session, *, charge_ids: Sequence[UUID]) -> Sequ
 
     :param charge_ids: of charges that are locked in this transaction
     """
-    never_requested = (Refund.status == states.PENDING) & Refund.asked_at.is_(None)
     return session.scalars(
         select(Refund)
-        .where(Refund.charge_id.in_(charge_ids), (Refund.status == states.FAILED) | never_requested)
+        .where(
+            Refund.charge_id.in_(charge_ids),
+            (Refund.status == states.FAILED)
+            | ((Refund.status == states.PENDING) & Refund.asked_at.is_(None)),
+        )
         .order_by(Refund.id)
         .with_for_update(key_share=True)
         .execution_options(populate_existing=True)

@@ -22,6 +22,7 @@ from marketplace.orders.transitions import Actor, LockedOrder, lock_order, recor
 from marketplace.payments.guards import ensure_no_conflict_of_interest, ensure_order_not_charged_back
 from marketplace.payments.refunds import create
 from marketplace.payments.refunds.admin_refund import (
+    DESTINATION_TEXTS,
     RELEASED_ESCROW_STATUSES,
     ClawbackShares,
     ProcessedRefund,
@@ -106,23 +107,21 @@ def claw_back(
         }
         | refund_audit_details(refund_request, amount_minor, refunds),
     )
-    _notify_parties(
+    amount = format_naira(amount_minor)
+    notify_parties_of_clawback(
         session,
         order,
-        refund_request,
-        amount_minor,
-        vendor_minor=vendor_minor,
-        total_debt_minor=total_debt_minor,
+        {
+            order.buyer_id: f"{amount} of order {order.number} go back"
+            f" {DESTINATION_TEXTS[refund_request.destination]}.",
+            order.vendor_user_id: f"{amount} of order {order.number} went back to its buyer."
+            f" {vendor_debt_message(vendor_minor, total_debt_minor)}",
+        },
+        cause=f"order:{order.id}:clawback:{order.clawed_back_minor}",
         now=act.now,
     )
     return ProcessedRefund(
-        order.id,
-        order.status,
-        order.escrow_status,
-        amount_minor,
-        order.escrow_balance_minor,
-        refunds,
-        ClawbackShares(vendor_minor, platform_minor, total_debt_minor),
+        order, amount_minor, refunds, ClawbackShares(vendor_minor, platform_minor, total_debt_minor)
     )
 
 
@@ -142,33 +141,6 @@ def allocate_clawback(order: LockedOrder, amount_minor: int) -> Sequence[create.
         allocated_before_minor=order.clawed_back_minor,
     )
     return [(accounts.vendor_receivable(order.vendor_id), vendor), (accounts.PLATFORM_REVENUE, platform)]
-
-
-def _notify_parties(
-    session: Session,
-    order: LockedOrder,
-    refund_request: RefundRequest,
-    amount_minor: int,
-    *,
-    vendor_minor: int,
-    total_debt_minor: int,
-    now: datetime,
-) -> None:
-    destination_text = (
-        "to your wallet" if refund_request.destination == "wallet" else "to where you paid from"
-    )
-    amount = format_naira(amount_minor)
-    notify_parties_of_clawback(
-        session,
-        order,
-        {
-            order.buyer_id: f"{amount} of order {order.number} go back {destination_text}.",
-            order.vendor_user_id: f"{amount} of order {order.number} went back to its buyer."
-            f" {vendor_debt_message(vendor_minor, total_debt_minor)}",
-        },
-        cause=f"order:{order.id}:clawback:{order.clawed_back_minor}",
-        now=now,
-    )
 
 
 def vendor_debt_message(vendor_minor: int, total_debt_minor: int) -> str:

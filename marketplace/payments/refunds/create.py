@@ -21,12 +21,15 @@ from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
+from marketplace.orders import states as order_states
 from marketplace.orders.pricing import allocate_after
+from marketplace.orders.queries import OrderRow, RefundSummary
 from marketplace.orders.transitions import LockedOrder
 from marketplace.payments import states
 from marketplace.payments.models import GatewayCharge, Refund
 
 SEND_TOPIC = "refund.send"
+POLL_TOPIC = "refund.ask"
 
 Destination = Literal["gateway", "wallet"]
 # An account that money is taken from, and how much, in kobo.
@@ -250,7 +253,7 @@ def create_refund(
             .where(GatewayCharge.id == charge_id)
             .values(refunded_minor=GatewayCharge.refunded_minor + amount_minor)
         )
-        enqueue_sending(session, refund_id=refund.id, now=now)
+        enqueue_task(session, refund_id=refund.id, now=now)
     post_transaction(
         session,
         kind="refund",
@@ -283,12 +286,12 @@ def recalculate_refunded_total(session: Session, *, charge_id: UUID | None) -> N
     _RECALCULATE_REFUNDED_TOTAL.run(session, charge_id=charge_id)
 
 
-def enqueue_sending(session: Session, *, refund_id: UUID, now: datetime) -> None:
-    """Enqueue the sending of a pending refund for after this transaction's commit."""
+def enqueue_task(session: Session, *, refund_id: UUID, now: datetime, topic: str = SEND_TOPIC) -> None:
+    """Enqueue the sending of a pending refund, or its polling, for after this transaction's commit."""
     outbox.enqueue(
         session,
         queue=queues.WEBHOOKS,
-        topic=SEND_TOPIC,
+        topic=topic,
         payload={"refundId": str(refund_id)},
         due_at=now,
     )
@@ -312,3 +315,46 @@ _SELECT_REFUNDS_OF_ORDERS = Prepared(
 def list_refunds_of_orders(session: Session, *, order_ids: Sequence[UUID]) -> list[OrderRefund]:
     """List the refunds of orders, the earliest first."""
     return _SELECT_REFUNDS_OF_ORDERS.all(session, order_ids=list(order_ids))
+
+
+def summarize_refunds(
+    session: Session, orders: Sequence[OrderRow], is_for_vendor: bool
+) -> dict[UUID, RefundSummary]:
+    """Summarize the refunds of orders, in one query for all of them.
+
+    The payment's status counts refunds too: ``refund_pending`` while one is in transit, then ``refunded`` or
+    ``partially_refunded``. A charge that was returned after the order was paid already is listed, and leaves the
+    status of the payment as it is. So does a charge that came after the order had ended and was smaller than its
+    total.
+
+    :param is_for_vendor: hides whether refunds go to the buyer's wallet
+    """
+    refunds_by_order: dict[UUID, list[OrderRefund]] = {order.id: [] for order in orders}
+    for refund in list_refunds_of_orders(session, order_ids=list(refunds_by_order)):
+        refunds_by_order[refund.order_id].append(
+            replace(refund, destination=None) if is_for_vendor else refund
+        )
+    return {
+        order.id: RefundSummary(
+            _payment_status(order, refunds_by_order[order.id]), refunds_by_order[order.id]
+        )
+        for order in orders
+    }
+
+
+def _payment_status(order: OrderRow, refunds: list[OrderRefund]) -> str | None:
+    was_paid = order.paid_at is not None
+    # Refunds of an order that still awaits payment returned an earlier payment.
+    counted = [
+        refund
+        for refund in refunds
+        if refund.from_order
+        or (not was_paid and order.status in (order_states.CANCELLED, order_states.EXPIRED))
+    ]
+    is_full = bool(counted) and sum(refund.amount_minor for refund in counted) >= counted[0].refundable_minor
+    if not counted or not (was_paid or is_full or any(not refund.from_charge for refund in counted)):
+        return order.payment_status
+    if any(refund.status not in (states.PROCESSED, states.CREDITED) for refund in counted):
+        return "refund_pending"
+    # An order that ended unpaid gets everything back that came for it and was quarantined or accepted.
+    return "refunded" if is_full or not was_paid else "partially_refunded"

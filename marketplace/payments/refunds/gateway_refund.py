@@ -30,7 +30,6 @@ _log = structlog.get_logger(__name__)
 
 # Longer than the gateway may take to answer: a claim that ran out was left by somebody who died.
 SENDING_LEASE = timedelta(minutes=2)
-_REFERENCE_FORMAT = "marketplace refund {id}"
 _REFERENCE_PATTERN = re.compile(r"marketplace refund ([0-9a-f-]{36})(?: try (\d{1,6}))?")
 
 _STATUS_SENT = "processed"
@@ -79,7 +78,7 @@ class PendingGatewayRefund:
 
 def refund_reference(refund_id: UUID, attempt: int) -> str:
     """Name a try at a refund, for the gateway."""
-    reference = _REFERENCE_FORMAT.format(id=refund_id)
+    reference = f"marketplace refund {refund_id}"
     return reference if attempt == 1 else f"{reference} try {attempt}"
 
 
@@ -147,7 +146,7 @@ def record_refund_unknown_to_gateway(
     chargeback_state = find_chargeback_state(session, charge_id=refund.charge_id)
     if chargeback_state is None:
         # The dispute ended while the lease kept others from sending the refund.
-        create.enqueue_sending(session, refund_id=pending_refund.id, now=now)
+        create.enqueue_task(session, refund_id=pending_refund.id, now=now)
     else:
         _defer_or_credit(session, refund, chargeback_state, now=now)
 
@@ -198,9 +197,10 @@ def send_refund(gateway: PaymentGateway, pending_refund: PendingGatewayRefund | 
 
 def lock_refund(session: Session, *, refund_id: UUID) -> Refund:
     """Lock a refund after its charge, as every transaction that refunds a charge does."""
-    charge_id = select(Refund.charge_id).where(Refund.id == refund_id).scalar_subquery()
     session.execute(
-        select(GatewayCharge.id).where(GatewayCharge.id == charge_id).with_for_update(key_share=True)
+        select(GatewayCharge.id)
+        .where(GatewayCharge.id == select(Refund.charge_id).where(Refund.id == refund_id).scalar_subquery())
+        .with_for_update(key_share=True)
     )
     return session.get_one(Refund, refund_id, with_for_update={"key_share": True}, populate_existing=True)
 
@@ -269,11 +269,10 @@ def _post_sent_or_returned(
     debited, credited = accounts.REFUNDS_IN_TRANSIT, accounts.GATEWAY_CLEARING
     if kind == "refund_returned":
         debited, credited = credited, debited
-    occurrence = "" if refund.times_returned == 0 else f":{refund.times_returned + 1}"
     post_transaction(
         session,
         kind=kind,
-        source=f"refund:{refund.id}{occurrence}",
+        source=f"refund:{refund.id}" + (f":{refund.times_returned + 1}" if refund.times_returned else ""),
         description=description,
         postings=[
             Posting(debited, "debit", refund.amount_minor, refund.order_id),
@@ -294,10 +293,14 @@ def resolve_attempt(refund: Refund, reported: GatewayRefund) -> int:
 
 def is_amount_mismatch(refund: Refund, reported: GatewayRefund) -> bool:
     """Tell whether the gateway sent a refund with another amount."""
-    is_another = resolve_attempt(refund, reported) == refund.attempt and _is_second_gateway_refund(
-        refund, reported
+    return (
+        reported.status == _STATUS_SENT
+        and reported.amount_minor != refund.amount_minor
+        and not (
+            resolve_attempt(refund, reported) == refund.attempt
+            and _is_second_gateway_refund(refund, reported)
+        )
     )
-    return reported.status == _STATUS_SENT and reported.amount_minor != refund.amount_minor and not is_another
 
 
 def _is_second_gateway_refund(refund: Refund, reported: GatewayRefund) -> bool:
@@ -327,8 +330,13 @@ def _choose_trigger(
         _log.info("word of an earlier try at a refund", refundId=str(refund.id), status=reported.status)
         return None
     if attempt == refund.attempt and _is_second_gateway_refund(refund, reported):
-        facts = {"toldId": reported.id, "toldStatus": reported.status}
-        alerts.raise_refund_alert(session, "REFUND_ID_DIFFERS", refund, facts, now=now)
+        alerts.raise_refund_alert(
+            session,
+            "REFUND_ID_DIFFERS",
+            refund,
+            {"toldId": reported.id, "toldStatus": reported.status},
+            now=now,
+        )
         return None
     if reported.amount_minor != refund.amount_minor:
         alerts.raise_refund_alert(

@@ -13,10 +13,8 @@ import structlog
 from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
-from marketplace.infra import outbox
 from marketplace.infra.batches import ensure_unchanged, poll_each
 from marketplace.infra.db import Database, Statement
-from marketplace.kernel import queues
 from marketplace.payments import gateway_alerts, states
 from marketplace.payments.guards import SELECT_CHARGEBACK_STATE
 from marketplace.payments.models import Refund
@@ -26,15 +24,9 @@ from marketplace.providers.gateway.payments import PaymentGateway
 
 _log = structlog.get_logger(__name__)
 
-POLL_TOPIC = "refund.ask"
 # The gateway takes days for some; asking each hour is enough.
 POLL_AFTER = timedelta(hours=1)
-# One that was credited should not be sent any more; should it be, its buyer has the money twice.
-_CREDITED_POLL_INTERVAL = timedelta(days=1)
-_CREDITED_POLL_WINDOW = timedelta(days=30)
 _BATCH = 500
-# What the gateway took it should know; one that it refused was never known to it.
-_KNOWN_TO_GATEWAY_STATUSES = frozenset({states.SUBMITTED, states.NEEDS_ATTENTION})
 
 
 def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datetime) -> bool:
@@ -49,7 +41,7 @@ def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datet
     refund = _find_named_refund(session, reported)
     if refund is not None:
         if _contradicts_final_status(refund, reported):
-            _enqueue_polling(session, refund_id=refund.id, now=now)
+            create.enqueue_task(session, refund_id=refund.id, now=now, topic=create.POLL_TOPIC)
         else:
             gateway_refund.apply_gateway_status(session, refund_id=refund.id, reported=reported, now=now)
         return True
@@ -61,7 +53,7 @@ def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datet
             reference=reported.charge_reference,
         )
     for refund_id in possible_ids:
-        _enqueue_polling(session, refund_id=refund_id, now=now)
+        create.enqueue_task(session, refund_id=refund_id, now=now, topic=create.POLL_TOPIC)
     return bool(possible_ids)
 
 
@@ -75,8 +67,9 @@ def _find_named_refund(session: Session, reported: GatewayRefund) -> Refund | No
     named = gateway_refund.parse_refund_reference(reported.merchant_note)
     refund = session.get(Refund, named[0], populate_existing=True) if named else None
     if refund is None and reported.id:
-        by_gateway_id = select(Refund).where(Refund.gateway_refund_id == reported.id)
-        refund = session.scalar(by_gateway_id.execution_options(populate_existing=True))
+        refund = session.scalar(
+            select(Refund).filter_by(gateway_refund_id=reported.id).execution_options(populate_existing=True)
+        )
     return refund
 
 
@@ -107,17 +100,8 @@ def _contradicts_final_status(refund: Refund, reported: GatewayRefund) -> bool:
     is_current_attempt = gateway_refund.resolve_attempt(refund, reported) == refund.attempt
     if reported.status == "processed":
         return not is_current_attempt or refund.status in (states.FAILED, states.CREDITED)
-    was_sent = refund.paid_twice_minor > 0 or (is_current_attempt and refund.status == states.PROCESSED)
-    return reported.status == "failed" and was_sent
-
-
-def _enqueue_polling(session: Session, *, refund_id: UUID, now: datetime) -> None:
-    outbox.enqueue(
-        session,
-        queue=queues.WEBHOOKS,
-        topic=POLL_TOPIC,
-        payload={"refundId": str(refund_id)},
-        due_at=now,
+    return reported.status == "failed" and (
+        refund.paid_twice_minor > 0 or (is_current_attempt and refund.status == states.PROCESSED)
     )
 
 
@@ -170,14 +154,13 @@ def poll_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) 
     Refunds credited to the wallet are polled daily for a month: the gateway should not send them any more. Pending
     refunds whose outbox event moved to the dead letters are enqueued again. At most 500 of each in a sweep.
     """
-    result = RefundPollingResult()
-    result.enqueued = database.in_transaction(_enqueue_unqueued, now)
+    result = RefundPollingResult(enqueued=database.in_transaction(_enqueue_unqueued, now))
     with database.reading() as session:
         refunds = _SELECT_REFUNDS_TO_POLL.all(
             session,
             before=now - POLL_AFTER,
-            day_before=now - _CREDITED_POLL_INTERVAL,
-            watched_since=now - _CREDITED_POLL_WINDOW,
+            day_before=now - timedelta(days=1),
+            watched_since=now - timedelta(days=30),
             limit=_BATCH,
         )
 
@@ -213,7 +196,7 @@ def _enqueue_unqueued(session: Session, now: datetime) -> int:
         session, topic=create.SEND_TOPIC, before=now - POLL_AFTER, limit=_BATCH
     )
     for refund_id in refund_ids:
-        create.enqueue_sending(session, refund_id=refund_id, now=now)
+        create.enqueue_task(session, refund_id=refund_id, now=now)
     session.execute(update(Refund).where(Refund.id.in_(refund_ids)).values(updated_at=now))
     return len(refund_ids)
 
@@ -231,16 +214,16 @@ def fetch_status(gateway: PaymentGateway, refund: PolledRefund) -> list[GatewayR
 
     :raises ProviderUnavailableError: the gateway gave no usable response
     """
-    attempts = []
-    for reported in gateway.list_refunds(refund.reference):
-        named = gateway_refund.parse_refund_reference(reported.merchant_note)
-        if (
-            (named[0] == refund.id)
-            if named
-            else bool(reported.id) and reported.id == refund.gateway_refund_id
-        ):
-            attempts.append(reported)
-    return attempts
+    return [
+        reported for reported in gateway.list_refunds(refund.reference) if _is_attempt_of(refund, reported)
+    ]
+
+
+def _is_attempt_of(refund: PolledRefund, reported: GatewayRefund) -> bool:
+    named = gateway_refund.parse_refund_reference(reported.merchant_note)
+    if named is not None:
+        return named[0] == refund.id
+    return bool(reported.id) and reported.id == refund.gateway_refund_id
 
 
 def record_status(
@@ -262,7 +245,8 @@ def record_status(
             note="The gateway knows the refund.",
             now=now,
         )
-    elif refund.status in _KNOWN_TO_GATEWAY_STATUSES:
+    # A refund that the gateway refused was never known to it.
+    elif refund.status in (states.SUBMITTED, states.NEEDS_ATTENTION):
         alerts.raise_missing_refund_alert(
             session, refund_id=refund.id, attempt=refund.attempt, reference=refund.reference, now=now
         )

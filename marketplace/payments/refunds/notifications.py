@@ -125,7 +125,7 @@ def notify_charged_back(
         type="payment_taken_back",
         title="Your bank gave you a payment back",
         body=f"Your bank gave you {format_naira(returned_by_bank_minor)} of a payment back."
-        + _sentences_with_amount(
+        + sentences_with_amount(
             (cancelled_refunds_minor, "So {} of it are not sent by us as well."),
             (kept_in_wallet_minor, "{} that your bank did not give are in your wallet."),
             (duplicate_minor, "{} you had got from us before."),
@@ -153,7 +153,7 @@ def notify_duplicate_refund(
         type="refund_paid_twice",
         title="A refund reached you twice",
         body=f"{format_naira(amount_minor)} were sent to where you paid from, although you had got them back already."
-        + _sentences_with_amount(
+        + sentences_with_amount(
             (amount_minor - outstanding_minor, "{} were taken from your wallet for it."),
             (outstanding_minor, _DEBT_SENTENCE),
         ),
@@ -178,7 +178,7 @@ def notify_refund_amount_mismatch(
         type="refund_processed",
         title="Your refund was sent with another amount",
         body=f"{format_naira(sent_minor)} were sent to where you paid from, not {format_naira(refund.amount_minor)}."
-        + _sentences_with_amount(
+        + sentences_with_amount(
             (-difference_minor, "The other {} are in your wallet."),
             (
                 difference_minor - outstanding_minor,
@@ -213,7 +213,7 @@ def notify_duplicate_refund_returned(
     )
 
 
-def _sentences_with_amount(*sentences: tuple[int, str]) -> str:
+def sentences_with_amount(*sentences: tuple[int, str]) -> str:
     """Join the sentences whose amount in kobo is more than 0."""
     return "".join(
         f" {sentence.format(format_naira(amount_minor))}"

@@ -6,11 +6,11 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
-from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders, states
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments.refunds import create
+from marketplace.payments.refunds.notifications import sentences_with_amount
 
 
 def cancel_order(
@@ -51,12 +51,10 @@ def cancel_order(
             session, order=order, reason=f"Cancelled by the {actor.role} before the rest was paid.", now=now
         )
         wallet_minor, gateway_minor = order.wallet_minor, order.accepted_minor
-    refund_text = (
-        f" {format_naira(gateway_minor)} go back to where you paid from; we tell you when they are sent."
-        if gateway_minor
-        else ""
+    refund_text = sentences_with_amount(
+        (gateway_minor, "{} go back to where you paid from; we tell you when they are sent."),
+        (wallet_minor, "{} are back in your wallet."),
     )
-    refund_text += f" {format_naira(wallet_minor)} are back in your wallet." if wallet_minor else ""
     _notify_parties(session, order, actor, refund_text, was_paid=was_paid, now=now)
 
 

@@ -20,9 +20,6 @@ from marketplace.payments.refunds import alerts, buyer_accounts, create, gateway
 from marketplace.payments.refunds.gateway_reports import PolledRefund, find_refund
 from marketplace.providers.gateway.payloads import GatewayRefund
 
-# What the gateway may still send, or has sent.
-_IN_FLIGHT_STATUSES = frozenset({"pending", "processing", "processed"})
-
 
 class RefundStillInFlightError(ConflictError):
     """The gateway may still send the refund, or has sent it. The reported status is kept."""
@@ -79,7 +76,7 @@ def retry_failed_refund(
     refund.attempt = refund.tries
     refund.asked_at = refund.asking_until = refund.gateway_refund_id = None
     refund.updated_at = act.now
-    create.enqueue_sending(session, refund_id=refund.id, now=act.now)
+    create.enqueue_task(session, refund_id=refund.id, now=act.now)
     alerts.resolve_refund_alerts(
         session, refund_id=refund.id, note=f"The refund is {refund.status}.", now=act.now
     )
@@ -111,10 +108,9 @@ def credit_failed_refund(
     )
     chargeback_state = ensure_charge_not_charged_back(session, charge_id=refund.charge_id, to_wallet=True)
     states.REFUND.target(refund.status, states.CREDIT)
-    is_reported = any(
+    if refund.status == states.NEEDS_ATTENTION and not any(
         gateway_refund.resolve_attempt(refund, attempt) == refund.attempt for attempt in attempts
-    )
-    if refund.status == states.NEEDS_ATTENTION and not is_reported:
+    ):
         raise GatewayStatusUnknownError(
             "The gateway had this refund, and does not tell now how far it is: it may still send it. Look it up at"
             " the gateway, and try again."
@@ -155,9 +151,12 @@ def _correct_amount_mismatch(
         )
         for reported in attempts
     )
-    sent_minor = sum(reported.amount_minor for reported in attempts)
     notifications.notify_refund_amount_mismatch(
-        session, refund, sent_minor=sent_minor, outstanding_minor=outstanding_minor, now=now
+        session,
+        refund,
+        sent_minor=sum(reported.amount_minor for reported in attempts),
+        outstanding_minor=outstanding_minor,
+        now=now,
     )
     # What they owed before, or what their bank took, may be set off against what is left.
     buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=now)
@@ -178,7 +177,7 @@ def _filter_in_flight(
     return [
         attempt
         for attempt in attempts
-        if attempt.status in _IN_FLIGHT_STATUSES
+        if attempt.status in ("pending", "processing", "processed")
         and not buyer_accounts.is_duplicate_attempt(
             session, refund, attempt=gateway_refund.resolve_attempt(refund, attempt)
         )

@@ -20,15 +20,15 @@ from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents import lifecycle
-from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.intents.lifecycle import (
+    CheckoutResult,
     Intent,
     NotPayableError,
     PaymentTarget,
     get_or_create_intent,
 )
 from marketplace.payments.refunds import order_cancellation
-from marketplace.payments.refunds.order_summary import summarize_refunds
+from marketplace.payments.refunds.create import summarize_refunds
 from tests.support.finance import act_of, make_officer
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,

@@ -15,7 +15,7 @@ from marketplace.orders import operations, queries
 from marketplace.orders.deadlines import MAX_PIN_ATTEMPTS, PIN_LOCKOUT
 from marketplace.orders.operations import PinLockedError, WrongPinError
 from marketplace.payments.refunds import order_cancellation
-from marketplace.payments.refunds.order_summary import summarize_refunds
+from marketplace.payments.refunds.create import summarize_refunds
 from tests.support.purchases import (
     COMMISSION_BPS,
     DELIVERY_FEE_MINOR,

@@ -14,7 +14,7 @@ from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.money import format_naira
 from marketplace.kernel.paging import TableRequest
 from marketplace.orders.placing.place_order import WalletUse
-from marketplace.payments.admin_queries import RefundFilters, list_refunds
+from marketplace.payments.admin_queries import list_refunds
 from marketplace.payments.chargebacks.intake import record_chargeback
 from marketplace.payments.charges import quarantine
 from marketplace.payments.guards import ChargedBackError, find_chargeback_state
@@ -122,7 +122,7 @@ class TestWhileItIsOpen:
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, refund_id: UUID, dispute_id: UUID
     ) -> None:
         page = TableRequest(number=1, limit=100, sort="createdAt", descending=True)
-        listed = list_refunds(session, filters=RefundFilters(status="open"), page=page, now=NOW)
+        listed = list_refunds(session, status="open", page=page, now=NOW)
         assert [row.dispute for row in listed.items if row.id == refund_id] == ["open"]
         [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
         assert alert["facts"]["refundsWaiting"] == [{"id": str(refund_id), "amountMinor": TOTAL}]

@@ -15,7 +15,7 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balance
 from marketplace.orders.placing.place_order import WalletUse
-from marketplace.payments.admin_queries import RefundFilters, list_refunds
+from marketplace.payments.admin_queries import list_refunds
 from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import order_cancellation
 from marketplace.payments.refunds.admin_refund import ClawbackShares, EscrowDeficitError, RefundItem
@@ -81,7 +81,11 @@ class TestByAnOfficer:
         done = claw_back(session, delivered, officer, amount_minor=100_000)
 
         assert done.clawback == ClawbackShares(100_000, 0, 100_000)
-        assert (done.status, done.escrow_status, done.held_minor) == ("delivered", "released", 0)
+        assert (done.order.status, done.order.escrow_status, done.order.escrow_balance_minor) == (
+            "delivered",
+            "released",
+            0,
+        )
         assert (owed(session, shop), payable(session, shop)) == (100_000, VENDORS)
         assert wallet_of(session, shop.buyer.id) == 100_000
         assert sums_of(session, delivered) == [("wallet", "processed", 100_000)]
@@ -224,9 +228,9 @@ class TestByAnOfficer:
     def test_finance_finds_it_by_its_cause(self, session: Session, officer: Caller, delivered: UUID) -> None:
         claw_back(session, delivered, officer, amount_minor=5)
         page = TableRequest(number=1, limit=100, sort="createdAt", descending=True)
-        found = list_refunds(session, filters=RefundFilters(cause="clawback"), page=page, now=NOW)
+        found = list_refunds(session, cause="clawback", page=page, now=NOW)
         assert delivered in {row.order_id for row in found.items}
-        others = list_refunds(session, filters=RefundFilters(cause="order"), page=page, now=NOW)
+        others = list_refunds(session, cause="order", page=page, now=NOW)
         assert delivered not in {row.order_id for row in others.items}
 
 

@@ -216,7 +216,7 @@ class TestAfterTheCredit:
 
         listed = admin_queries.list_refunds(
             session,
-            filters=admin_queries.RefundFilters(status=admin_queries.PAID_TWICE_FILTER),
+            status=admin_queries.PAID_TWICE_FILTER,
             page=TableRequest(number=1, limit=50, sort="createdAt", descending=True),
             now=NOW,
         )

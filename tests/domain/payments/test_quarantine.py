@@ -21,9 +21,9 @@ from marketplace.payments.charges.quarantine import (
     QuarantineActionNotAllowedError,
 )
 from marketplace.payments.guards import ChargedBackError
-from marketplace.payments.intents.checkout import CheckoutResult
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.intents.lifecycle import (
+    CheckoutResult,
     Intent,
     NotPayableError,
     PaymentTarget,

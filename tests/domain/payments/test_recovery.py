@@ -206,9 +206,7 @@ class TestWhatCameBack:
         row = row_of(session, "refunds", id=made["id"])
         assert (row["settled_at"], row["times_returned"]) == (None, 1)
         page = TableRequest(number=1, limit=100, sort="createdAt", descending=True)
-        listed = admin_queries.list_refunds(
-            session, filters=admin_queries.RefundFilters("open"), page=page, now=NOW
-        )
+        listed = admin_queries.list_refunds(session, status="open", page=page, now=NOW)
         shown = {item.id: (item.status, item.times_returned) for item in listed.items}
         assert shown[made["id"]] == ("failed", 1)
         # What becomes of it is for finance to decide; nobody is told before that.

@@ -208,7 +208,11 @@ class TestByAnOfficer:
 
         done = refund(session, order_id, officer, destination=destination)
 
-        assert (done.status, done.escrow_status, done.held_minor) == ("refunded", "refunded", 0)
+        assert (done.order.status, done.order.escrow_status, done.order.escrow_balance_minor) == (
+            "refunded",
+            "refunded",
+            0,
+        )
         state = "processed" if destination == "wallet" else "pending"
         assert sums_of(session, order_id) == [(destination, state, TOTAL)]
         assert [part.amount_minor for part in done.refunds] == [TOTAL]
@@ -232,8 +236,8 @@ class TestByAnOfficer:
 
         done = refund(session, order_id, officer, amount_minor=10_001, destination="wallet")
 
-        assert (done.status, done.escrow_status) == ("shipped", "held")
-        assert done.held_minor == TOTAL - 10_001
+        assert (done.order.status, done.order.escrow_status) == ("shipped", "held")
+        assert done.order.escrow_balance_minor == TOTAL - 10_001
         release(session, shop, order_id)
         assert escrow_of(session, order_id) == ("partially_refunded", 0)
         balances = balances_of_order(session, order_id)
