@@ -12,7 +12,7 @@ from blueprints.health import routes as health
 from blueprints.http import ContractBlueprint
 from blueprints.http.contract import Contract
 from blueprints.orders import routes as orders
-from blueprints.payments import banks, refunds, routes as payments, statements
+from blueprints.payments import refunds, routes as payments
 from blueprints.payouts.batches import routes as payout_batches
 from blueprints.payouts.payees import routes as payees, vendor_debt
 from blueprints.payouts.reconciliation import routes as reconciliation
@@ -41,9 +41,9 @@ AREAS: tuple[ContractBlueprint, ...] = (
     orders.campus_area,
     payments.area,
     receiving.gateway_area,
-    banks.area,
+    payments.bank_area,
     refunds.area,
-    statements.area,
+    payments.statement_area,
     wallet.area,
     transfers.area,
     vendor_debt.area,

@@ -4,8 +4,15 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import FINANCE, FINANCE_AAL2, Idempotency, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
+from blueprints.http import (
+    FINANCE,
+    FINANCE_AAL2,
+    Context,
+    ContractBlueprint,
+    FinalPhase,
+    Idempotency,
+    SharedLimit,
+)
 from blueprints.payments.schemas import (
     ProcessedRefund,
     ProcessRefund,

@@ -1,27 +1,59 @@
-"""Payments: intents, the gateway's page, and verification."""
+"""Payments: intents, the gateway's page, verification, bank transfers, and statements of the ledger."""
 
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from blueprints.http.contract import AUTHENTICATED, Idempotency
-from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
+from flask import Response
+
+from blueprints.http import (
+    AUTHENTICATED,
+    MAX_CSV_ROWS,
+    Context,
+    ContractBlueprint,
+    FinalPhase,
+    Idempotency,
+    SharedLimit,
+    csv_response,
+    wants_csv,
+)
+from blueprints.http.reply_renderer import compile_renderer
 from blueprints.payments.schemas import (
+    BankView,
     CreatePaymentIntent,
     HostedPageView,
     InitializePayment,
+    LedgerEntryQuery,
+    LedgerEntryView,
     PaymentIntentView,
     PaymentView,
+    ResolveBankAccount,
+    ResolvedBankAccount,
     VerifyPayment,
+    VirtualAccount,
 )
 from marketplace.kernel.errors import ValidationError
+from marketplace.kernel.paging import Page
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.payments.intents import lifecycle
+from marketplace.ledger import queries
+from marketplace.payments.intents import banks, lifecycle
 from marketplace.payments.intents.lifecycle import PaymentTarget
-from marketplace.payments.intents.payment_methods import InitializationInProgressError, open_hosted_page
+from marketplace.payments.intents.payment_methods import (
+    InitializationInProgressError,
+    open_hosted_page,
+    open_transfer_account,
+    record_transfer_account,
+)
+from marketplace.providers.gateway.payloads import Bank
 from marketplace.providers.gateway.payments import customer_email
+from marketplace.vendors.queries import find_store_of_user
 
 area = ContractBlueprint("payments", "/api/payments", "Payments through the gateway")
+bank_area = ContractBlueprint("banks", "/api/payments", "Banks, bank accounts, and paying by bank transfer")
+statement_area = ContractBlueprint("transactions", "/api/transactions", "Statements of the ledger")
+
+_CSV_COLUMNS = tuple(field.data_key or name for name, field in LedgerEntryView().fields.items())
+_render_entry = compile_renderer(LedgerEntryView())
 
 
 @area.post(
@@ -106,3 +138,70 @@ def parse_callback_url(ctx: Context, body: dict[str, Any]) -> str | None:
     if origin not in (own, *settings.cors_origins):
         raise ValidationError.of("callbackUrl", "Must be on the service's own address or an allowed origin.")
     return url
+
+
+@bank_area.get(
+    "/banks", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=BankView(many=True), phased=True
+)
+def list_banks(ctx: Context) -> list[Bank]:
+    """List the banks that accounts can be at, with their codes, by name."""
+    return banks.list_banks(ctx.services.cache, ctx.services.gateway)
+
+
+@bank_area.post(
+    "/bank/resolve", auth=AUTHENTICATED, limit="10/minute", body=ResolveBankAccount, reply=ResolvedBankAccount,
+    phased=True,
+)  # fmt: skip
+def resolve(ctx: Context, body: dict[str, Any]) -> banks.ResolvedAccount:
+    """Tell the name that a bank account is kept under."""
+    return banks.resolve_account(ctx.services.cache, ctx.services.gateway, **body)
+
+
+@bank_area.post(
+    "/virtual-account", auth=AUTHENTICATED, limit="5/minute", body=CreatePaymentIntent, reply=VirtualAccount,
+    phased=True,
+    raises=(IllegalTransitionError, InitializationInProgressError, lifecycle.NotPayableError),
+)  # fmt: skip
+def virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
+    """Give an account to pay an order or a checkout to by bank transfer; again, the same one."""
+    intent, account = open_transfer_account(
+        ctx.services.database,
+        ctx.services.gateway,
+        buyer_id=ctx.user.id,
+        email=customer_email(ctx.user.email, ctx.user.id),
+        target=parse_target(body),
+        callback_url=parse_callback_url(ctx, body),
+        clock=ctx.services.clock,
+    )
+    return FinalPhase(partial(record_transfer_account, intent=intent, account=account, now=ctx.now))
+
+
+@statement_area.get(
+    "",
+    auth=AUTHENTICATED,
+    limit=SharedLimit.CALLER_TIER,
+    query=LedgerEntryQuery,
+    reply=LedgerEntryView(many=True),
+    csv=True,
+)
+def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
+    """List the entries of the caller's accounts, the latest first, as JSON or as a CSV file."""
+    store = find_store_of_user(ctx.session, user_id=ctx.user.id)
+    owners = [ctx.user.id] if store is None else [ctx.user.id, store.id]
+    entry_filter = queries.EntryFilter(
+        starts=query["from_"],
+        ends=query["to"],
+        kind=query["kind"],
+        direction=query["direction"],
+        order_id=query["order_id"],
+    )
+    if not wants_csv(query["format"]):
+        return queries.fetch_statement_page(
+            ctx.session, owners=owners, entry_filter=entry_filter, page=ctx.page
+        )
+    entries = queries.iterate_statement_entries(
+        ctx.session, owners=owners, entry_filter=entry_filter, limit=MAX_CSV_ROWS + 1
+    )
+    return csv_response(
+        "transactions", columns=_CSV_COLUMNS, rows=map(_render_entry, entries), max_rows=MAX_CSV_ROWS
+    )

@@ -6,6 +6,8 @@ from marshmallow import ValidationError, fields, validate, validates_schema
 
 from blueprints.http.csv_export import FORMATS
 from blueprints.http.fields import (
+    AccountNumber,
+    BankCode,
     Choice,
     DateRangeQuery,
     FullMatch,
@@ -324,3 +326,39 @@ class ResolvedQuarantinedCharge(Schema):
     resolution = fields.String(required=True, attribute="row.resolution")
     amount_minor = MinorAmount(required=True)
     orders = fields.List(fields.Nested(QuarantinedChargeOrder), required=True)
+
+
+class BankView(Schema):
+    """A bank that accounts can be at."""
+
+    code = fields.String(required=True)
+    name = fields.String(required=True)
+
+
+class ResolveBankAccount(Schema):
+    """Which account is asked about."""
+
+    account_number = AccountNumber(required=True)
+    bank_code = BankCode(required=True)
+
+
+class BankAccountView(Schema):
+    """A bank account with its holder's name."""
+
+    bank_name = fields.String(required=True)
+    account_number = fields.String(required=True)
+    account_name = fields.String(required=True)
+
+
+class ResolvedBankAccount(BankAccountView):
+    """A bank account, and the name that it is kept under."""
+
+    bank_code = fields.String(required=True)
+
+
+class VirtualAccount(BankAccountView):
+    """Where the transfer of a payment goes; exactly ``amountMinor`` pays it, until ``expiresAt``."""
+
+    reference = fields.String(required=True)
+    amount_minor = MinorAmount(required=True)
+    expires_at = Timestamp(required=True)

@@ -11,6 +11,7 @@ from marketplace.infra.tables import SortedTable
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payments import states
 from marketplace.payments.guards import SELECT_CHARGEBACK_STATE
+from marketplace.payments.refunds.create import RefundView
 
 REFUND_SORTS = {"createdAt": "r.created_at", "settledAt": "r.settled_at", "amountMinor": "r.amount_minor"}
 QUARANTINE_SORTS = {
@@ -30,13 +31,9 @@ PAID_TWICE_FILTER = "paid_twice"
 
 
 @dataclass(frozen=True)
-class RefundRow:
+class RefundRow(RefundView):
     """A refund in finance's table."""
 
-    id: UUID
-    status: str
-    destination: str
-    amount_minor: int
     reason: str
     attempt: int
     order_id: UUID | None
@@ -49,8 +46,6 @@ class RefundRow:
     paid_twice_minor: int
     buyer_owes_minor: int
     requested_by: UUID | None
-    created_at: datetime
-    settled_at: datetime | None
     age_seconds: int
 
 
@@ -79,13 +74,13 @@ class QuarantinedChargeRow:
 # A chargeback is the reason why a refund is not sent, or can't be sent again.
 _REFUNDS = SortedTable(
     f"""
-    SELECT r.id, r.status, r.destination, r.amount_minor, r.reason, r.attempt, r.order_id, o.number AS order_number,
+    SELECT r.id, r.destination, r.amount_minor, r.status, r.created_at, r.settled_at, r.reason, r.attempt, r.order_id,
+        o.number AS order_number,
         jsonb_build_object('id', b.id, 'name', b.name) AS buyer, i.reference AS payment_reference, r.gateway_refund_id,
         r.times_returned,
         CASE WHEN r.status IN ('pending', 'submitted', 'failed', 'needs_attention') THEN ({SELECT_CHARGEBACK_STATE}) END
             AS dispute,
-        r.paid_twice_minor, coalesce(d.balance_minor, 0) AS buyer_owes_minor, r.requested_by, r.created_at,
-        r.settled_at,
+        r.paid_twice_minor, coalesce(d.balance_minor, 0) AS buyer_owes_minor, r.requested_by,
         greatest(extract(epoch FROM coalesce(r.settled_at, :now) - r.created_at), 0)::bigint AS age_seconds
 """,
     """

@@ -100,10 +100,11 @@ def record_chargeback_loss(
         return []
     charge_shares = _split_into_shares(session, charge_ids, principal_minor, locked_orders)
     cancelled_refunds = buyer_accounts.lock_unsent_refunds(session, charge_ids=charge_ids)
-    shares_minor = split_by_weights(
-        charged_back_minor, [charge_share.paid_minor for charge_share in charge_shares]
-    )
-    for charge_share, share_minor in zip(charge_shares, shares_minor, strict=True):
+    for charge_share, share_minor in zip(
+        charge_shares,
+        split_by_weights(charged_back_minor, [charge_share.paid_minor for charge_share in charge_shares]),
+        strict=True,
+    ):
         charge_share.charged_back_minor = share_minor
         charge_share.unsent_refunds_minor = sum(
             refund.amount_minor for refund in cancelled_refunds if charge_share.includes(refund)

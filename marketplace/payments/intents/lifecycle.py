@@ -120,6 +120,24 @@ _INSERT_INTENT = Statement(
 )
 
 
+_CLOSE_INTENT = Statement(
+    text(
+        """
+        WITH freed AS (
+            UPDATE payment_allocations SET live = false WHERE intent_id = :intent_id RETURNING order_id
+        ), shown AS (
+            UPDATE orders SET payment_status = :status
+            FROM freed, payment_intents i
+            WHERE orders.id = freed.order_id AND i.id = :intent_id AND orders.payment_reference = i.reference
+                AND orders.status = 'pending_payment'
+        )
+        UPDATE payment_intents SET status = :status, opening_until = NULL, updated_at = :now
+        WHERE id = :intent_id
+        """
+    )
+)
+
+
 def get_or_create_intent(
     session: Session, *, buyer_id: UUID, target: PaymentTarget, callback_url: str | None, now: datetime
 ) -> Intent:
@@ -369,8 +387,8 @@ def apply_reported_charge(
 
 def record_failed_attempt(session: Session, *, reference: str, now: datetime) -> None:
     """Record that a payment attempt failed; the orders can have another."""
-    intent_ids = session.scalars(select(PaymentIntent.id).where(PaymentIntent.reference == reference))
-    _close_intent(session, intent_id=intent_ids.one(), trigger="fail", now=now)
+    intent_id = session.scalars(select(PaymentIntent.id).filter_by(reference=reference)).one()
+    _close_intent(session, intent_id=intent_id, trigger="fail", now=now)
 
 
 def abandon_intent(session: Session, *, intent_id: UUID, now: datetime) -> None:
@@ -386,24 +404,6 @@ def _close_intent(session: Session, *, intent_id: UUID, trigger: str, now: datet
     status, _ = _lock_intent_and_orders(session, intent_id=intent_id, order_ids=list(order_ids))
     if states.INTENT.allows(status, trigger):
         _CLOSE_INTENT.run(session, intent_id=intent_id, status=states.INTENT.target(status, trigger), now=now)
-
-
-_CLOSE_INTENT = Statement(
-    text(
-        """
-        WITH freed AS (
-            UPDATE payment_allocations SET live = false WHERE intent_id = :intent_id RETURNING order_id
-        ), shown AS (
-            UPDATE orders SET payment_status = :status
-            FROM freed, payment_intents i
-            WHERE orders.id = freed.order_id AND i.id = :intent_id AND orders.payment_reference = i.reference
-                AND orders.status = 'pending_payment'
-        )
-        UPDATE payment_intents SET status = :status, opening_until = NULL, updated_at = :now
-        WHERE id = :intent_id
-        """
-    )
-)
 
 
 def ensure_reference_belongs_to_buyer(session: Session, *, buyer_id: UUID, reference: str) -> None:

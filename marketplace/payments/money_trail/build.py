@@ -267,8 +267,10 @@ def _quarantine_holders(rows: list[dict[str, Any]]) -> Iterator[MoneyHolder]:
 
 
 def _foreign_currency_text(row: dict[str, Any]) -> str:
-    amount = format_amount(row["amount_minor"], row["currency"])
-    return f"A payment of {amount} came: it is no naira, is in none of our books, and was held back."
+    return (
+        f"A payment of {format_amount(row['amount_minor'], row['currency'])} came: it is no naira, is in none of our"
+        " books, and was held back."
+    )
 
 
 def _escrow_holders(order: orders.OrderRow, transactions: list[_OrderTransaction]) -> Iterator[MoneyHolder]:

@@ -55,20 +55,26 @@ class RefundCause:
 
 
 @dataclass(frozen=True)
-class OrderRefund:
+class RefundView:
+    """A refund as all who may see it see it; vendors are not shown its destination."""
+
+    id: UUID
+    destination: str | None
+    amount_minor: int
+    status: str
+    created_at: datetime
+    settled_at: datetime | None
+
+
+@dataclass(frozen=True)
+class OrderRefund(RefundView):
     """A refund as the parties of its order see it.
 
     ``from_order`` says that it took the order's own money, ``from_charge`` that it returned a charge that the order
     had no use for. ``refundable_minor`` is the most that refunds of the order can come to.
     """
 
-    id: UUID
     order_id: UUID
-    destination: str | None
-    amount_minor: int
-    status: str
-    created_at: datetime
-    settled_at: datetime | None
     from_order: bool
     from_charge: bool
     refundable_minor: int
@@ -301,7 +307,7 @@ def enqueue_task(session: Session, *, refund_id: UUID, now: datetime, topic: str
 _SELECT_REFUNDS_OF_ORDERS = Prepared(
     text(
         """
-        SELECT r.id, r.order_id, r.destination, r.amount_minor, r.status, r.created_at, r.settled_at,
+        SELECT r.id, r.destination, r.amount_minor, r.status, r.created_at, r.settled_at, r.order_id,
             (r.cause LIKE 'order:%' OR r.cause LIKE 'clawback:%') AS from_order,
             r.cause LIKE 'charge:%' AS from_charge,
             CASE WHEN o.paid_at IS NULL THEN o.total_minor - o.wallet_minor ELSE o.total_minor END AS refundable_minor

@@ -7,7 +7,6 @@ before the call, one worker sends at a time, and a worker that finds an earlier 
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -241,16 +240,11 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, reported: Gateway
     elif status in (states.FAILED, states.NEEDS_ATTENTION):
         # An amount mismatch has an alert of its own.
         if reported.amount_minor == refund.amount_minor:
-            facts: dict[str, Any] = {"status": status}
             if isinstance(reported, RefusedRefund):
-                facts["refusedWith"] = reported.refusal_status
-            alerts.raise_refund_alert(
-                session,
-                "REFUND_REFUSED" if "refusedWith" in facts else "REFUND_STUCK",
-                refund,
-                facts,
-                now=now,
-            )
+                facts = {"status": status, "refusedWith": reported.refusal_status}
+                alerts.raise_refund_alert(session, "REFUND_REFUSED", refund, facts, now=now)
+            else:
+                alerts.raise_refund_alert(session, "REFUND_STUCK", refund, {"status": status}, now=now)
         notifications.notify_refund_delayed(session, refund, now=now)
     # The gateway's id of an attempt stays: another id is another refund.
     if attempt != refund.attempt or refund.gateway_refund_id is None:

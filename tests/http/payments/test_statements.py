@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from blueprints.payments import statements
+from blueprints.payments import routes
 from marketplace.ledger import accounts, queries
 from marketplace.ledger.operations import Posting, post_transaction
 from tests.support.probes import assert_problem, faults
@@ -208,13 +208,13 @@ class TestCsv:
         assert desk.get(TRANSACTIONS, both, format="json").mimetype == "application/json"
 
     def test_it_has_a_bound(self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(statements, "MAX_CSV_ROWS", 3)
+        monkeypatch.setattr(routes, "MAX_CSV_ROWS", 3)
         for minor in range(1, 6):
             credit(desk, minor)
 
         assert [row[COLUMNS.index("amountMinor")] for row in as_csv(desk)[1:]] == ["5", "4", "3"]
         assert desk.get(TRANSACTIONS, desk.buyer, format="csv").headers["X-Truncated"] == "true"
-        monkeypatch.setattr(statements, "MAX_CSV_ROWS", 5)
+        monkeypatch.setattr(routes, "MAX_CSV_ROWS", 5)
         assert "X-Truncated" not in desk.get(TRANSACTIONS, desk.buyer, format="csv").headers
 
     def test_it_is_read_in_batches(self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch) -> None:
