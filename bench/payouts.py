@@ -29,7 +29,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import NewTransaction, Posting, post_transactions
-from marketplace.payouts.batches import approval, staging
+from marketplace.payouts.batches import decisions, staging
 from marketplace.payouts.models import ACCOUNT_NUMBER, ACCOUNT_NUMBER_INDEX
 from marketplace.payouts.transfers import dispatch
 from marketplace.providers.gateway.transfers import TransferGateway
@@ -262,7 +262,7 @@ def _stage(session: Session) -> UUID:
 
 
 def _approve(session: Session, batch_id: UUID, officer: Caller) -> None:
-    approval.approve_batch(session, batch_id=batch_id, act=_act_of(officer))
+    decisions.approve_batch(session, batch_id=batch_id, act=_act_of(officer))
 
 
 def _dispatch(session: Session, batch_id: UUID, officer: Caller) -> None:

@@ -14,11 +14,9 @@ from blueprints.http.contract import Contract
 from blueprints.orders import routes as orders
 from blueprints.payments import refunds, routes as payments
 from blueprints.payouts.batches import routes as payout_batches
-from blueprints.payouts.payees import routes as payees, vendor_debt
+from blueprints.payouts.payees import routes as payees, stores, wallet
 from blueprints.payouts.reconciliation import routes as reconciliation
-from blueprints.payouts.stores import routes as stores
 from blueprints.payouts.transfers import routes as transfers
-from blueprints.payouts.wallet import routes as wallet
 from blueprints.platform import routes as platform
 from blueprints.users import routes as users
 from blueprints.webhooks import admin as webhook_admin, receiving
@@ -46,7 +44,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     payments.statement_area,
     wallet.area,
     transfers.area,
-    vendor_debt.area,
+    payees.receivables_area,
     payees.area,
     stores.area,
     reconciliation.area,

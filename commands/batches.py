@@ -10,9 +10,8 @@ from marketplace.kernel.money import format_naira
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest, TableRequest
 from marketplace.kernel.pluralize import format_count
 from marketplace.payouts.batches import detail, queries
-from marketplace.payouts.batches.detail import BatchDetail
+from marketplace.payouts.batches.detail import RISK_FLAGS, BatchDetail
 from marketplace.payouts.batches.queries import BatchRow
-from marketplace.payouts.batches.risk_flags import RISK_FLAGS
 
 
 @click.command(

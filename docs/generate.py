@@ -22,7 +22,7 @@ from marketplace.kernel.states import StateMachine
 from marketplace.orders import states as order_states
 from marketplace.payments import states as payment_states
 from marketplace.payouts import states as payout_states
-from marketplace.payouts.batches.risk_flags import RISK_FLAGS
+from marketplace.payouts.batches.detail import RISK_FLAGS
 from marketplace.proposals import states as proposal_states
 from tasks.all_tasks import PERIODIC_TASKS
 

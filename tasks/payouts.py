@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel import queues
 from marketplace.payments.intents import expiry
-from marketplace.payouts.accounting.postings import Payout
+from marketplace.payouts.accounting import Payout
 from marketplace.payouts.batches import staging
-from marketplace.payouts.transfers import polling, stalled, submit, transfer_events, void
+from marketplace.payouts.transfers import apply_status, polling, stalled, submit, void
 from marketplace.payouts.transfers.submit import BulkTransferResult, LeasedPayouts
 from marketplace.providers.gateway.payloads import GatewayTransfer
 from marketplace.services import Services
@@ -45,7 +45,7 @@ class _SubmitPayouts(PhasedHandler[LeasedPayouts, BulkTransferResult]):
         submit.record_submission(session, found=leased, answers=result, now=now)
 
 
-@phased_handler(transfer_events.POLL_TOPIC)
+@phased_handler(apply_status.POLL_TOPIC)
 class _PollTransfer(PhasedHandler[Payout, GatewayTransfer | None]):
     """Fetch a transfer's status from the gateway."""
 

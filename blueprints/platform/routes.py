@@ -29,7 +29,6 @@ from marketplace.kernel.paging import Page, TablePage
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.platform import cache_tags, halts
 from marketplace.proposals import operations, queries
-from marketplace.proposals.operations import ProposalDraft
 
 area = ContractBlueprint("platform", "/api/platform", "Changes of the platform, with four eyes")
 status_area = ContractBlueprint("status", "/api/status", "How the service is")
@@ -46,8 +45,7 @@ status_area = ContractBlueprint("status", "/api/status", "How the service is")
 )
 def propose(ctx: Context, body: dict[str, Any]) -> queries.ProposalDetail:
     """Propose a change of the platform: a fee, a commission, a feature, maintenance, payouts."""
-    proposal_id = operations.propose(ctx.session, act=ctx.act, draft=ProposalDraft(**body))
-    return _proposal_view(ctx, proposal_id)
+    return _proposal_view(ctx, operations.propose(ctx.session, act=ctx.act, **body))
 
 
 @area.get(
@@ -59,7 +57,7 @@ def propose(ctx: Context, body: dict[str, Any]) -> queries.ProposalDetail:
 )
 def list_proposals(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List proposals, with what each changes and what that does."""
-    return queries.list_proposals(ctx.session, filters=queries.ProposalFilters(**query), page=ctx.table)
+    return queries.list_proposals(ctx.session, status=query["status"], kind=query["kind"], page=ctx.table)
 
 
 @area.get("/proposals/<uuid:proposal_id>", auth=PLATFORM_STAFF, limit=SharedLimit.CALLER_TIER, reply=Proposal)

@@ -17,23 +17,24 @@ from marketplace.kernel.errors import (
     ConflictError,
     InvalidParam,
     MarketplaceError,
-    NotFoundError,
     ValidationError,
+    found,
 )
 from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import lock_balances
-from marketplace.orders.vendor_escrow_balance import VendorEscrowBalance, fetch_vendor_escrow_balance
+from marketplace.orders.vendor_escrow_balance import fetch_vendor_escrow_balance
 from marketplace.payments.refunds import buyer_accounts
-from marketplace.payouts import states
-from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import Payee, PayoutRequest, Reservation
+from marketplace.payouts import accounting, states
 from marketplace.payouts.payees import payout_history
-from marketplace.payouts.payees.balances import minimum_payout, sum_payouts_in_transit
+from marketplace.payouts.payees.balances import (
+    fetch_remaining_rewards,
+    minimum_payout,
+    sum_payouts_in_transit,
+)
 from marketplace.payouts.payees.bank_accounts import find_current_account
 from marketplace.payouts.payees.holds import Hold, find_vendor_holds, find_wallet_holds, include_platform_halt
 from marketplace.payouts.payees.payout_history import PayoutView
-from marketplace.payouts.payees.withdrawable import fetch_remaining_rewards
 from marketplace.platform import features
 from marketplace.platform.queries import fetch_platform_settings
 from marketplace.vendors.queries import find_store_of_user
@@ -82,19 +83,30 @@ def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     :raises ValidationError: the amount is below the minimum payout
     :raises PendingPayoutExistsError: another payout waits
     """
-    store = find_store_of_user(session, user_id=caller.id)
-    if store is None:
-        raise NotFoundError("You have no store.")
+    store = found(find_store_of_user(session, user_id=caller.id), "You have no store.")
     features.ensure_feature_on(fetch_platform_settings(session), features.EARLY_WITHDRAWALS, now=now)
-    payee = Payee(caller.id, store.id)
+    payee = accounting.Payee(caller.id, store.id)
     payable, debt = accounts.vendor_payable(store.id), accounts.vendor_receivable(store.id)
     balances = lock_balances(session, accounts=[payable, debt])
     available_minor = max(balances[payable] - balances[debt], 0)
     if amount_minor > available_minor:
         escrow = fetch_vendor_escrow_balance(session, vendor_id=store.id)
         if escrow.total_minor:
-            raise _escrow_locked_error(
-                escrow, available_minor, _describe_unavailable_amounts(session, payee, balances[debt])
+            parts = [
+                *_describe_amounts(
+                    (escrow.held_minor, "are in escrow until the buyers have their orders"),
+                    (escrow.frozen_minor, "are frozen by disputes"),
+                ),
+                *_describe_unavailable_amounts(session, payee, balances[debt]),
+            ]
+            raise EscrowLockedError(
+                f"{format_naira(available_minor)} can be withdrawn; {'; '.join(parts)}.",
+                invalid_params=[_amount_too_large(available_minor)],
+                extensions={
+                    "availableMinor": available_minor,
+                    "inEscrowMinor": escrow.held_minor,
+                    "frozenMinor": escrow.frozen_minor,
+                },
             )
     _ensure_not_on_hold(session, find_vendor_holds(session, vendor_ids=[store.id], now=now)[store.id])
     return _reserve_request(session, payee, amount_minor, available_minor, debt_minor=balances[debt], now=now)
@@ -116,14 +128,18 @@ def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
     balances = lock_balances(session, accounts=[wallet, debt])
     rewards = fetch_remaining_rewards(session, user_id=caller.id, balance_minor=balances[wallet])
     _ensure_not_on_hold(session, find_wallet_holds(session, user_ids=[caller.id], now=now)[caller.id])
-    withdrawable_minor = balances[wallet] - rewards
     return _reserve_request(
-        session, Payee(caller.id, None), amount_minor, withdrawable_minor, debt_minor=balances[debt], now=now
+        session,
+        accounting.Payee(caller.id, None),
+        amount_minor,
+        balances[wallet] - rewards,
+        debt_minor=balances[debt],
+        now=now,
     )
 
 
 @dataclass(frozen=True)
-class _RequestedPayout(Reservation):
+class _RequestedPayout(accounting.Reservation):
     batch_id: UUID | None
 
 
@@ -144,20 +160,26 @@ def cancel_request(session: Session, *, payout_id: UUID, caller: Caller, now: da
     :raises NotFoundError: the caller has no such payout
     :raises PayoutNotCancellableError: the payout is in a batch or has a final status
     """
-    row = _LOCK_OWN_PAYOUT.first(session, payout_id=payout_id, user_id=caller.id)
-    if row is None:
-        raise NotFoundError("There is no such payout.")
+    row = found(
+        _LOCK_OWN_PAYOUT.first(session, payout_id=payout_id, user_id=caller.id), "There is no such payout."
+    )
     if row.status != states.PENDING or row.batch_id is not None:
         state = "in a batch" if row.status == states.PENDING else row.status
         raise PayoutNotCancellableError(
             f"The payout is {state}: only one that waits for a batch can be called off."
         )
-    reservations.cancel_reservations(session, payouts=[row], now=now)
+    accounting.cancel_reservations(session, payouts=[row], now=now)
     return payout_history.show_payout(session, payout_id=payout_id)
 
 
 def _reserve_request(
-    session: Session, payee: Payee, amount_minor: int, available_minor: int, *, debt_minor: int, now: datetime
+    session: Session,
+    payee: accounting.Payee,
+    amount_minor: int,
+    available_minor: int,
+    *,
+    debt_minor: int,
+    now: datetime,
 ) -> PayoutView:
     """Reserve a requested amount; the caller has locked the balances."""
     if amount_minor > available_minor:
@@ -172,9 +194,9 @@ def _reserve_request(
     account = find_current_account(session, user_id=payee.user_id)
     if account is None:
         raise LookupError("nobody without a bank account gets here")
-    result = reservations.reserve_payouts(
+    result = accounting.reserve_payouts(
         session,
-        requests=[PayoutRequest(payee, account.id, amount_minor)],
+        requests=[accounting.PayoutRequest(payee, account.id, amount_minor)],
         batch_id=None,
         minimum_minor=minimum,
         requested_by_payee=True,
@@ -190,11 +212,18 @@ def _reserve_request(
 def _ensure_not_on_hold(session: Session, holds: tuple[Hold, ...]) -> None:
     holds = include_platform_halt(session, holds)
     if holds:
-        views = [{"reason": hold.reason, "until": iso(hold.until) if hold.until else None} for hold in holds]
-        raise PayoutsOnHoldError(" ".join(hold.detail for hold in holds), extensions={"holds": views})
+        raise PayoutsOnHoldError(
+            " ".join(hold.detail for hold in holds),
+            extensions={
+                "holds": [
+                    {"reason": hold.reason, "until": iso(hold.until) if hold.until else None}
+                    for hold in holds
+                ]
+            },
+        )
 
 
-def _describe_unavailable_amounts(session: Session, payee: Payee, debt_minor: int) -> list[str]:
+def _describe_unavailable_amounts(session: Session, payee: accounting.Payee, debt_minor: int) -> list[str]:
     """Describe the payee's amounts that can't be paid out, apart from escrow."""
     in_transit = sum_payouts_in_transit(session, user_id=payee.user_id, vendor_id=payee.vendor_id)
     return _describe_amounts(
@@ -208,21 +237,3 @@ def _describe_amounts(*parts: tuple[int, str]) -> list[str]:
 
 def _amount_too_large(available_minor: int) -> InvalidParam:
     return InvalidParam("amountMinor", f"Is more than {format_naira(available_minor)}.")
-
-
-def _escrow_locked_error(
-    escrow: VendorEscrowBalance, available_minor: int, unavailable: list[str]
-) -> EscrowLockedError:
-    parts = _describe_amounts(
-        (escrow.held_minor, "are in escrow until the buyers have their orders"),
-        (escrow.frozen_minor, "are frozen by disputes"),
-    )
-    return EscrowLockedError(
-        f"{format_naira(available_minor)} can be withdrawn; {'; '.join((*parts, *unavailable))}.",
-        invalid_params=[_amount_too_large(available_minor)],
-        extensions={
-            "availableMinor": available_minor,
-            "inEscrowMinor": escrow.held_minor,
-            "frozenMinor": escrow.frozen_minor,
-        },
-    )

@@ -16,16 +16,17 @@ from marketplace.catalog.models import Category
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ValidationError
+from marketplace.orders.pricing import Fees, OrderLine, price_order, split_escrow
 from marketplace.platform import features, halts
 from marketplace.platform.fees import COMMISSION, FEES, FeeSetting
 from marketplace.platform.operations import set_setting
 from marketplace.platform.queries import fetch_platform_settings
-from marketplace.proposals.samples import compare_sample_orders, sample_order
 
 Payload = dict[str, Any]
 
 _FLAG_KEY_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{1,63}")
 _MINIMUM_PAYOUT = "minimum_payout_minor"
+_SAMPLE_PRICE_MINOR = 1_000_000
 
 
 def _format_timestamp(at: datetime | None) -> str | None:
@@ -56,9 +57,9 @@ class Change(ABC):
     def lock_target(self, session: Session) -> None:  # noqa: B027 - most are changed by proposals alone
         """Keep what is changed as it is until the transaction ends, from what is no proposal."""
 
-    @abstractmethod
     def target(self, payload: Payload) -> str:
         """Name what is changed."""
+        return str(payload["key"])
 
     @abstractmethod
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
@@ -86,6 +87,44 @@ def _ensure_in_range(value: Any, fee: FeeSetting, name: str) -> int:
     return value
 
 
+def _price_sample_order(settings: Mapping[str, Any], *, commission_bps: int | None = None) -> dict[str, int]:
+    """Price a sample order as the platform would, and split it up, in kobo.
+
+    :param settings: the platform's
+    :param commission_bps: of the item's category; none for the platform's own
+    """
+    fees = Fees(
+        commission_bps=settings["commission_bps"],
+        service_fee_minor=settings["service_fee_minor"],
+        delivery_fee_minor=settings["delivery_fee_minor"],
+    )
+    line = OrderLine(
+        _SAMPLE_PRICE_MINOR, 1, fees.commission_bps if commission_bps is None else commission_bps
+    )
+    price = price_order([line], fees=fees, is_delivery=True)
+    release = split_escrow(price, commission_minor=line.commission_minor)
+    return {
+        "subtotalMinor": price.subtotal_minor,
+        "deliveryFeeMinor": price.delivery_fee_minor,
+        "serviceFeeMinor": price.service_fee_minor,
+        "totalMinor": price.total_minor,
+        "commissionMinor": line.commission_minor,
+        "vendorMinor": release.vendor_minor,
+        "platformMinor": release.platform_minor,
+    }
+
+
+def _compare_sample_orders(before: dict[str, int], after: dict[str, int]) -> dict[str, Any]:
+    """Show a sample order before a change and after it."""
+    return {
+        "sampleOrder": {
+            "description": "One item of NGN 10,000.00, delivered",
+            "before": before,
+            "after": after,
+        }
+    }
+
+
 _COUNT_PAYABLE_VENDORS = Statement(
     text(
         """
@@ -111,9 +150,6 @@ class FeeChange(Change):
             "value": _ensure_in_range(payload_input["value"], fee, "payload.value"),
         }
 
-    def target(self, payload: Payload) -> str:
-        return str(payload["key"])
-
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
         return {"key": payload["key"], "value": fetch_platform_settings(session)[payload["key"]]}
 
@@ -121,11 +157,12 @@ class FeeChange(Change):
         settings = fetch_platform_settings(session)
         changed = settings | {payload["key"]: payload["value"]}
         if payload["key"] == _MINIMUM_PAYOUT:
-            counts = _COUNT_PAYABLE_VENDORS.one(
-                session, before=settings[_MINIMUM_PAYOUT], after=changed[_MINIMUM_PAYOUT]
-            )
-            return {"vendorsWithAtLeast": counts}
-        return compare_sample_orders(sample_order(settings), sample_order(changed))
+            return {
+                "vendorsWithAtLeast": _COUNT_PAYABLE_VENDORS.one(
+                    session, before=settings[_MINIMUM_PAYOUT], after=changed[_MINIMUM_PAYOUT]
+                )
+            }
+        return _compare_sample_orders(_price_sample_order(settings), _price_sample_order(changed))
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
         key = payload["key"]
@@ -177,10 +214,13 @@ class CategoryCommission(Change):
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
         row, settings = self._select_category(session, payload), fetch_platform_settings(session)
         own_bps = payload["commissionBps"]
-        before = sample_order(settings, commission_bps=row["rate_bps"])
-        after = sample_order(settings, commission_bps=row["inherited_bps"] if own_bps is None else own_bps)
-        products = _COUNT_PRODUCTS.scalar(session, category_id=row["id"])
-        return compare_sample_orders(before, after) | {"publishedProducts": products}
+        before = _price_sample_order(settings, commission_bps=row["rate_bps"])
+        after = _price_sample_order(
+            settings, commission_bps=row["inherited_bps"] if own_bps is None else own_bps
+        )
+        return _compare_sample_orders(before, after) | {
+            "publishedProducts": _COUNT_PRODUCTS.scalar(session, category_id=row["id"])
+        }
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
         session.execute(
@@ -211,9 +251,6 @@ class FeatureFlag(Change):
                 "Must be 2 to 64 letters, digits, dots, hyphens or underscores, a letter first.",
             )
         return {"key": payload_input["key"], "enabled": payload_input["enabled"]}
-
-    def target(self, payload: Payload) -> str:
-        return str(payload["key"])
 
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
         flags = features.read_features(fetch_platform_settings(session))
@@ -333,11 +370,8 @@ class PayoutResume(Change):
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
         drifts = sorted(list_open_subjects(session, identifier="ESCROW_DRIFT"))
         halt = halts.fetch_current_halt(session)
-        is_unchanged = halt is not None and (str(halt.id), halt.mark) == (
-            payload["haltId"],
-            payload["haltMark"],
-        )
-        return {"resumes": is_unchanged, "openDrifts": drifts}
+        halt_now = (str(halt.id), halt.mark) if halt else None
+        return {"resumes": halt_now == (payload["haltId"], payload["haltMark"]), "openDrifts": drifts}
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
         halts.resume_payouts(

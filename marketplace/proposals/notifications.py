@@ -1,7 +1,6 @@
 """What officers are told of proposals."""
 
 from datetime import datetime
-from uuid import UUID
 
 from sqlalchemy.orm import Session
 
@@ -11,15 +10,8 @@ from marketplace.notifications.operations import NewNotification, notify_all
 from marketplace.proposals.models import PlatformProposal
 
 
-def notify_proposal_filed(
-    session: Session, *, proposal_id: UUID, kind: str, reason: str, officer_id: UUID, now: datetime
-) -> None:
-    """Tell those who may decide on a proposal that it waits for them.
-
-    :param kind: the proposal's
-    :param reason: why it was filed
-    :param officer_id: who filed it, and is not told
-    """
+def notify_proposal_filed(session: Session, proposal: PlatformProposal, *, now: datetime) -> None:
+    """Notify the officers who may decide on a proposal, except for the proposer."""
     notify_all(
         session,
         notifications=[
@@ -27,12 +19,12 @@ def notify_proposal_filed(
                 user_id=user_id,
                 type="proposal_filed",
                 title="A change waits for your approval",
-                body=f"An officer proposes a change of the platform ({kind}): {reason}",
-                link=_link(proposal_id),
-                cause=f"proposal:{proposal_id}:filed",
+                body=f"An officer proposes a change of the platform ({proposal.kind}): {proposal.reason}",
+                link=f"/admin/proposals/{proposal.id}",
+                cause=f"proposal:{proposal.id}:filed",
             )
             for user_id in list_officers_with_permission(
-                session, permission=MANAGE_PLATFORM, excluded_officer_id=officer_id
+                session, permission=MANAGE_PLATFORM, excluded_officer_id=proposal.proposed_by
             )
         ],
         now=now,
@@ -55,7 +47,7 @@ def notify_proposal_progress(
                 type=f"proposal_{step}",
                 title=f"A proposal is {step}",
                 body=f"{proposal.kind}, {proposal.target}: {body}",
-                link=_link(proposal.id),
+                link=f"/admin/proposals/{proposal.id}",
                 cause=f"proposal:{proposal.id}:{step}",
             )
             for user_id in (proposal.proposed_by, proposal.approved_by)
@@ -63,7 +55,3 @@ def notify_proposal_progress(
         ],
         now=now,
     )
-
-
-def _link(proposal_id: UUID) -> str:
-    return f"/admin/proposals/{proposal_id}"

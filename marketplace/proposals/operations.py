@@ -15,9 +15,9 @@ from marketplace.infra.db import Database, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (
     ConflictError,
-    NotFoundError,
     SecondApproverRequiredError,
     ValidationError,
+    found,
 )
 from marketplace.proposals import notifications, states
 from marketplace.proposals.kinds import CHANGES
@@ -45,22 +45,6 @@ class StaleProposalError(ConflictError):
 
 
 @dataclass(frozen=True)
-class ProposalDraft:
-    """What an officer proposes.
-
-    :param kind: of ``CHANGES``
-    :param payload: as the kind takes it
-    :param reason: for the officer who decides
-    :param effective_at: when it takes effect; none for as soon as it is approved
-    """
-
-    kind: str
-    payload: Mapping[str, Any]
-    reason: str
-    effective_at: datetime | None = None
-
-
-@dataclass(frozen=True)
 class DueProposalsResult:
     """How many proposals took effect, no longer fitted, and expired."""
 
@@ -69,58 +53,62 @@ class DueProposalsResult:
     expired: int
 
 
-def propose(session: Session, *, act: Act, draft: ProposalDraft) -> UUID:
-    """File a proposal, and tell the officers who may decide on it.
+def propose(
+    session: Session,
+    *,
+    act: Act,
+    kind: str,
+    payload: Mapping[str, Any],
+    reason: str,
+    effective_at: datetime | None = None,
+) -> UUID:
+    """File a proposal, and notify the officers who may decide on it.
 
-    :param draft: what
+    :param kind: one of ``CHANGES``
+    :param payload: as the kind takes it
+    :param reason: for the officer who decides
+    :param effective_at: when the change takes effect; by default as soon as it is approved
     :return: the proposal's id
     :raises ValidationError: it is out of range, names something that there is none of, or begins in the past
     :raises ConflictError: there is nothing to do it to
     """
-    change = CHANGES[draft.kind]
-    starts = draft.effective_at
-    if starts is not None and not act.now <= starts <= act.now + LATEST_START:
+    change = CHANGES[kind]
+    if effective_at is not None and not act.now <= effective_at <= act.now + LATEST_START:
         raise ValidationError.of(
             "effectiveAt", f"Must be in the future, and at most {LATEST_START.days} days away."
         )
     change.lock_target(session)
-    payload = change.validate_payload(session, draft.payload, now=starts or act.now)
-    before = change.current_state(session, payload, now=act.now)
-    after = change.proposed_state(session, payload)
+    stored = change.validate_payload(session, payload, now=effective_at or act.now)
+    before = change.current_state(session, stored, now=act.now)
+    after = change.proposed_state(session, stored)
     proposal = PlatformProposal(
-        kind=draft.kind,
-        target=change.target(payload),
-        payload=payload,
-        reason=draft.reason,
+        kind=kind,
+        target=change.target(stored),
+        payload=stored,
+        reason=reason,
         status=states.PROPOSAL.initial,
         before=before,
         after=after,
-        effect=change.effect(session, payload),
+        effect=change.effect(session, stored),
         proposed_by=act.person_id,
-        effective_at=starts,
+        effective_at=effective_at,
         expires_at=act.now + EXPIRES_AFTER,
         created_at=act.now,
         updated_at=act.now,
     )
     session.add(proposal)
     session.flush()
-    _audit(
+    record_audit_entry(
         session,
-        act,
-        "file",
-        proposal.id,
+        act=act,
+        action="proposal.file",
+        target_type=_TARGET_TYPE,
+        target_id=str(proposal.id),
         before=before,
-        after={"status": states.PENDING, "kind": draft.kind, "reason": draft.reason, "change": after}
-        | ({"effectiveAt": iso(starts)} if starts else {}),
+        after={"status": states.PENDING, "kind": kind, "reason": reason, "change": after}
+        | ({"effectiveAt": iso(effective_at)} if effective_at else {}),
     )
-    notifications.notify_proposal_filed(
-        session,
-        proposal_id=proposal.id,
-        kind=draft.kind,
-        reason=draft.reason,
-        officer_id=act.person_id,
-        now=act.now,
-    )
+    notifications.notify_proposal_filed(session, proposal, now=act.now)
     return proposal.id
 
 
@@ -160,8 +148,7 @@ def reject_proposal(session: Session, *, proposal_id: UUID, act: Act, reason: st
     :raises NotFoundError: there is no such proposal
     :raises IllegalTransitionError: it took effect, or is over
     """
-    proposal = _lock_proposal(session, proposal_id)
-    _reject(session, proposal, act=act, reason=reason)
+    _reject(session, _lock_proposal(session, proposal_id), act=act, reason=reason)
 
 
 def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsResult:
@@ -202,12 +189,12 @@ def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsRes
 
 
 def _lock_proposal(session: Session, proposal_id: UUID) -> PlatformProposal:
-    proposal = session.get(
-        PlatformProposal, proposal_id, with_for_update={"key_share": True}, populate_existing=True
+    return found(
+        session.get(
+            PlatformProposal, proposal_id, with_for_update={"key_share": True}, populate_existing=True
+        ),
+        "There is no such proposal.",
     )
-    if proposal is None:
-        raise NotFoundError("There is no such proposal.")
-    return proposal
 
 
 # What is changed is compared and changed by one at a time, whichever proposals it is of.
@@ -256,14 +243,29 @@ def _activate(session: Session, proposal: PlatformProposal, act: Act) -> None:
     change, payload = CHANGES[proposal.kind], proposal.payload
     before = change.current_state(session, payload, now=act.now)
     change.apply(session, payload, proposal_id=proposal.id, now=act.now)
-    audited = {"change": before}, {"change": change.current_state(session, payload, now=act.now)}
-    _transition(session, proposal, states.ACTIVATE, act, audited=audited, activated_at=act.now)
+    after = change.current_state(session, payload, now=act.now)
+    _transition(
+        session,
+        proposal,
+        states.ACTIVATE,
+        act,
+        audited=({"change": before}, {"change": after}),
+        activated_at=act.now,
+    )
     notifications.notify_proposal_progress(session, proposal, "active", "It is in force.", now=act.now)
 
 
 def _reject(session: Session, proposal: PlatformProposal, *, act: Act, reason: str) -> None:
-    columns = {"rejected_by": act.user_id, "rejected_at": act.now, "rejection_reason": reason}
-    _transition(session, proposal, states.REJECT, act, audited=({}, {"reason": reason}), **columns)
+    _transition(
+        session,
+        proposal,
+        states.REJECT,
+        act,
+        audited=({}, {"reason": reason}),
+        rejected_by=act.user_id,
+        rejected_at=act.now,
+        rejection_reason=reason,
+    )
     notifications.notify_proposal_progress(session, proposal, "rejected", reason, now=act.now)
 
 
@@ -287,25 +289,12 @@ def _transition(
     previous, status = proposal.status, states.PROPOSAL.target(proposal.status, trigger)
     for name, value in {**columns, "status": status, "updated_at": act.now}.items():
         setattr(proposal, name, value)
-    before, after = {"status": previous} | audited[0], {"status": status} | audited[1]
-    _audit(session, act, trigger, proposal.id, before=before, after=after)
-
-
-def _audit(
-    session: Session,
-    act: Act,
-    step: str,
-    proposal_id: UUID,
-    *,
-    before: dict[str, Any],
-    after: dict[str, Any],
-) -> None:
     record_audit_entry(
         session,
         act=act,
-        action=f"proposal.{step}",
+        action=f"proposal.{trigger}",
         target_type=_TARGET_TYPE,
-        target_id=str(proposal_id),
-        before=before,
-        after=after,
+        target_id=str(proposal.id),
+        before={"status": previous} | audited[0],
+        after={"status": status} | audited[1],
     )

@@ -11,20 +11,12 @@ from sqlalchemy.orm import Session
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Statement
 from marketplace.infra.tables import SortedTable
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import found
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.proposals import states
 from marketplace.proposals.kinds import CHANGES
 
 SORTS = {"createdAt": "p.created_at", "effectiveAt": "p.effective_at", "expiresAt": "p.expires_at"}
-
-
-@dataclass(frozen=True)
-class ProposalFilters:
-    """Which proposals are wanted; none for any."""
-
-    status: str | None = None
-    kind: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,12 +79,14 @@ _PROPOSALS = SortedTable(
 )
 
 
-def list_proposals(session: Session, *, filters: ProposalFilters, page: TableRequest) -> TablePage:
-    """List proposals, in two queries.
+def list_proposals(
+    session: Session, *, status: str | None, kind: str | None, page: TableRequest
+) -> TablePage:
+    """List proposals, in two queries. Filters that are none are not applied.
 
     :param page: sorted by one of ``SORTS``
     """
-    return _PROPOSALS.fetch_page(session, page, status=filters.status, kind=filters.kind)
+    return _PROPOSALS.fetch_page(session, page, status=status, kind=kind)
 
 
 _SELECT_PROPOSAL = Statement(
@@ -106,9 +100,7 @@ def show_proposal(session: Session, *, proposal_id: UUID, caller: Caller, now: d
     :param caller: gets the possible next steps
     :raises NotFoundError: the proposal does not exist
     """
-    proposal = _SELECT_PROPOSAL.first(session, proposal_id=proposal_id)
-    if proposal is None:
-        raise NotFoundError("There is no such proposal.")
+    proposal = found(_SELECT_PROPOSAL.first(session, proposal_id=proposal_id), "There is no such proposal.")
     change, fields = CHANGES[proposal.kind], vars(proposal) | {"current": None}
     if states.PROPOSAL.allows(proposal.status, states.REJECT):
         fields["current"] = change.current_state(session, proposal.payload, now=now)

@@ -31,7 +31,7 @@ from marketplace.payments.guards import ensure_no_conflict_of_interest
 from marketplace.payments.refunds import create
 from marketplace.payouts import states
 from marketplace.payouts.models import PayoutTransferIntent
-from marketplace.payouts.transfers import apply_status, transfer_events
+from marketplace.payouts.transfers import apply_status
 from marketplace.reconciliation.matching import ADJUSTMENT_KIND
 from marketplace.reconciliation.models import Reconciliation, ReconciliationException
 
@@ -231,7 +231,7 @@ def _ensure_resolution_allowed(action: str, resolution: str, difference: int) ->
 def _enqueue_polling(session: Session, row: ReconciliationException, *, now: datetime) -> None:
     reference = row.reference or ""
     if row.intent_id is not None:
-        transfer_events.enqueue_polling(session, reference=reference, now=now)
+        apply_status.enqueue_polling(session, reference=reference, now=now)
         return
     if row.refund_id is not None:
         topic, payload = create.POLL_TOPIC, {"refundId": str(row.refund_id)}

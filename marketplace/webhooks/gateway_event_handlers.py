@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from marketplace.payments.chargebacks.intake import record_chargeback
 from marketplace.payments.charges.apply import apply_charge
 from marketplace.payments.refunds import gateway_reports
-from marketplace.payouts.transfers import transfer_events
+from marketplace.payouts.transfers import apply_status
 from marketplace.providers.gateway.payloads import Charge, GatewayDispute, GatewayRefund, GatewayTransfer
 from marketplace.webhooks.events import DISPUTE_RESOLVED, Event, PermanentEventError
 
@@ -41,7 +41,7 @@ def apply_gateway_event(session: Session, event: Event, *, fee_bearer: str, now:
         return "processed" if changed else "ignored"
     if event.type in _TRANSFER_OUTCOMES:
         transfer = GatewayTransfer.from_wire(event.data)
-        transfer_events.handle_transfer_event(
+        apply_status.handle_transfer_event(
             session, outcome=_TRANSFER_OUTCOMES[event.type], transfer=transfer, now=now
         )
         return "processed"

@@ -15,10 +15,10 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
-from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import PayoutRequest, Reservation, ReservationResult
-from marketplace.payouts.batches import cancellation
-from marketplace.payouts.batches.approval import DuplicateApprovalError
+from marketplace.payouts import accounting
+from marketplace.payouts.accounting import PayoutRequest, Reservation, ReservationResult
+from marketplace.payouts.batches import decisions
+from marketplace.payouts.batches.decisions import DuplicateApprovalError
 from marketplace.payouts.batches.staging import StagingResult
 from marketplace.payouts.transfers import dispatch, submit, void
 from marketplace.payouts.transfers.dispatch import ChangedSinceApprovalError
@@ -80,7 +80,7 @@ def as_the_edge_does(database: Database, job: Callable[[Session], object]) -> ob
 
 
 def reject(session: Session, batch_id: UUID, officer: Caller) -> str:
-    cancellation.reject_batch(session, batch_id=batch_id, act=act_of(officer, now=NOW), reason=REASON)
+    decisions.reject_batch(session, batch_id=batch_id, act=act_of(officer, now=NOW), reason=REASON)
     return "rejected"
 
 
@@ -124,13 +124,11 @@ def test_staging_while_payees_ask_withdraw_and_earn_claims_no_kobo_twice(databas
             [(batch_id, *intent)] = rows
             if batch_id is not None:
                 return "in a batch"
-            return reservations.cancel_reservations(session, payouts=[Reservation(*intent)], now=NOW)
+            return accounting.cancel_reservations(session, payouts=[Reservation(*intent)], now=NOW)
 
         def wish(session: Session, payee: Payee) -> ReservationResult:
-            wanted = PayoutRequest(
-                reservations.Payee(payee.user.id, payee.store_id), payee.account_id, 120_000
-            )
-            return reservations.reserve_payouts(
+            wanted = PayoutRequest(accounting.Payee(payee.user.id, payee.store_id), payee.account_id, 120_000)
+            return accounting.reserve_payouts(
                 session, requests=[wanted], batch_id=None, minimum_minor=1, requested_by_payee=True, now=NOW
             )
 

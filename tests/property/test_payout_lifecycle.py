@@ -20,9 +20,9 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
-from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import PayoutRequest
-from marketplace.payouts.batches import approval, cancellation, staging
+from marketplace.payouts import accounting
+from marketplace.payouts.accounting import PayoutRequest
+from marketplace.payouts.batches import decisions, staging
 from marketplace.payouts.transfers import dispatch, polling, submit
 from marketplace.payouts.transfers.void import void_payout
 from marketplace.platform.queries import fetch_platform_settings
@@ -95,9 +95,9 @@ class LifeOfPayouts(RuleBasedStateMachine):
     def withdraw(self, who: int, minor: int) -> None:
         """Have a vendor ask for something."""
         payee = self.payees[who]
-        wish = PayoutRequest(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, minor)
+        wish = PayoutRequest(accounting.Payee(payee.user.id, payee.store_id), payee.account_id, minor)
         self.attempt(
-            reservations.reserve_payouts,
+            accounting.reserve_payouts,
             requests=[wish],
             batch_id=None,
             minimum_minor=self.minimum,
@@ -159,7 +159,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
         if self.batches:
             officer = self.officers[who]
             self.attempt(
-                approval.approve_batch,
+                decisions.approve_batch,
                 batch_id=self.batches[pick % len(self.batches)],
                 act=act_of(officer, now=self.now),
             )
@@ -169,7 +169,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
         """Have an officer reject a batch."""
         if self.batches:
             self.attempt(
-                cancellation.reject_batch,
+                decisions.reject_batch,
                 batch_id=self.batches[pick % len(self.batches)],
                 act=act_of(self.officers[1], now=self.now),
                 reason="It is not what was agreed upon.",
@@ -183,7 +183,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
             with self.database.reading() as session:
                 intents = intents_in(session, batch_id)
             self.attempt(
-                cancellation.exclude_payments,
+                decisions.exclude_payments,
                 batch_id=batch_id,
                 payout_ids=[intents[which % len(intents)]["id"]],
                 act=act_of(self.officers[0], now=self.now),

@@ -16,9 +16,9 @@ from marketplace.ledger import accounts
 from marketplace.ledger.accounts import Account
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.ledger.queries import fetch_balance
-from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import PayoutRequest
-from marketplace.payouts.batches import approval, staging
+from marketplace.payouts import accounting
+from marketplace.payouts.accounting import PayoutRequest
+from marketplace.payouts.batches import decisions, staging
 from marketplace.payouts.batches.staging import StagingResult
 from marketplace.payouts.models import PayoutAccount
 from tests.support.finance import act_of, make_officer
@@ -166,8 +166,8 @@ def stores_of(payees: Sequence[Payee]) -> list[UUID]:
 
 def ask(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> UUID:
     """Have somebody ask for a payment, which waits for the next batch, and give the intent."""
-    wish = PayoutRequest(reservations.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
-    made = reservations.reserve_payouts(
+    wish = PayoutRequest(accounting.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
+    made = accounting.reserve_payouts(
         session, requests=[wish], batch_id=None, minimum_minor=1, requested_by_payee=True, now=now
     )
     return made.reservations[0].id
@@ -196,7 +196,7 @@ def staged_batch(
 
 def approve(session: Session, batch_id: UUID, officer: Caller, *, now: datetime = NOW, **more: Any) -> str:
     """Have an officer approve a batch, and give its status."""
-    return approval.approve_batch(session, batch_id=batch_id, act=act_of(officer, now=now), **more)
+    return decisions.approve_batch(session, batch_id=batch_id, act=act_of(officer, now=now), **more)
 
 
 def approved_batch(session: Session, payees: Sequence[Payee], *, now: datetime = NOW) -> UUID:
@@ -214,7 +214,7 @@ def paid_batch(session: Session, payees: Sequence[Payee], *, now: datetime = NOW
         post_transaction(
             session,
             kind="payout",
-            source=reservations.payout_source(row["id"]),
+            source=accounting.payout_source(row["id"]),
             description="Payout",
             postings=[
                 Posting(accounts.PAYOUTS_IN_TRANSIT, "debit", row["amount_minor"]),

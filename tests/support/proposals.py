@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.proposals import operations
-from marketplace.proposals.operations import ProposalDraft
 from tests.support.purchases import NOW, make_person, row_of
 
 REASON = "The rectorate asked for it."
@@ -38,8 +37,14 @@ def propose(
 ) -> UUID:
     """Have an officer propose something."""
     officer = by or make_admin(session)
-    wanted = ProposalDraft(kind, FEE if payload is None else payload, REASON, effective_at)
-    return operations.propose(session, act=act_of(officer, now=now), draft=wanted)
+    return operations.propose(
+        session,
+        act=act_of(officer, now=now),
+        kind=kind,
+        payload=FEE if payload is None else payload,
+        reason=REASON,
+        effective_at=effective_at,
+    )
 
 
 def approve(session: Session, proposal_id: UUID, *, by: Caller | None = None, now: datetime = NOW) -> None:

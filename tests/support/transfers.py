@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts.transfers import apply_status, dispatch as transfer_dispatch, transfer_events
+from marketplace.payouts.transfers import apply_status, dispatch as transfer_dispatch
 from marketplace.providers.gateway.payloads import GatewayTransfer
 from tests.support.finance import act_of, make_officer
 from tests.support.payouts import Payee, approved_batch
@@ -71,7 +71,7 @@ def hear(
     session: Session, transfer: dict[str, Any], outcome: str, *, now: datetime = NOW, **values: Any
 ) -> None:
     """Have an event of the gateway about a transfer."""
-    transfer_events.handle_transfer_event(
+    apply_status.handle_transfer_event(
         session, outcome=outcome, transfer=word(transfer, outcome, **values), now=now
     )
 

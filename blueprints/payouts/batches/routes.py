@@ -1,11 +1,9 @@
 """Batches: staged, looked at, approved by two officers, or called off."""
 
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import FINANCE, FINANCE_AAL2, Idempotency, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http import FINANCE, FINANCE_AAL2, Context, ContractBlueprint, Idempotency, SharedLimit
 from blueprints.payouts.batches.schemas import (
     ApproveBatch,
     BatchDetailQuery,
@@ -22,8 +20,7 @@ from marketplace.kernel.errors import ConflictOfInterestError
 from marketplace.kernel.paging import Page, TablePage
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
-from marketplace.payouts.batches import approval, cancellation, detail, queries, staging
-from marketplace.payouts.batches.batch import EmptyBatchError
+from marketplace.payouts.batches import decisions, detail, queries, staging
 
 area = ContractBlueprint("batches", "/api/payouts/batches", "Batches of payouts, for finance")
 
@@ -61,14 +58,20 @@ def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
     "/<uuid:batch_id>/approve", auth=FINANCE_AAL2, limit="5/minute", body=ApproveBatch, reply=PayoutBatchView,
     idempotent=Idempotency.OPTIONAL,
     raises=(
-        approval.BatchChangedError, ConflictOfInterestError, approval.DuplicateApprovalError, EmptyBatchError,
-        IllegalTransitionError,
+        decisions.BatchChangedError, ConflictOfInterestError, decisions.DuplicateApprovalError,
+        decisions.EmptyBatchError, IllegalTransitionError,
     ),
 )  # fmt: skip
 def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
     """Note an officer's approval of a batch; the second officer's makes it ready for dispatch."""
-    arguments = {"comment": body.get("comment"), "expected_fingerprint": body.get("content_hash")}
-    return _apply_decision(ctx, approval.approve_batch, batch_id=batch_id, **arguments)
+    decisions.approve_batch(
+        ctx.session,
+        batch_id=batch_id,
+        act=ctx.act,
+        comment=body.get("comment"),
+        expected_fingerprint=body.get("content_hash"),
+    )
+    return queries.show_batch(ctx.session, batch_id=batch_id)
 
 
 @area.post(
@@ -78,23 +81,18 @@ def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries
 )  # fmt: skip
 def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
     """Call a batch off: its money goes back to the balances that it was taken from."""
-    return _apply_decision(ctx, cancellation.reject_batch, batch_id=batch_id, reason=body["reason"])
+    decisions.reject_batch(ctx.session, batch_id=batch_id, act=ctx.act, reason=body["reason"])
+    return queries.show_batch(ctx.session, batch_id=batch_id)
 
 
 @area.post(
     "/<uuid:batch_id>/exclude", auth=FINANCE_AAL2, limit="10/minute", body=ExcludePayments, reply=PayoutBatchView,
     idempotent=Idempotency.OPTIONAL,
-    raises=(ConflictOfInterestError, EmptyBatchError, IllegalTransitionError),
+    raises=(ConflictOfInterestError, decisions.EmptyBatchError, IllegalTransitionError),
 )  # fmt: skip
 def exclude_payments(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
     """Take payments out of a batch; what is left takes two approvals anew."""
-    arguments = {"payout_ids": body["intent_ids"], "reason": body["reason"]}
-    return _apply_decision(ctx, cancellation.exclude_payments, batch_id=batch_id, **arguments)
-
-
-def _apply_decision(
-    ctx: Context, decide: Callable[..., object], *, batch_id: UUID, **arguments: Any
-) -> queries.BatchView:
-    """Do what an officer decides about a batch, and show it as it is then."""
-    decide(ctx.session, batch_id=batch_id, act=ctx.act, **arguments)
+    decisions.exclude_payments(
+        ctx.session, batch_id=batch_id, payout_ids=body["intent_ids"], act=ctx.act, reason=body["reason"]
+    )
     return queries.show_batch(ctx.session, batch_id=batch_id)

@@ -16,18 +16,14 @@ from blueprints.http.fields import (
     Uuid,
 )
 from blueprints.http.paging import CursorQuery, OffsetQuery
+from blueprints.payouts.payees.schemas import PayoutAccountView
 from marketplace.payouts import states
 from marketplace.payouts.batches import detail, queries, staging
-from marketplace.payouts.batches.risk_flags import RISK_FLAGS
 from marketplace.payouts.payees import holds
 
-_MAX_VENDOR_IDS = 1_000
-_MAX_EXCLUDED_PAYMENTS = 100
 _MAX_PAYEES = 2 * staging.PAYEES_LIMIT
 _STATUSES = sorted(states.BATCH.states)
 _PAYOUT_STATUSES = sorted(states.PAYOUT.states)
-_SHA256_HEX = FullMatch("[0-9a-f]{64}", error="Must be 64 lowercase hexadecimal digits.")
-_REASON_LENGTH = {"min_length": 10, "max_length": 500}
 
 
 def _payment_count() -> StrictInteger:
@@ -40,7 +36,7 @@ class StageBatch(Schema):
     vendor_ids = UniqueList(
         Uuid(),
         min_length=1,
-        max_length=_MAX_VENDOR_IDS,
+        max_length=1_000,
         metadata={"description": "Stores' ids; without it, all."},
     )
 
@@ -50,7 +46,7 @@ class ApproveBatch(Schema):
 
     comment = Text(max_length=500, metadata={"description": "For the other officers."})
     content_hash = fields.String(
-        validate=_SHA256_HEX,
+        validate=FullMatch("[0-9a-f]{64}", error="Must be 64 lowercase hexadecimal digits."),
         metadata={"description": "What you read: if the batch is not that any more, this answers 409."},
     )
 
@@ -59,17 +55,14 @@ class RejectBatch(Schema):
     """Why a batch is called off."""
 
     reason = SingleLineText(
-        **_REASON_LENGTH, required=True, metadata={"description": "For the other officers."}
+        min_length=10, max_length=500, required=True, metadata={"description": "For the other officers."}
     )
 
 
-class ExcludePayments(Schema):
+class ExcludePayments(RejectBatch):
     """Which payments are taken out of a batch, and why."""
 
-    intent_ids = UniqueList(Uuid(), min_length=1, max_length=_MAX_EXCLUDED_PAYMENTS, required=True)
-    reason = SingleLineText(
-        **_REASON_LENGTH, required=True, metadata={"description": "For the other officers."}
-    )
+    intent_ids = UniqueList(Uuid(), min_length=1, max_length=100, required=True)
 
 
 class BatchQuery(DateRangeQuery, OffsetQuery):
@@ -87,9 +80,11 @@ class BatchDetailQuery(CursorQuery):
 
     risk = Choice(
         detail.ANY_RISK,
-        *RISK_FLAGS,
+        *detail.RISK_FLAGS,
         load_default=None,
-        metadata={"description": " ".join(f"{risk}: {meaning}" for risk, meaning in RISK_FLAGS.items())},
+        metadata={
+            "description": " ".join(f"{risk}: {meaning}" for risk, meaning in detail.RISK_FLAGS.items())
+        },
     )
 
 
@@ -185,14 +180,10 @@ class BatchPayee(Schema):
     store_slug = fields.String(required=True, allow_none=True)
 
 
-class BatchAccount(Schema):
+class BatchAccount(PayoutAccountView):
     """A bank account; of its number the last four digits are shown."""
 
     id = Uuid(required=True)
-    bank_code = fields.String(required=True)
-    bank_name = fields.String(required=True, allow_none=True)
-    account_number = fields.String(required=True, attribute="masked_number")
-    account_name = fields.String(required=True)
     since = Timestamp(required=True, attribute="created_at")
 
 
@@ -226,7 +217,7 @@ class BatchPayment(Schema):
     asked_for = fields.Boolean(required=True, metadata={"description": "By the payee, before the staging."})
     account = fields.Nested(BatchAccount, required=True)
     staged_account = fields.Nested(BatchAccount, required=True, allow_none=True)
-    risks = fields.List(Choice(*RISK_FLAGS), required=True)
+    risks = fields.List(Choice(*detail.RISK_FLAGS), required=True)
     holds = fields.List(fields.Nested(PayeeHold), required=True)
     history = fields.Nested(PayeeHistory, required=True)
     disputes = StrictInteger(minimum=0, required=True)
@@ -248,7 +239,7 @@ class BatchStatusTotal(Schema):
 class BatchRiskTotal(Schema):
     """In how many payments something is risky, and how much they come to."""
 
-    risk = Choice(*RISK_FLAGS, required=True, attribute="name")
+    risk = Choice(*detail.RISK_FLAGS, required=True, attribute="name")
     meaning = fields.String(required=True)
     payments = _payment_count()
     amount_minor = MinorAmount(required=True)

@@ -5,9 +5,17 @@ from uuid import UUID
 
 from flask import Response
 
-from blueprints.http.contract import AUTHENTICATED, VENDOR_OR_STAFF, Idempotency, SharedLimit
-from blueprints.http.csv_export import csv_response, negotiate_format
-from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http import (
+    AUTHENTICATED,
+    FINANCE,
+    VENDOR_OR_STAFF,
+    Context,
+    ContractBlueprint,
+    Idempotency,
+    SharedLimit,
+    csv_response,
+    negotiate_format,
+)
 from blueprints.http.reply_renderer import compile_renderer
 from blueprints.payouts.payees.schemas import (
     PayoutQuery,
@@ -16,16 +24,16 @@ from blueprints.payouts.payees.schemas import (
     StatementQuery,
     StatementView,
     VendorBalanceView,
+    VendorDebtQuery,
+    VendorDebtsMeta,
+    VendorDebtView,
     VendorSelectionQuery,
 )
 from marketplace.kernel.errors import PermissionRequiredError
 from marketplace.kernel.paging import TablePage
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payouts import withdrawals
-from marketplace.payouts.payees import access, balances, payout_history, statements
-from marketplace.payouts.payees.balances import StoreBalance
-from marketplace.payouts.payees.payout_history import PayoutFilters
-from marketplace.payouts.payees.statements import VendorStatement
+from marketplace.payouts.payees import balances, payout_history, statements, stores
 
 _STATEMENT_COLUMNS = (
     *("at", "kind", "description", "orderNumber", "account", "direction", "amountMinor", "balanceMinor"),
@@ -35,6 +43,7 @@ _render_entry = compile_renderer(StatementEntry())
 _FORMATS = {"json": "application/json", "csv": "text/csv", "pdf": "application/pdf"}
 
 area = ContractBlueprint("payouts", "/api/payouts", "Payouts, for those who are paid")
+receivables_area = ContractBlueprint("receivables", "/api/payouts", "What vendors owe us")
 
 
 @area.get(
@@ -43,8 +52,10 @@ area = ContractBlueprint("payouts", "/api/payouts", "Payouts, for those who are 
 def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List payouts: a vendor's own, and all of them for finance."""
     if ctx.user.is_staff:
-        access.ensure_finance_permission(ctx.user)
-    filters = PayoutFilters(
+        stores.ensure_finance_permission(ctx.user)
+    return payout_history.list_payouts(
+        ctx.session,
+        page=ctx.table,
         user_id=None if ctx.user.is_staff else ctx.user.id,
         vendor_id=query["vendor_id"],
         batch_id=query["batch_id"],
@@ -53,7 +64,6 @@ def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
         starts=query["from_"],
         ends=query["to"],
     )
-    return payout_history.list_payouts(ctx.session, filters=filters, page=ctx.table)
 
 
 @area.get(
@@ -64,9 +74,9 @@ def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
     reply=VendorBalanceView,
     raises=(PermissionRequiredError,),
 )
-def balance(ctx: Context, query: dict[str, Any]) -> StoreBalance:
+def balance(ctx: Context, query: dict[str, Any]) -> balances.StoreBalance:
     """Tell what a vendor has: to be paid, in escrow, on its way, held and why; finance names one."""
-    store = access.resolve_store_for_caller(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
+    store = stores.resolve_store_for_caller(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     return balances.show_store_balance(ctx.session, vendor_id=store.id, now=ctx.now)
 
 
@@ -75,9 +85,9 @@ def balance(ctx: Context, query: dict[str, Any]) -> StoreBalance:
     pdf=True,
     raises=(PermissionRequiredError,),
 )  # fmt: skip
-def statement(ctx: Context, query: dict[str, Any]) -> VendorStatement | Response:
+def statement(ctx: Context, query: dict[str, Any]) -> statements.VendorStatement | Response:
     """Give a vendor's statement of a period, as JSON, CSV or PDF; finance names the vendor."""
-    store = access.resolve_store_for_caller(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
+    store = stores.resolve_store_for_caller(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     period = statements.resolve_period(query["from_"], query["to"], now=ctx.now)
     format_name = negotiate_format(query["format"], _FORMATS)
     limit = statements.FILE_ROWS_LIMIT if format_name == "csv" else statements.PAGED_ROWS_LIMIT
@@ -108,3 +118,12 @@ def statement(ctx: Context, query: dict[str, Any]) -> VendorStatement | Response
 def cancel(ctx: Context, payout_id: UUID) -> payout_history.PayoutView:
     """Call off a payout that the caller had asked for, as long as it is in no batch."""
     return withdrawals.cancel_request(ctx.session, payout_id=payout_id, caller=ctx.user, now=ctx.now)
+
+
+@receivables_area.get(
+    "/receivables", auth=FINANCE, limit=SharedLimit.CALLER_TIER, query=VendorDebtQuery,
+    reply=VendorDebtView(many=True), meta=VendorDebtsMeta,
+)  # fmt: skip
+def list_indebted_vendors(ctx: Context, query: dict[str, Any]) -> TablePage:
+    """List vendors who owe us something: of orders that were refunded after their release."""
+    return balances.list_vendor_debts(ctx.session, vendor_id=query["vendor_id"], page=ctx.table)

@@ -1,13 +1,26 @@
-"""Payouts as their payees and finance see them, and what payees ask for."""
+"""Payouts, balances and stores as their payees and finance see them, and what payees ask for."""
 
 from marshmallow import fields
 
 from blueprints.http.envelope import OffsetMetaSchema
-from blueprints.http.fields import Choice, DateRangeQuery, MinorAmount, Schema, StrictInteger, Timestamp, Uuid
+from blueprints.http.fields import (
+    AccountNumber,
+    BankCode,
+    Choice,
+    DateRangeQuery,
+    MinorAmount,
+    Schema,
+    SingleLineText,
+    StrictInteger,
+    Text,
+    Timestamp,
+    Uuid,
+)
 from blueprints.http.paging import OffsetQuery
-from blueprints.payouts.stores.schemas import PayoutHoldReasonView
 from marketplace.payouts import states
-from marketplace.payouts.payees import payout_history, vendor_debt
+from marketplace.payouts.payees import balances, holds, payout_history
+
+_MAX_POLICY_LENGTH = 2_000
 
 
 class VendorSelectionQuery(Schema):
@@ -23,11 +36,10 @@ class CashOutQuery(DateRangeQuery, OffsetQuery):
     status = Choice(*sorted(states.PAYOUT.states), load_default=None)
 
 
-class PayoutQuery(CashOutQuery):
+class PayoutQuery(CashOutQuery, VendorSelectionQuery):
     """Which payouts are listed; ``to`` is exclusive."""
 
     source = Choice(*payout_history.SOURCES, load_default=None)
-    vendor_id = Uuid(load_default=None)
     batch_id = Uuid(load_default=None)
 
 
@@ -84,7 +96,25 @@ class PayoutView(Schema):
     settled_at = Timestamp(required=True, allow_none=True)
 
 
-class VendorBalanceView(Schema):
+class PayoutHoldReasonView(Schema):
+    """What holds payouts back, and until when if time ends it."""
+
+    reason = Choice(*holds.ALL_HOLD_REASONS, required=True)
+    until = Timestamp(required=True, allow_none=True)
+    detail = fields.String(required=True)
+
+
+class PayeeBalanceView(Schema):
+    """What a payee has, in kobo; ``inTransitMinor`` is on its way to the bank."""
+
+    currency = fields.String(required=True)
+    in_transit_minor = MinorAmount(required=True, attribute="in_transit.total_minor")
+    owed_minor = MinorAmount(required=True)
+    minimum_payout_minor = MinorAmount(required=True)
+    holds = fields.List(fields.Nested(PayoutHoldReasonView), required=True)
+
+
+class VendorBalanceView(PayeeBalanceView):
     """What a vendor has, in kobo.
 
     ``availableMinor`` can be withdrawn now; ``onHoldMinor`` is that money as long as ``holds`` hold it back, until
@@ -94,24 +124,19 @@ class VendorBalanceView(Schema):
     """
 
     vendor_id = Uuid(required=True)
-    currency = fields.String(required=True)
     available_minor = MinorAmount(required=True)
     on_hold_minor = MinorAmount(required=True)
-    holds = fields.List(fields.Nested(PayoutHoldReasonView), required=True)
     held_until = Timestamp(required=True, allow_none=True)
     in_escrow_minor = MinorAmount(required=True, attribute="escrow.held_minor")
     orders_in_escrow = StrictInteger(minimum=0, required=True, attribute="escrow.held_order_count")
     frozen_minor = MinorAmount(required=True, attribute="escrow.frozen_minor")
     orders_frozen = StrictInteger(minimum=0, required=True, attribute="escrow.frozen_order_count")
-    in_transit_minor = MinorAmount(required=True, attribute="in_transit.total_minor")
     waiting_minor = MinorAmount(required=True, attribute="in_transit.waiting_minor")
     sent_minor = MinorAmount(required=True, attribute="in_transit.sent_minor")
     payable_minor = MinorAmount(required=True)
-    owed_minor = MinorAmount(required=True)
-    minimum_payout_minor = MinorAmount(required=True)
 
 
-class WalletView(Schema):
+class WalletView(PayeeBalanceView):
     """What is in a wallet. ``cashableMinor`` can be paid out, unless ``holds`` hold it back.
 
     Rewards can't be paid out, and what is owed to us is taken first. ``inTransitMinor`` is on its way to the bank.
@@ -120,11 +145,6 @@ class WalletView(Schema):
     balance_minor = MinorAmount(required=True)
     cashable_minor = MinorAmount(required=True)
     from_rewards_minor = MinorAmount(required=True)
-    in_transit_minor = MinorAmount(required=True, attribute="in_transit.total_minor")
-    owed_minor = MinorAmount(required=True)
-    minimum_payout_minor = MinorAmount(required=True)
-    currency = fields.String(required=True)
-    holds = fields.List(fields.Nested(PayoutHoldReasonView), required=True)
 
 
 class StatementQuery(DateRangeQuery, VendorSelectionQuery):
@@ -162,11 +182,10 @@ class StatementView(Schema):
     entries = fields.List(fields.Nested(StatementEntry), required=True)
 
 
-class VendorDebtQuery(OffsetQuery):
+class VendorDebtQuery(OffsetQuery, VendorSelectionQuery):
     """Which vendors are listed."""
 
-    sort = Choice(*vendor_debt.SORTS, load_default="owedMinor")
-    vendor_id = Uuid(load_default=None)
+    sort = Choice(*balances.DEBT_SORTS, load_default="owedMinor")
 
 
 class VendorDebtView(Schema):
@@ -187,3 +206,93 @@ class VendorDebtsMeta(OffsetMetaSchema):
     """The page, and what is owed in all by those who are listed."""
 
     owed_minor = MinorAmount(required=True, data_key="owedMinor")
+
+
+class SetBankAccount(Schema):
+    """A bank account that payouts are to go to."""
+
+    bank_code = BankCode(required=True)
+    account_number = AccountNumber(required=True)
+
+
+class UpdateStorePolicies(Schema):
+    """A store's terms; what is left out stays as it is, and null takes one away."""
+
+    returns = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
+    delivery = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
+    warranty = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
+
+
+class SetStoreVacation(Schema):
+    """That a store is away: until a time, or until it says otherwise."""
+
+    until = Timestamp(allow_none=True, load_default=None)
+    note = Text(max_length=300, allow_none=True, load_default=None)
+
+
+class UpdateStoreProfile(Schema):
+    """Changes to a store; what is left out stays as it is."""
+
+    display_name = SingleLineText(min_length=2, max_length=80)
+    description = Text(min_length=0, max_length=5_000)
+    policies = fields.Nested(UpdateStorePolicies)
+    vacation_mode = fields.Nested(
+        SetStoreVacation, allow_none=True, metadata={"description": "Null ends it."}
+    )
+    bank_account = fields.Nested(SetBankAccount)
+    revision = StrictInteger(
+        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
+    )
+
+
+class StorePoliciesView(Schema):
+    """A store's terms, as far as it states any."""
+
+    returns = fields.String(required=True, allow_none=True)
+    delivery = fields.String(required=True, allow_none=True)
+    warranty = fields.String(required=True, allow_none=True)
+
+
+class StoreVacationView(Schema):
+    """That a store is away, and until when if that is known."""
+
+    until = Timestamp(required=True, allow_none=True)
+    note = fields.String(required=True, allow_none=True)
+
+
+class BankAccountView(Schema):
+    """A bank account that payouts go to, or went to; of its number the last four digits alone are shown.
+
+    ``heldUntil`` is until when nothing is sent there, since it is new.
+    """
+
+    id = Uuid(required=True, attribute="account.id")
+    bank_code = fields.String(required=True, attribute="account.bank_code")
+    bank_name = fields.String(required=True, allow_none=True, attribute="account.bank_name")
+    account_number = fields.String(required=True, attribute="account.masked_number")
+    account_name = fields.String(required=True, attribute="account.account_name")
+    since = Timestamp(required=True, attribute="account.created_at")
+    replaced_at = Timestamp(required=True, allow_none=True, attribute="account.replaced_at")
+    held_until = Timestamp(required=True, allow_none=True)
+
+
+class StoreProfileView(Schema):
+    """A store. Bank account and holds are shown to whoever runs it."""
+
+    id = Uuid(required=True)
+    display_name = fields.String(required=True)
+    slug = fields.String(required=True)
+    campus_id = Uuid(required=True)
+    description = fields.String(required=True)
+    policies = fields.Nested(StorePoliciesView, required=True)
+    vacation_mode = fields.Nested(StoreVacationView, required=True, allow_none=True)
+    rating = fields.Float(required=True, allow_none=True)
+    rating_count = StrictInteger(minimum=0, required=True)
+    completed_orders = StrictInteger(minimum=0, required=True)
+    verified = fields.Boolean(required=True)
+    status = Choice("active", "suspended", "closed", required=True)
+    revision = StrictInteger(minimum=1, required=True)
+    member_since = Timestamp(required=True)
+    updated_at = Timestamp(required=True)
+    bank_account = fields.Nested(BankAccountView, allow_none=True)
+    payout_holds = fields.List(fields.Nested(PayoutHoldReasonView))

@@ -12,7 +12,6 @@ from marketplace.payouts.payees.statements import VendorStatement, VendorStateme
 # Letters of all languages that are written in Latin, the naira sign among them; see LICENSE_DEJAVU beside them.
 _FONTS = {"": "DejaVuSans.ttf", "B": "DejaVuSans-Bold.ttf"}
 _FONT_FAMILY = "DejaVu"
-_FONT_DIRECTORY = Path(__file__).parent / "fonts"
 # Heading, width in mm, alignment. Together they are what A4 has between its margins.
 _TABLE_COLUMNS = (
     ("Date (UTC)", 31, "L"),
@@ -26,7 +25,6 @@ _DESCRIPTION_COLUMN = 1
 _TABLE_FONT_SIZE = 7.5
 _MARGIN, _LINE_HEIGHT, _FOOTER_HEIGHT = 10, 5.5, 15
 _ELLIPSIS = "\u2026"
-_MISSING_GLYPH = "?"
 # Stands for the number of pages until that is known. No font has a letter for it, so nobody's name can hold it.
 _PAGE_COUNT_PLACEHOLDER = "\ufdd0" * 3
 
@@ -37,7 +35,7 @@ class _StatementPdf(FPDF):
     def __init__(self, name: str, generated_at: str) -> None:
         super().__init__(format="A4")
         for style, file in _FONTS.items():
-            self.add_font(_FONT_FAMILY, style, _FONT_DIRECTORY / file)
+            self.add_font(_FONT_FAMILY, style, Path(__file__).parent / "fonts" / file)
         fonts = [font for font in self.fonts.values() if isinstance(font, TTFFont)]
         self._supported_code_points = frozenset[int].intersection(*(frozenset(font.cmap) for font in fonts))
         self._name, self._generated_label = name, f" · drawn up {generated_at} UTC"
@@ -65,9 +63,7 @@ class _StatementPdf(FPDF):
 
     def replace_missing_glyphs(self, text: str) -> str:
         """Put a mark in the place of what the fonts lack, such as pictures and other scripts."""
-        return "".join(
-            letter if ord(letter) in self._supported_code_points else _MISSING_GLYPH for letter in text
-        )
+        return "".join(letter if ord(letter) in self._supported_code_points else "?" for letter in text)
 
     def truncate_to_width(self, text: str, width: float) -> str:
         """Cut a text to a width, in the font that is set."""

@@ -3,8 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import FINANCE, FINANCE_AAL2, Idempotency, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
+from blueprints.http import FINANCE, FINANCE_AAL2, Context, ContractBlueprint, Idempotency, SharedLimit
 from blueprints.payouts.reconciliation.schemas import (
     FindingQuery,
     FindingView,

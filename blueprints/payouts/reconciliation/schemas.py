@@ -16,8 +16,6 @@ from blueprints.http.paging import OffsetQuery
 from marketplace.reconciliation import classification, queries, run
 from marketplace.reconciliation.resolution import RESOLUTIONS, STATES
 
-_STARTERS = (run.OFFICER, run.SCHEDULE, run.OPERATOR)
-_NOTE_LENGTH = {"min_length": 10, "max_length": 500}
 _MIN_AMOUNT_MINOR = -(10**15)
 
 
@@ -51,7 +49,7 @@ class GatewayRecordCounts(Schema):
 class ReconciliationView(StartedReconciliation):
     """A reconciliation: ``gatewayMinor`` = ``booksMinor`` + ``inFlightMinor`` + ``driftMinor``."""
 
-    started_by = Choice(*_STARTERS, required=True)
+    started_by = Choice(run.OFFICER, run.SCHEDULE, run.OPERATOR, required=True)
     officer_id = Uuid(required=True, allow_none=True)
     from_ = Timestamp(data_key="from", required=True, attribute="starts")
     to = Timestamp(required=True, attribute="ends")
@@ -168,7 +166,7 @@ class ResolveFinding(Schema):
             " own money at the gateway; gateway_cost: the gateway charged it."
         },
     )
-    note = Text(**_NOTE_LENGTH, required=True, metadata={"description": "Why, for the audit."})
+    note = Text(min_length=10, max_length=500, required=True, metadata={"description": "Why, for the audit."})
 
 
 class ResolvedFinding(Schema):

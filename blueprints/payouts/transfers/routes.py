@@ -3,35 +3,33 @@
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import (
+from blueprints.http import (
     FINANCE,
     FINANCE_AAL2,
     VENDOR_OR_FINANCE_AAL2,
+    Context,
+    ContractBlueprint,
     Idempotency,
     SharedLimit,
 )
-from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.payouts.transfers.schemas import (
     DispatchedPayouts,
     DispatchPayouts,
+    OfficerNote,
     PolledPayout,
     ResolvedTransferException,
-    ResolveTransferException,
     StalledPayoutQuery,
     StalledPayoutRow,
     TransferExceptionQuery,
     TransferExceptionRow,
     VoidedPayout,
-    VoidPayout,
 )
 from marketplace.kernel.errors import ConflictOfInterestError, ValidationError
 from marketplace.kernel.paging import TablePage
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
-from marketplace.payouts import withdrawals
-from marketplace.payouts.accounting.postings import Payout
-from marketplace.payouts.batches.batch import EmptyBatchError
-from marketplace.payouts.models import PayoutException
+from marketplace.payouts import accounting, models, withdrawals
+from marketplace.payouts.batches.decisions import EmptyBatchError
 from marketplace.payouts.transfers import admin_queries, dispatch, exceptions, polling, void
 from marketplace.platform.features import FeatureUnavailableError
 from marketplace.platform.halts import PayoutsHaltedError
@@ -78,11 +76,11 @@ def list_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.post(
-    "/exceptions/<uuid:exception_id>/resolve", auth=FINANCE, limit="30/minute", body=ResolveTransferException,
+    "/exceptions/<uuid:exception_id>/resolve", auth=FINANCE, limit="30/minute", body=OfficerNote,
     reply=ResolvedTransferException, idempotent=Idempotency.OPTIONAL,
     raises=(ConflictOfInterestError, exceptions.PayoutExceptionAlreadyResolvedError),
 )  # fmt: skip
-def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) -> PayoutException:
+def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) -> models.PayoutException:
     """Note what was done about a transfer that went wrong; it moves no money."""
     return exceptions.resolve_exception(
         ctx.session,
@@ -109,20 +107,20 @@ def list_stalled(ctx: Context, query: dict[str, Any]) -> TablePage:
     idempotent=Idempotency.OPTIONAL,
     raises=(polling.PayoutNotSentError,),
 )  # fmt: skip
-def poll_payout(ctx: Context, payout_id: UUID) -> Payout:
+def poll_payout(ctx: Context, payout_id: UUID) -> accounting.Payout:
     """Have the gateway asked anew what became of a payout."""
     return polling.restart_polling(ctx.session, payout_id=payout_id, now=ctx.now)
 
 
 @area.post(
-    "/<uuid:payout_id>/give-up", auth=FINANCE_AAL2, limit="10/minute", body=VoidPayout, reply=VoidedPayout,
+    "/<uuid:payout_id>/give-up", auth=FINANCE_AAL2, limit="10/minute", body=OfficerNote, reply=VoidedPayout,
     idempotent=Idempotency.OPTIONAL,
     raises=(
         ConflictOfInterestError, IllegalTransitionError, void.PayoutAlreadyFinalError,
         void.PayoutMayBeInFlightError,
     ),
 )  # fmt: skip
-def void_payout(ctx: Context, payout_id: UUID, body: dict[str, Any]) -> Payout:
+def void_payout(ctx: Context, payout_id: UUID, body: dict[str, Any]) -> accounting.Payout:
     """Give up a payout that certainly was not sent; its money goes back to its payee's balance."""
     return void.void_payout(
         ctx.session,

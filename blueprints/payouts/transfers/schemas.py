@@ -47,10 +47,19 @@ class TransferExceptionQuery(OffsetQuery):
     outcome = Choice(*_OUTCOMES, load_default=None)
 
 
-class TransferExceptionRow(Schema):
-    """A transfer that failed, came back, or that we did not send (``unexpected``: without payout and payee)."""
+class PayoutIssueRow(Schema):
+    """A payout, or a transfer, that finance sees to."""
 
     id = Uuid(required=True)
+    batch_id = Uuid(required=True, allow_none=True)
+    payee_name = fields.String(required=True, allow_none=True)
+    vendor_id = Uuid(required=True, allow_none=True)
+    created_at = Timestamp(required=True)
+
+
+class TransferExceptionRow(PayoutIssueRow):
+    """A transfer that failed, came back, or that we did not send (``unexpected``: without payout and payee)."""
+
     status = Choice("open", "resolved", required=True)
     outcome = Choice(*_OUTCOMES, required=True)
     reference = fields.String(required=True)
@@ -60,18 +69,14 @@ class TransferExceptionRow(Schema):
     payout_id = Uuid(required=True, allow_none=True)
     payout_status = Choice(*_PAYOUT_STATUSES, required=True, allow_none=True)
     reason = fields.String(required=True, allow_none=True)
-    batch_id = Uuid(required=True, allow_none=True)
     payee_id = Uuid(required=True, allow_none=True)
-    payee_name = fields.String(required=True, allow_none=True)
-    vendor_id = Uuid(required=True, allow_none=True)
-    created_at = Timestamp(required=True)
     resolved_at = Timestamp(required=True, allow_none=True)
     resolved_by = Uuid(required=True, allow_none=True)
     resolution_note = fields.String(required=True, allow_none=True)
 
 
-class ResolveTransferException(Schema):
-    """What was done about a transfer that went wrong."""
+class OfficerNote(Schema):
+    """What was done about a transfer that went wrong, or why a payout is given up."""
 
     note = SingleLineText(min_length=10, max_length=500, required=True)
 
@@ -91,22 +96,17 @@ class StalledPayoutQuery(OffsetQuery):
     sort = Choice(*admin_queries.STALLED_SORTS, load_default="createdAt")
 
 
-class StalledPayoutRow(Schema):
+class StalledPayoutRow(PayoutIssueRow):
     """A payout that has waited for more than 48 hours; ``askedNextAt`` is when the gateway is asked about it next."""
 
-    id = Uuid(required=True)
     status = Choice(states.PENDING, states.SUBMITTED, states.UNKNOWN, required=True)
-    batch_id = Uuid(required=True, allow_none=True)
     batch_status = Choice(*sorted(states.BATCH.states), required=True, allow_none=True)
     amount_minor = MinorAmount(minimum=1, required=True)
     payee_id = Uuid(required=True)
-    payee_name = fields.String(required=True, allow_none=True)
-    vendor_id = Uuid(required=True, allow_none=True)
     reference = fields.String(required=True, allow_none=True)
     times_asked = StrictInteger(minimum=0, required=True)
     asked_next_at = Timestamp(required=True, allow_none=True)
     sent_at = Timestamp(required=True, allow_none=True)
-    created_at = Timestamp(required=True)
     stalled_at = Timestamp(required=True)
     age_seconds = StrictInteger(minimum=0, required=True)
 
@@ -119,15 +119,7 @@ class PolledPayout(Schema):
     reference = fields.String(required=True)
 
 
-class VoidPayout(Schema):
-    """Why a payout is given up."""
-
-    note = SingleLineText(min_length=10, max_length=500, required=True)
-
-
-class VoidedPayout(Schema):
+class VoidedPayout(PolledPayout):
     """A payout that was given up: its money is the payee's again."""
 
-    id = Uuid(required=True)
     status = Choice(states.FAILED, required=True)
-    reference = fields.String(required=True)

@@ -3,7 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select, text
@@ -12,22 +13,61 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.payouts import states
-from marketplace.payouts.batches import risk_flags
-from marketplace.payouts.batches.queries import (
-    FILTERS as BATCH_FILTERS,
-    UNDISBURSED,
-    BatchView,
-    extend,
-    show_batch,
-)
-from marketplace.payouts.batches.risk_flags import PaymentFacts, find_risk_flags
+from marketplace.payouts.accounting import Reservation
+from marketplace.payouts.batches.queries import FILTERS, UNDISBURSED, BatchView, extend, show_batch
 from marketplace.payouts.batches.staging import PAYEES_LIMIT
 from marketplace.payouts.models import PayoutAccount
 from marketplace.payouts.payees.holds import Hold, find_payout_holds
+from marketplace.payouts.payees.name_matching import is_plausible_account_name
 from marketplace.platform.halts import are_payouts_halted
 
 ANY_RISK = "any"
 _CHANGES_LIMIT = 100
+# An account that is younger was changed lately, or was never paid to before.
+_NEW_ACCOUNT_PERIOD = timedelta(days=30)
+# Of so many payments that arrived, the latest ones, the average is what is usual; so many times that is not.
+_HISTORY_LENGTH = 12
+_UNUSUAL_AMOUNT_FACTOR = 3
+
+# In the order in which an officer looks at them, and in words.
+RISK_FLAGS: dict[str, str] = {
+    "on_hold": "Nothing is paid to the payee now: `holds` says why and until when. The batch is not sent meanwhile.",
+    "account_changed_since_staging": "The payee has another bank account than when the batch was staged.",
+    "account_changed": "The bank account has been the payee's for less than 30 days.",
+    "name_differs": "The bank account's name is like neither the store's nor the person's.",
+    "first_payout": "No payment has arrived at the payee before.",
+    "amount_unusual": "It is more than three times the average of the latest 12 payments that arrived.",
+    "under_dispute": "An order of the store is under dispute, here or at a customer's bank.",
+    "not_active": "The store or the person's account is suspended, restricted or closed.",
+    "owes_money": "The vendor owes money for orders that were refunded after their release.",
+    "failed_before": "The latest payment to the payee failed, or came back.",
+}
+
+
+@dataclass(frozen=True)
+class PaymentFacts(Reservation):
+    """A payment of a batch with its payee, its bank account, and the payee's history; amounts in kobo."""
+
+    asked_for: bool
+    failure_reason: str | None
+    stalled_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    is_unsent: bool
+    payee_view: dict[str, Any]
+    is_payee_active: bool
+    account_id: UUID
+    account_name: str
+    account_since: datetime
+    staged_account_id: UUID
+    is_staged_account: bool
+    successful_payouts: int
+    average_minor: int | None
+    largest_minor: int | None
+    last_paid_at: datetime | None
+    last_failed: bool
+    disputes: int
+    owes_minor: int
 
 
 @dataclass(frozen=True)
@@ -58,7 +98,7 @@ class BatchPayment(PaymentFacts):
         """The change of the payment since the staging."""
         if self.status == states.CANCELLED:
             return "called_off"
-        return None if self.is_staged_account else risk_flags.ACCOUNT_CHANGED
+        return None if self.is_staged_account else "account_changed"
 
     @property
     def changed_at(self) -> datetime:
@@ -82,7 +122,7 @@ class PaymentsTotal:
     @property
     def meaning(self) -> str | None:
         """The description of a risk."""
-        return risk_flags.RISK_FLAGS.get(self.name)
+        return RISK_FLAGS.get(self.name)
 
 
 @dataclass(frozen=True)
@@ -160,10 +200,8 @@ def show_batch_detail(
     """
     batch = show_batch(session, batch_id=batch_id)
     # Cancelled payments may exceed the limit of a batch, by as many again at most.
-    rows = _SELECT_PAYMENTS.all(
-        session, batch_id=batch_id, history=risk_flags.HISTORY_LENGTH, limit=2 * PAYEES_LIMIT
-    )
-    is_undisbursed = batch.status in BATCH_FILTERS[UNDISBURSED]
+    rows = _SELECT_PAYMENTS.all(session, batch_id=batch_id, history=_HISTORY_LENGTH, limit=2 * PAYEES_LIMIT)
+    is_undisbursed = batch.status in FILTERS[UNDISBURSED]
     holds = find_payout_holds(session, payouts=rows, now=now) if is_undisbursed else {}
     payments = [_add_risks(row, holds.get(row.id, ()) if row.is_unsent else (), now=now) for row in rows]
     paid = [payment for payment in payments if payment.status != states.CANCELLED]
@@ -187,7 +225,7 @@ def show_batch_detail(
         statuses=sorted(
             _sum_up((payment.status, payment) for payment in payments).values(), key=lambda total: total.name
         ),
-        risks=[totals_by_risk[risk] for risk in risk_flags.RISK_FLAGS if risk in totals_by_risk],
+        risks=[totals_by_risk[risk] for risk in RISK_FLAGS if risk in totals_by_risk],
         changes=[payment for payment in payments if payment.change][:_CHANGES_LIMIT],
         intents=intents,
     )
@@ -195,7 +233,7 @@ def show_batch_detail(
 
 
 def _add_risks(row: PaymentFacts, holds: tuple[Hold, ...], *, now: datetime) -> BatchPayment:
-    return extend(row, BatchPayment, holds=holds, risks=find_risk_flags(row, holds, now=now))
+    return extend(row, BatchPayment, holds=holds, risks=_find_risk_flags(row, holds, now=now))
 
 
 def _add_accounts(session: Session, payments: list[BatchPayment]) -> list[BatchPayment]:
@@ -223,3 +261,23 @@ def _sum_up(payments: Iterable[tuple[str, BatchPayment]]) -> dict[str, PaymentsT
     for name, payment in payments:
         amounts[name].append(payment.amount_minor)
     return {name: PaymentsTotal(name, len(minors), sum(minors)) for name, minors in amounts.items()}
+
+
+def _find_risk_flags(facts: PaymentFacts, holds: tuple[Hold, ...], *, now: datetime) -> list[str]:
+    """Find the risks of a payment, in the order of ``RISK_FLAGS``."""
+    present = {
+        "on_hold": bool(holds),
+        "account_changed_since_staging": not facts.is_staged_account,
+        "account_changed": facts.account_since > now - _NEW_ACCOUNT_PERIOD,
+        "name_differs": not is_plausible_account_name(
+            facts.account_name, facts.payee_view["store_name"], facts.payee_view["name"]
+        ),
+        "first_payout": facts.successful_payouts == 0,
+        "amount_unusual": facts.average_minor is not None
+        and facts.amount_minor > _UNUSUAL_AMOUNT_FACTOR * facts.average_minor,
+        "under_dispute": facts.disputes > 0,
+        "not_active": not facts.is_payee_active,
+        "owes_money": facts.owes_minor > 0,
+        "failed_before": facts.last_failed,
+    }
+    return [risk for risk in RISK_FLAGS if present[risk]]

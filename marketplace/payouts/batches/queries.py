@@ -10,12 +10,11 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.infra.tables import SortedTable
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import found
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payouts import states
-from marketplace.payouts.batches.approval import REQUIRED_APPROVALS, find_approvers
-from marketplace.payouts.batches.batch import compute_fingerprint
+from marketplace.payouts.batches.decisions import REQUIRED_APPROVALS, compute_fingerprint, find_approvers
 from marketplace.payouts.batches.staging import SKIPPED_SHOWN_LIMIT, SkippedPayee, StagingResult
 
 _View = TypeVar("_View")
@@ -165,9 +164,7 @@ def show_batch(session: Session, *, batch_id: UUID) -> BatchView:
 
     :raises NotFoundError: the batch does not exist
     """
-    row = _SELECT_BATCH.first(session, batch_id=batch_id)
-    if row is None:
-        raise NotFoundError("There is no such batch.")
+    row = found(_SELECT_BATCH.first(session, batch_id=batch_id), "There is no such batch.")
     is_open = row.status in FILTERS[AWAITING]
     fingerprint = compute_fingerprint(session, batch_id=batch_id) if is_open else row.approved_hash
     fingerprint = fingerprint or row.staged_hash

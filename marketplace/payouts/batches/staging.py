@@ -18,10 +18,8 @@ from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, In
 from marketplace.kernel.money import format_naira
 from marketplace.kernel.pluralize import format_count
 from marketplace.notifications.operations import NewNotification, notify_all
-from marketplace.payouts import states
-from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import Payee, PayoutRequest, Reservation
-from marketplace.payouts.batches.batch import compute_fingerprint
+from marketplace.payouts import accounting, states
+from marketplace.payouts.batches.decisions import compute_fingerprint
 from marketplace.payouts.models import PayoutBatch
 from marketplace.payouts.payees.balances import minimum_payout
 from marketplace.payouts.payees.holds import HOLD_REASONS, Hold, find_payout_holds, find_vendor_holds
@@ -34,7 +32,7 @@ PAYEES_LIMIT = 10_000
 SKIPPED_SHOWN_LIMIT = 100
 
 NOTHING_TO_PAY = "nothing_to_pay"
-SKIP_REASONS = (NOTHING_TO_PAY, reservations.BELOW_MINIMUM, reservations.ALREADY_PENDING, *HOLD_REASONS)
+SKIP_REASONS = (NOTHING_TO_PAY, accounting.BELOW_MINIMUM, accounting.ALREADY_PENDING, *HOLD_REASONS)
 
 
 class NothingToStageError(ConflictError):
@@ -69,17 +67,18 @@ class StagingResult:
         """
         if self.batch_id is not None:
             return self.batch_id
-        sample = [
-            {
-                "vendorId": str(payee.vendor_id),
-                "reason": payee.reason,
-                "until": iso(payee.until) if payee.until else None,
-            }
-            for payee in self.skipped[:SKIPPED_SHOWN_LIMIT]
-        ]
         raise NothingToStageError(
             "Nobody can be paid: each has too little that is released, waits for a batch already, or is on hold.",
-            extensions={"leftOut": sample},
+            extensions={
+                "leftOut": [
+                    {
+                        "vendorId": str(payee.vendor_id),
+                        "reason": payee.reason,
+                        "until": iso(payee.until) if payee.until else None,
+                    }
+                    for payee in self.skipped[:SKIPPED_SHOWN_LIMIT]
+                ]
+            },
         )
 
 
@@ -119,30 +118,29 @@ def stage_batch(session: Session, *, act: Act, vendor_ids: Sequence[UUID] | None
     session.add(batch)
     session.flush()
     joined = _add_requests_to_batch(session, batch.id, act.user_id, vendor_ids, now=act.now)
-    requests = [PayoutRequest(Payee(row["user_id"], row["vendor_id"]), row["account_id"]) for row in rows]
-    result = reservations.reserve_payouts(
+    result = accounting.reserve_payouts(
         session,
-        requests=requests[: PAYEES_LIMIT - len(joined)],
+        requests=[
+            accounting.PayoutRequest(accounting.Payee(row["user_id"], row["vendor_id"]), row["account_id"])
+            for row in rows[: PAYEES_LIMIT - len(joined)]
+        ],
         batch_id=batch.id,
         minimum_minor=minimum,
         now=act.now,
     )
     joined_vendor_ids = [payout.vendor_id for payout in joined if payout.vendor_id is not None]
-    unreserved = [
+    skipped += [
         SkippedPayee(payee.vendor_id, reason)
         for payee, reason in result.skipped.items()
         if payee.vendor_id is not None
     ]
-    skipped = [payee for payee in (*skipped, *unreserved) if payee.vendor_id not in joined_vendor_ids]
     # The rest of the balance of vendors who had requested a payout waits, too.
-    skipped += [
-        SkippedPayee(vendor_id, reservations.ALREADY_PENDING)
-        for vendor_id in _SELECT_VENDORS_WITH_REMAINDER.scalars(
-            session,
-            vendor_ids=joined_vendor_ids,
-            minimum_minor=max(minimum, 1),
-            limit=SKIPPED_SHOWN_LIMIT,
-        )
+    vendors_with_remainder = _SELECT_VENDORS_WITH_REMAINDER.scalars(
+        session, vendor_ids=joined_vendor_ids, minimum_minor=max(minimum, 1), limit=SKIPPED_SHOWN_LIMIT
+    )
+    skipped = [
+        *(payee for payee in skipped if payee.vendor_id not in joined_vendor_ids),
+        *(SkippedPayee(vendor_id, accounting.ALREADY_PENDING) for vendor_id in vendors_with_remainder),
     ]
     collected_minor = sum(result.collected_minor.values())
     payments = [*joined, *result.reservations]
@@ -230,15 +228,15 @@ def _select_candidates(
     else:
         candidates = _select_named_vendors(session, officer_id, vendor_ids)
     holds = find_vendor_holds(session, vendor_ids=[row["vendor_id"] for row in candidates], now=now)
-    skipped = []
-    rows = []
-    for row in candidates:
-        skip_reason = _find_skip_reason(row, holds[row["vendor_id"]])
-        if skip_reason is None:
-            rows.append(row)
-        else:
-            skipped.append(SkippedPayee(row["vendor_id"], skip_reason.reason, skip_reason.until))
-    return rows, skipped
+    reasons = {row["vendor_id"]: _find_skip_reason(row, holds[row["vendor_id"]]) for row in candidates}
+    return (
+        [row for row in candidates if reasons[row["vendor_id"]] is None],
+        [
+            SkippedPayee(vendor_id, reason.reason, reason.until)
+            for vendor_id, reason in reasons.items()
+            if reason is not None
+        ],
+    )
 
 
 _SELECT_NAMED_VENDORS = Statement(text(f"{_SELECT_VENDORS} WHERE v.id = ANY(:vendor_ids) ORDER BY v.id"))
@@ -268,7 +266,7 @@ def _find_skip_reason(row: dict[str, Any], holds: tuple[Hold, ...]) -> Hold | No
     if holds:
         return holds[0]
     # The whole balance is in a pending payout.
-    return None if row["balance_minor"] else Hold(reservations.ALREADY_PENDING)
+    return None if row["balance_minor"] else Hold(accounting.ALREADY_PENDING)
 
 
 # Requests that are being cancelled at the moment are skipped.
@@ -282,7 +280,7 @@ _LOCK_PENDING_REQUESTS = Statement(
         FOR NO KEY UPDATE SKIP LOCKED
         """
     ),
-    row=Reservation,
+    row=accounting.Reservation,
 )
 _ADD_REQUESTS_TO_BATCH = Statement(
     text(
@@ -302,7 +300,7 @@ def _add_requests_to_batch(
     vendor_ids: Sequence[UUID] | None,
     *,
     now: datetime,
-) -> list[Reservation]:
+) -> list[accounting.Reservation]:
     """Add the requested payouts that wait to the batch, unless they are on hold."""
     payouts = _LOCK_PENDING_REQUESTS.all(
         session,
@@ -321,18 +319,19 @@ def _notify_officers(
     session: Session, staged: StagingResult, *, stager_id: UUID | None, now: datetime
 ) -> None:
     """Notify the officers who may approve the batch."""
-    body = f"{format_count(staged.payments, 'payment')}, {format_naira(staged.amount_minor)} in all."
+    officer_ids = list_officers_with_permission(
+        session, permission=MANAGE_FINANCES, excluded_officer_id=stager_id
+    )
     notifications = [
         NewNotification(
             officer_id,
             "payout_batch_staged",
             "A batch of payouts waits for approval",
-            f"{body} Two officers approve it first.",
+            f"{format_count(staged.payments, 'payment')}, {format_naira(staged.amount_minor)} in all."
+            " Two officers approve it first.",
             f"/payouts/batches/{staged.batch_id}",
             f"payout_batch.staged:{staged.batch_id}",
         )
-        for officer_id in list_officers_with_permission(
-            session, permission=MANAGE_FINANCES, excluded_officer_id=stager_id
-        )
+        for officer_id in officer_ids
     ]
     notify_all(session, notifications=notifications, now=now)

@@ -1,6 +1,13 @@
-"""Payees' balances: available, in escrow, in transit, on hold, and owed to us."""
+"""Payees' balances: available, in escrow, in transit, on hold, owed to us, and the withdrawable part of a wallet.
 
-from dataclasses import dataclass
+A wallet pays out refunds and overpayments, but no rewards. Rewards pay for orders first, whatever else is in the
+wallet. The refund of an order is reward money again, up to the rewards that paid the order: otherwise an order that is
+placed and cancelled would turn rewards into cash.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -8,13 +15,16 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.infra.tables import SortedTable
 from marketplace.kernel.money import CURRENCY
+from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balances
 from marketplace.orders.vendor_escrow_balance import VendorEscrowBalance, fetch_vendor_escrow_balance
 from marketplace.payouts.payees.holds import Hold, find_vendor_holds, find_wallet_holds, include_platform_halt
-from marketplace.payouts.payees.withdrawable import fetch_remaining_rewards
 from marketplace.platform.queries import fetch_platform_settings
+
+DEBT_SORTS = {"owedMinor": "a.balance_minor", "lastClaimedAt": "sums.last_claimed_at"}
 
 
 @dataclass(frozen=True)
@@ -31,19 +41,25 @@ class TransitAmounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreBalance:
+class PayeeBalance:
+    """A payee's amounts in kobo, and the holds of the payee's payouts."""
+
+    in_transit: TransitAmounts
+    owed_minor: int
+    minimum_payout_minor: int
+    holds: tuple[Hold, ...]
+    currency = CURRENCY
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreBalance(PayeeBalance):
     """A vendor's amounts in kobo, and the holds of the vendor's payouts. Escrow is the vendor's own share."""
 
     vendor_id: UUID
     available_minor: int
     on_hold_minor: int
-    holds: tuple[Hold, ...]
     escrow: VendorEscrowBalance
-    in_transit: TransitAmounts
     payable_minor: int
-    owed_minor: int
-    minimum_payout_minor: int
-    currency = CURRENCY
 
     @property
     def held_until(self) -> datetime | None:
@@ -53,17 +69,12 @@ class StoreBalance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WalletBalance:
+class WalletBalance(PayeeBalance):
     """A wallet's amounts in kobo, and the holds of payouts from the wallet."""
 
     balance_minor: int
     cashable_minor: int
     from_rewards_minor: int
-    in_transit: TransitAmounts
-    owed_minor: int
-    minimum_payout_minor: int
-    holds: tuple[Hold, ...]
-    currency = CURRENCY
 
 
 def minimum_payout(session: Session) -> int:
@@ -129,3 +140,121 @@ def sum_payouts_in_transit(
 ) -> TransitAmounts:
     """Sum the payouts in transit for a store or, without a store, from a person's wallet."""
     return _SUM_PAYOUTS_IN_TRANSIT.one(session, user_id=user_id, vendor_id=vendor_id)
+
+
+@dataclass(frozen=True)
+class WalletMovement:
+    """A wallet's movement of one transaction and order, in kobo. ``rewards`` means that rewards paid the movement."""
+
+    kind: str
+    order_id: UUID | None
+    rewards: bool
+    minor: int
+
+
+# By transaction and order; most wallets never had a reward, and of those nothing is read.
+_SELECT_WALLET_MOVEMENTS = Statement(
+    text(
+        """
+        WITH entries AS MATERIALIZED (SELECT * FROM ledger_entries WHERE account_id = :wallet_id),
+            rewarding AS MATERIALIZED (
+                SELECT r.transaction_id FROM entries e
+                    JOIN ledger_entries r ON r.transaction_id = e.transaction_id
+                WHERE r.account_id = :rewards_id
+            )
+        SELECT e.kind, e.order_id, e.transaction_id IN (SELECT transaction_id FROM rewarding) AS rewards,
+            sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END)::bigint AS minor
+        FROM entries e WHERE EXISTS (SELECT FROM rewarding)
+        GROUP BY e.transaction_id, e.kind, e.order_id ORDER BY e.transaction_id
+        """
+    ),
+    row=WalletMovement,
+)
+
+
+def fetch_remaining_rewards(session: Session, *, user_id: UUID, balance_minor: int) -> int:
+    """Compute the part of a wallet that came from rewards, in kobo.
+
+    :param balance_minor: the wallet's balance; the caller locks its row where the result decides something
+    """
+    movements = _SELECT_WALLET_MOVEMENTS.all(
+        session, wallet_id=accounts.wallet(user_id).id, rewards_id=accounts.REWARDS.id
+    )
+    return min(remaining_rewards(movements), balance_minor)
+
+
+def remaining_rewards(movements: Iterable[WalletMovement]) -> int:
+    """Compute the rest of a wallet's rewards from its movements, the earliest first, in kobo."""
+    remaining = 0
+    paid_by_rewards: defaultdict[UUID | None, int] = defaultdict(int)
+    for movement in movements:
+        order_id, minor = movement.order_id, movement.minor
+        if movement.rewards:
+            # A revoked reward takes at most the rest.
+            remaining = max(remaining + minor, 0)
+        elif minor < 0 and movement.kind == "wallet_payment":
+            spent = min(remaining, -minor)
+            remaining -= spent
+            paid_by_rewards[order_id] += spent
+        elif minor > 0 and order_id is not None:
+            returned = min(paid_by_rewards[order_id], minor)
+            remaining += returned
+            paid_by_rewards[order_id] -= returned
+    return remaining
+
+
+@dataclass(frozen=True)
+class VendorDebt:
+    """A vendor's debt in kobo, and our debt to the vendor."""
+
+    vendor_id: UUID
+    vendor_name: str
+    owed_minor: int
+    payable_minor: int
+    claimed_minor: int
+    collected_minor: int
+    last_claimed_at: datetime
+
+
+_FROM_VENDOR_DEBTS = "FROM ledger_accounts a JOIN vendor_profiles v ON v.id = a.owner_id"
+_WHERE_INDEBTED = """
+    WHERE a.kind = 'vendor_receivable' AND a.balance_minor > 0
+        AND (CAST(:vendor_id AS uuid) IS NULL OR a.owner_id = :vendor_id)
+"""
+# Few vendors owe something, so all of their entries are summed.
+_VENDOR_DEBTS = SortedTable(
+    """
+    SELECT v.id AS vendor_id, v.display_name AS vendor_name, a.balance_minor AS owed_minor,
+        coalesce(p.balance_minor, 0) AS payable_minor, sums.*
+    """,
+    f"""
+    {_FROM_VENDOR_DEBTS}
+        LEFT JOIN ledger_accounts p ON p.kind = 'vendor_payable' AND p.owner_id = a.owner_id
+        CROSS JOIN LATERAL (
+            SELECT coalesce(sum(e.amount_minor) FILTER (WHERE e.direction = 'debit'), 0)::bigint AS claimed_minor,
+                coalesce(sum(e.amount_minor) FILTER (WHERE e.direction = 'credit'), 0)::bigint AS collected_minor,
+                max(e.created_at) FILTER (WHERE e.direction = 'debit') AS last_claimed_at
+            FROM ledger_entries e WHERE e.account_id = a.id
+        ) sums
+    {_WHERE_INDEBTED}
+    """,
+    DEBT_SORTS,
+    row=VendorDebt,
+    tie_breaker="v.id",
+    count_from=f"{_FROM_VENDOR_DEBTS} {_WHERE_INDEBTED}",
+)
+_SUM_VENDOR_DEBTS = Statement(
+    text(f"SELECT coalesce(sum(a.balance_minor), 0)::bigint {_FROM_VENDOR_DEBTS} {_WHERE_INDEBTED}")
+)
+
+
+def list_vendor_debts(session: Session, *, vendor_id: UUID | None, page: TableRequest) -> TablePage:
+    """List the vendors with debts, in three queries; the page's meta gives the sum of the debts.
+
+    :param vendor_id: the only vendor to list
+    :param page: sorted by one of ``DEBT_SORTS``
+    """
+    return replace(
+        _VENDOR_DEBTS.fetch_page(session, page, vendor_id=vendor_id),
+        extra_meta={"owed_minor": _SUM_VENDOR_DEBTS.scalar(session, vendor_id=vendor_id)},
+    )

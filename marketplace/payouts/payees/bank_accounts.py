@@ -21,8 +21,6 @@ from marketplace.providers.gateway.transfers import TransferGateway
 
 # A number that was given up longer ago may be somebody else's by now.
 _FORMER_CONTACT_PERIOD = timedelta(days=30)
-_FORMER_CONTACTS_LIMIT = 20
-_HISTORY_LIMIT = 50
 
 
 @dataclass(frozen=True)
@@ -74,10 +72,12 @@ def resolve_payout_account(
     try:
         resolved = resolve_account(cache, gateway, account_number=account_number, bank_code=bank_code)
     except ValidationError as error:
-        invalid_params = [
-            InvalidParam(f"{field_prefix}{param.name}", param.reason) for param in error.invalid_params
-        ]
-        raise ValidationError(error.detail, invalid_params=invalid_params) from error
+        raise ValidationError(
+            error.detail,
+            invalid_params=[
+                InvalidParam(f"{field_prefix}{param.name}", param.reason) for param in error.invalid_params
+            ],
+        ) from error
     recipient_code = transfers.create_recipient(
         name=resolved.account_name, account_number=account_number, bank_code=bank_code
     )
@@ -154,7 +154,7 @@ def list_account_history(session: Session, *, user_id: UUID, now: datetime) -> l
         select(PayoutAccount)
         .where(PayoutAccount.user_id == user_id)
         .order_by(PayoutAccount.id.desc())
-        .limit(_HISTORY_LIMIT)
+        .limit(50)
     )
     return [_show_account(account, now) for account in accounts]
 
@@ -184,7 +184,7 @@ def _renew_recipient(session: Session, account: PayoutAccount, recipient_code: s
 def _notify_account_changed(session: Session, account: PayoutAccount, *, now: datetime) -> None:
     """Notify a person at the current contacts and at those of the last 30 days."""
     former = list_former_contacts(
-        session, user_id=account.user_id, since=now - _FORMER_CONTACT_PERIOD, limit=_FORMER_CONTACTS_LIMIT
+        session, user_id=account.user_id, since=now - _FORMER_CONTACT_PERIOD, limit=20
     )
     body = (
         f"Your payouts go to an account at {account.bank_name} now that ends with"

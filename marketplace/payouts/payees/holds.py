@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.payouts.accounting.reservations import PayeePayout
+from marketplace.payouts.accounting import PayeePayout, Payout
 from marketplace.platform.halts import are_payouts_halted
 
 # Whoever took over an account and had the money sent elsewhere is noticed within it: both contacts are told.
@@ -36,8 +36,6 @@ _REMEDIES = {
     STORE_SUSPENDED: "Your store is suspended. Contact support.",
     PAYOUTS_HALTED: "All payouts are halted while we look into something. Your money is safe; wait.",
 }
-# Whoever leaves is paid first: their account is restricted meanwhile.
-_DELETION_PENDING = "deletion_pending"
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,9 @@ def find_vendor_holds(
 
     :return: the holds of each store that exists; none of a store that may be paid
     """
-    rows = _SELECT_VENDORS.all(session, ids=list(vendor_ids))
-    return {row["id"]: _derive_holds(row, now=now) for row in rows}
+    return {
+        row["id"]: _derive_holds(row, now=now) for row in _SELECT_VENDORS.all(session, ids=list(vendor_ids))
+    }
 
 
 _SELECT_USERS = Statement(
@@ -99,8 +98,7 @@ def find_wallet_holds(
 
     :return: the holds of each person who exists; none of a person who may be paid
     """
-    rows = _SELECT_USERS.all(session, ids=list(user_ids))
-    return {row["id"]: _derive_holds(row, now=now) for row in rows}
+    return {row["id"]: _derive_holds(row, now=now) for row in _SELECT_USERS.all(session, ids=list(user_ids))}
 
 
 def find_payout_holds(
@@ -118,7 +116,7 @@ def find_payout_holds(
 
 
 def send_blockers(
-    session: Session, *, payouts: Sequence[WaitingPayout], now: datetime
+    session: Session, *, payouts: Sequence[WaitingPayout | Payout], now: datetime
 ) -> dict[UUID, tuple[str, ...]]:
     """Find the reasons why approved payouts may not be sent, apart from a halt of all payouts.
 
@@ -153,7 +151,8 @@ def _derive_holds(row: dict[str, Any], *, now: datetime) -> tuple[Hold, ...]:
         holds.append(Hold(BANK_ACCOUNT_CHANGED, account_held_until(row["account_since"])))
     if row["account_status"] == "suspended":
         holds.append(Hold(ACCOUNT_SUSPENDED))
-    elif row["account_status"] == "restricted" and row["status_reason"] != _DELETION_PENDING:
+    # Whoever leaves is paid first: their account is restricted meanwhile.
+    elif row["account_status"] == "restricted" and row["status_reason"] != "deletion_pending":
         holds.append(Hold(ACCOUNT_RESTRICTED))
     if row["store_status"] == "suspended":
         holds.append(Hold(STORE_SUSPENDED))

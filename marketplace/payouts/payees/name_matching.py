@@ -26,15 +26,12 @@ def is_plausible_account_name(account_name: str, *expected_names: str | None) ->
     :param expected_names: of the store and of who runs it; none that there is not
     """
     account_words = _extract_significant_words(account_name)
-    for name in expected_names:
-        words = _extract_significant_words(name or "")
-        if (
-            words
-            and account_words
-            and len(words & account_words) >= min(_SUFFICIENT_SHARED_WORDS, len(words), len(account_words))
-        ):
-            return True
-    return False
+    return any(
+        words
+        and account_words
+        and len(words & account_words) >= min(_SUFFICIENT_SHARED_WORDS, len(words), len(account_words))
+        for words in (_extract_significant_words(name or "") for name in expected_names)
+    )
 
 
 def _extract_significant_words(name: str) -> frozenset[str]:

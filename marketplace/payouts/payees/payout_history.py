@@ -1,38 +1,36 @@
 """Payouts as a table: a payee's own, or all of them for finance."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import found
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.payouts import states
 from marketplace.payouts.models import ACCOUNT_NUMBER
 from marketplace.payouts.payees.bank_accounts import BankAccount
 
-PayoutSource = Literal["store", "wallet"]
 SOURCES = ("store", "wallet")
 # Ids are made in the order of time.
-_SORTS = {"createdAt": "i.id", "amountMinor": "i.amount_minor"}
-SORTS = tuple(_SORTS)
+SORTS = {"createdAt": "i.id", "amountMinor": "i.amount_minor"}
 _FINAL_STATUSES = (states.SUCCESS, states.FAILED, states.REVERSED, states.CANCELLED)
 
 
 @dataclass(frozen=True)
-class PayoutView:
+class PayoutView(BankAccount):
     """A payout with its payee, its transfer and its bank account."""
 
     id: UUID
     status: str
     amount_minor: int
     asked_for: bool
-    source: PayoutSource
+    source: str
     reason: str | None
     batch_id: UUID | None
     reference: str | None
@@ -41,10 +39,6 @@ class PayoutView:
     updated_at: datetime
     payee: dict[str, Any]
     vendor: dict[str, Any] | None
-    bank_code: str
-    bank_name: str | None
-    account_number: str
-    account_name: str
     currency = CURRENCY
 
     @property
@@ -54,17 +48,16 @@ class PayoutView:
 
     @property
     def bank_account(self) -> BankAccount:
-        """The bank account that the payout goes to."""
-        return BankAccount(self.bank_code, self.bank_name, self.account_number, self.account_name)
+        """The bank account that the payout goes to, in columns of the payout itself."""
+        return self
 
 
 _COLUMNS = """
-    SELECT i.id, i.status, i.amount_minor, i.asked_for,
+    SELECT a.bank_code, a.bank_name, a.account_number, a.account_name, i.id, i.status, i.amount_minor, i.asked_for,
         CASE WHEN i.vendor_id IS NULL THEN 'wallet' ELSE 'store' END AS source, i.failure_reason AS reason,
         i.batch_id, t.reference, t.sent_at, i.created_at, i.updated_at,
         jsonb_build_object('id', i.user_id, 'name', p.name) AS payee,
-        CASE WHEN v.id IS NOT NULL THEN jsonb_build_object('id', v.id, 'display_name', v.display_name) END AS vendor,
-        a.bank_code, a.bank_name, a.account_number, a.account_name
+        CASE WHEN v.id IS NOT NULL THEN jsonb_build_object('id', v.id, 'display_name', v.display_name) END AS vendor
 """
 _JOINS = """
     JOIN profiles p ON p.id = i.user_id
@@ -72,19 +65,6 @@ _JOINS = """
     LEFT JOIN vendor_profiles v ON v.id = i.vendor_id
     LEFT JOIN payout_transfers t ON t.intent_id = i.id
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class PayoutFilters:
-    """The filters of a listing of payouts; none are not applied. ``ends`` is exclusive."""
-
-    user_id: UUID | None = None
-    vendor_id: UUID | None = None
-    batch_id: UUID | None = None
-    status: str | None = None
-    source: PayoutSource | None = None
-    starts: datetime | None = None
-    ends: datetime | None = None
 
 
 # The driver writes values into the text, so that the planner knows which filters are used.
@@ -114,7 +94,7 @@ def _build_page_statement(column: str, direction: str) -> Statement[PayoutView]:
 
 _SELECT_PAYOUT_PAGES = {
     (sort, descending): _build_page_statement(order, "DESC" if descending else "ASC")
-    for sort, order in _SORTS.items()
+    for sort, order in SORTS.items()
     for descending in (True, False)
 }
 
@@ -122,16 +102,37 @@ _SELECT_PAYOUT_PAGES = {
 _COUNT_PAYOUTS = Statement(text(f"SELECT count(*) {_FROM_MATCHING_PAYOUTS}"))
 
 
-def list_payouts(session: Session, *, filters: PayoutFilters, page: TableRequest) -> TablePage:
-    """List payouts, in two queries.
+def list_payouts(
+    session: Session,
+    *,
+    page: TableRequest,
+    user_id: UUID | None,
+    vendor_id: UUID | None = None,
+    batch_id: UUID | None = None,
+    status: str | None,
+    source: str | None,
+    starts: datetime | None,
+    ends: datetime | None,
+) -> TablePage:
+    """List payouts, in two queries. Filters that are none are not applied.
 
     :param page: sorted by one of ``SORTS``
+    :param source: one of ``SOURCES``
+    :param ends: exclusive
     """
-    filter_values = asdict(filters)
+    filters = {
+        "user_id": user_id,
+        "vendor_id": vendor_id,
+        "batch_id": batch_id,
+        "status": status,
+        "source": source,
+        "starts": starts,
+        "ends": ends,
+    }
     rows = _SELECT_PAYOUT_PAGES[page.sort, page.descending].all(
-        session, **filter_values, limit=page.limit, offset=page.offset
+        session, **filters, limit=page.limit, offset=page.offset
     )
-    return TablePage(rows, page, _COUNT_PAYOUTS.scalar(session, **filter_values))
+    return TablePage(rows, page, _COUNT_PAYOUTS.scalar(session, **filters))
 
 
 _SELECT_PAYOUT = Statement(
@@ -146,7 +147,4 @@ def show_payout(session: Session, *, payout_id: UUID) -> PayoutView:
 
     :raises NotFoundError: the payout does not exist
     """
-    payout = _SELECT_PAYOUT.first(session, payout_id=payout_id)
-    if payout is None:
-        raise NotFoundError("There is no such payout.")
-    return payout
+    return found(_SELECT_PAYOUT.first(session, payout_id=payout_id), "There is no such payout.")

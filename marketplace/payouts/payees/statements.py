@@ -12,8 +12,7 @@ from marketplace.infra.db import Statement as Sql
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
-from marketplace.payouts import states
-from marketplace.payouts.accounting import reservations
+from marketplace.payouts import accounting, states
 from marketplace.payouts.models import ACCOUNT_NUMBER
 from marketplace.payouts.payees.bank_accounts import BankAccount
 from marketplace.vendors.queries import Store
@@ -207,9 +206,9 @@ def build_statement(
             invalid_params=[InvalidParam("to", f"More than {limit} movements.")],
         )
     payout_ids = [
-        reservations.parse_payout_source(entry.source)
+        accounting.parse_payout_source(entry.source)
         for entry in entries
-        if entry.source is not None and entry.kind == reservations.STAGED
+        if entry.source is not None and entry.kind == accounting.STAGED
     ]
     paid_accounts = _SELECT_PAID_ACCOUNTS.all(session, payout_ids=payout_ids, statuses=_SENT_STATUSES)
     return VendorStatement(

@@ -18,24 +18,30 @@ STALLED_SORTS = {"createdAt": "i.created_at", "stalledAt": "i.stalled_at", "amou
 
 
 @dataclass(frozen=True)
-class TransferException:
-    """A transfer that failed, came back, or is unrecognized, with its payout if there is one."""
+class PayoutIssue:
+    """A payout or a transfer that finance sees to."""
 
     id: UUID
+    status: str
+    amount_minor: int
+    batch_id: UUID | None
+    vendor_id: UUID | None
+    payee_name: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class TransferException(PayoutIssue):
+    """A transfer that failed, came back, or is unrecognized, with its payout if there is one."""
+
     outcome: str
     reference: str
     gateway_transfer_id: str
-    amount_minor: int
     currency: str
     payout_id: UUID | None
-    batch_id: UUID | None
     payout_status: str | None
     reason: str | None
     payee_id: UUID | None
-    vendor_id: UUID | None
-    payee_name: str | None
-    status: str
-    created_at: datetime
     resolved_at: datetime | None
     resolved_by: UUID | None
     resolution_note: str | None
@@ -43,11 +49,10 @@ class TransferException:
 
 _EXCEPTIONS = SortedTable(
     """
-    SELECT e.id, e.outcome, e.reference, e.gateway_transfer_id, e.amount_minor, e.currency, i.id AS payout_id,
-        i.batch_id, i.status AS payout_status, i.failure_reason AS reason, i.user_id AS payee_id, i.vendor_id,
-        coalesce(v.display_name, p.name) AS payee_name,
-        CASE WHEN e.resolved_at IS NULL THEN 'open' ELSE 'resolved' END AS status, e.created_at, e.resolved_at,
-        e.resolved_by, e.resolution_note
+    SELECT e.id, CASE WHEN e.resolved_at IS NULL THEN 'open' ELSE 'resolved' END AS status, e.amount_minor, i.batch_id,
+        i.vendor_id, coalesce(v.display_name, p.name) AS payee_name, e.created_at, e.outcome, e.reference,
+        e.gateway_transfer_id, e.currency, i.id AS payout_id, i.status AS payout_status, i.failure_reason AS reason,
+        i.user_id AS payee_id, e.resolved_at, e.resolved_by, e.resolution_note
     """,
     """
     FROM payout_exceptions e
@@ -78,31 +83,24 @@ def list_exceptions(
 
 
 @dataclass(frozen=True)
-class StalledPayout:
+class StalledPayout(PayoutIssue):
     """A payout that is overdue, with its transfer's polls."""
 
-    id: UUID
-    batch_id: UUID | None
     batch_status: str | None
-    status: str
-    amount_minor: int
     payee_id: UUID
-    vendor_id: UUID | None
-    payee_name: str | None
     reference: str | None
     times_asked: int
     asked_next_at: datetime | None
     sent_at: datetime | None
-    created_at: datetime
     stalled_at: datetime
     age_seconds: int
 
 
 _STALLED_PAYOUTS = SortedTable(
     """
-    SELECT i.id, i.batch_id, b.status AS batch_status, i.status, i.amount_minor, i.user_id AS payee_id, i.vendor_id,
-        coalesce(v.display_name, p.name) AS payee_name, t.reference, coalesce(t.attempts, 0) AS times_asked,
-        t.ask_at AS asked_next_at, t.sent_at, i.created_at, i.stalled_at,
+    SELECT i.id, i.status, i.amount_minor, i.batch_id, i.vendor_id, coalesce(v.display_name, p.name) AS payee_name,
+        i.created_at, b.status AS batch_status, i.user_id AS payee_id, t.reference,
+        coalesce(t.attempts, 0) AS times_asked, t.ask_at AS asked_next_at, t.sent_at, i.stalled_at,
         greatest(floor(extract(epoch FROM CAST(:now AS timestamptz) - i.created_at)), 0)::bigint AS age_seconds
     """,
     """

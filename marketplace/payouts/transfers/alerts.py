@@ -1,6 +1,6 @@
 """Alerts about payouts in transit: raise and resolve them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.operations import raise_alert, resolve_alert
-from marketplace.payouts.accounting.postings import Payout
+from marketplace.payouts.accounting import Payout
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
 _TITLES = {
@@ -20,11 +20,9 @@ _TITLES = {
     "PAYOUT_FUNDS_SHORT": "The gateway's balance does not suffice for payouts",
     "PAYOUTS_REFUSED": "The gateway takes no payouts",
 }
-# Alerts that a payout's final status resolves.
-_RESOLVED_BY_FINAL_STATUS: tuple[AlertIdentifier, ...] = ("TRANSFER_DIFFERS", "TRANSFER_UNSETTLED")
 # Alerts that are resolved when the gateway accepts payouts of a batch, and when all of them are final.
-_RESOLVED_BY_ACCEPTANCE: tuple[AlertIdentifier, ...] = ("PAYOUT_FUNDS_SHORT", "PAYOUTS_REFUSED")
-_RESOLVED_BY_BATCH_END: tuple[AlertIdentifier, ...] = ("TRANSFER_WANTS_OTP", *_RESOLVED_BY_ACCEPTANCE)
+RESOLVED_BY_ACCEPTANCE: tuple[AlertIdentifier, ...] = ("PAYOUT_FUNDS_SHORT", "PAYOUTS_REFUSED")
+RESOLVED_BY_BATCH_END: tuple[AlertIdentifier, ...] = ("TRANSFER_WANTS_OTP", *RESOLVED_BY_ACCEPTANCE)
 
 
 def batch_subject(batch_id: UUID) -> str:
@@ -46,25 +44,29 @@ def raise_payout_alert(
     :param reported: the transfer as the gateway reports it, if the alert is about that
     :param facts: further facts
     """
-    payout_facts = {
-        "payoutId": payout.id,
-        "batchId": payout.batch_id,
-        "reference": payout.reference,
-        "amountMinor": payout.amount_minor,
-        "status": payout.status,
-    }
-    if reported is not None:
-        payout_facts |= {
+    reported_facts = (
+        {}
+        if reported is None
+        else {
             "toldStatus": reported.status,
             "toldMinor": reported.amount_minor,
             "toldCurrency": reported.currency,
         }
+    )
     raise_alert(
         session,
         identifier=identifier,
         subject=f"payout:{payout.id}",
         title=_TITLES[identifier],
-        facts=payout_facts | dict(facts or {}),
+        facts={
+            "payoutId": payout.id,
+            "batchId": payout.batch_id,
+            "reference": payout.reference,
+            "amountMinor": payout.amount_minor,
+            "status": payout.status,
+            **reported_facts,
+            **(facts or {}),
+        },
         now=now,
     )
 
@@ -90,32 +92,18 @@ def resolve_payout_alerts(session: Session, payout: Payout, *, status: str, now:
     """Resolve the alerts about a payout that has a final status now."""
     resolve_alert(
         session,
-        identifier=_RESOLVED_BY_FINAL_STATUS,
+        identifier=("TRANSFER_DIFFERS", "TRANSFER_UNSETTLED"),
         subject=f"payout:{payout.id}",
         note=f"The payout is {status}.",
         now=now,
     )
 
 
-def resolve_accepted_batch_alerts(session: Session, *, batch_id: UUID, now: datetime) -> None:
-    """Resolve the alerts about refused payouts: the gateway accepts payouts of the batch again."""
-    note = "The gateway took payouts of the batch."
-    resolve_alert(
-        session, identifier=_RESOLVED_BY_ACCEPTANCE, subject=batch_subject(batch_id), note=note, now=now
-    )
+def resolve_batch_alerts(
+    session: Session, identifiers: Sequence[AlertIdentifier], *, batch_id: UUID, note: str, now: datetime
+) -> None:
+    """Resolve alerts about a batch.
 
-
-def resolve_idle_batch_alerts(session: Session, *, batch_id: UUID, now: datetime) -> None:
-    """Resolve the alerts about refused payouts: no payout of the batch waits for the gateway."""
-    note = "None of the batch's payouts waits for the gateway any more."
-    resolve_alert(
-        session, identifier=_RESOLVED_BY_ACCEPTANCE, subject=batch_subject(batch_id), note=note, now=now
-    )
-
-
-def resolve_finished_batch_alerts(session: Session, *, batch_id: UUID, now: datetime) -> None:
-    """Resolve the alerts about a batch whose payouts all have a final status."""
-    note = "All payouts of the batch are settled."
-    resolve_alert(
-        session, identifier=_RESOLVED_BY_BATCH_END, subject=batch_subject(batch_id), note=note, now=now
-    )
+    :param identifiers: ``RESOLVED_BY_ACCEPTANCE`` or ``RESOLVED_BY_BATCH_END``
+    """
+    resolve_alert(session, identifier=identifiers, subject=batch_subject(batch_id), note=note, now=now)

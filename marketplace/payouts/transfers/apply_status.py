@@ -5,27 +5,27 @@ nothing. An event that contradicts a final status may be outdated, so it only st
 unless the payout changed meanwhile.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
+from marketplace.infra import outbox
 from marketplace.infra.db import Statement
-from marketplace.kernel import money
-from marketplace.kernel.errors import NotFoundError
-from marketplace.payouts import states
-from marketplace.payouts.accounting import postings
-from marketplace.payouts.accounting.postings import Payout
-from marketplace.payouts.batches.batch import change_status
-from marketplace.payouts.models import ACCOUNT_NUMBER, PayoutBatch
+from marketplace.kernel import money, queues
+from marketplace.kernel.errors import found
+from marketplace.payouts import accounting, states
+from marketplace.payouts.batches.decisions import change_status
+from marketplace.payouts.models import ACCOUNT_NUMBER, PayoutBatch, PayoutTransfer, PayoutTransferIntent
 from marketplace.payouts.transfers import alerts, exceptions, notifications
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
 _log = structlog.get_logger(__name__)
 
+POLL_TOPIC = "payout.ask"
 _RETURNED_STATUSES = (states.FAILED, states.REVERSED)
 _FINAL_STATUSES = (states.SUCCESS, *_RETURNED_STATUSES)
 
@@ -35,9 +35,9 @@ class UnknownTransferError(Exception):
 
 
 SELECT_PAYOUTS = """
-    SELECT i.id, i.user_id, i.vendor_id, i.amount_minor, i.status, i.batch_id, i.account_id, t.reference,
-        t.gateway_transfer_id, t.fee_minor, t.attempts, t.times_returned, t.ask_at, t.sent_at, t.updated_at,
-        a.recipient_code, a.account_name, a.account_number, a.bank_code, a.replaced_at IS NOT NULL AS account_replaced
+    SELECT t.reference, i.amount_minor, i.account_id, a.recipient_code, a.account_name, a.account_number, a.bank_code,
+        i.id, i.user_id, i.vendor_id, i.status, i.batch_id, t.gateway_transfer_id, t.fee_minor, t.attempts,
+        t.times_returned, t.ask_at, t.sent_at, t.updated_at, a.replaced_at IS NOT NULL AS account_replaced
     FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
         JOIN payout_accounts a ON a.id = i.account_id
 """
@@ -54,12 +54,12 @@ _LOCK_BATCH = Statement(
 )
 _LOCK_PAYOUT = Statement(
     text(f"{SELECT_PAYOUTS} WHERE t.reference = :reference FOR NO KEY UPDATE OF i, t"),
-    row=Payout,
+    row=accounting.Payout,
     encrypted=ENCRYPTED_COLUMNS,
 )
 
 
-def lock_payout(session: Session, *, reference: str) -> Payout:
+def lock_payout(session: Session, *, reference: str) -> accounting.Payout:
     """Lock a payout with its transfer, after its batch.
 
     :raises UnknownTransferError: no payout has the reference
@@ -71,34 +71,18 @@ def lock_payout(session: Session, *, reference: str) -> Payout:
     return payout
 
 
-@dataclass(frozen=True)
-class PayoutReference:
-    """A payout's status and, once its batch is dispatched, the reference of its transfer."""
-
-    status: str
-    reference: str | None
-
-
-_SELECT_REFERENCE = Statement(
-    text(
-        """
-        SELECT i.status, t.reference FROM payout_transfer_intents i LEFT JOIN payout_transfers t ON t.intent_id = i.id
-        WHERE i.id = :payout_id
-        """
-    ),
-    row=PayoutReference,
-)
-
-
-def find_reference(session: Session, *, payout_id: UUID) -> PayoutReference:
-    """Find the reference of a payout.
+def find_reference(session: Session, *, payout_id: UUID) -> tuple[str, str | None]:
+    """Find the status of a payout and, once its batch is dispatched, the reference of its transfer.
 
     :raises NotFoundError: the payout does not exist
     """
-    found = _SELECT_REFERENCE.first(session, payout_id=payout_id)
-    if found is None:
-        raise NotFoundError("There is no such payout.")
-    return found
+    payout = session.execute(
+        select(PayoutTransferIntent.status, PayoutTransfer.reference)
+        .outerjoin(PayoutTransfer, PayoutTransfer.intent_id == PayoutTransferIntent.id)
+        .where(PayoutTransferIntent.id == payout_id)
+    ).first()
+    status, reference = found(payout, "There is no such payout.")
+    return status, reference
 
 
 def contradicts_final_status(status: str, reported: GatewayTransfer) -> bool:
@@ -111,8 +95,35 @@ def contradicts_final_status(status: str, reported: GatewayTransfer) -> bool:
     return reported.failed and status == states.SUCCESS
 
 
+def handle_transfer_event(
+    session: Session, *, outcome: str, transfer: GatewayTransfer, now: datetime
+) -> None:
+    """Handle the gateway's event about a transfer. Unrecognized transfers are logged for finance.
+
+    :param outcome: success, failed or reversed, by the type of the event; it overrides the status in the data
+    """
+    reported = replace(transfer, status=outcome)
+    try:
+        payout = lock_payout(session, reference=reported.reference)
+    except UnknownTransferError:
+        exceptions.log_unrecognized_transfer(session, transfer=reported, now=now)
+        return
+    if contradicts_final_status(payout.status, reported):
+        _log.warning("event contradicts a settled payout", payoutId=str(payout.id), outcome=outcome)
+        enqueue_polling(session, reference=reported.reference, now=now)
+    else:
+        apply_gateway_status(session, payout, reported, now=now)
+
+
+def enqueue_polling(session: Session, *, reference: str, now: datetime) -> None:
+    """Have a worker poll the gateway for a transfer."""
+    outbox.enqueue(
+        session, queue=queues.WEBHOOKS, topic=POLL_TOPIC, payload={"reference": reference}, due_at=now
+    )
+
+
 def apply_gateway_status(
-    session: Session, payout: Payout, reported: GatewayTransfer, *, now: datetime
+    session: Session, payout: accounting.Payout, reported: GatewayTransfer, *, now: datetime
 ) -> str:
     """Apply a reported status to a locked payout: post it, notify the payee, and refresh the batch.
 
@@ -125,9 +136,12 @@ def apply_gateway_status(
         alerts.raise_payout_alert(session, "TRANSFER_DIFFERS", payout, reported=reported, now=now)
         return before
     if reported.awaits_otp and before not in _FINAL_STATUSES:
-        facts = {"reference": payout.reference}
         alerts.raise_batch_alert(
-            session, "TRANSFER_WANTS_OTP", batch_id=payout.batch_id, facts=facts, now=now
+            session,
+            "TRANSFER_WANTS_OTP",
+            batch_id=payout.batch_id,
+            facts={"reference": payout.reference},
+            now=now,
         )
     trigger = _choose_trigger(before, reported)
     if not states.PAYOUT.allows(before, trigger):
@@ -135,7 +149,7 @@ def apply_gateway_status(
     status = states.PAYOUT.target(before, trigger)
     if status in _RETURNED_STATUSES:
         reason = notifications.REVERSED if status == states.REVERSED else notifications.FAILED
-        _return_to_payee(session, payout, reported, status, reason=reason, now=now)
+        _return_to_payee(session, payout, reported, trigger, reason=reason, now=now)
     elif status == states.SUCCESS:
         _apply_success(session, payout, reported, now=now)
     else:
@@ -146,7 +160,7 @@ def apply_gateway_status(
 
 def mark_rejected(
     session: Session,
-    payout: Payout,
+    payout: accounting.Payout,
     *,
     refusal_status: int | None,
     reason: str = notifications.ACCOUNT_NOT_PAYABLE,
@@ -162,11 +176,10 @@ def mark_rejected(
     reported = GatewayTransfer(
         payout.reference, payout.reference, payout.amount_minor, money.CURRENCY, status="rejected"
     )
-    status = states.PAYOUT.target(payout.status, "fail")
-    _return_to_payee(session, payout, reported, status, reason=reason, now=now)
+    _return_to_payee(session, payout, reported, "fail", reason=reason, now=now)
 
 
-def reverse_success(session: Session, payout: Payout, *, fee_minor: int, now: datetime) -> None:
+def reverse_success(session: Session, payout: accounting.Payout, *, fee_minor: int, now: datetime) -> None:
     """Reverse a locked successful payout that was not paid, as officers found out.
 
     :param fee_minor: the part of the gateway's fee that came back as well, in kobo
@@ -178,11 +191,10 @@ def reverse_success(session: Session, payout: Payout, *, fee_minor: int, now: da
         money.CURRENCY,
         status="reversed",
     )
-    status = states.PAYOUT.target(payout.status, "reverse")
-    _log.warning("payout taken back", payoutId=str(payout.id))
     _return_to_payee(
-        session, payout, reported, status, reason=notifications.NEVER_MADE, fee_minor=fee_minor, now=now
+        session, payout, reported, "reverse", reason=notifications.NEVER_MADE, fee_minor=fee_minor, now=now
     )
+    _log.warning("payout taken back", payoutId=str(payout.id))
 
 
 def _choose_trigger(status: str, reported: GatewayTransfer) -> str:
@@ -194,15 +206,17 @@ def _choose_trigger(status: str, reported: GatewayTransfer) -> str:
     return "fail" if reported.failed else "submit"
 
 
-def _apply_success(session: Session, payout: Payout, reported: GatewayTransfer, *, now: datetime) -> None:
+def _apply_success(
+    session: Session, payout: accounting.Payout, reported: GatewayTransfer, *, now: datetime
+) -> None:
     fee_minor = reported.fee_minor
     _update_status(session, payout, reported, states.SUCCESS, fee_minor=fee_minor, now=now)
     if payout.status in _RETURNED_STATUSES:
-        owed_minor = postings.post_payout_sent_after_all(session, payout, fee_minor=fee_minor, now=now)
+        owed_minor = accounting.post_payout_sent_after_all(session, payout, fee_minor=fee_minor, now=now)
         notifications.notify_payout_sent_after_all(session, payout, owed_minor=owed_minor, now=now)
         alerts.raise_payout_alert(session, "TRANSFER_SENT_AFTER_ALL", payout, reported=reported, now=now)
     else:
-        postings.post_payout_sent(session, payout, fee_minor=fee_minor, now=now)
+        accounting.post_payout_sent(session, payout, fee_minor=fee_minor, now=now)
         notifications.notify_payout_sent(session, payout, now=now)
     alerts.resolve_payout_alerts(session, payout, status=states.SUCCESS, now=now)
     _refresh_batch_status(session, payout.batch_id, now=now)
@@ -210,23 +224,29 @@ def _apply_success(session: Session, payout: Payout, reported: GatewayTransfer, 
 
 def _return_to_payee(
     session: Session,
-    payout: Payout,
+    payout: accounting.Payout,
     reported: GatewayTransfer,
-    status: str,
+    trigger: str,
     *,
     reason: str,
     fee_minor: int = 0,
     now: datetime,
 ) -> None:
     """Fail or reverse a payout: its amount returns to the payee's balance."""
+    status = states.PAYOUT.target(payout.status, trigger)
     _update_status(session, payout, reported, status, reason=reason, fee_minor=-fee_minor, now=now)
-    postings.post_payout_returned(session, payout, fee_minor=fee_minor, now=now)
+    accounting.post_payout_returned(session, payout, fee_minor=fee_minor, now=now)
     notifications.notify_payout_returned(
         session, payout, reason=reason, times_returned=payout.times_returned + 1, now=now
     )
     alerts.resolve_payout_alerts(session, payout, status=status, now=now)
-    exceptions.log_failed_payout(
-        session, transfer=reported, outcome="reversed" if status == states.REVERSED else "failed", now=now
+    exceptions.log_exception(
+        session,
+        reported,
+        "reversed" if status == states.REVERSED else "failed",
+        identifier="PAYOUT_EXCEPTION",
+        title="A transfer failed or came back",
+        now=now,
     )
     _refresh_batch_status(session, payout.batch_id, now=now)
 
@@ -254,7 +274,7 @@ _UPDATE_STATUS = Statement(
 
 def _update_status(
     session: Session,
-    payout: Payout,
+    payout: accounting.Payout,
     reported: GatewayTransfer,
     status: str,
     *,
@@ -301,4 +321,10 @@ def _refresh_batch_status(session: Session, batch_id: UUID, *, now: datetime) ->
         return
     batch.finished_at = batch.finished_at or now
     change_status(batch, states.BATCH.target(batch.status, trigger), now=now)
-    alerts.resolve_finished_batch_alerts(session, batch_id=batch_id, now=now)
+    alerts.resolve_batch_alerts(
+        session,
+        alerts.RESOLVED_BY_BATCH_END,
+        batch_id=batch_id,
+        note="All payouts of the batch are settled.",
+        now=now,
+    )

@@ -13,13 +13,12 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
 from marketplace.payouts import states
-from marketplace.payouts.accounting.reservations import PayeePayout
-from marketplace.payouts.batches.batch import (
+from marketplace.payouts.accounting import PayeePayout
+from marketplace.payouts.batches.decisions import (
     audit_batch_action,
     change_status,
     compute_fingerprint,
     ensure_has_pending_payments,
-    ensure_officer_is_not_payee,
     lock_batch,
     set_approval,
 )
@@ -84,16 +83,21 @@ def dispatch_batch(session: Session, *, batch_id: UUID, act: Act) -> DispatchedP
     :raises PayeesOnHoldError: a payee is on hold
     :raises EmptyBatchError: the batch pays nobody
     """
-    batch = lock_batch(session, batch_id=batch_id)
-    ensure_officer_is_not_payee(session, batch_id, act.person_id)
+    batch = lock_batch(session, batch_id=batch_id, officer_id=act.person_id)
     ensure_not_halted(session)
     status_before, status = batch.status, states.BATCH.target(batch.status, "dispatch")
     fingerprint = compute_fingerprint(session, batch_id=batch_id)
     if fingerprint != batch.approved_hash:
         reopened = states.BATCH.target(status_before, "reopen")
         set_approval(batch, reopened, approved_hash=None, now=act.now)
-        after = {"status": reopened, "contentHash": fingerprint}
-        audit_batch_action(session, act, "reopen", batch_id, status_before=status_before, after=after)
+        audit_batch_action(
+            session,
+            act,
+            "reopen",
+            batch_id,
+            status_before=status_before,
+            after={"status": reopened, "contentHash": fingerprint},
+        )
         raise ChangedSinceApprovalError(
             "The batch changed since it was approved: it is staged again. Two officers approve it as it is now, or"
             " take out what they do not want to pay."

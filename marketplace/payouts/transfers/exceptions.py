@@ -12,7 +12,7 @@ from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.operations import lock_alert, raise_alert, resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, NotFoundError
+from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, found
 from marketplace.payouts.models import PayoutException, PayoutTransfer, PayoutTransferIntent
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
@@ -27,24 +27,10 @@ class PayoutExceptionAlreadyResolvedError(ConflictError):
     reason = "payout-exception-already-resolved"
 
 
-def log_failed_payout(
-    session: Session, *, transfer: GatewayTransfer, outcome: Literal["failed", "reversed"], now: datetime
-) -> None:
-    """Log a failed or reversed payout, and raise an alert about it, once each."""
-    _insert_and_alert(
-        session,
-        transfer,
-        outcome,
-        identifier="PAYOUT_EXCEPTION",
-        title="A transfer failed or came back",
-        now=now,
-    )
-
-
 def log_unrecognized_transfer(session: Session, *, transfer: GatewayTransfer, now: datetime) -> None:
     """Log a transfer that this service did not send, and raise an alert about it, once each."""
     if transfer.failed or transfer.reversed:
-        _insert_and_alert(
+        log_exception(
             session,
             transfer,
             "failed" if transfer.failed else "reversed",
@@ -54,7 +40,7 @@ def log_unrecognized_transfer(session: Session, *, transfer: GatewayTransfer, no
             now=now,
         )
     else:
-        _insert_and_alert(
+        log_exception(
             session,
             transfer,
             "unexpected",
@@ -72,16 +58,20 @@ _INSERT_EXCEPTION = Statement(
 )
 
 
-def _insert_and_alert(
+def log_exception(
     session: Session,
     transfer: GatewayTransfer,
-    outcome: str,
+    outcome: Literal["failed", "reversed", "unexpected"],
     *,
     identifier: AlertIdentifier,
     title: str,
     subject: str | None = None,
     now: datetime,
 ) -> None:
+    """Log a transfer that failed, came back or is unrecognized, and raise an alert about it, once each.
+
+    :param subject: of the alert; the exception itself by default
+    """
     exception_id = _INSERT_EXCEPTION.scalar(
         session,
         gateway_transfer_id=transfer.id,
@@ -97,7 +87,7 @@ def _insert_and_alert(
         session,
         identifier=identifier,
         # Our id, not the gateway's: redaction would take a number for a person's.
-        subject=subject or _exception_subject(exception_id),
+        subject=subject or f"payout-exception:{exception_id}",
         title=title,
         facts={
             "payoutExceptionId": exception_id,
@@ -110,6 +100,17 @@ def _insert_and_alert(
     )
 
 
+_SELECT_OPEN_UNRECOGNIZED_FAILURE = Statement(
+    text(
+        """
+        SELECT 1 FROM payout_exceptions e WHERE e.resolved_at IS NULL AND e.outcome IN ('failed', 'reversed')
+            AND NOT EXISTS (SELECT 1 FROM payout_transfers t WHERE t.reference = e.reference)
+        LIMIT 1
+        """
+    )
+)
+
+
 def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: Act) -> PayoutException:
     """Resolve an exception with an officer's note. The amounts were posted when the transfer failed.
 
@@ -117,11 +118,12 @@ def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: A
     :raises ConflictOfInterestError: the officer is the payee
     :raises PayoutExceptionAlreadyResolvedError: the exception is resolved
     """
-    exception = session.get(
-        PayoutException, exception_id, with_for_update={"key_share": True}, populate_existing=True
+    exception = found(
+        session.get(
+            PayoutException, exception_id, with_for_update={"key_share": True}, populate_existing=True
+        ),
+        "There is no such exception.",
     )
-    if exception is None:
-        raise NotFoundError("There is no such exception.")
     payee_id = session.scalar(
         select(PayoutTransferIntent.user_id)
         .join(PayoutTransfer, PayoutTransfer.intent_id == PayoutTransferIntent.id)
@@ -135,12 +137,22 @@ def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: A
     resolve_alert(
         session,
         identifier=("PAYOUT_EXCEPTION", "TRANSFER_UNKNOWN"),
-        subject=_exception_subject(exception_id),
+        subject=f"payout-exception:{exception_id}",
         note=_RESOLVED_NOTE,
         now=act.now,
     )
     if payee_id is None:
-        _resolve_if_no_unrecognized_left(session, now=act.now)
+        is_open = lock_alert(
+            session, identifier="TRANSFER_UNKNOWN_FAILED", subject=UNRECOGNIZED_FAILURES_SUBJECT
+        )
+        if is_open and _SELECT_OPEN_UNRECOGNIZED_FAILURE.scalar(session) is None:
+            resolve_alert(
+                session,
+                identifier="TRANSFER_UNKNOWN_FAILED",
+                subject=UNRECOGNIZED_FAILURES_SUBJECT,
+                note=_RESOLVED_NOTE,
+                now=act.now,
+            )
     record_audit_entry(
         session,
         act=act,
@@ -156,30 +168,3 @@ def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: A
         },
     )
     return exception
-
-
-_SELECT_OPEN_UNRECOGNIZED_FAILURE = Statement(
-    text(
-        """
-        SELECT 1 FROM payout_exceptions e WHERE e.resolved_at IS NULL AND e.outcome IN ('failed', 'reversed')
-            AND NOT EXISTS (SELECT 1 FROM payout_transfers t WHERE t.reference = e.reference)
-        LIMIT 1
-        """
-    )
-)
-
-
-def _resolve_if_no_unrecognized_left(session: Session, *, now: datetime) -> None:
-    is_open = lock_alert(session, identifier="TRANSFER_UNKNOWN_FAILED", subject=UNRECOGNIZED_FAILURES_SUBJECT)
-    if is_open and _SELECT_OPEN_UNRECOGNIZED_FAILURE.scalar(session) is None:
-        resolve_alert(
-            session,
-            identifier="TRANSFER_UNKNOWN_FAILED",
-            subject=UNRECOGNIZED_FAILURES_SUBJECT,
-            note=_RESOLVED_NOTE,
-            now=now,
-        )
-
-
-def _exception_subject(exception_id: UUID) -> str:
-    return f"payout-exception:{exception_id}"

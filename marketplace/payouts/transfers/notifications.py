@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
-from marketplace.payouts.accounting.postings import Payout
+from marketplace.payouts.accounting import Payout
 from marketplace.payouts.models import mask_account_number
 
 ACCOUNT_NOT_PAYABLE = "The bank account could not be paid to: the bank does not know it."

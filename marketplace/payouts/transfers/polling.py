@@ -20,11 +20,10 @@ from marketplace.infra.db import Database, Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
-from marketplace.payouts.accounting.postings import Payout
+from marketplace.payouts.accounting import Payout
 from marketplace.payouts.models import PayoutTransfer
-from marketplace.payouts.payees.holds import PAYOUTS_HALTED, WaitingPayout, send_blockers
+from marketplace.payouts.payees.holds import PAYOUTS_HALTED, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status, submit
-from marketplace.payouts.transfers.submit import LeasedPayout, LeasedPayouts
 from marketplace.platform.halts import are_payouts_halted
 from marketplace.providers.gateway.client import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayTransfer
@@ -140,7 +139,7 @@ def restart_polling(session: Session, *, payout_id: UUID, now: datetime) -> Payo
     :raises NotFoundError: the payout does not exist
     :raises PayoutNotSentError: the payout was not sent, so the gateway has no status
     """
-    reference = apply_status.find_reference(session, payout_id=payout_id).reference
+    _, reference = apply_status.find_reference(session, payout_id=payout_id)
     payout = None if reference is None else apply_status.lock_payout(session, reference=reference)
     if payout is None or payout.sent_at is None:
         raise PayoutNotSentError("The payout was not sent yet: there is nothing to ask about.")
@@ -183,20 +182,10 @@ def _resubmit(database: Database, gateway: TransferGateway, polled: Payout, *, n
     """Send a payout that the gateway does not know, unless the payout is blocked or its polling has ended."""
     if not database.in_transaction(_lease_for_resubmission, polled.reference, now=now):
         return False
-    payout = LeasedPayout(
-        reference=polled.reference,
-        amount_minor=polled.amount_minor,
-        account_id=polled.account_id,
-        recipient_code=polled.recipient_code,
-        account_name=polled.account_name,
-        account_number=polled.account_number,
-        bank_code=polled.bank_code,
-    )
-    result = submit.submit_payouts(gateway, [payout])
+    result = submit.submit_payouts(gateway, [polled])
     # The answer may be lost again. Payouts that were certainly not sent stay unknown until the next poll.
     result.unsent = []
-    leased = LeasedPayouts(polled.batch_id, [payout])
-    database.in_transaction(_record_resubmission, leased=leased, result=result, now=now)
+    database.in_transaction(_record_resubmission, polled, result, now=now)
     return bool(result.sent)
 
 
@@ -214,16 +203,16 @@ def _lease_for_resubmission(session: Session, reference: str, *, now: datetime) 
 
 def _list_send_blockers(session: Session, payout: Payout, *, now: datetime) -> list[str]:
     """List the reasons why a locked payout may not be sent."""
-    waiting = WaitingPayout(payout.id, payout.user_id, payout.vendor_id, payout.account_replaced)
-    reasons = send_blockers(session, payouts=[waiting], now=now).get(payout.id, ())
+    reasons = send_blockers(session, payouts=[payout], now=now).get(payout.id, ())
     return [*reasons, *([PAYOUTS_HALTED] if are_payouts_halted(session) else [])]
 
 
 def _record_resubmission(
-    session: Session, *, leased: LeasedPayouts, result: submit.BulkTransferResult, now: datetime
+    session: Session, polled: Payout, result: submit.BulkTransferResult, *, now: datetime
 ) -> None:
-    apply_status.lock_payout(session, reference=leased.claimed[0].reference)
+    apply_status.lock_payout(session, reference=polled.reference)
     submit.record_results(session, result=result, now=now)
+    leased = submit.LeasedPayouts(polled.batch_id, [polled])
     submit.raise_alerts(session, leased=leased, result=result, now=now)
 
 
@@ -232,8 +221,7 @@ def _schedule_next_poll(session: Session, payout: Payout, *, known_at_gateway: b
     attempts = payout.attempts + 1
     ask_at = None
     if attempts < len(POLL_DELAYS):
-        sent_at = payout.sent_at or now
-        ask_at = max(sent_at + POLL_DELAYS[attempts], now + _MINIMUM_PAUSE)
+        ask_at = max((payout.sent_at or now) + POLL_DELAYS[attempts], now + _MINIMUM_PAUSE)
     else:
         facts = {
             "knownAtGateway": known_at_gateway,

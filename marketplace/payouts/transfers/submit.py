@@ -20,6 +20,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payouts import states
+from marketplace.payouts.accounting import OutgoingTransfer
 from marketplace.payouts.models import ACCOUNT_NUMBER, PayoutTransfer
 from marketplace.payouts.payees.holds import WaitingPayout, send_blockers
 from marketplace.payouts.transfers import alerts, apply_status
@@ -44,33 +45,11 @@ TRANSFER_REASON = "Campus Marketplace payout"
 
 
 @dataclass(frozen=True)
-class LeasedPayout:
-    """A payout whose call begins, and the bank account that it goes to."""
-
-    reference: str
-    amount_minor: int
-    account_id: UUID
-    recipient_code: str | None
-    account_name: str = field(repr=False)
-    account_number: str = field(repr=False)
-    bank_code: str
-
-    def to_order(self, recipient_code: str) -> TransferInstruction:
-        """Write what the gateway is told."""
-        return TransferInstruction(self.reference, self.amount_minor, recipient_code, TRANSFER_REASON)
-
-
-@dataclass(frozen=True)
 class LeasedPayouts:
     """Payouts of a batch whose call begins."""
 
     batch_id: UUID
-    claimed: list[LeasedPayout]
-
-    @property
-    def amount_minor(self) -> int:
-        """Sum them up, in kobo."""
-        return sum(payout.amount_minor for payout in self.claimed)
+    claimed: Sequence[OutgoingTransfer]
 
 
 @dataclass
@@ -95,11 +74,6 @@ class BulkTransferResult:
     rejected_all_status: int | None = None
     funds_short: bool = False
     key_refusal_status: int | None = None
-
-    @property
-    def should_pause(self) -> bool:
-        """Tell whether the gateway had better be left alone for a while."""
-        return bool(self.unconfirmed or self.unsent)
 
 
 def enqueue_submission(session: Session, *, batch_id: UUID, due_at: datetime) -> None:
@@ -142,7 +116,7 @@ _LEASE_PAYOUTS = Statement(
             a.bank_code
         """
     ),
-    row=LeasedPayout,
+    row=OutgoingTransfer,
     encrypted={"account_number": ACCOUNT_NUMBER},
 )
 
@@ -158,13 +132,11 @@ def lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> LeasedP
     :param now: when
     :return: at most as many as the gateway takes at once
     """
-    blocked_ids = send_blockers(
-        session, payouts=_SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id), now=now
-    )
+    waiting = _SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id)
     leased = _LEASE_PAYOUTS.all(
         session,
         batch_id=batch_id,
-        blocked_ids=list(blocked_ids),
+        blocked_ids=list(send_blockers(session, payouts=waiting, now=now)),
         limit=MAX_BULK_TRANSFERS,
         now=now,
         ask_at=now + FIRST_POLL_DELAY,
@@ -186,7 +158,7 @@ def has_payouts_to_send_or_void(session: Session, *, batch_id: UUID, now: dateti
     )
 
 
-def submit_payouts(gateway: TransferGateway, payouts: Sequence[LeasedPayout]) -> BulkTransferResult:
+def submit_payouts(gateway: TransferGateway, payouts: Sequence[OutgoingTransfer]) -> BulkTransferResult:
     """Have the gateway send payouts, by one call as far as it takes that.
 
     It raises nothing: what is unknown is an answer too.
@@ -211,7 +183,7 @@ def submit_payouts(gateway: TransferGateway, payouts: Sequence[LeasedPayout]) ->
 
 
 def _build_orders(
-    gateway: TransferGateway, payouts: Sequence[LeasedPayout], result: BulkTransferResult
+    gateway: TransferGateway, payouts: Sequence[OutgoingTransfer], result: BulkTransferResult
 ) -> list[TransferInstruction]:
     """Write the orders of payouts, having accounts made recipients that are none yet."""
     orders = []
@@ -231,7 +203,7 @@ def _build_orders(
                 result.rejected[payout.reference] = None
                 continue
             result.recipients[payout.account_id] = code
-        orders.append(payout.to_order(code))
+        orders.append(TransferInstruction(payout.reference, payout.amount_minor, code, TRANSFER_REASON))
     return orders
 
 
@@ -295,19 +267,37 @@ def record_submission(
     _LOCK_BATCH.run(session, batch_id=found.batch_id)
     if not found.claimed:
         if not has_sendable_payouts(session, batch_id=found.batch_id, now=now):
-            alerts.resolve_idle_batch_alerts(session, batch_id=found.batch_id, now=now)
+            alerts.resolve_batch_alerts(
+                session,
+                alerts.RESOLVED_BY_ACCEPTANCE,
+                batch_id=found.batch_id,
+                note="None of the batch's payouts waits for the gateway any more.",
+                now=now,
+            )
         return
     record_results(session, result=answers, now=now)
     raise_alerts(session, leased=found, result=answers, now=now)
     if answers.sent:
-        alerts.resolve_accepted_batch_alerts(session, batch_id=found.batch_id, now=now)
-    for reference, reported in answers.sent.items():
-        if reported.awaits_otp:
-            facts, batch_id = {"reference": reference}, found.batch_id
-            alerts.raise_batch_alert(session, "TRANSFER_WANTS_OTP", batch_id=batch_id, facts=facts, now=now)
-            break
+        alerts.resolve_batch_alerts(
+            session,
+            alerts.RESOLVED_BY_ACCEPTANCE,
+            batch_id=found.batch_id,
+            note="The gateway took payouts of the batch.",
+            now=now,
+        )
+    awaiting_otp = [reference for reference, reported in answers.sent.items() if reported.awaits_otp]
+    if awaiting_otp:
+        alerts.raise_batch_alert(
+            session,
+            "TRANSFER_WANTS_OTP",
+            batch_id=found.batch_id,
+            facts={"reference": awaiting_otp[0]},
+            now=now,
+        )
     enqueue_submission(
-        session, batch_id=found.batch_id, due_at=now + RETRY_PAUSE if answers.should_pause else now
+        session,
+        batch_id=found.batch_id,
+        due_at=now + RETRY_PAUSE if answers.unconfirmed or answers.unsent else now,
     )
 
 
@@ -325,7 +315,7 @@ def raise_alerts(
             session,
             "PAYOUT_FUNDS_SHORT",
             batch_id=leased.batch_id,
-            facts={"amountMinor": leased.amount_minor},
+            facts={"amountMinor": sum(payout.amount_minor for payout in leased.claimed)},
             now=now,
         )
     if result.rejected_all_status is not None:
@@ -393,10 +383,9 @@ def record_results(session: Session, *, result: BulkTransferResult, now: datetim
     :param result: of payouts of one batch, which is locked
     :param now: when
     """
-    reported_references = [*result.sent, *result.rejected, *result.unconfirmed]
+    references = sorted([*result.sent, *result.rejected, *result.unconfirmed])
     statuses = {
-        reference: status
-        for _, reference, status in _LOCK_PAYOUTS.tuples(session, references=sorted(reported_references))
+        reference: status for _, reference, status in _LOCK_PAYOUTS.tuples(session, references=references)
     }
     if result.recipients:
         _SAVE_RECIPIENT_CODES.run(
@@ -404,21 +393,25 @@ def record_results(session: Session, *, result: BulkTransferResult, now: datetim
         )
     if result.unknown_recipients:
         # The next payout makes the account a recipient anew, or learns that there is none such any more.
-        unknown_recipients = result.unknown_recipients
         _CLEAR_RECIPIENT_CODES.run(
-            session, references=list(unknown_recipients), codes=list(unknown_recipients.values())
+            session,
+            references=list(result.unknown_recipients),
+            codes=list(result.unknown_recipients.values()),
         )
-    for trigger, references in (("submit", list(result.sent)), ("lose", result.unconfirmed)):
-        allowed = [
-            reference for reference in references if states.PAYOUT.allows(statuses[reference], trigger)
-        ]
+    codes = {reference: transfer.transfer_code or None for reference, transfer in result.sent.items()}
+    for trigger, target, handled in (
+        ("submit", states.SUBMITTED, list(result.sent)),
+        ("lose", states.UNKNOWN, result.unconfirmed),
+    ):
+        allowed = [reference for reference in handled if states.PAYOUT.allows(statuses[reference], trigger)]
         if allowed:
-            codes = [
-                result.sent[reference].transfer_code or None if reference in result.sent else None
-                for reference in allowed
-            ]
-            target = states.SUBMITTED if trigger == "submit" else states.UNKNOWN
-            _UPDATE_STATUSES.run(session, references=allowed, codes=codes, status=target, now=now)
+            _UPDATE_STATUSES.run(
+                session,
+                references=allowed,
+                codes=[codes.get(reference) for reference in allowed],
+                status=target,
+                now=now,
+            )
     if result.unsent:
         session.execute(
             update(PayoutTransfer)

@@ -14,7 +14,7 @@ from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError
 from marketplace.payouts import states
-from marketplace.payouts.accounting.postings import Payout
+from marketplace.payouts.accounting import Payout
 from marketplace.payouts.transfers import apply_status, notifications
 
 
@@ -42,13 +42,13 @@ def void_payout(session: Session, *, payout_id: UUID, note: str, act: Act) -> Pa
     :raises PayoutAlreadyFinalError: the payout failed, came back or was cancelled
     :raises PayoutMayBeInFlightError: the payout may have been sent, or its batch was not dispatched
     """
-    found = apply_status.find_reference(session, payout_id=payout_id)
-    _ensure_not_final(found.status)
-    if found.reference is None:
+    status, reference = apply_status.find_reference(session, payout_id=payout_id)
+    _ensure_not_final(status)
+    if reference is None:
         raise PayoutMayBeInFlightError(
             "The payout's batch was not dispatched: reject it, or take the payout out of it."
         )
-    payout = apply_status.lock_payout(session, reference=found.reference)
+    payout = apply_status.lock_payout(session, reference=reference)
     if payout.user_id == act.person_id:
         raise ConflictOfInterestError("It is your own payout: another officer has to see to it.")
     _ensure_not_final(payout.status)

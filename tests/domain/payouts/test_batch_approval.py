@@ -12,9 +12,13 @@ from sqlalchemy.orm import Session
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundError, ValidationError
 from marketplace.kernel.states import IllegalTransitionError
-from marketplace.payouts.batches import cancellation
-from marketplace.payouts.batches.approval import BatchChangedError, DuplicateApprovalError
-from marketplace.payouts.batches.batch import EmptyBatchError, compute_fingerprint
+from marketplace.payouts.batches import decisions
+from marketplace.payouts.batches.decisions import (
+    BatchChangedError,
+    DuplicateApprovalError,
+    EmptyBatchError,
+    compute_fingerprint,
+)
 from marketplace.payouts.transfers import dispatch
 from marketplace.payouts.transfers.dispatch import ChangedSinceApprovalError, PayeesOnHoldError
 from marketplace.platform.halts import PayoutsHaltedError, halt_payouts
@@ -41,11 +45,11 @@ REASON = "The amounts are not what they were last week."
 
 
 def reject(session: Session, batch_id: UUID, officer: Caller, reason: str = REASON) -> None:
-    cancellation.reject_batch(session, batch_id=batch_id, act=act_of(officer, now=NOW), reason=reason)
+    decisions.reject_batch(session, batch_id=batch_id, act=act_of(officer, now=NOW), reason=reason)
 
 
 def exclude(session: Session, batch_id: UUID, officer: Caller, *intent_ids: UUID) -> str:
-    return cancellation.exclude_payments(
+    return decisions.exclude_payments(
         session,
         batch_id=batch_id,
         payout_ids=intent_ids,

@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from blueprints.payouts.batches.schemas import PayoutBatchDetail
 from marketplace.kernel.paging import Page, PageRequest
-from marketplace.payouts.batches.detail import show_batch_detail
-from marketplace.payouts.batches.risk_flags import RISK_FLAGS
+from marketplace.payouts.batches.detail import RISK_FLAGS, show_batch_detail
 from marketplace.platform.halts import halt_payouts
 from tests.support.payouts import (
     OWED_MINOR,

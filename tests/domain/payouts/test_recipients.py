@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.payouts.batches.batch import compute_fingerprint
+from marketplace.payouts.batches.decisions import compute_fingerprint
 from marketplace.payouts.payees import bank_accounts
 from marketplace.payouts.payees.bank_accounts import PayoutRecipient
 from tests.support.finance import act_of, audited, told

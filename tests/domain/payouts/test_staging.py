@@ -14,7 +14,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.ledger.queries import fetch_balance
 from marketplace.payouts.batches import staging
-from marketplace.payouts.batches.batch import compute_fingerprint
+from marketplace.payouts.batches.decisions import compute_fingerprint
 from marketplace.payouts.batches.staging import NothingToStageError
 from marketplace.platform.features import SCHEDULED_PAYOUTS, feature_setting_key
 from marketplace.platform.halts import halt_payouts

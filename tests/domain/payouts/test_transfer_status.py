@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
 from marketplace.payments.refunds import buyer_accounts
-from marketplace.payouts.accounting import reservations
-from marketplace.payouts.accounting.reservations import PayoutRequest
+from marketplace.payouts import accounting
+from marketplace.payouts.accounting import PayoutRequest
 from marketplace.payouts.batches import staging
 from marketplace.payouts.transfers import apply_status
 from marketplace.payouts.transfers.apply_status import UnknownTransferError
@@ -166,8 +166,8 @@ def test_its_payee_is_told_why_and_what_to_do_without_the_whole_number(session: 
 def test_one_out_of_the_wallet_goes_back_to_it(session: Session) -> None:
     payee = make_wallet_payee(session)
     batch_id = staged_batch(session, [make_payee(session)])
-    wish = PayoutRequest(reservations.Payee(payee.user.id, None), payee.account_id, OWED_MINOR)
-    reservations.reserve_payouts(session, requests=[wish], batch_id=batch_id, minimum_minor=1, now=NOW)
+    wish = PayoutRequest(accounting.Payee(payee.user.id, None), payee.account_id, OWED_MINOR)
+    accounting.reserve_payouts(session, requests=[wish], batch_id=batch_id, minimum_minor=1, now=NOW)
     for _ in range(2):
         approve(session, batch_id, make_officer(session))
     dispatch(session, batch_id)

@@ -11,7 +11,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders.placing.place_order import WalletUse
 from marketplace.payments.refunds.order_cancellation import cancel_order
-from marketplace.payouts.payees.withdrawable import WalletMovement, fetch_remaining_rewards, remaining_rewards
+from marketplace.payouts.payees.balances import WalletMovement, fetch_remaining_rewards, remaining_rewards
 from tests.support.purchases import NOW, fill_wallet, make_product, make_shop, place, wallet_of
 
 ORDER, OTHER = UUID(int=1), UUID(int=2)

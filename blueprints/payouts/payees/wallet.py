@@ -3,35 +3,37 @@
 from functools import partial
 from typing import Any
 
-from blueprints.http.contract import AUTHENTICATED, Idempotency, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
-from blueprints.payouts.payees.schemas import CashOutQuery, PayoutView, RequestPayout, WalletView
-from blueprints.payouts.stores.schemas import BankAccountView, SetBankAccount
+from blueprints.http import AUTHENTICATED, Context, ContractBlueprint, FinalPhase, Idempotency, SharedLimit
+from blueprints.payouts.payees.schemas import (
+    BankAccountView,
+    CashOutQuery,
+    PayoutView,
+    RequestPayout,
+    SetBankAccount,
+    WalletView,
+)
 from marketplace.kernel.paging import TablePage
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.payouts import withdrawals
-from marketplace.payouts.payees import bank_accounts, payout_history
-from marketplace.payouts.payees.balances import WalletBalance, show_wallet_balance
-from marketplace.payouts.payees.bank_accounts import OwnAccount
-from marketplace.payouts.payees.payout_history import PayoutFilters
+from marketplace.payouts.payees import balances, bank_accounts, payout_history
 from marketplace.platform.features import FeatureUnavailableError
 
 area = ContractBlueprint("wallet", "/api/wallet", "The caller's wallet, and payouts out of it")
 
 
 @area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=WalletView)
-def balance(ctx: Context) -> WalletBalance:
+def balance(ctx: Context) -> balances.WalletBalance:
     """Tell what is in the caller's wallet, and what of it can be paid out.
 
     Its entries are in their statement.
     """
-    return show_wallet_balance(ctx.session, user_id=ctx.user.id, now=ctx.now)
+    return balances.show_wallet_balance(ctx.session, user_id=ctx.user.id, now=ctx.now)
 
 
 @area.get(
     "/bank-account", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=BankAccountView(many=True)
 )
-def list_accounts(ctx: Context) -> list[OwnAccount]:
+def list_accounts(ctx: Context) -> list[bank_accounts.OwnAccount]:
     """List the bank accounts that the caller's payouts went to, the present one first."""
     return bank_accounts.list_account_history(ctx.session, user_id=ctx.user.id, now=ctx.now)
 
@@ -75,10 +77,15 @@ def set_bank_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
 )
 def list_cash_outs(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List the payouts out of the caller's wallet."""
-    filters = PayoutFilters(
-        user_id=ctx.user.id, status=query["status"], source="wallet", starts=query["from_"], ends=query["to"]
+    return payout_history.list_payouts(
+        ctx.session,
+        page=ctx.table,
+        user_id=ctx.user.id,
+        status=query["status"],
+        source="wallet",
+        starts=query["from_"],
+        ends=query["to"],
     )
-    return payout_history.list_payouts(ctx.session, filters=filters, page=ctx.table)
 
 
 @area.post(

@@ -4,13 +4,18 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from blueprints.http.contract import PUBLIC, VENDOR, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
-from blueprints.http.request_parsing import expected_revision
-from blueprints.payouts.stores.schemas import StoreProfileView, UpdateStoreProfile
+from blueprints.http import (
+    PUBLIC,
+    VENDOR,
+    Context,
+    ContractBlueprint,
+    FinalPhase,
+    SharedLimit,
+    expected_revision,
+)
+from blueprints.payouts.payees.schemas import StoreProfileView, UpdateStoreProfile
 from marketplace.kernel.errors import StaleRevisionError
-from marketplace.payouts.payees import bank_accounts, store_profile
-from marketplace.payouts.payees.store_profile import ProfileUpdate
+from marketplace.payouts.payees import bank_accounts, stores
 from marketplace.vendors.operations import StoreProfileChanges, Vacation, ensure_owner_and_revision
 
 area = ContractBlueprint("vendors", "/api/vendors", "Stores and where their payouts go")
@@ -20,9 +25,7 @@ area = ContractBlueprint("vendors", "/api/vendors", "Stores and where their payo
 def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
     """Show a store: to whoever runs it with the bank account and what holds payouts back."""
     viewer_id = ctx.caller.id if ctx.caller else None
-    return store_profile.show_store_profile(
-        ctx.session, vendor_id=vendor_id, viewer_id=viewer_id, now=ctx.now
-    )
+    return stores.show_store_profile(ctx.session, vendor_id=vendor_id, viewer_id=viewer_id, now=ctx.now)
 
 
 @area.put(
@@ -46,13 +49,14 @@ def update_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> Final
             bank_code=bank_account_input["bank_code"],
             field_prefix="bankAccount.",
         )
-    profile_update = ProfileUpdate(changes=_profile_changes(body), account=account, revision=revision)
     return FinalPhase(
         partial(
-            store_profile.update_store_profile,
+            stores.update_store_profile,
             vendor_id=vendor_id,
             user_id=ctx.user.id,
-            profile_update=profile_update,
+            changes=_profile_changes(body),
+            account=account,
+            revision=revision,
             act=ctx.act,
         )
     )

@@ -1,11 +1,12 @@
-"""Reservations: the amounts of payouts, moved out of their payees' balances when they are requested or staged.
+"""Ledger transactions of payouts: reservations, and transfers that were sent, failed or returned.
 
-No balance is ever negative, so nothing is reserved twice. A reservation locks the balances first and looks for pending
-payouts after that: two reservations at once can neither take the same money nor deadlock.
+A reservation moves the amount of a payout out of the payee's balance when the payout is requested or staged. No balance
+is ever negative, so nothing is reserved twice. A reservation locks the balances first and looks for pending payouts
+after that: two reservations at once can neither take the same money nor deadlock.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -14,14 +15,17 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.ledger import accounts
-from marketplace.ledger.accounts import Account
-from marketplace.ledger.operations import NewTransaction, Posting, lock_balances, post_transactions
+from marketplace.ledger.operations import (
+    NewTransaction,
+    Posting,
+    lock_balances,
+    post_transaction,
+    post_transactions,
+)
 from marketplace.payments.chargebacks.losses import CHARGEBACK
 from marketplace.payouts import states
 
 STAGED = "payout_staged"
-CANCELLED = "payout_cancelled"
-CLAWBACK_COLLECTED = "clawback_collected"
 SENT_AFTER_ALL = "payout_sent_after_all"
 
 BELOW_MINIMUM = "below_minimum"
@@ -34,7 +38,6 @@ _DEBT_REASONS = {
     CHARGEBACK: "an order whose payment a bank took back",
     SENT_AFTER_ALL: "a payout that was sent although its money was back",
 }
-_REFUND_DEBT_REASON = "an order that was refunded after its release"
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,14 @@ class Payee:
     vendor_id: UUID | None
 
     @property
-    def balance_account(self) -> Account:
+    def balance_account(self) -> accounts.Account:
         """The ledger account that the payee is paid from."""
         if self.vendor_id is None:
             return accounts.wallet(self.user_id)
         return accounts.vendor_payable(self.vendor_id)
 
     @property
-    def debt_account(self) -> Account | None:
+    def debt_account(self) -> accounts.Account | None:
         """The ledger account of the vendor's debt, which is collected before the vendor is paid."""
         return None if self.vendor_id is None else accounts.vendor_receivable(self.vendor_id)
 
@@ -95,6 +98,34 @@ class ReservationResult:
     reservations: list[Reservation]
     skipped: dict[Payee, str]
     collected_minor: dict[Payee, int]
+
+
+@dataclass(frozen=True)
+class OutgoingTransfer:
+    """A payout's transfer to the payee's bank account. Without a recipient code the gateway does not know it yet."""
+
+    reference: str
+    amount_minor: int
+    account_id: UUID
+    recipient_code: str | None
+    account_name: str = field(repr=False)
+    account_number: str = field(repr=False)
+    bank_code: str
+
+
+@dataclass(frozen=True)
+class Payout(Reservation, OutgoingTransfer):
+    """A payout of a dispatched batch, with its transfer and its bank account."""
+
+    batch_id: UUID
+    gateway_transfer_id: str | None
+    fee_minor: int
+    attempts: int
+    times_returned: int
+    ask_at: datetime | None
+    sent_at: datetime | None
+    updated_at: datetime
+    account_replaced: bool
 
 
 _INSERT_PAYOUTS = Statement(
@@ -206,11 +237,16 @@ def cancel_reservations(
         status=states.PAYOUT.target(states.PENDING, "cancel"),
         now=now,
     )
-    movements = [
-        _build_reservation_movement(payout, CANCELLED, "Payout that was called off", reserving=False)
-        for payout in cancelled
-    ]
-    post_transactions(session, transactions=movements, now=now)
+    post_transactions(
+        session,
+        transactions=[
+            _build_reservation_movement(
+                payout, "payout_cancelled", "Payout that was called off", reserving=False
+            )
+            for payout in cancelled
+        ],
+        now=now,
+    )
     return cancelled
 
 
@@ -224,7 +260,7 @@ def parse_payout_source(source: str) -> UUID:
     return UUID(source.removeprefix(_SOURCE_PREFIX))
 
 
-def _collectable_debt(payee: Payee, balances: dict[Account, int]) -> int:
+def _collectable_debt(payee: Payee, balances: dict[accounts.Account, int]) -> int:
     if payee.debt_account is None:
         return 0
     return min(balances[payee.balance_account], balances[payee.debt_account])
@@ -264,11 +300,17 @@ def _build_collection_movements(session: Session, collected: dict[Payee, int]) -
             session, ids=[debt.id for debt in debts], minors=[collected[payee] for payee in debts.values()]
         )
     }
+    reasons = {
+        debt_id: sorted(
+            {_DEBT_REASONS.get(kind, "an order that was refunded after its release") for kind in row["kinds"]}
+        )
+        for debt_id, row in paid_off.items()
+    }
     return [
         NewTransaction(
-            CLAWBACK_COLLECTED,
+            "clawback_collected",
             f"clawback:{payee.vendor_id}:{paid_off[debt.id]['before_minor']}",
-            f"Taken for {_describe_debts(paid_off[debt.id]['kinds'])}",
+            f"Taken for {', and for '.join(reasons[debt.id])}",
             [
                 Posting(payee.balance_account, "debit", collected[payee]),
                 Posting(debt, "credit", collected[payee]),
@@ -276,11 +318,6 @@ def _build_collection_movements(session: Session, collected: dict[Payee, int]) -
         )
         for debt, payee in debts.items()
     ]
-
-
-def _describe_debts(kinds: Collection[str]) -> str:
-    """Describe debts by the kinds of their transactions."""
-    return ", and for ".join(sorted({_DEBT_REASONS.get(kind, _REFUND_DEBT_REASON) for kind in kinds}))
 
 
 def _build_reservation_movement(
@@ -296,3 +333,78 @@ def _build_reservation_movement(
             Posting(accounts.PAYOUTS_IN_TRANSIT, "credit" if reserving else "debit", payout.amount_minor),
         ],
     )
+
+
+def post_payout_sent(session: Session, payout: Payout, *, fee_minor: int, now: datetime) -> None:
+    """Post that a payout left the gateway.
+
+    :param fee_minor: the gateway's fee beside the amount, in kobo
+    """
+    post_transaction(
+        session,
+        kind="payout",
+        source=payout_source(payout.id),
+        description="Payout sent by the gateway",
+        postings=[
+            Posting(accounts.PAYOUTS_IN_TRANSIT, "debit", payout.amount_minor),
+            *([Posting(accounts.GATEWAY_FEES, "debit", fee_minor)] if fee_minor else []),
+            Posting(accounts.GATEWAY_CLEARING, "credit", payout.amount_minor + fee_minor),
+        ],
+        now=now,
+    )
+
+
+def post_payout_returned(session: Session, payout: Payout, *, fee_minor: int, now: datetime) -> None:
+    """Post that a payout was not sent, or came back to the gateway, and return the amount to the payee's balance.
+
+    :param fee_minor: the part of the gateway's fee that came back, in kobo; the rest stays our cost
+    """
+    was_sent = payout.status == states.SUCCESS
+    times_returned, source = payout.times_returned + 1, payout_source(payout.id)
+    post_transaction(
+        session,
+        kind="payout_reversed" if was_sent else "payout_returned",
+        source=source if times_returned == 1 else f"{source}:{times_returned}",
+        description="Payout that came back" if was_sent else "Payout that was not sent",
+        postings=[
+            Posting(
+                accounts.GATEWAY_CLEARING if was_sent else accounts.PAYOUTS_IN_TRANSIT,
+                "debit",
+                payout.amount_minor + fee_minor,
+            ),
+            *([Posting(accounts.GATEWAY_FEES, "credit", fee_minor)] if fee_minor else []),
+            Posting(payout.payee.balance_account, "credit", payout.amount_minor),
+        ],
+        now=now,
+    )
+
+
+def post_payout_sent_after_all(session: Session, payout: Payout, *, fee_minor: int, now: datetime) -> int:
+    """Post that a payout was sent although its amount was returned before.
+
+    The payee's balance pays as much as it has. The rest becomes a debt, collected from the next amounts.
+
+    :param fee_minor: the gateway's fee beside the amount, in kobo
+    :return: the debt in kobo
+    """
+    payee = payout.payee
+    debt_account = payee.debt_account or accounts.buyer_receivable(payee.user_id)
+    balances = lock_balances(session, accounts=[payee.balance_account, debt_account])
+    debited_minor = min(payout.amount_minor, balances[payee.balance_account])
+    debits = (
+        (payee.balance_account, debited_minor),
+        (debt_account, payout.amount_minor - debited_minor),
+        (accounts.GATEWAY_FEES, fee_minor),
+    )
+    post_transaction(
+        session,
+        kind=SENT_AFTER_ALL,
+        source=f"{payout_source(payout.id)}:{payout.times_returned}",
+        description="Payout that was sent although its money was back",
+        postings=[
+            *(Posting(account, "debit", minor) for account, minor in debits if minor),
+            Posting(accounts.GATEWAY_CLEARING, "credit", payout.amount_minor + fee_minor),
+        ],
+        now=now,
+    )
+    return payout.amount_minor - debited_minor

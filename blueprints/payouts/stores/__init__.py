@@ -1,1 +1,0 @@
-"""Store profiles with their bank accounts."""

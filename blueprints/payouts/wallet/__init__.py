@@ -1,1 +1,0 @@
-"""The caller's wallet and cash-outs."""

@@ -1,1 +1,0 @@
-"""Ledger postings of payouts, and reservations of the amounts to pay."""

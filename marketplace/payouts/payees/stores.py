@@ -1,0 +1,94 @@
+"""Stores of payees: the store that a caller may ask about, and its profile with what its owner alone sees."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.audit.operations import Act
+from marketplace.catalog import cache_tags
+from marketplace.identity.permissions import MANAGE_FINANCES
+from marketplace.identity.queries import Caller
+from marketplace.infra.cache import drop_cached
+from marketplace.kernel.errors import PermissionRequiredError, ValidationError, found
+from marketplace.payouts.payees import bank_accounts, holds
+from marketplace.payouts.payees.bank_accounts import PayoutRecipient
+from marketplace.vendors import operations, queries
+from marketplace.vendors.operations import StoreProfileChanges
+
+
+def ensure_finance_permission(caller: Caller) -> None:
+    """Refuse staff who have nothing to do with finances.
+
+    :raises PermissionRequiredError: the caller lacks the permission
+    """
+    if not caller.has_permission(MANAGE_FINANCES):
+        raise PermissionRequiredError(f"This takes the permission {MANAGE_FINANCES}.")
+
+
+def resolve_store_for_caller(session: Session, *, caller: Caller, vendor_id: UUID | None) -> queries.Store:
+    """Give the store that somebody asks about.
+
+    :param caller: a vendor, or staff
+    :param vendor_id: the store's; staff name one, a vendor needs none
+    :raises PermissionRequiredError: staff without the permission
+    :raises ValidationError: staff named no store
+    :raises NotFoundError: there is no such store, or it is not the vendor's
+    """
+    if caller.is_staff:
+        ensure_finance_permission(caller)
+        if vendor_id is None:
+            raise ValidationError.of("vendorId", "Is needed: staff name the vendor.")
+        store = queries.find_store(session, vendor_id=vendor_id)
+    else:
+        store = queries.find_store_of_user(session, user_id=caller.id)
+        if store is not None and vendor_id not in (None, store.id):
+            store = None
+    return found(store, "There is no such store.")
+
+
+def update_store_profile(
+    session: Session,
+    *,
+    vendor_id: UUID,
+    user_id: UUID,
+    changes: StoreProfileChanges,
+    account: PayoutRecipient | None,
+    revision: int | None,
+    act: Act,
+) -> dict[str, Any]:
+    """Change a store's profile and where its payouts go, all of it or nothing.
+
+    :param user_id: the owner
+    :param account: the new bank account of the payouts; none for no change
+    :return: the profile as its owner sees it
+    :raises ValidationError: see ``vendors.operations.update_profile``
+    :raises NotFoundError: there is no such store, or it is somebody else's
+    :raises StaleRevisionError: the revision is not the current one
+    """
+    if operations.update_profile(
+        session, vendor_id=vendor_id, user_id=user_id, changes=changes, revision=revision, now=act.now
+    ):
+        drop_cached(session, cache_tags.PRODUCTS, cache_tags.CATEGORIES)
+    if account is not None and bank_accounts.replace_payout_account(
+        session, user_id=user_id, account=account, act=act
+    ):
+        operations.bump_store_revision(session, vendor_id=vendor_id, now=act.now)
+    return show_store_profile(session, vendor_id=vendor_id, viewer_id=user_id, now=act.now)
+
+
+def show_store_profile(
+    session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime
+) -> dict[str, Any]:
+    """Show a store's profile: to whoever runs it with the bank account and the holds.
+
+    :raises NotFoundError: there is no such store, or it is not open to the public
+    """
+    profile = queries.fetch_store_profile(session, vendor_id=vendor_id, viewer_id=viewer_id, now=now)
+    if viewer_id is None or not queries.is_store_owner(session, vendor_id=vendor_id, user_id=viewer_id):
+        return profile
+    return profile | {
+        "bank_account": bank_accounts.show_current_account(session, user_id=viewer_id, now=now),
+        "payout_holds": holds.find_vendor_holds(session, vendor_ids=[vendor_id], now=now).get(vendor_id, ()),
+    }
