@@ -41,11 +41,11 @@ demo: $(INSTALLED) ## Play one purchase, from browsing to money released, and sh
 .PHONY: test
 test: $(INSTALLED) ## Run all tests, on real servers that they start themselves
 	@# In the order of tests/conftest.py, not by how many tests a module has.
-	@$(BIN)/pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
+	@$(BIN)/pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-deep
 test-deep: $(INSTALLED) ## Run the tests that try many cases with all of them: before a release
-	@TEST_DEPTH=deep $(BIN)/pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder -m deep $(ARGS)
+	@TEST_DEPTH=deep $(BIN)/pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m deep $(ARGS)
 
 # Each seed is a life of orders, payments, refunds and crashes; the same seed is the same life again.
 SEEDS ?= 0-999

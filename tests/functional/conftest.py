@@ -1,19 +1,30 @@
-"""A site of real servers and processes for each module that asks for one."""
+"""A site of real servers and processes for each module."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.purchases import Shop, make_shop
-from tests.support.service_processes import ServiceProcesses, running_site
+from tests.support.service_processes import ServiceProcesses, SiteServers, running_site
+
+
+@pytest.fixture(scope="session")
+def site_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiteServers]:
+    """The database and the cache of all sites, which tests may stop and restart."""
+    directory = tmp_path_factory.mktemp("site-servers")
+    # The database's server runs as another user.
+    directory.chmod(0o711)
+    servers = SiteServers(directory)
+    yield servers
+    servers.stop()
 
 
 @pytest.fixture(scope="module")
-def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcesses]:
-    directory = tmp_path_factory.mktemp("site")
-    # The database's server runs as another user.
-    directory.chmod(0o711)
-    with running_site(directory) as site:
+def whole_site(
+    tmp_path_factory: pytest.TempPathFactory, site_servers: SiteServers
+) -> Iterator[ServiceProcesses]:
+    """A site with an empty database for each module."""
+    with running_site(tmp_path_factory.mktemp("site"), site_servers) as site:
         yield site
 
 

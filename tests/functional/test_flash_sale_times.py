@@ -1,6 +1,5 @@
 """Flash sales in real processes: a beginning and an end are seen at once, although the list is cached for longer."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,19 +9,16 @@ import requests
 from marketplace.kernel import queues
 from sandbox.personas import persona_named
 from tests.support.market import Market
-from tests.support.service_processes import ServiceProcesses, running_site
+from tests.support.service_processes import ServiceProcesses
 
 # The scheduler of the queue looks once a second; the rest is for a machine that is busy with other tests.
 SECONDS_TO_BE_SEEN = 15.0
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcesses]:
-    directory = tmp_path_factory.mktemp("site")
-    directory.chmod(0o711)
-    with running_site(directory) as found:
-        found.environment |= {"RATE_LIMIT_SCALE": "1000"}
-        yield found
+def site(whole_site: ServiceProcesses) -> ServiceProcesses:
+    whole_site.environment |= {"RATE_LIMIT_SCALE": "1000"}
+    return whole_site
 
 
 def test_a_beginning_and_an_end_are_seen_within_seconds(site: ServiceProcesses) -> None:

@@ -1,11 +1,9 @@
 """Payouts by real workers, a real web process and the sandbox's gateway: sent once, and settled by its events."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import pytest
 import requests
 
 from marketplace.infra.settings import load_settings
@@ -15,25 +13,10 @@ from tests.support.forked_processes import Forked
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.payouts import OWED_MINOR, make_payees, owed
 from tests.support.purchases import assert_books_are_whole
-from tests.support.service_processes import ServiceProcesses, kill, running_site
+from tests.support.service_processes import ServiceProcesses, kill
 from tests.support.transfers import batch_status, dispatched_batch, statuses_in, transfers_in
 
 PAYEES = 3
-
-
-@pytest.fixture(scope="module")
-def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcesses]:
-    directory = tmp_path_factory.mktemp("site")
-    directory.chmod(0o711)
-    with running_site(directory) as site:
-        yield site
-
-
-@pytest.fixture
-def site(whole_site: ServiceProcesses) -> Iterator[ServiceProcesses]:
-    """The site, without web and workers before and after."""
-    yield whole_site
-    whole_site.stop_processes()
 
 
 class Batch:

@@ -301,13 +301,24 @@ def test_stopped_or_killed_stack_starts_again_with_its_data(running: Stack) -> N
     assert not set(children) & {*running.services().values(), *lock_holders(running.lock)}
 
 
-def test_demo_plays_the_purchase_on_a_second_stack_that_reset_removes(running: Stack, tmp_path: Path) -> None:
-    """The demo starts a stack of its own beside the running one, and stops it."""
+def test_demo_plays_the_purchase_on_given_servers_beside_a_running_stack(
+    running: Stack, addresses: Addresses, tmp_path: Path
+) -> None:
+    """The demo starts a stack of its own, which starts none of the servers that are given, and stops it."""
     other = Stack(tmp_path / "other", free_port("stack"))
+    mine = running.variables()
+    storage = {name: mine[name] for name in ("S3_ENDPOINT_URL", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY")}
+    refused = ask(other, "up", S3_ENDPOINT_URL=mine["S3_ENDPOINT_URL"])
+    assert (refused.returncode, "S3_SECRET_ACCESS_KEY must be given" in refused.stderr) == (1, True)
+    name = f"guest_{other.port}"
+    given = {
+        "DATABASE_URL": create_database(addresses, name, template="template1"),
+        "REDIS_URL": f"{mine['REDIS_URL'][:-1]}1",
+    }
     played = subprocess.run(
         [sys.executable, "-m", "sandbox.demo"],
         cwd=PROJECT,
-        env=environment(other),
+        env=environment(other, **storage, **given),
         capture_output=True,
         text=True,
         timeout=DEMO_SECONDS,
@@ -329,35 +340,16 @@ def test_demo_plays_the_purchase_on_a_second_stack_that_reset_removes(running: S
         r"^Order CM-\d+: the buyer paid NGN [\d,.]+, the store is owed", played.stdout, re.MULTILINE
     )
     assert not is_locked(other.lock)  # the demo stopped what it started
+    assert query(given["DATABASE_URL"], "SELECT count(*) >= 300 FROM products") == [(True,)]
+    drop_database(addresses, name)
 
-    mine, its = running.variables(), other.variables()
-    assert all(mine[name] != its[name] for name in ("DATABASE_URL", "REDIS_URL", "GATEWAY_URL"))
+    its = other.variables()
+    assert mine["GATEWAY_URL"] != its["GATEWAY_URL"]
+    assert {"providers.log", "web.log"} <= {path.name for path in (other.directory / "logs").iterdir()}
+    assert not any((other.directory / name).exists() for name in ("postgresql", "valkey", "objects"))
     assert ask(other, "reset").returncode == 0
     assert not other.directory.exists()
     assert running.is_ready()
-
-
-def test_given_servers_are_used_and_not_started(running: Stack, tmp_path: Path) -> None:
-    given = running.variables()
-    other = Stack(tmp_path / "guest", free_port("stack"))
-    outside = ("DATABASE_URL", "REDIS_URL", "S3_ENDPOINT_URL", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY")
-    refused = ask(other, "up", S3_ENDPOINT_URL=given["S3_ENDPOINT_URL"])
-    assert (refused.returncode, "S3_SECRET_ACCESS_KEY must be given" in refused.stderr) == (1, True)
-    with other.output.open("wb") as output:
-        other.process = subprocess.Popen(
-            command("up"),
-            env=environment(other, **{name: given[name] for name in outside}),
-            cwd=PROJECT,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        assert wait_until(lambda: "Ctrl-C stops" in other.text(), timeout_seconds=START_SECONDS), other.text()
-        assert other.is_ready()
-        assert running.is_ready()
-        assert not {"postgresql", "valkey", "object-storage"} & set(other.services())
-    finally:
-        assert other.end(signal.SIGTERM) == 0
 
 
 @pytest.mark.parametrize("where", ["/proc/self/nowhere", "file/below"])

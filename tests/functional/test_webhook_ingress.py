@@ -17,7 +17,7 @@ from tests.support.gateway import charge_data, event_of, sign
 from tests.support.messaging import envelope, message
 from tests.support.ports import free_port
 from tests.support.servers import PROJECT
-from tests.support.service_processes import ServiceProcesses, running_site
+from tests.support.service_processes import ServiceProcesses
 
 GATEWAY = "/api/payments/webhook"
 FUNCTION = "/functions/v1/gateway-webhook"
@@ -93,12 +93,10 @@ def signed(path: str, body: bytes) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def ingress(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ingress]:
+def ingress(whole_site: ServiceProcesses) -> Iterator[Ingress]:
     """The site with its proxy."""
-    directory = tmp_path_factory.mktemp("ingress")
-    directory.chmod(0o711)
     with ExitStack() as stack:
-        site = stack.enter_context(running_site(directory))
+        site = whole_site
         site.environment |= {
             "MESSAGING_APP_SECRET": APP_SECRET,
             "MESSAGING_VERIFY_TOKEN": VERIFY_TOKEN,

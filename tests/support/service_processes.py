@@ -10,6 +10,7 @@ from uuid import UUID
 
 import psycopg2
 import requests
+from redis import Redis
 
 from marketplace.infra.db import Database
 from marketplace.infra.settings import load_settings
@@ -19,12 +20,13 @@ from sandbox.process import Process, wait_until
 from sandbox.providers.server import ProvidersServer
 from sandbox.servers import EmbeddedPostgres, EmbeddedValkey
 from tasks.dispatcher import Dispatcher
+from tests.support.empty_database import EmptiedDatabase
 from tests.support.encryption_keys import KEY_VARIABLES
 from tests.support.fork_server import Start
 from tests.support.forked_processes import Forked, kept_environment, launched
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.installation import query
-from tests.support.ports import free_ports
+from tests.support.ports import free_port, free_ports
 from tests.support.servers import migrate
 
 BOUND_SECONDS = 30.0
@@ -34,16 +36,52 @@ _KEY = "of-these-tests-only-0123456789abcdef"
 Found = TypeVar("Found")
 
 
-class ServiceProcesses:
-    """What runs, and how it is reached."""
+class SiteServers:
+    """A database and a cache that the sites of one test process use one after another."""
 
-    def __init__(self, directory: Path, ports: dict[str, int]) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path) -> None:
+        """Start the servers and migrate the database."""
+        ports = free_ports("site", "database", "cache")
         self.postgres = EmbeddedPostgres(
             directory / "postgresql", ports["database"], password=_KEY, durable=False
         )
         self.valkey = EmbeddedValkey(directory / "valkey", ports["cache"], durable=False)
-        self.url = f"http://127.0.0.1:{ports['web']}"
+        self.start_stopped()
+        migrate(self.postgres.url)
+        self._database = Database(self.postgres.url, pool_size=1, application_name="tests")
+        self._emptied = EmptiedDatabase(self._database)
+
+    def start_stopped(self) -> None:
+        """Start the servers that a test stopped."""
+        for server in (self.postgres, self.valkey):
+            if server.process is None or not server.process.running:
+                server.start()
+
+    def empty(self) -> None:
+        """Start both servers if necessary, and delete all that tests left in them."""
+        self.start_stopped()
+        self._database.close()  # the connection is dead after a restart
+        self._emptied.disconnect_others()
+        self._emptied.empty()
+        with Redis.from_url(self.valkey.url) as cache:
+            cache.flushall()
+
+    def stop(self) -> None:
+        """Stop both servers."""
+        self._database.close()
+        self.valkey.stop()
+        self.postgres.stop()
+
+
+class ServiceProcesses:
+    """What runs, and how it is reached."""
+
+    def __init__(self, directory: Path, servers: SiteServers, port: int) -> None:
+        self.directory = directory
+        self._servers = servers
+        self.postgres = servers.postgres
+        self.valkey = servers.valkey
+        self.url = f"http://127.0.0.1:{port}"
         self.providers = ProvidersServer(
             "127.0.0.1",
             0,
@@ -66,7 +104,7 @@ class ServiceProcesses:
             "DELIVERY_PIN_KEY": _KEY,
             "CURSOR_KEY": _KEY,
             **KEY_VARIABLES,
-            "WEB_BIND": f"127.0.0.1:{ports['web']}",
+            "WEB_BIND": f"127.0.0.1:{port}",
             "WEB_CONCURRENCY": "2",
             "WEB_GRACEFUL_SECONDS": "2",
         }
@@ -142,9 +180,7 @@ class ServiceProcesses:
     def restart_servers(self) -> None:
         """Start what a test stopped; our own connections to it are dead then."""
         self.database.close()
-        for server in (self.postgres, self.valkey):
-            if server.process is None or not server.process.running:
-                server.start()
+        self._servers.start_stopped()
 
 
 class Blocker:
@@ -179,19 +215,16 @@ def kill(process: Process | Forked) -> None:
 
 
 @contextmanager
-def running_site(directory: Path) -> Iterator[ServiceProcesses]:
-    """Run the servers, the database migrated and empty; web and workers are for tests to start."""
-    ports = free_ports("site", "database", "cache", "web")
-    assert all(is_free(port) for port in ports.values())
-    site = ServiceProcesses(directory, ports)
+def running_site(directory: Path, servers: SiteServers) -> Iterator[ServiceProcesses]:
+    """Give a site with an empty database; web and workers are for tests to start."""
+    port = free_port("site")
+    assert is_free(port)
+    servers.empty()
+    site = ServiceProcesses(directory, servers, port)
     try:
         site.providers.start()
-        site.restart_servers()
-        migrate(site.postgres.url)
         yield site
     finally:
         site.stop_processes()
         site.database.close()
         site.providers.stop()
-        site.valkey.stop()
-        site.postgres.stop()
