@@ -9,6 +9,7 @@ import requests
 from marketplace.kernel.clock import system_clock
 from marketplace.ledger import accounts
 from marketplace.payments.intents.lifecycle import Intent
+from tests.support.depth import sample
 from tests.support.gateway import charge_data, event_of, sign
 from tests.support.purchases import (
     Shop,
@@ -70,7 +71,8 @@ def blocked(site: ServiceProcesses) -> Iterator[Blocker]:
         yield blocker
 
 
-@pytest.mark.parametrize("step", ["orders", "products", "ledger_accounts"])
+# The first and the last step are those of TestKilledAt in test_inbox_failures.py too.
+@pytest.mark.parametrize("step", sample(["orders", "products", "ledger_accounts"], every=3, offset=1))
 def test_a_worker_killed_in_the_middle_leaves_nothing_and_the_next_one_finishes(
     site: ServiceProcesses, shop: Shop, blocked: Blocker, step: str
 ) -> None:

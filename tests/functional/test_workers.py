@@ -19,6 +19,7 @@ from marketplace.infra import wakeups
 from marketplace.infra.cache import Cache
 from marketplace.kernel import queues
 from sandbox.process import wait_until
+from tests.support.depth import sample
 from tests.support.forked_processes import Forked
 from tests.support.installation import marketplace
 from tests.support.purchases import Shop, make_product
@@ -152,7 +153,7 @@ class TestHeartbeats:
 
 
 class TestKilled:
-    @pytest.mark.parametrize("queue", queues.NAMES)
+    @pytest.mark.parametrize("queue", sample(queues.NAMES, every=2))
     def test_what_it_was_at_is_taken_up_by_another_within_a_minute(
         self, site: ServiceProcesses, shop: Shop, blocked: Blocker, queue: str
     ) -> None:

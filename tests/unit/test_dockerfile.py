@@ -122,7 +122,19 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
             placed = [str(root) + word if word.startswith("/build/") else word for word in arguments]
             command = [str(UV), "pip", "install", "--quiet", "--python", str(environment), *placed]
             run(command, root / "build")
+    copy_bytecode(environment)
     return root
+
+
+def copy_bytecode(environment: Path) -> None:
+    """Copy the bytecode of the libraries, which Python takes for files of the same size and time."""
+    below = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "site-packages")
+    ours, its = Path(sys.prefix) / below, environment / below
+    for compiled in ours.rglob("*.pyc"):
+        copied = its / compiled.relative_to(ours)
+        if copied.parents[1].is_dir():
+            copied.parent.mkdir(exist_ok=True)
+            shutil.copyfile(compiled, copied)
 
 
 def copy(source: str, root: Path, target: str) -> None:

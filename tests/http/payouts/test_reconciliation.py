@@ -143,21 +143,18 @@ def test_the_history_is_listed_and_filtered(office: Office) -> None:
     assert [row["runId"] for row in office.get("?order=asc&limit=1").get_json()["data"]] == [first]
 
 
-@pytest.mark.parametrize(
-    ("body", "name"),
-    [
+def test_invalid_window_is_refused(office: Office) -> None:
+    for body, name in (
         ({"from": "2026-03-02T00:00:00Z", "to": "2026-03-01T00:00:00Z"}, "from"),
         ({"to": "2999-01-01T00:00:00Z"}, "to"),
         ({"from": "0001-01-01T00:00:00Z", "to": "0001-01-05T00:00:00Z"}, "from"),
         ({"to": "0001-01-01T00:00:00Z"}, "to"),
         ({"from": "yesterday"}, "from"),
         ({"since": "2026-03-01T00:00:00Z"}, "since"),
-    ],
-)
-def test_a_window_that_is_none_is_refused(office: Office, body: dict[str, Any], name: str) -> None:
-    answer = office.client.post("/api/payouts/reconcile", json=body, headers=office.headers)
-    assert answer.status_code == 422
-    assert [param["name"] for param in answer.get_json()["invalid_params"]] == [name]
+    ):
+        answer = office.client.post("/api/payouts/reconcile", json=body, headers=office.headers)
+        assert answer.status_code == 422, body
+        assert [param["name"] for param in answer.get_json()["invalid_params"]] == [name], body
 
 
 def test_one_that_runs_refuses_another(office: Office) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
@@ -250,6 +251,17 @@ def test_a_body_that_says_it_is_not_compressed_is_taken(client: FlaskClient, enc
     assert deliver(client, body, sign(body), **{"Content-Encoding": encoding}).status_code == 200
 
 
+@pytest.fixture(scope="module")
+def apps_behind_proxies(paying_services: Services) -> list[Flask]:
+    """The application that knows the gateway's networks, behind no proxy, one and two."""
+    return [
+        checked_app(
+            changed(paying_services, gateway_webhook_addresses=GATEWAYS_OWN, trusted_proxy_hops=hops), AREAS
+        )
+        for hops in range(3)
+    ]
+
+
 class TestNetworksOfTheGateway:
     """With GATEWAY_WEBHOOK_ADDRESSES, what comes from elsewhere is refused, whatever its signature."""
 
@@ -268,9 +280,9 @@ class TestNetworksOfTheGateway:
         ],
     )
     def test_without_a_proxy_the_sender_is_who_connects(
-        self, paying_services: Services, database: Database, path: str, address: str, taken: bool
+        self, apps_behind_proxies: list[Flask], database: Database, path: str, address: str, taken: bool
     ) -> None:
-        client = self.client(paying_services, hops=0)
+        client = apps_behind_proxies[0].test_client()
         body = some_event()
 
         # What the sender writes into the header itself counts for nothing.
@@ -298,9 +310,9 @@ class TestNetworksOfTheGateway:
         ],
     )
     def test_behind_proxies_it_is_who_our_own_saw(
-        self, paying_services: Services, hops: int, chain: str | None, taken: bool
+        self, apps_behind_proxies: list[Flask], hops: int, chain: str | None, taken: bool
     ) -> None:
-        client = self.client(paying_services, hops=hops)
+        client = apps_behind_proxies[hops].test_client()
         body = some_event()
         headers = {HEADER: sign(body)} | ({"X-Forwarded-For": chain} if chain else {})
 
@@ -308,18 +320,12 @@ class TestNetworksOfTheGateway:
 
         self.assert_taken(answer, taken)
 
-    def test_elsewhere_a_wrong_signature_is_told_nothing_else(self, paying_services: Services) -> None:
-        client = self.client(paying_services, hops=0)
+    def test_elsewhere_a_wrong_signature_is_told_nothing_else(self, apps_behind_proxies: list[Flask]) -> None:
+        client = apps_behind_proxies[0].test_client()
 
         answer = client.post(WEBHOOK, data=b"{}", environ_base={"REMOTE_ADDR": "192.0.2.1"})
 
         self.assert_taken(answer, taken=False)
-
-    @staticmethod
-    def client(services: Services, *, hops: int) -> FlaskClient:
-        """Give a client of an application that knows the gateway's networks."""
-        limited = changed(services, gateway_webhook_addresses=GATEWAYS_OWN, trusted_proxy_hops=hops)
-        return checked_app(limited, AREAS).test_client()
 
     @staticmethod
     def assert_taken(answer: TestResponse, taken: bool) -> None:
