@@ -8,12 +8,12 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.alerts.kinds import ALERT_KINDS, Severity
-from marketplace.infra.db import Base, Id
+from marketplace.infra.db import Base, Entity
 
 _OPEN = text("resolved_at IS NULL")
 
 
-class Alert(Base):
+class Alert(Entity):
     """Something that somebody must see to: one row for as long as it is open, however often it is raised."""
 
     __tablename__ = "alerts"
@@ -29,7 +29,6 @@ class Alert(Base):
         Index("ix_alerts_unresolved", text("raised_at DESC"), text("id DESC"), postgresql_where=_OPEN),
     )
 
-    id: Mapped[Id]
     identifier: Mapped[str]
     severity: Mapped[Severity] = mapped_column(Text, comment="The worst that it was raised with")
     subject: Mapped[str] = mapped_column(comment="What it is about; open once for each")

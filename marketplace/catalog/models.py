@@ -8,19 +8,18 @@ from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id, Timestamped
+from marketplace.infra.db import Base, CreatedAt, Entity, Timestamped
 
 _PUBLISHED = text("status = 'published'")
 _IN_MODERATION = text("status IN ('in_review', 'rejected', 'removed')")
 
 
-class Category(Base):
+class Category(Entity):
     """A node of the category tree. ``lineage`` holds the ids from the root down to the category itself."""
 
     __tablename__ = "categories"
     __table_args__ = (Index("ix_categories_lineage", "lineage", postgresql_using="gin"),)
 
-    id: Mapped[Id]
     parent_id: Mapped[UUID | None] = mapped_column(ForeignKey("categories.id"), index=True)
     name: Mapped[str]
     slug: Mapped[str] = mapped_column(unique=True)
@@ -29,7 +28,7 @@ class Category(Base):
     commission_bps: Mapped[int | None]
 
 
-class Image(Base):
+class Image(Entity):
     """A picture in object storage: its renditions, whose keys are made of its content's hash.
 
     A row is there before its objects are stored (``pending``) and until they are gone (``deleting``). It stays
@@ -53,7 +52,6 @@ class Image(Base):
         Index("ix_images_unused", "unused_since", postgresql_where=text("unused_since IS NOT NULL")),
     )
 
-    id: Mapped[Id]
     owner_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
     key: Mapped[str] = mapped_column(comment="Of the rendition that cards show")
     content_hash: Mapped[str | None] = mapped_column(
@@ -71,7 +69,7 @@ class Image(Base):
     created_at: Mapped[CreatedAt]
 
 
-class Product(Timestamped, Base):
+class Product(Timestamped, Entity):
     """A listing. ``reserved`` of its ``quantity`` belongs to orders that are not paid yet.
 
     ``cover_key`` repeats the key of the first picture, so that a listing needs no join for it. The rating
@@ -140,7 +138,6 @@ class Product(Timestamped, Base):
         ),
     )
 
-    id: Mapped[Id]
     vendor_id: Mapped[UUID] = mapped_column(ForeignKey("vendor_profiles.id"))
     campus_id: Mapped[UUID] = mapped_column(ForeignKey("campuses.id"))
     category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id"))
@@ -205,7 +202,7 @@ class ProductImage(Base):
     image_id: Mapped[UUID] = mapped_column(ForeignKey("images.id"), index=True)
 
 
-class BannedTerm(Base):
+class BannedTerm(Entity):
     """Words that name what may not be sold, as the screening folds them.
 
     In the phrases of ``exceptions`` they are harmless.
@@ -220,7 +217,6 @@ class BannedTerm(Base):
         ),
     )
 
-    id: Mapped[Id]
     term: Mapped[str] = mapped_column(unique=True)
     category: Mapped[str]
     exceptions: Mapped[list[str]] = mapped_column(server_default="{}")

@@ -5,16 +5,15 @@ from datetime import datetime
 from sqlalchemy import LargeBinary, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, Id
+from marketplace.infra.db import Entity
 
 
-class IdempotencyKey(Base):
+class IdempotencyKey(Entity):
     """A key as one caller used it on one method and concrete path; completed when it has an answer."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (UniqueConstraint("caller", "method", "path", "key"),)
 
-    id: Mapped[Id]
     caller: Mapped[str]
     method: Mapped[str]
     path: Mapped[str]

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, Id, Timestamped
+from marketplace.infra.db import Base, Entity, Timestamped
 
 
 class AdminRole(Base):
@@ -48,7 +48,7 @@ class Profile(Timestamped, Base):
     )
 
 
-class FormerContact(Base):
+class FormerContact(Entity):
     """Where somebody could be reached before: who took an account over could have changed that first."""
 
     __tablename__ = "former_contacts"
@@ -57,14 +57,13 @@ class FormerContact(Base):
         Index("ix_former_contacts_user", "user_id", "replaced_at"),
     )
 
-    id: Mapped[Id]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
     kind: Mapped[str]
     contact: Mapped[str] = mapped_column(info={"personal": "contact"})
     replaced_at: Mapped[datetime]
 
 
-class Address(Timestamped, Base):
+class Address(Timestamped, Entity):
     """A saved delivery address."""
 
     __tablename__ = "addresses"
@@ -78,7 +77,6 @@ class Address(Timestamped, Base):
         ),
     )
 
-    id: Mapped[Id]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
     label: Mapped[str | None]
     hostel: Mapped[str] = mapped_column(info={"personal": "address"})

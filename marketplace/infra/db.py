@@ -92,6 +92,14 @@ Id = Annotated[UUID, mapped_column(primary_key=True, server_default=text("uuidv7
 CreatedAt = Annotated[datetime, mapped_column(server_default=text("now()"))]
 
 
+class Entity(Base):
+    """The base of models whose key is an id that the database gives."""
+
+    __abstract__ = True
+
+    id: Mapped[Id]
+
+
 class Timestamped:
     """The columns of a table whose rows tell when they were created and last changed."""
 

@@ -11,10 +11,10 @@ from sqlalchemy import ColumnElement, Index, Select, event, insert, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from marketplace.infra import wakeups
-from marketplace.infra.db import Base, CreatedAt, Id, Json, Statement
+from marketplace.infra.db import CreatedAt, Entity, Json, Statement
 
 
-class OutboxEvent(Base):
+class OutboxEvent(Entity):
     """Work that waits or was done. ``queue`` says which worker takes it, ``topic`` what is to be done."""
 
     __tablename__ = "outbox_events"
@@ -35,7 +35,6 @@ class OutboxEvent(Base):
         Index("ix_outbox_events_done", "done_at", postgresql_where=text("done_at IS NOT NULL")),
     )
 
-    id: Mapped[Id]
     queue: Mapped[str]
     topic: Mapped[str]
     payload: Mapped[dict[str, Any]]

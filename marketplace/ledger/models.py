@@ -5,7 +5,7 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, CreatedAt, Entity, Id
 
 
 class LedgerAccount(Base):
@@ -32,13 +32,12 @@ class LedgerAccount(Base):
     created_at: Mapped[CreatedAt]
 
 
-class LedgerTransaction(Base):
+class LedgerTransaction(Entity):
     """A balanced movement. ``(kind, source)`` names its cause, so that no replay posts it twice."""
 
     __tablename__ = "ledger_transactions"
     __table_args__ = (UniqueConstraint("kind", "source"),)
 
-    id: Mapped[Id]
     kind: Mapped[str]
     source: Mapped[str]
     description: Mapped[str]

@@ -6,10 +6,10 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id, Timestamped
+from marketplace.infra.db import CreatedAt, Entity, Timestamped
 
 
-class Notification(Base):
+class Notification(Entity):
     """One thing that a person is told. Delivery PINs and the like never stand in it."""
 
     __tablename__ = "notifications"
@@ -23,7 +23,6 @@ class Notification(Base):
         ),
     )
 
-    id: Mapped[Id]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
     type: Mapped[str]
     title: Mapped[str]
@@ -37,7 +36,7 @@ class Notification(Base):
     read_at: Mapped[datetime | None]
 
 
-class NotificationDeliveryLog(Timestamped, Base):
+class NotificationDeliveryLog(Timestamped, Entity):
     """One message that was handed to a channel, and the latest that its provider told of it.
 
     Neither the message's text nor the address that it went to stands in it.
@@ -50,7 +49,6 @@ class NotificationDeliveryLog(Timestamped, Base):
         Index("ix_notification_delivery_logs_user", "user_id", text("id DESC")),
     )
 
-    id: Mapped[Id]
     notification_id: Mapped[UUID | None] = mapped_column(ForeignKey("notifications.id"), index=True)
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     channel: Mapped[str]

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, Sequence, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, Id, Timestamped
+from marketplace.infra.db import Base, Entity, Timestamped
 
 order_number = Sequence("order_number", start=100001, metadata=Base.metadata)
 
@@ -17,7 +17,7 @@ _STATUSES = (
 )
 
 
-class Order(Timestamped, Base):
+class Order(Timestamped, Entity):
     """An order of one buyer with one vendor.
 
     What payments know of it (reference, status, channel) is written here by them. The PIN itself is stored
@@ -59,7 +59,6 @@ class Order(Timestamped, Base):
         Index("ix_orders_checkout", "checkout_id", postgresql_where=text("checkout_id IS NOT NULL")),
     )
 
-    id: Mapped[Id]
     number: Mapped[str] = mapped_column(
         unique=True, server_default=text("'CM-' || nextval('order_number')::text")
     )

@@ -7,13 +7,13 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id, Timestamped
+from marketplace.infra.db import Base, CreatedAt, Entity, Timestamped
 from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, EncryptedText
 
 TRANSFER_ACCOUNT_NUMBER = EncryptedText("transfer_accounts.account_number")
 
 
-class PaymentIntent(Timestamped, Base):
+class PaymentIntent(Timestamped, Entity):
     """One attempt to pay for one or more orders; its reference is the gateway's too."""
 
     __tablename__ = "payment_intents"
@@ -27,7 +27,6 @@ class PaymentIntent(Timestamped, Base):
         CheckConstraint("reference ~ '^checkout-[0-9a-f]{32}$'", name="reference"),
     )
 
-    id: Mapped[Id]
     reference: Mapped[str] = mapped_column(
         unique=True, server_default=text("'checkout-' || replace(gen_random_uuid()::text, '-', '')")
     )
@@ -81,7 +80,7 @@ class PaymentAllocation(Base):
     live: Mapped[bool] = mapped_column(server_default=text("true"))
 
 
-class QuarantinedCharge(Base):
+class QuarantinedCharge(Entity):
     """A settled charge that could not be applied as it came; finance decides what becomes of it."""
 
     __tablename__ = "quarantined_charges"
@@ -95,7 +94,6 @@ class QuarantinedCharge(Base):
         Index("ix_quarantined_charges_created", "created_at", "id"),
     )
 
-    id: Mapped[Id]
     gateway_charge_id: Mapped[str] = mapped_column(unique=True)
     intent_id: Mapped[UUID] = mapped_column(ForeignKey("payment_intents.id"), index=True)
     reason: Mapped[str]
@@ -114,7 +112,7 @@ class QuarantinedCharge(Base):
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
 
 
-class GatewayCharge(Base):
+class GatewayCharge(Entity):
     """A settled charge and what became of it, one row for each that the gateway ever told us of.
 
     ``principal_minor`` is what of it is the buyer's, less fees that the customer bore on top; of that,
@@ -128,7 +126,6 @@ class GatewayCharge(Base):
         Index("ix_gateway_charges_created", "created_at", "id"),
     )
 
-    id: Mapped[Id]
     gateway_charge_id: Mapped[str] = mapped_column(unique=True)
     intent_id: Mapped[UUID] = mapped_column(ForeignKey("payment_intents.id"), index=True)
     outcome: Mapped[str]
@@ -145,7 +142,7 @@ class GatewayCharge(Base):
     created_at: Mapped[CreatedAt]
 
 
-class Refund(Timestamped, Base):
+class Refund(Timestamped, Entity):
     """Money that goes back to its buyer: to where it came from, by the gateway, or into the wallet.
 
     ``cause`` names what it is for, so that nothing is refunded twice. One that the gateway is to send is
@@ -174,7 +171,6 @@ class Refund(Timestamped, Base):
         Index("ix_refunds_paid_twice", "created_at", "id", postgresql_where=text("paid_twice_minor > 0")),
     )
 
-    id: Mapped[Id]
     order_id: Mapped[UUID | None] = mapped_column(ForeignKey("orders.id"), index=True)
     charge_id: Mapped[UUID | None] = mapped_column(ForeignKey("gateway_charges.id"), index=True)
     buyer_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), index=True)
@@ -208,7 +204,7 @@ class Refund(Timestamped, Base):
     )
 
 
-class Chargeback(Base):
+class Chargeback(Entity):
     """A dispute that a customer's bank opened over a charge, as the gateway tells of it."""
 
     __tablename__ = "charge_disputes"
@@ -217,7 +213,6 @@ class Chargeback(Base):
         CheckConstraint("(status = 'resolved') = (resolved_at IS NOT NULL)", name="resolved_at"),
     )
 
-    id: Mapped[Id]
     gateway_dispute_id: Mapped[str] = mapped_column(unique=True)
     intent_id: Mapped[UUID] = mapped_column(ForeignKey("payment_intents.id"), index=True)
     gateway_charge_id: Mapped[str | None] = mapped_column(

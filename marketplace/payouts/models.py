@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id, Timestamped
+from marketplace.infra.db import CreatedAt, Entity, Timestamped
 from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, BlindIndex, EncryptedText
 
 ACCOUNT_NUMBER = EncryptedText("payout_accounts.account_number")
@@ -20,7 +20,7 @@ def mask_account_number(account_number: str) -> str:
     return "*" * (len(account_number) - VISIBLE_DIGITS) + account_number[-VISIBLE_DIGITS:]
 
 
-class PayoutAccount(Base):
+class PayoutAccount(Entity):
     """A person's bank account that payouts go to. Replaced accounts are kept for what was sent to them."""
 
     __tablename__ = "payout_accounts"
@@ -33,7 +33,6 @@ class PayoutAccount(Base):
         Index("ix_payout_accounts_user", "user_id", "created_at"),
     )
 
-    id: Mapped[Id]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
     bank_code: Mapped[str]
     bank_name: Mapped[str | None]
@@ -57,7 +56,7 @@ class PayoutAccount(Base):
         return mask_account_number(self.account_number)
 
 
-class PayoutBatch(Timestamped, Base):
+class PayoutBatch(Timestamped, Entity):
     """Payouts that officers approve and send together. ``staged_by`` is empty where the schedule staged it."""
 
     __tablename__ = "payout_batches"
@@ -71,7 +70,6 @@ class PayoutBatch(Timestamped, Base):
         Index("ix_payout_batches_status", "status", text("id DESC")),
     )
 
-    id: Mapped[Id]
     status: Mapped[str]
     staged_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     content_hash: Mapped[str] = mapped_column(comment="SHA-256 of what it pays, as it was staged")
@@ -86,13 +84,12 @@ class PayoutBatch(Timestamped, Base):
     revision: Mapped[int] = mapped_column(server_default=text("1"))
 
 
-class PayoutApproval(Base):
+class PayoutApproval(Entity):
     """An officer's word for a batch as it was then: each officer's once for the same content."""
 
     __tablename__ = "payout_approvals"
     __table_args__ = (UniqueConstraint("batch_id", "officer_id", "content_hash"),)
 
-    id: Mapped[Id]
     batch_id: Mapped[UUID] = mapped_column(ForeignKey("payout_batches.id"))
     officer_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), index=True)
     content_hash: Mapped[str]
@@ -100,7 +97,7 @@ class PayoutApproval(Base):
     created_at: Mapped[CreatedAt]
 
 
-class PayoutTransferIntent(Timestamped, Base):
+class PayoutTransferIntent(Timestamped, Entity):
     """What somebody is to be paid: reserved from their balance in the books when it is made.
 
     A vendor's comes from what we owe them, another's (``vendor_id`` is empty) from their wallet. One without a
@@ -136,7 +133,6 @@ class PayoutTransferIntent(Timestamped, Base):
         ),
     )
 
-    id: Mapped[Id]
     batch_id: Mapped[UUID | None] = mapped_column(ForeignKey("payout_batches.id"))
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
     vendor_id: Mapped[UUID | None] = mapped_column(ForeignKey("vendor_profiles.id"))
@@ -150,7 +146,7 @@ class PayoutTransferIntent(Timestamped, Base):
     stalled_at: Mapped[datetime | None] = mapped_column(comment="Flagged, having been pending over 48 hours")
 
 
-class PayoutTransfer(Timestamped, Base):
+class PayoutTransfer(Timestamped, Entity):
     """An intent's transfer at the gateway. Its reference is kept before the first call, and never replaced."""
 
     __tablename__ = "payout_transfers"
@@ -164,7 +160,6 @@ class PayoutTransfer(Timestamped, Base):
         ),
     )
 
-    id: Mapped[Id]
     intent_id: Mapped[UUID] = mapped_column(ForeignKey("payout_transfer_intents.id"), unique=True)
     reference: Mapped[str] = mapped_column(
         unique=True, server_default=text("'payout-' || replace(gen_random_uuid()::text, '-', '')")
@@ -181,7 +176,7 @@ class PayoutTransfer(Timestamped, Base):
     sent_at: Mapped[datetime | None] = mapped_column(comment="When the call began that sends it")
 
 
-class PayoutException(Base):
+class PayoutException(Entity):
     """A transfer that failed, came back, or is none of ours, as the gateway told of it; finance sees to it."""
 
     __tablename__ = "payout_exceptions"
@@ -193,7 +188,6 @@ class PayoutException(Base):
         Index("ix_payout_exceptions_open", "created_at", postgresql_where=text("resolved_at IS NULL")),
     )
 
-    id: Mapped[Id]
     gateway_transfer_id: Mapped[str]
     reference: Mapped[str]
     outcome: Mapped[str]

@@ -9,7 +9,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, Text, cast, 
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, column_property, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, CreatedAt, Entity
 
 
 class PlatformSetting(Base):
@@ -24,12 +24,11 @@ class PlatformSetting(Base):
     updated_at: Mapped[CreatedAt]
 
 
-class Campus(Base):
+class Campus(Entity):
     """A campus of the university."""
 
     __tablename__ = "campuses"
 
-    id: Mapped[Id]
     name: Mapped[str]
     slug: Mapped[str] = mapped_column(unique=True)
     created_at: Mapped[CreatedAt]
@@ -44,22 +43,20 @@ class CampusEmailDomain(Base):
     campus_id: Mapped[UUID] = mapped_column(ForeignKey("campuses.id"), index=True)
 
 
-class Hostel(Base):
+class Hostel(Entity):
     """A hall of residence."""
 
     __tablename__ = "hostels"
 
-    id: Mapped[Id]
     campus_id: Mapped[UUID] = mapped_column(ForeignKey("campuses.id"), index=True)
     name: Mapped[str]
 
 
-class Hub(Base):
+class Hub(Entity):
     """A place where orders are picked up."""
 
     __tablename__ = "hubs"
 
-    id: Mapped[Id]
     campus_id: Mapped[UUID] = mapped_column(ForeignKey("campuses.id"), index=True)
     name: Mapped[str]
     address: Mapped[str]
@@ -70,7 +67,7 @@ class Hub(Base):
     updated_at: Mapped[datetime | None]
 
 
-class PayoutHalt(Base):
+class PayoutHalt(Entity):
     """Payouts stand still from here on, until a proposal that two officers carried resumes them."""
 
     __tablename__ = "payout_halts"
@@ -86,7 +83,6 @@ class PayoutHalt(Base):
         ),
     )
 
-    id: Mapped[Id]
     reason: Mapped[str]
     findings: Mapped[list[str]] = mapped_column(
         comment="What it was halted for: officers who resume know of it, and it halts no more"

@@ -7,10 +7,10 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, Id, Timestamped
+from marketplace.infra.db import Entity, Timestamped
 
 
-class PlatformProposal(Timestamped, Base):
+class PlatformProposal(Timestamped, Entity):
     """A change of the platform that an officer proposes. The database holds that another one approves it."""
 
     __tablename__ = "platform_proposals"
@@ -35,7 +35,6 @@ class PlatformProposal(Timestamped, Base):
         Index("ix_platform_proposals_due", "effective_at", postgresql_where=text("status = 'approved'")),
     )
 
-    id: Mapped[Id]
     kind: Mapped[str]
     target: Mapped[str] = mapped_column(comment="What it changes: a setting's key, a category's id, ...")
     payload: Mapped[dict[str, Any]] = mapped_column(comment="As it was proposed")

@@ -7,10 +7,10 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, CreatedAt, Entity
 
 
-class Reconciliation(Base):
+class Reconciliation(Entity):
     """A comparison of what the gateway holds with what the books say that it holds.
 
     ``gateway_minor`` = ``books_minor`` + ``in_flight_minor`` + ``drift_minor``.
@@ -34,7 +34,6 @@ class Reconciliation(Base):
         Index("ix_reconciliations_status", "status", text("id DESC")),
     )
 
-    id: Mapped[Id]
     status: Mapped[str]
     started_by: Mapped[str]
     officer_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
@@ -55,7 +54,7 @@ class Reconciliation(Base):
     finished_at: Mapped[datetime | None]
 
 
-class ReconciliationException(Base):
+class ReconciliationException(Entity):
     """Something that a run found to be otherwise there than here; the reconciliation decides nothing by itself."""
 
     __tablename__ = "reconciliation_exceptions"
@@ -80,7 +79,6 @@ class ReconciliationException(Base):
         ),
     )
 
-    id: Mapped[Id]
     run_id: Mapped[UUID] = mapped_column(ForeignKey("reconciliations.id"))
     item: Mapped[str] = mapped_column(
         comment="What it is about, the same in each run: charge:<id>, payout:<id>, ..."

@@ -7,10 +7,10 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import CreatedAt, Entity
 
 
-class SupportContact(Base):
+class SupportContact(Entity):
     """Somebody who wrote by the messaging provider, and whose profile has the number that it came from."""
 
     __tablename__ = "support_contacts"
@@ -19,7 +19,6 @@ class SupportContact(Base):
         Index("ix_support_contacts_profile", "profile_id"),
     )
 
-    id: Mapped[Id]
     sender: Mapped[str] = mapped_column(
         unique=True, comment="The provider's own name of the sender", info={"personal": "phone"}
     )
@@ -37,13 +36,12 @@ class SupportContact(Base):
     created_at: Mapped[CreatedAt]
 
 
-class SupportContactMessage(Base):
+class SupportContactMessage(Entity):
     """One message of a contact, of whatever type; ``text`` is what a person would read of it."""
 
     __tablename__ = "support_contact_messages"
     __table_args__ = (Index("ix_support_contact_messages_contact", "contact_id", "sent_at", "id"),)
 
-    id: Mapped[Id]
     contact_id: Mapped[UUID] = mapped_column(ForeignKey("support_contacts.id"))
     provider_message_id: Mapped[str] = mapped_column(unique=True)
     type: Mapped[str]

@@ -8,10 +8,10 @@ from sqlalchemy import CheckConstraint, FetchedValue, ForeignKey, Index, text
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, Id, Timestamped
+from marketplace.infra.db import Entity, Timestamped
 
 
-class VendorProfile(Timestamped, Base):
+class VendorProfile(Timestamped, Entity):
     """A store. Its rating and completed orders are written by the areas that know them."""
 
     __tablename__ = "vendor_profiles"
@@ -25,7 +25,6 @@ class VendorProfile(Timestamped, Base):
         ),
     )
 
-    id: Mapped[Id]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), unique=True)
     campus_id: Mapped[UUID] = mapped_column(ForeignKey("campuses.id"), index=True)
     display_name: Mapped[str]

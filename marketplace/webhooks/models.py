@@ -7,12 +7,12 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, LargeBinary, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, CreatedAt, Id
+from marketplace.infra.db import Base, CreatedAt, Entity
 
 _PROVIDERS = "provider IN ('gateway', 'messaging')"
 
 
-class InboxEvent(Base):
+class InboxEvent(Entity):
     """A delivery as it came, raw bytes and all; it is durable before the sender is told so."""
 
     __tablename__ = "webhook_inbox"
@@ -50,7 +50,6 @@ class InboxEvent(Base):
         ),
     )
 
-    id: Mapped[Id]
     provider: Mapped[str]
     body: Mapped[bytes] = mapped_column(LargeBinary, info={"personal": "event"})
     status: Mapped[str] = mapped_column(server_default="received")
@@ -77,7 +76,7 @@ class ProcessedWebhookEvent(Base):
     processed_at: Mapped[CreatedAt]
 
 
-class DeadLetterWebhook(Base):
+class DeadLetterWebhook(Entity):
     """An event that failed for good; an operator may replay it."""
 
     __tablename__ = "dead_letter_webhooks"
@@ -91,7 +90,6 @@ class DeadLetterWebhook(Base):
         ),
     )
 
-    id: Mapped[Id]
     inbox_id: Mapped[UUID] = mapped_column(ForeignKey("webhook_inbox.id"), unique=True)
     provider: Mapped[str]
     event_type: Mapped[str | None]

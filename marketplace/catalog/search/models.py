@@ -8,7 +8,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, UniqueConstr
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, Id, Timestamped
+from marketplace.infra.db import Base, Entity, Timestamped
 
 # Without a list of what is yet to be indexed: searches would read it through.
 _GIN: dict[str, Any] = {"postgresql_using": "gin", "postgresql_with": {"fastupdate": "off"}}
@@ -78,7 +78,7 @@ class SearchLexeme(Base):
     anywhere: Mapped[int] = mapped_column(Integer)
 
 
-class SearchSynonyms(Timestamped, Base):
+class SearchSynonyms(Timestamped, Entity):
     """Words and phrases that mean the same, folded; staff edit them."""
 
     __tablename__ = "search_synonyms"
@@ -87,18 +87,16 @@ class SearchSynonyms(Timestamped, Base):
         Index("ix_search_synonyms_terms", "terms", postgresql_using="gin"),
     )
 
-    id: Mapped[Id]
     terms: Mapped[list[str]]
     revision: Mapped[int] = mapped_column(server_default=text("1"))
 
 
-class SearchMiss(Base):
+class SearchMiss(Entity):
     """What was searched in vain on a day, and how often; it holds no personal data."""
 
     __tablename__ = "search_misses"
     __table_args__ = (UniqueConstraint("day", "campus_id", "query", postgresql_nulls_not_distinct=True),)
 
-    id: Mapped[Id]
     query: Mapped[str]
     campus_id: Mapped[UUID | None] = mapped_column(ForeignKey("campuses.id"))
     day: Mapped[date]
