@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from commands.seeding.categories import CATEGORIES
 from marketplace.catalog.models import BannedTerm
 from marketplace.catalog.moderation.banned_word_matcher import BannedWords, tokenize_phrase
-from marketplace.catalog.moderation.rules import ListingContent, ScreeningContext, find_rule_violations
+from marketplace.catalog.moderation.rules import ListingContent, find_rule_violations
 from tests.support.growth import assert_linear
 
 MIGRATION = Path(__file__).parents[2] / "migrations" / "versions" / "1014_reference_data.py"
@@ -160,8 +160,9 @@ def test_nothing_that_students_are_seen_to_sell_is_taken_for_it() -> None:
     """The whole catalogue that the demonstration is seeded with passes the rules of words."""
     names = [text for text in _texts([vars(category.node) for category in CATEGORIES]) if len(text) > 2]
     assert len(names) > 200
-    measure = ScreeningContext(banned_words=BANNED, comparable_prices_minor=[])
-    alarms = {name: find_rule_violations(replace(FIT, title=f"New {name}"[:140]), measure) for name in names}
+    alarms = {
+        name: find_rule_violations(replace(FIT, title=f"New {name}"[:140]), BANNED, []) for name in names
+    }
     assert {name: reasons for name, reasons in alarms.items() if reasons} == {}
 
 
@@ -189,13 +190,16 @@ def _texts(value: Any, depth: int = 0) -> list[str]:
 
 class TestFindings:
     def test_the_words_that_are_meant_are_named_wherever_they_stand(self) -> None:
-        measure = ScreeningContext(banned_words=BANNED, comparable_prices_minor=[])
         for change in ({"title": "Fresh weed"}, {"description": "Fresh weed"}, {"tags": ["weed"]}):
-            [reason] = find_rule_violations(replace(FIT, **change), measure)  # type: ignore[arg-type]
+            [reason] = find_rule_violations(replace(FIT, **change), BANNED, [])  # type: ignore[arg-type]
             assert "\u201cweed\u201d" in reason
             assert "drugs" in reason
         assert (
-            len(find_rule_violations(replace(FIT, title="Weed", description="weed", tags=["weed"]), measure))
+            len(
+                find_rule_violations(
+                    replace(FIT, title="Weed", description="weed", tags=["weed"]), BANNED, []
+                )
+            )
             == 1
         )
 
@@ -207,9 +211,7 @@ class TestFindings:
             tags=["0803", "123", "4567"],
         )
 
-        reasons = find_rule_violations(
-            content, ScreeningContext(banned_words=BANNED, comparable_prices_minor=[])
-        )
+        reasons = find_rule_violations(content, BANNED, [])
 
         assert len(reasons) == 3
         assert reasons[0].startswith("The title holds a phone number.")
@@ -226,7 +228,8 @@ class TestFindings:
 
         reasons = find_rule_violations(
             replace(FIT, price_minor=price_minor),
-            ScreeningContext(banned_words=BANNED, comparable_prices_minor=prices),
+            BANNED,
+            prices,
         )
 
         assert [word in reason for reason in reasons if word] == ([True] if word else [])
@@ -236,14 +239,16 @@ class TestFindings:
         assert (
             find_rule_violations(
                 replace(FIT, price_minor=10**9),
-                ScreeningContext(banned_words=BANNED, comparable_prices_minor=[100_000] * 19),
+                BANNED,
+                [100_000] * 19,
             )
             == []
         )
         assert (
             find_rule_violations(
                 replace(FIT, price_minor=10**9),
-                ScreeningContext(banned_words=BANNED, comparable_prices_minor=[100_000] * 20),
+                BANNED,
+                [100_000] * 20,
             )
             != []
         )
@@ -251,31 +256,30 @@ class TestFindings:
     def test_where_prices_lie_far_apart_by_nature_more_is_in_line(self) -> None:
         """Cables and laptops in one category: its own spread is what counts."""
         prices = [100_000] * 30 + [30_000_000] * 30 + [1_000_000] * 30
-        measure = ScreeningContext(banned_words=BANNED, comparable_prices_minor=prices)
 
-        assert find_rule_violations(replace(FIT, price_minor=50_000_000), measure) == []
+        assert find_rule_violations(replace(FIT, price_minor=50_000_000), BANNED, prices) == []
         assert (
             find_rule_violations(
                 replace(FIT, price_minor=10_000_000_000),
-                ScreeningContext(banned_words=BANNED, comparable_prices_minor=[100_000] * 30),
+                BANNED,
+                [100_000] * 30,
             )
             != []
         )
 
     @given(st.lists(st.integers(100, 10**10), max_size=60), st.integers(100, 10**10))
     def test_no_prices_break_it_and_the_median_is_in_line(self, prices: list[int], price_minor: int) -> None:
-        measure = ScreeningContext(banned_words=BANNED, comparable_prices_minor=prices)
-        assert len(find_rule_violations(replace(FIT, price_minor=price_minor), measure)) <= 1
+        assert len(find_rule_violations(replace(FIT, price_minor=price_minor), BANNED, prices)) <= 1
         if prices:
             usual = sorted(prices)[len(prices) // 2]
             if len(prices) % 2:
-                assert find_rule_violations(replace(FIT, price_minor=usual), measure) == []
+                assert find_rule_violations(replace(FIT, price_minor=usual), BANNED, prices) == []
 
     def test_screening_time_grows_linearly_with_the_description(self) -> None:
-        context = ScreeningContext(banned_words=BANNED, comparable_prices_minor=list(range(100, 1_100)))
+        prices = list(range(100, 1_100))
         listing = replace(FIT, title="gu n " * 28, tags=["co caine"] * 10)
 
         def screen(description: str) -> None:
-            find_rule_violations(replace(listing, description=description), context)
+            find_rule_violations(replace(listing, description=description), BANNED, prices)
 
         assert_linear(screen, "g u n s c 0 c ", length=5_000)

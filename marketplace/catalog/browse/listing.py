@@ -51,7 +51,7 @@ from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN
 
-# Where the last page ended, by what a listing is sorted by. Untyped literals are sent, whose types the server infers.
+# The sort value and the id of the last page's last row. Their literals are untyped: the server infers the types.
 LAST_ROW = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
 # Ids come as text: the driver would make UUID objects of them that are written as text again at once.
 CARD_COLUMNS: tuple[ColumnElement[Any], ...] = (

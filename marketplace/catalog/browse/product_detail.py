@@ -76,7 +76,7 @@ def _related_clause() -> ClauseElement:
 _SELECT_RELATED = Prepared(_related_clause())
 
 
-# What only the owner, and staff that manage products, are told.
+# Columns for the owner and for staff that manages products.
 _PRIVATE_COLUMNS = (
     *("status", "status_reason", "review_state", "review_reasons"),
     *("quantity", "reserved", "revision", "created_at"),

@@ -111,13 +111,13 @@ def image_view(
     :param renditions: as the row has them
     :return: ``url``, ``width`` and ``height`` are those of the size for a listing's own page
     """
-    page = None
-    for rendition in renditions:
-        if (
-            rendition["contentType"] == "image/webp"
-            and max(rendition["width"], rendition["height"]) <= DETAIL_IMAGE_SIZE
-        ):
-            page = rendition
+    pages = [
+        rendition
+        for rendition in renditions
+        if rendition["contentType"] == "image/webp"
+        and max(rendition["width"], rendition["height"]) <= DETAIL_IMAGE_SIZE
+    ]
+    page = pages[-1] if pages else None
     return {
         "id": image_id,
         "url": f"{media_base_url}/{page['key'] if page else key}",

@@ -107,13 +107,11 @@ def read_and_screen(session: Session, *, product_id: UUID) -> ScreenedListing | 
         tags=row["tags"],
         image_count=row["image_count"],
     )
-    context = rules.ScreeningContext(
-        comparable_prices_minor=_fetch_comparable_prices(
-            session, product_id=product_id, lineage=row["lineage"]
-        ),
-        banned_words=BannedWords(session.scalars(select(BannedTerm).order_by(BannedTerm.term))),
+    violations = rules.find_rule_violations(
+        content,
+        BannedWords(session.scalars(select(BannedTerm).order_by(BannedTerm.term))),
+        _fetch_comparable_prices(session, product_id=product_id, lineage=row["lineage"]),
     )
-    violations = rules.find_rule_violations(content, context)
     return ScreenedListing(
         product_id=row["id"],
         review_round=row["review_round"],

@@ -43,50 +43,56 @@ class ListingContent:
     image_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class ScreeningContext:
-    """What a listing is held against: terms that are banned, and what else in its category costs (kobo)."""
-
-    banned_words: BannedWords
-    comparable_prices_minor: Sequence[int]
-
-
-def find_rule_violations(content: ListingContent, context: ScreeningContext) -> list[str]:
+def find_rule_violations(
+    content: ListingContent, banned_words: BannedWords, comparable_prices_minor: Sequence[int]
+) -> list[str]:
     """Name what speaks against showing a listing, in sentences for its vendor.
 
     Each says what to change; none repeats contact details.
 
     :param content: as it is stored; listings that came in otherwise than by the API are held to the same
-    :param context: what it is held against
+    :param comparable_prices_minor: prices of other listings in its category, in kobo
     :return: none if the listing is fit to be published
     """
     return [
         *_format_violations(content),
-        *_banned_term_violations(content, context.banned_words),
+        *_banned_term_violations(content, banned_words),
         *_contact_violations(content),
-        *_unusual_price_violations(content.price_minor, context.comparable_prices_minor),
+        *_unusual_price_violations(content.price_minor, comparable_prices_minor),
     ]
 
 
 def _format_violations(content: ListingContent) -> list[str]:
-    reasons = []
-    if len(content.title) not in TITLE_LENGTHS:
-        reasons.append(f"The title must have {TITLE_LENGTHS[0]} to {TITLE_LENGTHS[-1]} characters.")
-    elif sum(character.isalpha() for character in content.title) < _MIN_TITLE_LETTERS:
-        reasons.append("The title must say in words what is sold.")
-    elif _has_repeated_character(content.title):
-        reasons.append("The title repeats one character.")
-    if len(content.description) > MAX_DESCRIPTION_LENGTH:
-        reasons.append(f"The description has more than {MAX_DESCRIPTION_LENGTH} characters.")
-    if not MIN_PRICE_MINOR <= content.price_minor <= MAX_PRICE_MINOR:
-        reasons.append(f"The price must be from {MIN_PRICE_MINOR} to {MAX_PRICE_MINOR} kobo.")
-    if content.condition not in CONDITIONS:
-        reasons.append("The condition is not one that is known.")
-    if len(content.tags) > MAX_TAGS or any(len(tag) > MAX_TAG_LENGTH for tag in content.tags):
-        reasons.append(f"There must be at most {MAX_TAGS} tags of at most {MAX_TAG_LENGTH} characters.")
-    if content.image_count > MAX_IMAGES:
-        reasons.append(f"There must be at most {MAX_IMAGES} pictures.")
-    return reasons
+    title_checks = (
+        (
+            len(content.title) in TITLE_LENGTHS,
+            f"The title must have {TITLE_LENGTHS[0]} to {TITLE_LENGTHS[-1]} characters.",
+        ),
+        (
+            sum(character.isalpha() for character in content.title) >= _MIN_TITLE_LETTERS,
+            "The title must say in words what is sold.",
+        ),
+        (not _has_repeated_character(content.title), "The title repeats one character."),
+    )
+    other_checks = (
+        (
+            len(content.description) <= MAX_DESCRIPTION_LENGTH,
+            f"The description has more than {MAX_DESCRIPTION_LENGTH} characters.",
+        ),
+        (
+            MIN_PRICE_MINOR <= content.price_minor <= MAX_PRICE_MINOR,
+            f"The price must be from {MIN_PRICE_MINOR} to {MAX_PRICE_MINOR} kobo.",
+        ),
+        (content.condition in CONDITIONS, "The condition is not one that is known."),
+        (
+            len(content.tags) <= MAX_TAGS and all(len(tag) <= MAX_TAG_LENGTH for tag in content.tags),
+            f"There must be at most {MAX_TAGS} tags of at most {MAX_TAG_LENGTH} characters.",
+        ),
+        (content.image_count <= MAX_IMAGES, f"There must be at most {MAX_IMAGES} pictures."),
+    )
+    # One sentence about the title is enough: the first.
+    title_reasons = [reason for passed, reason in title_checks if not passed]
+    return title_reasons[:1] + [reason for passed, reason in other_checks if not passed]
 
 
 def _has_repeated_character(text: str) -> bool:
