@@ -1,6 +1,5 @@
 """Alerts, for the operator at night: what is open, what it means, what is done first, and that it is over."""
 
-from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -8,10 +7,9 @@ from uuid import UUID
 import click
 import orjson
 
-from commands.console.database import build_services, read_session
+from commands.console.database import build_operator_act, build_services, read_session
 from commands.console.environment import get_settings
 from commands.console.failures import explaining_missing
-from commands.console.operators import build_operator_act
 from commands.console.output import display_value, print_facts, print_table, warn_truncated
 from marketplace.alerts import kinds, operations, queries
 from marketplace.infra.outbox import OutboxEvent
@@ -19,6 +17,7 @@ from marketplace.kernel.paging import MAX_LIMIT, PageRequest
 from marketplace.providers.messaging.alert_channels import email_channel_name
 from tasks.dispatcher import Dispatcher, connect_wakeups
 
+_LIST_ALL = "alerts list --state all"
 _LISTED_FIELDS = attrgetter(
     "id", "severity", "identifier", "subject", "occurrences", "raised_at", "last_raised_at", "state"
 )
@@ -88,7 +87,7 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
 @click.argument("alert_id", metavar="ID", type=click.UUID)
 def show(alert_id: UUID) -> None:
     """Show an alert."""
-    with read_session() as session, _explaining_missing_alert(alert_id):
+    with read_session() as session, explaining_missing(f"alert as {alert_id}", list_command=_LIST_ALL):
         alert = queries.fetch_alert(session, alert_id=alert_id)
         deliveries = queries.list_deliveries(session, alert_id=alert_id)
         waiting = queries.list_unsent_messages(session, alert_id=alert_id)
@@ -136,7 +135,7 @@ def resolve(alert_id: UUID, note: str) -> None:
         raise click.UsageError(f"--note takes 3 to {operations.MAX_NOTE_LENGTH} characters.")
     current = build_services()
     connect_wakeups(Dispatcher(current))
-    with _explaining_missing_alert(alert_id):
+    with explaining_missing(f"alert as {alert_id}", list_command=_LIST_ALL):
         current.database.in_transaction(
             operations.resolve_manually,
             alert_id=alert_id,
@@ -144,10 +143,6 @@ def resolve(alert_id: UUID, note: str) -> None:
             act=build_operator_act(current.clock()),
         )
     click.echo(f"Resolved {alert_id}.")
-
-
-def _explaining_missing_alert(alert_id: UUID) -> AbstractContextManager[None]:
-    return explaining_missing(f"alert as {alert_id}", list_command="alerts list --state all")
 
 
 def _display_fact(value: Any) -> Any:

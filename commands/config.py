@@ -11,8 +11,6 @@ from commands.console.failures import CommandFailedError
 from commands.console.output import print_table
 from marketplace.infra.settings import Settings, variable_name
 
-_MASK = "********"
-
 
 @click.group(help="Show the settings that are in force, as the processes of the service read them.")
 def config() -> None:
@@ -30,11 +28,14 @@ def config() -> None:
 def show() -> None:
     """Print all settings."""
     current = get_settings()
-    rows = [
-        (variable_name(item.name), _masked_text(item, getattr(current, item.name)), item.metadata["doc"])
-        for item in dataclasses.fields(Settings)
-    ]
-    print_table(("Setting", "Value", "What it is"), rows, wrapped_columns=("Value", "What it is"))
+    print_table(
+        ("Setting", "Value", "What it is"),
+        [
+            (variable_name(item.name), _masked_text(item, getattr(current, item.name)), item.metadata["doc"])
+            for item in dataclasses.fields(Settings)
+        ],
+        wrapped_columns=("Value", "What it is"),
+    )
 
 
 @config.command(
@@ -66,7 +67,7 @@ def get(name: str) -> None:
 
 
 def _masked_text(item: "dataclasses.Field[Any]", value: Any) -> str:
-    return _MASK if value and item.metadata["secret"] else _text(value)
+    return "********" if value and item.metadata["secret"] else _text(value)
 
 
 def _text(value: Any) -> str:

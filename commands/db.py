@@ -23,8 +23,6 @@ from migrations.comparing import default_text, drop_equal_defaults
 
 # Any number, the same in every process: whoever upgrades holds this advisory lock.
 _UPGRADE_LOCK = 7_269_011
-_LOCK_TIMEOUT = "120s"
-_SHOWN_NAMES = 3
 # Revisions 0001 to 0029 were replaced by the baseline before the first release.
 _BEFORE_BASELINE = re.compile(r"00[0-2]\d")
 
@@ -100,8 +98,7 @@ def alembic_config(url: str) -> Config:
     :param url: the database, as DATABASE_URL names it
     """
     config = Config()
-    folder = str(Path(migrations.__file__).parent)
-    config.set_main_option("script_location", folder.replace("%", "%%"))
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
     config.attributes["database_url"] = url
     return config
 
@@ -133,7 +130,7 @@ def upgrade_database(url: str) -> list[str]:
     config = alembic_config(url)
     scripts = ScriptDirectory.from_config(config)
     with _autocommit_connection(url) as lock:
-        lock.execute(text(f"SET lock_timeout = '{_LOCK_TIMEOUT}'; SET statement_timeout = 0"))
+        lock.execute(text("SET lock_timeout = '120s'; SET statement_timeout = 0"))
         lock.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _UPGRADE_LOCK})
         before = MigrationContext.configure(lock).get_current_revision()
         _require_known_revision(before)
@@ -187,14 +184,11 @@ def _describe_difference(diff: Any) -> str:
     kind, *details = diff
     if kind.startswith("modify_"):
         _schema, table, column, _existing, before, after = details
-        change = f"the database has {_describe_value(before)}, the model {_describe_value(after)}"
+        there, here = (default_text(value) or str(value) for value in (before, after))
+        change = f"the database has {there}, the model {here}"
         return f"{kind.replace('_', ' ')} of {table}.{column}: {change}"
     names = [str(getattr(part, "name", None) or part) for part in details if part is not None]
-    return f"{kind.replace('_', ' ')}: {' '.join(names[:_SHOWN_NAMES])}"
-
-
-def _describe_value(value: Any) -> str:
-    return default_text(value) or str(value)
+    return f"{kind.replace('_', ' ')}: {' '.join(names[:3])}"
 
 
 @contextmanager

@@ -2,29 +2,26 @@
 
 import dataclasses
 import os
-import re
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from pathlib import Path
 from textwrap import fill
 from typing import Any, TypeVar
 from uuid import UUID
 
 import click
 from rich.console import Console
-from sqlalchemy.orm import Session
 
-from commands.console.database import build_services as make_services, read_session
-from commands.console.environment import program_name
+from commands.console.database import build_operator_act, build_services, read_session
 from commands.console.failures import CommandFailedError
-from commands.console.operators import build_operator_act
 from commands.console.output import display_value, print_facts, print_table
-from marketplace.audit.operations import record_audit_entry
-from marketplace.background import controls, schedule
+from commands.console.times import RelativeTime
+from marketplace.background import schedule
 from marketplace.background.models import PeriodicTaskState
 from marketplace.kernel.schedules import EXAMPLES, InvalidScheduleError, parse_schedule
 from marketplace.services import Services
@@ -43,37 +40,23 @@ _Result = TypeVar("_Result")
 
 _TASK_NAMES = [task.name for task in PERIODIC_TASKS]
 _INDENTED_TASK_NAMES = fill(", ".join(_TASK_NAMES), 70, break_on_hyphens=False, subsequent_indent="    ")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-# Tasks reckon with years before and after the time that they are given, and calendars end.
-_FIRST_YEAR, _LAST_YEAR = 2000, 2999
 
 
-class TimeOrOffset(click.ParamType[datetime]):
-    """A time to take for now: ISO 8601, or so long from now, such as +31m or +14d."""
-
-    name = "time"
+class _RunTime(RelativeTime):
+    """A time to take for now, of the centuries that tasks can reckon with: calendars end."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Read a time."""
-        if isinstance(value, datetime):
-            return value
-        ahead = re.fullmatch(r"\+(\d{1,6})([smhd])", value)
-        if ahead:
-            moment = datetime.now(UTC) + timedelta(**{_UNITS[ahead[2]]: int(ahead[1])})
-        else:
-            try:
-                moment = datetime.fromisoformat(value)
-            except ValueError:
-                self.fail(
-                    "must be a time such as 2026-03-01T10:00:00Z, or +31m, +2h, +14d from now", param, ctx
-                )
-        if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-            self.fail(
-                f"is in the year {moment.year}; take one from {_FIRST_YEAR} to {_LAST_YEAR}", param, ctx
-            )
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment = super().convert(value, param, ctx)
+        # Tasks reckon with years before and after it.
+        if not 2000 <= moment.year <= 2999:
+            self.fail(f"is in the year {moment.year}; take one from 2000 to 2999", param, ctx)
+        return moment
 
 
+_TIME_OR_OFFSET = _RunTime(
+    r"\+(\d{1,6})([smhd])", 1, "a time such as 2026-03-01T10:00:00Z, or +31m, +2h, +14d from now"
+)
 _name_argument = click.argument("name", type=click.Choice(_TASK_NAMES), metavar="NAME")
 
 
@@ -147,7 +130,7 @@ def show(name: str) -> None:
 @click.option(
     "--now",
     "moment",
-    type=TimeOrOffset(),
+    type=_TIME_OR_OFFSET,
     help="The time to take for now: ISO 8601, or such as +31m; not in production.",
 )
 @click.option(
@@ -160,12 +143,11 @@ def show(name: str) -> None:
 )
 def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
     """Run a task."""
-    services = current = make_services()
+    services = current = build_services()
     if moment is not None:
         if services.settings.environment == "production":
             raise CommandFailedError("ENVIRONMENT is production: --now would do there what is not due yet.")
-        fixed = moment
-        services = dataclasses.replace(services, clock=lambda: fixed)
+        services = dataclasses.replace(services, clock=lambda: moment)
     dispatcher = Dispatcher(services)
     connect_wakeups(dispatcher)
     runner = TaskRunner(
@@ -188,23 +170,21 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
 @_name_argument
 def pause(name: str) -> None:
     """Pause a task."""
-    changed = _change_task(controls.pause_task, get_periodic_task(name))
-    click.echo(
-        f"{name} is paused. `{program_name()} periodic resume {name}` has it run again."
-        if changed
-        else f"{name} was paused already."
-    )
+    if _change_task(schedule.set_paused, get_periodic_task(name), paused=True):
+        program = Path(sys.argv[0]).name or "marketplace"
+        click.echo(f"{name} is paused. `{program} periodic resume {name}` has it run again.")
+    else:
+        click.echo(f"{name} was paused already.")
 
 
 @periodic.command(help="Have the paused periodic task NAME run again, from its next tick on.")
 @_name_argument
 def resume(name: str) -> None:
     """Resume a task."""
-    changed = _change_task(controls.resume_task, get_periodic_task(name))
-    if not changed:
+    if _change_task(schedule.set_paused, get_periodic_task(name), paused=False):
+        click.echo(f"{name} runs next at {display_value(_task_states()[name].next_run_at)}.")
+    else:
         click.echo(f"{name} was not paused.")
-        return
-    click.echo(f"{name} runs next at {display_value(_task_states()[name].next_run_at)}.")
 
 
 @periodic.command(
@@ -235,17 +215,14 @@ def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
             new_schedule = parse_schedule(" ".join(when))
         except InvalidScheduleError as error:
             raise click.BadParameter(str(error).replace("`", ""), param_hint="WHEN") from error
-    following = _change_task(controls.reschedule_task, task, schedule=new_schedule)
+    following = _change_task(schedule.reschedule_task, task, schedule=new_schedule)
     words = (new_schedule or task.schedule).description
-    state = _task_states()[name]
-    click.echo(
-        f"{name} runs {words}, next at {display_value(following)}."
-        + (" It is paused." if state.paused_at else "")
-    )
+    paused = " It is paused." if _task_states()[name].paused_at else ""
+    click.echo(f"{name} runs {words}, next at {display_value(following)}.{paused}")
 
 
 def _change_task(change: Callable[..., _Result], task: PeriodicTask, **given: Any) -> _Result:
-    services = make_services()
+    services = build_services()
     return services.database.in_transaction(
         change, task=task, act=build_operator_act(services.clock()), **given
     )
@@ -288,7 +265,10 @@ def _start_run(task: PeriodicTask, services: Services, runner_name: str, wait_se
     until = time.monotonic() + wait_seconds
     while True:
         run_id = services.database.in_transaction(
-            _start_audited_run, task=task, runner_name=runner_name, now=services.clock()
+            schedule.start_manual_run,
+            task=task,
+            runner_name=runner_name,
+            act=build_operator_act(services.clock()),
         )
         if run_id is not None:
             return run_id
@@ -306,21 +286,6 @@ def _start_run(task: PeriodicTask, services: Services, runner_name: str, wait_se
         pause_between.wait(SCHEDULE_POLL_SECONDS)
 
 
-def _start_audited_run(
-    session: Session, *, task: PeriodicTask, runner_name: str, now: datetime
-) -> UUID | None:
-    run_id = schedule.start_manual_run(session, task=task, operator_name=runner_name, now=now)
-    if run_id is not None:
-        record_audit_entry(
-            session,
-            act=build_operator_act(now),
-            action="periodic.run",
-            target_type="periodic_task",
-            target_id=task.name,
-        )
-    return run_id
-
-
 @contextmanager
 def _send_heartbeats(name: str, runner: TaskRunner) -> Iterator[None]:
     """Beat while a run goes on, and show on a terminal that it does."""
@@ -332,11 +297,9 @@ def _send_heartbeats(name: str, runner: TaskRunner) -> Iterator[None]:
 
     thread = threading.Thread(target=beat, name="beat", daemon=True)
     thread.start()
+    spinner = Console(stderr=True).status(f"{name} is running ...") if sys.stderr.isatty() else nullcontext()
     try:
-        if sys.stderr.isatty():
-            with Console(stderr=True).status(f"{name} is running ..."):
-                yield
-        else:
+        with spinner:
             yield
     finally:
         ended.set()

@@ -2,15 +2,11 @@
 
 import click
 
-from commands.console.database import build_services as make_services
+from commands.console.database import build_services
 from commands.console.failures import CommandFailedError
 from commands.console.output import print_table
 from marketplace.background import queues as figures, workers as heartbeats
 from marketplace.infra.cache import CacheDownError
-
-_CACHE_UNAVAILABLE = (
-    "The cache can't be reached: what workers do is not known, and nothing is counted as active."
-)
 
 
 @click.command(
@@ -26,7 +22,7 @@ _CACHE_UNAVAILABLE = (
 )
 def queues() -> None:
     """Show the queues."""
-    services = make_services()
+    services = build_services()
     with services.database.reading() as session:
         report = figures.fetch_queue_report(session, services.cache, now=services.clock())
     print_table(
@@ -45,7 +41,10 @@ def queues() -> None:
         ],
     )
     if report.workers is None:
-        click.echo(_CACHE_UNAVAILABLE, err=True)
+        click.echo(
+            "The cache can't be reached: what workers do is not known, and nothing is counted as active.",
+            err=True,
+        )
     else:
         memory = report.workers.memory_used_bytes / 2**20
         click.echo(f"Workers: {len(report.workers.workers)}. The cache uses {memory:.1f} MiB.", err=True)
@@ -55,7 +54,7 @@ def queues() -> None:
 def workers() -> None:
     """List the workers."""
     try:
-        snapshot = heartbeats.fetch_live_workers(make_services().cache)
+        snapshot = heartbeats.fetch_live_workers(build_services().cache)
     except CacheDownError as error:
         raise CommandFailedError("The cache can't be reached, where workers tell that they live.") from error
     if not snapshot.workers:

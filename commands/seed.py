@@ -6,31 +6,25 @@ from enum import Enum
 from uuid import UUID
 
 import click
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from commands.console.database import build_services as make_services
+from commands.console.database import build_services
 from commands.console.failures import CommandFailedError
 from commands.console.progress import Stages
 from commands.seeding import orders, people, pictures, products, promotions
-from commands.seeding.bulk_copy import ProgressCallback
 from commands.seeding.categories import load_categories
-from commands.seeding.ids import SeededKind, seeded_id
-from commands.seeding.places import campus_id, load_places
+from commands.seeding.loading import ProgressCallback, SeededKind, seeded_id
 from marketplace.catalog import cache_tags
 from marketplace.catalog.models import Image
 from marketplace.catalog.search import index_maintenance
 from marketplace.infra.cache import drop_cached
-from marketplace.infra.db import Statement, driver_cursor
-from marketplace.infra.settings import Settings
+from marketplace.infra.db import driver_cursor
 from marketplace.models import metadata
 from marketplace.platform.models import Campus
 from marketplace.providers.storage import S3ObjectStorage
 from marketplace.services import Services
 from sandbox.personas import MAIN_CAMPUS
-
-_SELECT_CAMPUS_IDS = Statement(select(Campus.id))
-_SELECT_IMAGE_KEYS = Statement(select(Image.id, Image.key).where(Image.id == func.any(bindparam("ids"))))
 
 
 class DatabaseState(Enum):
@@ -66,8 +60,11 @@ class DatabaseState(Enum):
 @click.option("--if-empty", is_flag=True, help="Do nothing if there are data.")
 def seed(count: int, *, if_empty: bool) -> None:
     """Fill the database."""
-    services = make_services()
-    ensure_not_production(services.settings)
+    services = build_services()
+    if services.settings.environment == "production":
+        raise CommandFailedError(
+            "ENVIRONMENT is production: demo data, with accounts that anybody can sign in to, do not belong there."
+        )
     state = find_state(services)
     if if_empty and state in (DatabaseState.SEEDED, DatabaseState.OTHER_DATA):
         click.echo(f"The database has {state.value} already: nothing was done.")
@@ -82,24 +79,13 @@ def seed(count: int, *, if_empty: bool) -> None:
     click.echo(f"{summary} ({time.monotonic() - started:.1f} s)")
 
 
-def ensure_not_production(settings: Settings) -> None:
-    """Refuse to put demo data where real people are.
-
-    :raises CommandFailedError: this is production
-    """
-    if settings.environment == "production":
-        raise CommandFailedError(
-            "ENVIRONMENT is production: demo data, with accounts that anybody can sign in to, do not belong there."
-        )
-
-
 def find_state(services: Services) -> DatabaseState:
     """Tell what the database holds."""
     with services.database.reading() as session:
-        campuses = {row["id"] for row in _SELECT_CAMPUS_IDS.all(session)}
+        campuses = set(session.scalars(select(Campus.id)))
         if not campuses:
             return DatabaseState.EMPTY
-        if campus_id(MAIN_CAMPUS) not in campuses:
+        if people.campus_id(MAIN_CAMPUS) not in campuses:
             return DatabaseState.OTHER_DATA
         return DatabaseState.SEEDED if orders.has_all_scenarios(session) else DatabaseState.PARTIALLY_SEEDED
 
@@ -126,25 +112,19 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
         placed = orders.create_orders(services, checkout=checkout, now=now, progress=progress)
     # After the orders, which were placed before all sales and at regular prices.
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
-    analyze_tables(services)
+    # Plans made for empty tables are slow.
+    with services.database.reading() as session, driver_cursor(session) as cursor:
+        cursor.execute(f"ANALYZE {', '.join(metadata.tables)}")
     return (
         f"Added {added} products, {placed} orders and {promoted} promotions;"
         f" there are {product_count} products of the seed."
     )
 
 
-def analyze_tables(services: Services) -> None:
-    """Have the database look at its new content: plans made for empty tables are slow."""
-    names = ", ".join(metadata.tables)
-    with services.database.reading() as session, driver_cursor(session) as cursor:
-        cursor.execute(f"ANALYZE {names}")
-
-
 def _load_base_data(
     session: Session, count: int, keys: dict[int, str], now: datetime, progress: ProgressCallback
 ) -> int:
     """Everything but orders, in one transaction: an interrupted run leaves all of it or nothing."""
-    load_places(session, now=now)
     load_categories(session)
     people.load_people(session, vendors=products.count_required_stores(count), now=now)
     added = products.load_products(session, count=count, keys=keys, now=now, progress=progress)
@@ -159,15 +139,15 @@ def _store_missing_pictures(services: Services, stages: Stages) -> dict[int, str
         seeded_id(SeededKind.IMAGE, number): number for number in products.picture_numbers()
     }
     with services.database.reading() as session:
-        known = {numbers[row["id"]]: row["key"] for row in _SELECT_IMAGE_KEYS.all(session, ids=list(numbers))}
+        images = session.execute(select(Image.id, Image.key).where(Image.id.in_(numbers)))
+        known = {numbers[image_id]: key for image_id, key in images}
     missing = [number for number in numbers.values() if number not in known]
     if not missing:
         return known
     with stages.stage("pictures", total=len(missing)) as progress:
-        stored = pictures.store_pictures(
+        return known | pictures.store_pictures(
             S3ObjectStorage(services.settings),
             bucket=services.settings.s3_public_bucket,
             numbers=missing,
             progress=progress,
         )
-    return known | stored

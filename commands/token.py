@@ -9,8 +9,6 @@ from commands.console.environment import get_settings
 from commands.console.failures import CommandFailedError
 from sandbox.personas import persona_names
 
-_TIMEOUT_SECONDS = 5.0
-
 
 @click.command(
     help=f"""Print an access token of PERSONA, alone on one line.
@@ -61,7 +59,7 @@ def fetch_token(
     with requests.Session() as session:
         session.trust_env = False  # no proxy of the environment stands before this machine's own server
         try:
-            answer = session.post(f"{issuer}/sandbox/token", json=body, timeout=_TIMEOUT_SECONDS)
+            answer = session.post(f"{issuer}/sandbox/token", json=body, timeout=5.0)
         except requests.RequestException as error:
             raise CommandFailedError(
                 f"The identity provider at {issuer} does not answer. Is the stack running? `make run` starts it."

@@ -9,16 +9,15 @@ from uuid import UUID
 
 from blueprints.http.reply_renderer import compile_renderer
 from blueprints.webhooks.schemas import ReplayChanges
-from commands.console.operators import build_operator_act
+from commands.console.database import build_operator_act
 from commands.console.progress import Stages
 from marketplace.audit.operations import Act
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.kernel.money import CURRENCY, format_naira
 from marketplace.services import Services
-from marketplace.webhooks.change_recorder import PostedEntry
+from marketplace.webhooks.change_recorder import PostedTransaction, RefundChange
 from marketplace.webhooks.queries import WebhookEvent
 from marketplace.webhooks.replay import (
-    FAILED,
     OUTCOMES,
     UNCHANGED,
     EventInProgressError,
@@ -27,7 +26,7 @@ from marketplace.webhooks.replay import (
     replay_event,
 )
 
-BUSY = "busy"
+BUSY = "busy"  # somebody else had the event, so that it was not tried here
 _NEVER_TRIED = "not tried yet"
 _DUPLICATE_TEXT = "nothing: it came again, and what came first had its effect"
 _ALREADY_FINAL_TEXTS = {
@@ -55,16 +54,6 @@ class ReplayedEvent:
     cause: str
     result: ReplayResult
 
-    @property
-    def has_failed(self) -> bool:
-        """Tell whether it was tried, in vain."""
-        return self.result.outcome == FAILED
-
-    @property
-    def is_busy(self) -> bool:
-        """Tell whether somebody else had it, so that it was not tried here."""
-        return self.result.outcome == BUSY
-
 
 @dataclass
 class ReplayRun:
@@ -81,25 +70,6 @@ class ReplayRun:
         return counts
 
 
-class Throttle:
-    """Lets so many through in a second, evenly; any number without a rate."""
-
-    def __init__(self, rate: float | None) -> None:
-        """Begin at once.
-
-        :param rate: how many in a second
-        """
-        self._pause = 1 / rate if rate else 0.0
-        self._next = time.monotonic()
-
-    def wait(self) -> None:
-        """Wait until the next one may go."""
-        wait = self._next - time.monotonic()
-        if wait > 0:
-            time.sleep(wait)
-        self._next = max(self._next, time.monotonic()) + self._pause
-
-
 def replay_all(
     services: Services, rows: Sequence[WebhookEvent], *, dry_run: bool, rate: float | None
 ) -> ReplayRun:
@@ -111,15 +81,18 @@ def replay_all(
     :param dry_run: whether all of it is rolled back
     :param rate: how many in a second; none for as fast as it goes
     """
-    run, pace, stages = ReplayRun([]), Throttle(rate), Stages(on_stderr=True)
+    run, stages, next_at = ReplayRun([]), Stages(on_stderr=True), time.monotonic()
+    by_cause: dict[str, list[WebhookEvent]] = {}
+    for row in rows:
+        by_cause.setdefault(row.last_error or _NEVER_TRIED, []).append(row)
     try:
-        for cause, group in _group_by_cause(rows):
+        for cause, group in by_cause.items():
             with stages.stage(cause, total=len(group)) as advance:
                 for row in group:
-                    pace.wait()
-                    result = _replay_one(
-                        services, row, dry_run=dry_run, act=build_operator_act(services.clock())
-                    )
+                    time.sleep(max(0, next_at - time.monotonic()))
+                    next_at = max(next_at, time.monotonic()) + (1 / rate if rate else 0)
+                    act = build_operator_act(services.clock())
+                    result = _replay_one(services, row, dry_run=dry_run, act=act)
                     run.replayed.append(ReplayedEvent(row.id, row.event_type, cause, result))
                     advance(1)
     except ServiceUnavailableError:
@@ -127,13 +100,6 @@ def replay_all(
     except KeyboardInterrupt:
         run.interruption = "Interrupted"
     return run
-
-
-def _group_by_cause(rows: Sequence[WebhookEvent]) -> Iterator[tuple[str, list[WebhookEvent]]]:
-    groups: dict[str, list[WebhookEvent]] = {}
-    for row in rows:
-        groups.setdefault(row.last_error or _NEVER_TRIED, []).append(row)
-    yield from groups.items()
 
 
 def _replay_one(services: Services, row: WebhookEvent, *, dry_run: bool, act: Act) -> ReplayResult:
@@ -157,48 +123,51 @@ def describe_changes(result: ReplayResult) -> list[str]:
     if changes is None:
         return [result.error or ""]
     lines = [
-        f"order {order.number}: {order.what} {order.before} -> {order.after}" for order in changes.orders
+        *(f"order {order.number}: {order.what} {order.before} -> {order.after}" for order in changes.orders),
+        *(line for posted in changes.ledger for line in _describe_posting(posted)),
+        *(_describe_refund(refund) for refund in changes.refunds),
+        *(
+            f"charge held back: {_format_amount(charge.amount_minor, charge.currency)}, {charge.reason}"
+            for charge in changes.quarantined_charges
+        ),
+        *(
+            f"payout exception: transfer {exception.reference} {exception.outcome},"
+            f" {_format_amount(exception.amount_minor, exception.currency)}"
+            for exception in changes.payout_exceptions
+        ),
+        *(
+            f"alert {alert.event}: {alert.severity} {alert.identifier}, {alert.title} ({alert.subject})"
+            for alert in changes.alerts
+        ),
+        *(
+            f"notification {notification.type} to {notification.user_id}: {notification.title}"
+            for notification in changes.notifications
+        ),
+        *(f"hands on {work.topic} to {work.queue}" for work in changes.work),
+        *(f"message of type {message.type} kept" for message in changes.messages),
     ]
-    for posted in changes.ledger:
-        lines.append(f"ledger {posted.kind} {posted.source}: {posted.description}")
-        lines += [f"  {_format_entry(entry)}" for entry in posted.entries]
-    for refund in changes.refunds:
-        about = f" of order {refund.order_number}" if refund.order_number else ""
-        lines.append(
-            f"refund {refund.id}: {format_naira(refund.amount_minor)} to {refund.destination}{about},"
-            f" {refund.before or 'new'} -> {refund.after}"
-        )
-    lines += [
-        f"charge held back: {_format_amount(charge.amount_minor, charge.currency)}, {charge.reason}"
-        for charge in changes.quarantined_charges
-    ]
-    lines += [
-        f"payout exception: transfer {exception.reference} {exception.outcome},"
-        f" {_format_amount(exception.amount_minor, exception.currency)}"
-        for exception in changes.payout_exceptions
-    ]
-    lines += [
-        f"alert {alert.event}: {alert.severity} {alert.identifier}, {alert.title} ({alert.subject})"
-        for alert in changes.alerts
-    ]
-    lines += [
-        f"notification {notification.type} to {notification.user_id}: {notification.title}"
-        for notification in changes.notifications
-    ]
-    lines += [f"hands on {work.topic} to {work.queue}" for work in changes.work]
-    lines += [f"message of type {message.type} kept" for message in changes.messages]
     if changes.parts:
         lines.append(f"taken apart into {len(changes.parts)} events, each processed by itself")
     return lines or [_NO_EFFECT_TEXTS[result.after]]
 
 
+def _describe_posting(posted: PostedTransaction) -> Iterator[str]:
+    yield f"ledger {posted.kind} {posted.source}: {posted.description}"
+    for entry in posted.entries:
+        order = f" (order {entry.order_number})" if entry.order_number else ""
+        yield f"  {entry.direction} {entry.account} {format_naira(entry.amount_minor)}{order}"
+
+
+def _describe_refund(refund: RefundChange) -> str:
+    about = f" of order {refund.order_number}" if refund.order_number else ""
+    return (
+        f"refund {refund.id}: {format_naira(refund.amount_minor)} to {refund.destination}{about},"
+        f" {refund.before or 'new'} -> {refund.after}"
+    )
+
+
 def _format_amount(minor: int, currency: str) -> str:
     return format_naira(minor) if currency == CURRENCY else f"{minor:,} minor units of {currency}"
-
-
-def _format_entry(entry: PostedEntry) -> str:
-    order = f" (order {entry.order_number})" if entry.order_number else ""
-    return f"{entry.direction} {entry.account} {format_naira(entry.amount_minor)}{order}"
 
 
 _render_changes = compile_renderer(ReplayChanges())

@@ -2,10 +2,9 @@
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +15,8 @@ from commands import webhook_replay
 from commands.console.database import build_services, read_session
 from commands.console.failures import CommandFailedError, explaining_missing
 from commands.console.output import print_facts, print_table, warn_truncated
-from commands.webhook_replay import BUSY, ReplayedEvent, ReplayRun
+from commands.console.times import RelativeTime
+from commands.webhook_replay import BUSY, ReplayRun
 from marketplace.kernel.redaction import redact
 from marketplace.webhooks import events, queries
 from marketplace.webhooks.events import PermanentEventError
@@ -30,7 +30,6 @@ from marketplace.webhooks.queries import (
 from marketplace.webhooks.replay import FAILED, OUTCOMES, PROCESSED
 
 _MAX_LISTED = 1_000
-_MAX_REPLAYED = 10_000
 # Headings, and what stands below them.
 _EVENT_COLUMNS = {
     "ID": "id",
@@ -49,31 +48,6 @@ _CAUSE_COLUMNS = {
     "Last came": "last_at",
     "Last error": "last_error",
 }
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-
-
-class TimeOrAge(click.ParamType[datetime]):
-    """A time: ISO 8601 with its zone, or how long ago, such as 90m, 2h or 7d."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read a time."""
-        if isinstance(value, datetime):
-            return value
-        ago = re.fullmatch(r"(\d{1,6})([mhd])", value)
-        if ago:
-            try:
-                return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-            except OverflowError:
-                self.fail("is before all time; take an age such as 90m, 2h or 7d", param, ctx)
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(
-                "must be a time such as 2026-03-01T10:00:00Z, or an age such as 90m, 2h or 7d", param, ctx
-            )
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class _RateRange(click.FloatRange):
@@ -92,12 +66,15 @@ def webhooks() -> None:
     """Group the commands."""
 
 
+_TIME_OR_AGE = RelativeTime(
+    r"(\d{1,6})([mhd])", -1, "a time such as 2026-03-01T10:00:00Z, or an age such as 90m, 2h or 7d"
+)
 _TYPE_OPTION = click.option(
     "--type", "event_type", metavar="TYPE", help="Only of this type, such as charge.success."
 )
 _PROVIDER_OPTION = click.option("--provider", type=click.Choice(PROVIDERS), help="Only from this one.")
 _SINCE_OPTION = click.option(
-    "--since", type=TimeOrAge(), help="Only those that came since: a time, or an age such as 2h."
+    "--since", type=_TIME_OR_AGE, help="Only those that came since: a time, or an age such as 2h."
 )
 _ERROR_OPTION = click.option("--error-like", metavar="TEXT", help="Only those whose last error holds TEXT.")
 _JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
@@ -141,8 +118,7 @@ def list_webhooks(
     filters = WebhookEventFilters(state, event_type, provider, since, error_like)
     with read_session() as session:
         if by_cause:
-            causes = queries.list_failure_causes(session, filters=filters, limit=limit + 1)
-            matches = [vars(cause) for cause in causes]
+            matches = list(map(vars, queries.list_failure_causes(session, filters=filters, limit=limit + 1)))
         else:
             matches = list(map(_display_row, queries.list_events(session, filters=filters, limit=limit + 1)))
     rows = matches[:limit]
@@ -217,7 +193,7 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
 @_ERROR_OPTION
 @click.option("--all", "take_all", is_flag=True, help="All dead ones.")
 @click.option(
-    "--limit", type=click.IntRange(1, _MAX_REPLAYED), default=100, show_default=True, help="At most so many."
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many."
 )
 @click.option("--rate", type=_RateRange(0.1, 1_000), help="At most so many in a second.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
@@ -236,8 +212,7 @@ def replay_webhooks(
     as_json: bool,
 ) -> None:
     """Replay webhooks."""
-    filtered = bool(event_type or provider or since or error_like or take_all)
-    if bool(ids) == filtered:
+    if bool(ids) == bool(event_type or provider or since or error_like or take_all):
         raise click.UsageError(
             "Name webhooks by --id, or choose dead ones by --type, --provider, --since, --error-like or --all;"
             " `marketplace webhooks list --state dead` shows them."
@@ -276,15 +251,21 @@ def _display_row(event: WebhookEvent) -> dict[str, Any]:
 
 
 def _display_state(status: str) -> str:
-    state = queries.state_of(status)
+    state = queries.STATE_OF[status]
     return f"{state} (duplicate)" if status == "duplicate" else state
 
 
 def _print_run(run: ReplayRun, *, dry_run: bool, verbose: bool) -> None:
     """Print a run: what each event changed, or only what failed, and how many fared how."""
-    shown = run.replayed if verbose else [item for item in run.replayed if item.has_failed or item.is_busy]
+    shown = [item for item in run.replayed if verbose or item.result.outcome in (FAILED, BUSY)]
     if shown:
-        _print_events(shown, dry_run=dry_run)
+        what = "What would change" if dry_run else "What changed"
+        rows = [
+            (item.id, _display_state(item.result.before), _display_state(item.result.after), line)
+            for item in shown
+            for line in webhook_replay.describe_changes(item.result)
+        ]
+        print_table(("ID", "Was", "Would be" if dry_run else "Is", what), rows, wrapped_columns=(what,))
     if len(run.replayed) > 1:
         click.echo()
         print_table(
@@ -295,31 +276,20 @@ def _print_run(run: ReplayRun, *, dry_run: bool, verbose: bool) -> None:
             ],
             wrapped_columns=("Cause",),
         )
-    if dry_run and len(run.replayed) > 1:
-        click.echo("Each was tried alone: of two deliveries of one charge, both count here.", err=True)
-
-
-def _print_events(replayed: Sequence[ReplayedEvent], *, dry_run: bool) -> None:
-    what = "What would change" if dry_run else "What changed"
-    rows = [
-        (item.id, _display_state(item.result.before), _display_state(item.result.after), line)
-        for item in replayed
-        for line in webhook_replay.describe_changes(item.result)
-    ]
-    print_table(("ID", "Was", "Would be" if dry_run else "Is", what), rows, wrapped_columns=(what,))
+        if dry_run:
+            click.echo("Each was tried alone: of two deliveries of one charge, both count here.", err=True)
 
 
 def _ensure_all_replayed(run: ReplayRun, requested_count: int, *, dry_run: bool) -> None:
-    busy = sum(item.is_busy for item in run.replayed)
-    if busy:
+    counts = sum(run.counts().values(), Counter[str]())
+    if counts[BUSY]:
         click.echo(
-            f"{busy} of {requested_count} were left alone, since a worker or another replay had them just then;"
+            f"{counts[BUSY]} of {requested_count} were left alone, since a worker or another replay had them just then;"
             " `marketplace webhooks list --state dead` shows whether they still are.",
             err=True,
         )
-    counts = sum(run.counts().values(), Counter[str]())
     failed = counts[FAILED]
-    all_dead = all(item.result.before == "dead" for item in run.replayed if item.has_failed)
+    all_dead = all(item.result.before == "dead" for item in run.replayed if item.result.outcome == FAILED)
     stay = "stay dead" if all_dead else "stay as they were"
     if run.interruption:
         fared = [f"{counts[name]} {name}" for name in OUTCOMES if counts[name] or name == PROCESSED]

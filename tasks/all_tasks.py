@@ -8,15 +8,13 @@ from tasks import (
     maintenance,
     payments,
     payouts,
-    promotions,
-    proposals,
     reconciliation,
     registry,
 )
 from tasks.registry import OutboxHandler, PeriodicTask
 
 # Importing a module registers its tasks. A new module of tasks is added here.
-MODULES = (alerts, catalog, maintenance, payments, payouts, promotions, proposals, reconciliation)
+MODULES = (alerts, catalog, maintenance, payments, payouts, reconciliation)
 HANDLERS: Mapping[str, OutboxHandler] = registry.handlers
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = tuple(task for _, task in sorted(registry.periodic_tasks.items()))
 

@@ -1,6 +1,8 @@
-"""Tasks of the catalog: screening of new and changed listings, pictures, search and statistics."""
+"""Tasks of the catalog: screening of new and changed listings, promotions, pictures, search and statistics."""
 
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -8,36 +10,32 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog.media import image_cleanup
 from marketplace.catalog.moderation import automated_review
-from marketplace.catalog.moderation.automated_review import ScreenedListing
+from marketplace.catalog.promotions import common as promotions, flash_sales
 from marketplace.catalog.search import index_maintenance
 from marketplace.catalog.statistics import counters
+from marketplace.infra.cache import drop_cached
 from marketplace.kernel import queues
 from marketplace.orders.queries import is_image_used_by_orders
 from marketplace.services import Services
-from tasks.phased_handler import PhasedHandler
-from tasks.registry import QueueSweeper, periodic, phased_handler
+from tasks.registry import QueueSweeper, handler, periodic, phased_handler
 
 
 @phased_handler(automated_review.SCREENING_TOPIC)
-class _ScreenListing(PhasedHandler[ScreenedListing | None, tuple[str, ...]]):
+def screen_listing(services: Services, payload: dict[str, Any], _now: datetime) -> Callable[..., object]:
     """Screen a listing, and publish it or hold it for staff."""
+    listing = services.database.in_transaction(
+        automated_review.read_and_screen, product_id=UUID(payload["productId"])
+    )
+    findings = automated_review.check_with_provider(services.moderator, listing, now=services.clock())
+    return partial(automated_review.publish_or_hold, listing=listing, provider_findings=findings)
 
-    def read(self, session: Session, payload: dict[str, Any], _now: datetime) -> ScreenedListing | None:
-        return automated_review.read_and_screen(session, product_id=UUID(payload["productId"]))
 
-    def call_provider(self, services: Services, listing: ScreenedListing | None) -> tuple[str, ...]:
-        return automated_review.check_with_provider(services.moderator, listing, now=services.clock())
-
-    def apply(
-        self,
-        session: Session,
-        listing: ScreenedListing | None,
-        provider_findings: tuple[str, ...],
-        now: datetime,
-    ) -> None:
-        automated_review.publish_or_hold(
-            session, listing=listing, provider_findings=provider_findings, now=now
-        )
+@handler(promotions.BOUNDARY_TOPIC)
+def handle_promotion_boundary(session: Session, payload: dict[str, Any], now: datetime) -> None:
+    """Drop what a promotion's beginning or end made stale, and bring the next sale forward."""
+    if "productId" in payload:
+        flash_sales.on_boundary(session, product_id=UUID(payload["productId"]), now=now)
+    drop_cached(session, *payload["tags"])
 
 
 # Not on the queue of the screening: that one may be stuck.

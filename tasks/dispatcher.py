@@ -7,7 +7,8 @@ once.
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,23 +20,19 @@ from huey import RedisHuey
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert
-from marketplace.background.in_flight import WORKER_CRASHED, InFlightMarkers
-from marketplace.background.workers import Worker
+from marketplace.background.workers import WORKER_CRASHED, InFlightMarkers, Worker, WorkerActivity
 from marketplace.infra import outbox, wakeups
 from marketplace.infra.outbox import RetryLaterError
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
-from tasks import all_tasks
-from tasks.activity import Activity
-from tasks.phased_handler import PhasedHandler
+from tasks.all_tasks import HANDLERS
 from tasks.queues import make_queue
-from tasks.registry import OutboxHandler
+from tasks.registry import PhasedHandler
 
 _log = structlog.get_logger(__name__)
 
-HANDLERS: Mapping[str, OutboxHandler] = all_tasks.HANDLERS
 # What a sweep fills a queue up to. What is beyond stays in its rows until these are done.
 MAX_QUEUE_LENGTH = 2_000
 # What has become due since then has its message on the way, or in a worker's hands.
@@ -44,8 +41,6 @@ SWEEP_GRACE = timedelta(seconds=10)
 _MAX_INLINE_ROWS = 100
 _MAX_INLINE_SECONDS = 10.0
 _REDIS_BACKOFF_SECONDS = 1.0
-_REQUEUE_DELAY_SECONDS = 3.0  # by then the process is gone, and its locks with it
-_MIN_DELAY_SHARE = 0.5  # of the delay after a death
 _DUE_MARGIN_SECONDS = 0.05  # a message that came a moment early would find the row not due
 
 
@@ -55,6 +50,36 @@ class QueueSweepResult:
 
     enqueued: int = field(default=0, metadata={"label": "handed on"})
     processed_inline: int = field(default=0, metadata={"label": "done here"})
+
+
+class Activity:
+    """The rows and tasks that this process works on, for its heartbeats and for putting them back at its end."""
+
+    def __init__(self) -> None:
+        self._current: list[WorkerActivity] = []
+
+    @contextmanager
+    def track(
+        self, description: str, *, now: datetime, queue: str | None = None, row_id: str | None = None
+    ) -> Iterator[None]:
+        """Have something go on while the context lasts.
+
+        :param description: for people
+        :param now: since when
+        :param queue: the queue of a row
+        :param row_id: the row's id
+        """
+        activity = WorkerActivity(description, now, queue, row_id)
+        self._current.append(activity)
+        try:
+            yield
+        finally:
+            self._current.remove(activity)
+
+    def current(self) -> tuple[WorkerActivity, ...]:
+        """Tell what goes on, the longest first."""
+        # A copy at once: other threads add and take away meanwhile.
+        return tuple(self._current)
 
 
 class Dispatcher:
@@ -118,11 +143,13 @@ class Dispatcher:
             self._in_flight_markers.track(row_key) as crashed_worker,
         ):
             if crashed_worker:
-                self._record_worker_crash(queue, table, UUID(row_id))
+                due_at = self._record_worker_crash(queue, table, UUID(row_id))
             elif table == wakeups.INBOX:
-                self._run_inbox(queue, UUID(row_id))
+                due_at = self._run_inbox(UUID(row_id))
             else:
-                self._run_outbox(queue, UUID(row_id))
+                due_at = self._run_outbox(UUID(row_id))
+            if due_at is not None:
+                self.send_wakeup_when_due(queue, table, UUID(row_id), due_at)
 
     def sweep_inbox(self, now: datetime) -> QueueSweepResult:
         """Hand the inbox rows that are due to their queue, the longest waiting first.
@@ -153,9 +180,8 @@ class Dispatcher:
         running = [activity for activity in self.activity.current() if activity.queue and activity.row_id]
         for activity in running:
             table = activity.what.partition(" ")[0]
-            self.send_wakeup(
-                activity.queue or "", table, UUID(activity.row_id), delay_seconds=_REQUEUE_DELAY_SECONDS
-            )
+            # By then the process is gone, and its locks with it.
+            self.send_wakeup(activity.queue or "", table, UUID(activity.row_id), delay_seconds=3.0)
             self._in_flight_markers.clear(activity.what)
         return len(running)
 
@@ -205,23 +231,30 @@ class Dispatcher:
                 return count
         return len(rows)
 
-    def _record_worker_crash(self, queue: str, table: str, row_id: UUID) -> None:
-        """Count that a worker died at a row as a try of it. The next one comes after the delay, and is a real one."""
+    def _record_worker_crash(self, queue: str, table: str, row_id: UUID) -> datetime | None:
+        """Count that a worker died at a row as a try of it. The next one comes after the delay, and is a real one.
+
+        :return: when the row is due again
+        """
         database, now = self._services.database, self._services.clock()
         _log.warning("worker died at row", queue=queue, table=table, rowId=str(row_id))
         if table == wakeups.INBOX:
-            result = webhooks.record_worker_crash(
-                database, inbox_id=row_id, error=WORKER_CRASHED, now=now, random=random.random
+            result = database.in_transaction(
+                webhooks.record_failure,
+                row_id,
+                WORKER_CRASHED,
+                attempt_started_at=now,
+                now=now,
+                random=random.random,
+                parse_body=False,
             )
-            due_at = result.due_at if result else None
-        else:
-            # What was beside it has died with it, and is to be beside it no more.
-            share = random.uniform(_MIN_DELAY_SHARE, 1)  # noqa: S311 - no secret
-            due_at = database.in_transaction(_record_failure, row_id, WORKER_CRASHED, now=now, share=share)
-        if due_at is not None:
-            self.send_wakeup_when_due(queue, table, row_id, due_at)
+            return result.due_at if result else None
+        # What was beside it has died with it, and is to be beside it no more.
+        share = random.uniform(0.5, 1)  # noqa: S311 - no secret
+        return database.in_transaction(_record_failure, row_id, WORKER_CRASHED, now=now, share=share)
 
-    def _run_inbox(self, queue: str, row_id: UUID) -> None:
+    def _run_inbox(self, row_id: UUID) -> datetime | None:
+        """Process a webhook event, and return when it is due again."""
         result = webhooks.process_event(
             self._services.database,
             inbox_id=row_id,
@@ -230,44 +263,35 @@ class Dispatcher:
             random=random.random,
             clock=self._services.clock,
         )
-        if result is not None and result.due_at is not None:
-            self.send_wakeup_when_due(queue, wakeups.INBOX, row_id, result.due_at)
+        return result.due_at if result else None
 
-    def _run_outbox(self, queue: str, row_id: UUID) -> None:
+    def _run_outbox(self, row_id: UUID) -> datetime | None:
+        """Do an event's work, having called its provider first where it has one.
+
+        :return: when the event is due again
+        """
         database, clock = self._services.database, self._services.clock
         try:
-            self._process_outbox_event(row_id)
+            with database.reading() as session:
+                event = outbox.fetch_due_event(session, event_id=row_id, now=clock())
+            if event is not None:
+                handler = HANDLERS[event.topic]
+                if isinstance(handler, PhasedHandler):
+                    handler = handler.prepare(self._services, event.payload)
+                database.in_transaction(
+                    outbox.run_event, event_id=row_id, handlers={event.topic: handler}, now=clock()
+                )
         except RetryLaterError as retry_later:
             reason = type(retry_later).__name__
             _log.debug("outbox event put off", eventId=str(row_id), reason=reason)
-            due_at = database.in_transaction(
+            return database.in_transaction(
                 outbox.postpone_event, event_id=row_id, reason=reason, delay=retry_later.delay, now=clock()
             )
-            self._send_retry_wakeup(queue, row_id, due_at)
         except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
             _log.exception("outbox event failed", eventId=str(row_id))
-            described = type(error).__name__
             # The time of the failure: a provider may have taken long to fail.
-            due_at = database.in_transaction(_record_failure, row_id, described, now=clock())
-            self._send_retry_wakeup(queue, row_id, due_at)
-
-    def _send_retry_wakeup(self, queue: str, row_id: UUID, due_at: datetime | None) -> None:
-        if due_at is not None:
-            self.send_wakeup_when_due(queue, wakeups.OUTBOX, row_id, due_at)
-
-    def _process_outbox_event(self, row_id: UUID) -> None:
-        """Do an event's work, having asked its provider first where it has one."""
-        database, clock = self._services.database, self._services.clock
-        with database.reading() as session:
-            event = outbox.fetch_due_event(session, event_id=row_id, now=clock())
-        if event is None:
-            return
-        handler = HANDLERS[event.topic]
-        if isinstance(handler, PhasedHandler):
-            handler = handler.prepare(self._services, event.payload)
-        database.in_transaction(
-            outbox.run_event, event_id=row_id, handlers={event.topic: handler}, now=clock()
-        )
+            return database.in_transaction(_record_failure, row_id, type(error).__name__, now=clock())
+        return None
 
 
 def _record_failure(

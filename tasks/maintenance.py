@@ -1,4 +1,4 @@
-"""Tasks of the infrastructure: sweeps of the inbox and the outbox, and purges of old rows."""
+"""Tasks of the platform: sweeps of the inbox and the outbox, purges of old rows, and approved proposals."""
 
 from datetime import datetime
 from typing import Any
@@ -7,8 +7,9 @@ from marketplace.idempotency import operations as idempotency
 from marketplace.infra import outbox
 from marketplace.infra.batches import run_in_batches
 from marketplace.kernel import queues
+from marketplace.proposals import operations as proposals
 from marketplace.services import Services
-from marketplace.webhooks import retention as webhooks
+from marketplace.webhooks import inbox as webhooks
 from tasks.registry import QueueSweeper, periodic
 
 
@@ -65,3 +66,14 @@ def purge_inbox(services: Services, _sweeper: QueueSweeper, now: datetime) -> in
 def purge_outbox(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
     """Delete old outbox events."""
     return run_in_batches(services.database, outbox.purge_events, now=now)
+
+
+@periodic(
+    "apply-proposals",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="* * * * *",
+    purpose="Puts approved changes of the platform into force when they are due, and ends those that nobody approved",
+)
+def apply_proposals(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
+    """Apply the approved proposals that are due, and expire the others."""
+    return proposals.apply_due_proposals(services.database, now=now)

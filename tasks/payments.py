@@ -1,6 +1,8 @@
 """Tasks of payments: refunds are sent by the gateway, and it is asked about those that its events leave unclear."""
 
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -11,67 +13,53 @@ from marketplace.payments import gateway_alerts
 from marketplace.payments.intents import expiry
 from marketplace.payments.refunds import buyer_accounts, create, gateway_refund, gateway_reports
 from marketplace.payments.refunds.gateway_refund import PendingGatewayRefund
-from marketplace.payments.refunds.gateway_reports import PolledRefund
 from marketplace.providers.gateway.client import GatewayKeyRefusedError
 from marketplace.providers.gateway.payloads import GatewayRefund
 from marketplace.services import Services
-from tasks.phased_handler import PhasedHandler
 from tasks.registry import QueueSweeper, periodic, phased_handler
 
 
 @phased_handler(create.SEND_TOPIC)
-class _SubmitRefund(PhasedHandler[PendingGatewayRefund | None, GatewayRefund | None]):
+def submit_refund(services: Services, payload: dict[str, Any], now: datetime) -> Callable[..., object]:
     """Create a refund at the gateway."""
+    pending_refund = services.database.in_transaction(
+        gateway_refund.lease_refund, refund_id=UUID(payload["refundId"]), now=now
+    )
+    try:
+        reported = gateway_refund.send_refund(services.gateway, pending_refund)
+    except GatewayKeyRefusedError as error:
+        # It is tried again, and what failed is rolled back: this stands by itself.
+        services.database.in_transaction(
+            gateway_alerts.raise_gateway_key_refused_alert, status=error.refused_status, now=services.clock()
+        )
+        raise
+    return partial(_record_submission, pending_refund=pending_refund, reported=reported)
 
-    def read(self, session: Session, payload: dict[str, Any], now: datetime) -> PendingGatewayRefund | None:
-        return gateway_refund.lease_refund(session, refund_id=UUID(payload["refundId"]), now=now)
 
-    def call_provider(
-        self, services: Services, pending_refund: PendingGatewayRefund | None
-    ) -> GatewayRefund | None:
-        try:
-            return gateway_refund.send_refund(services.gateway, pending_refund)
-        except GatewayKeyRefusedError as error:
-            # It is tried again, and what failed is rolled back: this stands by itself.
-            services.database.in_transaction(
-                gateway_alerts.raise_gateway_key_refused_alert,
-                status=error.refused_status,
-                now=services.clock(),
-            )
-            raise
-
-    def apply(
-        self,
-        session: Session,
-        pending_refund: PendingGatewayRefund | None,
-        reported: GatewayRefund | None,
-        now: datetime,
-    ) -> None:
-        if pending_refund is None:
-            return
-        if reported is None:
-            gateway_refund.record_refund_unknown_to_gateway(session, pending_refund=pending_refund, now=now)
-        else:
-            gateway_refund.apply_gateway_status(
-                session, refund_id=pending_refund.id, reported=reported, now=now
-            )
-        gateway_alerts.resolve_gateway_key_refused_alert(session, now=now)
+def _record_submission(
+    session: Session,
+    *,
+    pending_refund: PendingGatewayRefund | None,
+    reported: GatewayRefund | None,
+    now: datetime,
+) -> None:
+    if pending_refund is None:
+        return
+    if reported is None:
+        gateway_refund.record_refund_unknown_to_gateway(session, pending_refund=pending_refund, now=now)
+    else:
+        gateway_refund.apply_gateway_status(session, refund_id=pending_refund.id, reported=reported, now=now)
+    gateway_alerts.resolve_gateway_key_refused_alert(session, now=now)
 
 
 @phased_handler(create.POLL_TOPIC)
-class _PollRefund(PhasedHandler[PolledRefund, list[GatewayRefund]]):
+def poll_refund(services: Services, payload: dict[str, Any], _now: datetime) -> Callable[..., object]:
     """Fetch a refund's status from the gateway."""
-
-    def read(self, session: Session, payload: dict[str, Any], _now: datetime) -> PolledRefund:
-        return gateway_reports.find_refund(session, refund_id=UUID(payload["refundId"]))
-
-    def call_provider(self, services: Services, refund: PolledRefund) -> list[GatewayRefund]:
-        return gateway_reports.fetch_status(services.gateway, refund)
-
-    def apply(
-        self, session: Session, refund: PolledRefund, attempts: list[GatewayRefund], now: datetime
-    ) -> None:
-        gateway_reports.record_status(session, refund, attempts, now)
+    refund = services.database.in_transaction(
+        gateway_reports.find_refund, refund_id=UUID(payload["refundId"])
+    )
+    attempts = gateway_reports.fetch_status(services.gateway, refund)
+    return partial(gateway_reports.record_status, refund=refund, attempts=attempts)
 
 
 @periodic(

@@ -1,7 +1,9 @@
 """Tasks of payouts: they are sent by the gateway, and it is asked about those that its events leave unclear."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -9,13 +11,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel import queues
 from marketplace.payments.intents import expiry
-from marketplace.payouts.accounting import Payout
 from marketplace.payouts.batches import staging
 from marketplace.payouts.transfers import apply_status, polling, stalled, submit, void
-from marketplace.payouts.transfers.submit import BulkTransferResult, LeasedPayouts
-from marketplace.providers.gateway.payloads import GatewayTransfer
 from marketplace.services import Services
-from tasks.phased_handler import PhasedHandler
 from tasks.registry import QueueSweeper, periodic, phased_handler
 
 
@@ -28,37 +26,24 @@ class StalledCounts:
 
 
 @phased_handler(submit.SEND_TOPIC)
-class _SubmitPayouts(PhasedHandler[LeasedPayouts, BulkTransferResult]):
+def submit_payouts(services: Services, payload: dict[str, Any], now: datetime) -> Callable[..., object]:
     """Send a batch's payouts by the gateway."""
+    leased = services.database.in_transaction(_lease_payouts, batch_id=UUID(payload["batchId"]), now=now)
+    answers = submit.submit_payouts(services.transfers, leased.claimed)
+    return partial(submit.record_submission, found=leased, answers=answers)
 
-    def read(self, session: Session, payload: dict[str, Any], now: datetime) -> LeasedPayouts:
-        batch_id = UUID(payload["batchId"])
-        void.void_payouts_to_replaced_accounts(session, batch_id=batch_id, now=now)
-        return submit.lease_payouts(session, batch_id=batch_id, now=now)
 
-    def call_provider(self, services: Services, leased: LeasedPayouts) -> BulkTransferResult:
-        return submit.submit_payouts(services.transfers, leased.claimed)
-
-    def apply(
-        self, session: Session, leased: LeasedPayouts, result: BulkTransferResult, now: datetime
-    ) -> None:
-        submit.record_submission(session, found=leased, answers=result, now=now)
+def _lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> submit.LeasedPayouts:
+    void.void_payouts_to_replaced_accounts(session, batch_id=batch_id, now=now)
+    return submit.lease_payouts(session, batch_id=batch_id, now=now)
 
 
 @phased_handler(apply_status.POLL_TOPIC)
-class _PollTransfer(PhasedHandler[Payout, GatewayTransfer | None]):
+def poll_transfer(services: Services, payload: dict[str, Any], _now: datetime) -> Callable[..., object]:
     """Fetch a transfer's status from the gateway."""
-
-    def read(self, session: Session, payload: dict[str, Any], _now: datetime) -> Payout:
-        return polling.find_transfer(session, reference=payload["reference"])
-
-    def call_provider(self, services: Services, payout: Payout) -> GatewayTransfer | None:
-        return services.transfers.fetch_transfer(payout.reference)
-
-    def apply(
-        self, session: Session, payout: Payout, reported: GatewayTransfer | None, now: datetime
-    ) -> None:
-        polling.record_status(session, payout, reported, now=now)
+    payout = services.database.in_transaction(polling.find_transfer, reference=payload["reference"])
+    reported = services.transfers.fetch_transfer(payout.reference)
+    return partial(polling.record_status, polled=payout, reported=reported)
 
 
 @periodic(
@@ -92,8 +77,7 @@ def stage_payouts(services: Services, _sweeper: QueueSweeper, now: datetime) -> 
 )
 def flag_stalled_intents(services: Services, _sweeper: QueueSweeper, now: datetime) -> StalledCounts:
     """Raise alerts about stalled payments and payouts."""
-    database = services.database
     return StalledCounts(
-        payments=database.in_transaction(expiry.flag_stalled_payments, now=now),
-        payouts_flagged=database.in_transaction(stalled.flag_stalled_payouts, now=now),
+        payments=services.database.in_transaction(expiry.flag_stalled_payments, now=now),
+        payouts_flagged=services.database.in_transaction(stalled.flag_stalled_payouts, now=now),
     )

@@ -12,13 +12,6 @@ from redis import ConnectionPool
 
 from marketplace.infra.wire import LeanRedisClient
 
-_CONNECT_TIMEOUT_SECONDS = 0.25
-# A worker waits a second for a message, so an answer may take longer than that.
-_ANSWER_TIMEOUT_SECONDS = 3.0
-# Who enqueues has a client waiting, such as a sender of webhooks, who is to be answered within half a second.
-_ENQUEUE_TIMEOUT_SECONDS = 0.25
-_TIME_FIELDS = ("eta", "expires_resolved")
-
 
 class JsonSerializer(Serializer):  # type: ignore[misc]
     """Writes Huey's messages as JSON: what a queue holds can be read, and can't run code."""
@@ -30,7 +23,7 @@ class JsonSerializer(Serializer):  # type: ignore[misc]
         fields = orjson.loads(data)
         if not isinstance(fields, dict) or not fields.keys() <= set(Message._fields):
             return fields
-        for name in _TIME_FIELDS:
+        for name in ("eta", "expires_resolved"):
             if fields.get(name):
                 fields[name] = datetime.fromisoformat(fields[name])
         return Message(**fields)
@@ -41,7 +34,8 @@ class _Storage(RedisStorage):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._wire = LeanRedisClient(self.conn, answer_timeout_seconds=_ENQUEUE_TIMEOUT_SECONDS)
+        # Who enqueues has a client waiting, such as a sender of webhooks, who is to be answered within half a second.
+        self._wire = LeanRedisClient(self.conn, answer_timeout_seconds=0.25)
 
     def enqueue(self, data: bytes, priority: float | None = None) -> None:
         """Add a message; one that is added twice does no harm, since rows are locked.
@@ -53,19 +47,19 @@ class _Storage(RedisStorage):  # type: ignore[misc]
         self._wire.send("LPUSH", self.queue_key, data)
 
 
-class _Queue(RedisHuey):  # type: ignore[misc]
-    storage_class = _Storage
-
-
 def make_queue(name: str, redis_url: str) -> RedisHuey:
     """Make a queue; nothing is connected to until it is used.
 
     :param name: one of ``marketplace.kernel.queues.NAMES``
     :param redis_url: the server that holds it
     """
-    pool = ConnectionPool.from_url(
-        redis_url,
-        socket_connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-        socket_timeout=_ANSWER_TIMEOUT_SECONDS,
+    # A worker waits a second for a message, so an answer may take longer than that.
+    pool = ConnectionPool.from_url(redis_url, socket_connect_timeout=0.25, socket_timeout=3.0)
+    return RedisHuey(
+        name,
+        results=False,
+        utc=True,
+        serializer=JsonSerializer(),
+        storage_class=_Storage,
+        connection_pool=pool,
     )
-    return _Queue(name, results=False, utc=True, serializer=JsonSerializer(), connection_pool=pool)

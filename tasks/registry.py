@@ -8,12 +8,46 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from sqlalchemy.orm import Session
+
 from marketplace.background.schedule import DeclaredTask
 from marketplace.infra.outbox import Handler
 from marketplace.services import Services
-from tasks.phased_handler import PhasedHandler
 
-OutboxHandler = Handler | PhasedHandler[Any, Any]
+PhasedFunction = Callable[[Services, dict[str, Any], datetime], Callable[..., object] | None]
+
+
+@dataclass(frozen=True)
+class PhasedHandler:
+    """Outbox work that calls a provider in phases: read, call the provider, apply. No transaction is open meanwhile.
+
+    ``run`` reads in a transaction of its own, which may also lease rows: the lease has committed before the provider
+    is called. An error of the provider has the event tried again. ``run`` returns the last phase, a function
+    ``(session, *, now)``, or None where nothing is left to apply.
+
+    The event's row is locked only to apply, in the transaction that marks the event done. Until then nothing is
+    locked. A worker that is killed during the call leaves an event that is due. Two workers at the same event call
+    the provider twice and apply once. So ``run`` must be fit to run more than once, and the last phase must check
+    again what was read.
+    """
+
+    run: PhasedFunction
+
+    def prepare(self, services: Services, payload: dict[str, Any]) -> Handler:
+        """Run the first two phases, and return the third as a handler.
+
+        :param payload: the event's
+        """
+        apply = self.run(services, payload, services.clock())
+
+        def handle(session: Session, _payload: dict[str, Any], now: datetime) -> None:
+            if apply is not None:
+                apply(session, now=now)
+
+        return handle
+
+
+OutboxHandler = Handler | PhasedHandler
 
 
 class QueueSweeper(Protocol):
@@ -28,7 +62,7 @@ class QueueSweeper(Protocol):
 
 PeriodicFunction = Callable[[Services, QueueSweeper, datetime], Any]
 _Function = TypeVar("_Function", bound=Handler)
-_Phased = TypeVar("_Phased", bound=PhasedHandler[Any, Any])
+_Phased = TypeVar("_Phased", bound=PhasedFunction)
 _Periodic = TypeVar("_Periodic", bound=PeriodicFunction)
 
 
@@ -65,15 +99,15 @@ def handler(topic: str) -> Callable[[_Function], _Function]:
     return register
 
 
-def phased_handler(topic: str) -> Callable[[type[_Phased]], type[_Phased]]:
-    """Register a subclass of ``PhasedHandler``, whose work calls a provider, as the handler of an outbox topic.
+def phased_handler(topic: str) -> Callable[[_Phased], _Phased]:
+    """Register a function ``(services, payload, now)`` that calls a provider as the handler of an outbox topic.
 
     :raises AlreadyRegisteredError: the topic has a handler
     """
 
-    def register(phased: type[_Phased]) -> type[_Phased]:
-        _register_handler(topic, phased())
-        return phased
+    def register(function: _Phased) -> _Phased:
+        _register_handler(topic, PhasedHandler(function))
+        return function
 
     return register
 

@@ -14,7 +14,6 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy.orm import Session
 
 from marketplace.background import schedule
 from marketplace.background.models import PeriodicTaskState
@@ -92,10 +91,6 @@ class TaskRunner:
         self._running: dict[UUID, PeriodicTask] = {}
         self.runner_name = runner_name
 
-    def __len__(self) -> int:
-        """Count the runs that go on."""
-        return len(self._running)
-
     def perform(self, task: PeriodicTask, run_id: UUID) -> Any:
         """Run a task whose run was claimed, and note what came of it.
 
@@ -149,13 +144,12 @@ class TaskRunner:
     ) -> None:
         """Note a run's end, as soon as the database lets us; if it never does, the run is taken for lost."""
         milliseconds = round((time.monotonic() - started) * 1000)
-        pause = threading.Event()
         try:
             for _ in range(_RECORD_ATTEMPTS):
                 try:
                     self._finish(task, run_id, milliseconds, **result_fields)
                 except ServiceUnavailableError:
-                    pause.wait(SCHEDULE_POLL_SECONDS)
+                    time.sleep(SCHEDULE_POLL_SECONDS)
                 else:
                     return
             _log.error("periodic task ran, but that could not be noted", task=task.name)
@@ -165,7 +159,7 @@ class TaskRunner:
     def _finish(
         self, task: PeriodicTask, run_id: UUID, milliseconds: int | None, **result_fields: str | None
     ) -> None:
-        is_recorded = self._services.database.in_transaction(
+        if not self._services.database.in_transaction(
             schedule.finish_run,
             task=task,
             run_id=run_id,
@@ -174,8 +168,7 @@ class TaskRunner:
             result=result_fields["result"],
             milliseconds=milliseconds,
             now=self._clock(),
-        )
-        if not is_recorded:
+        ):
             _log.warning("periodic task ended after it was taken for lost", task=task.name)
 
 
@@ -235,7 +228,8 @@ class Scheduler:
         with self._services.database.reading() as session:
             snapshots = schedule.fetch_snapshots(session, tasks)
         if len(snapshots) < len(self._tasks) or not self._registered:
-            self._services.database.in_transaction(self._register_tasks, now)
+            self._services.database.in_transaction(schedule.replace_tasks, tasks=tasks, now=now)
+            self._registered = True
             with self._services.database.reading() as session:
                 snapshots = schedule.fetch_snapshots(session, tasks)
         self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -247,12 +241,6 @@ class Scheduler:
             and self._start(state, now)
         ]
 
-    def _register_tasks(self, session: Session, now: datetime) -> None:
-        """Write down what tasks there are, as this version of the code has it."""
-        schedule.register_tasks(session, tasks=self._tasks.values(), now=now)
-        schedule.delete_unknown_tasks(session, tasks=self._tasks.values(), now=now)
-        self._registered = True
-
     def join(self, timeout_seconds: float) -> None:
         """Wait for the runs of this process to end, but no longer than it is told."""
         deadline = time.monotonic() + timeout_seconds
@@ -261,13 +249,12 @@ class Scheduler:
 
     def _may_start(self, state: PeriodicTaskState, now: datetime) -> bool:
         """Tell whether to try for a task's tick, having set right what stands in its way."""
-        database = self._services.database
         if self._heartbeat_monitor.is_stalled(state):
-            database.in_transaction(schedule.mark_run_lost, state=state, now=now)
+            self._services.database.in_transaction(schedule.mark_run_lost, state=state, now=now)
         if state.run_id is not None or state.paused_at is not None:
             return False
-        ours = self._tasks[state.name].queue == self._queue
-        return state.next_run_at <= (now if ours else now - TAKEOVER_AFTER)
+        is_own = self._tasks[state.name].queue == self._queue
+        return state.next_run_at <= (now if is_own else now - TAKEOVER_AFTER)
 
     def _start(self, state: PeriodicTaskState, now: datetime) -> bool:
         run_id = self._services.database.in_transaction(

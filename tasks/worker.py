@@ -8,8 +8,6 @@ import threading
 from dataclasses import replace
 
 import structlog
-from huey import RedisHuey
-from huey.consumer import Consumer
 
 from marketplace.background import workers
 from marketplace.background.workers import Worker
@@ -23,15 +21,9 @@ from tasks.scheduler import Scheduler, TaskRunner
 
 _log = structlog.get_logger(__name__)
 
-# So many rows at once: one that waits for a lock or a provider keeps the others from nothing.
-_THREADS = 4
-# Each pool may double: room for those threads, the periodic runs and the schedule.
-_MIN_POOL_SIZE = 4
 # What still runs then is broken off and put back; a periodic task has so much longer. Orchestrators wait for 30 s.
 _STOP_SECONDS = 15.0
 _STOP_PERIODIC_SECONDS = 8.0
-_THREAD_JOIN_SECONDS = 2.0
-_CACHE_RETRY_SECONDS = 5.0
 
 
 def main(arguments: list[str]) -> int:
@@ -55,14 +47,25 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_worker(queue: str, settings: Settings) -> None:
-    pooled_settings = replace(settings, database_pool_size=max(settings.database_pool_size, _MIN_POOL_SIZE))
+    # Each pool may double: room for the consumer's threads, the periodic runs and the schedule.
+    pooled_settings = replace(settings, database_pool_size=max(settings.database_pool_size, 4))
     services = Services.from_settings(pooled_settings, application_name=f"worker {queue}")
-    this_worker = _describe_worker(queue, services)
+    host, process_id, now = socket.gethostname(), os.getpid(), services.clock()
+    this_worker = Worker(f"{queue}@{host}:{process_id}", queue, host, process_id, started_at=now, told_at=now)
     dispatcher = Dispatcher(services, worker=this_worker)
     connect_wakeups(dispatcher)
     runner = TaskRunner(services, dispatcher, runner_name=this_worker.name)
     scheduler = Scheduler(services, runner, queue=queue)
-    consumer = _create_consumer(dispatcher.queues[queue])
+    consumer = dispatcher.queues[
+        queue
+    ].create_consumer(
+        workers=4,  # so many rows at once: one that waits for a lock or a provider keeps the others from nothing
+        worker_type="thread",
+        periodic=False,
+        graceful_signal="TERM",
+        check_worker_health=True,
+        shutdown_timeout=_STOP_SECONDS,
+    )
     ended = threading.Event()
     helper_threads = [
         threading.Thread(
@@ -85,31 +88,8 @@ def _run_worker(queue: str, settings: Settings) -> None:
     requeued = dispatcher.requeue_running_rows()
     ended.set()
     for thread in helper_threads:
-        thread.join(_THREAD_JOIN_SECONDS)
+        thread.join(timeout=2.0)
     _log.info("worker stopped", worker=this_worker.name, putBack=requeued)
-
-
-def _create_consumer(queue: RedisHuey) -> Consumer:
-    return queue.create_consumer(
-        workers=_THREADS,
-        worker_type="thread",
-        periodic=False,
-        graceful_signal="TERM",
-        check_worker_health=True,
-        shutdown_timeout=_STOP_SECONDS,
-    )
-
-
-def _describe_worker(queue: str, services: Services) -> Worker:
-    host, process_id, now = socket.gethostname(), os.getpid(), services.clock()
-    return Worker(
-        name=f"{queue}@{host}:{process_id}",
-        queue=queue,
-        host=host,
-        process_id=process_id,
-        started_at=now,
-        told_at=now,
-    )
 
 
 def _send_heartbeats(
@@ -123,7 +103,7 @@ def _send_heartbeats(
                 replace(this_worker, told_at=services.clock(), doing=dispatcher.activity.current()),
             )
         except CacheDownError:
-            ended.wait(_CACHE_RETRY_SECONDS)
+            ended.wait(timeout=5.0)
         else:
             ended.wait(workers.HEARTBEAT_SECONDS)
     # If the cache is away, it forgets by itself.

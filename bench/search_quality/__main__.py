@@ -16,7 +16,6 @@ from bench.search_quality.measuring import DEPTH, Outcome, evaluate, mean
 from commands.db import upgrade_database
 from commands.seeding import people, products
 from commands.seeding.categories import load_categories
-from commands.seeding.places import load_places
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.search import find as search_find, index_maintenance
 from marketplace.infra.db import Database
@@ -57,7 +56,6 @@ def main(*, count: int, show_all: bool) -> None:
         now = datetime.now(UTC)
         keys = {number: f"products/{number}.webp" for number in products.picture_numbers()}
         with database.transaction() as session:
-            load_places(session, now=now)
             load_categories(session)
             people.load_people(session, vendors=products.count_required_stores(count), now=now)
             products.load_products(session, count=count, keys=keys, now=now, progress=lambda _rows: None)

@@ -35,12 +35,10 @@ def live(_ctx: Context) -> Response:
 )
 def ready(ctx: Context) -> Response:
     """Tell whether the service can serve: the database and the cache answer."""
-    readiness = queries.check_readiness(ctx.services.database, ctx.services.cache)
+    checks = queries.check_readiness(ctx.services.database, ctx.services.cache)
+    is_ready = all(checks.values())
     body = {
-        "status": "ready" if readiness.ready else "not_ready",
-        "checks": {
-            "database": "up" if readiness.database else "down",
-            "cache": "up" if readiness.cache else "down",
-        },
+        "status": "ready" if is_ready else "not_ready",
+        "checks": {name: "up" if answers else "down" for name, answers in checks.items()},
     }
-    return Response(dump_json(body), status=200 if readiness.ready else 503, content_type=JSON_TYPE)
+    return Response(dump_json(body), status=200 if is_ready else 503, content_type=JSON_TYPE)

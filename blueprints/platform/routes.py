@@ -23,7 +23,7 @@ from blueprints.platform.schemas import (
     ProposalRow,
     RejectProposal,
 )
-from marketplace.health import status as health
+from marketplace.health import queries as health
 from marketplace.kernel.errors import SecondApproverRequiredError
 from marketplace.kernel.paging import Page, TablePage
 from marketplace.kernel.states import IllegalTransitionError

@@ -17,7 +17,7 @@ from blueprints.http.fields import (
     Uuid,
 )
 from blueprints.http.paging import OffsetQuery
-from marketplace.health import status
+from marketplace.health import queries as health
 from marketplace.platform.fees import FEES
 from marketplace.proposals import queries, states
 from marketplace.proposals.kinds import CHANGES
@@ -168,14 +168,14 @@ class MaintenanceState(Schema):
 class ServiceComponent(Schema):
     """A part of the service, and how it is."""
 
-    name = Choice(*status.COMPONENTS, required=True)
-    status = Choice(*status.COMPONENT_STATUSES, required=True)
+    name = Choice(*health.COMPONENTS, required=True)
+    status = Choice(*health.COMPONENT_STATUSES, required=True)
 
 
 class PlatformStatus(Schema):
     """How the service is, for everybody."""
 
-    status = Choice(*status.COMPONENT_STATUSES, status.MAINTENANCE, required=True)
+    status = Choice(*health.COMPONENT_STATUSES, health.MAINTENANCE, required=True)
     maintenance = fields.Nested(MaintenanceState, required=True)
     components = fields.List(fields.Nested(ServiceComponent), required=True)
     features = fields.Dict(

@@ -14,6 +14,7 @@ from blueprints.http import (
 )
 from blueprints.users.schemas import AddAddress, AddressView, Me, UpdateAddress, UpdateMe
 from marketplace.identity import operations, queries
+from marketplace.identity.models import Profile
 from marketplace.kernel.errors import LimitReachedError
 from marketplace.kernel.paging import Page
 
@@ -21,13 +22,13 @@ area = ContractBlueprint("users", "/api/users", "One's own account and addresses
 
 
 @area.get("/me", auth=AUTHENTICATED_ANY_STATUS, limit=SharedLimit.CALLER_TIER, reply=Me)
-def get_me(ctx: Context) -> queries.OwnProfile:
+def get_me(ctx: Context) -> Profile:
     """Show the caller's profile, campus, role and badges, whatever the account's status."""
     return queries.fetch_profile(ctx.session, user_id=ctx.user.id)
 
 
 @area.put("/me", auth=AUTHENTICATED, limit="30/minute", body=UpdateMe, reply=Me)
-def update_me(ctx: Context, body: dict[str, Any]) -> queries.OwnProfile:
+def update_me(ctx: Context, body: dict[str, Any]) -> Profile:
     """Change the caller's name, phone number, campus or avatar."""
     return operations.update_profile(ctx.session, user_id=ctx.user.id, changes=body, now=ctx.now)
 

@@ -56,8 +56,8 @@ def replay_webhook(ctx: Context, webhook_id: UUID, body: dict[str, Any]) -> dict
         "id": webhook_id,
         "dry_run": body["dry_run"],
         "outcome": result.outcome,
-        "before": queries.state_of(result.before),
-        "after": queries.state_of(result.after),
+        "before": queries.STATE_OF[result.before],
+        "after": queries.STATE_OF[result.after],
         "error": result.error,
         "changes": result.changes,
     }

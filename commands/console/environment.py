@@ -2,7 +2,6 @@
 
 import functools
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,8 +45,3 @@ def get_settings() -> Settings:
     :raises SettingsError: some can't be used
     """
     return load_settings(read_environment())
-
-
-def program_name() -> str:
-    """Name the command as it was called, for messages that tell what to call next."""
-    return Path(sys.argv[0]).name or "marketplace"

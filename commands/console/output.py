@@ -10,8 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_ABSENT = "-"
-
 
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wrapped_columns: Sequence[str] = ()
@@ -55,7 +53,7 @@ def print_facts(pairs: Iterable[tuple[str, Any]]) -> None:
 def display_value(value: Any) -> str:
     """Write a value for people: times to the second in UTC, nothing as a dash."""
     if value is None or value == "":
-        return _ABSENT
+        return "-"
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     return _printable(str(value))

@@ -31,13 +31,13 @@ class Stages:
         """
         started = time.monotonic()
         if self._terminal:
-            columns = (
+            with Progress(
                 TextColumn("{task.description:<24}"),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
-            )
-            with Progress(*columns, console=Console(stderr=self._on_stderr)) as progress:
+                console=Console(stderr=self._on_stderr),
+            ) as progress:
                 task = progress.add_task(title, total=total)
                 yield lambda steps: progress.advance(task, steps)
         else:

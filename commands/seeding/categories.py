@@ -7,9 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from commands.seeding.bulk_copy import copy_rows
-from commands.seeding.data_files import load_data
-from commands.seeding.ids import SeededKind, seeded_id
+from commands.seeding.loading import SeededKind, copy_rows, load_data, seeded_id
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Orders in each state, made by the domain's own operations with a moved time, so that books and trails are true."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,9 +10,7 @@ import requests
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from commands.seeding.bulk_copy import ProgressCallback
-from commands.seeding.data_files import load_data
-from commands.seeding.ids import SeededKind, seeded_id
+from commands.seeding.loading import ProgressCallback, SeededKind, load_data, seeded_id
 from commands.seeding.people import STORES, STUDENTS, student_id
 from commands.seeding.products import DEMO_PRODUCTS, build_product
 from marketplace.cart.operations import RequestedItem
@@ -32,12 +29,6 @@ from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway.payments import PaymentGateway, customer_email
 from marketplace.services import Services
 from sandbox.personas import persona_named
-
-_PAY_TIMEOUT_SECONDS = 10.0
-_PROBE_TIMEOUT_SECONDS = 2.0
-_GATEWAY_WAIT_SECONDS = 15.0
-_POLL_SECONDS = 0.25
-_CHANNELS = ("card", "bank_transfer", "ussd")
 
 _SELECT_PLACED_ORDER = Statement(
     text(
@@ -74,16 +65,9 @@ class OrderScenario:
     @property
     def product_id(self) -> UUID:
         """The id of the product that was bought."""
-        store_id = STORES[self.store - 1].id
-        products = [
-            item for item in map(build_product, range(1, DEMO_PRODUCTS + 1)) if item.store.id == store_id
-        ]
+        store = STORES[self.store - 1]
+        products = [item for item in map(build_product, range(1, DEMO_PRODUCTS + 1)) if item.store is store]
         return products[self.product - 1].id
-
-    @property
-    def age(self) -> timedelta:
-        """The time since the order was placed."""
-        return timedelta(days=self.days, hours=self.hours, minutes=self.minutes)
 
 
 # In the order of their addresses' numbers.
@@ -94,6 +78,14 @@ _BUYER_IDS = {name: persona_named(name).user_id for name in ("buyer", "buyer2")}
 # few of. The last order is unpaid, so that it is there whether or not a gateway took payments.
 ORDER_SCENARIOS = load_data("orders", tuple[OrderScenario, ...])
 _PAID_STATUSES = (states.PAID_ESCROW, states.PROCESSING, states.SHIPPED, states.DELIVERED)
+# From one status to the next, for scenarios that end in one of these, so long after the order was placed.
+_STEPS = (
+    (states.PENDING_PAYMENT, states.CANCELLED, (states.CANCELLED,), timedelta(minutes=10)),
+    (states.PENDING_PAYMENT, states.EXPIRED, (states.EXPIRED,), PAYMENT_WINDOW + timedelta(minutes=1)),
+    (states.PAID_ESCROW, states.PROCESSING, _PAID_STATUSES[1:], timedelta(minutes=40)),
+    (states.PROCESSING, states.SHIPPED, _PAID_STATUSES[2:], timedelta(hours=5)),
+    (states.SHIPPED, states.DELIVERED, _PAID_STATUSES[3:], timedelta(hours=24)),
+)
 
 
 class SandboxCheckout:
@@ -104,17 +96,17 @@ class SandboxCheckout:
         self._session = requests.Session()
         self._session.trust_env = False
 
-    def wait_until_ready(self, *, sleep: Callable[[float], None] = time.sleep) -> bool:
+    def wait_until_ready(self) -> bool:
         """Tell whether the gateway is the sandbox, waiting a while for it to start."""
         address = self._services.settings.gateway_url
-        deadline = time.monotonic() + _GATEWAY_WAIT_SECONDS
+        deadline = time.monotonic() + 15.0
         while address and time.monotonic() < deadline:
             try:
                 response = self._session.get(
-                    f"{address}/sandbox/calls", params={"reference": "seed"}, timeout=_PROBE_TIMEOUT_SECONDS
+                    f"{address}/sandbox/calls", params={"reference": "seed"}, timeout=2.0
                 )
             except requests.RequestException:
-                sleep(_POLL_SECONDS)
+                time.sleep(0.25)
             else:
                 return response.status_code == 200
         return False
@@ -127,7 +119,6 @@ class SandboxCheckout:
         :raises ProviderUnavailableError: the gateway does not answer as it should
         """
         services = self._services
-        fee_bearer = services.settings.gateway_fee_bearer
         gateway: PaymentGateway = services.gateway
         intent, page = open_hosted_page(
             services.database,
@@ -139,10 +130,11 @@ class SandboxCheckout:
             clock=lambda: now,
         )
         services.database.in_transaction(payments.record_hosted_page, intent=intent, page=page, now=now)
-        address = f"{services.settings.gateway_url}/sandbox/pay/{intent.reference}"
         try:
             self._session.post(
-                address, json={"channel": channel}, timeout=_PAY_TIMEOUT_SECONDS
+                f"{services.settings.gateway_url}/sandbox/pay/{intent.reference}",
+                json={"channel": channel},
+                timeout=10.0,
             ).raise_for_status()
         except requests.RequestException as error:
             raise ProviderUnavailableError(
@@ -155,7 +147,7 @@ class SandboxCheckout:
             payments.apply_reported_charge,
             reference=intent.reference,
             charge=charge,
-            fee_bearer=fee_bearer,
+            fee_bearer=services.settings.gateway_fee_bearer,
             now=now,
         )
 
@@ -191,33 +183,37 @@ def _create_order(
     checkout: SandboxCheckout | None,
     now: datetime,
 ) -> bool:
-    database, at = services.database, now - scenario.age
+    database = services.database
+    at = now - timedelta(days=scenario.days, hours=scenario.hours, minutes=scenario.minutes)
     with database.reading() as session:
-        buyer = _get_caller(session, scenario.buyer_id)
-        vendor = _get_caller(session, STORES[scenario.store - 1].user_id)
+        buyer = get_caller(session, scenario.buyer_id)
+        vendor = get_caller(session, STORES[scenario.store - 1].user_id)
         existing_order = _find_order(session, scenario)
-    if existing_order is None:
-        database.in_transaction(_place_scenario_order, scenario, buyer, at)
-        with database.reading() as session:
-            order = _find_order(session, scenario) or {}
-    else:
-        order = existing_order
-    order_id: UUID = order["id"]
-    status: str = order["status"]
+    order = existing_order or database.in_transaction(_place_scenario_order, scenario, buyer, at)
+    status = order["status"]
     if status == states.PENDING_PAYMENT and scenario.status in _PAID_STATUSES and checkout is not None:
         checkout.pay(
-            buyer=buyer, order_id=order_id, channel=_CHANNELS[number % 3], now=at + timedelta(minutes=4)
+            buyer=buyer,
+            order_id=order["id"],
+            channel=("card", "bank_transfer", "ussd")[number % 3],
+            now=at + timedelta(minutes=4),
         )
         status = states.PAID_ESCROW
-    pin = delivery_pin(
-        key=services.settings.delivery_pin_key, order_id=order_id, counter=order["pin_counter"]
-    )
-    for step in _SCENARIO_STEPS:
-        if status == step.source and scenario.status in step.final_statuses:
+    key = services.settings.delivery_pin_key
+    pin = delivery_pin(key=key, order_id=order["id"], counter=order["pin_counter"])
+    for source, target, final_statuses, after in _STEPS:
+        if status == source and scenario.status in final_statuses:
             database.in_transaction(
-                step.apply, _ScenarioContext(order_id, buyer, vendor, pin, services, at + step.after)
+                _advance_order,
+                target=target,
+                order_id=order["id"],
+                buyer=buyer,
+                vendor=vendor,
+                pin=pin,
+                key=key,
+                now=at + after,
             )
-            status = step.target
+            status = target
     return existing_order is None
 
 
@@ -225,97 +221,56 @@ def _find_order(session: Session, scenario: OrderScenario) -> dict[str, Any] | N
     return _SELECT_PLACED_ORDER.first(session, buyer_id=scenario.buyer_id, product_id=scenario.product_id)
 
 
-def _get_caller(session: Session, user_id: UUID) -> Caller:
+def get_caller(session: Session, user_id: UUID) -> Caller:
+    """Find a seeded person.
+
+    :raises LookupError: the person is not there
+    """
     caller = find_caller(session, user_id=user_id, aal="aal1")
     if caller is None:
         raise LookupError(f"the seeded person {user_id} is not there")
     return caller
 
 
-def _place_scenario_order(session: Session, scenario: OrderScenario, buyer: Caller, at: datetime) -> UUID:
-    delivery = (
-        Delivery(method="pickup", hub_id=seeded_id(SeededKind.HUB, 1))
-        if scenario.pickup
-        else Delivery(
-            method="delivery",
-            address_id=seeded_id(SeededKind.ADDRESS, list(_BUYER_IDS).index(scenario.buyer) + 1),
-        )
-    )
-    order_request = OrderRequest(buyer, [RequestedItem(scenario.product_id, scenario.quantity)], delivery)
-    return place_order(session, request=order_request, now=at)
+def _place_scenario_order(
+    session: Session, scenario: OrderScenario, buyer: Caller, at: datetime
+) -> dict[str, Any]:
+    if scenario.pickup:
+        delivery = Delivery(method="pickup", hub_id=seeded_id(SeededKind.HUB, 1))
+    else:
+        address_number = list(_BUYER_IDS).index(scenario.buyer) + 1
+        delivery = Delivery(method="delivery", address_id=seeded_id(SeededKind.ADDRESS, address_number))
+    items = [RequestedItem(scenario.product_id, scenario.quantity)]
+    place_order(session, request=OrderRequest(buyer, items, delivery), now=at)
+    return _find_order(session, scenario) or {}
 
 
-@dataclass(frozen=True)
-class _ScenarioContext:
-    """What a step of a scenario is given."""
-
-    order_id: UUID
-    buyer: Caller
-    vendor: Caller
-    pin: str
-    services: Services
-    at: datetime
-
-
-def _cancel(session: Session, context: _ScenarioContext) -> None:
-    order_cancellation.cancel_order(
-        session, order_id=context.order_id, caller=context.buyer, reason="Found it in my hall", now=context.at
-    )
-
-
-def _expire(session: Session, context: _ScenarioContext) -> None:
-    order = lock_order(session, order_id=context.order_id)
-    operations.expire_order(session, order=order, actor=SYSTEM, now=context.at)
-
-
-def _accept(session: Session, context: _ScenarioContext) -> None:
-    operations.accept_order(session, order_id=context.order_id, caller=context.vendor, now=context.at)
-
-
-def _ship(session: Session, context: _ScenarioContext) -> None:
-    operations.ship_order(
-        session,
-        order_id=context.order_id,
-        caller=context.vendor,
-        tracking_note="With our rider, on a red bicycle",
-        now=context.at,
-    )
-
-
-def _deliver(session: Session, context: _ScenarioContext) -> None:
-    operations.release_on_pin(
-        session,
-        order_id=context.order_id,
-        caller=context.vendor,
-        pin=context.pin,
-        pin_key=context.services.settings.delivery_pin_key,
-        now=context.at,
-    )
-
-
-@dataclass(frozen=True)
-class _ScenarioStep:
-    """A step from one status to the next, for scenarios that go there or further."""
-
-    source: str
-    target: str
-    final_statuses: tuple[str, ...]
-    after: timedelta
-    apply: Callable[[Session, _ScenarioContext], None]
-
-
-_SCENARIO_STEPS = (
-    _ScenarioStep(
-        states.PENDING_PAYMENT, states.CANCELLED, (states.CANCELLED,), timedelta(minutes=10), _cancel
-    ),
-    _ScenarioStep(
-        states.PENDING_PAYMENT,
-        states.EXPIRED,
-        (states.EXPIRED,),
-        PAYMENT_WINDOW + timedelta(minutes=1),
-        _expire,
-    ),
-    _ScenarioStep(states.PAID_ESCROW, states.PROCESSING, _PAID_STATUSES[1:], timedelta(minutes=40), _accept),
-    _ScenarioStep(states.PROCESSING, states.SHIPPED, _PAID_STATUSES[2:], timedelta(hours=5), _ship),
-    _ScenarioStep(states.SHIPPED, states.DELIVERED, _PAID_STATUSES[3:], timedelta(hours=24), _deliver),
-)
+def _advance_order(
+    session: Session,
+    *,
+    target: str,
+    order_id: UUID,
+    buyer: Caller,
+    vendor: Caller,
+    pin: str,
+    key: str,
+    now: datetime,
+) -> None:
+    """Bring an order to its next status, as the person whose step it is would."""
+    match target:
+        case states.CANCELLED:
+            order_cancellation.cancel_order(
+                session, order_id=order_id, caller=buyer, reason="Found it in my hall", now=now
+            )
+        case states.EXPIRED:
+            order = lock_order(session, order_id=order_id)
+            operations.expire_order(session, order=order, actor=SYSTEM, now=now)
+        case states.PROCESSING:
+            operations.accept_order(session, order_id=order_id, caller=vendor, now=now)
+        case states.SHIPPED:
+            note = "With our rider, on a red bicycle"
+            operations.ship_order(session, order_id=order_id, caller=vendor, tracking_note=note, now=now)
+        case states.DELIVERED:
+            operations.release_on_pin(
+                session, order_id=order_id, caller=vendor, pin=pin, pin_key=key, now=now
+            )

@@ -1,4 +1,4 @@
-"""The personas, other students, and the stores."""
+"""Two campuses of one university with their halls and pick-up hubs, the personas, other students, and the stores."""
 
 import random
 from dataclasses import dataclass
@@ -8,21 +8,46 @@ from uuid import UUID
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from commands.seeding.bulk_copy import copy_rows
 from commands.seeding.categories import ROOT_NAMES
-from commands.seeding.data_files import load_data
-from commands.seeding.ids import SeededKind, seeded_id
-from commands.seeding.places import CAMPUSES, campus_id
+from commands.seeding.loading import SeededKind, copy_rows, load_data, seeded_id
 from marketplace.payouts.models import PayoutAccount
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, STORE_NAMES, persona_named
 
 LOAD_VENDORS = 200
 STUDENTS = 6
-# A bank account's change holds payouts for a day: the demo's are long past that.
-_BANK_ACCOUNT_AGE = timedelta(days=90)
 _MEMBERSHIP_AGE = timedelta(days=120)
 _STATUS_REASONS = {"restricted": "Under review by support", "suspended": "Repeated counterfeit listings"}
 _BADGES = {"buyer": ["verified_student"], "vendor": ["verified_student", "verified_vendor"], "staff": []}
+
+
+@dataclass(frozen=True)
+class HubData:
+    """A hub where orders are picked up."""
+
+    name: str
+    address: str
+    opening_hours: str
+
+
+@dataclass(frozen=True)
+class CampusData:
+    """A campus; its coordinates are those of its middle, in degrees."""
+
+    slug: str
+    name: str
+    email_domain: str
+    latitude: float
+    longitude: float
+    hostels: tuple[str, ...]
+    hubs: tuple[HubData, ...]
+
+
+CAMPUSES = {campus.slug: campus for campus in load_data("campuses", tuple[CampusData, ...])}
+
+
+def campus_id(slug: str) -> UUID:
+    """Give the id of a seeded campus."""
+    return seeded_id(SeededKind.CAMPUS, list(CAMPUSES).index(slug) + 1)
 
 
 @dataclass(frozen=True)
@@ -107,20 +132,62 @@ def student_id(number: int) -> UUID:
 
 
 def load_people(session: Session, *, vendors: int, now: datetime) -> None:
-    """Add the personas that have profiles, students, vendors' people, stores and bank accounts.
+    """Add the campuses, the personas that have profiles, students, vendors' people, stores and bank accounts.
 
     :param vendors: how many stores
     :param now: the time that ages are counted back from
     """
+    _load_campuses(session, now=now)
     _load_profiles(session, vendors=vendors, now=now)
     _load_stores(session, vendors=vendors, now=now)
     _load_payout_accounts(session, vendors=vendors, now=now)
     _load_addresses(session, now=now)
 
 
+def _load_campuses(session: Session, *, now: datetime) -> None:
+    copy_rows(
+        session,
+        "campuses",
+        ("id", "slug", "name", "created_at"),
+        [(campus_id(slug), slug, campus.name, now) for slug, campus in CAMPUSES.items()],
+    )
+    copy_rows(
+        session,
+        "campus_email_domains",
+        ("domain", "campus_id"),
+        [(campus.email_domain, campus_id(slug)) for slug, campus in CAMPUSES.items()],
+    )
+    hostels = [(slug, name) for slug, campus in CAMPUSES.items() for name in campus.hostels]
+    copy_rows(
+        session,
+        "hostels",
+        ("id", "campus_id", "name"),
+        [
+            (seeded_id(SeededKind.HOSTEL, number), campus_id(slug), name)
+            for number, (slug, name) in enumerate(hostels, 1)
+        ],
+    )
+    hubs = [(campus, hub) for campus in CAMPUSES.values() for hub in campus.hubs]
+    copy_rows(
+        session,
+        "hubs",
+        ("id", "campus_id", "name", "address", "opening_hours", "latitude", "longitude", "updated_at"),
+        [
+            (
+                *(seeded_id(SeededKind.HUB, number), campus_id(campus.slug)),
+                *(hub.name, hub.address, hub.opening_hours),
+                # Some hundred metres from each other around the campus's middle.
+                round(campus.latitude + 0.0013 * number, 6),
+                round(campus.longitude + 0.0009 * number, 6),
+                now,
+            )
+            for number, (campus, hub) in enumerate(hubs, 1)
+        ],
+    )
+
+
 def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
     since = now - _MEMBERSHIP_AGE
-    north = campus_id(MAIN_CAMPUS)
     rows: list[tuple[object, ...]] = [
         (
             *(persona.user_id, persona.email, persona.full_name, persona.phone, campus_id(persona.campus)),
@@ -131,7 +198,7 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
         if persona.has_profile
     ]
     students = [
-        (student_id(number), f"student{number}", _person_name(number), "buyer", north)
+        (student_id(number), f"student{number}", _person_name(number), "buyer", campus_id(MAIN_CAMPUS))
         for number in range(1, STUDENTS + 1)
     ]
     owners = [
@@ -158,14 +225,6 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
 
 def _load_stores(session: Session, *, vendors: int, now: datetime) -> None:
     since = now - _MEMBERSHIP_AGE
-    rows = [
-        (
-            *(store.id, store.user_id, campus_id(store.campus), store.name, store.slug),
-            f"{store.owner} sells on {store.campus.title()} Campus. Orders before noon go out the same day.",
-            *(True, "active", since, since),
-        )
-        for store in STORES[:vendors]
-    ]
     copy_rows(
         session,
         "vendor_profiles",
@@ -173,7 +232,14 @@ def _load_stores(session: Session, *, vendors: int, now: datetime) -> None:
             *("id", "user_id", "campus_id", "display_name", "slug", "description", "verified", "status"),
             *("created_at", "updated_at"),
         ),
-        rows,
+        [
+            (
+                *(store.id, store.user_id, campus_id(store.campus), store.name, store.slug),
+                f"{store.owner} sells on {store.campus.title()} Campus. Orders before noon go out the same day.",
+                *(True, "active", since, since),
+            )
+            for store in STORES[:vendors]
+        ],
     )
 
 
@@ -190,7 +256,8 @@ def _load_payout_accounts(session: Session, *, vendors: int, now: datetime) -> N
                 "bank_name": bank.name,
                 "account_number": f"{chance.randrange(10**9, 10**10)}",
                 "account_name": store.owner.upper(),
-                "created_at": now - _BANK_ACCOUNT_AGE,
+                # A bank account's change holds payouts for a day: this one is long past that.
+                "created_at": now - timedelta(days=90),
             }
         )
     session.execute(insert(PayoutAccount).on_conflict_do_nothing(), rows)
@@ -199,9 +266,11 @@ def _load_payout_accounts(session: Session, *, vendors: int, now: datetime) -> N
 def _load_addresses(session: Session, *, now: datetime) -> None:
     since = now - _MEMBERSHIP_AGE
     halls = CAMPUSES[MAIN_CAMPUS].hostels
-    people = [persona_named("buyer"), persona_named("buyer2")]
-    homes = [(person.user_id, person.phone) for person in people]
-    homes += [(student_id(number), f"+234701{number:07d}") for number in range(1, STUDENTS + 1)]
+    buyers = map(persona_named, ("buyer", "buyer2"))
+    homes = [
+        *((person.user_id, person.phone) for person in buyers),
+        *((student_id(number), f"+234701{number:07d}") for number in range(1, STUDENTS + 1)),
+    ]
     copy_rows(
         session,
         "addresses",

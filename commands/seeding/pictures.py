@@ -10,15 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from commands.seeding.bulk_copy import ProgressCallback
 from commands.seeding.categories import ROOT_NAMES
+from commands.seeding.loading import ProgressCallback
 from commands.seeding.products import DEMO_PRODUCTS, PICTURE_SIZE, PICTURE_TYPE, SeededProduct, build_product
 from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, ObjectStorage
 
-_SIZE = PICTURE_SIZE
-_WEBP_QUALITY = 72
-_WEBP_METHOD = 2  # WebP's slower methods save some kilobytes that a demo need not save
-_CONCURRENT_UPLOADS = 8
 _SHAPE_SIZE = (260, 260)
 _MASK_FILL = 240
 _LINE_CHARACTERS = 30
@@ -55,17 +51,18 @@ def draw_picture(number: int) -> bytes:
     chance = random.Random(f"picture:{number}")  # noqa: S311 - the same in every run is the point
     hue = (item.category.root / len(ROOT_NAMES) + chance.uniform(-0.04, 0.04)) % 1
     picture = _background(hue, chance).convert("RGBA")
-    layer = Image.new("RGBA", _SIZE)
+    layer = Image.new("RGBA", PICTURE_SIZE)
     pencil = ImageDraw.Draw(layer)
     for _ in range(7):
         x, y, radius = chance.randint(0, 480), chance.randint(0, 360), chance.randint(15, 110)
         pencil.ellipse((x - radius, y - radius, x + radius, y + radius), fill=(255, 255, 255, 22))
     picture.alpha_composite(layer)
-    shape = _shape(item, second=number > DEMO_PRODUCTS, tilt=chance.uniform(-9, 9))
-    picture.paste((255, 255, 255, 255), (110, 10), shape)
+    mask = _shape(item, second=number > DEMO_PRODUCTS, tilt=chance.uniform(-9, 9))
+    picture.paste((255, 255, 255, 255), (110, 10), mask)
     _caption(picture, item)
     out = io.BytesIO()
-    picture.convert("RGB").save(out, "WEBP", quality=_WEBP_QUALITY, method=_WEBP_METHOD)
+    # WebP's slower methods save some kilobytes that a demo need not save.
+    picture.convert("RGB").save(out, "WEBP", quality=72, method=2)
     return out.getvalue()
 
 
@@ -75,7 +72,7 @@ def _background(hue: float, chance: random.Random) -> Image.Image:
         for saturation, value in ((0.72, chance.uniform(0.38, 0.5)), (0.5, chance.uniform(0.75, 0.88)))
     )
     gradient = Image.linear_gradient("L").rotate(chance.choice((0, 90, 180)))
-    return ImageOps.colorize(gradient.resize(_SIZE), dark, light)
+    return ImageOps.colorize(gradient.resize(PICTURE_SIZE), dark, light)
 
 
 def _shape(item: SeededProduct, *, second: bool, tilt: float) -> Image.Image:
@@ -128,7 +125,7 @@ def store_pictures(
         return number, key
 
     keys: dict[int, str] = {}
-    with ThreadPoolExecutor(_CONCURRENT_UPLOADS) as pool:
+    with ThreadPoolExecutor(max_workers=8) as pool:
         try:
             for number, key in pool.map(store, numbers):
                 keys[number] = key

@@ -9,12 +9,9 @@ from uuid import UUID
 import orjson
 from sqlalchemy.orm import Session
 
-from commands.seeding.bulk_copy import ProgressCallback, copy_rows
 from commands.seeding.categories import LEAF_CATEGORIES, SeededCategory
-from commands.seeding.data_files import load_data
-from commands.seeding.ids import SeededKind, seeded_id
-from commands.seeding.people import DEMO_VENDORS, LOAD_VENDORS, STORES, SeededStore
-from commands.seeding.places import campus_id
+from commands.seeding.loading import ProgressCallback, SeededKind, copy_rows, load_data, seeded_id
+from commands.seeding.people import DEMO_VENDORS, LOAD_VENDORS, STORES, SeededStore, campus_id
 
 # Products of the demo; each has pictures of its own, which the products of load tests use again.
 DEMO_PRODUCTS = 300
@@ -78,8 +75,7 @@ def build_product(number: int) -> SeededProduct:
     """Describe the product of a number, from 1."""
     chance = random.Random(f"product:{number}")  # noqa: S311 - the same in every run is the point
     # The pattern of categories repeats with the demo's pictures, so that a picture always fits.
-    base = (number - 1) % DEMO_PRODUCTS
-    category = LEAF_CATEGORIES[base % len(LEAF_CATEGORIES)]
+    category = LEAF_CATEGORIES[(number - 1) % DEMO_PRODUCTS % len(LEAF_CATEGORIES)]
     leaf = category.node
     turn = (number - 1) // len(LEAF_CATEGORIES)
     good = leaf.goods[turn % len(leaf.goods)]
@@ -87,9 +83,8 @@ def build_product(number: int) -> SeededProduct:
     variant = leaf.variants[(turn // len(leaf.goods) + turn % len(leaf.goods)) % len(leaf.variants)]
     condition = _CONDITIONS[chance.choice(leaf.conditions)]
     naira = good.naira * condition.price_factor * chance.uniform(0.9, 1.15)
-    price = max(round(naira / _PRICE_STEP_NAIRA), 1) * _PRICE_STEP_NAIRA
     store = _store_for(number, category)
-    pictures = (base + 1, base + 1 + DEMO_PRODUCTS) if base % _SECOND_PICTURE_EVERY == 0 else (base + 1,)
+    price = max(round(naira / _PRICE_STEP_NAIRA), 1) * _PRICE_STEP_NAIRA
     return SeededProduct(
         number=number,
         id=seeded_id(SeededKind.PRODUCT, number),
@@ -104,7 +99,7 @@ def build_product(number: int) -> SeededProduct:
         tags=(*leaf.tags, store.campus),
         popularity=chance.randint(0, 120),
         age=timedelta(minutes=chance.randint(90, 60 * 24 * 60)),
-        pictures=pictures,
+        pictures=_picture_numbers_of(number),
     )
 
 
@@ -118,7 +113,7 @@ def _store_for(number: int, category: SeededCategory) -> SeededStore:
 def picture_numbers() -> list[int]:
     """Give the numbers of all pictures."""
     return sorted(
-        {picture for number in range(1, DEMO_PRODUCTS + 1) for picture in build_product(number).pictures}
+        picture for number in range(1, DEMO_PRODUCTS + 1) for picture in _picture_numbers_of(number)
     )
 
 
@@ -138,8 +133,6 @@ def load_products(
     :param progress: is told how many more products were read
     :return: how many products were new
     """
-    demo = map(build_product, range(1, min(count, DEMO_PRODUCTS) + 1))
-    product_of_picture = {picture: item for item in demo for picture in item.pictures}
     copy_rows(
         session,
         "images",
@@ -149,7 +142,8 @@ def load_products(
                 *(seeded_id(SeededKind.IMAGE, picture), product.store.user_id, keys[picture]),
                 *(PICTURE_TYPE, *PICTURE_SIZE, _rendition(keys[picture]), now - product.age),
             )
-            for picture, product in product_of_picture.items()
+            for product in map(build_product, range(1, min(count, DEMO_PRODUCTS) + 1))
+            for picture in product.pictures
         ],
     )
     added = copy_rows(
@@ -163,7 +157,16 @@ def load_products(
         _product_rows(count, keys=keys, now=now),
         progress=progress,
     )
-    copy_rows(session, "product_images", ("product_id", "position", "image_id"), _picture_rows(count))
+    copy_rows(
+        session,
+        "product_images",
+        ("product_id", "position", "image_id"),
+        (
+            (seeded_id(SeededKind.PRODUCT, number), position, seeded_id(SeededKind.IMAGE, picture))
+            for number in range(1, count + 1)
+            for position, picture in enumerate(_picture_numbers_of(number))
+        ),
+    )
     return added
 
 
@@ -186,13 +189,7 @@ def _product_rows(count: int, *, keys: Mapping[int, str], now: datetime) -> Iter
         )
 
 
-def _picture_rows(count: int) -> Iterator[tuple[object, ...]]:
-    for number in range(1, count + 1):
-        base = (number - 1) % DEMO_PRODUCTS
-        yield seeded_id(SeededKind.PRODUCT, number), 0, seeded_id(SeededKind.IMAGE, base + 1)
-        if base % _SECOND_PICTURE_EVERY == 0:
-            yield (
-                seeded_id(SeededKind.PRODUCT, number),
-                1,
-                seeded_id(SeededKind.IMAGE, base + 1 + DEMO_PRODUCTS),
-            )
+def _picture_numbers_of(number: int) -> tuple[int, ...]:
+    """Give the numbers of a product's pictures, which the products of load tests share with the demo's."""
+    first = (number - 1) % DEMO_PRODUCTS + 1
+    return (first, first + DEMO_PRODUCTS) if (first - 1) % _SECOND_PICTURE_EVERY == 0 else (first,)

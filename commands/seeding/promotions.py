@@ -2,25 +2,21 @@
 
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from commands.seeding.categories import ROOT_NAMES
-from commands.seeding.data_files import load_data
-from commands.seeding.ids import SeededKind, seeded_id
-from commands.seeding.places import campus_id
-from commands.seeding.products import DEMO_PRODUCTS, SeededProduct, build_product
+from commands.seeding.loading import SeededKind, load_data, seeded_id
+from commands.seeding.orders import get_caller
+from commands.seeding.people import campus_id
+from commands.seeding.products import DEMO_PRODUCTS, build_product
 from marketplace.audit.operations import Act
 from marketplace.catalog.promotions import banners, featured, flash_sales, vibes
 from marketplace.catalog.promotions.flash_sales import Discount
-from marketplace.identity.queries import find_caller
-from marketplace.infra.db import Statement
+from marketplace.catalog.promotions.models import Vibe
 from sandbox.personas import MAIN_CAMPUS, persona_named
 
-_PROMOTION_LENGTH = timedelta(days=28)
-_PRODUCTS_PER_VIBE = 12
 _FEATURED_COUNT = 8
 
 
@@ -64,8 +60,6 @@ class PromotionsData:
 
 _DATA = load_data("promotions", PromotionsData)
 
-_SELECT_SEEDED_VIBE = Statement(text("SELECT 1 FROM vibes WHERE slug = :slug LIMIT 1"))
-
 
 def load_promotions(session: Session, *, now: datetime) -> int:
     """Make the promotions of the demo, unless they were made before.
@@ -73,9 +67,9 @@ def load_promotions(session: Session, *, now: datetime) -> int:
     :param now: the time that their windows begin, or are counted from
     :return: how many were made
     """
-    if _SELECT_SEEDED_VIBE.first(session, slug=_DATA.vibes[0].slug) is not None:
+    if session.scalar(select(Vibe.id).where(Vibe.slug == _DATA.vibes[0].slug)) is not None:
         return 0
-    act = _moderator_act(session, now)
+    act = Act("moderator", now, user_id=get_caller(session, persona_named("moderator").user_id).id)
     wares = [
         item for item in map(build_product, range(1, DEMO_PRODUCTS + 1)) if item.store.campus == MAIN_CAMPUS
     ]
@@ -86,44 +80,19 @@ def load_promotions(session: Session, *, now: datetime) -> int:
             product_id=item.id,
             discount=Discount(percent=sale.percent_off),
             starts_at=now + timedelta(days=sale.starts_in_days),
-            ends_at=now + _PROMOTION_LENGTH,
+            ends_at=now + timedelta(days=28),
             quantity=sale.quantity,
         )
     for position, item in enumerate(wares[5 :: len(wares) // _FEATURED_COUNT][:_FEATURED_COUNT]):
         featured.create_featured_product(
             session, act, product_id=item.id, position=position, starts_at=None, ends_at=None
         )
-    _load_banners(session, act)
-    _load_vibes(session, act, wares)
-    return len(_DATA.flash_sales) + _FEATURED_COUNT + len(_DATA.banners) + len(_DATA.vibes)
-
-
-def _moderator_act(session: Session, now: datetime) -> Act:
-    moderator = find_caller(session, user_id=persona_named("moderator").user_id, aal="aal1")
-    if moderator is None:
-        raise LookupError("the moderator is not seeded")
-    return Act("moderator", now, user_id=moderator.id)
-
-
-def _load_banners(session: Session, act: Act) -> None:
     for position, banner in enumerate(_DATA.banners):
-        banners.BANNERS.create(
-            session,
-            act,
-            asdict(banner)
-            | {
-                "image_id": _picture_id(position * 7 + 1),
-                "campus_id": None,
-                "position": position,
-            },
-        )
-
-
-def _load_vibes(session: Session, act: Act, wares: list[SeededProduct]) -> None:
+        picture = seeded_id(SeededKind.IMAGE, position * 7 + 1)
+        place = {"image_id": picture, "campus_id": None, "position": position}
+        banners.BANNERS.create(session, act, asdict(banner) | place)
     for position, vibe in enumerate(_DATA.vibes):
-        fitting = [item for item in wares if ROOT_NAMES[item.category.root] in vibe.roots][
-            :_PRODUCTS_PER_VIBE
-        ]
+        fitting = [item for item in wares if ROOT_NAMES[item.category.root] in vibe.roots]
         vibes.create_vibe(
             session,
             act,
@@ -131,13 +100,10 @@ def _load_vibes(session: Session, act: Act, wares: list[SeededProduct]) -> None:
                 "slug": vibe.slug,
                 "title": vibe.title,
                 "description": vibe.description,
-                "image_id": _picture_id(fitting[0].pictures[0]),
+                "image_id": seeded_id(SeededKind.IMAGE, fitting[0].pictures[0]),
                 "campus_id": campus_id(MAIN_CAMPUS),
                 "position": position,
             },
-            product_ids=[item.id for item in fitting],
+            product_ids=[item.id for item in fitting[:12]],
         )
-
-
-def _picture_id(number: int) -> UUID:
-    return seeded_id(SeededKind.IMAGE, number)
+    return len(_DATA.flash_sales) + _FEATURED_COUNT + len(_DATA.banners) + len(_DATA.vibes)

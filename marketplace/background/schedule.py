@@ -16,6 +16,7 @@ from sqlalchemy import delete, select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.background.models import PeriodicTaskState
 from marketplace.infra.db import Statement
 from marketplace.kernel.schedules import Interval, Schedule, parse_schedule
@@ -24,8 +25,6 @@ _log = structlog.get_logger(__name__)
 
 SUCCEEDED, FAILED, INTERRUPTED = "succeeded", "failed", "interrupted"
 
-_MAX_RESULT_CHARACTERS = 200  # characters of a result
-_UNKNOWN_TASK_RETENTION = timedelta(days=1)
 FAILURES_BEFORE_ALERT = 3  # in a row; a single one is mended by the next run, as a rule
 
 
@@ -46,8 +45,11 @@ class DeclaredTask:
 
 def fetch_snapshots(session: Session, tasks: Iterable[DeclaredTask]) -> list[PeriodicTaskState]:
     """Fetch the states of tasks, as far as they have rows."""
-    names = [task.name for task in tasks]
-    return list(session.scalars(select(PeriodicTaskState).where(PeriodicTaskState.name.in_(names))))
+    return list(
+        session.scalars(
+            select(PeriodicTaskState).where(PeriodicTaskState.name.in_([task.name for task in tasks]))
+        )
+    )
 
 
 def list_all_tasks(session: Session) -> Sequence[PeriodicTaskState]:
@@ -61,6 +63,51 @@ def lock_task(session: Session, *, task: DeclaredTask, now: datetime) -> Periodi
     return session.get_one(
         PeriodicTaskState, task.name, with_for_update={"key_share": True}, populate_existing=True
     )
+
+
+def set_paused(session: Session, *, task: DeclaredTask, paused: bool, act: Act) -> bool:
+    """Pause a task until it is resumed, or resume it from its next tick on. A run that goes on ends in peace.
+
+    :return: whether the task was not so before
+    """
+    state = lock_task(session, task=task, now=act.now)
+    if (state.paused_at is not None) == paused:
+        return False
+    state.paused_at = act.now if paused else None
+    if not paused:
+        state.next_run_at = state.effective_schedule.next_after(act.now)
+    record_audit_entry(
+        session,
+        act=act,
+        action="periodic.pause" if paused else "periodic.resume",
+        target_type="periodic_task",
+        target_id=task.name,
+        before={"paused": not paused},
+        after={"paused": paused},
+    )
+    return True
+
+
+def reschedule_task(session: Session, *, task: DeclaredTask, schedule: Schedule | None, act: Act) -> datetime:
+    """Give a task another timetable; workers go by it from their next look, within seconds.
+
+    :param schedule: the new one; none goes back to the declared one
+    :return: when it runs next
+    """
+    state = lock_task(session, task=task, now=act.now)
+    before = state.effective_schedule.text
+    state.timetable = schedule.text if schedule else None
+    state.next_run_at = (schedule or task.schedule).next_after(act.now)
+    record_audit_entry(
+        session,
+        act=act,
+        action="periodic.schedule",
+        target_type="periodic_task",
+        target_id=task.name,
+        before={"timetable": before},
+        after={"timetable": (schedule or task.schedule).text},
+    )
+    return state.next_run_at
 
 
 _UPSERT_TASK = Statement(
@@ -83,26 +130,26 @@ def register_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: date
     A task that is declared to run more often than before need not wait for the next run that was set then.
     """
     for task in tasks:
-        first = now if isinstance(task.schedule, Interval) else task.schedule.next_after(now)
         _UPSERT_TASK.run(
             session,
             name=task.name,
             queue=task.queue,
             purpose=task.purpose,
             declared=task.schedule_text,
-            next_run_at=first,
+            next_run_at=now if isinstance(task.schedule, Interval) else task.schedule.next_after(now),
         )
 
 
-def delete_unknown_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: datetime) -> None:
-    """Delete the rows of other tasks that no worker has run for a day.
+def replace_tasks(session: Session, *, tasks: Collection[DeclaredTask], now: datetime) -> None:
+    """Register tasks, and delete the rows of other tasks that no worker has run for a day.
 
     A task that an operator paused keeps its row, in case the task comes back.
     """
+    register_tasks(session, tasks=tasks, now=now)
     session.execute(
         delete(PeriodicTaskState).where(
             PeriodicTaskState.name.not_in([task.name for task in tasks]),
-            PeriodicTaskState.next_run_at < now - _UNKNOWN_TASK_RETENTION,
+            PeriodicTaskState.next_run_at < now - timedelta(days=1),
             PeriodicTaskState.paused_at.is_(None),
             PeriodicTaskState.run_id.is_(None),
         )
@@ -119,7 +166,6 @@ def start_due_run(
     :param state: as the task was seen
     :return: the run's id; None if another worker has it, or an operator changed the task meanwhile
     """
-    following = state.effective_schedule.next_after(max(now, state.next_run_at))
     return session.scalar(
         update(PeriodicTaskState)
         .where(
@@ -129,25 +175,31 @@ def start_due_run(
             PeriodicTaskState.next_run_at == state.next_run_at,
             PeriodicTaskState.timetable.is_not_distinct_from(state.timetable),
         )
-        .values(next_run_at=following, **_started_run(worker_name, now))
+        .values(
+            next_run_at=state.effective_schedule.next_after(max(now, state.next_run_at)),
+            **_started_run(worker_name, now),
+        )
         .returning(PeriodicTaskState.run_id)
     )
 
 
-def start_manual_run(
-    session: Session, *, task: DeclaredTask, operator_name: str, now: datetime
-) -> UUID | None:
+def start_manual_run(session: Session, *, task: DeclaredTask, runner_name: str, act: Act) -> UUID | None:
     """Start a run by hand, whatever the schedule says; its next tick stays where it is.
 
     :return: the run's id; None if the task is running
     """
-    register_tasks(session, tasks=(task,), now=now)
-    return session.scalar(
+    register_tasks(session, tasks=(task,), now=act.now)
+    run_id = session.scalar(
         update(PeriodicTaskState)
         .where(PeriodicTaskState.name == task.name, PeriodicTaskState.run_id.is_(None))
-        .values(_started_run(operator_name, now))
+        .values(_started_run(runner_name, act.now))
         .returning(PeriodicTaskState.run_id)
     )
+    if run_id is not None:
+        record_audit_entry(
+            session, act=act, action="periodic.run", target_type="periodic_task", target_id=task.name
+        )
+    return run_id
 
 
 def _started_run(runner_name: str, now: datetime) -> dict[str, Any]:
@@ -249,7 +301,7 @@ def finish_run(
     state.finished_at = now
     state.duration_milliseconds = milliseconds
     state.outcome, state.error = outcome, error
-    state.result = result[:_MAX_RESULT_CHARACTERS] if result is not None else None
+    state.result = result[:200] if result is not None else None
     state.runs += 1
     state.failures = 0 if outcome == SUCCEEDED else previous_failures + 1
     if state.next_run_at <= now:

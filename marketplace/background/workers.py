@@ -4,16 +4,25 @@ What was not repeated for a few seconds counts no more, and is cleared away by w
 decide are those of the cache's own clock.
 """
 
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import orjson
 
-from marketplace.infra.cache import Cache, Script
+from marketplace.infra.cache import Cache, CacheDownError, Script
 
 HEARTBEAT_SECONDS = 1.0
 STALE_SECONDS = 6
+WORKER_CRASHED = "The worker died while it worked on this"
+
+_KEY_PREFIX = "h1:begun:"
+# A row whose worker died is begun again within a minute; no row takes so long.
+_MARKER_TTL_SECONDS = 3_600
 
 # In braces: where the cache is a cluster, both are on one of its servers.
 _LAST_SEEN_KEY, _DETAILS_KEY = "h1:{workers}:seen", "h1:{workers}:told"
@@ -93,8 +102,13 @@ def record_heartbeat(cache: Cache, worker: Worker) -> None:
 
     :raises CacheDownError: the cache is not to be had
     """
-    details = orjson.dumps(asdict(worker)).decode()
-    cache.run(_RECORD_HEARTBEAT, (_LAST_SEEN_KEY, _DETAILS_KEY), worker.name, details, STALE_SECONDS)
+    cache.run(
+        _RECORD_HEARTBEAT,
+        (_LAST_SEEN_KEY, _DETAILS_KEY),
+        worker.name,
+        orjson.dumps(asdict(worker)).decode(),
+        STALE_SECONDS,
+    )
 
 
 def remove_worker(cache: Cache, name: str) -> None:
@@ -111,11 +125,8 @@ def fetch_live_workers(cache: Cache) -> WorkersSnapshot:
     :raises CacheDownError: the cache is not to be had
     """
     memory, details = cache.run(_LIST_WORKERS, (_LAST_SEEN_KEY, _DETAILS_KEY), STALE_SECONDS * 1000)
-    workers = sorted(
-        (_parse_worker(orjson.loads(item)) for item in details),
-        key=lambda worker: (worker.queue, worker.name),
-    )
-    return WorkersSnapshot(tuple(workers), memory)
+    workers = [_parse_worker(orjson.loads(item)) for item in details]
+    return WorkersSnapshot(tuple(sorted(workers, key=attrgetter("queue", "name"))), memory)
 
 
 def _parse_worker(details: dict[str, Any]) -> Worker:
@@ -125,3 +136,71 @@ def _parse_worker(details: dict[str, Any]) -> Worker:
     )
     times = {name: datetime.fromisoformat(details[name]) for name in ("started_at", "told_at")}
     return Worker(**(details | times), doing=doing)
+
+
+_SET_MARKER = Script(
+    """
+    -- KEYS: the row's. ARGV: the word that is left unless there is one, seconds to be forgotten after.
+    return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'GET', 'EX', ARGV[2])
+    """
+)
+
+
+class InFlightMarkers:
+    """The in-flight markers of one process: a worker marks each row from its beginning to its end, also by an error.
+
+    The marker of a worker that lives no more tells that it died at the row: whatever ended it, the row may end the next
+    one too, and each time with what goes on beside it. So such a row is not simply tried again; the death is counted as
+    a try that failed. All of it is lost with the cache, and nothing is counted then. A process that is no worker leaves
+    no markers, since nobody could tell that it died.
+    """
+
+    def __init__(self, cache: Cache, worker: Worker | None) -> None:
+        """Prepare for leaving word.
+
+        :param cache: where it is left
+        :param worker: the process, as its heartbeats tell of it
+        """
+        self._cache = cache
+        self._incarnation = worker.incarnation if worker else None
+        self._numbers = itertools.count()
+
+    @contextmanager
+    def track(self, row: str) -> Iterator[bool]:
+        """Leave word of a row while the context lasts, if nobody else has.
+
+        :param row: names it among all rows
+        :return: whether a worker died at it, which is to be noted instead of trying it
+        """
+        is_mine, worker_crashed = self._set_marker(row)
+        try:
+            yield worker_crashed
+        finally:
+            if is_mine or worker_crashed:
+                self.clear(row)
+
+    def clear(self, row: str) -> None:
+        """Take the word of a row away. If the cache is away, its worker's death will count."""
+        if self._incarnation is not None:
+            with suppress(CacheDownError):
+                self._cache.remove(_KEY_PREFIX + row)
+
+    def _set_marker(self, row: str) -> tuple[bool, bool]:
+        """Leave word, and tell whether it is there now, and whether that of a dead worker was there before."""
+        if self._incarnation is None:
+            return False, False
+        own_marker = f"{self._incarnation} {next(self._numbers)}"
+        try:
+            previous_marker = self._cache.run(
+                _SET_MARKER, (_KEY_PREFIX + row,), own_marker, _MARKER_TTL_SECONDS
+            )
+            # Where the connection broke, it was sent twice.
+            if previous_marker is None or previous_marker.decode() == own_marker:
+                return True, False
+            # One that lives may be at it just now: the row's lock tells the two apart.
+            incarnation = previous_marker.decode().rpartition(" ")[0]
+            return False, all(
+                worker.incarnation != incarnation for worker in fetch_live_workers(self._cache).workers
+            )
+        except CacheDownError:
+            return False, False

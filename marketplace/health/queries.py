@@ -1,45 +1,79 @@
-"""Whether the service can serve."""
+"""Whether the service can serve, and how it is, as everybody may know it: no addresses, no versions, no figures."""
 
-from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
 
 from sqlalchemy import select
 
+from marketplace.alerts.kinds import AlertIdentifier
+from marketplace.alerts.queries import list_open_subjects
 from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ServiceUnavailableError
+from marketplace.platform.features import Maintenance, read_features, read_maintenance
+from marketplace.platform.halts import are_payouts_halted
 from marketplace.platform.models import PlatformSetting
+from marketplace.platform.queries import fetch_platform_settings
+
+ComponentStatus = Literal["operational", "degraded", "down"]
+OPERATIONAL: ComponentStatus = "operational"
+DEGRADED: ComponentStatus = "degraded"
+DOWN: ComponentStatus = "down"
+# The worst comes last.
+COMPONENT_STATUSES: tuple[ComponentStatus, ...] = (OPERATIONAL, DEGRADED, DOWN)
+MAINTENANCE = "maintenance"
+COMPONENTS = ("database", "cache", "payments", "payouts")
 
 
-@dataclass(frozen=True)
-class Readiness:
-    """Which of the two dependencies that nothing works without answer."""
+def check_readiness(database: Database, cache: Cache) -> dict[str, bool]:
+    """Tell which of the two dependencies that nothing works without answer.
 
-    database: bool
-    cache: bool
-
-    @property
-    def ready(self) -> bool:
-        """Tell whether both answer."""
-        return self.database and self.cache
-
-
-def check_readiness(database: Database, cache: Cache) -> Readiness:
-    """Read one row of the platform's settings and ping the cache."""
-    return Readiness(database=_is_database_available(database), cache=is_cache_available(cache))
-
-
-def _is_database_available(database: Database) -> bool:
+    One row of the platform's settings is read, and the cache is pinged.
+    """
     try:
         with database.reading() as session:
-            return session.scalar(select(PlatformSetting.key).limit(1)) is not None
+            has_database = session.scalar(select(PlatformSetting.key).limit(1)) is not None
     except ServiceUnavailableError:
-        return False
+        has_database = False
+    return {"database": has_database, "cache": _is_cache_available(cache)}
 
 
-def is_cache_available(cache: Cache) -> bool:
-    """Tell whether the cache can be reached."""
+def _is_cache_available(cache: Cache) -> bool:
     try:
         cache.ping()
     except CacheDownError:
         return False
     return True
+
+
+def fetch_service_status(database: Database, cache: Cache, *, now: datetime) -> dict[str, Any]:
+    """Tell whether there is maintenance, which features are on, and how each component is.
+
+    It answers also where the database does not.
+
+    :param now: when
+    """
+    components: dict[str, ComponentStatus] = dict.fromkeys(COMPONENTS, OPERATIONAL)
+    if not _is_cache_available(cache):
+        # It costs speed, and nothing else.
+        components["cache"] = DEGRADED
+    maintenance, features = Maintenance(active=False), read_features({})
+    try:
+        with database.reading() as session:
+            settings = fetch_platform_settings(session)
+            maintenance, features = read_maintenance(settings, now=now), read_features(settings)
+            # Payments are judged by what is known of the gateway: nobody is asked while a client waits.
+            gateway_alerts: tuple[AlertIdentifier, ...] = ("GATEWAY_KEY_REFUSED", "GATEWAY_UNREACHABLE")
+            if any(list_open_subjects(session, identifier=identifier) for identifier in gateway_alerts):
+                components["payments"] = DEGRADED
+            if are_payouts_halted(session):
+                components["payouts"] = DEGRADED
+    except ServiceUnavailableError:
+        components |= dict.fromkeys(("database", "payments", "payouts"), DOWN)
+    worst = max(components.values(), key=COMPONENT_STATUSES.index)
+    return {
+        "status": MAINTENANCE if maintenance.active and worst != DOWN else worst,
+        "maintenance": maintenance,
+        "components": [{"name": name, "status": state} for name, state in components.items()],
+        "features": features,
+    }

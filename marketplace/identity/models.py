@@ -5,7 +5,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, query_expression
 
 from marketplace.infra.db import Base, Entity, Timestamped
 
@@ -46,6 +46,9 @@ class Profile(Timestamped, Base):
     referral_code: Mapped[str] = mapped_column(
         unique=True, server_default=text("upper(substr(replace(gen_random_uuid()::text, '-', ''), 1, 10))")
     )
+    # Only ``queries.fetch_profile`` reads these two, from the tables that they are in.
+    permissions: Mapped[list[str]] = query_expression()
+    campus: Mapped[dict[str, str] | None] = query_expression()
 
 
 class FormerContact(Entity):

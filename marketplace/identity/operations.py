@@ -17,12 +17,6 @@ from marketplace.platform.models import Campus, CampusEmailDomain
 MAX_ADDRESSES = 20  # an address book is shown whole, so it has a bound
 
 
-_INSERT_PROFILE = Statement(
-    insert(Profile).on_conflict_do_nothing(index_elements=["id"]),
-    columns=("id", "email", "name", "campus_id", "created_at", "updated_at"),
-)
-
-
 def create_profile(
     session: Session, *, user_id: UUID, email: str | None, name: str | None, now: datetime
 ) -> None:
@@ -37,14 +31,10 @@ def create_profile(
     """
     domain = email.rpartition("@")[2].lower() if email else None
     campus_id = session.scalar(select(CampusEmailDomain.campus_id).where(CampusEmailDomain.domain == domain))
-    _INSERT_PROFILE.run(
-        session,
-        id=user_id,
-        email=email,
-        name=name,
-        campus_id=campus_id,
-        created_at=now,
-        updated_at=now,
+    session.execute(
+        insert(Profile)
+        .values(id=user_id, email=email, name=name, campus_id=campus_id, created_at=now, updated_at=now)
+        .on_conflict_do_nothing(index_elements=["id"])
     )
 
 
@@ -71,9 +61,7 @@ _INSERT_FORMER_PHONE = Statement(
 )
 
 
-def update_profile(
-    session: Session, *, user_id: UUID, changes: dict[str, Any], now: datetime
-) -> queries.OwnProfile:
+def update_profile(session: Session, *, user_id: UUID, changes: dict[str, Any], now: datetime) -> Profile:
     """Change what people may change of their own profile.
 
     :param changes: any of name, phone, campus_id, avatar_url
@@ -108,8 +96,8 @@ def add_address(
     if is_default:
         _clear_default_address(session, user_id=user_id)
     # The fields are copied, not changed: a transaction that is tried again is given the same ones.
-    columns = fields | {"is_default": is_default}
-    address = Address(**columns, user_id=user_id, created_at=now, updated_at=now)
+    columns = fields | {"is_default": is_default, "user_id": user_id}
+    address = Address(**columns, created_at=now, updated_at=now)
     session.add(address)
     session.flush()
     return queries.fetch_address(session, user_id=user_id, address_id=address.id)

@@ -5,14 +5,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, select, text
-from sqlalchemy.orm import Session
+from sqlalchemy import bindparam, case, func, select, text
+from sqlalchemy.orm import Session, with_expression
 
 from marketplace.identity.models import AdminRole, Profile
 from marketplace.infra.db import Statement
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
+from marketplace.platform.models import Campus
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,51 +80,23 @@ def find_only_profile_with_phone(session: Session, *, phone: str) -> UUID | None
     return ids[0] if len(ids) == 1 else None
 
 
-@dataclass(frozen=True)
-class OwnProfile:
-    """A profile as its owner sees it."""
-
-    id: UUID
-    email: str | None
-    name: str | None
-    phone: str | None
-    avatar_url: str | None
-    role: str
-    staff_role: str | None
-    permissions: list[str]
-    badges: list[str]
-    account_status: str
-    status_reason: str | None
-    appeal_status: str | None
-    referral_code: str
-    campus_id: UUID | None
-    campus: dict[str, str] | None
-    created_at: datetime
-    updated_at: datetime
-
-
-_SELECT_PROFILE = Statement(
-    text(
-        """
-        SELECT p.id, p.email, p.name, p.phone, p.avatar_url, p.role, p.staff_role,
-            coalesce(r.permissions, '{}') AS permissions, p.badges, p.account_status, p.status_reason, p.appeal_status,
-            p.referral_code, p.campus_id,
-            CASE WHEN c.id IS NOT NULL THEN jsonb_build_object('id', c.id, 'name', c.name, 'slug', c.slug) END
-                AS campus, p.created_at, p.updated_at
-        FROM profiles p LEFT JOIN admin_roles r ON r.role = p.staff_role LEFT JOIN campuses c ON c.id = p.campus_id
-        WHERE p.id = :user_id
-        """
-    ),
-    row=OwnProfile,
-)
-
-
-def fetch_profile(session: Session, *, user_id: UUID) -> OwnProfile:
-    """Fetch a person's own view of their profile.
+def fetch_profile(session: Session, *, user_id: UUID) -> Profile:
+    """Fetch a person's own view of their profile, with its permissions and its campus.
 
     :raises NotFoundError: the profile does not exist
     """
-    profile = _SELECT_PROFILE.first(session, user_id=user_id)
+    campus = func.jsonb_build_object("id", Campus.id, "name", Campus.name, "slug", Campus.slug)
+    profile = session.scalar(
+        select(Profile)
+        .outerjoin(AdminRole, AdminRole.role == Profile.staff_role)
+        .outerjoin(Campus, Campus.id == Profile.campus_id)
+        .where(Profile.id == user_id)
+        .options(
+            with_expression(Profile.permissions, func.coalesce(AdminRole.permissions, [])),
+            with_expression(Profile.campus, case((Campus.id.is_not(None), campus))),
+        ),
+        execution_options={"populate_existing": True},
+    )
     if profile is None:
         raise NotFoundError
     return profile

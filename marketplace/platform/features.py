@@ -65,12 +65,11 @@ def read_features(settings: Mapping[str, Any]) -> dict[str, bool]:
 
     :param settings: the platform's
     """
-    stored_flags = {
+    return dict.fromkeys(FEATURES, True) | {
         name.removeprefix(_FEATURE_PREFIX): bool(value)
         for name, value in settings.items()
         if name.startswith(_FEATURE_PREFIX)
     }
-    return dict.fromkeys(FEATURES, True) | stored_flags
 
 
 def read_maintenance(settings: Mapping[str, Any], *, now: datetime) -> Maintenance:
@@ -107,18 +106,16 @@ def ensure_feature_on(settings: Mapping[str, Any], feature: str, *, now: datetim
     """
     maintenance = read_maintenance(settings, now=now)
     if FEATURES[feature].off_in_maintenance and maintenance.active:
+        seconds = _RETRY_AFTER_SECONDS
+        if maintenance.until is not None:
+            left = int((maintenance.until - now).total_seconds())
+            seconds = min(max(left, 1), _MAX_RETRY_AFTER_SECONDS)
         message = f" {maintenance.message}" if maintenance.message else ""
         raise FeatureUnavailableError(
             f"The platform is being worked on.{message}",
-            retry_after_seconds=_seconds_until(maintenance.until, now=now),
+            retry_after_seconds=seconds,
         )
     if not read_features(settings)[feature]:
         raise FeatureUnavailableError(
             f"The feature {feature} is switched off for now.", retry_after_seconds=_RETRY_AFTER_SECONDS
         )
-
-
-def _seconds_until(until: datetime | None, *, now: datetime) -> int:
-    if until is None:
-        return _RETRY_AFTER_SECONDS
-    return min(max(int((until - now).total_seconds()), 1), _MAX_RETRY_AFTER_SECONDS)

@@ -96,8 +96,10 @@ def are_payouts_halted(session: Session) -> bool:
 
 def fetch_current_halt(session: Session) -> PayoutHalt | None:
     """Fetch the open halt of payouts; none while payouts run."""
-    clause = select(PayoutHalt).where(PayoutHalt.resumed_at.is_(None))
-    return session.scalar(clause, execution_options={"populate_existing": True})
+    return session.scalar(
+        select(PayoutHalt).where(PayoutHalt.resumed_at.is_(None)),
+        execution_options={"populate_existing": True},
+    )
 
 
 def list_findings(halt: PayoutHalt) -> list[dict[str, Any]]:
@@ -109,12 +111,10 @@ def list_findings(halt: PayoutHalt) -> list[dict[str, Any]]:
     return sorted(findings, key=lambda item: (item["foundAt"], item["reason"]))
 
 
-_LOCK_OPEN_HALT = Statement(text("SELECT id FROM payout_halts WHERE resumed_at IS NULL FOR NO KEY UPDATE"))
-
-
 def lock_halt(session: Session) -> None:
     """Keep anything from being added to the open halt until the transaction ends."""
-    _LOCK_OPEN_HALT.first(session)
+    open_halt = select(PayoutHalt.id).where(PayoutHalt.resumed_at.is_(None))
+    session.execute(open_halt.with_for_update(key_share=True))
 
 
 def list_halts(session: Session, *, page: PageRequest) -> Page:
@@ -125,8 +125,8 @@ def list_halts(session: Session, *, page: PageRequest) -> Page:
     last_at, last_id = page.after("time", "id")
     clause = select(PayoutHalt).order_by(PayoutHalt.halted_at.desc(), PayoutHalt.id.desc())
     if last_at is not None:
-        last = datetime.fromisoformat(last_at), UUID(last_id)
-        clause = clause.where(tuple_(PayoutHalt.halted_at, PayoutHalt.id) < last)
+        position = tuple_(PayoutHalt.halted_at, PayoutHalt.id)
+        clause = clause.where(position < (datetime.fromisoformat(last_at), UUID(last_id)))
     return page_of(
         list(session.scalars(clause.limit(page.limit + 1))),
         request=page,
@@ -155,10 +155,12 @@ def resume_payouts(session: Session, *, halt_id: UUID, mark: str, proposal_id: U
     :param proposal_id: the proposal; the database holds that it resumes once
     :raises PayoutsNotHaltedError: payouts are not halted, or for another reason
     """
-    close = update(PayoutHalt).where(
-        PayoutHalt.id == halt_id, PayoutHalt.resumed_at.is_(None), PayoutHalt.mark == mark
+    closed = (
+        update(PayoutHalt)
+        .where(PayoutHalt.id == halt_id, PayoutHalt.resumed_at.is_(None), PayoutHalt.mark == mark)
+        .values(resumed_at=now, proposal_id=proposal_id)
+        .returning(PayoutHalt.id)
     )
-    closed = close.values(resumed_at=now, proposal_id=proposal_id).returning(PayoutHalt.id)
     if session.scalar(closed) is None:
         raise PayoutsNotHaltedError("This halt of payouts is over, or more was found since.")
     drop_cached(session, cache_tags.STATUS)

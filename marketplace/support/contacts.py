@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import find_only_profile_with_phone
-from marketplace.infra.db import Json, Statement
+from marketplace.infra.db import Statement
 from marketplace.kernel.phones import normalise_phone
 from marketplace.support.models import SupportContactMessage
 
@@ -45,15 +45,6 @@ _UPSERT_CONTACT = Statement(
         """
     )
 )
-_INSERT_MESSAGE = Statement(
-    insert(SupportContactMessage)
-    .on_conflict_do_nothing(index_elements=["provider_message_id"])
-    .returning(SupportContactMessage.id),
-    columns=(
-        *("contact_id", "provider_message_id", "type", "text", "content", "replies_to"),
-        *("sent_at", "received_at"),
-    ),
-)
 
 
 def record_message(
@@ -78,18 +69,12 @@ def record_message(
         profile_id=find_only_profile_with_phone(session, phone=phone) if phone else None,
         at=message.sent_at,
     )
-    message_id: UUID | None = _INSERT_MESSAGE.scalar(
-        session,
-        contact_id=contact_id,
-        provider_message_id=message.provider_message_id,
-        type=message.type,
-        text=message.text,
-        content=None if message.content is None else Json(message.content),
-        replies_to=message.replies_to,
-        sent_at=message.sent_at,
-        received_at=now,
+    return session.scalar(
+        insert(SupportContactMessage)
+        .values(contact_id=contact_id, **vars(message), received_at=now)
+        .on_conflict_do_nothing(index_elements=["provider_message_id"])
+        .returning(SupportContactMessage.id)
     )
-    return message_id
 
 
 def parse_sender_phone(sender: str) -> str | None:

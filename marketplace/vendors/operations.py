@@ -12,7 +12,6 @@ from marketplace.kernel.errors import InvalidParam, NotFoundError, StaleRevision
 from marketplace.vendors.models import VendorProfile
 
 _SHOWN_ON_LISTINGS = frozenset({"display_name", "on_vacation", "vacation_until"})
-_NO_VACATION = {"on_vacation": False, "vacation_until": None, "vacation_note": None}
 
 
 @dataclass(frozen=True)
@@ -112,16 +111,13 @@ def bump_store_revision(session: Session, *, vendor_id: UUID, now: datetime) -> 
 
 def _changed_columns(store: VendorProfile, changes: StoreProfileChanges) -> dict[str, Any]:
     """Give the columns that changes name, as they are to be."""
-    columns: dict[str, Any] = {}
-    if changes.display_name is not None:
-        columns["display_name"] = changes.display_name
-    if changes.description is not None:
-        columns["description"] = changes.description
+    texts = {"display_name": changes.display_name, "description": changes.description}
+    columns: dict[str, Any] = {name: value for name, value in texts.items() if value is not None}
     if changes.policies is not None:
         policies = store.policies | changes.policies
         columns["policies"] = {name: value for name, value in policies.items() if value}
     if changes.end_vacation:
-        columns |= _NO_VACATION
+        columns |= {"on_vacation": False, "vacation_until": None, "vacation_note": None}
     if changes.vacation is not None:
         columns |= {
             "on_vacation": True,

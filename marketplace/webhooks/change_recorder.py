@@ -211,13 +211,11 @@ class ChangeRecorder:
         """List the alerts whose channels are notified, each once for all channels."""
         messages = [row.payload for row in outbox_events if row.topic == SEND_ALERT_TOPIC]
         announced = {(UUID(message["alertId"]), message["event"]): None for message in messages}
-        transitions = []
-        for alert_id, event in announced:
-            alert = self._session.get_one(Alert, alert_id)
-            transitions.append(
-                AlertTransition(alert_id, event, alert.identifier, alert.severity, alert.subject, alert.title)
-            )
-        return transitions
+        alerts = [(self._session.get_one(Alert, alert_id), event) for alert_id, event in announced]
+        return [
+            AlertTransition(alert.id, event, alert.identifier, alert.severity, alert.subject, alert.title)
+            for alert, event in alerts
+        ]
 
     def _order_changes(self, ids: Collection[UUID]) -> list[OrderChange]:
         before = {row["id"]: row for row in _SELECT_ORDER_STATUSES.all(self._committed, ids=list(ids))}
@@ -264,8 +262,11 @@ def _find_referenced_rows(session: Session, body: bytes) -> tuple[set[UUID], set
     except PermanentEventError:
         return set(), set()
     nested = event.data.get("transaction")
-    named = [event.data.get("reference"), event.data.get("transaction_reference")]
-    named.append(nested.get("reference") if isinstance(nested, dict) else None)
+    named = [
+        event.data.get("reference"),
+        event.data.get("transaction_reference"),
+        nested.get("reference") if isinstance(nested, dict) else None,
+    ]
     orders = session.scalars(
         select(PaymentAllocation.order_id)
         .join(PaymentIntent, PaymentIntent.id == PaymentAllocation.intent_id)

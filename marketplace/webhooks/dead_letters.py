@@ -1,4 +1,4 @@
-"""Dead letters: events that failed for good, and the alert about them."""
+"""Dead letters: events that failed for good, and one alert for each type of event, however many die."""
 
 from datetime import datetime
 from uuid import UUID
@@ -7,7 +7,8 @@ from sqlalchemy import select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from marketplace.webhooks import alerts
+from marketplace.alerts.operations import lock_alert, raise_alert, resolve_alert
+from marketplace.kernel.redaction import redact_text
 from marketplace.webhooks.models import DeadLetterWebhook, InboxEvent
 
 
@@ -32,10 +33,11 @@ def move_to_dead_letters(session: Session, *, delivery: InboxEvent, error: str, 
     )
     updated = {name: letter.excluded[name] for name in ("attempts", "error", "died_at", "replayed_at")}
     session.execute(letter.on_conflict_do_update(index_elements=["inbox_id"], set_=updated))
-    alerts.raise_dead_letter_alert(
+    raise_alert(
         session,
-        provider=delivery.provider,
-        event_type=delivery.event_type,
+        identifier="WEBHOOK_DEAD",
+        subject=_alert_subject(delivery.provider, delivery.event_type),
+        title="A webhook event is dead",
         facts={"inboxId": delivery.id, "tries": delivery.attempts, "error": error},
         now=now,
     )
@@ -44,9 +46,30 @@ def move_to_dead_letters(session: Session, *, delivery: InboxEvent, error: str, 
 def record_replay(session: Session, *, inbox_id: UUID, now: datetime) -> None:
     """Record that an event is no longer dead, and resolve the alert with the last event of its type."""
     letter = session.scalar(select(DeadLetterWebhook).filter_by(inbox_id=inbox_id, replayed_at=None))
-    if letter is not None:
-        letter.replayed_at = now
-        alerts.resolve_if_none_dead(session, provider=letter.provider, event_type=letter.event_type, now=now)
+    if letter is None:
+        return
+    letter.replayed_at = now
+    subject = _alert_subject(letter.provider, letter.event_type)
+    if not lock_alert(session, identifier="WEBHOOK_DEAD", subject=subject):
+        return
+    dead = select(DeadLetterWebhook.id).where(
+        DeadLetterWebhook.provider == letter.provider,
+        DeadLetterWebhook.event_type.is_not_distinct_from(letter.event_type),
+        DeadLetterWebhook.replayed_at.is_(None),
+    )
+    if session.scalar(dead.limit(1)) is None:
+        resolve_alert(
+            session,
+            identifier="WEBHOOK_DEAD",
+            subject=subject,
+            note="No event of the type is dead any more.",
+            now=now,
+        )
+
+
+def _alert_subject(provider: str, event_type: str | None) -> str:
+    # The type is the sender's word; an alert's subject is redacted, and is looked up as it is stored.
+    return redact_text(f"{provider}:{event_type or 'unreadable'}")
 
 
 def record_failed_replay(session: Session, *, inbox_id: UUID, attempts: int, error: str) -> None:

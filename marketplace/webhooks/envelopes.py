@@ -26,7 +26,6 @@ UNKNOWN = "unknown"
 
 _MESSAGES, _STATUSES = "messages", "statuses"
 _MAX_WORD_LENGTH = 256
-_MAX_SENDER_LENGTH = 64
 
 EnvelopeItem = tuple[str, Any, dict[str, Any]]
 """Messages or statuses, one of these, and the value that it stands in."""
@@ -39,9 +38,7 @@ def split_envelope(body: bytes) -> list[bytes]:
     :raises PermanentEventError: it is no envelope, or holds too many
     """
     units = list(_iterate_items(load_json(body)))
-    if len(units) == 1:
-        return [body]
-    return [_wrap_item(unit) for unit in units]
+    return [body] if len(units) == 1 else [_wrap_item(unit) for unit in units]
 
 
 def parse_envelope(body: bytes) -> Event:
@@ -65,7 +62,7 @@ def parse_envelope(body: bytes) -> Event:
         word = status_name if status_name in STATUSES else UNKNOWN
         dedupe_id = _ensure_id_fits(f"status:{identity}:{status_name}")
         return Event(f"status.{word}", dedupe_id, {"status": unit}, payload, PROVIDER)
-    sender = _require_text(unit, "from", max_length=_MAX_SENDER_LENGTH)
+    sender = _require_text(unit, "from", max_length=64)
     message_type = unit.get("type")
     word = message_type if isinstance(message_type, str) and message_type in MESSAGE_TYPES else UNKNOWN
     # Events of others are named with a colon: no message may be taken for one of those.
@@ -103,8 +100,8 @@ def _wrap_item(unit: EnvelopeItem) -> bytes:
     name = _find_sender_name(sender, value)
     if name is not None:
         kept["contacts"] = [{"profile": {"name": name}, "wa_id": sender}]
-    change = {"field": "messages", "value": kept}
-    return orjson.dumps({"object": "whatsapp_business_account", "entry": [{"changes": [change]}]})
+    changes = [{"field": "messages", "value": kept}]
+    return orjson.dumps({"object": "whatsapp_business_account", "entry": [{"changes": changes}]})
 
 
 def _find_sender_name(sender: Any, value: dict[str, Any]) -> str | None:

@@ -12,7 +12,6 @@ from marketplace.providers.gateway.payloads import DISPUTE_LOST, DISPUTE_WON
 
 DISPUTE_RESOLVED = "charge.dispute.resolve"
 MAX_ID_LENGTH = 255
-_MAX_TYPE_LENGTH = 100
 # PostgreSQL keeps no NUL. It is left out, since what a customer puts into a name must not cost a payment.
 _ESCAPED_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
@@ -56,7 +55,7 @@ def parse_gateway_event(body: bytes) -> Event:
     dedupe_id = f"{event_type}:{event_id}"
     if len(dedupe_id) > MAX_ID_LENGTH:
         # Whether such an id is one is for what the event does to say; most do nothing.
-        event_type = event_type[:_MAX_TYPE_LENGTH]
+        event_type = event_type[:100]
         dedupe_id = f"{event_type}:{hashlib.sha256(body).hexdigest()}"
     return Event(event_type, dedupe_id, data, payload)
 

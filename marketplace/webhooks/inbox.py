@@ -26,13 +26,13 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox, wakeups
-from marketplace.infra.db import Database, Json, Statement, run_with_retries, sqlstate
+from marketplace.infra.db import Database, Json, Statement, sqlstate
 from marketplace.infra.prepared import Prepared
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock
 from marketplace.payments.charges.apply import UnknownReferenceError
 from marketplace.providers.gateway.fields import MalformedGatewayDataError
-from marketplace.webhooks import dead_letters, envelopes, events, gateway_event_handlers, message_handlers
+from marketplace.webhooks import dead_letters, envelopes, event_handlers, events
 from marketplace.webhooks.events import Event, PermanentEventError, RetryableEventError
 from marketplace.webhooks.models import InboxEvent, ProcessedWebhookEvent
 
@@ -127,26 +127,24 @@ def process_event(
     :return: what became of it; none if it is not due, or somebody else has it
     """
 
-    def record_failure(error: str, *, jitter_source: Callable[[], float] | None) -> ProcessingResult | None:
+    def record(error: str, *, jitter_source: Callable[[], float] | None) -> ProcessingResult | None:
         failed_at = clock() if clock else now
         return database.in_transaction(
-            _record_failure, inbox_id, error, attempt_started_at=now, now=failed_at, random=jitter_source
+            record_failure, inbox_id, error, attempt_started_at=now, now=failed_at, random=jitter_source
         )
 
-    def attempt() -> ProcessingResult | None:
-        with database.transaction() as session:
-            return process_event_in_transaction(session, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now)
-
     try:
-        result = run_with_retries(attempt)
+        result = database.in_transaction(
+            process_event_in_transaction, inbox_id=inbox_id, fee_bearer=fee_bearer, now=now
+        )
     except (PermanentEventError, MalformedGatewayDataError) as error:
-        return record_failure(str(error), jitter_source=None)
+        return record(str(error), jitter_source=None)
     except (UnknownReferenceError, RetryableEventError) as error:
-        return record_failure(str(error), jitter_source=random)
+        return record(str(error), jitter_source=random)
     except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
         # Whatever it is, the event must neither be lost nor block those behind it.
         _log.exception("webhook event failed", inboxId=str(inbox_id))
-        return record_failure(describe_error(error), jitter_source=random)
+        return record(describe_error(error), jitter_source=random)
     if result is not None and result.event is not None:
         event = result.event
         _log.info(
@@ -158,19 +156,6 @@ def process_event(
             outcome=result.status,
         )
     return result
-
-
-def record_worker_crash(
-    database: Database, *, inbox_id: UUID, error: str, now: datetime, random: Callable[[], float]
-) -> ProcessingResult | None:
-    """Note a try of an inbox row that ended the process; its body is not looked at again.
-
-    :param error: what is known of it
-    :return: as ``process_event`` does
-    """
-    return database.in_transaction(
-        _record_failure, inbox_id, error, attempt_started_at=now, now=now, random=random, parse_body=False
-    )
 
 
 def describe_error(error: Exception) -> str:
@@ -265,9 +250,9 @@ def apply_event(
     if not first:
         status = "duplicate"
     elif event.provider == GATEWAY:
-        status = gateway_event_handlers.apply_gateway_event(session, event, fee_bearer=fee_bearer, now=now)
+        status = event_handlers.apply_gateway_event(session, event, fee_bearer=fee_bearer, now=now)
     else:
-        status = message_handlers.apply_messaging_event(session, event, last_try=last_try, now=now)
+        status = event_handlers.apply_messaging_event(session, event, last_try=last_try, now=now)
     _MARK_FINISHED.run(
         session,
         inbox_id=delivery.id,
@@ -309,7 +294,7 @@ def _enqueue_envelope_items(
     return ProcessingResult(status)
 
 
-def _record_failure(
+def record_failure(
     session: Session,
     inbox_id: UUID,
     error: str,
@@ -319,7 +304,12 @@ def _record_failure(
     random: Callable[[], float] | None,
     parse_body: bool = True,
 ) -> ProcessingResult | None:
-    """Record a failed try: due again after the next delay, or dead after the fifth retry or a permanent error."""
+    """Record a failed try: due again after the next delay, or dead after the fifth retry or a permanent error.
+
+    :param random: gives numbers from 0 to 1, for the jitter of the retry; none after a permanent error
+    :param parse_body: not after a try that ended the process: the body is not looked at again
+    :return: what became of the row; none if it is not due any more
+    """
     # Two workers may have failed at the same try: the second finds the row put off, and does not count its try.
     is_due = and_(InboxEvent.status == "retrying", InboxEvent.due_at <= attempt_started_at)
     delivery = session.scalar(
@@ -347,3 +337,39 @@ def _identify_event(provider: str, body: bytes) -> tuple[str | None, str | None]
     except PermanentEventError:
         return None, None
     return event.type, event.dedupe_id
+
+
+# What customers said must go some day. What was never processed may be asked about, and replayed, for longer.
+RETENTION = timedelta(days=90)
+DEAD_LETTER_RETENTION = timedelta(days=365)
+
+_DELETE_OLD_EVENTS = Statement(
+    text(
+        """
+        WITH finished AS MATERIALIZED (
+            SELECT id FROM webhook_inbox
+            WHERE status IN ('processed', 'duplicate', 'ignored') AND finished_at <= :before
+            ORDER BY finished_at LIMIT :limit FOR UPDATE SKIP LOCKED
+        ), dead AS MATERIALIZED (
+            SELECT id FROM webhook_inbox WHERE status = 'dead' AND finished_at <= :dead_before
+            ORDER BY finished_at LIMIT :limit FOR UPDATE SKIP LOCKED
+        ), old AS MATERIALIZED (
+            SELECT id FROM finished UNION ALL SELECT id FROM dead LIMIT :limit
+        ), letters AS (
+            DELETE FROM dead_letter_webhooks WHERE inbox_id IN (SELECT id FROM old)
+        )
+        DELETE FROM webhook_inbox WHERE id IN (SELECT id FROM old)
+        """
+    )
+)
+
+
+def purge_events(session: Session, *, now: datetime, limit: int) -> int:
+    """Delete webhooks whose time is up, with their dead letters. The record that they were processed stays.
+
+    :param limit: at most so many
+    :return: how many they were
+    """
+    return _DELETE_OLD_EVENTS.run(
+        session, before=now - RETENTION, dead_before=now - DEAD_LETTER_RETENTION, limit=limit
+    )

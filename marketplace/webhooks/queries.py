@@ -24,7 +24,7 @@ STATES: dict[str, tuple[str, ...]] = {
 }
 PROVIDERS = ("gateway", "messaging")
 COUNT_WINDOW_HOURS = 24  # what is over is counted for so long: there is no end of it
-_STATE_OF = {status: state for state, statuses in STATES.items() for status in statuses}
+STATE_OF = {status: state for state, statuses in STATES.items() for status in statuses}
 _MAX_TEXT_LENGTH = 200
 _MAX_ITEMS = 20
 _MAX_FIELDS = 100
@@ -57,7 +57,7 @@ class WebhookEvent:
     @property
     def state(self) -> str:
         """The state of ``STATES`` that the status belongs to."""
-        return state_of(self.status)
+        return STATE_OF[self.status]
 
     @property
     def duplicate(self) -> bool:
@@ -136,16 +136,8 @@ class WebhookEventFilters:
     def parameters(self) -> dict[str, Any]:
         """Give the parameters of a statement."""
         filters = asdict(self)
-        state, error = filters.pop("state"), filters.pop("error")
-        return filters | {
-            "statuses": list(STATES[state]) if state else None,
-            "error_like": f"%{_escape_like(error)}%" if error else None,
-        }
-
-
-def _escape_like(text_to_match: str) -> str:
-    """Write a text so that LIKE takes none of its characters for a wildcard."""
-    return text_to_match.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        state = filters.pop("state")
+        return filters | {"statuses": list(STATES[state]) if state else None, "error": self.error or None}
 
 
 _COLUMNS_SQL = """
@@ -157,7 +149,7 @@ _FILTER_CONDITIONS_SQL = """
         AND (CAST(:event_type AS text) IS NULL OR i.event_type = :event_type)
         AND (CAST(:provider AS text) IS NULL OR i.provider = :provider)
         AND (CAST(:since AS timestamptz) IS NULL OR i.received_at >= :since)
-        AND (CAST(:error_like AS text) IS NULL OR i.last_error ILIKE :error_like)
+        AND (CAST(:error AS text) IS NULL OR strpos(lower(i.last_error), lower(:error)) > 0)
 """
 _SELECT_EVENTS = Statement(
     text(
@@ -178,16 +170,36 @@ def list_events(session: Session, *, filters: WebhookEventFilters, limit: int) -
     return _SELECT_EVENTS.all(session, **filters.parameters(), after_time=None, after_id=None, limit=limit)
 
 
+# Each by an index of its own: the counts are read often.
+_COUNT_BY_STATUS = Statement(
+    text(
+        """
+        SELECT status, count(*) AS number FROM webhook_inbox
+        WHERE status IN ('received', 'retrying', 'dead') GROUP BY status
+        UNION ALL
+        SELECT status, count(*) FROM webhook_inbox
+        WHERE received_at >= :since AND status IN ('processed', 'ignored', 'duplicate') GROUP BY status
+        """
+    )
+)
+
+
 def list_events_for_staff(
     session: Session, *, filters: WebhookEventFilters, page: PageRequest, now: datetime
 ) -> Page:
-    """List deliveries, the latest first, and count them by state; in two queries."""
+    """List deliveries, the latest first, and count them by state; in two queries.
+
+    Finished deliveries are counted for the last 24 hours only.
+    """
     after_time, after_id = page.after("time", "id")
     rows = _SELECT_EVENTS.all(
         session, **filters.parameters(), after_time=after_time, after_id=after_id, limit=page.limit + 1
     )
     found = page_of(rows, request=page, position_of=lambda row: [row.received_at.isoformat(), str(row.id)])
-    return replace(found, extra_meta={"counts": count_by_state(session, now=now)})
+    counts = dict.fromkeys(STATES, 0)
+    for status, number in _COUNT_BY_STATUS.tuples(session, since=now - timedelta(hours=COUNT_WINDOW_HOURS)):
+        counts[STATE_OF[status]] += number
+    return replace(found, extra_meta={"counts": counts})
 
 
 # Events that fail each time must not keep the others from their turn: a replay puts them behind.
@@ -211,8 +223,8 @@ def list_dead_events(
     :param filters: their state does not count
     :return: the deliveries, and the number of all that match
     """
-    parameters = replace(filters, state="dead").parameters()
-    rows = _SELECT_EVENTS_TO_REPLAY.tuples(session, **parameters, limit=limit)
+    dead = replace(filters, state="dead")
+    rows = _SELECT_EVENTS_TO_REPLAY.tuples(session, **dead.parameters(), limit=limit)
     return [WebhookEvent(*row[:-1]) for row in rows], rows[0][-1] if rows else 0
 
 
@@ -232,28 +244,6 @@ _COUNT_FAILURE_CAUSES = Statement(
 def list_failure_causes(session: Session, *, filters: WebhookEventFilters, limit: int) -> list[FailureCause]:
     """Count deliveries by their type and last error, the most frequent first."""
     return _COUNT_FAILURE_CAUSES.all(session, **filters.parameters(), limit=limit)
-
-
-# Each by an index of its own: the counts are read often.
-_COUNT_BY_STATUS = Statement(
-    text(
-        """
-        SELECT status, count(*) AS number FROM webhook_inbox
-        WHERE status IN ('received', 'retrying', 'dead') GROUP BY status
-        UNION ALL
-        SELECT status, count(*) FROM webhook_inbox
-        WHERE received_at >= :since AND status IN ('processed', 'ignored', 'duplicate') GROUP BY status
-        """
-    )
-)
-
-
-def count_by_state(session: Session, *, now: datetime) -> dict[str, int]:
-    """Count deliveries by state; finished deliveries of the last 24 hours only."""
-    counts = dict.fromkeys(STATES, 0)
-    for status, number in _COUNT_BY_STATUS.tuples(session, since=now - timedelta(hours=COUNT_WINDOW_HOURS)):
-        counts[state_of(status)] += number
-    return counts
 
 
 _SELECT_EVENT = Statement(
@@ -276,11 +266,6 @@ def fetch_event(session: Session, *, inbox_id: UUID) -> WebhookEventDetail:
     if event is None:
         raise NotFoundError("There is no such webhook event.")
     return event
-
-
-def state_of(status: str) -> str:
-    """Give the state of ``STATES`` that a row's status belongs to."""
-    return _STATE_OF[status]
 
 
 def _copy_shown_fields(value: Any, names: frozenset[str], depth: int = 0) -> Any:

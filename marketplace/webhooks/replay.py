@@ -3,7 +3,6 @@
 A replay is one more try, made at once. It works, or it leaves the event as it was, with what it failed at.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NoReturn
@@ -56,12 +55,11 @@ class ReplayResult:
     changes: Changes | None = None
 
 
+@dataclass(eq=False)
 class _DryRunRollbackError(Exception):
     """Ends a rehearsal's transaction, so that it is rolled back."""
 
-    def __init__(self, result: ReplayResult) -> None:
-        super().__init__()
-        self.result = result
+    result: ReplayResult
 
 
 def dry_run_event(database: Database, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> ReplayResult:
@@ -157,21 +155,23 @@ def _attempt_replay(
     before = delivery.status
     if before in _FINAL_STATUSES:
         return ReplayResult(before, before, UNCHANGED)
-
-    def apply_once() -> ReplayResult:
-        recorder = ChangeRecorder(session, committed, body=delivery.body)
-        # The worker's own tries are still to come, unless it is dead.
-        last_try = before == "dead"
-        result = inbox.apply_event(
-            session, delivery=delivery, fee_bearer=fee_bearer, last_try=last_try, now=now
-        )
-        _CHECK_CONSTRAINTS_NOW.run(session)
-        _CHECK_CONSTRAINTS_AT_COMMIT.run(session)
-        outcome = PROCESSED if result.status == "processed" else IGNORED
-        return ReplayResult(before, result.status, outcome, changes=recorder.collect_changes())
-
     try:
-        return _run_in_savepoint(session, apply_once)
+        with session.begin_nested():
+            # The savepoint is not set before the session's connection is asked for, which statements don't do.
+            session.connection()
+            recorder = ChangeRecorder(session, committed, body=delivery.body)
+            result = inbox.apply_event(
+                session,
+                delivery=delivery,
+                fee_bearer=fee_bearer,
+                # The worker's own tries are still to come, unless it is dead.
+                last_try=before == "dead",
+                now=now,
+            )
+            _CHECK_CONSTRAINTS_NOW.run(session)
+            _CHECK_CONSTRAINTS_AT_COMMIT.run(session)
+            outcome = PROCESSED if result.status == "processed" else IGNORED
+            return ReplayResult(before, result.status, outcome, changes=recorder.collect_changes())
     except (
         PermanentEventError,
         MalformedGatewayDataError,
@@ -185,10 +185,3 @@ def _attempt_replay(
             raise
         _log.exception("webhook replay failed", inboxId=str(delivery.id))
         return ReplayResult(before, before, FAILED, inbox.describe_error(error))
-
-
-def _run_in_savepoint(session: Session, work: Callable[[], ReplayResult]) -> ReplayResult:
-    with session.begin_nested():
-        # The savepoint is not set before the session's connection is asked for, which statements don't do.
-        session.connection()
-        return work()

@@ -19,7 +19,7 @@ from marketplace.infra.db import Database, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
-from marketplace.webhooks import inbox as webhooks, retention
+from marketplace.webhooks import inbox as webhooks
 from tests.support.gateway import event_of
 from tests.support.probes import closed_port
 from tests.support.purchases import NOW, later
@@ -327,10 +327,10 @@ class TestRetention:
 
         inbox = "SELECT count(*) FROM webhook_inbox WHERE id = :id"
         letters = "SELECT count(*) FROM dead_letter_webhooks WHERE inbox_id = :id"
-        assert run_in_batches(database, retention.purge_events, now=old + timedelta(days=89)) == 0
-        assert run_in_batches(database, retention.purge_events, now=old + timedelta(days=90)) == 1
+        assert run_in_batches(database, webhooks.purge_events, now=old + timedelta(days=89)) == 0
+        assert run_in_batches(database, webhooks.purge_events, now=old + timedelta(days=90)) == 1
         assert kept(inbox) == [False, True, True]
-        assert run_in_batches(database, retention.purge_events, now=old + timedelta(days=365)) == 1
+        assert run_in_batches(database, webhooks.purge_events, now=old + timedelta(days=365)) == 1
         assert kept(inbox) == [False, False, True]
         assert kept(letters) == [False, False, True]
         again = database.in_transaction(webhooks.receive_event, provider="gateway", body=bodies[0], now=NOW)

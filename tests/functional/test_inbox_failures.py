@@ -13,7 +13,7 @@ import psycopg2
 import pytest
 import requests
 
-from marketplace.background.in_flight import WORKER_CRASHED
+from marketplace.background.workers import WORKER_CRASHED
 from marketplace.infra import outbox, wakeups
 from marketplace.kernel.clock import system_clock
 from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from blueprints.background.routes import area
 from marketplace.audit.operations import Act
-from marketplace.background import controls, schedule, workers
+from marketplace.background import schedule, workers
 from marketplace.background.schedule import DeclaredTask
 from marketplace.background.workers import Worker
 from marketplace.infra import outbox
@@ -142,7 +142,7 @@ class TestPeriodic:
         }
 
         run_id = database.in_transaction(
-            schedule.start_manual_run, task=task, operator_name="worker-1", now=NOW
+            schedule.start_manual_run, task=task, runner_name="worker-1", act=Act("operator", NOW)
         )
         assert run_id is not None
         assert shown()["runningOn"] == "worker-1"
@@ -157,12 +157,12 @@ class TestPeriodic:
             now=NOW,
         )
         database.in_transaction(
-            controls.reschedule_task,
+            schedule.reschedule_task,
             task=task,
             schedule=parse_schedule("every 1h"),
             act=Act("operator", NOW),
         )
-        database.in_transaction(controls.pause_task, task=task, act=Act("operator", NOW))
+        database.in_transaction(schedule.set_paused, task=task, paused=True, act=Act("operator", NOW))
 
         told = shown()
         assert (told["lastOutcome"], told["lastError"], told["lastDurationMilliseconds"]) == (

@@ -37,7 +37,6 @@ UNTYPED_BY_DESIGN = {
     "payouts.transfers.alerts.raise_batch_alert": _FACTS,
     "payouts.transfers.alerts.raise_payout_alert": _FACTS,
     "reconciliation.queries.Run.figures": _STORED,
-    "webhooks.alerts.raise_dead_letter_alert": _FACTS,
     "webhooks.events.Event.data": "a provider's JSON",
     "webhooks.events.Event.payload": "a provider's JSON",
     "webhooks.queries.WebhookEventDetail.payload": "a provider's JSON",

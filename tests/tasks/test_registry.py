@@ -10,8 +10,14 @@ from sqlalchemy.orm import Session
 from marketplace.kernel import queues
 from marketplace.services import Services
 from tasks import all_tasks, dispatcher, registry
-from tasks.phased_handler import PhasedHandler
-from tasks.registry import AlreadyRegisteredError, QueueSweeper, handler, periodic, phased_handler
+from tasks.registry import (
+    AlreadyRegisteredError,
+    PhasedHandler,
+    QueueSweeper,
+    handler,
+    periodic,
+    phased_handler,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -28,25 +34,18 @@ def _run(_services: Services, _sweeper: QueueSweeper, _now: datetime) -> None:
     """Do nothing."""
 
 
-class _Phased(PhasedHandler[None, None]):
-    def read(self, _session: Session, _payload: dict[str, Any], _now: datetime) -> None:
-        """Read nothing."""
-
-    def call_provider(self, _services: Services, request: None) -> None:
-        """Call nobody."""
-
-    def apply(self, _session: Session, request: None, response: None, _now: datetime) -> None:
-        """Apply nothing."""
+def _run_phases(_services: Services, _payload: dict[str, Any], _now: datetime) -> None:
+    """Read nothing, call nobody, and apply nothing."""
 
 
 def test_decorators_register_and_return_what_they_decorate() -> None:
     assert handler("test.plain")(_handle) is _handle
-    assert phased_handler("test.phased")(_Phased) is _Phased
+    assert phased_handler("test.phased")(_run_phases) is _run_phases
     declare = periodic("test-task", queue=queues.WEBHOOKS, schedule="every 1m", purpose="Does a test")
     assert declare(_run) is _run
 
     assert registry.handlers["test.plain"] is _handle
-    assert isinstance(registry.handlers["test.phased"], _Phased)
+    assert registry.handlers["test.phased"] == PhasedHandler(_run_phases)
     task = registry.periodic_tasks["test-task"]
     assert (task.name, task.queue, task.schedule_text, task.purpose, task.run) == (
         "test-task",
@@ -63,7 +62,7 @@ def test_second_handler_of_a_topic_is_refused() -> None:
     with pytest.raises(AlreadyRegisteredError, match=r"handler of test\.plain"):
         handler("test.plain")(_handle)
     with pytest.raises(AlreadyRegisteredError, match=r"handler of test\.plain"):
-        phased_handler("test.plain")(_Phased)
+        phased_handler("test.plain")(_run_phases)
 
 
 def test_second_periodic_task_of_a_name_is_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from marketplace.audit.operations import Act
-from marketplace.background import controls, schedule
+from marketplace.background import schedule
 from marketplace.background.models import PeriodicTaskState
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
@@ -379,7 +379,7 @@ class TestFailures:
 
         assert failures == []
         assert stage.state(task).outcome == "succeeded"
-        assert len(stage.runs[one]) == 0
+        assert len(stage.runs[one]._running) == 0
 
 
 class TestOperators:
@@ -388,12 +388,12 @@ class TestOperators:
         one = stage.scheduler()
         stage.look(one, FULL_HOUR)
 
-        assert stage.tell(controls.pause_task, task)
-        assert not stage.tell(controls.pause_task, task)
+        assert stage.tell(schedule.set_paused, task, paused=True)
+        assert not stage.tell(schedule.set_paused, task, paused=True)
         assert stage.look(one, FULL_HOUR + minutes(90)) == []
         stage.clock.now = FULL_HOUR + minutes(90) + seconds(10)
-        assert stage.tell(controls.resume_task, task)
-        assert not stage.tell(controls.resume_task, task)
+        assert stage.tell(schedule.set_paused, task, paused=False)
+        assert not stage.tell(schedule.set_paused, task, paused=False)
 
         # What it missed meanwhile was not wanted.
         assert stage.look(one, stage.clock.now) == []
@@ -410,7 +410,7 @@ class TestOperators:
         stage.let_go.clear()
         stage.look(one, FULL_HOUR + minutes(1))
 
-        stage.tell(controls.pause_task, task)
+        stage.tell(schedule.set_paused, task, paused=True)
         stage.let_go.set()
         stage.settle()
 
@@ -422,18 +422,18 @@ class TestOperators:
         one = stage.scheduler()
         stage.look(one, FULL_HOUR + seconds(1))
 
-        following = stage.tell(controls.reschedule_task, task, schedule=parse_schedule("every 10s"))
+        following = stage.tell(schedule.reschedule_task, task, schedule=parse_schedule("every 10s"))
         assert following == FULL_HOUR + seconds(10)
         stage.let_go.clear()
         assert stage.look(one, FULL_HOUR + seconds(10)) == [task.name]
-        stage.tell(controls.reschedule_task, task, schedule=parse_schedule("30 10 * * *"))
+        stage.tell(schedule.reschedule_task, task, schedule=parse_schedule("30 10 * * *"))
         stage.let_go.set()
         stage.settle()
 
         assert stage.state(task).next_run_at == FULL_HOUR + minutes(30)
         assert stage.look(one, FULL_HOUR + seconds(20)) == []
         assert stage.look(one, FULL_HOUR + minutes(30)) == [task.name]
-        assert stage.tell(controls.reschedule_task, task, schedule=None) == FULL_HOUR + timedelta(hours=1)
+        assert stage.tell(schedule.reschedule_task, task, schedule=None) == FULL_HOUR + timedelta(hours=1)
         assert stage.state(task).timetable is None
         assert [after for _, _, after in audited(database, task)] == [
             {"timetable": "every 10s"},
@@ -452,11 +452,11 @@ class TestOperators:
                 schedule.start_due_run, state=seen, worker_name="worker-1", now=stage.clock.now
             )
 
-        stage.tell(controls.pause_task, task)
+        stage.tell(schedule.set_paused, task, paused=True)
         assert claimed() is None
-        stage.tell(controls.resume_task, task)
+        stage.tell(schedule.set_paused, task, paused=False)
         assert claimed() is None
-        stage.tell(controls.reschedule_task, task, schedule=parse_schedule("every 1m"))
+        stage.tell(schedule.reschedule_task, task, schedule=parse_schedule("every 1m"))
         assert claimed() is None
 
     def test_one_that_is_begun_by_hand_is_not_started_twice(self, stage: Stage) -> None:
@@ -466,7 +466,10 @@ class TestOperators:
 
         def begin() -> UUID | None:
             return stage.services.database.in_transaction(
-                schedule.start_manual_run, task=task, operator_name="operator", now=stage.clock.now
+                schedule.start_manual_run,
+                task=task,
+                runner_name="operator",
+                act=Act("operator", stage.clock.now),
             )
 
         first = begin()
@@ -501,7 +504,7 @@ class TestOperators:
     def test_what_no_code_knows_any_more_is_forgotten_in_time(self, stage: Stage) -> None:
         gone, kept, paused = (stage.task("* * * * *") for _ in range(3))
         stage.look(stage.scheduler(), FULL_HOUR)
-        stage.tell(controls.pause_task, paused)
+        stage.tell(schedule.set_paused, paused, paused=True)
         stage.tasks = [kept]
         stage.look(stage.scheduler(), FULL_HOUR + timedelta(hours=23))
         assert stage.state(gone)

@@ -12,8 +12,7 @@ from redis import Redis
 from sqlalchemy.orm import Session
 
 from marketplace.background import workers
-from marketplace.background.in_flight import WORKER_CRASHED, InFlightMarkers
-from marketplace.background.workers import Worker
+from marketplace.background.workers import WORKER_CRASHED, InFlightMarkers, Worker
 from marketplace.infra import outbox
 from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from commands.seeding.data_files import InvalidDataError, parse_data
+from commands.seeding.loading import InvalidDataError, parse_data
 
 
 @dataclass(frozen=True)

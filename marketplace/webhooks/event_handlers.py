@@ -1,16 +1,61 @@
-"""What messages and delivery statuses do here."""
+"""The effects of events: the gateway's, each by its type, and those of messages and delivery statuses."""
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from marketplace.notifications import deliveries
+from marketplace.notifications import operations as notifications
+from marketplace.payments.chargebacks.intake import record_chargeback
+from marketplace.payments.charges.apply import apply_charge
+from marketplace.payments.refunds import gateway_reports
+from marketplace.payouts.transfers import apply_status
+from marketplace.providers.gateway.payloads import Charge, GatewayDispute, GatewayRefund, GatewayTransfer
 from marketplace.support import contacts
-from marketplace.webhooks.events import Event, RetryableEventError
+from marketplace.webhooks.events import DISPUTE_RESOLVED, Event, PermanentEventError, RetryableEventError
 
-_MAX_EPOCH_DIGITS = 12
-_FIRST_YEAR, _LAST_YEAR = 2000, 2999
+_DISPUTE_EVENT_TYPES = frozenset({"charge.dispute.create", "charge.dispute.remind", DISPUTE_RESOLVED})
+_TRANSFER_OUTCOMES = {
+    "transfer.success": "success",
+    "transfer.failed": "failed",
+    "transfer.reversed": "reversed",
+}
+
+
+def apply_gateway_event(session: Session, event: Event, *, fee_bearer: str, now: datetime) -> str:
+    """Apply a gateway event in the caller's transaction.
+
+    :param fee_bearer: ``platform`` or ``customer``
+    :param now: the time of processing
+    :return: ``processed``, or ``ignored`` where it has none
+    :raises PermanentEventError: it contradicts itself, so that it can never have one
+    :raises MalformedGatewayDataError: a field that it takes is missing, or of another type
+    :raises UnknownReferenceError: it is about a payment that is not known, at least not yet
+    """
+    has_effect = True
+    if event.type == "charge.success":
+        charge = Charge.from_wire(event.data)
+        if not charge.is_successful:
+            raise PermanentEventError("the charge of a charge.success is not a success")
+        apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
+    elif event.type.startswith("refund."):
+        # An unrecognized refund has no effect.
+        refund = GatewayRefund.from_wire(event.data)
+        has_effect = gateway_reports.handle_refund_event(session, reported=refund, now=now)
+    elif event.type in _DISPUTE_EVENT_TYPES:
+        dispute = GatewayDispute.from_wire(event.data)
+        has_effect = record_chargeback(
+            session, reported=dispute, is_final=event.type == DISPUTE_RESOLVED, now=now
+        )
+    elif event.type in _TRANSFER_OUTCOMES:
+        transfer = GatewayTransfer.from_wire(event.data)
+        apply_status.handle_transfer_event(
+            session, outcome=_TRANSFER_OUTCOMES[event.type], transfer=transfer, now=now
+        )
+    else:
+        has_effect = False
+    return "processed" if has_effect else "ignored"
 
 
 def apply_messaging_event(session: Session, event: Event, *, last_try: bool, now: datetime) -> str:
@@ -31,7 +76,6 @@ def apply_messaging_event(session: Session, event: Event, *, last_try: bool, now
 def _record_message(session: Session, data: dict[str, Any], *, now: datetime) -> None:
     message, kind = data["message"], data["type"]
     content = message.get(kind)
-    context = message.get("context")
     contacts.record_message(
         session,
         sender=message["from"],
@@ -41,7 +85,7 @@ def _record_message(session: Session, data: dict[str, Any], *, now: datetime) ->
             type=kind,
             text=_readable_text(kind, content),
             content=_message_content(kind, content),
-            replies_to=_read_text(context, "id"),
+            replies_to=_read_text(message.get("context"), "id"),
             # A sender's clock, or its word, may be ahead; nothing was written after it came.
             sent_at=min(_parse_epoch_seconds(message.get("timestamp")) or now, now),
         ),
@@ -53,9 +97,9 @@ def _record_delivery_status(
     session: Session, status: dict[str, Any], *, last_try: bool, now: datetime
 ) -> str:
     status_name = status["status"]
-    if status_name not in deliveries.PROVIDER_STATUSES:
+    if status_name not in notifications.PROVIDER_STATUSES:
         return "ignored"
-    recorded = deliveries.record_status(
+    recorded = notifications.record_delivery_status(
         session,
         provider_message_id=status["id"],
         status=status_name,
@@ -63,11 +107,9 @@ def _record_delivery_status(
         at=_parse_epoch_seconds(status.get("timestamp")) or now,
         now=now,
     )
-    if recorded is None:
+    if recorded is None and not last_try:
         # It may be told before the answer to our own request was kept.
-        if not last_try:
-            raise RetryableEventError("no message of ours has this id")
-        return "ignored"
+        raise RetryableEventError("no message of ours has this id")
     return "processed" if recorded else "ignored"
 
 
@@ -103,15 +145,10 @@ def _error_code(errors: Any) -> str | None:
 
 def _parse_epoch_seconds(epoch: Any) -> datetime | None:
     """Read seconds since 1970, written as digits; what is no time of this service's life is none."""
-    if (
-        not isinstance(epoch, str)
-        or not epoch.isascii()
-        or not epoch.isdigit()
-        or len(epoch) > _MAX_EPOCH_DIGITS
-    ):
+    if not isinstance(epoch, str) or not re.fullmatch("[0-9]{1,12}", epoch):
         return None
     try:
         moment = datetime.fromtimestamp(int(epoch), UTC)
     except (ValueError, OverflowError):
         return None
-    return moment if _FIRST_YEAR <= moment.year <= _LAST_YEAR else None
+    return moment if 2000 <= moment.year <= 2999 else None
