@@ -87,7 +87,7 @@ class Case:
             return wallet_of(session, self.shop.buyer.id), owed_by(session, self.shop.buyer.id)
 
 
-def test_it_is_asked_for_before_the_dispute_or_not_at_all(database: Database, shop: Shop) -> None:
+def test_refund_is_requested_before_the_dispute_or_not_at_all(database: Database, shop: Shop) -> None:
     for _ in range(ROUNDS):
         case = Case(database, shop)
 

@@ -152,7 +152,7 @@ class TestStock:
 
 
 class TestTheWallet:
-    def test_it_is_spent_once(self, database: Database, shops: list[Shop]) -> None:
+    def test_wallet_balance_is_spent_once(self, database: Database, shops: list[Shop]) -> None:
         buyer_id = shops[0].buyer.id
         products = products_of(database, shops)
         database.in_transaction(fill_wallet, buyer_id, TOTAL)
@@ -222,7 +222,9 @@ class TestTheWallet:
 class TestOneCheckoutFromAllSides:
     """Payments are made for all of it and for parts, charged, and cancelled, by many at once."""
 
-    def test_it_is_paid_once_and_the_rest_goes_back(self, database: Database, shops: list[Shop]) -> None:
+    def test_checkout_is_paid_once_and_surplus_is_returned(
+        self, database: Database, shops: list[Shop]
+    ) -> None:
         wishes = [RequestedItem(product_id, 1) for product_id in products_of(database, shops)]
         for _ in range(4):
             with database.transaction() as session:

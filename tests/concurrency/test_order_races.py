@@ -129,7 +129,7 @@ def race(database: Database, shop: Shop, order_id: UUID, *works: Work) -> list[A
 
 
 @pytest.mark.parametrize("name", RACES)
-def test_one_of_two_has_an_effect(database: Database, shop: Shop, name: str) -> None:
+def test_one_of_two_concurrent_actions_takes_effect(database: Database, shop: Shop, name: str) -> None:
     prepare, one, other, ends = RACES[name]
     for _ in range(ROUNDS):
         order_id = database.in_transaction(prepare, shop)

@@ -101,7 +101,7 @@ class TestPlacing:
             assert sum(stock_of(session, product_id)[1] for product_id in products) == 200
         assert_whole(database)
 
-    def test_one_cart_is_ordered_once(self, database: Database, shop: Shop) -> None:
+    def test_cart_is_ordered_once(self, database: Database, shop: Shop) -> None:
         with database.transaction() as session:
             product_id = make_product(session, shop, quantity=50)
             session.add(
@@ -116,7 +116,7 @@ class TestPlacing:
         with database.reading() as session:
             assert stock_of(session, product_id) == (50, 2)
 
-    def test_one_buyer_has_five_unpaid_orders_at_most(self, database: Database, shop: Shop) -> None:
+    def test_buyer_has_at_most_five_unpaid_orders(self, database: Database, shop: Shop) -> None:
         with database.transaction() as session:
             product_id = make_product(session, shop, quantity=50)
 
@@ -139,7 +139,7 @@ class TestTheSameKeyAtOnce:
         headers = {**bearer(shop.buyer.id), "Idempotency-Key": key}
         return lambda _: app.test_client().post("/api/orders", json=body, headers=headers)
 
-    def test_it_is_one_order(
+    def test_concurrent_requests_with_same_key_create_one_order(
         self, database: Database, crowded_app: Flask, shop: Shop, bearer: Bearer
     ) -> None:
         with database.transaction() as session:

@@ -171,7 +171,7 @@ def test_of_many_approvers_at_once_two_approve_it(database: Database, officers: 
     assert_whole(database)
 
 
-def test_one_officer_many_times_at_once_is_one(database: Database, officers: list[Caller]) -> None:
+def test_concurrent_approvals_of_one_officer_count_once(database: Database, officers: list[Caller]) -> None:
     for _ in range(ROUNDS):
         batch_id = database.in_transaction(staged_batch, payees(database, 1))
 

@@ -74,7 +74,7 @@ def test_the_last_piece_is_sold_once_at_the_sale_price(database: Database, shop:
     assert_whole(database)
 
 
-def test_whoever_was_too_late_is_told_of_the_price(database: Database, shop: Shop) -> None:
+def test_late_buyer_gets_price_changed_error(database: Database, shop: Shop) -> None:
     product_id, sale_id = make_sale(database, shop, quantity=3)
     expected = SALE_PRICE + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
 

@@ -86,7 +86,7 @@ def test_writers_to_the_cache_and_past_it_and_flushes_neither_deadlock_nor_lose(
     assert [totals(database, product_id)[2] for product_id in ids] == [8 * 60 // 5] * 5
 
 
-def test_one_batch_taken_by_many_is_added_up_once(database: Database, services: Services) -> None:
+def test_batch_taken_by_many_workers_is_counted_once(database: Database, services: Services) -> None:
     market = Market(database)
     product_id = market.product(market.store())
     for _ in range(10):

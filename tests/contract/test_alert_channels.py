@@ -89,7 +89,7 @@ class TestChat:
 
         assert refused.value.status == 404
 
-    def test_its_address_is_told_to_nobody(self, settings: Settings) -> None:
+    def test_chat_address_is_not_disclosed(self, settings: Settings) -> None:
         """It is the secret: who has it may post."""
         url = f"http://127.0.0.1:{closed_port()}/services/T000/B000/SECRETPART"
         chat = ChatChannel(replace(settings, alert_chat_url=url))
@@ -153,7 +153,7 @@ class TestMail:
         assert mail.get_content().splitlines() == MESSAGE.text.splitlines()
 
     @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
-    def test_it_is_encrypted_before_the_password_is_sent(
+    def test_mail_connection_is_encrypted_before_the_password_is_sent(
         self,
         settings: Settings,
         serve: Callable[..., MailServer],

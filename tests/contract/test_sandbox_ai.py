@@ -51,7 +51,7 @@ def asked(address: str) -> Any:
 
 
 class TestTheProvider:
-    def test_it_answers_in_the_wire_format(self, address: str) -> None:
+    def test_provider_answers_in_the_wire_format(self, address: str) -> None:
         answer = call(address, {"model": "omni", "input": "A reading lamp"})
 
         assert answer.status_code == 200
@@ -63,7 +63,7 @@ class TestTheProvider:
         assert set(result["categories"].values()) == {False}
         assert result["categories"].keys() == result["category_scores"].keys()
 
-    def test_it_looks_at_several_texts(self, address: str) -> None:
+    def test_provider_reviews_several_texts(self, address: str) -> None:
         answer = call(address, {"model": "omni", "input": ["A lamp", "MONEY  doubling service"]})
 
         assert [result["flagged"] for result in answer.json()["results"]] == [False, True]
@@ -114,7 +114,7 @@ class TestTheProvider:
 
 
 class TestTheAdapter:
-    def test_it_gives_the_verdict(self, address: str, moderator: HttpContentModerator) -> None:
+    def test_adapter_returns_the_classification(self, address: str, moderator: HttpContentModerator) -> None:
         assert moderator.check("A reading lamp") == ModerationResult(flagged=False)
         assert moderator.check("Money doubling, sex tape") == ModerationResult(
             flagged=True, categories=("illicit", "sexual")

@@ -200,7 +200,7 @@ def test_banks_and_the_names_of_accounts(gateway: Client) -> None:
         assert wrong.status_code == status
 
 
-def test_one_account_is_one_recipient(gateway: Client) -> None:
+def test_bank_account_has_one_recipient(gateway: Client) -> None:
     assert gateway.recipient() == gateway.recipient()
     body = {"type": "nuban", "name": "X", "account_number": "0000000000", "bank_code": "058"}
     assert gateway.call("POST", "/transferrecipient", json=body).status_code == 422

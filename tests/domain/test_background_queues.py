@@ -169,7 +169,7 @@ class TestWorkers:
         assert len(found.workers.workers) == 2
         assert found.workers.memory_used_bytes > 100_000
 
-    def test_one_is_known_by_its_last_word_until_it_withdraws(self, cache: Cache) -> None:
+    def test_worker_is_known_by_its_last_heartbeat_until_it_withdraws(self, cache: Cache) -> None:
         first = worker(name="a")
         workers.record_heartbeat(cache, first)
         workers.record_heartbeat(cache, worker(WorkerActivity("x", NOW), name="a"))

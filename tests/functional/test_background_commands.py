@@ -130,7 +130,7 @@ def test_what_can_not_be_is_refused_with_an_example(
     refused(installation.run("periodic", *arguments), *said, status=2)
 
 
-def test_one_that_is_running_is_not_started_twice(installation: Installation) -> None:
+def test_running_periodic_task_is_not_started_twice(installation: Installation) -> None:
     installation.ok("periodic", "run", TASK)
     query(
         installation.database_url,

@@ -555,7 +555,9 @@ def test_what_a_replay_logs_is_json_and_a_terminal_gets_none_of_it(
     assert "occurrences" not in shown
 
 
-def test_one_that_another_has_just_then_is_no_failure(installation: Installation, database: Database) -> None:
+def test_replay_of_webhook_leased_by_a_worker_is_no_failure(
+    installation: Installation, database: Database
+) -> None:
     free, held = (transfer(installation, database) for _ in range(2))
     chosen = ["--id", str(free), "--id", str(held)]
     with database.transaction() as session:

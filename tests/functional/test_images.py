@@ -174,7 +174,7 @@ def test_attacks(site: Site, name: str) -> None:
     assert refused.headers["Content-Type"] == "application/problem+json"
 
 
-def test_others_are_served_while_a_picture_is_drawn(site: Site) -> None:
+def test_other_requests_are_served_while_an_image_is_rendered(site: Site) -> None:
     """One process serves all who wait: it must not be the one that decodes."""
     content = photo(7000, 6000, quality=40)
     done = threading.Event()

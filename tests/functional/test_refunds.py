@@ -96,9 +96,7 @@ def test_a_worker_sends_it_and_the_gateways_event_settles_it(site: ServiceProces
     refund.assert_sent()
 
 
-def test_one_that_failed_is_finances_and_is_sent_once_more_when_they_say_so(
-    site: ServiceProcesses, shop: Shop
-) -> None:
+def test_failed_refund_is_sent_again_when_finance_retries(site: ServiceProcesses, shop: Shop) -> None:
     site.web()
     refund = Refund(site, shop)
     refund.gateway("POST", "/sandbox/refunds/next", {"outcome": "failed"})

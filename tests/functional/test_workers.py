@@ -142,7 +142,7 @@ class TestHeartbeats:
         assert names(cache) == ["notifications"]
         assert other.running
 
-    def test_they_tell_it_again_once_the_cache_is_back(self, site: ServiceProcesses, cache: Cache) -> None:
+    def test_heartbeats_return_with_the_cache(self, site: ServiceProcesses, cache: Cache) -> None:
         worker = site.worker(queues.AI_MODERATION)
         site.until(lambda: names(cache) == ["ai-moderation"], worker)
 
@@ -154,7 +154,7 @@ class TestHeartbeats:
 
 class TestKilled:
     @pytest.mark.parametrize("queue", sample(queues.NAMES, every=2))
-    def test_what_it_was_at_is_taken_up_by_another_within_a_minute(
+    def test_row_of_a_killed_worker_is_taken_over_within_a_minute(
         self, site: ServiceProcesses, shop: Shop, blocked: Blocker, queue: str
     ) -> None:
         """Its message is gone with it. The sweep may be anybody's: that of the queue's own worker, or of another."""
@@ -206,7 +206,7 @@ class TestKilled:
 
 
 class TestStopped:
-    def test_what_can_not_be_finished_is_put_back(self, site: ServiceProcesses, shop: Shop) -> None:
+    def test_unfinished_row_is_requeued_on_stop(self, site: ServiceProcesses, shop: Shop) -> None:
         """A provider keeps it longer than a stop may take. Sweeps are paused: it is the message that comes back."""
         product_id = product(site, shop)
         site.query(
@@ -301,7 +301,9 @@ class TestTheSchedule:
         started = [name for name in ("relay-inbox", "relay-outbox") if task(site, name)["outcome"]]
         assert started == ["relay-inbox", "relay-outbox"]
 
-    def test_it_is_paused_resumed_and_run_by_hand_while_workers_run(self, site: ServiceProcesses) -> None:
+    def test_periodic_task_is_paused_resumed_and_run_by_hand_beside_workers(
+        self, site: ServiceProcesses
+    ) -> None:
         worker = site.worker()
         site.until(lambda: task(site, "relay-inbox")["runs"] > 0, worker)
 

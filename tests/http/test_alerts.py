@@ -207,7 +207,7 @@ class TestListing:
 
 
 class TestResolving:
-    def test_it_is_over_told_and_audited(
+    def test_resolved_alert_is_notified_and_audited(
         self, client: FlaskClient, database: Database, officer: Officer, raised: Raise
     ) -> None:
         alert_id = raised()
@@ -258,7 +258,7 @@ class TestResolving:
         with database.reading() as session:
             assert alerts_about(session, subject)[0]["resolved_at"] is None
 
-    def test_one_that_there_is_not(self, client: FlaskClient, officer: Officer) -> None:
+    def test_missing_alert_is_not_found(self, client: FlaskClient, officer: Officer) -> None:
         assert_problem(resolve(client, uuid4(), officer()), 404, "RESOURCE_NOT_FOUND")
         answer = client.post(f"{PATH}/none/resolve", json={"note": NOTE}, headers=officer())
         assert_problem(answer, 404, "RESOURCE_NOT_FOUND")

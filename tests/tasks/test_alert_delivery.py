@@ -237,9 +237,7 @@ class TestTelling:
         assert case.done()
         assert case.messages() == []
 
-    def test_one_that_is_over_before_it_is_told_says_so(
-        self, case: Case, told: Callable[[], list[str]]
-    ) -> None:
+    def test_alert_resolved_before_delivery_says_so(self, case: Case, told: Callable[[], list[str]]) -> None:
         case.resolve()
         case.run()
 
@@ -247,7 +245,7 @@ class TestTelling:
         assert "It is over already. Resolved by itself" in first
         assert second.startswith("*[RESOLVED")
 
-    def test_it_hands_on_by_the_sweep_what_a_lost_message_left(
+    def test_sweep_delivers_alerts_of_lost_messages(
         self, case: Case, telling: Services, relay: Dispatcher, told: Callable[[], list[str]]
     ) -> None:
         """Nothing was nudged: the rows alone are what the worker finds."""
@@ -394,9 +392,7 @@ class TestFaults:
 
         assert (len(told()), len(mail.mails), case.done()) == (1, 1, True)
 
-    def test_one_that_is_never_taken_is_given_up_and_that_is_one_alert(
-        self, gateway: TestGateway, case: Case
-    ) -> None:
+    def test_undeliverable_message_is_given_up_with_one_alert(self, gateway: TestGateway, case: Case) -> None:
         gateway.server.chat.plan("refused", outbox.MAX_TRIES)
         with case.database.transaction() as session:
             session.execute(
@@ -462,7 +458,7 @@ class TestAChannelThatHangs:
         )
         hanging.let_go.set()
 
-    def test_it_holds_one_thread_and_the_chat_goes_on(
+    def test_hanging_channel_holds_one_thread_and_chat_continues(
         self,
         hung_up: Services,
         hanging: Hanging,
@@ -486,7 +482,7 @@ class TestAChannelThatHangs:
 
         assert cases[0].waiting()["email"] == (1, "ProviderUnavailableError")
 
-    def test_one_asks_after_a_while_and_nothing_is_lost(
+    def test_hanging_channel_is_retried_and_loses_no_alert(
         self, hung_up: Services, hanging: Hanging, clock: MovableClock
     ) -> None:
         cases = [Case(hung_up, clock) for _ in range(4)]

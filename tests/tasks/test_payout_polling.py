@@ -46,7 +46,7 @@ def as_planned(gateway: TestGateway) -> Iterator[None]:
 
 
 class TestTheSweep:
-    def test_it_asks_by_its_schedule_and_gives_up_after_five_days(
+    def test_payouts_are_polled_by_schedule_for_five_days(
         self, relay: Dispatcher, case: Case, gateway: TestGateway
     ) -> None:
         gateway.call(
@@ -142,7 +142,7 @@ class TestTheSweep:
         assert case.sweep(hours=2).resubmitted == 3
 
     @pytest.mark.parametrize("moment", ["before the call", "after the call"])
-    def test_one_that_dies_while_it_sends_again_is_made_up_for(
+    def test_crash_during_a_second_send_is_recovered(
         self, case: Case, gateway: TestGateway, relay: Dispatcher, moment: str
     ) -> None:
         case.work(
@@ -183,7 +183,7 @@ class TestTheSweep:
             deliver(case, data)
         case.assert_paid()
 
-    def test_it_stops_while_the_gateway_is_down(
+    def test_payout_polling_stops_while_the_gateway_is_down(
         self, case: Case, relay: Dispatcher, gateway: TestGateway
     ) -> None:
         case.work(relay)
@@ -229,7 +229,7 @@ class TestTheSweep:
             assert "TRANSFER_SENT_AFTER_ALL" in open_about(session, f"payout:{row['intent_id']}")
             assert_books_are_whole(session)
 
-    def test_it_is_a_periodic_task(self, relay: Dispatcher, paying_services: Services) -> None:
+    def test_payout_polling_is_a_periodic_task(self, relay: Dispatcher, paying_services: Services) -> None:
         assert isinstance(
             get_periodic_task("requery-transfers").run(paying_services, relay, NOW), TransferPollingResult
         )
@@ -294,7 +294,7 @@ class TestWhatMayNotBeSentAnyMore:
             (change_account_days_ago, ["account_replaced"]),
         ],
     )
-    def test_it_is_not_sent_again_and_the_last_asking_says_why(
+    def test_void_payout_is_not_sent_again_and_the_last_poll_says_why(
         self, case: Case, payee: Payee, befallen: Callable[[Session, Payee], None], reasons: list[str]
     ) -> None:
         self.befall(case, payee, befallen)
@@ -307,7 +307,7 @@ class TestWhatMayNotBeSentAnyMore:
         facts = self.ask_for_the_last_time(case)
         assert (facts["knownAtGateway"], facts["keptFromSending"]) == (False, reasons)
 
-    def test_it_is_sent_by_the_schedule_once_that_is_over(self, case: Case, payee: Payee) -> None:
+    def test_payout_is_sent_by_schedule_after_the_obstacle_ends(self, case: Case, payee: Payee) -> None:
         self.befall(case, payee, suspend)
         assert case.sweep(minutes=6).resubmitted == 2
         with case.database.transaction() as session:

@@ -44,7 +44,7 @@ def as_planned(gateway: TestGateway) -> Iterator[None]:
 
 
 class TestTheWorker:
-    def test_it_sends_a_batch_by_one_call_and_the_events_settle_it(
+    def test_worker_sends_a_batch_in_one_call_and_events_settle_the_payouts(
         self, relay: Dispatcher, case: Case
     ) -> None:
         case.work(relay, times=3)
@@ -90,7 +90,7 @@ class TestTheWorker:
         case.assert_sent_once()
 
     @pytest.mark.parametrize("moment", ["before the call", "after the call", "before the commit"])
-    def test_one_that_dies_is_made_up_for_and_nothing_is_sent_twice(
+    def test_crash_while_sending_is_recovered_and_nothing_sent_twice(
         self, relay: Dispatcher, case: Case, moment: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         mortal = Dispatcher(
@@ -133,9 +133,7 @@ class TestTheWorker:
         assert len(first.claimed) == 3
         assert second.claimed == []
 
-    def test_who_is_on_hold_by_now_is_not_paid_and_the_others_are(
-        self, relay: Dispatcher, case: Case
-    ) -> None:
+    def test_payee_on_hold_is_not_paid_and_others_are(self, relay: Dispatcher, case: Case) -> None:
         payee = case.payees[0]
         self.put(case, payee, "suspended")
 
@@ -253,9 +251,7 @@ class TestTrouble:
         assert case.alerts == {}
         case.assert_sent_once()
 
-    def test_one_that_the_gateway_will_not_take_does_not_keep_the_others(
-        self, relay: Dispatcher, case: Case
-    ) -> None:
+    def test_refused_transfer_does_not_block_others(self, relay: Dispatcher, case: Case) -> None:
         payee = case.payees[1]
         [spoilt] = [row for row in case.transfers if row["user_id"] == payee.user.id]
         self.spoil(case, payee.account_id)

@@ -237,7 +237,7 @@ def settled(gateway: TestGateway, refund_id: UUID) -> str:
 
 
 class TestEvents:
-    def test_one_that_comes_twice_counts_once(self, paying_services: Services, case: Case) -> None:
+    def test_repeated_refund_event_counts_once(self, paying_services: Services, case: Case) -> None:
         number = str(case.id.int % 10**12)
 
         done = [deliver(paying_services, case, number, "refund.processed") for _ in range(2)]
@@ -245,7 +245,7 @@ class TestEvents:
         assert done == ["processed", "duplicate"]
         assert case.row["status"] == "processed"
 
-    def test_one_without_id_and_note_has_the_gateway_asked(
+    def test_refund_event_without_id_and_note_polls_the_gateway(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         case.run(relay)
@@ -264,7 +264,7 @@ class TestEvents:
         with case.database.reading() as session:
             assert_books_are_whole(session)
 
-    def test_one_of_another_refund_settles_none_of_ours(
+    def test_event_of_another_refund_settles_no_refund(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         """Somebody refunded as much of the charge by hand, at the gateway."""
@@ -282,7 +282,7 @@ class TestEvents:
         with case.database.reading() as session:
             assert_books_are_whole(session)
 
-    def test_those_of_equal_refunds_of_one_charge_are_told_apart_by_asking(
+    def test_events_of_equal_refunds_are_distinguished_by_polling(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, clock: MovableClock
     ) -> None:
         case = Case(paying_services, gateway, orders=2)
@@ -303,14 +303,18 @@ class TestEvents:
             assert states == ["failed", "processed"]
             assert_books_are_whole(session)
 
-    def test_one_that_is_not_ours_is_recorded_as_ignored(self, paying_services: Services, case: Case) -> None:
+    def test_unrecognized_refund_event_is_recorded_as_ignored(
+        self, paying_services: Services, case: Case
+    ) -> None:
         number = str(case.id.int % 10**12)
         other = {"merchant_note": "by hand", "transaction_reference": "elsewhere"}
 
         assert deliver(paying_services, case, number, "refund.processed", **other) == "ignored"
         assert case.row["status"] == "pending"
 
-    def test_one_that_can_not_be_read_is_dead_at_once(self, paying_services: Services, case: Case) -> None:
+    def test_unreadable_refund_event_is_a_dead_letter_at_once(
+        self, paying_services: Services, case: Case
+    ) -> None:
         number = str(case.id.int % 10**12)
 
         assert deliver(paying_services, case, number, "refund.processed", amount="all") == "dead"
@@ -320,7 +324,7 @@ class TestTheSweep:
     def sweep(self, services: Services, **delta: float) -> gateway_reports.RefundPollingResult:
         return poll_refunds(services.database, services.gateway, now=later(**delta))
 
-    def test_it_asks_about_what_nothing_was_heard_of(
+    def test_sweep_polls_refunds_without_events(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         """The event of its result was lost."""
@@ -341,7 +345,7 @@ class TestTheSweep:
     def until(self, look: Callable[[], bool]) -> None:
         assert wait_until(look, timeout_seconds=20)
 
-    def test_it_hands_on_again_what_was_given_up(
+    def test_sweep_resends_refunds_given_up(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         with case.database.transaction() as session:
@@ -407,7 +411,7 @@ class TestTheSweep:
         assert (case.row["status"], case.row["asking_until"]) == ("pending", None)
         assert "POST /refund" not in gateway.calls(case.reference)
 
-    def test_one_that_the_gateway_refuses_to_tell_of_does_not_hold_up_the_others(
+    def test_unknown_refund_does_not_block_the_sweep(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         case.run(relay)
@@ -432,7 +436,7 @@ class TestTheSweep:
         assert case.row["status"] == "processed"
         assert other.row["status"] == "submitted"
 
-    def test_it_stops_while_the_gateway_is_down(
+    def test_refund_sweep_stops_while_the_gateway_is_down(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         case.run(relay)
@@ -442,7 +446,7 @@ class TestTheSweep:
 
         assert (done.gateway_down, done.polled, case.row["status"]) == (True, 0, "submitted")
 
-    def test_it_is_a_periodic_task(self, relay: Dispatcher, paying_services: Services) -> None:
+    def test_refund_sweep_is_a_periodic_task(self, relay: Dispatcher, paying_services: Services) -> None:
         assert isinstance(
             get_periodic_task("requery-refunds").run(paying_services, relay, NOW),
             gateway_reports.RefundPollingResult,

@@ -164,9 +164,7 @@ class TestTicks:
         assert stage.ran == [back]
         assert stage.state(task).next_run_at == FULL_HOUR + timedelta(days=1, minutes=1)
 
-    def test_one_that_still_runs_is_not_started_twice_and_passed_ticks_are_not_made_up_for(
-        self, stage: Stage
-    ) -> None:
+    def test_running_task_is_not_started_twice_and_missed_ticks_are_skipped(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one, other = stage.scheduler(), stage.scheduler(by="worker-2")
         stage.look(one, FULL_HOUR)
@@ -241,9 +239,7 @@ class TestFailures:
         state = stage.state(task)
         assert (state.outcome, state.error, state.runs, state.failures) == ("succeeded", None, 3, 0)
 
-    def test_one_that_fails_again_and_again_is_told_once_until_it_succeeds(
-        self, stage: Stage, database: Database
-    ) -> None:
+    def test_repeated_failure_raises_one_alert_until_success(self, stage: Stage, database: Database) -> None:
         fails = [True] * 4 + [False]
 
         def work() -> None:
@@ -303,7 +299,7 @@ class TestFailures:
         assert run_id is not None
         return run_id
 
-    def test_one_that_beats_is_never_lost_however_long_it_takes(self, stage: Stage) -> None:
+    def test_run_with_heartbeat_is_never_lost(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one, other = stage.scheduler(), stage.scheduler(by="worker-2")
         stage.look(one, FULL_HOUR)
@@ -329,7 +325,7 @@ class TestFailures:
 
         assert stage.state(task).run_by == "worker-1"
 
-    def test_one_that_comes_back_from_the_dead_changes_nothing(self, stage: Stage) -> None:
+    def test_lost_run_that_returns_changes_nothing(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one, other = stage.scheduler(), stage.scheduler(by="worker-2")
         stage.look(one, FULL_HOUR)
@@ -403,7 +399,7 @@ class TestOperators:
             ("periodic.resume", {"paused": True}, {"paused": False}),
         ]
 
-    def test_one_that_is_paused_while_it_runs_ends_in_peace(self, stage: Stage) -> None:
+    def test_run_paused_midway_finishes(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one = stage.scheduler()
         stage.look(one, FULL_HOUR)
@@ -459,7 +455,7 @@ class TestOperators:
         stage.tell(schedule.reschedule_task, task, schedule=parse_schedule("every 1m"))
         assert claimed() is None
 
-    def test_one_that_is_begun_by_hand_is_not_started_twice(self, stage: Stage) -> None:
+    def test_run_started_by_hand_is_not_started_twice(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one = stage.scheduler()
         stage.look(one, FULL_HOUR)
@@ -538,7 +534,7 @@ class TestClocks:
         assert stage.look(one, FULL_HOUR + minutes(1)) == []
         assert stage.look(one, FULL_HOUR + minutes(2)) == [task.name]
 
-    def test_one_that_rarely_runs_is_not_mistaken_for_one_that_stands_still(self, stage: Stage) -> None:
+    def test_rare_task_is_not_reported_as_stalled(self, stage: Stage) -> None:
         task = stage.task("0,1 9 1 1 *")
         one = stage.scheduler()
         stage.look(one, FULL_HOUR)

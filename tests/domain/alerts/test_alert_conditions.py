@@ -65,7 +65,9 @@ def mend(session: Session, refund_id: UUID, trigger: str) -> None:
 
 class TestRefunds:
     @pytest.mark.parametrize("status", ["failed", "needs-attention"])
-    def test_one_that_needs_finance(self, session: Session, refund_id: UUID, status: str) -> None:
+    def test_refund_that_needs_finance_raises_an_alert(
+        self, session: Session, refund_id: UUID, status: str
+    ) -> None:
         say(session, refund_id, status)
         say(session, refund_id, status)
 
@@ -82,7 +84,7 @@ class TestRefunds:
         assert alert["occurrences"] == 1
 
     @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
-    def test_it_is_over_when_finance_has_seen_to_it(
+    def test_refund_alert_is_resolved_when_finance_acts(
         self, session: Session, refund_id: UUID, trigger: str
     ) -> None:
         say(session, refund_id, "failed")
@@ -92,13 +94,15 @@ class TestRefunds:
         [alert] = alerts_about(session, about(refund_id))
         assert (alert["resolution"], alert["resolved_at"]) == ("rule", later(hours=1))
 
-    def test_it_is_over_when_the_gateway_sends_it_after_all(self, session: Session, refund_id: UUID) -> None:
+    def test_refund_alert_is_resolved_when_the_gateway_sends_the_refund(
+        self, session: Session, refund_id: UUID
+    ) -> None:
         say(session, refund_id, "needs-attention")
         assert say(session, refund_id, "processed") == "processed"
 
         assert open_about(session, about(refund_id)) == {}
 
-    def test_one_that_the_gateway_refuses_to_send(self, session: Session, refund_id: UUID) -> None:
+    def test_refund_refused_by_the_gateway_raises_an_alert(self, session: Session, refund_id: UUID) -> None:
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
         note = gateway_refund.refund_reference(refund_id, 1)
         refused = RefusedRefund("", "failed", amount, note, "checkout-x", refusal_status=400)
@@ -113,7 +117,9 @@ class TestRefunds:
         mend(session, refund_id, states.CREDIT)
         assert open_about(session, about(refund_id)) == {}
 
-    def test_one_that_was_credited_and_is_sent_after_all(self, session: Session, refund_id: UUID) -> None:
+    def test_credited_refund_sent_by_the_gateway_raises_an_alert(
+        self, session: Session, refund_id: UUID
+    ) -> None:
         say(session, refund_id, "failed")
         mend(session, refund_id, states.CREDIT)
 
@@ -121,7 +127,9 @@ class TestRefunds:
 
         assert open_about(session, about(refund_id)) == {"REFUND_SENT_TWICE": "SEV-1"}
 
-    def test_one_of_which_an_earlier_try_is_sent_after_all(self, session: Session, refund_id: UUID) -> None:
+    def test_refund_with_earlier_attempt_sent_raises_an_alert(
+        self, session: Session, refund_id: UUID
+    ) -> None:
         say(session, refund_id, "failed")
         mend(session, refund_id, states.RETRY)
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
@@ -141,7 +149,7 @@ class TestRefunds:
         facts = alerts_about(session, about(refund_id))[-1]["facts"]
         assert (facts["attempt"], facts["sentAtTry"]) == (2, 1)
 
-    def test_one_that_fails_after_it_was_sent(self, session: Session, refund_id: UUID) -> None:
+    def test_refund_that_fails_after_sending_raises_an_alert(self, session: Session, refund_id: UUID) -> None:
         say(session, refund_id, "processed")
         assert say(session, refund_id, "failed") == "failed"
 
@@ -149,7 +157,7 @@ class TestRefunds:
         mend(session, refund_id, states.RETRY)
         assert open_about(session, about(refund_id)) == {}
 
-    def test_one_of_another_amount(self, session: Session, refund_id: UUID) -> None:
+    def test_refund_of_another_amount_raises_an_alert(self, session: Session, refund_id: UUID) -> None:
         assert say(session, refund_id, "processed", amount_minor=1) == "needs_attention"
 
         assert open_about(session, about(refund_id)) == {"REFUND_AMOUNT_DIFFERS": "SEV-2"}
@@ -158,13 +166,13 @@ class TestRefunds:
         assert say(session, refund_id, "processed") == "processed"
         assert open_about(session, about(refund_id)) == {}
 
-    def test_one_that_goes_well_raises_nothing(self, session: Session, refund_id: UUID) -> None:
+    def test_successful_refund_raises_no_alert(self, session: Session, refund_id: UUID) -> None:
         for status in ("pending", "processing", "processed", "processed"):
             say(session, refund_id, status)
 
         assert alerts_about(session, about(refund_id)) == []
 
-    def test_one_that_the_gateway_does_not_know(
+    def test_refund_unknown_to_the_gateway_raises_an_alert(
         self, database: Database, gateway: TestGateway, settings: Settings
     ) -> None:
         with database.transaction() as session:
@@ -253,7 +261,7 @@ class TestStalledPayments:
     def intent(self, session: Session, shop: Shop, order_id: UUID) -> Intent:
         return make_intent(session, shop, order_id)
 
-    def test_one_is_raised_once_when_it_is_unclear_for_hours(
+    def test_payment_unclear_for_hours_raises_one_alert(
         self, session: Session, intent: Intent, order_id: UUID
     ) -> None:
         expires_at = row_of(session, "orders", id=order_id)["expires_at"]
@@ -271,7 +279,9 @@ class TestStalledPayments:
         assert alert["facts"]["reference"] == intent.reference
         assert alert["facts"]["orders"] == 1
 
-    def test_it_is_over_when_it_settles(self, session: Session, intent: Intent, order_id: UUID) -> None:
+    def test_stalled_payment_alert_is_resolved_when_the_payment_settles(
+        self, session: Session, intent: Intent, order_id: UUID
+    ) -> None:
         assert len(self.stalled(session, intent, later(hours=5))) == 1
 
         apply(session, make_charge(intent), now=later(hours=5))
@@ -280,7 +290,7 @@ class TestStalledPayments:
         assert status_of(session, order_id) == "paid_escrow"
         assert (alert["resolved_at"], alert["resolution"]) == (later(hours=6), "rule")
 
-    def test_it_is_over_when_its_orders_are(
+    def test_stalled_payment_alert_is_resolved_when_all_orders_are_final(
         self, session: Session, shop: Shop, intent: Intent, order_id: UUID
     ) -> None:
         self.stalled(session, intent, later(hours=5))
@@ -291,7 +301,7 @@ class TestStalledPayments:
         [alert] = self.stalled(session, intent, later(hours=6))
         assert alert["resolution"] == "rule"
 
-    def test_one_that_is_held_back_is_no_stalled_one(self, session: Session, intent: Intent) -> None:
+    def test_quarantined_charge_is_no_stalled_payment(self, session: Session, intent: Intent) -> None:
         apply(session, make_charge(intent, amount_minor=100))
 
         assert self.stalled(session, intent, later(hours=5)) == []
@@ -391,7 +401,7 @@ class TestWebhooks:
         with database.reading() as session:
             return alerts_about(session, subject)[-1]
 
-    def test_one_alert_for_each_type_however_many_die(self, database: Database) -> None:
+    def test_dead_letters_of_one_type_raise_one_alert(self, database: Database) -> None:
         subject = "gateway:charge.success"
         first = self.die(database, "charge.success")
         before = self.alert(database, subject)
@@ -406,14 +416,14 @@ class TestWebhooks:
         assert after["latest_facts"]["inboxId"] == str(second)
         assert "odd" not in str(after)
 
-    def test_one_that_can_not_be_read(self, database: Database) -> None:
+    def test_unreadable_webhook_raises_an_alert(self, database: Database) -> None:
         inbox_id = self.die(database, None, b"{ada@example.com")
 
         alert = self.alert(database, "gateway:unreadable")
         assert alert["latest_facts"]["inboxId"] == str(inbox_id)
         assert "ada@" not in str(alert)
 
-    def test_it_is_over_when_the_last_of_them_was_replayed(self, database: Database) -> None:
+    def test_dead_letter_alert_is_resolved_when_the_last_is_replayed(self, database: Database) -> None:
         """Two charges die, since no payment has their reference; then two get it."""
         with database.transaction() as session:
             session.execute(text("UPDATE dead_letter_webhooks SET replayed_at = now()"))

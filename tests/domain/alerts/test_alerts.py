@@ -51,7 +51,7 @@ def stuck(session: Session, subject: str, **values: Any) -> UUID:
 
 
 class TestRaising:
-    def test_it_is_stored_with_what_its_kind_says(self, session: Session, subject: str) -> None:
+    def test_alert_is_stored_with_its_kinds_facts(self, session: Session, subject: str) -> None:
         alert_id = stuck(session, subject)
 
         [row] = alerts_about(session, subject)
@@ -86,7 +86,9 @@ class TestRaising:
 
         assert len(ids) == 3
 
-    def test_one_message_for_each_channel_and_none_for_repeats(self, session: Session, subject: str) -> None:
+    def test_alert_queues_one_message_per_channel_and_none_for_repeats(
+        self, session: Session, subject: str
+    ) -> None:
         alert_id = stuck(session, subject)
         for hours in range(3):
             stuck(session, subject, now=later(hours=hours))
@@ -106,7 +108,7 @@ class TestRaising:
         with pytest.raises(KeyError):
             stuck(session, subject, identifier="NOBODY_KNOWS")
 
-    def test_one_log_line_each_time_once_it_is_committed(self, database: Database, subject: str) -> None:
+    def test_alert_is_logged_once_per_commit(self, database: Database, subject: str) -> None:
         with capture_logs() as logs:
             for tries in (1, 2):
                 with database.transaction() as session:
@@ -280,9 +282,7 @@ class TestResolving:
         [row] = alerts_about(session, subject)
         assert (row["resolution"], row["resolved_by"]) == ("operator", None)
 
-    def test_it_is_refused_a_second_time_and_to_those_without_the_permission(
-        self, session: Session, subject: str
-    ) -> None:
+    def test_alert_is_resolved_once_and_with_permission_only(self, session: Session, subject: str) -> None:
         officer = make_staff(session, "finance", MANAGE_FINANCES)
         other = make_staff(session, "admin", MANAGE_PLATFORM)
         alert_id = stuck(session, subject)
@@ -331,7 +331,7 @@ class TestReading:
         assert found(identifier="REFUND_STUCK", state="open") == ["REFUND_STUCK"]
         assert found(identifier="ESCROW_DRIFT") == []
 
-    def test_one_with_what_it_means_and_what_is_done_first(self, session: Session, subject: str) -> None:
+    def test_alert_is_read_with_its_meaning_and_first_steps(self, session: Session, subject: str) -> None:
         shown = queries.fetch_alert(session, alert_id=stuck(session, subject))
 
         kind = kinds.ALERT_KINDS["REFUND_STUCK"]

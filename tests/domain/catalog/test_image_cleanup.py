@@ -87,7 +87,7 @@ class TestWhatGoes:
         shelf.sweep(A_DAY_LATER + DELETED_ROW_RETENTION + timedelta(seconds=1))
         assert shelf.row(image_id) is None
 
-    def test_one_that_is_shown_no_longer_a_day_after(
+    def test_removed_image_is_deleted_a_day_later(
         self, shelf: ImageUploads, market: Market, store: Store
     ) -> None:
         image_id = shelf.store(store.user_id)
@@ -116,7 +116,7 @@ class TestWhatGoes:
         with pytest.raises(images.ImageUploadExpiredError):
             shelf.finish(stored)
 
-    def test_one_that_is_taken_up_again_has_its_day(self, shelf: ImageUploads, store: Store) -> None:
+    def test_reused_image_is_kept_for_another_day(self, shelf: ImageUploads, store: Store) -> None:
         content = fresh()
         image_id = shelf.begin(store.user_id, content)
 
@@ -177,7 +177,7 @@ class TestWhatStays:
 
 
 class TestSharedObjects:
-    def test_they_stay_while_anybody_shows_them(
+    def test_shared_objects_stay_while_an_image_uses_them(
         self, shelf: ImageUploads, market: Market, store: Store
     ) -> None:
         content = fresh()
@@ -192,7 +192,9 @@ class TestSharedObjects:
         assert shelf.row(orphan) is None
         assert shelf.keys(kept) <= shelf.storage.objects.keys()
 
-    def test_they_go_with_the_last(self, shelf: ImageUploads, market: Market, store: Store) -> None:
+    def test_shared_objects_are_deleted_with_the_last_image(
+        self, shelf: ImageUploads, market: Market, store: Store
+    ) -> None:
         content = fresh()
         shelf.store(store.user_id, content)
         shelf.store(market.store().user_id, content)

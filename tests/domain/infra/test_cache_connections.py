@@ -98,7 +98,7 @@ def test_a_server_that_forgot_the_script_is_sent_it_again(settings: Settings, cl
     assert cache.look_up(window=window).used == used + 1
 
 
-def test_who_is_in_a_hurry_waits_less_than_the_client(client: redis.Redis) -> None:
+def test_hurried_command_waits_less_than_the_client_timeout(client: redis.Redis) -> None:
     """The client's own two seconds would let the server answer."""
     with pytest.raises(redis.TimeoutError):
         LeanRedisClient(client, answer_timeout_seconds=0.05).send("BLPOP", "wire:nothing", 1)

@@ -40,7 +40,7 @@ def run(database: Database, event_id: UUID, handler: outbox.Handler, now: dateti
 
 
 class TestNudges:
-    def test_they_come_after_the_commit(self, database: Database, nudged: Nudges) -> None:
+    def test_wakeups_are_sent_after_the_commit(self, database: Database, nudged: Nudges) -> None:
         with database.transaction() as session:
             event_id = enqueue(session)
             assert nudged == []
@@ -85,7 +85,7 @@ class TestRunning:
         found = row(database, event_id)
         assert (found["done_at"], found["attempts"]) == (later(seconds=3), 1)
 
-    def test_it_is_not_done_before_its_time(self, database: Database, nudged: Nudges) -> None:
+    def test_outbox_event_is_not_done_before_it_is_due(self, database: Database, nudged: Nudges) -> None:
         with database.transaction() as session:
             event_id = enqueue(session, due_at=later(hours=1))
 
@@ -111,7 +111,7 @@ class TestRunning:
         assert event_id in due
         assert another[0] not in due
 
-    def test_nobody_knowing_its_topic_is_an_error(self, database: Database, nudged: Nudges) -> None:
+    def test_unknown_topic_is_an_error(self, database: Database, nudged: Nudges) -> None:
         with database.transaction() as session:
             event_id = enqueue(session, topic=f"test.{uuid4().hex}")
 

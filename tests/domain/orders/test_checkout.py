@@ -262,7 +262,7 @@ class TestPlacing:
 
 
 class TestItsPayment:
-    def test_it_is_the_same_as_long_as_all_wait(
+    def test_checkout_keeps_its_payment_while_all_orders_are_unpaid(
         self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         assert again(session, shops, done) == intent_of(done)
@@ -280,7 +280,7 @@ class TestItsPayment:
         assert row_of(session, "payment_intents", id=intent_of(done).id)["status"] == "abandoned"
         assert again(session, shops, done) == fresh
 
-    def test_one_of_its_orders_may_be_paid_alone(
+    def test_order_of_a_checkout_may_be_paid_alone(
         self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         alone = make_intent(session, shops[0], done.order_ids[0])
@@ -388,7 +388,7 @@ class TestItsCharge:
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("short_by", [1, TOTAL, 3 * TOTAL - 1])
-    def test_one_that_is_short_pays_none_and_is_held_back(
+    def test_short_charge_pays_no_order_and_is_quarantined(
         self, session: Session, done: CheckoutResult, short_by: int
     ) -> None:
         charge = make_charge(intent_of(done), amount_minor=3 * TOTAL - short_by)
@@ -520,7 +520,7 @@ class TestTime:
 
         assert row_of(session, "orders", id=done.order_ids[0])["expires_at"] == later(minutes=30)
 
-    def test_nobody_pays_after_the_hour(
+    def test_checkout_is_not_payable_after_an_hour(
         self, session: Session, shops: list[Shop], done: CheckoutResult
     ) -> None:
         self.open_page(session, intent_of(done), minutes=29)

@@ -62,7 +62,7 @@ def test_the_price_at_placing_honours_a_sale_that_runs(
         (NOW + timedelta(minutes=20), False),
     ],
 )
-def test_it_counts_from_its_beginning_until_its_end(
+def test_sale_price_applies_from_start_to_end(
     session: Session, shop: Shop, product_id: UUID, now: datetime, *, honoured: bool
 ) -> None:
     """No task has run: the window and the time of the request decide."""
@@ -238,7 +238,7 @@ class TestTheCart:
             session, caller=shop.buyer, lines=[RequestedItem(product_id, quantity)], now=now
         )
 
-    def test_it_shows_what_placing_would_cost(self, session: Session, shop: Shop, product_id: UUID) -> None:
+    def test_cart_shows_the_price_of_placing(self, session: Session, shop: Shop, product_id: UUID) -> None:
         put_on_sale(session, product_id, quantity=3)
         self.fill(session, shop, product_id, 3)
 

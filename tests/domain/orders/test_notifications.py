@@ -159,7 +159,7 @@ class TestPaid:
             assert kind == "order_received"
         assert types(session, shop.buyer.id) == ["order_paid"] * 3
 
-    def test_nobody_is_told_of_what_was_rolled_back(self, session: Session, shop: Shop) -> None:
+    def test_rolled_back_payment_notifies_nobody(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         charge = make_charge(make_intent(session, shop, order_id))
         session.execute(text("UPDATE products SET reserved = 0"))
@@ -286,7 +286,7 @@ class TestRefunds:
             ("needs-attention", "refund_delayed"),
         ],
     )
-    def test_its_buyer_is_told_once_how_it_goes_on(
+    def test_buyer_is_notified_once_of_each_refund_status(
         self, session: Session, shop: Shop, word: str, kind: str
     ) -> None:
         order_id = paid_order(session, shop)

@@ -56,7 +56,7 @@ def see(session: Session, order_id: UUID, caller: Caller) -> queries.OrderView:
 
 
 class TestStock:
-    def test_it_is_reserved_then_consumed(self, session: Session, shop: Shop) -> None:
+    def test_stock_is_reserved_then_consumed(self, session: Session, shop: Shop) -> None:
         product_id = make_product(session, shop, quantity=3)
 
         order_id = place(session, shop, product_id, quantity=2)
@@ -173,7 +173,7 @@ class TestTheVendorsSteps:
         store = row_of(session, "vendor_profiles", id=shop.store_id)
         assert (store["response_seconds_sum"], store["response_count"]) == (93 * 60, 3)
 
-    def test_they_keep_to_their_order(self, session: Session, shop: Shop) -> None:
+    def test_vendor_steps_keep_their_sequence(self, session: Session, shop: Shop) -> None:
         order_id = paid_order(session, shop)
 
         with pytest.raises(IllegalTransitionError, match="is paid_escrow; ship takes one that is processing"):
@@ -320,7 +320,7 @@ class TestWhoSeesWhat:
         assert see(session, paid, shop.buyer).next_actions == ["cancel"]
         assert see(session, paid, shop.vendor).next_actions == ["cancel", "accept"]
 
-    def test_nobody_is_told_to_pay_what_is_held_back(self, session: Session, shop: Shop) -> None:
+    def test_quarantined_order_offers_no_payment(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         pay(session, shop, order_id, amount_minor=100)
 

@@ -202,7 +202,7 @@ def test_a_buyer_orders_on_the_own_campus_alone(session: Session, shop: Shop) ->
     assert place(session, replace(shop, buyer=replace(shop.buyer, campus_id=shop.campus_id)), product_id)
 
 
-def test_nobody_buys_from_the_own_store(session: Session, shop: Shop) -> None:
+def test_vendor_cannot_buy_from_own_store(session: Session, shop: Shop) -> None:
     product_id = make_product(session, shop)
     themselves = Shop(shop.campus_id, shop.category_id, shop.store_id, shop.vendor, buyer=shop.vendor)
 
@@ -315,7 +315,7 @@ class TestWhereItGoes:
 
         assert refused_params(refused) == ["addressId"]
 
-    def test_somebody_elses_address_is_none(self, session: Session, shop: Shop) -> None:
+    def test_address_of_another_person_is_refused(self, session: Session, shop: Shop) -> None:
         theirs = make_address(session, shop.vendor.id)
 
         with pytest.raises(ValidationError) as refused:

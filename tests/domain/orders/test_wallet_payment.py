@@ -62,7 +62,9 @@ def refunds_of(session: Session, order_id: UUID) -> list[tuple[str, int]]:
 
 
 class TestAPart:
-    def test_it_is_in_escrow_from_placing_on(self, session: Session, shop: Shop, product_id: UUID) -> None:
+    def test_wallet_part_is_in_escrow_from_placing(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
         fill_wallet(session, shop.buyer.id, 100_000)
 
         order_id = place(session, shop, product_id, wallet=WalletUse(60_001))
@@ -103,7 +105,7 @@ class TestAPart:
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("end", ["cancelled", "expired"])
-    def test_it_returns_when_the_order_comes_to_nothing(
+    def test_wallet_part_returns_when_the_order_ends_unpaid(
         self, session: Session, shop: Shop, product_id: UUID, end: str
     ) -> None:
         fill_wallet(session, shop.buyer.id, 100_000)
@@ -148,7 +150,9 @@ class TestAPart:
 
 class TestAll:
     @pytest.mark.parametrize("use", [WalletUse(TOTAL), AS_MUCH], ids=["amount", "as much as possible"])
-    def test_it_is_paid_at_once(self, session: Session, shop: Shop, product_id: UUID, use: WalletUse) -> None:
+    def test_order_covered_by_wallet_is_paid_at_once(
+        self, session: Session, shop: Shop, product_id: UUID, use: WalletUse
+    ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL + 5)
 
         order_id = place(session, shop, product_id, quantity=1, wallet=use)
@@ -186,7 +190,9 @@ class TestAll:
         assert stock_of(session, product_id) == (5, 0)
         assert_books_are_whole(session)
 
-    def test_it_is_delivered_like_any_other(self, session: Session, shop: Shop, product_id: UUID) -> None:
+    def test_order_paid_by_wallet_is_delivered_like_others(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL)
         order_id = place(session, shop, product_id, wallet=AS_MUCH)
         orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
@@ -197,7 +203,9 @@ class TestAll:
         assert status_of(session, order_id) == "delivered"
         assert_books_are_whole(session)
 
-    def test_it_does_not_count_among_the_unpaid(self, session: Session, shop: Shop, product_id: UUID) -> None:
+    def test_order_paid_by_wallet_does_not_count_as_unpaid(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL)
         for _ in range(MAX_UNPAID_ORDERS):
             place(session, shop, make_product(session, shop))
@@ -271,7 +279,7 @@ class TestOfACheckout:
             (4 * TOTAL, [TOTAL, TOTAL, TOTAL]),
         ],
     )
-    def test_it_fills_one_order_after_the_other(
+    def test_wallet_pays_orders_of_a_checkout_in_turn(
         self, session: Session, shop: Shop, wishes: list[RequestedItem], held: int, parts: list[int]
     ) -> None:
         fill_wallet(session, shop.buyer.id, held)

@@ -112,7 +112,7 @@ class TestWhileItIsOpen:
         assert status_of(session, refund_id) == "pending"
         return dispute_charge(session, charge_of(session, order_id))
 
-    def test_nobody_asks_for_it(self, session: Session, refund_id: UUID) -> None:
+    def test_refund_is_not_requested_during_a_dispute(self, session: Session, refund_id: UUID) -> None:
         assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is None
 
         row = row_of(session, "refunds", id=refund_id)
@@ -142,7 +142,7 @@ class TestWhileItIsOpen:
         dispute_charge(session, charge_of(session, order_id), WON)
         assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is not None
 
-    def test_it_is_sent_when_the_dispute_is_won(
+    def test_refund_is_sent_when_the_dispute_is_won(
         self, session: Session, order_id: UUID, refund_id: UUID
     ) -> None:
         before = handed_on(session, refund_id)
@@ -242,7 +242,7 @@ class TestThatWasAskedFor:
         assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is not None
         return reference
 
-    def test_one_that_the_gateway_knows_goes_its_way(
+    def test_refund_known_to_the_gateway_proceeds(
         self,
         session: Session,
         gateway: TestGateway,
@@ -260,7 +260,7 @@ class TestThatWasAskedFor:
         assert status_of(session, refund_id) in ("submitted", "processed")
         assert gateway.calls(lost_answer)["POST /refund"] == 1
 
-    def test_one_that_it_does_not_know_is_never_sent_anew(
+    def test_refund_unknown_to_the_gateway_is_not_sent_again(
         self,
         session: Session,
         gateway: TestGateway,
@@ -319,7 +319,7 @@ class TestThatWasAskedFor:
 
 
 class TestAfterALoss:
-    def test_one_written_afterwards_goes_to_the_wallet(
+    def test_refund_after_a_loss_goes_to_the_wallet(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         """A charge was accepted as a part of an order, taken by the bank, and the order called off."""
@@ -342,7 +342,7 @@ class TestAfterALoss:
         assert status_of(session, made["id"]) == "credited"
         assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
 
-    def test_one_that_fails_afterwards_is_credited_and_not_tried_again(
+    def test_refund_that_fails_after_a_loss_is_credited_and_not_retried(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, refund_id: UUID
     ) -> None:
         gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
@@ -358,7 +358,7 @@ class TestAfterALoss:
         assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
         assert open_about(session, f"refund:{refund_id}") == {}
 
-    def test_one_that_was_credited_and_is_sent_after_all_is_owed(
+    def test_credited_refund_sent_by_the_gateway_is_a_receivable(
         self, session: Session, shop: Shop, order_id: UUID, refund_id: UUID
     ) -> None:
         say(session, refund_id, "failed")

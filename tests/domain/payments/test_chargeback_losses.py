@@ -213,7 +213,7 @@ class TestChargesThatNothingTook:
         apply(session, second)
         return order_id, second.id
 
-    def test_one_that_goes_back_is_not_sent(self, session: Session, shop: Shop) -> None:
+    def test_returned_charge_lost_in_a_dispute_is_not_sent_back(self, session: Session, shop: Shop) -> None:
         order_id, charge_id = self.second_charge(session, shop)
         before = fetch_balances_by_kind(session)
         dispute_charge(session, charge_id)
@@ -225,7 +225,7 @@ class TestChargesThatNothingTook:
         assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
         assert status_of(session, order_id) == "paid_escrow"
 
-    def test_one_that_went_back_is_owed(self, session: Session, shop: Shop) -> None:
+    def test_lost_charge_already_returned_is_a_receivable(self, session: Session, shop: Shop) -> None:
         order_id, charge_id = self.second_charge(session, shop)
         [made] = refunds_of(session, order_id)
         say(session, made["id"], "processed")
@@ -245,7 +245,7 @@ class TestChargesThatNothingTook:
         made = refunds_of(session, order_id)[-1]
         assert gateway_refund.lease_refund(session, refund_id=made["id"], now=NOW) is not None
 
-    def test_one_that_is_held_back_is_the_wallets_which_owes_it(
+    def test_lost_quarantined_charge_is_a_receivable_of_the_wallet(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         order_id = place(session, shop, make_product(session, shop))

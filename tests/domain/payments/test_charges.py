@@ -145,7 +145,7 @@ class TestFees:
         assert changed(session, before) == {"gateway_clearing": total - 1_500, "quarantine": total - 1_500}
         assert_books_are_whole(session)
 
-    def test_those_of_a_charge_held_back_are_booked_too(self, session: Session, intent: Intent) -> None:
+    def test_fees_of_a_quarantined_charge_are_posted(self, session: Session, intent: Intent) -> None:
         before = fetch_balances_by_kind(session)
 
         apply(session, make_charge(intent, amount_minor=5_000, fees_minor=75))
@@ -315,7 +315,7 @@ class TestSentBack:
 
     @pytest.mark.parametrize("end", ["cancelled", "expired"])
     @pytest.mark.parametrize("difference", [-100, 0, 700])
-    def test_one_that_came_too_late(
+    def test_late_charge_is_returned(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent, end: str, difference: int
     ) -> None:
         if end == "cancelled":
@@ -368,7 +368,7 @@ class TestSentBack:
         assert_books_are_whole(session)
 
 
-def test_one_past_its_time_but_not_yet_expired_is_applied(
+def test_charge_for_overdue_unexpired_order_is_applied(
     session: Session, order_id: UUID, intent: Intent
 ) -> None:
     assert apply(session, make_charge(intent), now=later(hours=2)) is ChargeOutcome.APPLIED
@@ -449,7 +449,7 @@ def intent_of_checkout(session: Session, shop: Shop, checkout_id: UUID) -> Inten
     )
 
 
-def test_one_charge_pays_several_orders_of_a_checkout(session: Session, shop: Shop) -> None:
+def test_charge_pays_several_orders_of_a_checkout(session: Session, shop: Shop) -> None:
     products, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
     before = fetch_balances_by_kind(session)

@@ -102,7 +102,7 @@ class TestByAnOfficer:
         assert balances_of_order(session, delivered) == BOTH_HAD
         assert wallet_of(session, shop.buyer.id) == TOTAL
 
-    def test_one_after_the_other_they_come_to_no_more_than_was_released(
+    def test_clawbacks_add_up_to_the_released_amount_at_most(
         self, session: Session, shop: Shop, officer: Caller, delivered: UUID
     ) -> None:
         first = claw_back(session, delivered, officer, amount_minor=VENDORS - 10)
@@ -213,7 +213,9 @@ class TestByAnOfficer:
         with pytest.raises(NotFoundError):
             claw_back(session, uuid4(), officer)
 
-    def test_nobody_claws_back_for_themselves(self, session: Session, shop: Shop, delivered: UUID) -> None:
+    def test_officer_cannot_claw_back_for_own_order(
+        self, session: Session, shop: Shop, delivered: UUID
+    ) -> None:
         for party in (shop.buyer, shop.vendor):
             with pytest.raises(ForbiddenError):
                 claw_back(session, delivered, party)

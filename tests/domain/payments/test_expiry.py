@@ -109,7 +109,7 @@ def test_what_nobody_paid_expires_and_frees_its_stock(
         assert_books_are_whole(session)
 
 
-def test_it_waits_for_its_time(database: Database, sweep: SweepNow, order_id: UUID) -> None:
+def test_unpaid_order_is_not_expired_early(database: Database, sweep: SweepNow, order_id: UUID) -> None:
     sweep(later(minutes=29, seconds=59))
 
     assert status(database, order_id) == "pending_payment"
@@ -365,7 +365,7 @@ def test_what_is_held_back_is_not_expired(
     assert status(database, order_id) == "pending_payment"
 
 
-def test_one_that_can_not_be_decided_does_not_hold_up_the_others(
+def test_failing_expiry_does_not_block_other_orders(
     database: Database, gateway: TestGateway, sweep: SweepNow, shop: Shop, product_id: UUID, opened: Intent
 ) -> None:
     """What the first one reserved is not reserved any more: its charge can't be applied."""

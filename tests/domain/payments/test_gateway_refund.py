@@ -106,7 +106,7 @@ class TestSending:
         assert row_of(session, "notifications", user_id=shop.buyer.id, type="refund_processed")
         assert_books_are_whole(session)
 
-    def test_one_worker_asks_at_a_time(self, session: Session, refund_id: UUID) -> None:
+    def test_one_worker_requests_a_refund_at_a_time(self, session: Session, refund_id: UUID) -> None:
         claimed(session, refund_id)
 
         with pytest.raises(RefundInProgressError):
@@ -162,7 +162,7 @@ class TestSending:
         )
         assert sent(gateway, found) == 1
 
-    def test_one_that_the_gateway_refuses_is_finances_and_stays_in_transit(
+    def test_refund_refused_by_the_gateway_needs_finance_and_stays_in_transit(
         self, session: Session, shop: Shop, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
         before, found = fetch_balances_by_kind(session), claimed(session, refund_id)
@@ -287,9 +287,7 @@ class TestTheGatewaysWord:
 
 
 class TestEvents:
-    def test_one_that_names_it_by_id_or_by_our_note_is_taken_at_its_word(
-        self, session: Session, refund_id: UUID
-    ) -> None:
+    def test_refund_event_matches_by_id_or_note(self, session: Session, refund_id: UUID) -> None:
         found = claimed(session, refund_id)
 
         assert hear(session, word(found, "pending", id="4711", charge_reference=""))
@@ -301,7 +299,7 @@ class TestEvents:
 
     @pytest.mark.parametrize("status", ["processed", "failed", "pending"])
     @pytest.mark.parametrize("gateway_id", ["", "7777594"])
-    def test_one_that_names_its_charge_alone_has_the_gateway_asked(
+    def test_refund_event_naming_only_the_charge_polls_the_gateway(
         self, session: Session, refund_id: UUID, status: str, gateway_id: str
     ) -> None:
         """It may be one that was made by hand, of the same charge and amount."""
@@ -315,7 +313,7 @@ class TestEvents:
         assert times_to_ask(session, refund_id) == 1
 
     @pytest.mark.parametrize(("first", "then"), [("processed", "failed"), ("failed", "processed")])
-    def test_one_that_contradicts_what_is_settled_may_be_the_older(
+    def test_event_contradicting_a_final_refund_may_be_older(
         self, session: Session, refund_id: UUID, first: str, then: str
     ) -> None:
         found = claimed(session, refund_id)
@@ -356,7 +354,7 @@ class TestEvents:
             {"id": "", "merchant_note": "Refund for a transaction"},
         ],
     )
-    def test_one_that_is_not_ours_is_left_alone(
+    def test_unrecognized_refund_event_is_ignored(
         self, session: Session, refund_id: UUID, values: dict[str, Any]
     ) -> None:
         found = claimed(session, refund_id)

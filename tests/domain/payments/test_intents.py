@@ -64,7 +64,7 @@ def test_an_order_has_one_live_intent(session: Session, shop: Shop, order_id: UU
 
 
 @pytest.mark.parametrize("target", ["order", "reference", "checkout", "unknown"])
-def test_nobody_pays_what_is_not_theirs(
+def test_buyer_cannot_pay_for_another_buyers_order(
     session: Session, order_id: UUID, intent: Intent, target: str
 ) -> None:
     targets = {
@@ -99,7 +99,9 @@ def test_what_is_over_or_paid_is_not_payable(session: Session, shop: Shop, order
 
 
 class TestOpening:
-    def test_one_caller_has_it_until_it_runs_out(self, session: Session, intent: Intent) -> None:
+    def test_initialization_lease_belongs_to_one_caller_until_it_expires(
+        self, session: Session, intent: Intent
+    ) -> None:
         def claim(seconds: float) -> bool:
             until = row_of(session, "payment_intents", id=intent.id)["opening_until"]
             fresh = replace(intent, opening_until=until)
@@ -121,7 +123,7 @@ class TestOpening:
         assert (found.status, found.page) == ("pending", PAGE)
         assert row_of(session, "orders", id=order_id)["payment_status"] == "pending"
 
-    def test_nobody_is_sent_to_pay_what_was_cancelled_meanwhile(
+    def test_cancelled_order_opens_no_payment(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
         cancel(session, shop, order_id)
@@ -129,7 +131,7 @@ class TestOpening:
         with pytest.raises(NotPayableError):
             lifecycle.record_hosted_page(session, intent=intent, page=PAGE, now=NOW)
 
-    def test_nobody_is_sent_to_pay_what_was_paid_meanwhile(self, session: Session, intent: Intent) -> None:
+    def test_paid_order_opens_no_payment(self, session: Session, intent: Intent) -> None:
         apply(session, make_charge(intent))
 
         with pytest.raises(NotPayableError, match="is succeeded by now"):

@@ -111,7 +111,7 @@ def test_what_the_bank_may_give_back_is_not_decided_on(
 
 
 class TestAcceptingTheRest:
-    def test_it_is_a_part_of_the_order_and_a_new_page_is_for_the_difference(
+    def test_accepted_charge_is_a_partial_payment_and_a_new_page_asks_the_difference(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         held_id = hold_back(session, intent, intent.amount_minor - 500)
@@ -452,7 +452,7 @@ class TestGivingBack:
 
 
 class TestDeciding:
-    def test_it_is_kept_who_decided_what_and_why(
+    def test_quarantine_decision_is_recorded_with_officer_and_reason(
         self, session: Session, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         held_id = hold_back(session, intent, 500)

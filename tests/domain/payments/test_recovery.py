@@ -87,7 +87,7 @@ def test_what_the_bank_may_give_back_is_not_given_back_too(
 
 
 class TestRetry:
-    def test_it_is_sent_again_as_another_try(
+    def test_retried_refund_is_sent_as_another_attempt(
         self, session: Session, officer: Caller, refund_id: UUID
     ) -> None:
         before = fetch_balances_by_kind(session)
@@ -190,7 +190,7 @@ class TestWhatCameBack:
         found: UUID = made["id"]
         return found
 
-    def test_its_money_is_at_the_gateway_again_and_finance_sees_it(
+    def test_returned_refund_is_back_at_the_gateway_and_shown_to_finance(
         self, session: Session, shop: Shop, order_id: UUID
     ) -> None:
         [made] = refunds_of(session, order_id)
@@ -213,7 +213,7 @@ class TestWhatCameBack:
         assert told(session, shop.buyer.id)[-1] == "refund_processed"
         assert_books_are_whole(session)
 
-    def test_it_is_sent_again_as_often_as_it_comes_back(
+    def test_returned_refund_is_sent_again_each_time(
         self, session: Session, shop: Shop, officer: Caller, came_back: UUID
     ) -> None:
         before = fetch_balances_by_kind(session)["gateway_clearing"]
@@ -310,7 +310,7 @@ class TestBoth:
             find(session, uuid4(), officer, trigger)
 
     @pytest.mark.parametrize("party", ["buyer", "vendor"])
-    def test_nobody_decides_on_their_own(
+    def test_officer_cannot_decide_on_own_refund(
         self, session: Session, shop: Shop, refund_id: UUID, party: str
     ) -> None:
         with pytest.raises(ForbiddenError):
@@ -318,7 +318,7 @@ class TestBoth:
 
 
 class TestAskingTheGatewayFirst:
-    def test_it_tells_what_it_knows_of_this_try(
+    def test_gateway_reports_its_status_of_the_attempt(
         self, session: Session, shop: Shop, officer: Caller, gateway: TestGateway, settings: Settings
     ) -> None:
         order_id = place(session, shop, make_product(session, shop))

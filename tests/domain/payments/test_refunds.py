@@ -294,7 +294,9 @@ class TestByAnOfficer:
             "items[1].quantity",
         ]
 
-    def test_it_is_audited_with_before_and_after(self, session: Session, shop: Shop, officer: Caller) -> None:
+    def test_refund_is_audited_with_before_and_after(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
         order_id = paid_order(session, shop)
 
         done = refund(session, order_id, officer, amount_minor=1_000)
@@ -351,7 +353,7 @@ class TestByAnOfficer:
             refund(session, uuid4(), officer)
 
     @pytest.mark.parametrize("party", ["buyer", "vendor"])
-    def test_nobody_refunds_their_own(self, session: Session, shop: Shop, party: str) -> None:
+    def test_officer_cannot_refund_own_order(self, session: Session, shop: Shop, party: str) -> None:
         order_id = paid_order(session, shop)
 
         with pytest.raises(ForbiddenError, match="a party"):
@@ -464,7 +466,7 @@ class TestPieces:
             assert f"for 1 of {titles[0]}, 2 of {titles[1]}." in body
             assert ("Do not ship what was refunded" in body) is told_stock
 
-    def test_they_are_in_stock_again_and_the_rest_with_the_rest(
+    def test_refunded_units_return_to_stock(
         self,
         session: Session,
         shop: Shop,

@@ -93,7 +93,7 @@ def test_a_scheduled_batch_takes_two_officers(session: Session) -> None:
     assert_books_are_whole(session)
 
 
-def test_who_staged_it_is_the_first_of_the_two(session: Session) -> None:
+def test_stager_counts_as_first_approver(session: Session) -> None:
     stager, other = make_officer(session), make_officer(session)
     batch_id = staged_batch(session, make_payees(session, 1), officer=stager)
 
@@ -104,7 +104,7 @@ def test_who_staged_it_is_the_first_of_the_two(session: Session) -> None:
 
 
 @pytest.mark.parametrize("change", ["account_status = 'suspended'", "staff_role = 'support'"])
-def test_who_is_no_officer_of_finance_any_more_does_not_count(session: Session, change: str) -> None:
+def test_approval_of_a_former_finance_officer_does_not_count(session: Session, change: str) -> None:
     stager, one, other = (make_officer(session) for _ in range(3))
     batch_id = staged_batch(session, make_payees(session, 1), officer=stager)
     session.execute(text(f"UPDATE profiles SET {change} WHERE id = :id"), {"id": stager.id})
@@ -124,7 +124,7 @@ def test_the_same_officer_does_not_count_twice(session: Session) -> None:
     assert status(session, batch_id) == "staged"
 
 
-def test_nobody_decides_on_a_batch_that_pays_them(session: Session) -> None:
+def test_officer_cannot_decide_on_a_batch_with_own_payout(session: Session) -> None:
     officer, other = make_officer(session), make_officer(session)
     own = Payee(officer, None, make_account(session, officer.id))
     owe(session, own, OWED_MINOR)
@@ -223,7 +223,7 @@ _OF_IT = f"UPDATE payout_transfer_intents SET {{change}} WHERE id = {_ONE.format
         _OF_ITS_ACCOUNT.format(change="replaced_at = now()"),
     ],
 )
-def test_whatever_is_changed_of_what_it_pays_shows_in_its_hash(session: Session, change: str) -> None:
+def test_each_change_of_a_batch_changes_its_fingerprint(session: Session, change: str) -> None:
     batch_id = staged_batch(session, make_payees(session, 2))
     before = compute_fingerprint(session, batch_id=batch_id)
 
@@ -339,7 +339,7 @@ def test_a_batch_that_one_officer_approved_is_not_sent(session: Session) -> None
         begin(session, batch_id, make_officer(session))
 
 
-def test_one_that_is_being_sent_wants_no_more_approvals(session: Session) -> None:
+def test_dispatching_batch_cannot_be_dispatched_again(session: Session) -> None:
     batch_id = approved_batch(session, make_payees(session, 1))
     begin(session, batch_id, make_officer(session))
 

@@ -172,7 +172,7 @@ def test_a_disputed_order_is_a_dispute_too(session: Session) -> None:
     assert (payment["risks"], payment["disputes"]) == (["under_dispute"], 1)
 
 
-def test_who_is_on_hold_is_shown_with_the_reason_and_its_end(session: Session) -> None:
+def test_payee_on_hold_is_shown_with_reason_and_end(session: Session) -> None:
     payee = usual_payee(session)
     batch_id = staged_batch(session, [payee])
     make_account(session, payee.user.id, created_at=NOW - timedelta(hours=1))

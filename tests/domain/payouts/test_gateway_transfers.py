@@ -142,7 +142,7 @@ def test_a_wrong_key_is_told_apart(gateway: TestGateway, settings: Settings) -> 
 
 
 @pytest.mark.usefixtures("funds")
-def test_those_of_a_period_are_listed_page_by_page(
+def test_transfers_of_a_period_are_listed_by_page(
     adapter: HttpTransferGateway, gateway: TestGateway, settings: Settings
 ) -> None:
     records = HttpGatewayRecords(replace(settings, **gateway.settings()))
@@ -193,6 +193,6 @@ def test_a_fee_that_is_none_is_not_reckoned_with(fee: object) -> None:
 
 
 @pytest.mark.parametrize("broken", [{"amount": 1.0}, {"amount": None}, {"reference": ""}, {"id": None}])
-def test_one_that_can_not_be_read_is_refused(broken: dict[str, Any]) -> None:
+def test_unreadable_transfer_is_refused(broken: dict[str, Any]) -> None:
     with pytest.raises(MalformedGatewayDataError):
         GatewayTransfer.from_wire(transfer_data("success", **broken))

@@ -101,7 +101,7 @@ def test_a_balance_is_claimed_once_however_often_it_is_staged(session: Session) 
     assert [len(intents_of(session, payee)) for payee in payees] == [1, 1, 1]
 
 
-def test_who_waits_already_is_left_out_with_what_came_since(session: Session) -> None:
+def test_payee_with_pending_payout_is_left_out(session: Session) -> None:
     payee = make_payee(session)
     staged_batch(session, [payee])
     owe(session, payee, OWED_MINOR)
@@ -152,7 +152,7 @@ def test_the_least_payout_is_a_setting(session: Session) -> None:
         ({}, {}, {"account_status": "suspended"}, "account_suspended"),
     ],
 )
-def test_who_is_on_hold_is_left_out_and_the_reason_told(
+def test_payee_on_hold_is_left_out_with_the_reason(
     session: Session, account: dict[str, Any], store: dict[str, Any], person: dict[str, Any], reason: str
 ) -> None:
     held, free = make_payee(session, account=account, **store), make_payee(session)
@@ -178,7 +178,7 @@ def test_an_account_is_paid_to_once_its_hold_is_over(session: Session) -> None:
     assert staged_batch(session, [payee], now=later(hours=24))
 
 
-def test_who_has_no_bank_account_is_left_out(session: Session) -> None:
+def test_payee_without_bank_account_is_left_out(session: Session) -> None:
     payee = make_payee(session)
     session.execute(text("DELETE FROM payout_accounts WHERE id = :id"), {"id": payee.account_id})
 
@@ -307,7 +307,7 @@ def _last_collected(session: Session) -> str:
     return str(found.scalar_one())
 
 
-def test_nobody_claims_more_than_there_is_after_their_debt(session: Session) -> None:
+def test_payout_is_limited_to_the_balance_after_debt(session: Session) -> None:
     payee = make_payee(session)
     owes(session, payee, 100_000)
 
@@ -325,7 +325,7 @@ def test_all_that_is_left_after_a_debt_may_be_asked_for(session: Session) -> Non
     assert [row["amount_minor"] for row in intents_of(session, payee)] == [OWED_MINOR - 100_000]
 
 
-def test_nobody_stages_what_is_their_own(session: Session) -> None:
+def test_officer_cannot_stage_own_payout(session: Session) -> None:
     officer = make_officer(session)
     own = Payee(officer, None, make_account(session, officer.id))
     owe(session, own, OWED_MINOR)

@@ -149,7 +149,7 @@ def test_what_never_left_is_the_payees_again(session: Session, case: Case, outco
     assert_books_are_whole(session)
 
 
-def test_its_payee_is_told_why_and_what_to_do_without_the_whole_number(session: Session, case: Case) -> None:
+def test_payee_of_failed_payout_is_notified_with_masked_account(session: Session, case: Case) -> None:
     case.hear("failed")
 
     news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_failed")
@@ -163,7 +163,7 @@ def test_its_payee_is_told_why_and_what_to_do_without_the_whole_number(session: 
     assert intent["failure_reason"] == "The bank did not take the transfer."
 
 
-def test_one_out_of_the_wallet_goes_back_to_it(session: Session) -> None:
+def test_failed_wallet_payout_returns_to_the_wallet(session: Session) -> None:
     payee = make_wallet_payee(session)
     batch_id = staged_batch(session, [make_payee(session)])
     wish = PayoutRequest(accounting.Payee(payee.user.id, None), payee.account_id, OWED_MINOR)
@@ -377,6 +377,6 @@ def test_a_refusal_is_a_failure_of_its_own(session: Session, case: Case) -> None
     assert_books_are_whole(session)
 
 
-def test_one_that_is_none_of_ours_locks_nothing(session: Session) -> None:
+def test_unrecognized_transfer_locks_no_row(session: Session) -> None:
     with pytest.raises(UnknownTransferError):
         apply_status.lock_payout(session, reference="payout-" + "0" * 32)

@@ -94,7 +94,7 @@ def wallet(session: Session, payee: Payee, *, now: datetime = NOW) -> dict[str, 
 
 
 class TestWithdrawal:
-    def test_it_is_claimed_at_once_and_waits_for_a_batch(self, session: Session) -> None:
+    def test_withdrawal_is_debited_at_once_and_waits_for_a_batch(self, session: Session) -> None:
         payee = make_payee(session)
         payout = withdraw(session, payee, 200_000)
 
@@ -108,7 +108,7 @@ class TestWithdrawal:
         assert payout["bankAccount"]["accountNumber"].startswith("******")
         assert verify_ledger(session) == []
 
-    def test_it_joins_the_next_batch(self, session: Session) -> None:
+    def test_withdrawal_joins_the_next_batch(self, session: Session) -> None:
         payee = make_payee(session, owed_minor=200_000)
         payout = withdraw(session, payee, 150_000)
         staged = staging.stage_batch(session, act=Act("schedule", later(hours=1)))
@@ -189,7 +189,7 @@ class TestWithdrawal:
             withdraw(session, payee, 299_999)
         assert balance(session, payee)["minimumPayoutMinor"] == 300_000
 
-    def test_one_waits_at_a_time(self, session: Session) -> None:
+    def test_payee_has_one_pending_withdrawal(self, session: Session) -> None:
         payee = make_payee(session)
         withdraw(session, payee, MINIMUM)
         with pytest.raises(PendingPayoutExistsError):
@@ -230,7 +230,7 @@ class TestWithdrawal:
             assert refused.value.detail == hold["detail"]
             assert refused.value.extensions["holds"] == [{"reason": "payouts_halted", "until": None}]
 
-    def test_who_has_no_store_has_nothing_to_withdraw(self, session: Session) -> None:
+    def test_person_without_store_cannot_withdraw(self, session: Session) -> None:
         with pytest.raises(NotFoundError):
             withdrawals.request_payout(
                 session, caller=make_person(session, role="vendor"), amount_minor=MINIMUM, now=NOW
@@ -355,7 +355,7 @@ class TestCallingOff:
             withdrawals.cancel_request(session, payout_id=second["id"], caller=payee.user, now=NOW)
         assert owed(session, payee) == OWED_MINOR - 200_000
 
-    def test_somebody_elses_is_not_there(self, session: Session) -> None:
+    def test_withdrawal_of_another_payee_is_not_found(self, session: Session) -> None:
         payout = withdraw(session, make_payee(session), 200_000)
         with pytest.raises(NotFoundError):
             withdrawals.cancel_request(

@@ -21,7 +21,7 @@ def make_officer(session: Session, **values: object) -> UUID:
 
 
 class TestOfficersWith:
-    def test_those_who_came_last_are_told_where_there_are_too_many(self, session: Session) -> None:
+    def test_newest_officers_are_notified_above_the_limit(self, session: Session) -> None:
         # The highest identifier there is: they say nothing of who came first.
         first = make_officer(session, id=UUID(int=2**128 - 1), created_at=NOW - timedelta(days=3_650))
         others = [make_officer(session, created_at=NOW + timedelta(days=3_650)) for _ in range(MOST)]

@@ -15,7 +15,7 @@ from tests.support.purchases import NOW, later
 REASON = "ESCROW_DRIFT: a rule"
 
 
-def test_they_go_until_they_are_halted(session: Session) -> None:
+def test_payouts_are_sent_until_halted(session: Session) -> None:
     assert not halts.are_payouts_halted(session)
     halts.ensure_not_halted(session)
 
@@ -30,7 +30,7 @@ def test_they_go_until_they_are_halted(session: Session) -> None:
     assert audited == ("system", {"payouts": "halted", "reason": REASON})
 
 
-def test_they_are_halted_once_for_however_many_reasons(session: Session) -> None:
+def test_payouts_are_halted_once_for_several_reasons(session: Session) -> None:
     assert halts.halt_payouts(session, REASON, NOW, finding="one")
     assert not halts.halt_payouts(session, REASON, later(hours=1), finding="one")
     assert not halts.halt_payouts(session, "ESCROW_DRIFT: another", later(hours=1), finding="two")

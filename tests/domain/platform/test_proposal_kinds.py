@@ -284,7 +284,7 @@ class TestPayoutsSwitched:
         assert staging.stage_on_schedule(session, now=NOW).batch_id is not None
 
     @pytest.mark.parametrize("by", ["flag", "maintenance"])
-    def test_nobody_asks_for_a_payout_while_that_is_off(self, session: Session, by: str) -> None:
+    def test_withdrawal_is_refused_while_switched_off(self, session: Session, by: str) -> None:
         vendor, somebody = make_payee(session), make_wallet_payee(session)
         if by == "maintenance":
             approve(session, propose(session, "maintenance", {"active": True}))

@@ -112,7 +112,9 @@ class TestFiling:
         assert proposals_filed(session) == before + 5
 
     @pytest.mark.parametrize("days", [-1, 91])
-    def test_it_begins_neither_in_the_past_nor_in_a_far_future(self, session: Session, days: int) -> None:
+    def test_proposal_starts_neither_in_the_past_nor_in_the_far_future(
+        self, session: Session, days: int
+    ) -> None:
         with pytest.raises(ValidationError, match="effectiveAt"):
             propose(session, effective_at=NOW + timedelta(days=days))
 
@@ -238,7 +240,7 @@ class TestReading:
         own = queries.show_proposal(session, proposal_id=proposal_id, caller=proposer, now=NOW)
         assert own.next_actions == ["reject"]
 
-    def test_one_that_is_over_is_shown_as_it_was(self, session: Session) -> None:
+    def test_final_proposal_is_shown_unchanged(self, session: Session) -> None:
         proposal_id = propose(session)
         approve(session, proposal_id)
         shown = queries.show_proposal(session, proposal_id=proposal_id, caller=make_admin(session), now=NOW)
@@ -289,13 +291,13 @@ class TestSchedule:
             assert setting(session, KEY) == 15_000
             assert audited(session, proposal_id)[-1][0] == "proposal.activate"
 
-    def test_one_that_is_due_when_it_is_approved_takes_effect_at_once(self, database: Database) -> None:
+    def test_due_proposal_takes_effect_on_approval(self, database: Database) -> None:
         with database.transaction() as session:
             proposal_id = propose(session, effective_at=later(hours=1))
             approve(session, proposal_id, now=later(hours=2))
             assert status(session, proposal_id) == "active"
 
-    def test_one_that_no_longer_fits_is_rejected_and_both_officers_are_told(self, database: Database) -> None:
+    def test_outdated_proposal_is_rejected_and_both_officers_notified(self, database: Database) -> None:
         proposal_id = self.file(database, 15_000, hours=2)
         with database.transaction() as session:
             approve(session, propose(session, "fee", {"key": KEY, "value": 12_000}))
@@ -308,7 +310,7 @@ class TestSchedule:
             for officer_id in (row["proposed_by"], row["approved_by"]):
                 assert told(session, officer_id)[-1] == "proposal_rejected"
 
-    def test_one_that_can_not_be_decided_does_not_hold_up_the_others(self, database: Database) -> None:
+    def test_failing_proposal_does_not_block_others(self, database: Database) -> None:
         """The first one changes what there is none of, as after a fault in a migration."""
         stuck, overdue = self.file(database, 15_000, hours=1), database.in_transaction(propose)
         behind = self.file(database, 16_000, hours=2)
@@ -344,7 +346,7 @@ class TestSchedule:
             for officer_id in (row["proposed_by"], row["approved_by"]):
                 assert told(session, officer_id)[-1] == "proposal_rejected"
 
-    def test_one_that_is_approved_can_be_taken_back_before_it_is_due(self, database: Database) -> None:
+    def test_approved_proposal_can_be_withdrawn_before_it_is_due(self, database: Database) -> None:
         proposal_id = self.file(database, 15_000, hours=2)
         database.in_transaction(reject, proposal_id)
         assert operations.apply_due_proposals(database, now=later(hours=2)) == DueProposalsResult(0, 0, 0)

@@ -306,7 +306,7 @@ class TestDisputesOfCharges:
         assert payment.state == ("refunded", "refunded")
 
     @pytest.mark.parametrize(("end", "severity"), [(LOST, "SEV-2"), (WON, "SEV-3")])
-    def test_its_end_leaves_the_order_frozen_for_a_ruling(
+    def test_resolved_bank_dispute_leaves_the_order_frozen_for_a_ruling(
         self, database: Database, end: dict[str, str], severity: str
     ) -> None:
         payment = Payment(database)
@@ -350,7 +350,7 @@ class TestDisputesOfCharges:
         with database.reading() as session:
             assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
 
-    def test_one_that_was_won_before_we_heard_of_it_freezes_nothing(self, database: Database) -> None:
+    def test_dispute_won_before_its_first_event_freezes_no_order(self, database: Database) -> None:
         payment = Payment(database)
         payment.pay()
         data = payment.data_of(CREATE)
@@ -405,7 +405,7 @@ class TestDisputesOfCharges:
         assert deliver(database, CREATE, dispute_data(payment.intent.reference, None)) == "processed"
         assert payment.state == ("disputed", "frozen")
 
-    def test_one_that_comes_before_its_charge_waits_for_it(self, database: Database) -> None:
+    def test_dispute_before_its_charge_is_retried(self, database: Database) -> None:
         payment = Payment(database)
         inbox_id = receive(database, CREATE, payment.data_of(CREATE))
         assert process(database, inbox_id) == ProcessingResult("retrying", later(seconds=1))
@@ -415,7 +415,7 @@ class TestDisputesOfCharges:
         assert process(database, inbox_id, later(seconds=1)) == ProcessingResult("processed")
         assert payment.state == ("disputed", "frozen")
 
-    def test_one_of_an_unknown_charge_is_dead_in_the_end_and_never_dropped(self, database: Database) -> None:
+    def test_dispute_of_unknown_charge_becomes_a_dead_letter(self, database: Database) -> None:
         inbox_id = receive(database, CREATE, dispute_data(f"checkout-{uuid4().hex}", 7))
         now = NOW
         for _ in RETRY_DELAYS_SECONDS:
@@ -435,7 +435,7 @@ class TestDisputesOfCharges:
             {"transaction": "checkout", "transaction_reference": ""},
         ],
     )
-    def test_one_without_id_or_charge_is_dead_at_once(
+    def test_dispute_without_id_or_charge_is_a_dead_letter_at_once(
         self, database: Database, changes: dict[str, Any]
     ) -> None:
         data = dispute_data(f"checkout-{uuid4().hex}", 7) | changes
@@ -477,7 +477,7 @@ class TestTransfers:
     """Those that this service did not send: what the gateway tells of them is logged, and somebody is told."""
 
     @pytest.mark.parametrize("outcome", ["failed", "reversed"])
-    def test_one_that_went_wrong_is_an_exception(self, database: Database, outcome: str) -> None:
+    def test_failed_transfer_is_a_payout_exception(self, database: Database, outcome: str) -> None:
         data = transfer_data(outcome)
 
         assert deliver(database, f"transfer.{outcome}", data) == "processed"
@@ -527,7 +527,7 @@ class TestTransfers:
             )
         assert state() == (3, "rule")
 
-    def test_one_that_succeeded_is_none_of_ours(self, database: Database) -> None:
+    def test_successful_transfer_without_payout_is_unrecognized(self, database: Database) -> None:
         data = transfer_data("success")
 
         assert deliver(database, "transfer.success", data) == "processed"
@@ -540,5 +540,7 @@ class TestTransfers:
     @pytest.mark.parametrize(
         "changes", [{"amount": 1.5}, {"amount": -1}, {"reference": None}, {"currency": ""}]
     )
-    def test_one_that_is_none_is_dead_at_once(self, database: Database, changes: dict[str, Any]) -> None:
+    def test_malformed_transfer_event_is_a_dead_letter_at_once(
+        self, database: Database, changes: dict[str, Any]
+    ) -> None:
         assert deliver(database, "transfer.failed", transfer_data("failed") | changes) == "dead"

@@ -145,7 +145,7 @@ class TestWhoWrote:
 
         assert kept(database, sender)[0]["profile_id"] == person
 
-    def test_nobody_is_linked_where_several_say_it_is_theirs(self, database: Database) -> None:
+    def test_number_claimed_by_several_people_is_linked_to_nobody(self, database: Database) -> None:
         sender = some_number()
         self.person(database, phone=f"+{sender}")
         self.person(database, phone=f"+{sender}")
@@ -309,7 +309,7 @@ class TestEnvelopesOfMany:
         assert process(database, inbox_id) == ProcessingResult("ignored")
         assert inbox(database, inbox_id).event_type == "envelope"
 
-    def test_it_holds_a_thousand_at_the_most(self, database: Database) -> None:
+    def test_envelope_holds_at_most_a_thousand_messages(self, database: Database) -> None:
         statuses = [status(f"wamid.{number}", "sent") for number in range(envelopes.MAX_ITEMS + 1)]
 
         assert len(envelopes.split_envelope(envelope(*statuses[:-1]))) == 1_000
@@ -332,9 +332,7 @@ class TestStatuses:
     """An earlier status never undoes a later one."""
 
     @pytest.mark.parametrize("order", list(permutations(["sent", "delivered", "read"])))
-    def test_whatever_order_they_come_in_the_last_one_stays(
-        self, database: Database, order: tuple[str, ...]
-    ) -> None:
+    def test_latest_status_wins_in_any_order(self, database: Database, order: tuple[str, ...]) -> None:
         ours = database.in_transaction(log_delivery)
         best = -1
 

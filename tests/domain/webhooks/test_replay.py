@@ -326,7 +326,7 @@ def test_what_others_write_meanwhile_is_not_told(till: Till, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", ["processed", "ignored", "duplicate"])
-def test_one_that_is_over_changes_nothing_and_says_so(till: Till, kind: str) -> None:
+def test_replay_of_final_webhook_changes_nothing(till: Till, kind: str) -> None:
     database, body = till.database, till.charge()
     if kind == "ignored":
         body = event_of({"id": uuid4().hex}, "customer.greeted")
@@ -435,7 +435,7 @@ def test_a_failure_nobody_foresaw_leaves_nothing_either(till: Till) -> None:
     assert replay(database, inbox_id).outcome == "processed"
 
 
-def test_one_that_waits_for_its_retry_may_be_tried_now(till: Till) -> None:
+def test_webhook_waiting_for_retry_may_be_replayed_now(till: Till) -> None:
     database, reference = till.database, till.unpaid_reference()
     inbox_id = receive(database, till.charge())
     webhook_inbox.process_event(
@@ -451,7 +451,7 @@ def test_one_that_waits_for_its_retry_may_be_tried_now(till: Till) -> None:
     assert replay(database, inbox_id).outcome == "processed"
 
 
-def test_one_that_somebody_has_is_refused(till: Till) -> None:
+def test_replay_of_leased_webhook_is_refused(till: Till) -> None:
     database = till.database
     inbox_id = receive(database, till.charge())
     with database.transaction() as session:
@@ -463,7 +463,7 @@ def test_one_that_somebody_has_is_refused(till: Till) -> None:
     assert replay(database, inbox_id).outcome == "processed"
 
 
-def test_one_that_is_not_there_is_not_found(database: Database) -> None:
+def test_replay_of_missing_webhook_is_not_found(database: Database) -> None:
     for attempt in (replay, rehearsed):
         with pytest.raises(NotFoundError):
             attempt(database, uuid4())
@@ -527,7 +527,7 @@ class TestLists:
         assert found(provider="messaging") == []
         assert found(since=later(seconds=1)) == []
 
-    def test_those_that_fail_each_time_let_the_others_have_their_turn(self, database: Database) -> None:
+    def test_failing_webhooks_do_not_block_other_webhooks(self, database: Database) -> None:
         event_type = f"refund.{uuid4().hex}"
 
         def die() -> UUID:

@@ -68,7 +68,7 @@ def test_campus_and_category_narrow_and_others_are_unknown(
 
 
 class TestAStoresListing:
-    def test_it_has_the_listings_filters_and_sorts(
+    def test_store_listing_has_the_listings_filters_and_sorts(
         self, client: FlaskClient, market: Market, store: Store
     ) -> None:
         ids = [market.product(store, price_minor=price) for price in (300, 100, 200)]
@@ -81,7 +81,7 @@ class TestAStoresListing:
         response = client.get(f"/api/products/{path}", query_string={"vendor": str(store.id)})
         assert faults_of(response) == ["vendor"]
 
-    def test_it_is_the_same_for_all(
+    def test_store_listing_is_the_same_for_all_callers(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         market.product(store, status="draft")
@@ -100,7 +100,7 @@ class TestAStoresListing:
                 assert response.status_code == 404
                 assert response.json["code"] == "RESOURCE_NOT_FOUND"
 
-    def test_it_takes_three_statements_at_most(
+    def test_store_listing_takes_at_most_three_statements(
         self, client: FlaskClient, market: Market, store: Store, database: Database
     ) -> None:
         market.product(store)
@@ -122,7 +122,7 @@ class TestByTheirIds:
         return response.json
 
     @pytest.mark.parametrize("bare", [False, True], ids=["in an object", "alone"])
-    def test_they_come_in_the_order_asked_for(
+    def test_products_come_in_the_requested_order(
         self, *, client: FlaskClient, market: Market, store: Store, bare: bool
     ) -> None:
         ids = [market.product(store) for _ in range(5)]

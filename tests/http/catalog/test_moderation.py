@@ -43,7 +43,7 @@ def queue(client: FlaskClient, headers: dict[str, str], **query: Any) -> Any:
 
 
 class TestTheQueue:
-    def test_it_shows_who_waits_longest_first_page_by_page(
+    def test_review_queue_lists_oldest_first_by_page(
         self, client: FlaskClient, market: Market, store: Store, officer: dict[str, str]
     ) -> None:
         made = [held(market, store, moderated_at=market.now - timedelta(hours=hours)) for hours in range(5)]
@@ -60,7 +60,7 @@ class TestTheQueue:
         assert seen == made[::-1]
         assert not page["meta"]["has_more"]
 
-    def test_it_tells_what_there_is_to_decide(
+    def test_review_queue_shows_pending_decisions(
         self, client: FlaskClient, market: Market, store: Store, officer: dict[str, str]
     ) -> None:
         image_id = market.image(store.user_id)
@@ -76,7 +76,7 @@ class TestTheQueue:
         assert item["description"] == "As new."
         assert len(item["imageUrls"]) == 1
 
-    def test_it_is_narrowed_to_a_state(
+    def test_review_queue_is_filtered_by_status(
         self, client: FlaskClient, market: Market, store: Store, officer: dict[str, str]
     ) -> None:
         made = {
@@ -235,7 +235,7 @@ class TestDeciding:
         assert notifications_of(database, store.user_id) == []
 
     @pytest.mark.parametrize("decision", ["approve", "reject", "takedown"])
-    def test_nobody_decides_about_what_changed_since_it_was_read(
+    def test_decision_on_changed_listing_is_refused(
         self, client: FlaskClient, market: Market, store: Store, officer: dict[str, str], decision: str
     ) -> None:
         product_id = held(market, store, revision=4)
@@ -273,7 +273,7 @@ class TestDeciding:
         assert act(client, product_id, decision, bearer(market.staff("admin"))).status_code == 200
 
     @pytest.mark.parametrize("decision", ["approve", "reject", "takedown"])
-    def test_nobody_decides_about_the_own_listing(
+    def test_officer_cannot_moderate_own_listing(
         self, client: FlaskClient, market: Market, database: Database, bearer: Bearer, decision: str
     ) -> None:
         officer_id = market.staff("moderator")
@@ -468,7 +468,7 @@ class TestBannedTerms:
         assert rows[0]["before"] is None
         assert rows[0]["after"]["term"] == rows[1]["before"]["term"] == f"{word} kit"
 
-    def test_they_are_listed_page_by_page(
+    def test_banned_terms_are_listed_by_page(
         self, client: FlaskClient, market: Market, officer: dict[str, str]
     ) -> None:
         seen: list[str] = []
@@ -502,7 +502,7 @@ class TestBannedTerms:
 
         assert (response.status_code, faults_of(response)) == (422, [fault])
 
-    def test_they_are_for_staff_that_manages_products(
+    def test_banned_terms_require_the_permission(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         term_id = market._save(BannedTerm(term=f"t{uuid4().hex}", category="other", exceptions=[]))

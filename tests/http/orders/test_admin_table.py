@@ -84,7 +84,7 @@ class TestTable:
         assert (row["ageHours"], row["statusAgeHours"]) == (5, 5)
         assert [rows[str(one)]["escrowMinor"] for one in (unpaid, done)] == [0, 0]
 
-    def test_it_is_sorted_and_paged(self, desk: ShopClient) -> None:
+    def test_order_table_is_sorted_and_paged(self, desk: ShopClient) -> None:
         with desk.database.transaction() as session:
             made = [
                 place(session, desk.shop, make_product(session, desk.shop, price_minor=minor))
@@ -140,7 +140,7 @@ class TestTable:
         assert found(to=NOW.isoformat()) == {str(unpaid)}
         assert found(campus=str(uuid4())) == found(campus="nowhere") == set()
 
-    def test_it_tells_what_is_stuck_and_why(self, desk: ShopClient, clock: MovableClock) -> None:
+    def test_order_table_shows_stuck_orders_with_reasons(self, desk: ShopClient, clock: MovableClock) -> None:
         fresh = desk.unpaid()
         waiting, delivering, refunded = desk.paid(), desk.shipped(), desk.shipped()
         short = desk.unpaid()
@@ -163,7 +163,7 @@ class TestTable:
         }
         assert ids(table(desk, stuck="false")) == [str(fresh)]
 
-    def test_it_takes_the_same_number_of_queries_however_long_it_is(
+    def test_order_table_takes_a_constant_number_of_queries(
         self, desk: ShopClient, paying_services: Services
     ) -> None:
         headers = desk.officer()
@@ -275,7 +275,7 @@ class TestTable:
         for query in ({}, {"format": "csv"}, {"page": "0"}):
             assert_problem(desk.get(ADMIN, headers, **query), 403, "AUTH_FORBIDDEN")
 
-    def test_it_takes_the_permission(self, desk: ShopClient) -> None:
+    def test_order_table_requires_the_permission(self, desk: ShopClient) -> None:
         for headers in (desk.buyer, desk.vendor):
             assert_problem(desk.get(ADMIN, headers), 403, "AUTH_FORBIDDEN")
         assert_problem(desk.client.get(ADMIN), 401, "AUTH_UNAUTHORIZED")
@@ -341,7 +341,7 @@ class TestCampus:
     def test_parameters_are_checked(self, desk: ShopClient, query: dict[str, str]) -> None:
         assert faults(desk.get(CAMPUS, desk.officer(), **query)) == list(query)
 
-    def test_it_is_for_staff(self, desk: ShopClient) -> None:
+    def test_campus_filter_requires_staff(self, desk: ShopClient) -> None:
         for headers in (desk.buyer, desk.vendor):
             assert_problem(desk.get(CAMPUS, headers), 403, "AUTH_FORBIDDEN")
         assert_problem(desk.get(CAMPUS, desk.officer(), campus="nowhere"), 404, "RESOURCE_NOT_FOUND")

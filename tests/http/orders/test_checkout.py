@@ -73,7 +73,7 @@ def assert_whole(desk: ShopClient) -> None:
 
 
 class TestTheCart:
-    def test_it_becomes_an_order_per_vendor_and_one_payment(
+    def test_cart_becomes_an_order_per_vendor_and_one_payment(
         self, desk: ShopClient, products: list[UUID]
     ) -> None:
         desk.database.in_transaction(
@@ -136,7 +136,9 @@ class TestTheCart:
 
 
 class TestPaying:
-    def test_one_page_pays_all(self, desk: ShopClient, products: list[UUID], gateway: TestGateway) -> None:
+    def test_payment_page_pays_all_orders(
+        self, desk: ShopClient, products: list[UUID], gateway: TestGateway
+    ) -> None:
         made = check_out(desk, products)
 
         page = initialize(desk, checkoutId=made["checkoutId"], callbackUrl="http://127.0.0.1:8000/paid")
@@ -216,7 +218,7 @@ class TestPaying:
 
 
 class TestTheWallet:
-    def test_it_is_empty_until_something_is_in_it(self, desk: ShopClient) -> None:
+    def test_wallet_is_empty_at_first(self, desk: ShopClient) -> None:
         for minor in (0, 1_234):
             if minor:
                 give(desk, minor)
@@ -225,7 +227,7 @@ class TestTheWallet:
         assert desk.get(WALLET, desk.stranger).json["data"]["balanceMinor"] == 0
         assert_problem(desk.client.get(WALLET), 401, "AUTH_UNAUTHORIZED")
 
-    def test_it_pays_one_order_whole_and_the_next_in_part(
+    def test_wallet_pays_first_order_fully_and_next_partially(
         self, desk: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
         give(desk, TOTAL + 5_000)
@@ -250,7 +252,7 @@ class TestTheWallet:
         assert kinds.count("wallet_payment") == 2
         assert_whole(desk)
 
-    def test_it_is_the_buyers_own_affair(self, desk: ShopClient) -> None:
+    def test_wallet_is_shown_to_its_owner_only(self, desk: ShopClient) -> None:
         give(desk, TOTAL)
         [order] = check_out(desk, [desk.product()], useWallet=True)["orders"]
         path = f"{ORDERS}/{order['id']}"
@@ -299,7 +301,7 @@ class TestTheWallet:
         assert detail["deliveryPin"] == pin_of(UUID(order["id"]))
 
     @pytest.mark.parametrize("path", [ORDERS, CHECKOUT])
-    def test_it_is_not_overdrawn_and_nothing_is_placed_then(self, desk: ShopClient, path: str) -> None:
+    def test_overdrawing_the_wallet_places_no_order(self, desk: ShopClient, path: str) -> None:
         give(desk, 999)
         product_id = desk.product()
         body = {"items": items([product_id]), "shippingAddress": ADDRESS}
@@ -383,7 +385,7 @@ class TestRefusals:
         assert_problem(desk.client.post(CHECKOUT, json=body), 401, "AUTH_UNAUTHORIZED")
         assert faults(desk.post(CHECKOUT, desk.buyer, body)) == ["Idempotency-Key"]
 
-    def test_nobody_pays_somebody_elses(self, desk: ShopClient, products: list[UUID]) -> None:
+    def test_buyer_cannot_pay_another_buyers_checkout(self, desk: ShopClient, products: list[UUID]) -> None:
         made = check_out(desk, products)
 
         for headers in (desk.stranger, desk.vendor, desk.officer("finance")):

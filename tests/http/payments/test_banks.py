@@ -62,7 +62,7 @@ class TestBanks:
 
 
 class TestResolve:
-    def test_it_tells_the_name(self, desk: ShopClient) -> None:
+    def test_account_resolution_returns_the_name(self, desk: ShopClient) -> None:
         answer = desk.post(RESOLVE, desk.vendor, GTB)
 
         assert answer.status_code == 200
@@ -246,7 +246,7 @@ class TestVirtualAccount:
         with desk.database.reading() as session:
             assert status_of(session, order_id) == "paid_escrow"
 
-    def test_it_is_the_buyers_alone(self, desk: ShopClient) -> None:
+    def test_virtual_account_is_shown_to_the_buyer_only(self, desk: ShopClient) -> None:
         order_id = str(desk.unpaid())
         for headers in (desk.vendor, desk.stranger, desk.officer()):
             assert_problem(desk.post(ACCOUNT, headers, {"orderId": order_id}), 404, "RESOURCE_NOT_FOUND")

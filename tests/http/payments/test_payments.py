@@ -38,7 +38,7 @@ def initialize(desk: ShopClient, order_id: UUID, **more: Any) -> dict[str, Any]:
 
 
 class TestIntent:
-    def test_it_is_made_without_the_gateway_and_found_again(
+    def test_payment_intent_is_created_without_the_gateway_and_reused(
         self, desk: ShopClient, gateway: TestGateway
     ) -> None:
         order_id = desk.unpaid()
@@ -269,9 +269,7 @@ class TestWhoMay:
         answer = desk.post(path, desk.buyer, {"orderId": str(uuid4())})
         assert faults(answer) == ["Idempotency-Key"]
 
-    def test_nobody_pays_or_asks_about_what_is_not_theirs(
-        self, desk: ShopClient, gateway: TestGateway
-    ) -> None:
+    def test_payment_of_another_buyer_is_not_found(self, desk: ShopClient, gateway: TestGateway) -> None:
         order_id = desk.unpaid()
         reference = initialize(desk, order_id)["reference"]
         gateway.line.calls.clear()

@@ -159,7 +159,9 @@ class TestWhatPartiesSee:
         assert (order["status"], order["payment"]["status"]) == ("paid_escrow", "succeeded")
         assert [refund["amountMinor"] for refund in order["refunds"]] == [TOTAL]
 
-    def test_one_that_came_back_is_on_its_way_again(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_returned_refund_is_shown_in_transit_again(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
         order_id = desk.paid()
         desk.post(f"/api/orders/{order_id}/cancel", desk.buyer, {})
         [refund_id] = refund_ids(desk, order_id)
@@ -478,7 +480,7 @@ class TestTheTableOfRefunds:
         found: list[dict[str, Any]] = answer.json["data"]
         return found
 
-    def test_it_tells_how_far_and_how_old_each_is(
+    def test_refund_table_shows_status_and_age(
         self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
     ) -> None:
         order_id, refund_id = failed(desk, gateway)
@@ -638,7 +640,9 @@ class TestMending:
 
 
 class TestTheQuarantine:
-    def test_it_is_shown_with_its_orders_and_amounts(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_quarantined_charge_is_shown_with_orders_and_amounts(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
         order_id, held_id = held_back(desk)
 
         listed = desk.get(
@@ -679,7 +683,9 @@ class TestTheQuarantine:
             assert_books_are_whole(session)
 
     @pytest.mark.parametrize("action", ["refund", "wallet"])
-    def test_it_goes_back(self, desk: ShopClient, officer: dict[str, str], action: str) -> None:
+    def test_quarantined_charge_is_returned(
+        self, desk: ShopClient, officer: dict[str, str], action: str
+    ) -> None:
         order_id, held_id = held_back(desk)
 
         answer = desk.post(f"/api/payments/quarantine/{held_id}/resolve", officer, {"action": action} | NOTE)

@@ -140,7 +140,7 @@ def test_nobody_without_a_token(desk: ShopClient) -> None:
 
 
 class TestCsv:
-    def test_it_has_the_same_rows(self, desk: ShopClient) -> None:
+    def test_statement_csv_has_the_rows_of_the_json(self, desk: ShopClient) -> None:
         order_id = released(desk)
         shown = desk.get(TRANSACTIONS, desk.buyer).json["data"]
 
@@ -195,19 +195,19 @@ class TestCsv:
             ("", "application/json"),
         ],
     )
-    def test_who_asks_for_it_gets_it(self, desk: ShopClient, accept: str, kind: str) -> None:
+    def test_statement_csv_is_negotiated(self, desk: ShopClient, accept: str, kind: str) -> None:
         answer = desk.client.get(TRANSACTIONS, headers={**desk.buyer, "Accept": accept})
 
         assert answer.mimetype == kind
 
-    def test_it_may_be_asked_for_by_name(self, desk: ShopClient) -> None:
+    def test_statement_csv_may_be_requested_by_query(self, desk: ShopClient) -> None:
         credit(desk, 5)
         both = {**desk.buyer, "Accept": "text/csv"}
 
         assert desk.get(TRANSACTIONS, desk.buyer, format="csv").mimetype == "text/csv"
         assert desk.get(TRANSACTIONS, both, format="json").mimetype == "application/json"
 
-    def test_it_has_a_bound(self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_statement_csv_has_a_row_limit(self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(routes, "MAX_CSV_ROWS", 3)
         for minor in range(1, 6):
             credit(desk, minor)
@@ -217,7 +217,9 @@ class TestCsv:
         monkeypatch.setattr(routes, "MAX_CSV_ROWS", 5)
         assert "X-Truncated" not in desk.get(TRANSACTIONS, desk.buyer, format="csv").headers
 
-    def test_it_is_read_in_batches(self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_statement_csv_is_read_in_batches(
+        self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(queries, "EXPORT_BATCH_SIZE", 2)
         for minute in range(7):
             credit(desk, minute + 1, minutes=minute)

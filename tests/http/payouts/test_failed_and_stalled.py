@@ -68,7 +68,7 @@ def of_row(
 class TestExceptions:
     PATH = "/api/payouts/exceptions"
 
-    def test_they_are_listed_with_their_payout(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_exceptions_are_listed_with_their_payout(self, desk: ShopClient, officer: dict[str, str]) -> None:
         exception_id, transfer, payee = gone_wrong(desk)
 
         [row] = of_row(desk, officer, self.PATH, exception_id, status="open", outcome="failed")
@@ -80,7 +80,7 @@ class TestExceptions:
         assert of_row(desk, officer, self.PATH, exception_id, outcome="reversed") == []
         assert of_row(desk, officer, self.PATH, exception_id, status="resolved") == []
 
-    def test_one_that_is_none_of_ours_is_listed_without(
+    def test_unrecognized_exception_is_listed_without_payout(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
         told = GatewayTransfer(a_number(), f"by-hand-{uuid4().hex}", 5_000, "NGN")
@@ -92,7 +92,7 @@ class TestExceptions:
 
         assert (row["payoutId"], row["payeeName"], row["gatewayTransferId"]) == (None, None, told.id)
 
-    def test_they_take_two_queries_however_many(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_exceptions_take_two_queries(self, desk: ShopClient, officer: dict[str, str]) -> None:
         gone_wrong(desk)
         with counted_statements(desk.database) as few:
             desk.get(self.PATH, officer)
@@ -169,7 +169,7 @@ class TestStalled:
             alert = row_of(session, "alerts", subject=f"payout-batch:{staged}", identifier="PAYOUT_STALLED")
         assert (alert["occurrences"], alert["facts"]["payments"]) == (1, 2)
 
-    def test_it_is_finances(self, desk: ShopClient) -> None:
+    def test_stalled_payouts_require_finance(self, desk: ShopClient) -> None:
         for headers in (desk.buyer, desk.vendor, desk.officer("support")):
             assert problem(desk.get(self.PATH, headers)) == (403, "AUTH_FORBIDDEN")
 

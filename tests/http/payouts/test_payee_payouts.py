@@ -118,7 +118,7 @@ class TestHistory:
         assert ids(listed(desk, finance, **narrow, **{"from": "2026-11-21T00:00:00Z"})) == [str(two)]
         assert ids(listed(desk, finance, **narrow, to="2026-11-21T00:00:00Z")) == [str(one)]
 
-    def test_it_is_sorted_and_paged(self, desk: ShopClient) -> None:
+    def test_payout_history_is_sorted_and_paged(self, desk: ShopClient) -> None:
         payee = made(desk, owed_minor=0)
         made_ids = [
             str(paid_out(desk, payee, minor, days=day))
@@ -279,7 +279,7 @@ class TestCashOuts:
 
 
 class TestCallingOff:
-    def test_it_goes_back_and_can_be_asked_for_anew(self, desk: ShopClient) -> None:
+    def test_cancelled_withdrawal_returns_and_can_be_requested_again(self, desk: ShopClient) -> None:
         payee = made(desk, make_wallet_payee)
         own = desk.bearer(payee.user.id)
         payout = desk.post(CASH_OUTS, own, {"amountMinor": 200_000}).json["data"]["id"]

@@ -80,7 +80,7 @@ def lines(found: dict[str, Any]) -> list[tuple[str, str, str, int, int]]:
 
 
 class TestStatement:
-    def test_it_runs_from_one_balance_to_the_next(
+    def test_statement_runs_from_opening_to_closing_balance(
         self, desk: ShopClient, payee: Payee, clock: MovableClock
     ) -> None:
         clock.now = later(hours=1)
@@ -200,7 +200,7 @@ class TestStatement:
         assert list(faults(refused)) == ["to"]
         assert refused.json["detail"].endswith("choose a shorter one.")
 
-    def test_it_takes_the_same_number_of_queries_however_long_it_is(
+    def test_statement_takes_a_constant_number_of_queries(
         self, desk: ShopClient, payee: Payee, clock: MovableClock
     ) -> None:
         counts = []

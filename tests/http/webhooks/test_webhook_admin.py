@@ -77,7 +77,7 @@ class TestListing:
         assert set(counts) == {"waiting", "retrying", "processed", "ignored", "dead"}
         assert counts["ignored"] >= 5
 
-    def test_it_is_narrowed_by_state_error_provider_and_time(
+    def test_dead_letters_are_filtered_by_status_error_provider_and_time(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
         before = desk.get(PATH, officer, limit=1).json["meta"]["counts"]
@@ -109,7 +109,7 @@ class TestListing:
     ) -> None:
         assert problem(desk.get(PATH, officer, **query)) == (422, "VALIDATION_FAILED")
 
-    def test_one_is_shown_without_who_paid(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_dead_letter_is_shown_without_the_payer(self, desk: ShopClient, officer: dict[str, str]) -> None:
         body = payment_of(desk, desk.unpaid())
         inbox_id = receive(desk, body)
 
@@ -123,7 +123,7 @@ class TestListing:
 
 
 class TestReplaying:
-    def test_it_is_shown_first_and_then_done_once(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_replay_has_a_dry_run_and_runs_once(self, desk: ShopClient, officer: dict[str, str]) -> None:
         order_id = desk.unpaid()
         inbox_id = dead(desk, b"{}")
         with desk.database.transaction() as session:
@@ -190,7 +190,7 @@ class TestReplaying:
 
         assert alert()["resolution"] == "rule"
 
-    def test_one_that_fails_stays_dead(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_failed_replay_stays_a_dead_letter(self, desk: ShopClient, officer: dict[str, str]) -> None:
         inbox_id = dead(desk, b"[]")
 
         answer = desk.post(f"{PATH}/{inbox_id}/replay", officer, {})
@@ -200,7 +200,7 @@ class TestReplaying:
         assert (data["outcome"], data["before"], data["after"]) == ("failed", "dead", "dead")
         assert data["error"] == "the body is not an object"
 
-    def test_one_that_is_being_processed_is_409(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_replay_of_webhook_in_process_is_409(self, desk: ShopClient, officer: dict[str, str]) -> None:
         inbox_id = receive(desk, b"{}")
         with desk.database.transaction() as session:
             session.execute(text("SELECT 1 FROM webhook_inbox WHERE id = :id FOR UPDATE"), {"id": inbox_id})
@@ -209,7 +209,7 @@ class TestReplaying:
                 assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
                 assert answer.headers["Retry-After"] == "2"
 
-    def test_who_may_not_may_not(self, desk: ShopClient) -> None:
+    def test_replay_requires_the_permission(self, desk: ShopClient) -> None:
         inbox_id = dead(desk, b"[]")
         path = f"{PATH}/{inbox_id}/replay"
         for headers in (desk.buyer, desk.vendor, staff(desk, "support")):

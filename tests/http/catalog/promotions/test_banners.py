@@ -116,7 +116,7 @@ def test_each_is_shown_in_its_time(stage: Stage) -> None:
         stage.passes(minutes=10)
 
 
-def test_it_is_kept_until_staff_change_something(stage: Stage) -> None:
+def test_banner_list_is_cached_until_staff_change_a_banner(stage: Stage) -> None:
     made = banner(stage)
     first = stage.client.get(PATH, query_string={"campus": str(stage.market.campus_id)})
     assert first.headers["Cache-Control"] == "public, max-age=300"
@@ -197,7 +197,7 @@ def test_a_stale_revision_is_refused(stage: Stage) -> None:
     assert stage.client.put(f"{PATH}/{made['id']}", json={"position": 7}, headers=header).status_code == 200
 
 
-def test_it_takes_the_permission(stage: Stage) -> None:
+def test_banners_require_the_permission(stage: Stage) -> None:
     made = banner(stage)
     body = {"title": "Freshers", "placement": "hero", "imageUrl": PICTURE}
     for user_id in (stage.market.person(), stage.store.user_id, stage.market.staff("support")):

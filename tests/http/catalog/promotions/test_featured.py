@@ -48,7 +48,7 @@ def test_pages_skip_and_repeat_nothing(stage: Stage) -> None:
     assert seen == [str(product_id) for product_id in made]
 
 
-def test_it_follows_time_staff_and_products(stage: Stage) -> None:
+def test_featured_list_follows_time_staff_and_products(stage: Stage) -> None:
     """With the real cache."""
     product_id = stage.product()
     entry = feature(stage, product_id, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))
@@ -108,7 +108,7 @@ def test_what_can_not_be_meant_is_named(stage: Stage, body: dict[str, Any], faul
     assert (refused.status_code, faults_of(refused)) == (422, [fault])
 
 
-def test_it_takes_the_permission_and_not_the_own_store(stage: Stage) -> None:
+def test_featuring_requires_the_permission_and_another_store(stage: Stage) -> None:
     entry = feature(stage, stage.product())
     body = {"productId": str(stage.product())}
     for user_id in (stage.market.person(), stage.store.user_id, stage.market.staff("compliance")):

@@ -52,7 +52,7 @@ class TestMaking:
             "revision": 1,
         }
 
-    def test_it_shows_on_cards_and_detail_while_it_runs(self, stage: Stage) -> None:
+    def test_running_flash_sale_shows_on_cards_and_detail(self, stage: Stage) -> None:
         product_id = stage.product(price_minor=10_000)
         assert stage.card(product_id)["flashSale"] is None
 
@@ -244,7 +244,7 @@ class TestChanging:
         assert stage.put(f"{PATH}/{sale['id']}", quantity=None).status_code == 200
         assert stage.card(product_id)["flashSale"]["left"] is None
 
-    def test_it_may_not_be_moved_onto_another(self, stage: Stage) -> None:
+    def test_flash_sale_cannot_be_moved_onto_another(self, stage: Stage) -> None:
         product_id = stage.product()
         first = stage.sale(product_id)
         stage.sale(product_id, startsAt=stage.later(hours=2), endsAt=stage.later(hours=3))
@@ -277,7 +277,7 @@ class TestChanging:
         assert stage.post(f"{PATH}/{sale['id']}/end").status_code == 409
         stage.sale(product_id)
 
-    def test_one_that_is_called_off_never_runs(self, stage: Stage) -> None:
+    def test_cancelled_flash_sale_never_runs(self, stage: Stage) -> None:
         product_id = stage.product()
         sale = stage.sale(product_id, startsAt=stage.later(hours=1), endsAt=stage.later(hours=2))
         stage.post(f"{PATH}/{sale['id']}/end")
@@ -295,7 +295,7 @@ class TestChanging:
 
 
 class TestWhoMay:
-    def test_it_takes_the_permission(self, stage: Stage) -> None:
+    def test_flash_sales_require_the_permission(self, stage: Stage) -> None:
         sale = stage.sale(stage.product())
         body = {"productId": str(stage.product()), "percentOff": 10, "endsAt": stage.later(hours=1)}
         client, market = stage.client, stage.market
@@ -311,7 +311,7 @@ class TestWhoMay:
         assert client.post(PATH, json=body).status_code == 401
         assert client.get(f"{PATH}/all").status_code == 401
 
-    def test_nobody_puts_the_own_store_on_sale(self, stage: Stage) -> None:
+    def test_officer_cannot_put_own_store_on_sale(self, stage: Stage) -> None:
         own = stage.market.store(user_id=stage.officer_id)
         product_id = stage.market.product(own)
         body = {"productId": str(product_id), "percentOff": 10, "endsAt": stage.later(hours=1)}

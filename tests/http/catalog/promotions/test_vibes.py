@@ -97,7 +97,7 @@ def test_a_listing_takes_two_queries_however_long_it_is(stage: Stage) -> None:
     assert counts == [2, 2]
 
 
-def test_it_follows_time_staff_and_products(stage: Stage) -> None:
+def test_vibe_follows_time_staff_and_products(stage: Stage) -> None:
     """With the real cache."""
     product_id, other = stage.product(), stage.product()
     made = vibe(stage, product_id, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))
@@ -125,7 +125,7 @@ def test_it_follows_time_staff_and_products(stage: Stage) -> None:
     assert stage.client.get(url).status_code == 404
 
 
-def test_one_that_is_taken_down_frees_its_slug(stage: Stage) -> None:
+def test_deleted_vibe_frees_its_slug(stage: Stage) -> None:
     made = vibe(stage)
     taken = stage.post(PATH, slug=made["slug"], title="Other")
     assert (taken.status_code, faults_of(taken)) == (409, ["slug"])
@@ -210,7 +210,7 @@ def test_a_picture_is_changed_and_removed(stage: Stage) -> None:
     assert stage.put(f"{PATH}/{made['id']}", imageUrl=None).json["data"]["imageUrl"] is None  # type: ignore[index]
 
 
-def test_it_takes_the_permission_and_not_the_own_store(stage: Stage) -> None:
+def test_vibes_require_the_permission_and_another_store(stage: Stage) -> None:
     made = vibe(stage)
     body = {"slug": f"vibe-{uuid4().hex[:12]}", "title": "Exams"}
     for user_id in (stage.market.person(), stage.store.user_id, stage.market.staff("orders")):
