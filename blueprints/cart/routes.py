@@ -3,9 +3,7 @@
 from typing import Any
 
 from blueprints.cart.schemas import CartView, SynchroniseCart
-from blueprints.http.contract import AUTHENTICATED, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
-from blueprints.http.fields import Deleted
+from blueprints.http import AUTHENTICATED, Context, ContractBlueprint, Deleted, SharedLimit
 from marketplace.cart import operations, queries
 
 area = ContractBlueprint("cart", "/api/cart", "The cart")

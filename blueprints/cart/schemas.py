@@ -2,7 +2,7 @@
 
 from marshmallow import fields, validate
 
-from blueprints.http.fields import Choice, MinorAmount, Schema, StrictInteger, Timestamp, Uuid
+from blueprints.http.fields import Choice, MinorAmount, Schema, StoreName, StrictInteger, Timestamp, Uuid
 from marketplace.cart.operations import MAX_LINES, MAX_QUANTITY
 from marketplace.cart.queries import PROBLEMS
 
@@ -22,12 +22,9 @@ class SynchroniseCart(Schema):
     )
 
 
-class CartVendor(Schema):
+class CartVendor(StoreName):
     """A store in a cart."""
 
-    id = Uuid(required=True)
-    display_name = fields.String(required=True)
-    slug = fields.String(required=True)
     verified = fields.Boolean(required=True)
     rating = fields.Float(required=True, allow_none=True)
 

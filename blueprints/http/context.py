@@ -27,23 +27,6 @@ _MAX_CORRELATION_LENGTH = 128
 _MAX_USER_AGENT_LENGTH = 256
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimitStatus:
-    """What the limit's headers say of a request."""
-
-    limit: int
-    remaining: int
-    reset_seconds: int
-
-    def headers(self) -> dict[str, str]:
-        """Give the headers that every response of a limited route carries."""
-        return {
-            "RateLimit-Limit": str(self.limit),
-            "RateLimit-Remaining": str(self.remaining),
-            "RateLimit-Reset": str(self.reset_seconds),
-        }
-
-
 @dataclass(slots=True)
 class Context:
     """A request and its answer: who calls, when, and the session that the edge opened for the view."""
@@ -55,11 +38,11 @@ class Context:
     path: str
     contract: Contract | None = None
     caller: Caller | None = None
-    rate_limit_status: RateLimitStatus | None = None
     requested_page: PageRequest | None = None
     requested_table: TableRequest | None = None
     open_session: Session | None = None
     cursor_listing_key: str = ""  # names the collection that is paged, for its cursors
+    rate_limit_headers: dict[str, str] = field(default_factory=dict)  # none while no limit was looked at
     headers: dict[str, str] = field(default_factory=dict)
     open_files: list[UploadedFile] = field(default_factory=list)
 
@@ -147,13 +130,9 @@ def client_ip() -> str:
     further left was written by the client.
     """
     hops = current_context().services.settings.trusted_proxy_hops
-    address = request.environ.get("REMOTE_ADDR") or "unknown"
-    if hops:
-        parts = request.headers.get("X-Forwarded-For", "").split(",")
-        chain = [part.strip() for part in parts if part.strip()]
-        if chain:
-            address = chain[-min(hops, len(chain))]
-    return address
+    forwarded = request.headers.get("X-Forwarded-For", "").split(",") if hops else []
+    chain = [part.strip() for part in forwarded if part.strip()]
+    return chain[-min(hops, len(chain))] if chain else request.environ.get("REMOTE_ADDR") or "unknown"
 
 
 def client_subnet() -> str:

@@ -286,9 +286,9 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
     def _document_responses(self, contract: Contract, view: View) -> View:
         described: View = view
         if contract.reply is not None:
-            schema = contract.reply
+            schema: Schema | type[Schema] = contract.reply
             if contract.enveloped:
-                schema = envelope_schema(contract.reply, meta=contract.meta)
+                schema = envelope_schema(type(contract.reply), many=contract.reply.many, meta=contract.meta)
             described = self.response(contract.status, schema)(described)
         if contract.plain:
             described = self.response(contract.status, {"type": "string"}, content_type="text/plain")(

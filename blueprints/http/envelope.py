@@ -70,28 +70,24 @@ class OffsetOrCursorMetaSchema(CursorMetaSchema):
     total_pages = fields.Integer()
 
 
-def envelope_schema(reply: Schema, *, meta: type[MetaSchema]) -> Schema:
-    """Make the schema that documents the envelope around a reply, once for each reply.
-
-    :param reply: what ``data`` is described by
-    :param meta: what ``meta`` is described by
-    """
-    return _envelope_class(type(reply), many=reply.many, meta=meta)()
-
-
 _ENVELOPE_FORMS = {CursorMetaSchema: "Page", OffsetMetaSchema: "Table", OffsetOrCursorMetaSchema: "Table"}
 
 
 @lru_cache(maxsize=1024)
-def _envelope_class(reply: type[Schema], *, many: bool, meta: type[MetaSchema]) -> type[Schema]:
+def envelope_schema(reply: type[Schema], *, many: bool, meta: type[MetaSchema]) -> type[Schema]:
+    """Make the schema that documents the envelope around a reply, once for each reply.
+
+    :param reply: the schema of ``data``
+    :param many: whether ``data`` is a list
+    :param meta: the schema of ``meta``
+    """
     # One class for each kind of envelope, or their names would collide in the OpenAPI document.
     if meta is MetaSchema:
         form = "List" if many else ""
     else:
         form = _ENVELOPE_FORMS.get(meta) or meta.__name__.removesuffix("Schema").removesuffix("Meta")
-    name = f"{reply.__name__}{form}Envelope"
     return type(
-        name,
+        f"{reply.__name__}{form}Envelope",
         (Schema,),
         {
             "success": fields.Boolean(required=True),

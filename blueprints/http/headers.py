@@ -35,13 +35,12 @@ def register(app: Flask, settings: Settings) -> None:
     def set_headers(response: Response) -> Response:
         headers = response.headers
         context = current_context()
-        if context.rate_limit_status is not None:
-            headers.extend(context.rate_limit_status.headers())
+        headers.extend(context.rate_limit_headers)
         headers.update(context.headers)
         if "Cache-Control" not in headers:
             headers.add("Cache-Control", "no-store")
-        page = headers.get("Content-Type", "").startswith("text/html")
-        headers.extend(page_headers if page else api_headers)
+        is_page = headers.get("Content-Type", "").startswith("text/html")
+        headers.extend(page_headers if is_page else api_headers)
         if origins:
             _add_cors_headers(response, origins)
         return response

@@ -66,8 +66,9 @@ def perform_once(
         key=key,
         request_hash=request_hash,
     )
-    database = context.services.database
-    lease_or_response = database.in_transaction(operations.acquire_key, scope=scope, now=context.now)
+    lease_or_response = context.services.database.in_transaction(
+        operations.acquire_key, scope=scope, now=context.now
+    )
     if isinstance(lease_or_response, StoredResponse):
         context.headers["X-Cache-Lookup"] = "HIT"
         return lease_or_response

@@ -14,7 +14,7 @@ from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 
-from blueprints.http.context import Context, RateLimitStatus, client_subnet
+from blueprints.http.context import Context, client_subnet
 from blueprints.http.contract import Contract, RateLimitTier, RouteLimit, SharedLimit
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import CacheDownError, CacheLookup, RateLimitWindow
@@ -29,12 +29,6 @@ def _parse_quota(quota: str, scale: int) -> RateLimitItem:
     return type(item)(item.amount * scale, item.multiples)
 
 
-def _caller_tier(caller: Caller | None) -> RateLimitTier:
-    if caller is None:
-        return RateLimitTier.ANONYMOUS
-    return RateLimitTier.BUYER if caller.role == "buyer" else RateLimitTier.MERCHANT
-
-
 def _build_window(
     contract: Contract | None, context: Context, caller: Caller | None
 ) -> RateLimitWindow | None:
@@ -45,9 +39,11 @@ def _build_window(
     if isinstance(limit, RouteLimit):
         quota, scope = limit.quota, limit.scope
     else:
-        tier = (
-            RateLimitTier.MERCHANT if limit is SharedLimit.MERCHANT_TIER and caller else _caller_tier(caller)
-        )
+        tier = RateLimitTier.MERCHANT
+        if caller is None:
+            tier = RateLimitTier.ANONYMOUS
+        elif caller.role == "buyer" and limit is not SharedLimit.MERCHANT_TIER:
+            tier = RateLimitTier.BUYER
         quota, scope = tier.value, tier.name
     item = _parse_quota(quota, context.services.settings.rate_limit_scale)
     return RateLimitWindow(key=f"{scope}:{client_key}", limit=item.amount, period_seconds=item.get_expiry())
@@ -93,6 +89,10 @@ def _count_in_memory(window: RateLimitWindow) -> CacheLookup:
 
 def _apply_count(context: Context, window: RateLimitWindow, lookup: CacheLookup) -> None:
     seconds = max(1, math.ceil(lookup.retry_after_seconds))
-    context.rate_limit_status = RateLimitStatus(window.limit, max(window.limit - lookup.used, 0), seconds)
+    context.rate_limit_headers = {
+        "RateLimit-Limit": str(window.limit),
+        "RateLimit-Remaining": str(max(window.limit - lookup.used, 0)),
+        "RateLimit-Reset": str(seconds),
+    }
     if not lookup.allowed:
         raise RateLimitError(retry_after_seconds=seconds)

@@ -130,7 +130,7 @@ def register(app: Flask) -> None:
 
 def _count_if_uncounted(context: Context) -> None:
     """Count a request that failed before its limit was looked at, since its headers stand on errors too."""
-    if context.rate_limit_status is None and context.contract is not None:
+    if not context.rate_limit_headers and context.contract is not None:
         limits.count_refused_request(context, contract=context.contract)
 
 

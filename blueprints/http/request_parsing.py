@@ -134,9 +134,11 @@ def load_query(schema: Schema | None, query_string: bytes | None = None) -> dict
 
 def _is_validated(schema: Schema | None, name: str) -> bool:
     """Tell whether a parameter is looked at: a schema may say that others than its own are not."""
-    if schema is None or schema.unknown != marshmallow.EXCLUDE:
-        return True
-    return name in {field.data_key for field in schema.fields.values()}
+    return (
+        schema is None
+        or schema.unknown != marshmallow.EXCLUDE
+        or name in {field.data_key for field in schema.fields.values()}
+    )
 
 
 def ensure_valid_path_choices(choices: Sequence[tuple[str, Sequence[str]]], path: Mapping[str, Any]) -> None:

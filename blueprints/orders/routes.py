@@ -7,17 +7,20 @@ from uuid import UUID
 
 from flask import Response
 
-from blueprints.http.contract import (
+from blueprints.http import (
     AUTHENTICATED,
+    MAX_CSV_ROWS,
     ORDER_STAFF,
     STAFF,
     VENDOR,
+    Context,
+    ContractBlueprint,
     Idempotency,
     RouteLimit,
     SharedLimit,
+    csv_response,
+    wants_csv,
 )
-from blueprints.http.csv_export import MAX_CSV_ROWS, csv_response, wants_csv
-from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.orders.schemas import (
     CampusOrder,
     CampusOrderQuery,

@@ -9,13 +9,17 @@ from blueprints.http.fields import (
     AddressFields,
     BooleanParameter,
     Choice,
+    Created,
     DateRangeBound,
     DateRangeQuery,
     FullMatch,
+    Identified,
     IntegerParameter,
     MinorAmount,
+    NamedResource,
     Schema,
     SingleLineText,
+    StoreName,
     StrictBoolean,
     StrictInteger,
     Text,
@@ -113,19 +117,14 @@ class OrderQuery(CursorQuery):
     status = Choice(*_STATUSES, load_default=None)
 
 
-class BuyerSummary(Schema):
+class BuyerSummary(Identified):
     """A buyer, in short."""
 
-    id = Uuid(required=True)
     name = fields.String(required=True, allow_none=True)
 
 
-class VendorSummary(Schema):
+class VendorSummary(StoreName):
     """A vendor, in short."""
-
-    id = Uuid(required=True)
-    display_name = fields.String(required=True)
-    slug = fields.String(required=True)
 
 
 class OrderItemView(Schema):
@@ -154,16 +153,14 @@ class PaymentSummary(Schema):
     paid_at = Timestamp(required=True, allow_none=True)
 
 
-class RefundView(Schema):
+class RefundView(Created):
     """Money of an order that goes back to its buyer, or did."""
 
-    id = Uuid(required=True)
     destination = Choice(
         "gateway", "wallet", required=True, allow_none=True, metadata=_NULL_FOR_VENDOR_METADATA
     )
     amount_minor = MinorAmount(minimum=1, required=True)
     status = Choice(*sorted(REFUND.states), required=True)
-    created_at = Timestamp(required=True)
     settled_at = Timestamp(required=True, allow_none=True)
 
 
@@ -175,10 +172,9 @@ class CancellationView(Schema):
     at = Timestamp(required=True)
 
 
-class OrderSummary(Schema):
+class OrderSummary(Identified):
     """The fields that all views of an order have."""
 
-    id = Uuid(required=True)
     number = fields.String(required=True)
     status = Choice(*_STATUSES, required=True)
     buyer = fields.Nested(BuyerSummary, required=True)
@@ -355,12 +351,8 @@ class OrderAuditQuery(DateRangeQuery, OffsetQuery):
     format = Choice(*FORMATS)
 
 
-class OrderCampus(Schema):
+class OrderCampus(NamedResource):
     """The campus of an order."""
-
-    id = Uuid(required=True)
-    name = fields.String(required=True)
-    slug = fields.String(required=True)
 
 
 class OrderAuditRow(OrderSummary):
@@ -387,10 +379,9 @@ class CampusOrderQuery(CursorQuery):
     delivery_method = Choice("delivery", "pickup", load_default=None)
 
 
-class PickupHub(Schema):
+class PickupHub(Identified):
     """Where an order is picked up."""
 
-    id = Uuid(required=True)
     name = fields.String(required=True)
 
 

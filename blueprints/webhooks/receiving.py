@@ -31,8 +31,6 @@ messaging_area = ContractBlueprint(
 functions_area = ContractBlueprint("functions", "/functions/v1", "Functions that providers call")
 _log = structlog.get_logger(__name__)
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 
 class SigningSecretMissingError(MarketplaceError):
     """No webhook can be checked, so none is taken: this must be loud, and the gateway will send again."""
@@ -147,5 +145,5 @@ def _is_in_networks(address: str, networks: tuple[str, ...]) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _parse_networks(networks: tuple[str, ...]) -> tuple[Network, ...]:
+def _parse_networks(networks: tuple[str, ...]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
     return tuple(ipaddress.ip_network(network) for network in networks)

@@ -9,8 +9,8 @@ from flask import Flask
 from limits import parse
 
 from blueprints.areas import contracts
+from blueprints.http import ContractBlueprint
 from blueprints.http.contract import Access, Contract, ProcessGroup, RouteLimit, SharedLimit
-from blueprints.http.endpoint import ContractBlueprint
 from tests.contract.specification import ROWS, Row, Who, summary
 
 TIERS = {

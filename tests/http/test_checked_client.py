@@ -7,8 +7,8 @@ import pytest
 from flask import Response
 from flask.testing import FlaskClient
 
+from blueprints.http import Context, ContractBlueprint
 from blueprints.http.contract import PUBLIC, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import Schema, StrictInteger, Text
 from marketplace.kernel.errors import LimitReachedError, NotFoundError, StaleRevisionError
 from marketplace.services import Services

@@ -16,10 +16,10 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import MapAdapter
 from werkzeug.test import TestResponse
 
+from blueprints.http import ContractBlueprint
 from blueprints.http.application import build_app
 from blueprints.http.contract import Contract, SharedLimit
 from blueprints.http.documentation import ProblemSchema
-from blueprints.http.endpoint import ContractBlueprint
 from blueprints.http.problems import error_slug
 from marketplace.kernel.errors import CATALOG
 from marketplace.services import Services

@@ -9,8 +9,8 @@ from uuid import uuid4
 from flask.testing import FlaskClient
 from sqlalchemy.orm import Session
 
+from blueprints.http import Context, ContractBlueprint, FinalPhase
 from blueprints.http.contract import AUTHENTICATED, Idempotency, RouteLimit, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
 from blueprints.http.fields import Schema, StrictInteger, Text
 from marketplace.kernel.errors import MarketplaceError, ValidationError
 from marketplace.services import Services

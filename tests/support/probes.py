@@ -17,8 +17,8 @@ from flask.testing import FlaskClient
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from blueprints.http import ContractBlueprint
 from blueprints.http.application import build_app
-from blueprints.http.endpoint import ContractBlueprint
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.platform.models import Campus

@@ -200,11 +200,16 @@ class StoreVacation(Schema):
     note = fields.String(required=True, allow_none=True)
 
 
-class StoreReputation(StoreSummary):
-    """A store with what speaks for it."""
+class EstablishedStore(StoreSummary):
+    """A store with the number of its ratings and completed orders."""
 
     rating_count = StrictInteger(minimum=0, required=True)
     completed_orders = StrictInteger(minimum=0, required=True)
+
+
+class StoreReputation(EstablishedStore):
+    """A store with what speaks for it."""
+
     response_minutes = StrictInteger(
         minimum=0,
         required=True,

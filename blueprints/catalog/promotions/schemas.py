@@ -98,13 +98,13 @@ _starts_at = partial(Timestamp, metadata={"description": "Left out, it begins at
 _image_id = partial(Uuid, metadata={"description": "Of an uploaded picture."})
 
 
-class _ChangePromotion(ExpectedRevision):
+class _PromotionFields(Schema):
     position = _position()
     starts_at = _starts_at()
     ends_at = Timestamp(allow_none=True, metadata={"description": "Null for no end."})
 
 
-class _ChangePicturedPromotion(_ChangePromotion):
+class _PicturedPromotionFields(_PromotionFields):
     title = SingleLineText(max_length=120)
     campus_id = Uuid(allow_none=True, metadata={"description": "Null for all campuses."})
 
@@ -115,9 +115,7 @@ class _ChangePicturedPromotion(_ChangePromotion):
             raise ValidationError("Send either imageId or imageUrl.", "imageId")
 
 
-class ChangeBanner(_ChangePicturedPromotion):
-    """Changes to a banner; what is left out stays as it is."""
-
+class _BannerFields(_PicturedPromotionFields):
     subtitle = SingleLineText(max_length=200, allow_none=True)
     image_id = _image_id()
     image_url = HttpUrl()
@@ -125,11 +123,12 @@ class ChangeBanner(_ChangePicturedPromotion):
     placement = Choice(*banners.PLACEMENTS)
 
 
-class AddBanner(ChangeBanner):
-    """A new banner, with an uploaded picture or the address of one."""
+class ChangeBanner(_BannerFields, ExpectedRevision):
+    """Changes to a banner; what is left out stays as it is."""
 
-    class Meta(ChangeBanner.Meta):
-        exclude = ("revision",)
+
+class AddBanner(_BannerFields):
+    """A new banner, with an uploaded picture or the address of one."""
 
     title = SingleLineText(max_length=120, required=True)
     placement = Choice(*banners.PLACEMENTS, required=True)
@@ -189,9 +188,7 @@ _slug = partial(
 _product_ids = partial(UniqueList, Uuid(), max_length=vibes.MAX_PRODUCTS_PER_VIBE)
 
 
-class ChangeVibe(_ChangePicturedPromotion):
-    """Changes to a vibe; what is left out stays as it is."""
-
+class _VibeFields(_PicturedPromotionFields):
     slug = _slug()
     description = Text(min_length=0, max_length=1_000)
     image_id = _image_id(allow_none=True)
@@ -199,11 +196,12 @@ class ChangeVibe(_ChangePicturedPromotion):
     product_ids = _product_ids(metadata={"description": "All of them, in their order."})
 
 
-class AddVibe(ChangeVibe):
-    """A new vibe."""
+class ChangeVibe(_VibeFields, ExpectedRevision):
+    """Changes to a vibe; what is left out stays as it is."""
 
-    class Meta(ChangeVibe.Meta):
-        exclude = ("revision",)
+
+class AddVibe(_VibeFields):
+    """A new vibe."""
 
     slug = _slug(required=True)
     title = SingleLineText(max_length=120, required=True)
@@ -232,16 +230,15 @@ class StaffVibe(_VibeBase, _StaffPromotion):
     product_ids = fields.List(Uuid(), required=True)
 
 
-class AddFeatured(Schema):
+class AddFeatured(_PromotionFields):
     """A product that is to be featured."""
 
     product_id = Uuid(required=True)
     position = _position(load_default=0)
-    starts_at = _starts_at()
     ends_at = Timestamp(allow_none=True, load_default=None, metadata={"description": "Null for no end."})
 
 
-class ChangeFeatured(_ChangePromotion):
+class ChangeFeatured(_PromotionFields, ExpectedRevision):
     """Changes to where, or when, a product is featured; what is left out stays as it is."""
 
 
@@ -276,9 +273,7 @@ _sale_quantity = partial(
 )
 
 
-class ChangeFlashSale(ExpectedRevision):
-    """Changes to a flash sale; what is left out stays as it is."""
-
+class _FlashSaleFields(Schema):
     sale_price_minor = MinorAmount(minimum=rules.MIN_PRICE_MINOR, maximum=rules.MAX_PRICE_MINOR)
     percent_off = StrictInteger(minimum=1, maximum=flash_sales.MAX_PERCENT_OFF)
     starts_at = Timestamp()
@@ -292,11 +287,12 @@ class ChangeFlashSale(ExpectedRevision):
             raise ValidationError("Send either salePriceMinor or percentOff.", "salePriceMinor")
 
 
-class AddFlashSale(ChangeFlashSale):
-    """A new flash sale: its price, or by how much it is cheaper, and when."""
+class ChangeFlashSale(_FlashSaleFields, ExpectedRevision):
+    """Changes to a flash sale; what is left out stays as it is."""
 
-    class Meta(ChangeFlashSale.Meta):
-        exclude = ("revision",)
+
+class AddFlashSale(_FlashSaleFields):
+    """A new flash sale: its price, or by how much it is cheaper, and when."""
 
     product_id = Uuid(required=True)
     starts_at = _starts_at()

@@ -2,7 +2,7 @@
 
 from marshmallow import fields, validate
 
-from blueprints.catalog.products.schemas import ProductCard, ProductQuery, StoreSummary
+from blueprints.catalog.products.schemas import EstablishedStore, ProductCard, ProductQuery
 from blueprints.http.envelope import CursorMetaSchema
 from blueprints.http.fields import (
     Choice,
@@ -28,11 +28,9 @@ class SearchQuery(ProductQuery):
     sort = Choice("relevance", load_default="relevance")
 
 
-class Merchant(StoreSummary):
+class Merchant(EstablishedStore):
     """A store that was found by its name."""
 
-    rating_count = StrictInteger(minimum=0, required=True)
-    completed_orders = StrictInteger(minimum=0, required=True)
     campus_id = Uuid(required=True)
 
 

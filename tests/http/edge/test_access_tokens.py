@@ -10,8 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from flask.testing import FlaskClient
 
+from blueprints.http import Context
 from blueprints.http.contract import AUTHENTICATED, OPTIONAL, PUBLIC, SharedLimit
-from blueprints.http.endpoint import Context
 from marketplace.services import Services
 from tests.conftest import AUDIENCE, SHARED_SECRET
 from tests.support.probes import assert_problem, probe_area, serve

@@ -9,6 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import func, select
 
+from blueprints.http import Context
 from blueprints.http.contract import (
     AUTHENTICATED,
     AUTHENTICATED_ANY_STATUS,
@@ -22,7 +23,6 @@ from blueprints.http.contract import (
     SharedLimit,
     TokenPolicy,
 )
-from blueprints.http.endpoint import Context
 from blueprints.http.fields import Schema, StrictInteger
 from marketplace.identity.models import Profile
 from marketplace.infra.db import Database

@@ -11,8 +11,8 @@ import pytest
 import redis
 from flask.testing import FlaskClient
 
+from blueprints.http import Context, ContractBlueprint
 from blueprints.http.contract import PUBLIC, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint
 from blueprints.http.fields import IntegerParameter, Schema, Text, Uuid
 from blueprints.http.paging import CursorQuery
 from marketplace.infra.cache import Cache, drop_cached

@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 from flask.testing import FlaskClient
 
+from blueprints.http import Context
 from blueprints.http.contract import AUTHENTICATED, PUBLIC, SharedLimit
-from blueprints.http.endpoint import Context
 from blueprints.http.fields import Text
 from blueprints.http.paging import CursorQuery
 from marketplace.kernel.paging import Page, page_of

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 from flask.testing import FlaskClient
 
+from blueprints.http import Context
 from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, SharedLimit
-from blueprints.http.endpoint import Context
 from blueprints.http.fields import Schema, Text
 from marketplace.services import Services
 from tests.support.probes import Effects, assert_problem, probe_area, serve

@@ -9,8 +9,8 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
+from blueprints.http import Context
 from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, SharedLimit
-from blueprints.http.endpoint import Context
 from blueprints.http.fields import Schema, Text
 from blueprints.http.request_parsing import MAX_BODY_BYTES
 from marketplace.infra.db import Database

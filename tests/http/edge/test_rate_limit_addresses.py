@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 from flask.testing import FlaskClient
 
+from blueprints.http import Context
 from blueprints.http.contract import AUTHENTICATED, PUBLIC, SharedLimit
-from blueprints.http.endpoint import Context
 from marketplace.infra.cache import Cache
 from marketplace.services import Services
 from sandbox.servers import EmbeddedValkey

@@ -7,6 +7,7 @@ import pytest
 import redis
 from flask.testing import FlaskClient
 
+from blueprints.http import Context
 from blueprints.http.contract import (
     AUTHENTICATED,
     PUBLIC,
@@ -15,7 +16,6 @@ from blueprints.http.contract import (
     RouteLimit,
     SharedLimit,
 )
-from blueprints.http.endpoint import Context
 from blueprints.http.fields import Schema, StrictInteger
 from marketplace.services import Services
 from tests.support.market import Bearer, Market

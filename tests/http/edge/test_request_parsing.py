@@ -11,8 +11,8 @@ import pytest
 from flask.testing import FlaskClient
 from marshmallow import validate
 
+from blueprints.http import Context
 from blueprints.http.contract import PUBLIC, SharedLimit
-from blueprints.http.endpoint import Context
 from blueprints.http.fields import (
     BooleanParameter,
     Choice,

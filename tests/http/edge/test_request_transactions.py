@@ -11,8 +11,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from blueprints.http import Context, ContractBlueprint, FinalPhase
 from blueprints.http.contract import PUBLIC, SharedLimit
-from blueprints.http.endpoint import Context, ContractBlueprint, FinalPhase
 from marketplace.infra.outbox import after_commit
 from marketplace.kernel.errors import (
     ConflictError,

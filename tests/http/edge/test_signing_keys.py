@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from flask.testing import FlaskClient
 
+from blueprints.http import Context
 from blueprints.http.contract import AUTHENTICATED, PUBLIC, SharedLimit
-from blueprints.http.endpoint import Context
 from marketplace.providers import identity
 from marketplace.providers.identity import TokenVerifier
 from marketplace.services import Services

@@ -6,8 +6,8 @@ import pytest
 from flask.testing import FlaskClient
 from marshmallow import fields, validate
 
+from blueprints.http import Context
 from blueprints.http.contract import PUBLIC, SharedLimit
-from blueprints.http.endpoint import Context
 from blueprints.http.envelope import MetaSchema
 from blueprints.http.fields import Choice, Schema, StrictInteger, Text
 from blueprints.http.paging import OffsetOrCursorQuery, OffsetQuery
