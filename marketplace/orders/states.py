@@ -64,8 +64,6 @@ ESCROW = StateMachine(
     ),
 )
 
-# While money of an order is in escrow.
-ESCROW_FUNDED_STATES = frozenset({"held", "frozen"})
 # The buyer sees the PIN from payment on, as long as it can be used.
 PIN_VISIBLE_STATES = frozenset({PAID_ESCROW, PROCESSING, SHIPPED})
 

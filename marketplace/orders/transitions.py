@@ -47,7 +47,7 @@ class LockedOrder(OrderColumns):
     @property
     def escrow_balance_minor(self) -> int:
         """Give what escrow still holds of a paid order."""
-        if self.escrow_status not in states.ESCROW_FUNDED_STATES:
+        if self.escrow_status not in ("held", "frozen"):
             return 0
         return self.escrow_minor - self.released_minor - self.refunded_minor
 

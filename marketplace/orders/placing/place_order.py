@@ -104,8 +104,9 @@ def place_order(session: Session, *, request: OrderRequest, now: datetime) -> UU
     :raises InsufficientFundsError: the wallet holds less than it is to pay
     :raises FeatureUnavailableError: nothing is placed for now: it is switched off, or there is maintenance
     """
-    items = _lock_requested_items(session, request)
-    planned = _plan_orders(session, request, items, single_vendor=True, now=now)
+    planned = _plan_orders(
+        session, request, _lock_requested_items(session, request), single_vendor=True, now=now
+    )
     [order_id] = _write_orders(session, request, planned, checkout_id=None, now=now)
     if request.items is None:
         cart_operations.clear_cart(session, user_id=request.buyer.id)
