@@ -56,7 +56,7 @@ class Activity:
     """The rows and tasks that this process works on, for its heartbeats and for putting them back at its end."""
 
     def __init__(self) -> None:
-        self._current: list[WorkerActivity] = []
+        self._current: dict[int, WorkerActivity] = {}
 
     @contextmanager
     def track(
@@ -70,16 +70,16 @@ class Activity:
         :param row_id: the row's id
         """
         activity = WorkerActivity(description, now, queue, row_id)
-        self._current.append(activity)
+        self._current[id(activity)] = activity
         try:
             yield
         finally:
-            self._current.remove(activity)
+            del self._current[id(activity)]
 
     def current(self) -> tuple[WorkerActivity, ...]:
         """Tell what goes on, the longest first."""
         # A copy at once: other threads add and take away meanwhile.
-        return tuple(self._current)
+        return tuple(self._current.copy().values())
 
 
 class Dispatcher:
