@@ -22,8 +22,6 @@ _log = structlog.get_logger(__name__)
 _PREFIX = "m2:"
 _COOL_DOWN_SECONDS = 1.0  # after a failure, requests go without the cache for so long instead of each waiting
 _COMPUTE_LEASE_MILLISECONDS = 5_000  # a process that died over computing holds the others up for no longer
-_CONNECT_TIMEOUT_SECONDS = 0.25
-_RESPONSE_TIMEOUT_SECONDS = 0.5
 
 
 class CacheDownError(Exception):
@@ -72,8 +70,8 @@ class Cache:
     def __init__(self, url: str) -> None:
         self._client = redis.Redis.from_url(
             url,
-            socket_connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-            socket_timeout=_RESPONSE_TIMEOUT_SECONDS,
+            socket_connect_timeout=0.25,
+            socket_timeout=0.5,
             health_check_interval=0,
         )
         self._lean_client = LeanRedisClient(self._client)

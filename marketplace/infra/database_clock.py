@@ -18,7 +18,6 @@ from marketplace.kernel.errors import ServiceUnavailableError
 _log = structlog.get_logger(__name__)
 
 _MEASURE_EVERY_SECONDS = 60.0
-_TRIES = 3
 # Hosts with NTP differ by less. Following each measurement would make the time of a process jump back and forth.
 _TOLERANCE = timedelta(milliseconds=250)
 
@@ -62,18 +61,17 @@ class DatabaseClock:
         return self._origin + timedelta(seconds=self._monotonic())
 
     def _on_checkout(self, connection: Any, *_pool: Any) -> None:
-        if self._monotonic() < self._measure_at:
-            return
-        self._was_measured = True
-        self._measure_at = self._monotonic() + _MEASURE_EVERY_SECONDS
-        # A connection that fails here fails the statement that it was taken for, which says so.
-        with contextlib.suppress(psycopg2.Error):
-            self._measure(connection)
+        if self._monotonic() >= self._measure_at:
+            self._was_measured = True
+            self._measure_at = self._monotonic() + _MEASURE_EVERY_SECONDS
+            # A connection that fails here fails the statement that it was taken for, which says so.
+            with contextlib.suppress(psycopg2.Error):
+                self._measure(connection)
 
     def _measure(self, connection: Any) -> None:
         origins, longest = [], 0.0
         with connection.cursor() as cursor:
-            for _ in range(_TRIES):
+            for _ in range(3):
                 asked = self._monotonic()
                 cursor.execute("SELECT clock_timestamp()")
                 [answer] = cursor.fetchone()

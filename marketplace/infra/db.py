@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Annotated, Any, ClassVar, Concatenate, Generic, ParamSpec
 from uuid import UUID
 
 import orjson
@@ -31,6 +31,7 @@ from sqlalchemy.exc import DBAPIError, TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql.elements import ClauseElement
+from typing_extensions import TypeVar
 
 from marketplace.infra.encryption import EncryptedText
 from marketplace.infra.settings import SettingsError
@@ -38,8 +39,6 @@ from marketplace.kernel.errors import ConcurrentChangeError, ServiceUnavailableE
 
 MAX_TRANSACTION_ATTEMPTS = 3
 _RETRYABLE_SQLSTATES = frozenset({"40001", "40P01"})  # serialization failure, deadlock detected
-# Connection exceptions, shutdowns and start-up: the server is away, not the statement wrong.
-_UNAVAILABLE_SQLSTATE_CLASSES = ("08", "57P", "53")
 # A lock or an answer was waited for longer than a request may wait.
 _OVERLOADED_SQLSTATES = frozenset({"55P03", "57014"})
 
@@ -59,8 +58,7 @@ DROP_STALE_CONTENT_KEY = (
 
 _log = structlog.get_logger(__name__)
 Row = dict[str, Any]
-Rows = Sequence[Row]
-_RowT = TypeVar("_RowT")
+_RowT = TypeVar("_RowT", default=Row)
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -272,10 +270,9 @@ def violated_constraint(error: BaseException) -> str | None:
 def is_unavailable(error: BaseException) -> bool:
     """Tell whether a database error means that the server can't be reached."""
     state = sqlstate(error)
-    is_connection_error = isinstance(
-        _driver_error(error), psycopg2.OperationalError | psycopg2.InterfaceError
-    )
-    return is_connection_error and (state is None or state.startswith(_UNAVAILABLE_SQLSTATE_CLASSES))
+    is_operational = isinstance(_driver_error(error), psycopg2.OperationalError | psycopg2.InterfaceError)
+    # Connection exceptions, shutdowns and start-up: the server is away, not the statement wrong.
+    return is_operational and (state is None or state.startswith(("08", "57P", "53")))
 
 
 def is_transient(error: BaseException) -> bool:
@@ -292,25 +289,6 @@ class Statement(Generic[_RowT]):
     A row is an instance of ``row``, a dataclass without slots whose fields are the statement's columns in their
     order. Without ``row`` it is a dict by column label, for use within one module.
     """
-
-    @overload
-    def __init__(
-        self: "Statement[Row]",
-        clause: ClauseElement,
-        *,
-        columns: Sequence[str] | None = None,
-        encrypted: Mapping[str, EncryptedText] | None = None,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self,
-        clause: ClauseElement,
-        *,
-        row: type[_RowT],
-        columns: Sequence[str] | None = None,
-        encrypted: Mapping[str, EncryptedText] | None = None,
-    ) -> None: ...
 
     def __init__(
         self,

@@ -21,7 +21,6 @@ from sqlalchemy.types import TypeDecorator
 from marketplace.infra.encryption_keys import parse_data_keys, parse_key
 
 ENCRYPTED_VALUE_PATTERN = "^v1:[a-z0-9_-]{1,32}:[A-Za-z0-9_-]{38,}$"  # of nonce and tag alone: 28 bytes
-_ENCRYPTED_VALUE = re.compile(ENCRYPTED_VALUE_PATTERN)
 _NONCE_BYTES = 12
 
 
@@ -48,7 +47,7 @@ class Keyring:
         """
         nonce = secrets.token_bytes(_NONCE_BYTES)
         key_id = self._writing_key_id
-        sealed = self._ciphers[key_id].encrypt(nonce, text.encode(), _associated_data(key_id, context))
+        sealed = self._ciphers[key_id].encrypt(nonce, text.encode(), f"v1:{key_id}:{context}".encode())
         return f"v1:{key_id}:{base64.urlsafe_b64encode(nonce + sealed).rstrip(b'=').decode()}"
 
     def decrypt(self, value: str, context: str) -> str:
@@ -57,7 +56,7 @@ class Keyring:
         :param context: the table and column of the value
         :raises EncryptionError: the value is not encrypted, was changed or moved, or its key is missing
         """
-        if not _ENCRYPTED_VALUE.fullmatch(value):
+        if not re.fullmatch(ENCRYPTED_VALUE_PATTERN, value):
             raise EncryptionError(f"A value of {context} is not encrypted.")
         _version, key_id, encoded = value.split(":")
         cipher = self._ciphers.get(key_id)
@@ -67,8 +66,9 @@ class Keyring:
             )
         try:
             sealed = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
-            nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
-            return cipher.decrypt(nonce, ciphertext, _associated_data(key_id, context)).decode()
+            return cipher.decrypt(
+                sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], f"v1:{key_id}:{context}".encode()
+            ).decode()
         except (InvalidTag, ValueError) as error:
             raise EncryptionError(
                 f"A value of {context} can't be decrypted: the value was changed, belongs to another column,"
@@ -78,10 +78,6 @@ class Keyring:
     def blind_index(self, text: str, context: str) -> bytes:
         """Compute the keyed hash of a text: equal texts of one column have equal hashes."""
         return hmac.digest(self._index_key, f"{context}\0{text}".encode(), hashlib.sha256)
-
-
-def _associated_data(key_id: str, context: str) -> bytes:
-    return f"v1:{key_id}:{context}".encode()
 
 
 class _ProcessKeys:

@@ -4,9 +4,6 @@ import base64
 import binascii
 import re
 
-_KEY_ID = re.compile(r"[a-z0-9_-]{1,32}")
-_KEY_BYTES = 32
-
 
 def parse_data_keys(value: str) -> dict[str, bytes]:
     """Read DATA_ENCRYPTION_KEYS: ``id:base64`` pairs with commas between them; the first one writes.
@@ -16,7 +13,7 @@ def parse_data_keys(value: str) -> dict[str, bytes]:
     keys: dict[str, bytes] = {}
     for number, pair in enumerate(value.split(","), start=1):
         key_id, separator, encoded = pair.strip().partition(":")
-        if not separator or not _KEY_ID.fullmatch(key_id):
+        if not separator or not re.fullmatch(r"[a-z0-9_-]{1,32}", key_id):
             raise ValueError(
                 f"must be id:base64 pairs with commas between them; pair {number} has no id of up to 32 lowercase"
                 " letters, digits, '-' and '_'"
@@ -41,6 +38,6 @@ def parse_key(value: str) -> bytes:
         key = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         key = b""
-    if len(key) != _KEY_BYTES:
+    if len(key) != 32:
         raise ValueError("must be 32 bytes in base64, as `openssl rand -base64 32` writes them")
     return key

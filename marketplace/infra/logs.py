@@ -21,9 +21,6 @@ _UNREDACTED_FIELDS = frozenset(
     {"timestamp", "level", "service", "version", "method", "status", "durationMs", "requestId"}
 )
 
-# Huey says each task at INFO, with its arguments; our tasks log what they did themselves. What draws PDF files tells
-# of each table of a font.
-_VERBOSE_LOGGERS = ("huey", "fontTools", "fpdf")
 # As the tracker's integrations name them, in requests, breadcrumbs and spans.
 _QUERY_KEYS = frozenset({"query_string", "http.query", "http.fragment", "url.query", "url.fragment"})
 _QUERY_STRING = re.compile(r"""(?<=[\w/])\?[^\s"'<>=]+=[^\s"'<>]*""")
@@ -35,15 +32,14 @@ class _RedactingStreamHandler(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Tell of a record that failed; logging's own way prints it with all its arguments."""
         failure = sys.exc_info()[1]
-        if isinstance(failure, OSError):
-            # The output is gone: there is nowhere to tell it.
-            return
-        structlog.get_logger(__name__).error(
-            "log record could not be formatted",
-            logger=record.name,
-            source=f"{record.filename}:{record.lineno}",
-            failure=type(failure).__name__,
-        )
+        # After an OSError the output is gone: there is nowhere to tell it.
+        if not isinstance(failure, OSError):
+            structlog.get_logger(__name__).error(
+                "log record could not be formatted",
+                logger=record.name,
+                source=f"{record.filename}:{record.lineno}",
+                failure=type(failure).__name__,
+            )
 
 
 def configure_logging(settings: Settings) -> None:
@@ -110,7 +106,9 @@ def _configure(settings: Settings, *, level: int, output: TextIO, factory: Any, 
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for name in _VERBOSE_LOGGERS:
+    # Huey says each task at INFO, with its arguments; our tasks log what they did themselves. What draws PDF files
+    # tells of each table of a font.
+    for name in ("huey", "fontTools", "fpdf"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
 

@@ -2,15 +2,16 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any
 
 from psycopg2.extensions import adapt
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
+from typing_extensions import TypeVar
 
 from marketplace.infra.db import NO_PREPARED_STATEMENTS_KEY, Row, Statement, driver_connection
 
-_RowT = TypeVar("_RowT")
+_RowT = TypeVar("_RowT", default=Row)
 _PREPARED_NAMES_KEY = "prepared_statements"  # in a driver connection's info: the names that it knows
 
 
@@ -24,21 +25,11 @@ class Prepared(Statement[_RowT]):
     Behind a pooler in transaction mode it is a plain ``Statement``: DATABASE_PREPARED_STATEMENTS=off.
     """
 
-    @overload
-    def __init__(
-        self: "Prepared[Row]", clause: ClauseElement, *, columns: Sequence[str] | None = None
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self, clause: ClauseElement, *, row: type[_RowT], columns: Sequence[str] | None = None
-    ) -> None: ...
-
     def __init__(
         self, clause: ClauseElement, *, row: type[_RowT] | None = None, columns: Sequence[str] | None = None
     ) -> None:
         """Compile a statement, as ``Statement`` does."""
-        super().__init__(clause, row=row, columns=columns)  # type: ignore[arg-type]
+        super().__init__(clause, row=row, columns=columns)
         literals = {name: adapt(value).getquoted().decode() for name, value in self._constants.items()}
         placeholders = {name: f"${number}" for number, name in enumerate(self._given_names, start=1)}
         body = self.sql % (literals | placeholders)

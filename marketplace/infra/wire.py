@@ -6,9 +6,6 @@ from typing import Any
 import redis
 from redis.connection import AbstractConnection
 
-_MAX_IDLE_CONNECTIONS = 16
-_SKIP_REPLY = ("CLIENT", "REPLY", "SKIP")
-
 
 class LeanRedisClient:
     """Connections of a client's making, each lent for one command and its answer.
@@ -63,7 +60,9 @@ class LeanRedisClient:
                 if has_reply:
                     connection.send_command(*command)
                 else:
-                    connection.send_packed_command(connection.pack_commands([_SKIP_REPLY, command]))
+                    connection.send_packed_command(
+                        connection.pack_commands([("CLIENT", "REPLY", "SKIP"), command])
+                    )
                 answer = connection.read_response() if has_reply else None
             except redis.ResponseError:
                 # It answered, if not as we would like it: the connection is good.
@@ -77,7 +76,7 @@ class LeanRedisClient:
                 return answer
 
     def _keep_idle(self, connection: AbstractConnection) -> None:
-        if len(self._idle) < _MAX_IDLE_CONNECTIONS:
+        if len(self._idle) < 16:
             self._idle.append(connection)
         else:
             connection.disconnect()  # type: ignore[no-untyped-call]

@@ -116,7 +116,6 @@ _LINK = re.compile(
 )
 # Characters written one by one, and what they spell if it is an address whose dots and signs were spelled too.
 _SPACED_CHARACTERS = re.compile(r"(?<![a-z0-9])(?:[a-z0-9@.][\s*_~|/,-]{1,3}){2,200}[a-z0-9](?![a-z0-9])")
-_CHARACTER_SEPARATORS = re.compile(r"[\s*_~|/,-]+")
 _SPELLED_EMAIL = re.compile(rf"(?:{_MAILERS})(?:dot|\.){{0,1}}(?:com|co|ng)")
 # Names that end like a host and are none.
 _PRODUCT_NAME_LIKE_HOST = re.compile(r"\b(?:asp|vb|ado|ml|paint)\.net\b")
@@ -155,7 +154,7 @@ def _detect_in_letters(folded: str) -> Iterator[ContactKind]:
 
 
 def _join_characters(run: re.Match[str]) -> str:
-    return _CHARACTER_SEPARATORS.sub("", run[0])
+    return re.sub(r"[\s*_~|/,-]+", "", run[0])
 
 
 def _detect_in_text(folded: str) -> Iterator[ContactKind]:

@@ -8,7 +8,6 @@ from typing import Any
 from itsdangerous import BadSignature, Signer
 from itsdangerous.encoding import base64_decode, base64_encode
 
-_SIGNATURE_BYTES = 16
 _MAX_LENGTH = 1024
 
 
@@ -21,7 +20,7 @@ def _signer(key: bytes, listing: str) -> Signer:
         key,
         salt=listing,
         key_derivation="hmac",
-        digest_method=partial(hashlib.blake2b, digest_size=_SIGNATURE_BYTES),
+        digest_method=partial(hashlib.blake2b, digest_size=16),
     )
 
 

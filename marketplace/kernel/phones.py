@@ -6,7 +6,6 @@ import re
 # the trunk prefix 0 at home or the country code 234 abroad.
 _MOBILE = re.compile(r"(?:\+?234|0)([789][01]\d{8})")
 _SEPARATORS = str.maketrans("", "", " -.()")
-_MAX_LENGTH = 24
 
 
 def normalise_phone(text: str) -> str | None:
@@ -15,7 +14,7 @@ def normalise_phone(text: str) -> str | None:
     :param text: as people write it: ``0803 123 4567``, ``+234 803-123-4567``
     :return: the number in E.164, or none if the text is no such number
     """
-    if len(text) > _MAX_LENGTH or not text.isascii():
+    if len(text) > 24 or not text.isascii():
         return None
     match = _MOBILE.fullmatch(text.translate(_SEPARATORS))
     return f"+234{match[1]}" if match else None

@@ -17,7 +17,6 @@ from typing import Any
 from uuid import UUID
 
 MARKER = "[REDACTED]"
-_MAX_DEPTH = 12
 
 # Compared without case and separators: one entry covers snake_case, camelCase and header spelling. A name
 # is also secret if it ends in one of these (buyerPhone, new_password, x-gateway-signature).
@@ -116,8 +115,6 @@ _ID = re.compile(
 )
 # Short texts that hold nothing to be redacted; messages, names of fields and paths come again and again.
 _texts_without_secrets: set[str] = set()
-_MAX_CACHED_TEXTS = 2048
-_MAX_CACHED_TEXT_LENGTH = 80
 
 
 @lru_cache(maxsize=4096)
@@ -144,8 +141,8 @@ def redact_text(text: str) -> str:
         redacted = _SHAPES.sub(MARKER, redacted)
     if redacted != text:
         return redacted
-    if len(text) <= _MAX_CACHED_TEXT_LENGTH:
-        if len(_texts_without_secrets) >= _MAX_CACHED_TEXTS:
+    if len(text) <= 80:
+        if len(_texts_without_secrets) >= 2048:
             _texts_without_secrets.clear()
         _texts_without_secrets.add(text)
     return text
@@ -177,7 +174,7 @@ def redact(value: Any, *, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool | int | float | date | UUID):
         return value
     if isinstance(value, Mapping | list | tuple | set | frozenset):
-        return MARKER if depth >= _MAX_DEPTH else _redact_container(value, depth + 1)
+        return MARKER if depth >= 12 else _redact_container(value, depth + 1)
     return redact_text(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
 
 

@@ -48,10 +48,8 @@ class StateMachine:
     @cached_property
     def states(self) -> frozenset[str]:
         """Give all states of the machine."""
-        states = {self.initial}
-        for row in self.transitions:
-            states.update(row.sources, (row.target,))
-        return frozenset(states)
+        named = (state for row in self.transitions for state in (*row.sources, row.target))
+        return frozenset((self.initial, *named))
 
     @cached_property
     def final_states(self) -> frozenset[str]:

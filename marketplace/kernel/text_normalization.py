@@ -12,8 +12,6 @@ _LOOKALIKES = str.maketrans(
         "œ": "oe",
     }
 )
-# What is between characters without being seen, beside the category of format characters.
-_INVISIBLE_CATEGORIES = frozenset({"Mn", "Me", "Cf"})
 
 
 def normalize_text(text: str) -> str:
@@ -32,7 +30,8 @@ def normalize_text(text: str) -> str:
     for character in decomposed:
         if character.isascii():
             kept.append(character)
-        elif unicodedata.category(character) not in _INVISIBLE_CATEGORIES:
+        # Marks and format characters are not seen.
+        elif unicodedata.category(character) not in ("Mn", "Me", "Cf"):
             digit = unicodedata.digit(character, None)
             kept.append(character if digit is None else str(digit))
     return "".join(kept).translate(_LOOKALIKES)

@@ -25,7 +25,6 @@ _KEYS_FRESH_SECONDS = 3600
 _MIN_FETCH_INTERVAL_SECONDS = 5
 # Without any keys nobody gets in, so this pause is short; but not each request may wait for who is down.
 _MIN_FIRST_FETCH_INTERVAL_SECONDS = 1
-_TIMEOUT_SECONDS = 3.0
 _MAX_CACHED_TOKENS = 4096  # tokens that a process remembers to have checked
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
@@ -55,7 +54,7 @@ class KeySet:
     """The provider's published keys: cached, fetched again when old or when a token names an unknown one."""
 
     def __init__(self, url: str) -> None:
-        self._client = ProviderClient("identity provider", url, timeout_seconds=_TIMEOUT_SECONDS)
+        self._client = ProviderClient("identity provider", url, timeout_seconds=3.0)
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at = float("-inf")
         self._tried_at = float("-inf")

@@ -13,13 +13,9 @@ from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 
 _log = structlog.get_logger(__name__)
-_CONNECT_TIMEOUT_SECONDS = 3
-_RESPONSE_TIMEOUT_SECONDS = 15
-_MAX_ATTEMPTS = 3  # every call here may be repeated: the same key gets the same content
 _MAX_LINK_SECONDS = 3600
 # The key is made of the content, so what was read once never changes.
 IMMUTABLE_CACHE_CONTROL = "public, max-age=31536000, immutable"
-_MAX_CONCURRENT_CALLS = 4
 _Item = TypeVar("_Item")
 
 
@@ -161,7 +157,7 @@ def delete_all(storage: ObjectStorage, *, bucket: str, keys: Iterable[str]) -> N
 
 def _run_concurrently(call: Callable[[_Item], None], items: Sequence[_Item]) -> None:
     """Make the calls, all of them, and raise what the first that failed raised."""
-    with ThreadPoolExecutor(_MAX_CONCURRENT_CALLS) as pool:
+    with ThreadPoolExecutor(max_workers=4) as pool:
         for done in [pool.submit(call, item) for item in items]:
             done.result()
 
@@ -179,9 +175,10 @@ def _make_client(settings: Settings) -> Any:
         aws_secret_access_key=settings.s3_secret_access_key,
         config=Config(
             signature_version="s3v4",
-            connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-            read_timeout=_RESPONSE_TIMEOUT_SECONDS,
-            retries={"total_max_attempts": _MAX_ATTEMPTS, "mode": "standard"},
+            connect_timeout=3,
+            read_timeout=15,
+            # Every call may be repeated: the same key gets the same content.
+            retries={"total_max_attempts": 3, "mode": "standard"},
             max_pool_connections=16,
             # Buckets as host names would need a name for each at whatever stands in for AWS.
             s3={"addressing_style": "path" if settings.s3_endpoint_url else "auto"},

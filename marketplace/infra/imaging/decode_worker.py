@@ -17,7 +17,6 @@ from marketplace.infra.imaging.formats import FORMATS, UnacceptablePictureError
 from marketplace.infra.imaging.rendering import render
 
 _ENCODE_CPU_SECONDS = 5.0  # of processor time, when all is decoded
-_NICENESS = 5  # requests that are answered in a millisecond go first
 
 
 def main(arguments: list[str]) -> int:
@@ -32,7 +31,7 @@ def main(arguments: list[str]) -> int:
     seconds, space = float(arguments[2]), int(arguments[3])
     # What a decoder finds odd about a file is nobody's concern.
     warnings.simplefilter("ignore")
-    os.nice(_NICENESS)
+    os.nice(5)  # requests that are answered in a millisecond go first
     if sys.platform == "linux":
         # Elsewhere what is mapped says nothing of what is used.
         resource.setrlimit(resource.RLIMIT_AS, (space, space))
@@ -45,28 +44,21 @@ def main(arguments: list[str]) -> int:
             sizes=sizes,
             on_decoded=lambda: signal.setitimer(signal.ITIMER_PROF, _ENCODE_CPU_SECONDS),
         )
-    except UnacceptablePictureError as error:
-        _write_json_line({"refused": str(error)})
-        return 0
-    _write_json_line(
-        {
+        renditions = picture.renditions
+        answer: dict[str, object] = {
             "width": picture.width,
             "height": picture.height,
             "renditions": [
                 (item.name, item.content_type, item.width, item.height, len(item.content))
-                for item in picture.renditions
+                for item in renditions
             ],
         }
-    )
-    for rendition in picture.renditions:
-        sys.stdout.buffer.write(rendition.content)
+    except UnacceptablePictureError as error:
+        renditions, answer = (), {"refused": str(error)}
+    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+    sys.stdout.buffer.writelines(rendition.content for rendition in renditions)
     sys.stdout.buffer.flush()
     return 0
-
-
-def _write_json_line(answer: dict[str, object]) -> None:
-    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
-    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -102,8 +102,6 @@ _TRANSPOSE_BY_ORIENTATION = {
 }
 _SWAPS_SIDES = frozenset(_TRANSPOSE_BY_ORIENTATION[orientation] for orientation in (5, 6, 7, 8))
 _STRIP_HEIGHT = 64  # rows of the result that are converted at once
-_WEBP_QUALITY = 80
-_JPEG_QUALITY = 85
 
 # Texts that a PNG carries are not read: little of them is enough to get past them.
 PngImagePlugin.MAX_TEXT_CHUNK = 64 * 1024
@@ -277,9 +275,9 @@ def _encode(picture: Image.Image, kind: PictureFormat, *, name: str) -> Renditio
     out = io.BytesIO()
     if kind is WEBP:
         # Up to 1,000 pixels on the longest side WebP takes its time.
-        image.save(out, "WEBP", quality=_WEBP_QUALITY, method=4 if max(image.size) <= 1_000 else 2)
+        image.save(out, "WEBP", quality=80, method=4 if max(image.size) <= 1_000 else 2)
     elif kind is JPEG:
-        image.save(out, "JPEG", quality=_JPEG_QUALITY, progressive=True)
+        image.save(out, "JPEG", quality=85, progressive=True)
     else:
         image.save(out, kind.name)
     return Rendition(name, kind.content_type, *image.size, out.getvalue())

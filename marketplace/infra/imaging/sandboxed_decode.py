@@ -32,9 +32,8 @@ _MAX_ADDRESS_SPACE = 512 * 1024 * 1024  # bytes
 # Its own limits are of processor time; so much may pass on a machine that has much else to do.
 _WORKER_TIMEOUT_SECONDS = 20.0
 # In each process of ours: they are what computes most of all that a request sets in motion.
-_MAX_CONCURRENT_WORKERS = 2
+_worker_slots = threading.BoundedSemaphore(2)
 _QUEUE_TIMEOUT_SECONDS = 10.0
-_worker_slots = threading.BoundedSemaphore(_MAX_CONCURRENT_WORKERS)
 
 
 class DecodeWorkerFailedError(Exception):

@@ -210,8 +210,9 @@ class HttpPaymentGateway:
             "metadata": metadata,
             "bank_transfer": {"account_expires_at": iso(expires_at)},
         }
-        read = partial(GatewayTransferAccount.from_wire, reference=reference)
-        return self._client.post("/charge", body, read)
+        return self._client.post(
+            "/charge", body, partial(GatewayTransferAccount.from_wire, reference=reference)
+        )
 
 
 def customer_email(email: str | None, user_id: UUID) -> str:

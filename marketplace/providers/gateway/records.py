@@ -29,6 +29,7 @@ _PATHS: dict[RecordKind, str] = {
 }
 # A million records: more is no window that somebody asked for, but a gateway that takes no notice of it.
 _MAX_PAGES = 10_000
+_AMOUNTS = range(-(10**15), 10**15 + 1)
 _Item = TypeVar("_Item")
 _parse_short_text = partial(parse_short_text, max_length=200)
 
@@ -54,11 +55,11 @@ class BalanceMovement:
         :raises MalformedGatewayDataError: a field is missing or of another type
         """
         return cls(
-            id=_require_id(data.get("id"), "id"),
+            id=_require_integer(data.get("id"), "id", range(2**63)),
             model=_parse_short_text(data.get("model_responsible")),
             row_id=_parse_short_text(data.get("model_row")),
-            difference_minor=_require_signed_amount(data.get("difference"), "difference"),
-            balance_minor=_require_signed_amount(data.get("balance"), "balance"),
+            difference_minor=_require_integer(data.get("difference"), "difference", _AMOUNTS),
+            balance_minor=_require_integer(data.get("balance"), "balance", _AMOUNTS),
             happened_at=require_time(data.get("createdAt") or data.get("created_at")),
         )
 
@@ -103,7 +104,7 @@ class GatewayRecord:
         charge = data.get("transaction")
         return cls(
             kind=kind,
-            id=str(_require_id(data.get("id"), "id")),
+            id=str(_require_integer(data.get("id"), "id", range(2**63))),
             reference=_parse_short_text(data.get("reference")),
             status=_parse_short_text(data.get("status")),
             amount_minor=require_amount(parse_digits(amount), "amount"),
@@ -150,7 +151,7 @@ class HttpGatewayRecords:
             item for item in self._client.list_items("/balance", {}) if item.get("currency") == CURRENCY
         ]
         with translating_malformed_data():
-            return _require_signed_amount(balances[0].get("balance"), "balance") if balances else 0
+            return _require_integer(balances[0].get("balance"), "balance", _AMOUNTS) if balances else 0
 
     def list_movements(self) -> Iterator[list[BalanceMovement]]:
         """List the movements of the balance in naira, in pages, the latest first.
@@ -216,13 +217,7 @@ def _parse_paid_record(kind: RecordKind, data: dict[str, Any]) -> GatewayRecord 
     return GatewayRecord.from_wire(kind, data)
 
 
-def _require_id(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise MalformedGatewayDataError(f"{name} is no id")
-    return value
-
-
-def _require_signed_amount(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 10**15:
-        raise MalformedGatewayDataError(f"{name} is no amount")
+def _require_integer(value: Any, name: str, span: range) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in span:
+        raise MalformedGatewayDataError(f"{name} is no integer in range")
     return value
