@@ -36,9 +36,9 @@ from marketplace.payments.refunds.admin_refund import (
     EscrowDeficitError,
     RefundItem,
     RefundRequest,
+    claw_back,
     process_refund,
 )
-from marketplace.payments.refunds.clawback import claw_back
 
 area = ContractBlueprint("refunds", "/api/payments", "Refunds and held charges, for finance")
 

@@ -22,7 +22,6 @@ UNTYPED_BY_DESIGN = {
     "orders.transitions.apply_transition": "columns that a transition sets",
     "payments.admin_queries.QuarantinedChargeRow.orders": _AGGREGATE,
     "payments.integrity.drift.raise_drift_and_halt_payouts": _FACTS,
-    "payments.refunds.admin_refund.refund_audit_details": _FACTS,
     "payments.refunds.alerts.raise_refund_alert": _FACTS,
     "payouts.batches.decisions.audit_batch_action": _FACTS,
     "payouts.batches.queries.Approval.officer": _AGGREGATE,

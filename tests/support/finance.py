@@ -15,7 +15,7 @@ from marketplace.orders import operations as orders
 from marketplace.payments import states
 from marketplace.payments.chargebacks.intake import record_chargeback
 from marketplace.payments.models import Refund
-from marketplace.payments.refunds import clawback, gateway_refund, order_cancellation, recovery
+from marketplace.payments.refunds import admin_refund, gateway_refund, order_cancellation, recovery
 from marketplace.payments.refunds.admin_refund import ProcessedRefund, RefundRequest, process_refund
 from marketplace.providers.gateway.payloads import GatewayDispute, GatewayRefund
 from tests.support.gateway_events import dispute_data
@@ -137,7 +137,7 @@ def dispute_charge(
 def claw_back(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> ProcessedRefund:
     """Have an officer refund an order whose money was released."""
     given = {"destination": "wallet", "reason": REASON} | wanted
-    return clawback.claw_back(
+    return admin_refund.claw_back(
         session,
         order_id=order_id,
         act=act_of(officer, now=NOW),

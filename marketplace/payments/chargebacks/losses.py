@@ -23,11 +23,7 @@ from marketplace.orders.transitions import GATEWAY, LockedOrder, record_clawback
 from marketplace.payments import states
 from marketplace.payments.models import GatewayCharge, Refund
 from marketplace.payments.refunds import buyer_accounts, notifications
-from marketplace.payments.refunds.clawback import (
-    allocate_clawback,
-    notify_parties_of_clawback,
-    vendor_debt_message,
-)
+from marketplace.payments.refunds.admin_refund import allocate_clawback
 
 CHARGEBACK = "chargeback"
 
@@ -295,12 +291,12 @@ def _notify_vendor(
     now: datetime,
 ) -> None:
     owed_minor = fetch_balance(session, account=accounts.vendor_receivable(order.vendor_id))
-    notify_parties_of_clawback(
+    notifications.notify_parties_of_clawback(
         session,
         order,
         {
             order.vendor_user_id: f"The buyer's bank took {format_naira(amount_minor)} of order {order.number} back."
-            f" {vendor_debt_message(vendor_minor, owed_minor)}"
+            f" {notifications.vendor_debt_message(vendor_minor, owed_minor)}"
         },
         cause=f"order:{order.id}:charge-dispute:{dispute_id}",
         now=now,

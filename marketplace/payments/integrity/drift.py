@@ -15,7 +15,6 @@ from marketplace.platform.halts import halt_payouts
 
 # What reconciliation finds: over when one matches, and not when all rules of the books hold.
 GATEWAY_BALANCE_SUBJECT = "what the gateway holds is what the books say"
-_ROWS_SHOWN = 5
 
 
 def raise_drift_and_halt_payouts(
@@ -36,12 +35,13 @@ def raise_drift_and_halt_payouts(
     alert_id = raise_alert(
         session, identifier="ESCROW_DRIFT", subject=subject, title=title, facts=facts, now=now
     )
-    content = orjson.dumps([alert_id, findings], default=str, option=orjson.OPT_SORT_KEYS)
     halt_payouts(
         session,
         f"ESCROW_DRIFT: {subject}",
         now,
-        finding=hashlib.sha256(content).hexdigest(),
+        finding=hashlib.sha256(
+            orjson.dumps([alert_id, findings], default=str, option=orjson.OPT_SORT_KEYS)
+        ).hexdigest(),
         facts=redact_facts(facts),
     )
     return alert_id
@@ -62,7 +62,7 @@ def update_invariant_alerts(session: Session, violations: Sequence[Violation], *
             facts={
                 "rule": violation.rule,
                 "rows": len(violation.rows),
-                "first": violation.rows[:_ROWS_SHOWN],
+                "first": violation.rows[:5],
             },
             findings=violation.rows,
             now=now,

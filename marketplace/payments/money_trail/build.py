@@ -161,15 +161,12 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> Mo
     """
     order, roles = orders.fetch_order_with_roles(session, order_id=order_id, caller=caller)
     role: Role = "staff" if "staff" in roles else "buyer" if "buyer" in roles else "vendor"
-    quarantined_charges: list[dict[str, Any]] = []
-    refunds: list[OrderRefund] = []
-    waiting: set[UUID] = set()
-    if role != "vendor":
-        quarantined_charges = _list_quarantined_charges(session, order_id)
-        refunds = list_refunds_of_orders(session, order_ids=[order_id])
-        pending = [refund.id for refund in refunds if refund.status == payment_states.PENDING]
-        if pending:
-            waiting = set(_SELECT_REFUNDS_AWAITING_CHARGEBACK.scalars(session, refund_ids=pending))
+    quarantined_charges = [] if role == "vendor" else _list_quarantined_charges(session, order_id)
+    refunds = [] if role == "vendor" else list_refunds_of_orders(session, order_ids=[order_id])
+    pending = [refund.id for refund in refunds if refund.status == payment_states.PENDING]
+    waiting = (
+        set(_SELECT_REFUNDS_AWAITING_CHARGEBACK.scalars(session, refund_ids=pending)) if pending else set()
+    )
     # What was put aside for an order that was never paid is none of the vendor's business.
     transactions = (
         []

@@ -1,4 +1,9 @@
-"""An officer refunds an order whose money is in escrow, wholly or in part."""
+"""Refunds by officers: wholly or in part, out of escrow or, after its release, by a clawback.
+
+The vendor bears a clawback up to what they had of the order, the platform what is beyond that. The vendor's balance of
+what they are owed stays as it is: what they owe has an account of its own, which is taken from their next payouts
+first. A chargeback of released money is borne likewise.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,17 +17,20 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.kernel.errors import ConflictError, InvalidParam, MarketplaceError, ValidationError
 from marketplace.kernel.money import format_naira
+from marketplace.ledger import accounts
+from marketplace.ledger.queries import fetch_balance
 from marketplace.notifications.operations import notify
 from marketplace.orders import inventory, operations as orders, states
 from marketplace.orders.models import OrderItem
-from marketplace.orders.transitions import Actor, LockedOrder, lock_order
+from marketplace.orders.pricing import allocate_after, split_escrow
+from marketplace.orders.transitions import Actor, LockedOrder, lock_order, record_clawback
 from marketplace.payments.guards import ensure_no_conflict_of_interest, ensure_order_not_charged_back
 from marketplace.payments.models import Refund
-from marketplace.payments.refunds import create
+from marketplace.payments.refunds import create, notifications
 from marketplace.payments.refunds.create import Destination
 
-RELEASED_ESCROW_STATUSES = frozenset({"released", "partially_refunded"})
-DESTINATION_TEXTS = {"wallet": "to your wallet", "gateway": "to where you paid from"}
+_RELEASED_ESCROW_STATUSES = frozenset({"released", "partially_refunded"})
+_DESTINATION_TEXTS = {"wallet": "to your wallet", "gateway": "to where you paid from"}
 
 
 class EscrowDeficitError(MarketplaceError):
@@ -106,7 +114,7 @@ def process_refund(
     ensure_no_conflict_of_interest(
         session, officer_id=act.person_id, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id]
     )
-    if order.escrow_status in RELEASED_ESCROW_STATUSES:
+    if order.escrow_status in _RELEASED_ESCROW_STATUSES:
         raise AlreadyReleasedError(
             f"The order is {order.status} and its escrow {order.escrow_status}: the vendor has the money. Getting it"
             " back from the vendor takes a clawback: send clawback: true."
@@ -114,8 +122,8 @@ def process_refund(
     states.ORDER.target(order.status, states.REFUND)
     ensure_order_not_charged_back(session, order_id=order.id)
     available_minor = order.escrow_balance_minor
-    lines = fetch_order_lines(session, order_id=order.id)
-    amount_minor = compute_refund_amount(
+    lines = _fetch_order_lines(session, order_id=order.id)
+    amount_minor = _compute_refund_amount(
         refund_request, lines, available_minor=available_minor, limit_label="Escrow holds"
     )
     create.lock_charges(session, order=order)
@@ -138,7 +146,7 @@ def process_refund(
         target_type="order",
         target_id=str(order.id),
         before=_audit_snapshot(order),
-        after=_audit_snapshot(updated_order) | refund_audit_details(refund_request, amount_minor, refunds),
+        after=_audit_snapshot(updated_order) | _refund_audit_details(refund_request, amount_minor, refunds),
     )
     _notify_parties(
         session,
@@ -152,7 +160,117 @@ def process_refund(
     return ProcessedRefund(updated_order, amount_minor, refunds, clawback=None)
 
 
-def fetch_order_lines(session: Session, *, order_id: UUID) -> dict[UUID, OrderItem]:
+def claw_back(
+    session: Session,
+    *,
+    order_id: UUID,
+    act: Act,
+    refund_request: RefundRequest,
+) -> ProcessedRefund:
+    """Refund an order whose money was released, for an officer.
+
+    The order stays delivered. Rows are locked in the order: the order with its escrow, charges, balances.
+
+    :param order_id: an order whose escrow is released
+    :param refund_request: how much, whereto and why; without amount and items, all that did not go back before
+    :raises NotFoundError: there is no such order
+    :raises ConflictOfInterestError: the officer is a party of it
+    :raises ValidationError: escrow still holds the money; or an item is not of the order, or not so often
+    :raises IllegalTransitionError: the order is not paid, or was cancelled or refunded
+    :raises ChargedBackError: the buyer's bank gives the money back, or did
+    :raises EscrowDeficitError: it is more than was released and did not go back before
+    """
+    order = lock_order(session, order_id=order_id)
+    ensure_no_conflict_of_interest(
+        session, officer_id=act.person_id, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id]
+    )
+    if order.escrow_status not in _RELEASED_ESCROW_STATUSES:
+        states.ORDER.target(order.status, states.REFUND)
+        raise ValidationError.of(
+            "clawback", "Escrow still holds the money: it is refunded out of it. Leave this out."
+        )
+    ensure_order_not_charged_back(session, order_id=order.id)
+    amount_minor = _compute_refund_amount(
+        refund_request,
+        _fetch_order_lines(session, order_id=order.id),
+        available_minor=order.net_released_minor,
+        limit_label="Vendor and platform have",
+    )
+    sources = allocate_clawback(order, amount_minor)
+    record_clawback(
+        session,
+        order=order,
+        amount_minor=amount_minor,
+        actor=Actor("staff", act.person_id),
+        note=refund_request.reason,
+        now=act.now,
+    )
+    inventory.record_refunded_units(
+        session, order=order, quantities={item.product_id: item.quantity for item in refund_request.items}
+    )
+    refunds = create.refund_sources(
+        session,
+        order=order,
+        sources=sources,
+        destination=refund_request.destination,
+        refund_cause=create.RefundCause(
+            f"clawback:{order.id}:{order.clawed_back_minor}", refund_request.reason, act.person_id
+        ),
+        now=act.now,
+    )
+    vendor_minor, platform_minor = (minor for _, minor in sources)
+    total_debt_minor = fetch_balance(session, account=accounts.vendor_receivable(order.vendor_id))
+    record_audit_entry(
+        session,
+        act=act,
+        action="order.clawback",
+        target_type="order",
+        target_id=str(order.id),
+        before={"clawedBackMinor": order.clawed_back_minor, "releasedMinor": order.released_minor},
+        after={
+            "clawedBackMinor": order.clawed_back_minor + amount_minor,
+            "vendorMinor": vendor_minor,
+            "platformMinor": platform_minor,
+        }
+        | _refund_audit_details(refund_request, amount_minor, refunds),
+    )
+    amount = format_naira(amount_minor)
+    notifications.notify_parties_of_clawback(
+        session,
+        order,
+        {
+            order.buyer_id: f"{amount} of order {order.number} go back"
+            f" {_DESTINATION_TEXTS[refund_request.destination]}.",
+            order.vendor_user_id: f"{amount} of order {order.number} went back to its buyer."
+            f" {notifications.vendor_debt_message(vendor_minor, total_debt_minor)}",
+        },
+        cause=f"order:{order.id}:clawback:{order.clawed_back_minor}",
+        now=act.now,
+    )
+    return ProcessedRefund(
+        order, amount_minor, refunds, ClawbackShares(vendor_minor, platform_minor, total_debt_minor)
+    )
+
+
+def allocate_clawback(order: LockedOrder, amount_minor: int) -> Sequence[create.DebitSource]:
+    """Tell who bears what goes back of a released order: the vendor, then the platform.
+
+    :param order: locked, its escrow released
+    :param amount_minor: kobo; at most what did not go back before
+    :return: the vendor's account and the platform's, each with its part; one of them may be 0
+    """
+    released = split_escrow(order.price, commission_minor=order.commission_minor).scaled_to(
+        order.released_minor
+    )
+    vendor, platform = allocate_after(
+        amount_minor,
+        (released.vendor_minor, released.platform_minor),
+        allocated_before_minor=order.clawed_back_minor,
+    )
+    return [(accounts.vendor_receivable(order.vendor_id), vendor), (accounts.PLATFORM_REVENUE, platform)]
+
+
+def _fetch_order_lines(session: Session, *, order_id: UUID) -> dict[UUID, OrderItem]:
     """Fetch the items of an order by product, in their order."""
     return {
         item.product_id: item
@@ -189,7 +307,7 @@ def _debit_escrow(
         )
 
 
-def compute_refund_amount(
+def _compute_refund_amount(
     refund_request: RefundRequest,
     lines: Mapping[UUID, OrderItem],
     *,
@@ -249,7 +367,7 @@ def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
     }
 
 
-def refund_audit_details(
+def _refund_audit_details(
     refund_request: RefundRequest, amount_minor: int, refunds: Sequence[Refund]
 ) -> dict[str, Any]:
     """Describe an officer's refund for the audit."""
@@ -282,7 +400,7 @@ def _notify_parties(
     )
     items_text = f" for {item_list}" if item_list else ""
     restocked = order.shipped_at is None and (is_full or item_list)
-    destination_text = DESTINATION_TEXTS[refund_request.destination]
+    destination_text = _DESTINATION_TEXTS[refund_request.destination]
     body_by_user = {
         order.buyer_id: f"{amount} of order {order.number} go back {destination_text}{items_text}. {closing}",
         order.vendor_user_id: f"{amount} of order {order.number} go back to its buyer{items_text}. {closing}"

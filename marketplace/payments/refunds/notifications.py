@@ -1,12 +1,14 @@
-"""Notifications to buyers about refunds, each sent once."""
+"""Notifications about refunds, each sent once."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import format_naira
-from marketplace.notifications.operations import notify
+from marketplace.notifications.operations import NewNotification, notify, notify_all
+from marketplace.orders.transitions import LockedOrder
 from marketplace.payments.models import Refund
 
 _DEBT_SENTENCE = "You owe us {}: they come off what your wallet receives next."
@@ -209,6 +211,45 @@ def notify_duplicate_refund_returned(
         " wallet, and what you owe for them comes off it.",
         link="/wallet",
         cause=f"{source}:returned",
+        now=now,
+    )
+
+
+def vendor_debt_message(vendor_minor: int, total_debt_minor: int) -> str:
+    """Describe the vendor's share of a clawback and the vendor's total debt.
+
+    :param vendor_minor: kobo of this one
+    :param total_debt_minor: kobo in all
+    """
+    if not vendor_minor:
+        return "You had given back all that you had of it: this part is ours."
+    return (
+        f"{format_naira(vendor_minor)} of it are yours to bear. In all you owe {format_naira(total_debt_minor)},"
+        " which is taken from your next payouts."
+    )
+
+
+def notify_parties_of_clawback(
+    session: Session, order: LockedOrder, bodies: Mapping[UUID, str], *, cause: str, now: datetime
+) -> None:
+    """Notify the parties of an order that released money of it was refunded.
+
+    :param bodies: what each is told
+    :param cause: names it once and for all
+    """
+    notify_all(
+        session,
+        notifications=[
+            NewNotification(
+                user_id=user_id,
+                type="order_clawed_back",
+                title="A delivered order was refunded",
+                body=body,
+                link=f"/orders/{order.id}",
+                cause=cause,
+            )
+            for user_id, body in bodies.items()
+        ],
         now=now,
     )
 
