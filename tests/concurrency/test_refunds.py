@@ -340,7 +340,7 @@ def test_a_held_charge_is_decided_on_once(
         assert len(won) == 1
         with database.reading() as session:
             row = row_of(session, "quarantined_charges", id=held_id)
-            assert (row["status"], row["resolution"]) == ("resolved", won[0].resolution)
+            assert (row["status"], row["resolution"]) == ("resolved", won[0].row.resolution)
     assert_whole(database)
 
 
