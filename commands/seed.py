@@ -19,7 +19,7 @@ from marketplace.catalog import cache_tags
 from marketplace.catalog.models import Image
 from marketplace.catalog.search import index_maintenance
 from marketplace.infra.cache import drop_cached
-from marketplace.infra.db import driver_cursor
+from marketplace.infra.sessions import driver_cursor
 from marketplace.models import metadata
 from marketplace.platform.models import Campus
 from marketplace.providers.storage import S3ObjectStorage

@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog.commission_rates import COMMISSION_RATE_SQL
 from marketplace.catalog.sale_price import PRICE_COLUMNS_SQL, PricedRow
-from marketplace.infra.db import Statement
-from marketplace.infra.prepared import Prepared
+from marketplace.infra.db import Prepared, Statement
 
 _UPDATE_STOCK_SQL = (
     "UPDATE products p SET {change}"

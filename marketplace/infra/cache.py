@@ -12,8 +12,8 @@ import structlog
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import DROP_STALE_CONTENT_KEY
 from marketplace.infra.outbox import after_commit
+from marketplace.infra.sessions import DROP_STALE_CONTENT_KEY
 from marketplace.infra.wire import LeanRedisClient
 
 _log = structlog.get_logger(__name__)

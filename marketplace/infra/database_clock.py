@@ -11,7 +11,8 @@ import psycopg2
 import structlog
 from sqlalchemy import event
 
-from marketplace.infra.db import Database, driver_connection
+from marketplace.infra.db import Database
+from marketplace.infra.sessions import driver_connection
 from marketplace.kernel.clock import Clock, system_clock
 from marketplace.kernel.errors import ServiceUnavailableError
 

@@ -1,7 +1,8 @@
-"""The database: its pool, sessions in a transaction and in autocommit, retries, statements compiled once."""
+"""The database: its pool, transactions and autocommit, retries, statements compiled or prepared once."""
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,12 +13,11 @@ import orjson
 import psycopg2
 import psycopg2.extras
 import structlog
+from psycopg2.extensions import adapt
 from sqlalchemy import (
     ARRAY,
     TIMESTAMP,
     BigInteger,
-    Connection,
-    Engine,
     MetaData,
     Text,
     Uuid,
@@ -29,11 +29,17 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError, TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql.elements import ClauseElement
 from typing_extensions import TypeVar
 
 from marketplace.infra.encryption import EncryptedText
+from marketplace.infra.sessions import (
+    DROP_STALE_CONTENT_KEY,
+    NO_PREPARED_STATEMENTS_KEY,
+    PooledSession,
+    driver_connection,
+    driver_cursor,
+)
 from marketplace.infra.settings import SettingsError
 from marketplace.kernel.errors import ConcurrentChangeError, ServiceUnavailableError
 
@@ -50,11 +56,7 @@ SESSION_SETTINGS = {
     "idle_in_transaction_session_timeout": "1min",
 }
 
-NO_PREPARED_STATEMENTS_KEY = "no_prepared_statements"  # in a session's info: whether it prepares none
-_DRIVER_CONNECTION_KEY = "driver_connection"  # in a session's info: the one that it holds
-DROP_STALE_CONTENT_KEY = (
-    "drop_stale_content"  # in a session's info: what drops cached content after its commit
-)
+_PREPARED_NAMES_KEY = "prepared_statements"  # in a driver connection's info: the names that it knows
 
 _log = structlog.get_logger(__name__)
 Row = dict[str, Any]
@@ -158,7 +160,7 @@ class Database:
         """
         with (
             self._translating_unavailability(),
-            _PooledSession(self.engine, info=self._session_info) as session,
+            PooledSession(self.engine, info=self._session_info) as session,
         ):
             yield session
             session.commit()
@@ -171,7 +173,7 @@ class Database:
         """
         with (
             self._translating_unavailability(),
-            _PooledSession(self.engine, autocommit=True, info=self._reading_info) as session,
+            PooledSession(self.engine, autocommit=True, info=self._reading_info) as session,
         ):
             yield session
 
@@ -414,94 +416,38 @@ _DIALECT = postgresql.psycopg2.dialect(paramstyle="pyformat")  # type: ignore[no
 Json = functools.partial(psycopg2.extras.Json, dumps=lambda value: orjson.dumps(value).decode())
 
 
-class _PooledSession(Session):
-    """A session whose statements take their connection straight from the pool, in a transaction or in autocommit.
+class Prepared(Statement[_RowT]):
+    """A statement under a name on the server: parsed once for each connection, planned a few times.
 
-    What the ORM does around a transaction costs as much as several statements. It is paid where the ORM is used,
-    which then goes by the same connection; otherwise the driver alone commits.
+    The server's plan does not know the values that it will be given: this is for statements whose best plan
+    is the same for all of them. Values that never change, a LIMIT above all, belong into the clause itself:
+    they are written into the text, where the planner sees them.
+
+    Behind a pooler in transaction mode it is a plain ``Statement``: DATABASE_PREPARED_STATEMENTS=off.
     """
 
     def __init__(
-        self, engine: Engine, *, autocommit: bool = False, info: dict[Any, Any] | None = None
+        self, clause: ClauseElement, *, row: type[_RowT] | None = None, columns: Sequence[str] | None = None
     ) -> None:
-        super().__init__(autoflush=not autocommit, expire_on_commit=False, info=info)
-        self._engine = engine
-        self._autocommit = autocommit
-        self._pooled_connection: PoolProxiedConnection | None = None
-        self._connection: Connection | None = None
+        """Compile a statement, as ``Statement`` does."""
+        super().__init__(clause, row=row, columns=columns)
+        literals = {name: adapt(value).getquoted().decode() for name, value in self._constants.items()}
+        placeholders = {name: f"${number}" for number, name in enumerate(self._given_names, start=1)}
+        body = self.sql % (literals | placeholders)
+        # Of what it says, so that a name means the same on every connection of every process.
+        self._name = f"s_{hashlib.blake2b(body.encode(), digest_size=12).hexdigest()}"
+        self._prepare = f"PREPARE {self._name} AS {body}".replace("%", "%%")
+        arguments = ", ".join(f"%({name})s" for name in self._given_names)
+        self._call = f"EXECUTE {self._name} ({arguments})" if arguments else f"EXECUTE {self._name}"
 
-    def driver(self) -> PoolProxiedConnection:
-        """Give the connection, where statements are run past the ORM."""
-        if self.in_nested_transaction():
-            self.connection()  # sets the savepoint, unless it is set
-        return self._check_out_connection()
-
-    def _check_out_connection(self) -> PoolProxiedConnection:
-        """Take the connection from the pool when it is first asked for."""
-        if self._pooled_connection is None:
-            self._pooled_connection = self._engine.raw_connection()
-            if self._autocommit:
-                _set_autocommit(self._pooled_connection, on=True)
-        return self._pooled_connection
-
-    def get_bind(self, *_args: Any, **_kwargs: Any) -> Connection:
-        """Have the ORM, where it is used, go by the same connection as statements do."""
-        if self._connection is None:
-            self._connection = Connection(self._engine, connection=self._check_out_connection())
-        return self._connection
-
-    def commit(self) -> None:
-        """Write what the ORM holds back, and commit."""
-        self.flush()
-        if self._connection is not None:
-            super().commit()
-            return
-        if self._pooled_connection is not None:
-            self._pooled_connection.commit()
-        self.dispatch.after_commit(self)
-
-    def rollback(self) -> None:
-        """Take back what was done since the last commit."""
-        if self._connection is None and self._pooled_connection is not None:
-            self._pooled_connection.rollback()
-        if self.in_transaction():
-            super().rollback()
-        else:
-            self.dispatch.after_rollback(self)
-
-    def close(self) -> None:
-        """End the session and give its connection back, which is rolled back if need be."""
-        if self._connection is not None or self.in_transaction():
-            super().close()
-        connection, self._pooled_connection, self._connection = self._pooled_connection, None, None
-        if connection is not None:
-            if self._autocommit:
-                _set_autocommit(connection, on=False)
-            connection.close()
-
-
-def _set_autocommit(pooled: PoolProxiedConnection, *, on: bool) -> None:
-    """Tell the driver, which sends no BEGIN then; the server hears nothing of it. A dead connection is let be."""
-    connection: Any = pooled.dbapi_connection
-    if connection is not None and not connection.closed:
-        connection.autocommit = on
-
-
-def driver_connection(session: Session) -> PoolProxiedConnection:
-    """Give the session's own driver connection, after a flush.
-
-    What the ORM holds back is written first, so that prepared statements and the ORM see the same rows.
-    """
-    session.flush()
-    if isinstance(session, _PooledSession):
-        return session.driver()
-    pooled: PoolProxiedConnection | None = session.info.get(_DRIVER_CONNECTION_KEY)
-    # One that went back to its pool, after a rollback for instance, is nobody's or somebody else's by now.
-    if pooled is None or pooled.dbapi_connection is None:
-        pooled = session.info[_DRIVER_CONNECTION_KEY] = session.connection().connection
-    return pooled
-
-
-def driver_cursor(session: Session) -> Any:
-    """Give a cursor of the session's own driver connection, after a flush."""
-    return driver_connection(session).cursor()
+    def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
+        if session.info.get(NO_PREPARED_STATEMENTS_KEY):
+            return super()._execute(session, parameters)
+        connection = driver_connection(session)
+        cursor = connection.cursor()
+        prepared_names: set[str] = connection.info.setdefault(_PREPARED_NAMES_KEY, set())
+        if self._name not in prepared_names:
+            cursor.execute(self._prepare, ())
+            prepared_names.add(self._name)
+        cursor.execute(self._call, parameters)
+        return cursor

@@ -11,8 +11,7 @@ from sqlalchemy import exists, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
-from marketplace.infra.db import Statement
-from marketplace.infra.prepared import Prepared
+from marketplace.infra.db import Prepared, Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import format_decimal
 from marketplace.kernel.paging import Page, PageRequest, page_of

@@ -11,8 +11,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Row
-from marketplace.infra.prepared import Prepared
+from marketplace.infra.db import Prepared, Row
 from marketplace.kernel.errors import found
 from marketplace.orders import states
 from marketplace.orders.pricing import Price

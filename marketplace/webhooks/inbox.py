@@ -26,8 +26,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox, wakeups
-from marketplace.infra.db import Database, Json, Statement, sqlstate
-from marketplace.infra.prepared import Prepared
+from marketplace.infra.db import Database, Json, Prepared, Statement, sqlstate
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock
 from marketplace.payments.charges.apply import UnknownReferenceError

@@ -14,8 +14,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog.search.query_builder import LexemeFrequency, Lexicon, corrected_words
 from marketplace.catalog.search.tokenizer import STOP_WORDS, find_phrases, word_forms
-from marketplace.infra.db import Statement
-from marketplace.infra.prepared import Prepared
+from marketplace.infra.db import Prepared, Statement
 
 _MIN_CORRECTABLE_LENGTH = 3
 # Words so short may have one fault, words longer than the second three, all others two.

@@ -19,8 +19,7 @@ from sqlalchemy.sql.elements import TextClause
 from marketplace.catalog.browse.listing import CARD_COLUMNS
 from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_sql
 from marketplace.catalog.models import Product
-from marketplace.infra.db import Row, Statement
-from marketplace.infra.prepared import Prepared
+from marketplace.infra.db import Prepared, Row, Statement
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 

@@ -19,8 +19,7 @@ from marketplace.catalog import cache_tags
 from marketplace.catalog.statistics.models import ProductCount
 from marketplace.infra.cache import Cache, CacheDownError, drop_cached
 from marketplace.infra.counters import Counters
-from marketplace.infra.db import Database, Statement
-from marketplace.infra.prepared import Prepared
+from marketplace.infra.db import Database, Prepared, Statement
 from marketplace.kernel.errors import NotFoundError
 
 VIEW, CART_ADD, SHARE = "view", "cart_add", "share"

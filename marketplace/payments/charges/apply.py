@@ -9,8 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert
-from marketplace.infra.db import Statement
-from marketplace.infra.prepared import Prepared
+from marketplace.infra.db import Prepared, Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction

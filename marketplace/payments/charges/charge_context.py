@@ -9,8 +9,7 @@ from uuid import UUID
 from sqlalchemy import insert, text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
-from marketplace.infra.prepared import Prepared
+from marketplace.infra.db import Prepared, Statement
 from marketplace.kernel.money import split_by_weights
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting

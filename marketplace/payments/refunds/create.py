@@ -16,8 +16,7 @@ from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox
-from marketplace.infra.db import Statement
-from marketplace.infra.prepared import Prepared
+from marketplace.infra.db import Prepared, Statement
 from marketplace.kernel import queues
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.alerts import queries
-from marketplace.infra.db import Database, Statement, driver_cursor
+from marketplace.infra.db import Database, Statement
+from marketplace.infra.sessions import driver_cursor
 from marketplace.kernel.paging import PageRequest
 from tests.support.purchases import NOW
 

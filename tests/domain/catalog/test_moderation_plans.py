@@ -10,7 +10,8 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.moderation import automated_review, queries, rules
-from marketplace.infra.db import Database, Statement, driver_cursor
+from marketplace.infra.db import Database, Statement
+from marketplace.infra.sessions import driver_cursor
 from tests.support.market import Market
 
 ROWS = 20_000

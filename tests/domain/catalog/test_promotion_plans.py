@@ -10,7 +10,8 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.promotions import featured, flash_sale_listing
-from marketplace.infra.db import Database, driver_cursor
+from marketplace.infra.db import Database
+from marketplace.infra.sessions import driver_cursor
 from tests.support.market import Market
 
 PAST, RUNNING = 20_000, 100

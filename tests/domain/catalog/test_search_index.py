@@ -18,7 +18,8 @@ from marketplace.catalog.search.find import (
 )
 from marketplace.catalog.search.models import SearchDocument, SearchLexeme, SearchTerm
 from marketplace.catalog.search.ranking_sql import search_statement
-from marketplace.infra.db import Database, driver_cursor
+from marketplace.infra.db import Database
+from marketplace.infra.sessions import driver_cursor
 from tests.support.market import Market
 from tests.support.search_api import invented
 from tests.support.servers import Addresses, create_database, drop_database

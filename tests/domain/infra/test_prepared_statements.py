@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Text, bindparam, cast, literal, select, text
 
-from marketplace.infra.db import Database
-from marketplace.infra.prepared import Prepared
+from marketplace.infra.db import Database, Prepared
 from marketplace.infra.settings import Settings, SettingsError
 from tests.support.pgbouncer import database_way, pgbouncer, pooled_url, role_settings
 from tests.support.servers import Addresses, create_database, drop_database
