@@ -17,7 +17,7 @@ from marshmallow import Schema, ValidationError
 from marshmallow.fields import Boolean, Field, Float, Integer, List, Nested, String
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import driver_cursor
+from marketplace.infra.sessions import driver_cursor
 
 Record = TypeVar("Record")
 

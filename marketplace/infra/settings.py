@@ -354,7 +354,8 @@ def _list_faults(settings: Settings) -> list[str]:
         for algorithm in settings.identity_algorithms
         if algorithm not in ("RS256", "ES256", "HS256")
     ]
-    data_keys, index_key = settings.data_encryption_keys, settings.blind_index_key
+    data_keys = settings.data_encryption_keys
+    index_key = settings.blind_index_key
     algorithms = set(settings.identity_algorithms)
     lacks_published_keys = settings.environment == "production" and not settings.identity_jwks_url
     contradictions = {

@@ -12,8 +12,9 @@ import resource
 import signal
 import sys
 import warnings
+from collections.abc import Sequence
 
-from marketplace.infra.imaging.formats import FORMATS, UnacceptablePictureError
+from marketplace.infra.imaging.formats import FORMATS, Rendition, UnacceptablePictureError
 from marketplace.infra.imaging.rendering import render
 
 _ENCODE_CPU_SECONDS = 5.0  # of processor time, when all is decoded
@@ -37,6 +38,7 @@ def main(arguments: list[str]) -> int:
         resource.setrlimit(resource.RLIMIT_AS, (space, space))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.setitimer(signal.ITIMER_PROF, seconds)
+    renditions: Sequence[Rendition] = ()
     try:
         picture = render(
             sys.stdin.buffer,
@@ -54,7 +56,7 @@ def main(arguments: list[str]) -> int:
             ],
         }
     except UnacceptablePictureError as error:
-        renditions, answer = (), {"refused": str(error)}
+        answer = {"refused": str(error)}
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
     sys.stdout.buffer.writelines(rendition.content for rendition in renditions)
     sys.stdout.buffer.flush()

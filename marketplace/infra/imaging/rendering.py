@@ -1,6 +1,6 @@
 """Pictures drawn anew: decoded within bounds, turned upright, in sRGB, without metadata, in several sizes.
 
-Run in a process of its own (``child``): a decoder that is fed hostile bytes may take long, take much, or crash.
+Run in a process of its own (``decode_worker``): a decoder that is fed hostile bytes may take long, take much, or crash.
 """
 
 import io
