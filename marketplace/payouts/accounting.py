@@ -204,12 +204,15 @@ def reserve_payouts(
         now=now,
     )
     reserved_payees = {payout.payee for payout in reserved}
-    skipped = {
-        request.payee: ALREADY_PENDING if request in sufficient else BELOW_MINIMUM
-        for request in requests
-        if request.payee not in reserved_payees
-    }
-    return ReservationResult(reserved, skipped, collected)
+    return ReservationResult(
+        reserved,
+        skipped={
+            request.payee: ALREADY_PENDING if request in sufficient else BELOW_MINIMUM
+            for request in requests
+            if request.payee not in reserved_payees
+        },
+        collected_minor=collected,
+    )
 
 
 _CANCEL_PAYOUTS = Statement(

@@ -304,8 +304,13 @@ class MaintenanceChange(Change):
         }
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
-        switched_off = [name for name, feature in features.FEATURES.items() if feature.off_in_maintenance]
-        return {"switchedOff": switched_off if payload["active"] else []}
+        return {
+            "switchedOff": [
+                name
+                for name, feature in features.FEATURES.items()
+                if feature.off_in_maintenance and payload["active"]
+            ]
+        }
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
         set_setting(

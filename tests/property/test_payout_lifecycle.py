@@ -12,7 +12,7 @@ from uuid import UUID
 
 from hypothesis import settings as hypothesis_settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
@@ -23,9 +23,11 @@ from marketplace.ledger.queries import fetch_balance, fetch_balances_by_kind
 from marketplace.payouts import accounting
 from marketplace.payouts.accounting import PayoutRequest
 from marketplace.payouts.batches import decisions, staging
+from marketplace.payouts.models import PayoutAccount
 from marketplace.payouts.transfers import dispatch, polling, submit
 from marketplace.payouts.transfers.void import void_payout
 from marketplace.platform.queries import fetch_platform_settings
+from marketplace.vendors.models import VendorProfile
 from marketplace.webhooks import inbox as webhooks
 from tests.support.depth import case_count
 from tests.support.finance import act_of, make_officer
@@ -126,14 +128,22 @@ class LifeOfPayouts(RuleBasedStateMachine):
 
     def look_at_accounts(self, session: Session) -> None:
         """Tell the gateway which accounts may be paid to."""
-        rows = session.execute(
-            text(
-                "SELECT a.recipient_code FROM payout_accounts a JOIN vendor_profiles v ON v.user_id = a.user_id"
-                " WHERE a.replaced_at IS NULL AND v.status = 'active' AND a.user_id = ANY(:users)"
-            ),
-            {"users": [payee.user.id for payee in self.payees]},
+        payable = session.scalars(
+            select(PayoutAccount)
+            .join(VendorProfile, VendorProfile.user_id == PayoutAccount.user_id)
+            .where(
+                PayoutAccount.replaced_at.is_(None),
+                VendorProfile.status == "active",
+                PayoutAccount.user_id.in_([payee.user.id for payee in self.payees]),
+            )
         )
-        self.till.recipients = set(rows.scalars())
+        # An account whose code was refused for good becomes a recipient anew.
+        self.till.recipients = {
+            code
+            for account in payable
+            for code in (account.recipient_code, f"RCP_{account.account_number}")
+            if code is not None
+        }
 
     @rule(by_hand=st.booleans(), further=st.sampled_from((0, 1, 2, *[3] * 6)))
     def stage(self, by_hand: bool, further: int) -> None:

@@ -40,8 +40,10 @@ def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
 )  # fmt: skip
 def stage_batch(ctx: Context, body: dict[str, Any]) -> queries.StagedBatch:
     """Stage what vendors can be paid, and what was asked for; the stager is its first officer."""
-    result = staging.stage_manually(ctx.session, act=ctx.act, vendor_ids=body.get("vendor_ids"))
-    return queries.show_staged_batch(ctx.session, result=result)
+    return queries.show_staged_batch(
+        ctx.session,
+        result=staging.stage_manually(ctx.session, act=ctx.act, vendor_ids=body.get("vendor_ids")),
+    )
 
 
 @area.get(

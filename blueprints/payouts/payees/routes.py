@@ -105,8 +105,11 @@ def statement(ctx: Context, query: dict[str, Any]) -> statements.VendorStatement
         # It brings a decoder of pictures along, which a web process need not hold before somebody wants a PDF.
         from blueprints.payouts.payees import statement_pdf  # noqa: PLC0415
 
-        content = statement_pdf.render_pdf(vendor_statement, generated_at=ctx.now)
-        return Response(content, content_type=_FORMATS["pdf"], headers=headers)
+        return Response(
+            statement_pdf.render_pdf(vendor_statement, generated_at=ctx.now),
+            content_type=_FORMATS["pdf"],
+            headers=headers,
+        )
     return vendor_statement
 
 

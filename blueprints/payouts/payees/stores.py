@@ -24,8 +24,9 @@ area = ContractBlueprint("vendors", "/api/vendors", "Stores and where their payo
 @area.get("/profile/<uuid:vendor_id>", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, reply=StoreProfileView)
 def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
     """Show a store: to whoever runs it with the bank account and what holds payouts back."""
-    viewer_id = ctx.caller.id if ctx.caller else None
-    return stores.show_store_profile(ctx.session, vendor_id=vendor_id, viewer_id=viewer_id, now=ctx.now)
+    return stores.show_store_profile(
+        ctx.session, vendor_id=vendor_id, viewer_id=ctx.caller.id if ctx.caller else None, now=ctx.now
+    )
 
 
 @area.put(

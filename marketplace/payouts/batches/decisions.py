@@ -338,18 +338,21 @@ def _cancel(session: Session, payouts: Sequence[_BatchPayout], *, now: datetime)
     """Cancel payouts. Payees who had requested theirs are notified; the others never knew of theirs."""
     cancelled = cancel_reservations(session, payouts=payouts, now=now)
     requested_ids = {payout.id for payout in payouts if payout.asked_for}
-    notifications = [
-        NewNotification(
-            payout.user_id,
-            "payout_called_off",
-            "Your payout was called off",
-            f"The {format_naira(payout.amount_minor)} that you asked for are in your"
-            f" {'balance' if payout.vendor_id else 'wallet'} again. Ask support if you want to know more.",
-            "/payouts" if payout.vendor_id else "/wallet",
-            f"payout_called_off:{payout.id}",
-        )
-        for payout in cancelled
-        if payout.id in requested_ids
-    ]
-    notify_all(session, notifications=notifications, now=now)
+    notify_all(
+        session,
+        notifications=[
+            NewNotification(
+                payout.user_id,
+                "payout_called_off",
+                "Your payout was called off",
+                f"The {format_naira(payout.amount_minor)} that you asked for are in your"
+                f" {'balance' if payout.vendor_id else 'wallet'} again. Ask support if you want to know more.",
+                "/payouts" if payout.vendor_id else "/wallet",
+                f"payout_called_off:{payout.id}",
+            )
+            for payout in cancelled
+            if payout.id in requested_ids
+        ],
+        now=now,
+    )
     return cancelled

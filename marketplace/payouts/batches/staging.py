@@ -319,19 +319,21 @@ def _notify_officers(
     session: Session, staged: StagingResult, *, stager_id: UUID | None, now: datetime
 ) -> None:
     """Notify the officers who may approve the batch."""
-    officer_ids = list_officers_with_permission(
-        session, permission=MANAGE_FINANCES, excluded_officer_id=stager_id
+    notify_all(
+        session,
+        notifications=[
+            NewNotification(
+                officer_id,
+                "payout_batch_staged",
+                "A batch of payouts waits for approval",
+                f"{format_count(staged.payments, 'payment')}, {format_naira(staged.amount_minor)} in all."
+                " Two officers approve it first.",
+                f"/payouts/batches/{staged.batch_id}",
+                f"payout_batch.staged:{staged.batch_id}",
+            )
+            for officer_id in list_officers_with_permission(
+                session, permission=MANAGE_FINANCES, excluded_officer_id=stager_id
+            )
+        ],
+        now=now,
     )
-    notifications = [
-        NewNotification(
-            officer_id,
-            "payout_batch_staged",
-            "A batch of payouts waits for approval",
-            f"{format_count(staged.payments, 'payment')}, {format_naira(staged.amount_minor)} in all."
-            " Two officers approve it first.",
-            f"/payouts/batches/{staged.batch_id}",
-            f"payout_batch.staged:{staged.batch_id}",
-        )
-        for officer_id in officer_ids
-    ]
-    notify_all(session, notifications=notifications, now=now)

@@ -150,13 +150,8 @@ def show_current_account(session: Session, *, user_id: UUID, now: datetime) -> O
 
 def list_account_history(session: Session, *, user_id: UUID, now: datetime) -> list[OwnAccount]:
     """List a person's bank accounts, the current one first; at most 50."""
-    accounts = session.scalars(
-        select(PayoutAccount)
-        .where(PayoutAccount.user_id == user_id)
-        .order_by(PayoutAccount.id.desc())
-        .limit(50)
-    )
-    return [_show_account(account, now) for account in accounts]
+    latest = select(PayoutAccount).where(PayoutAccount.user_id == user_id).order_by(PayoutAccount.id.desc())
+    return [_show_account(account, now) for account in session.scalars(latest.limit(50))]
 
 
 def _show_account(account: PayoutAccount, now: datetime) -> OwnAccount:

@@ -212,8 +212,9 @@ def _record_resubmission(
 ) -> None:
     apply_status.lock_payout(session, reference=polled.reference)
     submit.record_results(session, result=result, now=now)
-    leased = submit.LeasedPayouts(polled.batch_id, [polled])
-    submit.raise_alerts(session, leased=leased, result=result, now=now)
+    submit.raise_alerts(
+        session, leased=submit.LeasedPayouts(polled.batch_id, [polled]), result=result, now=now
+    )
 
 
 def _schedule_next_poll(session: Session, payout: Payout, *, known_at_gateway: bool, now: datetime) -> None:
