@@ -95,7 +95,11 @@ class EmbeddedPostgres(Server):
         password_file.write_text(f"{self._password}\n", encoding="utf-8")
         if account:
             os.chown(password_file, account.user_id, account.group_id)
-        options = ["--no-instructions", "--encoding=UTF8", *(() if self._durable else ("--no-sync",))]
+        options = [
+            "--no-instructions",
+            "--encoding=UTF8",
+            *(() if self._durable else ("--no-sync", "--no-data-checksums")),
+        ]
         locale = ("--locale-provider=builtin", "--locale=C.UTF-8")
         # The password is random and long: the slow hash that protects what people choose would only cost time
         # on every connect.

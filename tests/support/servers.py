@@ -87,7 +87,8 @@ def migrate(database_url: str, revision: str = "head") -> None:
 
 def create_database(addresses: Addresses, name: str, *, template: str = TEMPLATE) -> str:
     """Make a database, a copy of the template unless told otherwise, and give its address."""
-    _administer(addresses, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    # Copying files takes half the processor time of copying pages through the log.
+    _administer(addresses, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
     return addresses.database(name)
 
 
