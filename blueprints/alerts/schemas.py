@@ -2,8 +2,16 @@
 
 from marshmallow import fields
 
-from blueprints.http.fields import Choice, Identified, Schema, SingleLineText, StrictInteger, Timestamp, Uuid
-from blueprints.http.paging import CursorQuery
+from blueprints.http.fields import (
+    Choice,
+    CursorQuery,
+    Identified,
+    Schema,
+    SingleLineText,
+    StrictInteger,
+    Timestamp,
+    Uuid,
+)
 from marketplace.alerts import kinds, operations, queries
 
 _FACTS_METADATA = {"description": "Ids, counts and amounts; no personal data."}

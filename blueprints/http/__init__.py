@@ -27,8 +27,7 @@ from blueprints.http.contract import (
 from blueprints.http.csv_export import MAX_CSV_ROWS, csv_response, negotiate_format, wants_csv
 from blueprints.http.endpoint import ContractBlueprint
 from blueprints.http.envelope import JSON_TYPE
-from blueprints.http.fields import Deleted
-from blueprints.http.paging import CursorQuery
+from blueprints.http.fields import CursorQuery, Deleted
 from blueprints.http.request_parsing import expected_revision, omit_fields, read_signed_body
 from blueprints.http.uploads import UploadedFile
 

@@ -16,7 +16,7 @@ from blueprints.http import request_parsing
 from blueprints.http.context import Context
 from blueprints.http.contract import Contract
 from blueprints.http.envelope import JSON_TYPE, envelope
-from blueprints.http.paging import CursorQuery
+from blueprints.http.fields import CursorQuery
 from marketplace.infra.cache import Cache, CacheDownError, CacheLookup
 
 _MAX_WAIT_SECONDS = 2.0

@@ -33,7 +33,8 @@ class Access:
     """Who may call a route, as a row of the specification names it.
 
     ``roles`` none means any; ``permission`` is what staff need (role admin has it by its own list);
-    ``aal2`` asks for two factors; ``open_to_restricted`` lets restricted and suspended accounts in.
+    ``aal2`` asks for two factors; ``open_to_restricted`` lets restricted and suspended accounts in;
+    ``for_staff`` is what staff need beside.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Access:
     permission: str | None = None
     aal2: bool = False
     open_to_restricted: bool = False
+    for_staff: "Access | None" = None
 
     @property
     def errors(self) -> tuple[type[MarketplaceError], ...]:
@@ -51,6 +53,7 @@ class Access:
             *((AccountNotActiveError,) if checks_account and not self.open_to_restricted else ()),
             *((RoleRequiredError,) if self.roles else ()),
             *((PermissionRequiredError,) if self.permission else ()),
+            *(self.for_staff.errors if self.for_staff else ()),
         )
 
     def ensure_allowed(self, caller: Caller) -> None:
@@ -69,6 +72,8 @@ class Access:
             raise PermissionRequiredError(f"This takes the permission {self.permission}.")
         if self.aal2 and caller.aal != "aal2":
             raise StepUpRequiredError
+        if self.for_staff and caller.is_staff:
+            self.for_staff.ensure_allowed(caller)
 
 
 UNCHECKED = Access("Webhook or probe", TokenPolicy.NONE)
@@ -97,28 +102,8 @@ PLATFORM_STAFF_AAL2 = _staff_with(MANAGE_PLATFORM, aal2=True)
 PRODUCT_STAFF = _staff_with(MANAGE_PRODUCTS)
 
 
-@dataclass(frozen=True)
-class _VendorOrFinance(Access):
-    """A vendor, or an officer of finance with two factors."""
-
-    @property
-    def errors(self) -> tuple[type[MarketplaceError], ...]:
-        """The refusals of ``ensure_allowed`` that have a reason."""
-        return (*super().errors, *FINANCE_AAL2.errors)
-
-    def ensure_allowed(self, caller: Caller) -> None:
-        """Hold a caller against what their role takes.
-
-        :raises ForbiddenError: the account's status, its role or its permissions don't allow it
-        :raises StepUpRequiredError: an officer's assurance level is too low
-        """
-        super().ensure_allowed(caller)
-        if caller.is_staff:
-            FINANCE_AAL2.ensure_allowed(caller)
-
-
-VENDOR_OR_FINANCE_AAL2 = _VendorOrFinance(
-    "Vendor, or Staff (canManageFinances, AAL2)", TokenPolicy.REQUIRED, roles=VENDOR_OR_STAFF.roles
+VENDOR_OR_FINANCE_AAL2 = replace(
+    VENDOR_OR_STAFF, name="Vendor, or Staff (canManageFinances, AAL2)", for_staff=FINANCE_AAL2
 )
 
 
@@ -211,12 +196,12 @@ class Contract:
     def errors(self) -> tuple[type[MarketplaceError], ...]:
         """All errors with a reason that the route can answer, each once."""
         has_key = self.idempotency is not Idempotency.NONE
-        errors = (
+        errors = [
             *self.access.errors,
             *((RequestInProgressError, RequestTakenOverError) if has_key else ()),
             *((ConcurrentChangeError,) if self.opens_transaction else ()),
             *self.raises,
-        )
+        ]
         return tuple(dict.fromkeys(errors))
 
     @property

@@ -86,10 +86,7 @@ class Endpoint:
         request_parsing.ensure_valid_path_choices(contract.choices, path)
         query = request_parsing.load_query(contract.query) if query is None else dict(query)
         if contract.query is not None:
-            if isinstance(contract.query, paging.CursorQuery):
-                context.requested_page = paging.page_request(context, query)
-            elif isinstance(contract.query, paging.OffsetQuery):
-                context.requested_table = paging.table_request(context, query)
+            paging.read_requested_page(context, contract.query, query)
             arguments["query"] = query
         if contract.body is not None:
             arguments["body"] = request_parsing.load_body(contract.body)

@@ -10,6 +10,7 @@ import marshmallow
 from marshmallow import fields, validate, validates_schema
 
 from marketplace.kernel.ids import parse_uuid
+from marketplace.kernel.paging import DEFAULT_LIMIT, DEFAULT_TABLE_LIMIT, MAX_LIMIT, MAX_PAGE_NUMBER
 from marketplace.kernel.phones import normalise_phone
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
@@ -255,6 +256,41 @@ class Deleted(Identified):
     """What a DELETE answers."""
 
     deleted = fields.Boolean(required=True)
+
+
+class CursorQuery(Schema):
+    """The parameters of a collection that is paged by cursor."""
+
+    limit = IntegerParameter(minimum=1, maximum=MAX_LIMIT, load_default=DEFAULT_LIMIT)
+    cursor = Text(max_length=1024, load_default=None)
+
+
+class OffsetQuery(Schema):
+    """The parameters of a table that is paged by number.
+
+    A table names what it may be sorted by, each by its name in the answer:
+    ``sort = Choice("createdAt", ..., load_default="createdAt")``.
+    """
+
+    page = IntegerParameter(minimum=1, maximum=MAX_PAGE_NUMBER, load_default=1)
+    limit = IntegerParameter(minimum=1, maximum=MAX_LIMIT, load_default=DEFAULT_TABLE_LIMIT)
+    order = Choice("asc", "desc", load_default="desc")
+
+
+class OffsetOrCursorQuery(OffsetQuery):
+    """The parameters of a table that is paged by number, or by cursor so that nothing is skipped or repeated.
+
+    Every page tells the cursor to go on from; without page and cursor it is the first page by number.
+    """
+
+    page = IntegerParameter(minimum=1, maximum=MAX_PAGE_NUMBER)
+    cursor = Text(max_length=1024, load_default=None)
+
+    @validates_schema
+    def check_page_or_cursor(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Refuse a page that is named both ways."""
+        if data.get("cursor") is not None and "page" in data:
+            raise marshmallow.ValidationError("Is not for a page that is named by its number.", "cursor")
 
 
 def _ensure_not_ancient(moment: datetime) -> None:

@@ -16,7 +16,6 @@ from limits.strategies import MovingWindowRateLimiter
 
 from blueprints.http.context import Context, client_subnet
 from blueprints.http.contract import Contract, RateLimitTier, RouteLimit, SharedLimit
-from marketplace.identity.queries import Caller
 from marketplace.infra.cache import CacheDownError, CacheLookup, RateLimitWindow
 from marketplace.kernel.errors import RateLimitError
 
@@ -29,9 +28,8 @@ def _parse_quota(quota: str, scale: int) -> RateLimitItem:
     return type(item)(item.amount * scale, item.multiples)
 
 
-def _build_window(
-    contract: Contract | None, context: Context, caller: Caller | None
-) -> RateLimitWindow | None:
+def _build_window(context: Context, contract: Contract | None) -> RateLimitWindow | None:
+    caller = context.caller
     limit = contract.limit if contract else SharedLimit.CALLER_TIER
     if limit is SharedLimit.UNLIMITED:
         return None
@@ -61,7 +59,7 @@ def enforce_rate_limit(
     :return: what the cache told; none when it is gone or had nothing to do
     :raises RateLimitError: the quota is used up
     """
-    window = _build_window(contract, context, context.caller)
+    window = _build_window(context, contract)
     if window is None and not content_key:
         return None
     try:
@@ -69,7 +67,15 @@ def enforce_rate_limit(
     except CacheDownError:
         cached_lookup = None
     if window:
-        _apply_count(context, window, cached_lookup or _count_in_memory(window))
+        count = cached_lookup or _count_in_memory(window)
+        seconds = max(1, math.ceil(count.retry_after_seconds))
+        context.rate_limit_headers = {
+            "RateLimit-Limit": str(window.limit),
+            "RateLimit-Remaining": str(max(window.limit - count.used, 0)),
+            "RateLimit-Reset": str(seconds),
+        }
+        if not count.allowed:
+            raise RateLimitError(retry_after_seconds=seconds)
     return cached_lookup
 
 
@@ -85,14 +91,3 @@ def _count_in_memory(window: RateLimitWindow) -> CacheLookup:
     stats = _fallback_limiter.get_window_stats(item, window.key)
     seconds = max(stats.reset_time - time.time(), 0)
     return CacheLookup(allowed, window.limit - stats.remaining, seconds, "", None, must_compute=False)
-
-
-def _apply_count(context: Context, window: RateLimitWindow, lookup: CacheLookup) -> None:
-    seconds = max(1, math.ceil(lookup.retry_after_seconds))
-    context.rate_limit_headers = {
-        "RateLimit-Limit": str(window.limit),
-        "RateLimit-Remaining": str(max(window.limit - lookup.used, 0)),
-        "RateLimit-Reset": str(seconds),
-    }
-    if not lookup.allowed:
-        raise RateLimitError(retry_after_seconds=seconds)

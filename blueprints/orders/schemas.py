@@ -10,6 +10,7 @@ from blueprints.http.fields import (
     BooleanParameter,
     Choice,
     Created,
+    CursorQuery,
     DateRangeBound,
     DateRangeQuery,
     FullMatch,
@@ -17,6 +18,7 @@ from blueprints.http.fields import (
     IntegerParameter,
     MinorAmount,
     NamedResource,
+    OffsetQuery,
     Schema,
     SingleLineText,
     StoreName,
@@ -26,7 +28,6 @@ from blueprints.http.fields import (
     Timestamp,
     Uuid,
 )
-from blueprints.http.paging import CursorQuery, OffsetQuery
 from marketplace.cart.operations import MAX_LINES
 from marketplace.orders import admin_table, states
 from marketplace.payments.money_trail.build import HOLDERS

@@ -8,6 +8,7 @@ from blueprints.http.fields import (
     Choice,
     Created,
     Identified,
+    OffsetQuery,
     Schema,
     SingleLineText,
     StrictBoolean,
@@ -16,7 +17,6 @@ from blueprints.http.fields import (
     Timestamp,
     Uuid,
 )
-from blueprints.http.paging import OffsetQuery
 from marketplace.health import queries as health
 from marketplace.platform.fees import FEES
 from marketplace.proposals import queries, states

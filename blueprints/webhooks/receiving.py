@@ -75,10 +75,7 @@ def _receive_event(ctx: Context) -> Response:
         _log.error("webhook refused: no signing secret is configured")
         raise SigningSecretMissingError("The service can't check the signature just now.")
     signature = request.headers.get(f"x-{settings.gateway_name}-signature", "")
-    if not signature_matches(
-        secret=settings.gateway_secret_key, body=body, signature=signature, algorithm="sha512"
-    ):
-        raise UnauthorizedError("The signature is missing or is not that of this body.")
+    _ensure_signed(body, settings.gateway_secret_key, signature, algorithm="sha512")
     return _store_delivery(ctx, provider="gateway", body=body)
 
 
@@ -114,11 +111,15 @@ def receive_messages(ctx: Context, query: dict[str, Any]) -> Response:
     # Production does not start without a secret.
     if secret:
         signature = request.headers.get("X-Hub-Signature-256", "")
-        if not signature_matches(
-            secret=secret, body=body, signature=signature, algorithm="sha256", prefix="sha256="
-        ):
-            raise UnauthorizedError("The signature is missing or is not that of this body.")
+        _ensure_signed(body, secret, signature, algorithm="sha256", prefix="sha256=")
     return _store_delivery(ctx, provider="messaging", body=body)
+
+
+def _ensure_signed(body: bytes, secret: str, signature: str, *, algorithm: str, prefix: str = "") -> None:
+    if not signature_matches(
+        secret=secret, body=body, signature=signature, algorithm=algorithm, prefix=prefix
+    ):
+        raise UnauthorizedError("The signature is missing or is not that of this body.")
 
 
 def _store_delivery(ctx: Context, *, provider: str, body: bytes) -> Response:

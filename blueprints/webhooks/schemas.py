@@ -6,6 +6,7 @@ from marshmallow import fields
 from blueprints.http.envelope import CursorMetaSchema
 from blueprints.http.fields import (
     Choice,
+    CursorQuery,
     Identified,
     MinorAmount,
     Schema,
@@ -16,7 +17,6 @@ from blueprints.http.fields import (
     Timestamp,
     Uuid,
 )
-from blueprints.http.paging import CursorQuery
 from marketplace.webhooks import queries, replay
 
 

@@ -10,12 +10,12 @@ from blueprints.http.fields import (
     BooleanParameter,
     Choice,
     IntegerParameter,
+    OffsetOrCursorQuery,
     Schema,
     StrictInteger,
     Text,
     Uuid,
 )
-from blueprints.http.paging import OffsetOrCursorQuery
 from blueprints.http.request_parsing import AcceptsBareArray
 from marketplace.catalog.browse import vendor_inventory
 from marketplace.catalog.browse.collections import MAX_PRODUCT_IDS

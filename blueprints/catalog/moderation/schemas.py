@@ -6,6 +6,7 @@ from blueprints.catalog.products.schemas import CampusOrCategory, ManagedListing
 from blueprints.http.fields import (
     Choice,
     Created,
+    CursorQuery,
     ExpectedRevision,
     MinorAmount,
     Schema,
@@ -16,7 +17,6 @@ from blueprints.http.fields import (
     UniqueList,
     Uuid,
 )
-from blueprints.http.paging import CursorQuery
 from marketplace.catalog import states
 from marketplace.catalog.moderation import banned_word_matcher, queries, rules, staff_actions
 

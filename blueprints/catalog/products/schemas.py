@@ -8,6 +8,7 @@ from marshmallow import ValidationError, fields, validates_schema
 from blueprints.http.fields import (
     BooleanParameter,
     Choice,
+    CursorQuery,
     ExpectedRevision,
     Identified,
     IntegerParameter,
@@ -24,7 +25,6 @@ from blueprints.http.fields import (
     UniqueList,
     Uuid,
 )
-from blueprints.http.paging import CursorQuery
 from marketplace.catalog import states
 from marketplace.catalog.browse import listing
 from marketplace.catalog.moderation import rules

@@ -9,6 +9,7 @@ from marshmallow import ValidationError, fields, validate, validates_schema
 from blueprints.catalog.products.schemas import CampusQuery, ProductCard
 from blueprints.http.fields import (
     Choice,
+    CursorQuery,
     ExpectedRevision,
     FullMatch,
     HttpUrl,
@@ -23,7 +24,6 @@ from blueprints.http.fields import (
     UniqueList,
     Uuid,
 )
-from blueprints.http.paging import CursorQuery
 from marketplace.catalog import states
 from marketplace.catalog.moderation import rules
 from marketplace.catalog.promotions import banners, flash_sale_listing, flash_sales, listing, vibes

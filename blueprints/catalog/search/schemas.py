@@ -8,6 +8,7 @@ from blueprints.http.fields import (
     Choice,
     ExpectedRevision,
     IntegerParameter,
+    OffsetQuery,
     Revised,
     Schema,
     SingleLineText,
@@ -17,7 +18,6 @@ from blueprints.http.fields import (
     UniqueList,
     Uuid,
 )
-from blueprints.http.paging import OffsetQuery
 from marketplace.catalog.search import suggestions, synonyms, zero_result_queries
 
 

@@ -13,8 +13,7 @@ from flask.testing import FlaskClient
 
 from blueprints.http import Context, ContractBlueprint
 from blueprints.http.contract import PUBLIC, SharedLimit
-from blueprints.http.fields import IntegerParameter, Schema, Text, Uuid
-from blueprints.http.paging import CursorQuery
+from blueprints.http.fields import CursorQuery, IntegerParameter, Schema, Text, Uuid
 from marketplace.infra.cache import Cache, drop_cached
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.paging import Page

@@ -10,8 +10,7 @@ from flask.testing import FlaskClient
 
 from blueprints.http import Context
 from blueprints.http.contract import AUTHENTICATED, PUBLIC, SharedLimit
-from blueprints.http.fields import Text
-from blueprints.http.paging import CursorQuery
+from blueprints.http.fields import CursorQuery, Text
 from marketplace.kernel.paging import Page, page_of
 from marketplace.services import Services
 from tests.support.market import Bearer

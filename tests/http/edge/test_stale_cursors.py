@@ -12,7 +12,7 @@ from blueprints.areas import AREAS, contracts
 from blueprints.http.application import build_app
 from blueprints.http.context import current_context
 from blueprints.http.contract import Contract
-from blueprints.http.paging import CursorQuery, OffsetOrCursorQuery
+from blueprints.http.fields import CursorQuery, OffsetOrCursorQuery
 from marketplace.kernel.cursor import encode_cursor
 from marketplace.services import Services
 from tests.support.market import Bearer, Market

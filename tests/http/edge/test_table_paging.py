@@ -9,8 +9,7 @@ from marshmallow import fields, validate
 from blueprints.http import Context
 from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.envelope import MetaSchema
-from blueprints.http.fields import Choice, Schema, StrictInteger, Text
-from blueprints.http.paging import OffsetOrCursorQuery, OffsetQuery
+from blueprints.http.fields import Choice, OffsetOrCursorQuery, OffsetQuery, Schema, StrictInteger, Text
 from blueprints.http.request_parsing import AcceptsBareArray
 from marketplace.kernel.paging import DataWithMeta, TablePage
 from marketplace.services import Services
