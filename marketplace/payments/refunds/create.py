@@ -55,7 +55,7 @@ class RefundCause:
 
 @dataclass(frozen=True)
 class RefundView:
-    """A refund as all who may see it see it; vendors are not shown its destination."""
+    """The fields of a refund that every viewer sees; ``destination`` is none for vendors."""
 
     id: UUID
     destination: str | None
