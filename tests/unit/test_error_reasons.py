@@ -1,11 +1,15 @@
 """Reasons are public: clients decide by them, so they outlive the names of their classes."""
 
+import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator
 
 from blueprints.areas import contracts
 from marketplace.kernel.errors import MarketplaceError
+
+# Background work defines errors of its own.
+importlib.import_module("tasks.all_tasks")
 
 # Change a class's name as you like; change its reason only together with the API's clients.
 REASONS = {
