@@ -35,8 +35,6 @@ from marketplace.infra.db import run_with_retries
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.paging import DataWithMeta, Page, TablePage
 
-__all__ = ["Context", "ContractBlueprint", "Endpoint", "FinalPhase"]
-
 View = Callable[..., Any]
 
 

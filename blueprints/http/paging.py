@@ -18,8 +18,6 @@ from marketplace.kernel.paging import (
     UnknownCursorError,
 )
 
-__all__ = ["CursorQuery", "OffsetQuery"]
-
 
 def read_requested_page(context: Context, schema: marshmallow.Schema, query: dict[str, Any]) -> None:
     """Note the page that a client asks for on the context.

@@ -9,11 +9,15 @@ from blueprints.http.fields import (
     AccountNumber,
     BankCode,
     Choice,
+    Created,
+    CursorQuery,
     DateRangeQuery,
     FullMatch,
     HttpUrl,
+    Identified,
     IntegerParameter,
     MinorAmount,
+    OffsetQuery,
     Schema,
     SingleLineText,
     StrictBoolean,
@@ -22,7 +26,6 @@ from blueprints.http.fields import (
     Timestamp,
     Uuid,
 )
-from blueprints.http.paging import CursorQuery, OffsetQuery
 from marketplace.payments import admin_queries, states
 
 _REFERENCE = FullMatch("checkout-[0-9a-f]{32}", error="Must be checkout- and 32 lowercase hex digits.")
@@ -81,10 +84,9 @@ class HostedPageView(Schema):
     amount_minor = MinorAmount(required=True)
 
 
-class PaymentOrder(Schema):
+class PaymentOrder(Identified):
     """An order that a payment is for."""
 
-    id = Uuid(required=True)
     number = fields.String(required=True)
     status = fields.String(required=True)
 
@@ -106,10 +108,9 @@ class LedgerEntryQuery(DateRangeQuery, CursorQuery):
     format = Choice(*FORMATS, load_default=None)
 
 
-class LedgerEntryView(Schema):
-    """An entry of the caller's statement."""
+class LedgerEntryView(Identified):
+    """An entry of the caller's statement, in the order of the CSV's columns."""
 
-    id = Uuid(required=True)
     transaction_id = Uuid(required=True)
     account = fields.String(required=True)
     kind = fields.String(required=True)
@@ -162,10 +163,9 @@ class ProcessRefund(Schema):
             seen.add(item["product_id"])
 
 
-class RefundState(Schema):
+class RefundState(Identified):
     """A refund's amount and status."""
 
-    id = Uuid(required=True)
     amount_minor = MinorAmount(minimum=1, required=True)
     status = Choice(*_REFUND_STATUSES, required=True)
 
@@ -217,10 +217,9 @@ class RefundQuery(OffsetQuery):
     older_than_hours = IntegerParameter(minimum=0, maximum=24 * 366, load_default=None)
 
 
-class Buyer(Schema):
+class Buyer(Identified):
     """Whose money it is."""
 
-    id = Uuid(required=True)
     name = fields.String(required=True, allow_none=True)
 
 
@@ -290,10 +289,9 @@ class QuarantinedChargeOrderRow(QuarantinedChargeOrder):
     total_minor = MinorAmount(required=True)
 
 
-class QuarantinedChargeRow(Schema):
+class QuarantinedChargeRow(Created):
     """A charge that was held back. ``heldMinor`` is the buyer's part of it, as far as it is in the books."""
 
-    id = Uuid(required=True)
     status = Choice("open", "resolved", required=True)
     reason = Choice(*_QUARANTINE_REASONS, required=True)
     amount_minor = MinorAmount(required=True)
@@ -304,7 +302,6 @@ class QuarantinedChargeRow(Schema):
     payment_reference = fields.String(required=True)
     orders = fields.List(fields.Nested(QuarantinedChargeOrderRow), required=True)
     buyer = fields.Nested(Buyer, required=True)
-    created_at = Timestamp(required=True)
     resolved_at = Timestamp(required=True, allow_none=True)
     resolution = fields.String(required=True, allow_none=True)
     resolution_note = fields.String(required=True, allow_none=True)

@@ -4,18 +4,22 @@ from marshmallow import fields
 
 from blueprints.http.fields import (
     Choice,
+    CursorQuery,
     DateRangeQuery,
     FullMatch,
+    Identified,
     MinorAmount,
+    OffsetQuery,
+    Revised,
     Schema,
     SingleLineText,
     StrictInteger,
     Text,
     Timestamp,
     UniqueList,
+    Updated,
     Uuid,
 )
-from blueprints.http.paging import CursorQuery, OffsetQuery
 from blueprints.payouts.payees.schemas import PayoutAccountView
 from marketplace.payouts import states
 from marketplace.payouts.batches import detail, queries, staging
@@ -88,17 +92,15 @@ class BatchDetailQuery(CursorQuery):
     )
 
 
-class BatchOfficer(Schema):
+class BatchOfficer(Identified):
     """Somebody of staff."""
 
-    id = Uuid(required=True)
     name = fields.String(required=True, allow_none=True)
 
 
-class PayoutBatchRow(Schema):
+class PayoutBatchRow(Revised):
     """A batch. ``stagedBy`` is none where the schedule staged it; what was called off is in none of the sums."""
 
-    id = Uuid(required=True)
     status = Choice(*_STATUSES, required=True)
     payments = _payment_count()
     amount_minor = MinorAmount(required=True)
@@ -119,9 +121,6 @@ class PayoutBatchRow(Schema):
     dispatched_by = fields.Nested(BatchOfficer, required=True, allow_none=True)
     dispatched_at = Timestamp(required=True, allow_none=True)
     finished_at = Timestamp(required=True, allow_none=True)
-    revision = StrictInteger(minimum=1, required=True)
-    created_at = Timestamp(required=True)
-    updated_at = Timestamp(required=True)
 
 
 class BatchApproval(Schema):
@@ -203,13 +202,12 @@ class PayeeHistory(Schema):
     last_paid_at = Timestamp(required=True, allow_none=True)
 
 
-class BatchPayment(Schema):
+class BatchPayment(Updated):
     """A payment of a batch, with what is risky in it.
 
     ``account`` is where it would go now, or went; ``stagedAccount`` the one at staging where that is another.
     """
 
-    id = Uuid(required=True)
     payee = fields.Nested(BatchPayee, required=True, attribute="payee_view")
     source = Choice("vendor", "wallet", required=True)
     amount_minor = MinorAmount(minimum=1, required=True)
@@ -224,8 +222,6 @@ class BatchPayment(Schema):
     owes_minor = MinorAmount(required=True)
     failure_reason = fields.String(required=True, allow_none=True)
     stalled_at = Timestamp(required=True, allow_none=True)
-    created_at = Timestamp(required=True)
-    updated_at = Timestamp(required=True)
 
 
 class BatchStatusTotal(Schema):

@@ -8,15 +8,19 @@ from blueprints.http.fields import (
     BankCode,
     Choice,
     DateRangeQuery,
+    ExpectedRevision,
+    Identified,
     MinorAmount,
+    OffsetQuery,
     Schema,
     SingleLineText,
+    StoreName,
     StrictInteger,
     Text,
     Timestamp,
+    Updated,
     Uuid,
 )
-from blueprints.http.paging import OffsetQuery
 from marketplace.payouts import states
 from marketplace.payouts.payees import balances, holds, payout_history
 
@@ -49,17 +53,15 @@ class RequestPayout(Schema):
     amount_minor = MinorAmount(minimum=1, required=True)
 
 
-class PayeeView(Schema):
+class PayeeView(Identified):
     """Who is paid."""
 
-    id = Uuid(required=True)
     name = fields.String(required=True, allow_none=True)
 
 
-class PayoutVendor(Schema):
+class PayoutVendor(Identified):
     """The store that somebody is paid for."""
 
-    id = Uuid(required=True)
     display_name = fields.String(required=True)
 
 
@@ -72,13 +74,12 @@ class PayoutAccountView(Schema):
     account_name = fields.String(required=True)
 
 
-class PayoutView(Schema):
+class PayoutView(Updated):
     """A payout. ``reason`` tells why it failed or came back; ``settledAt`` is when it came to its end, whatever it is.
 
     ``reference`` names its transfer once there is one; ``batchId`` its batch, once it is in one.
     """
 
-    id = Uuid(required=True)
     status = Choice(*sorted(states.PAYOUT.states), required=True)
     source = Choice(*payout_history.SOURCES, required=True)
     amount_minor = MinorAmount(minimum=1, required=True)
@@ -90,8 +91,6 @@ class PayoutView(Schema):
     payee = fields.Nested(PayeeView, required=True)
     vendor = fields.Nested(PayoutVendor, required=True, allow_none=True)
     bank_account = fields.Nested(PayoutAccountView, required=True)
-    created_at = Timestamp(required=True)
-    updated_at = Timestamp(required=True)
     sent_at = Timestamp(required=True, allow_none=True)
     settled_at = Timestamp(required=True, allow_none=True)
 
@@ -230,7 +229,7 @@ class SetStoreVacation(Schema):
     note = Text(max_length=300, allow_none=True, load_default=None)
 
 
-class UpdateStoreProfile(Schema):
+class UpdateStoreProfile(ExpectedRevision):
     """Changes to a store; what is left out stays as it is."""
 
     display_name = SingleLineText(min_length=2, max_length=80)
@@ -240,9 +239,6 @@ class UpdateStoreProfile(Schema):
         SetStoreVacation, allow_none=True, metadata={"description": "Null ends it."}
     )
     bank_account = fields.Nested(SetBankAccount)
-    revision = StrictInteger(
-        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
-    )
 
 
 class StorePoliciesView(Schema):
@@ -276,12 +272,9 @@ class BankAccountView(Schema):
     held_until = Timestamp(required=True, allow_none=True)
 
 
-class StoreProfileView(Schema):
+class StoreProfileView(StoreName):
     """A store. Bank account and holds are shown to whoever runs it."""
 
-    id = Uuid(required=True)
-    display_name = fields.String(required=True)
-    slug = fields.String(required=True)
     campus_id = Uuid(required=True)
     description = fields.String(required=True)
     policies = fields.Nested(StorePoliciesView, required=True)

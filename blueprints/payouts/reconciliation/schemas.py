@@ -5,14 +5,15 @@ from marshmallow import fields
 from blueprints.http.fields import (
     BooleanParameter,
     Choice,
+    Identified,
     MinorAmount,
+    OffsetQuery,
     Schema,
     StrictInteger,
     Text,
     Timestamp,
     Uuid,
 )
-from blueprints.http.paging import OffsetQuery
 from marketplace.reconciliation import classification, queries, run
 from marketplace.reconciliation.resolution import RESOLUTIONS, STATES
 
@@ -90,10 +91,9 @@ class ReconciliationView(StartedReconciliation):
     finished_at = Timestamp(required=True, allow_none=True)
 
 
-class FindingView(Schema):
+class FindingView(Identified):
     """Something that is otherwise at the gateway (there) than in the books (here), and what is suggested."""
 
-    id = Uuid(required=True)
     kind = Choice(*queries.EXCEPTION_KINDS, required=True)
     problem = Choice(*classification.PROBLEMS, required=True)
     action = Choice(*classification.ACTIONS, required=True)

@@ -4,8 +4,18 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validates_schema
 
-from blueprints.http.fields import Choice, MinorAmount, Schema, SingleLineText, StrictInteger, Timestamp, Uuid
-from blueprints.http.paging import OffsetQuery
+from blueprints.http.fields import (
+    Choice,
+    Created,
+    Identified,
+    MinorAmount,
+    OffsetQuery,
+    Schema,
+    SingleLineText,
+    StrictInteger,
+    Timestamp,
+    Uuid,
+)
 from marketplace.payouts import states
 from marketplace.payouts.transfers import admin_queries
 
@@ -47,14 +57,12 @@ class TransferExceptionQuery(OffsetQuery):
     outcome = Choice(*_OUTCOMES, load_default=None)
 
 
-class PayoutIssueRow(Schema):
+class PayoutIssueRow(Created):
     """A payout, or a transfer, that finance sees to."""
 
-    id = Uuid(required=True)
     batch_id = Uuid(required=True, allow_none=True)
     payee_name = fields.String(required=True, allow_none=True)
     vendor_id = Uuid(required=True, allow_none=True)
-    created_at = Timestamp(required=True)
 
 
 class TransferExceptionRow(PayoutIssueRow):
@@ -81,10 +89,9 @@ class OfficerNote(Schema):
     note = SingleLineText(min_length=10, max_length=500, required=True)
 
 
-class ResolvedTransferException(Schema):
+class ResolvedTransferException(Identified):
     """An exception that an officer has seen to."""
 
-    id = Uuid(required=True)
     status = Choice("resolved", required=True)
     resolution_note = fields.String(required=True)
     resolved_at = Timestamp(required=True)
@@ -111,10 +118,9 @@ class StalledPayoutRow(PayoutIssueRow):
     age_seconds = StrictInteger(minimum=0, required=True)
 
 
-class PolledPayout(Schema):
+class PolledPayout(Identified):
     """A payout that the gateway is asked about within a minute."""
 
-    id = Uuid(required=True)
     status = Choice(*_PAYOUT_STATUSES, required=True)
     reference = fields.String(required=True)
 
