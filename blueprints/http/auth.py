@@ -56,7 +56,7 @@ def authenticate(context: Context, contract: Contract) -> None:
 def admit_to_path_without_contract(context: Context) -> None:
     """Count a request on the tier of its caller, or of its address where the caller is unknown.
 
-    Nothing but the quota hangs on the caller there, so that neither a bad token nor a database that is down matters.
+    Only the quota depends on the caller here. An invalid token or an unavailable database is therefore ignored.
 
     :raises RateLimitError: the quota is used up
     """

@@ -29,7 +29,7 @@ _MAX_USER_AGENT_LENGTH = 256
 
 @dataclass(slots=True)
 class Context:
-    """A request and its answer: who calls, when, and the session that the edge opened for the view."""
+    """A request and its response: caller, time, page, and the session that the edge opened for the view."""
 
     services: Services
     request_id: UUID
@@ -42,7 +42,7 @@ class Context:
     requested_table: TableRequest | None = None
     open_session: Session | None = None
     cursor_listing_key: str = ""  # names the collection that is paged, for its cursors
-    rate_limit_headers: dict[str, str] = field(default_factory=dict)  # none while no limit was looked at
+    rate_limit_headers: dict[str, str] = field(default_factory=dict)  # empty until the limit is counted
     headers: dict[str, str] = field(default_factory=dict)
     open_files: list[UploadedFile] = field(default_factory=list)
 

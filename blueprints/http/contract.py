@@ -34,7 +34,7 @@ class Access:
 
     ``roles`` none means any; ``permission`` is what staff need (role admin has it by its own list);
     ``aal2`` asks for two factors; ``open_to_restricted`` lets restricted and suspended accounts in;
-    ``for_staff`` is what staff need beside.
+    ``for_staff`` holds further conditions for staff.
     """
 
     name: str

@@ -20,9 +20,9 @@ from marketplace.kernel.paging import (
 
 
 def read_requested_page(context: Context, schema: marshmallow.Schema, query: dict[str, Any]) -> None:
-    """Note the page that a client asks for on the context.
+    """Set the requested page on the context.
 
-    :param query: loaded by the schema; what tells the page and the order is taken out of it
+    :param query: loaded by the schema; page and order are removed from it
     :raises UnknownCursorError: the cursor was altered, or is another listing's or other filters'
     """
     if isinstance(schema, CursorQuery):
