@@ -66,8 +66,9 @@ class _Compiler:
 
 
 def _object_renderer(required: _Keys, optional: _Keys, nested: Iterable[tuple[str, Renderer]]) -> Renderer:
+    names = [(name, key) for name, key in chain(required, optional) if "." not in name]
     # A name may be a path, such as period.starts.
-    attributes = [(key, attrgetter(name)) for name, key in chain(required, optional)]
+    paths = [(attrgetter(name), key) for name, key in chain(required, optional) if "." in name]
 
     def render(value: Any) -> Any:
         if isinstance(value, dict):
@@ -75,7 +76,9 @@ def _object_renderer(required: _Keys, optional: _Keys, nested: Iterable[tuple[st
             if optional:
                 rendered |= {key: value[name] for name, key in optional if name in value}
         else:
-            rendered = {key: take(value) for key, take in attributes}
+            rendered = {key: getattr(value, name) for name, key in names}
+            for take, key in paths:
+                rendered[key] = take(value)
         for key, inner in nested:
             below = rendered.get(key)
             if below is not None:
