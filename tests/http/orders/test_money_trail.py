@@ -14,6 +14,7 @@ from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.charge_context import QuarantineAction
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
 from marketplace.payments.refunds import order_cancellation
+from marketplace.platform.models import Campus
 from marketplace.services import Services
 from tests.support.finance import act_of, make_officer, say
 from tests.support.probes import assert_problem
@@ -425,9 +426,10 @@ def test_it_is_for_the_parties_and_staff(desk: ShopClient) -> None:
             session.get_one(Profile, made.id).campus_id = campus_id
         return desk.bearer(made.id)
 
-    with desk.database.reading() as session:
-        elsewhere = session.execute(
-            text("SELECT id FROM campuses WHERE id <> :id LIMIT 1"), {"id": desk.shop.campus_id}
-        ).scalar_one()
+    with desk.database.transaction() as session:
+        elsewhere = Campus(name="Another campus", slug=f"campus-{uuid4().hex[:12]}")
+        session.add(elsewhere)
+        session.flush()
+        elsewhere_id = elsewhere.id
     assert money(desk, order_id, representative(desk.shop.campus_id))["holders"]
-    assert_problem(desk.get(path, representative(elsewhere)), 404, "RESOURCE_NOT_FOUND")
+    assert_problem(desk.get(path, representative(elsewhere_id)), 404, "RESOURCE_NOT_FOUND")
