@@ -1,12 +1,13 @@
 """Opaque cursors: a position in one listing under one set of filters, signed so that it can't be altered."""
 
-import hashlib
-import json
-from functools import partial
+import hmac
+from hashlib import sha256
 from typing import Any
 
+import orjson
 from itsdangerous import BadSignature, Signer
 from itsdangerous.encoding import base64_decode, base64_encode
+from itsdangerous.signer import SigningAlgorithm
 
 _MAX_LENGTH = 1024
 
@@ -15,12 +16,23 @@ class InvalidCursorError(ValueError):
     """The cursor was altered, or was made for another listing or other filters."""
 
 
+class _ShortHmac(SigningAlgorithm):
+    """The first 128 bits of HMAC-SHA-256 in one call. The library's own HMAC doubles the time of a cursor."""
+
+    def get_signature(self, key: bytes, value: bytes) -> bytes:
+        return hmac.digest(key, value, "sha256")[:16]
+
+
+_SIGNING_ALGORITHM = _ShortHmac()
+
+
 def _signer(key: bytes, listing: str) -> Signer:
     return Signer(
         key,
         salt=listing,
-        key_derivation="hmac",
-        digest_method=partial(hashlib.blake2b, digest_size=16),
+        key_derivation="django-concat",
+        digest_method=sha256,
+        algorithm=_SIGNING_ALGORITHM,
     )
 
 
@@ -32,7 +44,7 @@ def encode_cursor(key: bytes, *, listing: str, position: list[Any]) -> str:
     :param position: the sort key's values of the last row shown, as JSON scalars
     :return: URL-safe text
     """
-    payload = base64_encode(json.dumps(position, separators=(",", ":")))
+    payload = base64_encode(orjson.dumps(position))
     return _signer(key, listing).sign(payload).decode()
 
 
@@ -47,13 +59,13 @@ def decode_cursor(key: bytes, *, listing: str, cursor: str) -> list[Any]:
     """
     if len(cursor) > _MAX_LENGTH:
         raise InvalidCursorError
-    signer = _signer(key, listing)
     try:
-        payload = signer.unsign(cursor)
+        payload = _signer(key, listing).unsign(cursor)
     except (BadSignature, UnicodeError) as error:
         raise InvalidCursorError from error
     # itsdangerous reads a signature leniently: only the one spelling that was given out is accepted.
-    if signer.sign(payload) != cursor.encode():
+    signature = cursor.rpartition(".")[2]
+    if base64_encode(base64_decode(signature)).decode() != signature:
         raise InvalidCursorError
-    position: list[Any] = json.loads(base64_decode(payload))
+    position: list[Any] = orjson.loads(base64_decode(payload))
     return position
