@@ -4,16 +4,12 @@ The domain gives rows and views in snake_case, as dataclasses or dicts. marshmal
 about ten times the processor time, so replies are renamed here, and tests validate them against their schema.
 """
 
-from collections.abc import Callable, Iterable
-from itertools import chain
-from operator import attrgetter
+from collections.abc import Callable
 from typing import Any
 
 from marshmallow import Schema, fields
 
 Renderer = Callable[[Any], Any]
-# Names in the domain, each with its key in JSON.
-_Keys = list[tuple[str, str]]
 
 
 def compile_renderer(schema: Schema, *, partial: bool = False) -> Renderer:
@@ -23,74 +19,69 @@ def compile_renderer(schema: Schema, *, partial: bool = False) -> Renderer:
     :param partial: whether required fields of the schema itself may be missing
     :return: takes a dataclass, a dict or a list of them; gives dicts and lists, ready for JSON
     """
-    return _Compiler().compile_schema(schema, partial=partial)
+    compiler = _Compiler()
+    render = compiler.compile_object(schema, partial=partial)
+    return (lambda values: [render(value) for value in values]) if schema.many else render
 
 
 class _Compiler:
-    """Compiles a schema and the schemas within, each class once: a schema may contain itself."""
+    """Write a Python function for each schema class, which renders its objects with one dict display.
+
+    Loops over the names took twice the processor time. A schema may contain itself: functions call each other
+    by their names.
+    """
 
     def __init__(self) -> None:
-        self._renderers: dict[type[Schema], Renderer] = {}
+        self._names: dict[type[Schema], str] = {}
+        self._functions: dict[str, Any] = {}
 
-    def compile_schema(self, schema: Schema, *, partial: bool = False) -> Renderer:
-        renderer = self._renderers.get(type(schema)) or self._compile_object(schema, partial)
-        return _render_each(renderer) if schema.many else renderer
-
-    def _compile_object(self, schema: Schema, partial: bool) -> Renderer:
-        schema_fields = schema.dump_fields
-        required: _Keys = []
-        optional: _Keys = []
-        for name, field in schema_fields.items():
-            kind = required if field.required and not partial else optional
-            kind.append((field.attribute or name, field.data_key or name))
-        nested: list[tuple[str, Renderer]] = []
-        render = _object_renderer(required, optional, nested)
-        self._renderers[type(schema)] = render
-        for name, field in schema_fields.items():
-            inner = self._compile_field(field)
-            if inner is not None:
-                nested.append((field.data_key or name, inner))
+    def compile_object(self, schema: Schema, *, partial: bool = False) -> Renderer:
+        """Compile the function that renders one object of a schema, whether or not it says ``many``."""
+        render: Renderer = self._functions[self._define(schema, partial=partial)]
         return render
 
-    def _compile_field(self, field: fields.Field[Any]) -> Renderer | None:
-        """Compile what is below a field; scalars and free objects stay as they are."""
+    def _define(self, schema: Schema, *, partial: bool = False) -> str:
+        """Define the function of a schema class once, and return its name."""
+        if type(schema) in self._names:
+            return self._names[type(schema)]
+        name = self._names[type(schema)] = f"render_{len(self._names)}"
+        attributes: list[str] = []
+        required: list[str] = []
+        optional: list[str] = []
+        for field_name, field in schema.dump_fields.items():
+            source, key = field.attribute or field_name, field.data_key or field_name
+            item = self._field(field, f"value[{source!r}]")
+            # An attribute may be a path, such as period.starts.
+            attributes.append(f"{key!r}: {self._field(field, f'value.{source}')}")
+            if field.required and not partial:
+                required.append(f"{key!r}: {item}")
+            else:
+                optional.append(f"        if {source!r} in value: rendered[{key!r}] = {item}")
+        lines = [
+            f"def {name}(value):",
+            "    if isinstance(value, dict):",
+            f"        rendered = {{{', '.join(required)}}}",
+            *optional,
+            "        return rendered",
+            f"    return {{{', '.join(attributes)}}}",
+        ]
+        exec("\n".join(lines), self._functions)  # noqa: S102 - of the names in our own schemas
+        return name
+
+    def _field(self, field: fields.Field[Any], value: str) -> str:
+        """Write the expression of a field's rendered value."""
+        rendered = self._below(field, "below")
+        return value if rendered is None else f"None if (below := {value}) is None else {rendered}"
+
+    def _below(self, field: fields.Field[Any], value: str) -> str | None:
+        """Write the expression of a value that holds objects; none for scalars and free objects."""
         if isinstance(field, fields.Nested):
-            return self.compile_schema(field.schema)
+            render = self._define(field.schema)
+            return f"[{render}(each) for each in {value}]" if field.schema.many else f"{render}({value})"
         if isinstance(field, fields.List):
-            inner = self._compile_field(field.inner)
-            return inner and _render_each(inner)
+            inner = self._below(field.inner, "each")
+            return inner and f"[{inner} for each in {value}]"
         if isinstance(field, fields.Dict) and field.value_field is not None:
-            inner = self._compile_field(field.value_field)
-            return inner and _render_values(inner)
+            inner = self._below(field.value_field, "each")
+            return inner and f"{{key: {inner} for key, each in {value}.items()}}"
         return None
-
-
-def _object_renderer(required: _Keys, optional: _Keys, nested: Iterable[tuple[str, Renderer]]) -> Renderer:
-    names = [(name, key) for name, key in chain(required, optional) if "." not in name]
-    # A name may be a path, such as period.starts.
-    paths = [(attrgetter(name), key) for name, key in chain(required, optional) if "." in name]
-
-    def render(value: Any) -> Any:
-        if isinstance(value, dict):
-            rendered = {key: value[name] for name, key in required}
-            if optional:
-                rendered |= {key: value[name] for name, key in optional if name in value}
-        else:
-            rendered = {key: getattr(value, name) for name, key in names}
-            for take, key in paths:
-                rendered[key] = take(value)
-        for key, inner in nested:
-            below = rendered.get(key)
-            if below is not None:
-                rendered[key] = inner(below)
-        return rendered
-
-    return render
-
-
-def _render_each(inner: Renderer) -> Renderer:
-    return lambda values: [inner(value) for value in values]
-
-
-def _render_values(inner: Renderer) -> Renderer:
-    return lambda values: {key: inner(value) for key, value in values.items()}

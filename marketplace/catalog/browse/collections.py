@@ -123,7 +123,7 @@ _SELECT_CARDS_BY_IDS = Statement(
 
 def list_products_by_ids(
     session: Session, *, product_ids: Sequence[UUID], now: datetime, media_base_url: str
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[listing.ProductCard], list[str]]:
     """Give the products that somebody names, as far as the public sees them, in one query.
 
     :param product_ids: at most ``MAX_PRODUCT_IDS``; one that is named twice is given once, at its first place

@@ -9,7 +9,7 @@ order: they are prepared.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -75,7 +75,38 @@ CARD_COLUMNS: tuple[ColumnElement[Any], ...] = (
 )
 
 
-def build_card(row: tuple[Any, ...]) -> dict[str, Any]:
+@dataclass
+class StoreSummary:
+    """The store of a card's product."""
+
+    id: str
+    display_name: str
+    slug: str
+    verified: bool
+    rating: float | None
+
+
+@dataclass
+class ProductCard:
+    """A product as listings show it. Not frozen: a page has up to 100 cards, and frozen ones take thrice as long."""
+
+    id: str
+    title: str
+    price_minor: int
+    currency: str
+    flash_sale: dict[str, Any] | None
+    condition: str
+    image_url: str | None
+    campus_id: str
+    category_id: str
+    vendor: StoreSummary
+    in_stock: bool
+    rating_average: float | None
+    rating_count: int
+    published_at: datetime
+
+
+def build_card(row: tuple[Any, ...]) -> ProductCard:
     """Make a card of a row that begins with ``CARD_COLUMNS``; what follows is left out."""
     (
         product_id,
@@ -97,28 +128,23 @@ def build_card(row: tuple[Any, ...]) -> dict[str, Any]:
         published_at,
         sale,
     ) = row[:18]
-    return {
-        "id": product_id,
-        "title": title,
-        "price_minor": price_minor,
-        "currency": CURRENCY,
-        "flash_sale": sale_view(sale, price_minor=price_minor),
-        "condition": condition,
-        "image_url": image_url,
-        "campus_id": campus_id,
-        "category_id": category_id,
-        "vendor": {
-            "id": vendor_id,
-            "display_name": vendor_name,
-            "slug": vendor_slug,
-            "verified": vendor_verified,
-            "rating": average_rating(vendor_rating_sum, vendor_rating_count),
-        },
-        "in_stock": in_stock,
-        "rating_average": average_rating(rating_sum, rating_count),
-        "rating_count": rating_count,
-        "published_at": published_at,
-    }
+    vendor_rating = average_rating(vendor_rating_sum, vendor_rating_count)
+    return ProductCard(
+        product_id,
+        title,
+        price_minor,
+        CURRENCY,
+        sale_view(sale, price_minor=price_minor),
+        condition,
+        image_url,
+        campus_id,
+        category_id,
+        StoreSummary(vendor_id, vendor_name, vendor_slug, vendor_verified, vendor_rating),
+        in_stock,
+        average_rating(rating_sum, rating_count),
+        rating_count,
+        published_at,
+    )
 
 
 def card_page(
@@ -130,7 +156,7 @@ def card_page(
     :param position_of: gives a row's sort key
     """
     page = page_of(rows, request=request, position_of=position_of)
-    return replace(page, items=[build_card(row) for row in page.items])
+    return Page([build_card(row) for row in page.items], page.limit, page.next_position)
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def list_inventory(
     return TablePage(
         items=[
             # The owner's columns stand between those of the card and the position.
-            listing.build_card(row)
+            vars(listing.build_card(row))
             | dict(zip(_OWNER_COLUMNS, row[len(listing.CARD_COLUMNS) : -1], strict=True))
             for row in page_rows
         ],

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
 from marketplace.catalog import cache_tags
-from marketplace.catalog.browse.listing import CARD_COLUMNS, build_card
+from marketplace.catalog.browse.listing import CARD_COLUMNS, ProductCard, build_card
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import common, listing
@@ -266,8 +266,8 @@ def _fetch_cards_by_vibe(
     max_cards: int,
     now: datetime,
     media_base_url: str,
-) -> dict[UUID, list[dict[str, Any]]]:
-    feeds: dict[UUID, list[dict[str, Any]]] = {vibe_id: [] for vibe_id in ids}
+) -> dict[UUID, list[ProductCard]]:
+    feeds: dict[UUID, list[ProductCard]] = {vibe_id: [] for vibe_id in ids}
     campus_values = campus_parameters(campus)
     rows = _cards_statement(campus=next(iter(campus_values), None)).tuples(
         session, **campus_values, ids=list(ids), limit=max_cards, now=now, media_base_url=media_base_url

@@ -8,7 +8,13 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.browse.listing import CARD_COLUMNS, ProductFilters, build_card, build_conditions
+from marketplace.catalog.browse.listing import (
+    CARD_COLUMNS,
+    ProductCard,
+    ProductFilters,
+    build_card,
+    build_conditions,
+)
 from marketplace.catalog.campus_filter import CAMPUS_PARAMETERS, campus_parameters, campus_sql
 from marketplace.catalog.search import (
     lexicon as search_lexicon,
@@ -202,14 +208,14 @@ def _build_step(
 
 def _fetch_products(
     context: _SearchContext, strategy: _MatchStrategy, position: _SearchPosition, *, limit: int
-) -> tuple[list[dict[str, Any]], _SearchPosition | None]:
+) -> tuple[list[ProductCard], _SearchPosition | None]:
     """Give a page of cards, and the position after it if there is more; a block that ends is followed by the next."""
     statement = search_statement(
         strategy.steps,
         tuple(context.conditions),
         prepared=not has_filters_besides_campus(context.conditions),
     )
-    page_cards: list[dict[str, Any]] = []
+    page_cards: list[ProductCard] = []
     positions: list[_SearchPosition] = []
     for _ in range(_MAX_BLOCKS_PER_PAGE):
         rows = statement.tuples(
@@ -299,7 +305,7 @@ def _fetch_merchants(
 
 
 def _build_page(
-    rows: list[dict[str, Any]],
+    rows: list[ProductCard],
     merchants: list[dict[str, Any]],
     *,
     page: PageRequest,
