@@ -60,13 +60,12 @@ class OrderParties:
 
 @dataclass(frozen=True)
 class OrderColumns:
-    """The columns of ``ORDER_COLUMNS_SQL``: an order and its escrow's status. Amounts are kobo."""
+    """An order with its escrow's status: ``ORDER_COLUMNS_SQL``, then the store's owner. Amounts are kobo."""
 
     id: UUID
     number: str
     status: str
     escrow_status: str
-    vendor_user_id: UUID
     checkout_id: UUID | None
     subtotal_minor: int
     delivery_fee_minor: int
@@ -78,6 +77,7 @@ class OrderColumns:
     pin_locked_until: datetime | None
     expires_at: datetime
     shipped_at: datetime | None
+    vendor_user_id: UUID
 
 
 @dataclass(frozen=True)
@@ -251,15 +251,15 @@ class OrderView(OrderRow):
 PARTIES_SQL = (
     "o.buyer_id, b.name AS buyer_name, o.vendor_id, v.display_name AS vendor_name, v.slug AS vendor_slug"
 )
-ORDER_COLUMNS_SQL = """o.id, o.number, o.status, s.status AS escrow_status, v.user_id AS vendor_user_id, o.checkout_id,
-    o.subtotal_minor, o.delivery_fee_minor, o.service_fee_minor, o.discount_minor, o.total_minor, o.payment_status,
-    o.pin_counter, o.pin_locked_until, o.expires_at, o.shipped_at"""
+ORDER_COLUMNS_SQL = """o.id, o.number, o.status, s.status AS escrow_status, o.checkout_id, o.subtotal_minor,
+    o.delivery_fee_minor, o.service_fee_minor, o.discount_minor, o.total_minor, o.payment_status, o.pin_counter,
+    o.pin_locked_until, o.expires_at, o.shipped_at"""
 _SELECT_ORDER_SQL = f"""
-    SELECT {ORDER_COLUMNS_SQL}, {PARTIES_SQL}, o.campus_id, o.wallet_minor AS wallet_part_minor,
-        o.accepted_minor AS accepted_part_minor, o.currency, o.shipping_address, o.delivery_method, o.note,
-        o.tracking_note, o.payment_reference, o.payment_channel, o.created_at, o.paid_at, o.accepted_at,
-        o.delivered_at, o.cancelled_at, o.expired_at, o.disputed_at, o.refunded_at, o.cancelled_by,
-        o.cancellation_reason, o.revision
+    SELECT {ORDER_COLUMNS_SQL}, v.user_id AS vendor_user_id, {PARTIES_SQL}, o.campus_id,
+        o.wallet_minor AS wallet_part_minor, o.accepted_minor AS accepted_part_minor, o.currency,
+        o.shipping_address, o.delivery_method, o.note, o.tracking_note, o.payment_reference, o.payment_channel,
+        o.created_at, o.paid_at, o.accepted_at, o.delivered_at, o.cancelled_at, o.expired_at, o.disputed_at,
+        o.refunded_at, o.cancelled_by, o.cancellation_reason, o.revision
     FROM orders o
     JOIN escrows s ON s.order_id = o.id
     JOIN profiles b ON b.id = o.buyer_id

@@ -87,15 +87,16 @@ GATEWAY = Actor("gateway")
 
 # The commission as pricing.OrderLine.commission_minor: rounded down for each line.
 _SELECT_ORDER_SQL = f"""
-    SELECT {ORDER_COLUMNS_SQL}, o.buyer_id, o.vendor_id, o.wallet_minor, o.accepted_minor, o.pin_failures,
+    SELECT {ORDER_COLUMNS_SQL}, (SELECT user_id FROM vendor_profiles WHERE id = o.vendor_id) AS vendor_user_id,
+        o.buyer_id, o.vendor_id, o.wallet_minor, o.accepted_minor, o.pin_failures,
         s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor, s.clawed_back_minor,
         (SELECT coalesce(sum(i.line_total_minor * i.commission_bps / 10000), 0)::bigint
             FROM order_items i WHERE i.order_id = o.id) AS commission_minor
-    FROM orders o JOIN escrows s ON s.order_id = o.id JOIN vendor_profiles v ON v.id = o.vendor_id
+    FROM orders o JOIN escrows s ON s.order_id = o.id
 """
 # Rows are locked as the scan meets them: orders by id first, each with its escrow.
 _LOCK_ORDERS = Prepared(
-    text(f"{_SELECT_ORDER_SQL} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE OF o, s"),
+    text(f"{_SELECT_ORDER_SQL} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE"),
     row=LockedOrder,
 )
 
@@ -105,9 +106,7 @@ def lock_orders(session: Session, *, order_ids: list[UUID]) -> list[LockedOrder]
     return _LOCK_ORDERS.all(session, order_ids=order_ids)
 
 
-_LOCK_ORDER = Prepared(
-    text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id FOR NO KEY UPDATE OF o, s"), row=LockedOrder
-)
+_LOCK_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id FOR NO KEY UPDATE"), row=LockedOrder)
 
 
 def lock_order(session: Session, *, order_id: UUID) -> LockedOrder:
@@ -121,7 +120,8 @@ def lock_order(session: Session, *, order_id: UUID) -> LockedOrder:
 # Unpaid orders are hidden from the vendor.
 _LOCK_ORDER_OF_VENDOR = Prepared(
     text(
-        f"""{_SELECT_ORDER_SQL} WHERE o.id = :order_id AND v.user_id = :user_id AND o.paid_at IS NOT NULL
+        f"""{_SELECT_ORDER_SQL} JOIN vendor_profiles v ON v.id = o.vendor_id
+        WHERE o.id = :order_id AND v.user_id = :user_id AND o.paid_at IS NOT NULL
         FOR NO KEY UPDATE OF o, s"""
     ),
     row=LockedOrder,
