@@ -73,7 +73,7 @@ def main(*, count: int, show_all: bool) -> None:
                     now=now,
                     media_base_url="",
                 )
-                return [card["title"] for card in page.items]
+                return [card.title for card in page.items]
 
             outcomes = evaluate(LABELS, catalogue=titles, search=find)
     _report(outcomes, show_all=show_all)

@@ -149,7 +149,7 @@ def titles(database: Database, query: str) -> list[str]:
             now=datetime.now(UTC),
             media_base_url="",
         )
-    return [card["title"] for card in page.items]
+    return [card.title for card in page.items]
 
 
 def test_what_is_meant_is_found(frozen: Database) -> None:

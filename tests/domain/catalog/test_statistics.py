@@ -251,7 +251,7 @@ def list_trending(database: Database, market: Market, *, now: datetime, limit: i
                 now=now,
                 media_base_url="",
             )
-            found += [UUID(card["id"]) for card in page.items]
+            found += [UUID(card.id) for card in page.items]
             position = page.next_position
             if position is None:
                 return found
