@@ -1,6 +1,6 @@
 """The Flask application: the edge around the areas."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from wsgiref.types import WSGIEnvironment
@@ -31,7 +31,7 @@ class Application(Flask):
         return super().wsgi_app(environ, start_response)
 
 
-def build_app(services: Services, areas: Iterable[ContractBlueprint]) -> Application:
+def build_app(services: Services, areas: Sequence[ContractBlueprint]) -> Application:
     """Build the application.
 
     :param services: what the process shares
@@ -46,8 +46,8 @@ def build_app(services: Services, areas: Iterable[ContractBlueprint]) -> Applica
     app.extensions["marketplace"] = services
     context.register(app, services)
     headers.register(app, services.settings)
-    api = documentation.register(app)
+    documentation.register(app, areas)
     problems.register(app)
     for area in areas:
-        api.register_blueprint(area)
+        app.register_blueprint(area)
     return app

@@ -1,9 +1,10 @@
 """The API's own documentation: the OpenAPI document and a page on it."""
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from flask import Flask, Response, render_template, send_from_directory
 from flask_smorest import Api
@@ -97,11 +98,15 @@ class DocumentedApi(Api):  # type: ignore[misc]
         """Leave errors to the edge."""
 
 
-def register(app: Flask) -> Api:
-    """Serve the OpenAPI document at /openapi.json and its page at /docs.
+class DescribableArea(Protocol):
+    """A blueprint that adds its routes to an OpenAPI document."""
 
-    :return: what the areas are registered with
-    """
+    def describe(self, api: Api, app: Flask) -> None:
+        """Add the routes to the document."""
+
+
+def register(app: Flask, areas: Sequence[DescribableArea]) -> None:
+    """Serve the areas' OpenAPI document at /openapi.json and its page at /docs."""
     app.config.update(
         API_TITLE="Campus Marketplace",
         API_VERSION=API_VERSION,
@@ -113,6 +118,8 @@ def register(app: Flask) -> Api:
 
     @cache
     def render_document() -> bytes:
+        for area in areas:
+            area.describe(api, app)
         return dump_json(api.spec.to_dict())
 
     @app.get("/openapi.json")
@@ -131,5 +138,3 @@ def register(app: Flask) -> Api:
     def documentation_asset(name: str) -> Response:
         """Serve the page's scripts and styles."""
         return send_from_directory(Path(swagger_ui_path), name, max_age=3600)
-
-    return api

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partialmethod
 from typing import Any
 
-from flask import Response
-from flask_smorest import Blueprint
+from flask import Blueprint as FlaskBlueprint, Flask, Response
+from flask_smorest import Api, Blueprint
 from marshmallow import Schema
 
 from blueprints.http import auth, caching, idempotency, limits, paging, request_parsing, uploads
@@ -41,10 +41,9 @@ View = Callable[..., Any]
 class Endpoint:
     """A route: its contract, its view, and the order in which a request goes through both."""
 
-    def __init__(self, contract: Contract, view: View, apidoc: dict[str, Any]) -> None:
+    def __init__(self, contract: Contract, view: View) -> None:
         self.contract = contract
         self.__doc__ = (view.__doc__ or "").strip()
-        self._apidoc = apidoc
         self._view = view
         self._renderer = compile_renderer(contract.reply) if contract.reply else None
         self._meta_renderer = compile_renderer(contract.meta(), partial=True)
@@ -183,6 +182,23 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
     def __init__(self, name: str, prefix: str, description: str) -> None:
         super().__init__(name, name, url_prefix=prefix, description=description)
         self.contracts: list[Contract] = []
+        self._views: dict[str, View] = {}
+
+    def describe(self, api: Api, app: Flask) -> None:
+        """Add the routes to an OpenAPI document.
+
+        Most processes never serve the document, so routes are described on demand, not when they are declared.
+        """
+        for contract in self.contracts:
+            name = contract.name.removeprefix(f"{self.name}.")
+            view = self._describe_view(contract, self._views[name])
+            parameters = [
+                {"in": "path", "name": segment, "schema": {"type": "string", "enum": list(words)}}
+                for segment, words in contract.choices
+            ]
+            self._store_endpoint_docs(name, view, parameters, None, methods=[contract.method])
+        self.register_views_in_doc(api, app, api.spec, name=self.name, parameters=None)
+        api.spec.tag({"name": self.name, "description": self.description})
 
     def route_under_contract(
         self,
@@ -263,12 +279,9 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
                 raises=raises,
             )
             self.contracts.append(contract)
-            endpoint = Endpoint(contract, view, self._build_apidoc(contract, view))
-            parameters = [
-                {"in": "path", "name": segment, "schema": {"type": "string", "enum": list(words)}}
-                for segment, words in contract.choices
-            ]
-            self.add_url_rule(rule, view.__name__, endpoint, methods=[method], parameters=parameters or None)
+            self._views[view.__name__] = view
+            # Flask's own: flask-smorest's would describe the route at once.
+            FlaskBlueprint.add_url_rule(self, rule, view.__name__, Endpoint(contract, view), methods=[method])
             return view
 
         return decorate
@@ -298,8 +311,8 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
             )(described)
         return described
 
-    def _build_apidoc(self, contract: Contract, view: View) -> Any:
-        """Have flask-smorest describe the route; its decorators' wrappers are not what serves it."""
+    def _describe_view(self, contract: Contract, view: View) -> Any:
+        """Describe a route by flask-smorest's decorators; their wrappers do not serve requests."""
         described = self._document_responses(contract, view)
         if contract.query is not None:
             described = self.arguments(contract.query, location="query")(described)
@@ -322,7 +335,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
             ]
         if contract.upload is not None:
             extra["requestBody"] = _multipart_request_body(contract.upload)
-        return self.doc(**extra)(described)._apidoc
+        return self.doc(**extra)(described)
 
 
 def _multipart_request_body(upload: Upload) -> dict[str, Any]:

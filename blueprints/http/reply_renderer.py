@@ -19,69 +19,61 @@ def compile_renderer(schema: Schema, *, partial: bool = False) -> Renderer:
     :param partial: whether required fields of the schema itself may be missing
     :return: takes a dataclass, a dict or a list of them; gives dicts and lists, ready for JSON
     """
-    compiler = _Compiler()
-    render = compiler.compile_object(schema, partial=partial)
+    render: Renderer = _functions[_define(schema, partial=partial)]
     return (lambda values: [render(value) for value in values]) if schema.many else render
 
 
-class _Compiler:
-    """Write a Python function for each schema class, which renders its objects with one dict display.
+# A function for each schema class renders its objects by one dict display: loops over the names took twice the
+# processor time. Functions call each other by their names, since a schema may contain itself.
+_functions: dict[str, Any] = {}
+_names: dict[tuple[type[Schema], tuple[str, ...], bool], str] = {}
 
-    Loops over the names took twice the processor time. A schema may contain itself: functions call each other
-    by their names.
-    """
 
-    def __init__(self) -> None:
-        self._names: dict[type[Schema], str] = {}
-        self._functions: dict[str, Any] = {}
+def _define(schema: Schema, *, partial: bool = False) -> str:
+    """Define the function of a schema's objects once, and return its name."""
+    identity = (type(schema), tuple(schema.dump_fields), partial)
+    if identity in _names:
+        return _names[identity]
+    name = _names[identity] = f"render_{len(_names)}"
+    attributes: list[str] = []
+    required: list[str] = []
+    optional: list[str] = []
+    for field_name, field in schema.dump_fields.items():
+        source, key = field.attribute or field_name, field.data_key or field_name
+        item = _field(field, f"value[{source!r}]")
+        # An attribute may be a path, such as period.starts.
+        attributes.append(f"{key!r}: {_field(field, f'value.{source}')}")
+        if field.required and not partial:
+            required.append(f"{key!r}: {item}")
+        else:
+            optional.append(f"        if {source!r} in value: rendered[{key!r}] = {item}")
+    lines = [
+        f"def {name}(value):",
+        "    if isinstance(value, dict):",
+        f"        rendered = {{{', '.join(required)}}}",
+        *optional,
+        "        return rendered",
+        f"    return {{{', '.join(attributes)}}}",
+    ]
+    exec("\n".join(lines), _functions)  # noqa: S102 - of the names in our own schemas
+    return name
 
-    def compile_object(self, schema: Schema, *, partial: bool = False) -> Renderer:
-        """Compile the function that renders one object of a schema, whether or not it says ``many``."""
-        render: Renderer = self._functions[self._define(schema, partial=partial)]
-        return render
 
-    def _define(self, schema: Schema, *, partial: bool = False) -> str:
-        """Define the function of a schema class once, and return its name."""
-        if type(schema) in self._names:
-            return self._names[type(schema)]
-        name = self._names[type(schema)] = f"render_{len(self._names)}"
-        attributes: list[str] = []
-        required: list[str] = []
-        optional: list[str] = []
-        for field_name, field in schema.dump_fields.items():
-            source, key = field.attribute or field_name, field.data_key or field_name
-            item = self._field(field, f"value[{source!r}]")
-            # An attribute may be a path, such as period.starts.
-            attributes.append(f"{key!r}: {self._field(field, f'value.{source}')}")
-            if field.required and not partial:
-                required.append(f"{key!r}: {item}")
-            else:
-                optional.append(f"        if {source!r} in value: rendered[{key!r}] = {item}")
-        lines = [
-            f"def {name}(value):",
-            "    if isinstance(value, dict):",
-            f"        rendered = {{{', '.join(required)}}}",
-            *optional,
-            "        return rendered",
-            f"    return {{{', '.join(attributes)}}}",
-        ]
-        exec("\n".join(lines), self._functions)  # noqa: S102 - of the names in our own schemas
-        return name
+def _field(field: fields.Field[Any], value: str) -> str:
+    """Write the expression of a field's rendered value."""
+    rendered = _below(field, "below")
+    return value if rendered is None else f"None if (below := {value}) is None else {rendered}"
 
-    def _field(self, field: fields.Field[Any], value: str) -> str:
-        """Write the expression of a field's rendered value."""
-        rendered = self._below(field, "below")
-        return value if rendered is None else f"None if (below := {value}) is None else {rendered}"
 
-    def _below(self, field: fields.Field[Any], value: str) -> str | None:
-        """Write the expression of a value that holds objects; none for scalars and free objects."""
-        if isinstance(field, fields.Nested):
-            render = self._define(field.schema)
-            return f"[{render}(each) for each in {value}]" if field.schema.many else f"{render}({value})"
-        if isinstance(field, fields.List):
-            inner = self._below(field.inner, "each")
-            return inner and f"[{inner} for each in {value}]"
-        if isinstance(field, fields.Dict) and field.value_field is not None:
-            inner = self._below(field.value_field, "each")
-            return inner and f"{{key: {inner} for key, each in {value}.items()}}"
-        return None
+def _below(field: fields.Field[Any], value: str) -> str | None:
+    """Write the expression of a value that holds objects; none for scalars and free objects."""
+    if isinstance(field, fields.Nested):
+        render = _define(field.schema)
+        return f"[{render}(each) for each in {value}]" if field.schema.many else f"{render}({value})"
+    if isinstance(field, fields.List):
+        inner = _below(field.inner, "each")
+        return inner and f"[{inner} for each in {value}]"
+    if isinstance(field, fields.Dict) and field.value_field is not None:
+        inner = _below(field.value_field, "each")
+        return inner and f"{{key: {inner} for key, each in {value}.items()}}"
+    return None
