@@ -40,7 +40,11 @@ SHARED_SECRET = "of-the-tests-only-0123456789abcdef"
 ISSUER = "http://identity.test"
 AUDIENCE = "campus-marketplace"
 
-_LONGEST_FIRST = ("functional", "simulation", "browser", "property", "unit")
+_LONGEST_FIRST = ("simulation", "browser", "property", "unit")
+# Functional tests mostly wait for processes: so many modules that compute stand between two of theirs.
+_MODULES_BETWEEN = 10
+# Each takes minutes, and is one process's work from its start to its end.
+_LONGEST_MODULES = ("test_stack", "test_inbox_failures", "test_workers")
 
 _ALWAYS: dict[str, Any] = {
     "deadline": None,
@@ -92,21 +96,27 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Start with the folders whose tests take longest, and leave the order of pytest-randomly within a folder.
+    """Mix modules that wait with modules that compute, and keep the order of pytest-randomly within a folder.
 
-    Short modules are left for the end of a run, so that no process waits long for another. Modules that try more
-    cases in a deep run get the mark ``deep``; tests marked ``deep(only=True)`` are left out of quick runs.
+    Long modules run first, so that no process waits long for another at the end. Modules that try more cases
+    in a deep run get the mark ``deep``; tests marked ``deep(only=True)`` are left out of quick runs.
     """
     tests = Path(__file__).parent
     for item in items:
         if {"case_count", "sample"} & vars(getattr(item, "module", None)).keys():
             item.add_marker("deep")
 
-    def rank(item: pytest.Item) -> int:
-        folder = item.path.relative_to(tests).parts[0]
+    def rank(module: Path) -> int:
+        folder = module.relative_to(tests).parts[0]
         return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
 
-    items.sort(key=rank)
+    modules = list(dict.fromkeys(item.path for item in items))
+    waiting = [module for module in modules if module.is_relative_to(tests / "functional")]
+    waiting.sort(key=lambda module: module.stem not in _LONGEST_MODULES)
+    computing = sorted((module for module in modules if module not in waiting), key=rank)
+    places = {module: index * (_MODULES_BETWEEN + 1) for index, module in enumerate(waiting)}
+    places |= {module: index + index // _MODULES_BETWEEN + 1 for index, module in enumerate(computing)}
+    items.sort(key=lambda item: places[item.path])
     if not DEEP:
         skipped = [
             item for item in items if any(mark.kwargs.get("only") for mark in item.iter_markers("deep"))
