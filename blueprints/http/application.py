@@ -1,11 +1,14 @@
 """The Flask application: the edge around the areas."""
 
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from wsgiref.types import WSGIEnvironment
 
 from flask import Flask
+from gunicorn.http.errors import ParseException
 
 from blueprints.http import context, documentation, headers, problems, request_parsing
 from blueprints.http.endpoint import ContractBlueprint
@@ -13,6 +16,10 @@ from marketplace.services import Services
 
 _BLUEPRINTS_DIRECTORY = Path(__file__).parents[1]
 _VERSIONED_PREFIX = "/api/v1/"
+# More than any route accepts. A sender of more, or a slower one, may find its connection reset.
+_MAX_DISCARDED_BYTES = 8 * 1024 * 1024
+_DISCARD_SECONDS = 2.0
+_DISCARD_CHUNK_BYTES = 64 * 1024
 
 
 class Application(Flask):
@@ -28,7 +35,30 @@ class Application(Flask):
         if path.startswith(_VERSIONED_PREFIX):
             environ["marketplace.versioned"] = True
             environ["PATH_INFO"] = "/api/" + path[len(_VERSIONED_PREFIX) :]
-        return super().wsgi_app(environ, start_response)
+        response = super().wsgi_app(environ, start_response)
+        if environ.get("CONTENT_LENGTH") or "HTTP_TRANSFER_ENCODING" in environ:
+            _discard_unread_body(environ)
+        return response
+
+
+def _discard_unread_body(environ: WSGIEnvironment) -> None:
+    """Read the rest of a refused request's body, before the answer is sent.
+
+    A connection that is closed with unread bytes is reset. The sender, or a proxy between, then loses the answer.
+    """
+    connection = environ.get("gunicorn.socket")
+    deadline = time.monotonic() + _DISCARD_SECONDS
+    discarded = 0
+    with suppress(OSError, ParseException):
+        while discarded < _MAX_DISCARDED_BYTES and (remaining := deadline - time.monotonic()) > 0:
+            if connection is not None:
+                connection.settimeout(remaining)
+            content = environ["wsgi.input"].read(_DISCARD_CHUNK_BYTES)
+            if not content:
+                break
+            discarded += len(content)
+    if connection is not None:
+        connection.settimeout(None)
 
 
 def build_app(services: Services, areas: Sequence[ContractBlueprint]) -> Application:
