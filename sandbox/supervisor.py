@@ -109,7 +109,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop everything: what takes requests and work, providers, then databases."""
-        self._stop_group([watched.process for watched in self._early], timeout_seconds=12)
+        self._stop_group([watched.process for watched in self._early], timeout_seconds=20)
         self._stop_group([watched.process for watched in self._late], timeout_seconds=5)
         for server in self._servers:
             if server.process is not None:
