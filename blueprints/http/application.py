@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from socket import socket
 from typing import Any
-from wsgiref.types import WSGIEnvironment
+from wsgiref.types import InputStream, WSGIEnvironment
 
 from flask import Flask
 from gunicorn.http.errors import ParseException
@@ -36,29 +37,28 @@ class Application(Flask):
             environ["marketplace.versioned"] = True
             environ["PATH_INFO"] = "/api/" + path[len(_VERSIONED_PREFIX) :]
         response = super().wsgi_app(environ, start_response)
-        if environ.get("CONTENT_LENGTH") or "HTTP_TRANSFER_ENCODING" in environ:
-            _discard_unread_body(environ)
+        if "gunicorn.socket" in environ and (
+            environ.get("CONTENT_LENGTH") or "HTTP_TRANSFER_ENCODING" in environ
+        ):
+            _discard_unread_body(environ["wsgi.input"], environ["gunicorn.socket"])
         return response
 
 
-def _discard_unread_body(environ: WSGIEnvironment) -> None:
+def _discard_unread_body(body: InputStream, connection: socket) -> None:
     """Read the rest of a refused request's body, before the answer is sent.
 
     A connection that is closed with unread bytes is reset. The sender, or a proxy between, then loses the answer.
     """
-    connection = environ.get("gunicorn.socket")
     deadline = time.monotonic() + _DISCARD_SECONDS
     discarded = 0
     with suppress(OSError, ParseException):
         while discarded < _MAX_DISCARDED_BYTES and (remaining := deadline - time.monotonic()) > 0:
-            if connection is not None:
-                connection.settimeout(remaining)
-            content = environ["wsgi.input"].read(_DISCARD_CHUNK_BYTES)
+            connection.settimeout(remaining)
+            content = body.read(_DISCARD_CHUNK_BYTES)
             if not content:
                 break
             discarded += len(content)
-    if connection is not None:
-        connection.settimeout(None)
+    connection.settimeout(None)
 
 
 def build_app(services: Services, areas: Sequence[ContractBlueprint]) -> Application:
