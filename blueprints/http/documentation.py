@@ -27,7 +27,7 @@ whose `code` is explained under `/errors/<slug>`; refusals that share a code dif
 
 
 class InvalidParamSchema(Schema):
-    """One fault of a request."""
+    """An invalid field or parameter of a request."""
 
     name = fields.String(required=True)
     reason = fields.String(required=True)

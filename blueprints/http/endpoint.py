@@ -182,21 +182,20 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
     def __init__(self, name: str, prefix: str, description: str) -> None:
         super().__init__(name, name, url_prefix=prefix, description=description)
         self.contracts: list[Contract] = []
-        self._views: dict[str, View] = {}
+        self._views: list[View] = []
 
     def describe(self, api: Api, app: Flask) -> None:
         """Add the routes to an OpenAPI document.
 
         Most processes never serve the document, so routes are described on demand, not when they are declared.
         """
-        for contract in self.contracts:
-            name = contract.name.removeprefix(f"{self.name}.")
-            view = self._describe_view(contract, self._views[name])
+        for contract, view in zip(self.contracts, self._views, strict=True):
+            described = self._describe_view(contract, view)
             parameters = [
                 {"in": "path", "name": segment, "schema": {"type": "string", "enum": list(words)}}
                 for segment, words in contract.choices
             ]
-            self._store_endpoint_docs(name, view, parameters, None, methods=[contract.method])
+            self._store_endpoint_docs(view.__name__, described, parameters, None, methods=[contract.method])
         self.register_views_in_doc(api, app, api.spec, name=self.name, parameters=None)
         api.spec.tag({"name": self.name, "description": self.description})
 
@@ -279,8 +278,8 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
                 raises=raises,
             )
             self.contracts.append(contract)
-            self._views[view.__name__] = view
-            # Flask's own: flask-smorest's would describe the route at once.
+            self._views.append(view)
+            # flask-smorest's own method would describe the route at once.
             FlaskBlueprint.add_url_rule(self, rule, view.__name__, Endpoint(contract, view), methods=[method])
             return view
 

@@ -19,30 +19,30 @@ def compile_renderer(schema: Schema, *, partial: bool = False) -> Renderer:
     :param partial: whether required fields of the schema itself may be missing
     :return: takes a dataclass, a dict or a list of them; gives dicts and lists, ready for JSON
     """
-    render: Renderer = _functions[_define(schema, partial=partial)]
+    render: Renderer = _functions[_define_function(schema, partial=partial)]
     return (lambda values: [render(value) for value in values]) if schema.many else render
 
 
 # A function for each schema class renders its objects by one dict display: loops over the names took twice the
 # processor time. Functions call each other by their names, since a schema may contain itself.
 _functions: dict[str, Any] = {}
-_names: dict[tuple[type[Schema], tuple[str, ...], bool], str] = {}
+_function_names: dict[tuple[type[Schema], tuple[str, ...], bool], str] = {}
 
 
-def _define(schema: Schema, *, partial: bool = False) -> str:
+def _define_function(schema: Schema, *, partial: bool = False) -> str:
     """Define the function of a schema's objects once, and return its name."""
     identity = (type(schema), tuple(schema.dump_fields), partial)
-    if identity in _names:
-        return _names[identity]
-    name = _names[identity] = f"render_{len(_names)}"
+    if identity in _function_names:
+        return _function_names[identity]
+    name = _function_names[identity] = f"render_{len(_function_names)}"
     attributes: list[str] = []
     required: list[str] = []
     optional: list[str] = []
     for field_name, field in schema.dump_fields.items():
         source, key = field.attribute or field_name, field.data_key or field_name
-        item = _field(field, f"value[{source!r}]")
+        item = _field_expression(field, f"value[{source!r}]")
         # An attribute may be a path, such as period.starts.
-        attributes.append(f"{key!r}: {_field(field, f'value.{source}')}")
+        attributes.append(f"{key!r}: {_field_expression(field, f'value.{source}')}")
         if field.required and not partial:
             required.append(f"{key!r}: {item}")
         else:
@@ -59,21 +59,21 @@ def _define(schema: Schema, *, partial: bool = False) -> str:
     return name
 
 
-def _field(field: fields.Field[Any], value: str) -> str:
+def _field_expression(field: fields.Field[Any], value: str) -> str:
     """Write the expression of a field's rendered value."""
-    rendered = _below(field, "below")
+    rendered = _nested_expression(field, "below")
     return value if rendered is None else f"None if (below := {value}) is None else {rendered}"
 
 
-def _below(field: fields.Field[Any], value: str) -> str | None:
-    """Write the expression of a value that holds objects; none for scalars and free objects."""
+def _nested_expression(field: fields.Field[Any], value: str) -> str | None:
+    """Write the expression of a value with objects in it. Scalars and free objects have none: they stay as they are."""
     if isinstance(field, fields.Nested):
-        render = _define(field.schema)
+        render = _define_function(field.schema)
         return f"[{render}(each) for each in {value}]" if field.schema.many else f"{render}({value})"
     if isinstance(field, fields.List):
-        inner = _below(field.inner, "each")
+        inner = _nested_expression(field.inner, "each")
         return inner and f"[{inner} for each in {value}]"
     if isinstance(field, fields.Dict) and field.value_field is not None:
-        inner = _below(field.value_field, "each")
+        inner = _nested_expression(field.value_field, "each")
         return inner and f"{{key: {inner} for key, each in {value}.items()}}"
     return None

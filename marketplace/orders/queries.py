@@ -82,7 +82,7 @@ class OrderColumns:
 
 @dataclass(frozen=True)
 class Cancellation:
-    """Who cancelled an order, why and when."""
+    """The cancellation of an order: the role that cancelled, the reason and the time."""
 
     by: str
     reason: str | None

@@ -65,7 +65,7 @@ class LockedOrder(OrderColumns):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who fires a trigger: a role (buyer, vendor, staff, gateway, system), and the person where it is one."""
+    """The actor of a transition: a role (buyer, vendor, staff, gateway, system), and the id of a person."""
 
     role: str
     id: UUID | None = None
@@ -73,7 +73,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class EscrowTransition:
-    """What happens to an order's escrow: a trigger of its table, or none to leave its state; amounts in kobo."""
+    """A change of an order's escrow. Without a trigger the escrow keeps its state. Amounts are kobo."""
 
     trigger: str | None
     released_minor: int = 0

@@ -88,7 +88,7 @@ class StoreSummary:
 
 @dataclass
 class ProductCard:
-    """A product as listings show it. Not frozen: a page has up to 100 cards, and frozen ones take thrice as long."""
+    """A product as listings show it. Not frozen, because making a frozen card takes three times as long."""
 
     id: str
     title: str
@@ -183,7 +183,7 @@ DEFAULT_SORT = "newest"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductFilters:
-    """What a listing is narrowed to; none means that a filter is not applied.
+    """Filters of the public listing; a filter that is none is not applied.
 
     :param campus: its id or slug
     :param category: its id or slug; products of categories below it are listed too

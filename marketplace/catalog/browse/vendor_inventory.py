@@ -78,7 +78,7 @@ _CONDITIONS: dict[str, ColumnElement[bool]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryFilters:
-    """What the own inventory is narrowed to; none means that a filter is not applied.
+    """Filters of a vendor's inventory; a filter that is none is not applied.
 
     :param status: one of ``STATUSES``
     :param low_stock: true for what has at most ``low_stock_at`` pieces to sell, false for what has more

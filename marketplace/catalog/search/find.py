@@ -47,7 +47,7 @@ _MAX_BLOCKS_PER_PAGE = 3
 
 @dataclass(frozen=True, slots=True)
 class _SearchPosition:
-    """Where a page begins: how the words were taken, the block of candidates, and the last row shown."""
+    """The start of a page: the match strategy, the block of candidates and the last row shown."""
 
     strategy: int
     block_start: Sequence[Any] | None = None  # step, prior and id of the last candidate of the block before
@@ -87,7 +87,7 @@ def _is_spelling_corrections(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _MatchStrategy:
-    """One way to take the words: the query of each step, and which spellings were put in."""
+    """A match strategy: the query of each step, and the corrected spellings."""
 
     kind: int
     queries: tuple[str | None, str | None, str | None]
@@ -97,7 +97,7 @@ class _MatchStrategy:
 
 @dataclass(frozen=True, slots=True)
 class _SearchContext:
-    """Who asks for what, when: the same in all queries of a search."""
+    """The values that all queries of a search share."""
 
     session: Session
     words: Sequence[str]
