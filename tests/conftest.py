@@ -41,9 +41,9 @@ ISSUER = "http://identity.test"
 AUDIENCE = "campus-marketplace"
 
 _LONGEST_FIRST = ("simulation", "browser", "property", "unit")
-# Functional tests mostly wait for processes: so many modules that compute stand between two of theirs.
+# Functional tests mostly wait for processes. This many computing modules stand between two functional modules.
 _MODULES_BETWEEN = 10
-# Each takes minutes, and is one process's work from its start to its end.
+# Modules that take minutes. A module runs in one process, so a late start would prolong the whole run.
 _LONGEST_MODULES = ("test_stack", "test_inbox_failures", "test_workers")
 
 _ALWAYS: dict[str, Any] = {
