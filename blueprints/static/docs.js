@@ -4,6 +4,6 @@ SwaggerUIBundle({
   url: "/openapi.json",
   dom_id: "#documentation",
   deepLinking: true,
-  docExpansion: "list",
+  docExpansion: "none",
   persistAuthorization: false,
 });
