@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -119,7 +118,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     made = Stack(tmp_path_factory.mktemp("stack") / "data", free_port("stack"))
     yield made
     if made.process is not None and made.process.poll() is None:
-        made.end(signal.SIGTERM)
+        assert made.end(signal.SIGINT) == 0
+        assert made.text().rstrip().endswith("Stopped.")
+        assert "killed" not in made.text().rpartition("Stopping")[2]
+        assert all(is_free(port) for port in (made.port, *made.ports().values()))
+        assert ask(made, "status").returncode == 3
 
 
 @pytest.fixture
@@ -262,34 +265,15 @@ def test_killed_service_is_restarted(running: Stack) -> None:
     assert "restart 1 of 5" in running.text()
 
 
-def test_stopped_or_killed_stack_starts_again_with_its_data(running: Stack) -> None:
-    """Stop in order, start while a port is taken, kill the supervisor, and start once more."""
+def test_killed_stack_starts_again_with_its_data(running: Stack) -> None:
     with database(running) as cursor:
-        cursor.execute("CREATE TABLE IF NOT EXISTS test_kept (id int)")
+        cursor.execute("CREATE TABLE test_kept (id int)")
         cursor.execute("INSERT INTO test_kept VALUES (7)")
         cursor.execute("SELECT count(*) FROM products")
         products = cursor.fetchone()[0]
     assert products >= 300
     ports = running.ports()
     secrets = (running.directory / "secrets.json").read_text(encoding="utf-8")
-    assert running.end(signal.SIGINT) == 0
-    assert running.text().rstrip().endswith("Stopped.")
-    assert "killed" not in running.text().rpartition("Stopping")[2]
-    assert all(is_free(port) for port in (running.port, *ports.values()))
-    assert ask(running, "status").returncode == 3
-
-    with socket.create_server(("127.0.0.1", ports["web"])):
-        running.start()
-        assert running.is_ready()
-    assert running.ports()["web"] != ports["web"]
-    assert running.ports()["database"] == ports["database"]
-    assert "killed" not in running.text()
-    assert (running.directory / "secrets.json").read_text(encoding="utf-8") == secrets
-    with database(running) as cursor:
-        cursor.execute("SELECT count(*) FROM products")
-        assert cursor.fetchone()[0] == products
-        cursor.execute("DROP TABLE test_kept")  # fails if it is not there
-
     assert running.process is not None
     children = list(running.services().values())
     running.process.kill()
@@ -299,6 +283,12 @@ def test_stopped_or_killed_stack_starts_again_with_its_data(running: Stack) -> N
     assert "The last run was killed" in running.text()
     assert running.is_ready()
     assert not set(children) & {*running.services().values(), *lock_holders(running.lock)}
+    assert running.ports() == ports
+    assert (running.directory / "secrets.json").read_text(encoding="utf-8") == secrets
+    with database(running) as cursor:
+        cursor.execute("SELECT count(*) FROM products")
+        assert cursor.fetchone()[0] == products
+        cursor.execute("DROP TABLE test_kept")  # fails if it is not there
 
 
 def test_demo_plays_the_purchase_on_given_servers_beside_a_running_stack(
