@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from uuid import uuid4
@@ -160,6 +161,19 @@ def test_more_than_a_megabyte_is_refused_told_or_untold(
         assert status == 413
         assert json.loads(answer)["code"] == "PAYLOAD_TOO_LARGE"
     assert ingress.total() == before
+
+
+@paths
+def test_refused_body_is_read_to_its_end_before_the_answer(ingress: Ingress, path: str) -> None:
+    body = b"x" * (3 * MEGABYTE)
+    with closing(ingress.connect("gunicorn")) as connection:
+        head = head_of(path, Content_Length=str(len(body)), **signed(path, body))
+        connection.sendall(head + body[:MEGABYTE])
+        time.sleep(0.3)  # a server that answered now would reset the connection under the rest
+        connection.sendall(body[MEGABYTE:])
+        status, answer = answer_of(connection)
+
+    assert (status, json.loads(answer)["code"]) == (413, "PAYLOAD_TOO_LARGE")
 
 
 @ways
