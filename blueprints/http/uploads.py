@@ -97,7 +97,9 @@ def _ensure_multipart() -> None:
         raise UnsupportedMediaTypeError("The body must be multipart/form-data with a file.")
     boundary = request.mimetype_params.get("boundary", "")
     if not boundary.isascii() or not 1 <= len(boundary) <= _MAX_BOUNDARY_LENGTH:
-        raise MalformedBodyError("The Content-Type names no boundary.")
+        raise MalformedBodyError(
+            f"The Content-Type must name a boundary of 1 to {_MAX_BOUNDARY_LENGTH} ASCII characters."
+        )
 
 
 def _file_too_large_error(upload: Upload) -> PayloadTooLargeError:
