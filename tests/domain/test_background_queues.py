@@ -23,7 +23,7 @@ from marketplace.webhooks import inbox as webhooks
 from tests.support.gateway import event_of
 from tests.support.probes import closed_port
 from tests.support.purchases import NOW, later
-from tests.support.query_plans import explain
+from tests.support.query_plans import bulk_load, explain
 from tests.support.threads import at_once, unforeseen
 
 QUEUE = queues.AI_MODERATION
@@ -216,30 +216,31 @@ class TestWorkers:
 def fill(session: Session, *, part_open: int, part_failed: int) -> None:
     """Add a history: of each hundred rows so many are open, so many failed, and all others were completed."""
     parts = {"rows": HISTORY, "open": part_open, "failed": part_failed}
-    session.execute(
-        text(
-            """
-            INSERT INTO outbox_events (queue, topic, payload, due_at, attempts, done_at, failed_at)
-            SELECT (ARRAY['notifications', 'webhooks', 'ai-moderation'])[1 + n % 3], 't', '{}', now(), 1,
-                CASE WHEN n % 100 >= :open + :failed THEN now() END,
-                CASE WHEN n % 100 >= :open AND n % 100 < :open + :failed THEN now() END
-            FROM generate_series(1, :rows) n
-            """
-        ),
-        parts,
-    )
-    session.execute(
-        text(
-            """
-            INSERT INTO webhook_inbox (provider, body, status, due_at, finished_at)
-            SELECT 'gateway', repeat('x', 300)::bytea, CASE WHEN n % 100 < :open THEN 'received'
-                WHEN n % 100 < :open + :failed THEN 'dead' ELSE 'processed' END, now(),
-                CASE WHEN n % 100 >= :open THEN now() END
-            FROM generate_series(1, :rows) n
-            """
-        ),
-        parts,
-    )
+    with bulk_load(session, triggers=True):
+        session.execute(
+            text(
+                """
+                INSERT INTO outbox_events (queue, topic, payload, due_at, attempts, done_at, failed_at)
+                SELECT (ARRAY['notifications', 'webhooks', 'ai-moderation'])[1 + n % 3], 't', '{}', now(), 1,
+                    CASE WHEN n % 100 >= :open + :failed THEN now() END,
+                    CASE WHEN n % 100 >= :open AND n % 100 < :open + :failed THEN now() END
+                FROM generate_series(1, :rows) n
+                """
+            ),
+            parts,
+        )
+        session.execute(
+            text(
+                """
+                INSERT INTO webhook_inbox (provider, body, status, due_at, finished_at)
+                SELECT 'gateway', repeat('x', 300)::bytea, CASE WHEN n % 100 < :open THEN 'received'
+                    WHEN n % 100 < :open + :failed THEN 'dead' ELSE 'processed' END, now(),
+                    CASE WHEN n % 100 >= :open THEN now() END
+                FROM generate_series(1, :rows) n
+                """
+            ),
+            parts,
+        )
     session.execute(text("ANALYZE outbox_events, webhook_inbox, queue_counts"))
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -56,6 +57,20 @@ class ManyProducts:
         }
 
 
+@contextmanager
+def bulk_load(session: Session, *, triggers: bool = False) -> Iterator[None]:
+    """Lift the statement timeout while a fixture writes many rows, and disable triggers and foreign keys.
+
+    :param triggers: keep triggers and foreign keys enabled
+    """
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    if not triggers:
+        session.execute(text("SET LOCAL session_replication_role = replica"))
+    yield
+    session.execute(text("SET LOCAL session_replication_role = DEFAULT"))
+    session.execute(text("SET LOCAL statement_timeout = '30s'"))
+
+
 @pytest.fixture(scope="module")
 def shelves(own_database: Database) -> Iterator[ManyProducts]:
     market = Market(own_database)
@@ -64,8 +79,9 @@ def shelves(own_database: Database) -> Iterator[ManyProducts]:
     with own_database.engine.connect() as connection, Session(connection) as session:
         campuses = [market.campus_id, other_campus]
         values = {"vendor": store.id, "campuses": campuses, "categories": leaves, "rows": ROWS}
-        session.execute(_FILL, values)
-        session.execute(_COUNT, values)
+        with bulk_load(session):
+            session.execute(_FILL, values)
+            session.execute(_COUNT, values)
         session.execute(text("ANALYZE product_counts, products, vendor_profiles, categories, campuses"))
         yield ManyProducts(session, store.id, market.campus_id, parent, leaves[3])
         session.rollback()

@@ -15,6 +15,7 @@ from marketplace.infra.db import Database, Statement
 from marketplace.infra.sessions import driver_cursor
 from marketplace.kernel.paging import PageRequest
 from tests.support.purchases import NOW
+from tests.support.query_plans import bulk_load
 
 RESOLVED = 20_000
 OPEN = 50
@@ -44,8 +45,9 @@ _FILL_OUTBOX = text(
 def filled(own_database: Database) -> Iterator[Session]:
     """Many alerts, few of them open."""
     with own_database.engine.connect() as connection, Session(connection) as session:
-        session.execute(_FILL, {"rows": RESOLVED + OPEN, "open": OPEN})
-        session.execute(_FILL_OUTBOX, {"rows": RESOLVED + OPEN, "open": OPEN})
+        with bulk_load(session):
+            session.execute(_FILL, {"rows": RESOLVED + OPEN, "open": OPEN})
+            session.execute(_FILL_OUTBOX, {"rows": RESOLVED + OPEN, "open": OPEN})
         session.execute(text("ANALYZE alerts, outbox_events"))
         yield session
         session.rollback()

@@ -13,6 +13,7 @@ from marketplace.catalog.moderation import automated_review, queries, rules
 from marketplace.infra.db import Database, Statement
 from marketplace.infra.sessions import driver_cursor
 from tests.support.market import Market
+from tests.support.query_plans import bulk_load
 
 ROWS = 20_000
 IN_MODERATION = 2_000
@@ -37,7 +38,8 @@ def filled(own_database: Database) -> Iterator[tuple[Session, UUID]]:
     store, categories = market.store(), [market.category() for _ in range(4)]
     with own_database.engine.connect() as connection, Session(connection) as session:
         given = {"vendor": store.id, "campus": market.campus_id, "categories": categories}
-        session.execute(_FILL, given | {"rows": ROWS, "waiting": IN_MODERATION})
+        with bulk_load(session):
+            session.execute(_FILL, given | {"rows": ROWS, "waiting": IN_MODERATION})
         session.execute(text("ANALYZE products, vendor_profiles, categories, campuses"))
         yield session, categories[0]
         session.rollback()

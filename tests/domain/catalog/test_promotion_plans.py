@@ -13,8 +13,9 @@ from marketplace.catalog.promotions import featured, flash_sale_listing
 from marketplace.infra.db import Database
 from marketplace.infra.sessions import driver_cursor
 from tests.support.market import Market
+from tests.support.query_plans import bulk_load
 
-PAST, RUNNING = 20_000, 100
+PAST, RUNNING = 10_000, 100
 MOST_BUFFERS = PAST // 5  # the past ones, each with its product, are many times as many
 
 _PRODUCTS = text(
@@ -49,21 +50,22 @@ def session(own_database: Database) -> Iterator[Session]:
     store, officer = market.store(), market.staff("moderator")
     with own_database.engine.connect() as connection, Session(connection) as one:
         values: dict[str, Any] = {"vendor": store.id, "officer": officer}
-        one.execute(
-            _PRODUCTS,
-            values | {"campus": store.campus_id, "category": market.category_id, "products": RUNNING},
-        )
         each = PAST // RUNNING
-        one.execute(_SALES, values | {"length": 24, "first": 0, "last": each - 1})
-        one.execute(
-            text(
-                "INSERT INTO flash_sales (product_id, sale_price_minor, starts_at, ends_at, created_by)"
-                " SELECT id, 5000, now() - interval '30 minutes', now() + interval '30 minutes', :officer"
-                " FROM products WHERE vendor_id = :vendor"
-            ),
-            values,
-        )
-        one.execute(_FEATURED, values | {"last": each - 1})
+        with bulk_load(one):
+            one.execute(
+                _PRODUCTS,
+                values | {"campus": store.campus_id, "category": market.category_id, "products": RUNNING},
+            )
+            one.execute(_SALES, values | {"length": 24, "first": 0, "last": each - 1})
+            one.execute(
+                text(
+                    "INSERT INTO flash_sales (product_id, sale_price_minor, starts_at, ends_at, created_by)"
+                    " SELECT id, 5000, now() - interval '30 minutes', now() + interval '30 minutes', :officer"
+                    " FROM products WHERE vendor_id = :vendor"
+                ),
+                values,
+            )
+            one.execute(_FEATURED, values | {"last": each - 1})
         one.execute(text("ANALYZE products, vendor_profiles, flash_sales, featured_products"))
         yield one
         one.rollback()

@@ -21,6 +21,7 @@ from marketplace.catalog.search.ranking_sql import search_statement
 from marketplace.infra.db import Database
 from marketplace.infra.sessions import driver_cursor
 from tests.support.market import Market
+from tests.support.query_plans import bulk_load
 from tests.support.search_api import invented
 from tests.support.servers import Addresses, create_database, drop_database
 
@@ -49,8 +50,9 @@ def large(addresses: Addresses) -> Iterator[Database]:
     store = market.store()
     with database.transaction() as session:
         values = {"vendor": store.id, "campus": store.campus_id, "category": market.category_id}
-        session.execute(_FILL, values | {"rows": ROWS})
-        index_maintenance.refresh_search_index(session, now=market.now)
+        with bulk_load(session, triggers=True):
+            session.execute(_FILL, values | {"rows": ROWS})
+            index_maintenance.refresh_search_index(session, now=market.now)
     with database.reading() as session:
         session.execute(text("VACUUM ANALYZE"))
     yield database

@@ -14,7 +14,7 @@ from marketplace.ledger import accounts, queries
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.payouts.payees import statements
 from tests.support.purchases import NOW
-from tests.support.query_plans import read
+from tests.support.query_plans import bulk_load, read
 from tests.support.resource_usage import peak_memory
 
 ROWS = 20_000
@@ -62,15 +62,18 @@ class Long:
                 ],
                 now=NOW,
             )
-            session.execute(_TRANSACTIONS, {"rare": RARE, "prefix": f"{prefix}n", "now": NOW, "rows": ROWS})
-            session.execute(
-                _ENTRIES,
-                {
-                    "account": account.id,
-                    "clearing": accounts.GATEWAY_CLEARING.id,
-                    "prefix": f"{prefix}n",
-                },
-            )
+            with bulk_load(session):
+                session.execute(
+                    _TRANSACTIONS, {"rare": RARE, "prefix": f"{prefix}n", "now": NOW, "rows": ROWS}
+                )
+                session.execute(
+                    _ENTRIES,
+                    {
+                        "account": account.id,
+                        "clearing": accounts.GATEWAY_CLEARING.id,
+                        "prefix": f"{prefix}n",
+                    },
+                )
         session.execute(text("ANALYZE ledger_entries, ledger_transactions, ledger_accounts"))
 
 

@@ -16,7 +16,7 @@ from marketplace.orders import admin_table
 from marketplace.orders.admin_table import OrderFilters
 from tests.support.finance import make_officer
 from tests.support.purchases import NOW, make_shop, neighbours, with_buyer
-from tests.support.query_plans import Read, read
+from tests.support.query_plans import Read, bulk_load, read
 from tests.support.resource_usage import peak_memory
 
 ROWS = 20_000
@@ -86,8 +86,9 @@ def orders(own_database: Database) -> Iterator[Orders]:
             "rare_store": small.store_id,
             "rare_campus": small.campus_id,
         }
-        session.execute(_ORDERS, values | {"now": NOW, "rows": ROWS, "rare": RARE})
-        session.execute(_ESCROWS)
+        with bulk_load(session):
+            session.execute(_ORDERS, values | {"now": NOW, "rows": ROWS, "rare": RARE})
+            session.execute(_ESCROWS)
         session.execute(text("ANALYZE orders, escrows, profiles, vendor_profiles, campuses"))
         yield Orders(session, _filters(large.campus_id, values))
         session.rollback()

@@ -13,6 +13,7 @@ from marketplace.ledger import accounts
 from marketplace.payments import guards
 from marketplace.payments.refunds import create
 from tests.support.purchases import make_shop, paid_order
+from tests.support.query_plans import bulk_load
 
 # Each with an entry of its own, as a payment of an order has.
 _CHARGES = text(
@@ -34,10 +35,8 @@ _CHARGES = text(
 @pytest.fixture
 def order_id(session: Session) -> Iterator[UUID]:
     found = paid_order(session, make_shop(session))
-    # What they refer to is of no concern for the plan.
-    session.execute(text("SET LOCAL session_replication_role = replica"))
-    session.execute(_CHARGES, {"escrow_id": accounts.ESCROW.id})
-    session.execute(text("SET LOCAL session_replication_role = DEFAULT"))
+    with bulk_load(session):
+        session.execute(_CHARGES, {"escrow_id": accounts.ESCROW.id})
     session.execute(text("ANALYZE gateway_charges, ledger_entries"))
     yield found
     session.rollback()
