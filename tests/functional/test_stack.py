@@ -265,7 +265,7 @@ def test_killed_service_is_restarted(running: Stack) -> None:
     assert "restart 1 of 5" in running.text()
 
 
-def test_killed_stack_starts_again_with_its_data(running: Stack) -> None:
+def test_stopped_or_killed_stack_starts_again_with_its_data(running: Stack) -> None:
     with database(running) as cursor:
         cursor.execute("CREATE TABLE test_kept (id int)")
         cursor.execute("INSERT INTO test_kept VALUES (7)")
@@ -274,6 +274,11 @@ def test_killed_stack_starts_again_with_its_data(running: Stack) -> None:
     assert products >= 300
     ports = running.ports()
     secrets = (running.directory / "secrets.json").read_text(encoding="utf-8")
+    assert running.end(signal.SIGINT) == 0
+    running.start()
+    assert running.is_ready()
+    assert "killed" not in running.text()
+
     assert running.process is not None
     children = list(running.services().values())
     running.process.kill()
