@@ -67,11 +67,16 @@ class Visit:
         page.on("console", self._note_console)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", self._note_request)
-        page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        page.on("requestfailed", self._note_failure)
 
     def _note_console(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
+
+    def _note_failure(self, request: Request) -> None:
+        # The icon is fetched after the load event, so the next navigation may abort that fetch.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"{request.failure}: {request.url}")
 
     def _note_request(self, request: Request) -> None:
         if not request.url.startswith("data:"):
