@@ -40,7 +40,7 @@ SHARED_SECRET = "of-the-tests-only-0123456789abcdef"
 ISSUER = "http://identity.test"
 AUDIENCE = "campus-marketplace"
 
-_LONGEST_FIRST = ("simulation", "browser", "property", "unit")
+_LONGEST_FIRST = ("simulation", "browser", "property")
 # Functional tests mostly wait for processes. This many computing modules stand between two functional modules.
 _MODULES_BETWEEN = 10
 # Modules that take minutes. A module runs in one process, so a late start would prolong the whole run.
