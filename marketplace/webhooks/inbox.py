@@ -4,24 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import (
-    ARRAY,
-    ColumnElement,
-    Integer,
-    Interval,
-    and_,
-    cast,
-    func,
-    literal,
-    or_,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import and_, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -85,26 +71,6 @@ def list_due_events(session: Session, *, now: datetime, limit: int) -> Sequence[
         .order_by(InboxEvent.due_at)
         .limit(limit)
     ).all()
-
-
-def cap_retry_delays(session: Session, *, now: datetime) -> int:
-    """Put retries that a clock has set too far ahead to their delay from now.
-
-    :return: the number of these retries
-    """
-    # No retry is further ahead than its delay allows, unless the clock went back meanwhile.
-    delay = cast(list(RETRY_DELAYS_SECONDS), ARRAY(Integer))[InboxEvent.attempts]
-    capped = session.scalars(
-        update(InboxEvent)
-        .where(InboxEvent.status == "retrying", InboxEvent.due_at > _after(now, delay * (1 + RETRY_JITTER)))
-        .values(due_at=_after(now, delay))
-        .returning(InboxEvent.id)
-    )
-    return len(capped.all())
-
-
-def _after(moment: datetime, seconds: ColumnElement[Any]) -> ColumnElement[datetime]:
-    return literal(moment) + func.make_interval(0, 0, 0, 0, 0, 0, seconds, type_=Interval)
 
 
 def process_event(
