@@ -146,7 +146,7 @@ def test_ingest_without_the_queue_is_still_200_and_processed_later(
 
     site.restart_servers()
     site.worker()
-    site.until(lambda: status(site, order_id) == "paid_escrow")
+    site.until(lambda: status(site, order_id) == "paid_escrow", seconds=SWEPT_SECONDS)
     assert_paid_once(site, order_id, data["id"])
 
 
