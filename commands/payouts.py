@@ -51,7 +51,7 @@ def list_batches(status: str, limit: int) -> None:
             status=status,
             starts=None,
             ends=None,
-            page=TableRequest(limit, number=1, sort="createdAt", descending=True),
+            page=TableRequest(limit, number=1, sort="created_at", descending=True),
         )
     if not page.items:
         click.echo("No batch matches.", err=True)

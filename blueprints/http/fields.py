@@ -1,6 +1,7 @@
 """Fields and schemas that fit JSON: camelCase on the wire, no silent conversions, no unknown fields."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -23,6 +24,9 @@ _STRAY_JOINERS = re.compile(
     r"(?<![^\x00-\u02ff\u200c\u200d])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\u02ff\u200c\u200d])"
 )
 _DIGITS = re.compile(r"-?[0-9]{1,18}")
+_CAPITAL = re.compile(r"[A-Z]")
+# Fields that the specification spells with underscores.
+_SPELLED_WITH_UNDERSCORES = frozenset({"total_amount"})
 _MAX_INT64 = 2**63 - 1
 
 
@@ -30,6 +34,11 @@ def camel_case(name: str) -> str:
     """Write a snake_case name in camelCase."""
     first, *others = name.split("_")
     return first + "".join(word.capitalize() for word in others)
+
+
+def snake_case(name: str) -> str:
+    """Write a camelCase name in snake_case."""
+    return _CAPITAL.sub(lambda capital: f"_{capital.group().lower()}", name)
 
 
 class Schema(marshmallow.Schema):
@@ -174,6 +183,15 @@ class Choice(fields.String):
         super().__init__(validate=validate.OneOf(words), **kwargs)
 
 
+def sort_choice(keys: Iterable[str], *, default: str) -> Choice:
+    """Offer a table's sort keys under the names of the reply's fields.
+
+    :param keys: in snake_case, as the table's query takes them
+    """
+    names = {key: key if key in _SPELLED_WITH_UNDERSCORES else camel_case(key) for key in keys}
+    return Choice(*names.values(), load_default=names[default])
+
+
 # An amount in kobo.
 MinorAmount = partial(StrictInteger, minimum=0, maximum=10**15)
 
@@ -268,8 +286,7 @@ class CursorQuery(Schema):
 class OffsetQuery(Schema):
     """The parameters of a table that is paged by number.
 
-    A table names what it may be sorted by, each by its name in the answer:
-    ``sort = Choice("createdAt", ..., load_default="createdAt")``.
+    A table adds its sort keys: ``sort = sort_choice(queries.SORTS, default="created_at")``.
     """
 
     page = IntegerParameter(minimum=1, maximum=MAX_PAGE_NUMBER, load_default=1)

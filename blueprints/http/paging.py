@@ -8,7 +8,7 @@ from flask import request
 
 from blueprints.http.context import Context
 from blueprints.http.envelope import CursorMetaSchema, MetaSchema, OffsetMetaSchema, OffsetOrCursorMetaSchema
-from blueprints.http.fields import CursorQuery, OffsetOrCursorQuery, OffsetQuery
+from blueprints.http.fields import CursorQuery, OffsetOrCursorQuery, OffsetQuery, snake_case
 from marketplace.kernel.cursor import InvalidCursorError, decode_cursor, encode_cursor
 from marketplace.kernel.paging import (
     Page,
@@ -34,7 +34,7 @@ def read_requested_page(context: Context, schema: marshmallow.Schema, query: dic
         context.requested_table = TableRequest(
             number=None if cursor else number or 1,
             limit=limit,
-            sort=query.pop("sort"),
+            sort=snake_case(query.pop("sort")),
             descending=query.pop("order") == "desc",
             position=position,
         )

@@ -27,6 +27,7 @@ from blueprints.http.fields import (
     Text,
     Timestamp,
     Uuid,
+    sort_choice,
 )
 from marketplace.cart.operations import MAX_LINES
 from marketplace.orders import admin_table, states
@@ -332,7 +333,7 @@ _MAX_TOTAL_MINOR = 10**15
 class OrderAuditQuery(DateRangeQuery, OffsetQuery):
     """Which orders the table shows, sorted by what; ``to`` is exclusive, amounts are kobo."""
 
-    sort = Choice(*admin_table.SORTS, load_default="createdAt")
+    sort = sort_choice(admin_table.SORTS, default="created_at")
     status = Choice(*_STATUSES)
     escrow_status = Choice(*_ESCROW_STATUSES)
     campus = Text(max_length=80, metadata={"description": "A campus by its id or slug."})

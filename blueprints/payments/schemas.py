@@ -25,6 +25,7 @@ from blueprints.http.fields import (
     Text,
     Timestamp,
     Uuid,
+    sort_choice,
 )
 from marketplace.payments import admin_queries, states
 
@@ -201,7 +202,7 @@ class ProcessedRefund(Schema):
 class RefundQuery(OffsetQuery):
     """Which refunds are listed: ``open`` are those that are not over, ``paid_twice`` what the buyer got twice."""
 
-    sort = Choice(*admin_queries.REFUND_SORTS, load_default="createdAt")
+    sort = sort_choice(admin_queries.REFUND_SORTS, default="created_at")
     status = Choice(
         admin_queries.OPEN_FILTER, admin_queries.PAID_TWICE_FILTER, *_REFUND_STATUSES, load_default=None
     )
@@ -272,7 +273,7 @@ class RecoveredRefund(RefundState):
 class QuarantinedChargeQuery(OffsetQuery):
     """Which held charges are listed."""
 
-    sort = Choice(*admin_queries.QUARANTINE_SORTS, load_default="createdAt")
+    sort = sort_choice(admin_queries.QUARANTINE_SORTS, default="created_at")
     status = Choice("open", "resolved", load_default=None)
     reason = Choice(*_QUARANTINE_REASONS, load_default=None)
 

@@ -16,6 +16,7 @@ from blueprints.http.fields import (
     Text,
     Timestamp,
     Uuid,
+    sort_choice,
 )
 from marketplace.health import queries as health
 from marketplace.platform.fees import FEES
@@ -92,7 +93,7 @@ class RejectProposal(Schema):
 class ProposalQuery(OffsetQuery):
     """Which proposals are listed."""
 
-    sort = Choice(*queries.SORTS, load_default="createdAt")
+    sort = sort_choice(queries.SORTS, default="created_at")
     status = Choice(*_STATUSES, load_default=None)
     kind = Choice(*CHANGES, load_default=None)
 

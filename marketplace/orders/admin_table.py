@@ -29,10 +29,10 @@ EXPORT_BATCH_SIZE = 500
 # Each is the order of an index, forwards and backwards; ends of a page's order are made sure by the id. Orders that
 # nobody paid sort before those that were.
 _SORTS = {
-    "createdAt": "o.created_at {direction}, o.id {direction}",
+    "created_at": "o.created_at {direction}, o.id {direction}",
     "total_amount": "o.total_minor {direction}, o.id {direction}",
     "status": "o.status {direction}, o.created_at {direction}, o.id {direction}",
-    "paidAt": "o.paid_at {direction} NULLS {nulls}, o.id {direction}",
+    "paid_at": "o.paid_at {direction} NULLS {nulls}, o.id {direction}",
 }
 SORTS = tuple(_SORTS)
 

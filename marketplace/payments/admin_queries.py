@@ -13,11 +13,11 @@ from marketplace.payments import states
 from marketplace.payments.guards import SELECT_CHARGEBACK_STATE
 from marketplace.payments.refunds.create import RefundView
 
-REFUND_SORTS = {"createdAt": "r.created_at", "settledAt": "r.settled_at", "amountMinor": "r.amount_minor"}
+REFUND_SORTS = {"created_at": "r.created_at", "settled_at": "r.settled_at", "amount_minor": "r.amount_minor"}
 QUARANTINE_SORTS = {
-    "createdAt": "q.created_at",
-    "resolvedAt": "q.resolved_at",
-    "amountMinor": "q.amount_minor",
+    "created_at": "q.created_at",
+    "resolved_at": "q.resolved_at",
+    "amount_minor": "q.amount_minor",
 }
 # By what finance calls it: what the causes of refunds begin with.
 CAUSE_PREFIXES = {
@@ -99,7 +99,7 @@ _REFUNDS = SortedTable(
     REFUND_SORTS,
     row=RefundRow,
     tie_breaker="r.id",
-    nullable=["settledAt"],
+    nullable=["settled_at"],
 )
 
 
@@ -163,7 +163,7 @@ _QUARANTINE = SortedTable(
     QUARANTINE_SORTS,
     row=QuarantinedChargeRow,
     tie_breaker="q.id",
-    nullable=["resolvedAt"],
+    nullable=["resolved_at"],
 )
 
 

@@ -16,7 +16,7 @@ from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.proposals import states
 from marketplace.proposals.kinds import CHANGES
 
-SORTS = {"createdAt": "p.created_at", "effectiveAt": "p.effective_at", "expiresAt": "p.expires_at"}
+SORTS = {"created_at": "p.created_at", "effective_at": "p.effective_at", "expires_at": "p.expires_at"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ _PROPOSALS = SortedTable(
     SORTS,
     row=ProposalView,
     tie_breaker="p.id",
-    nullable=["effectiveAt"],
+    nullable=["effective_at"],
 )
 
 

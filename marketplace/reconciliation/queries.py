@@ -17,8 +17,8 @@ from marketplace.reconciliation.matching import ComparedItem
 from marketplace.reconciliation.models import Reconciliation
 
 # Ids are made in the order of time.
-RUN_SORTS = {"createdAt": "r.id"}
-EXCEPTION_SORTS = {"happenedAt": "x.happened_at", "differenceMinor": "abs(x.there_minor - x.here_minor)"}
+RUN_SORTS = {"created_at": "r.id"}
+EXCEPTION_SORTS = {"happened_at": "x.happened_at", "difference_minor": "abs(x.there_minor - x.here_minor)"}
 EXCEPTION_KINDS = ("charge", "transfer", "refund", "settlement", "dispute", "movement", "balance", "booking")
 
 
@@ -124,7 +124,7 @@ _FINDINGS = SortedTable(
     EXCEPTION_SORTS,
     row=Finding,
     tie_breaker="x.id",
-    nullable=["happenedAt"],
+    nullable=["happened_at"],
 )
 
 
@@ -147,7 +147,7 @@ def show_run(session: Session, *, run_id: UUID) -> RunDetail:
     findings = list_exceptions(
         session,
         run_id=run_id,
-        page=TableRequest(100, number=1, sort="differenceMinor", descending=True),
+        page=TableRequest(100, number=1, sort="difference_minor", descending=True),
     )
     return RunDetail(**vars(run), exceptions=findings.items)
 

@@ -15,6 +15,7 @@ from blueprints.http.fields import (
     StrictInteger,
     Text,
     Uuid,
+    sort_choice,
 )
 from blueprints.http.request_parsing import AcceptsBareArray
 from marketplace.catalog.browse import vendor_inventory
@@ -54,7 +55,7 @@ class CountedProductEvent(Schema):
 class InventoryQuery(OffsetOrCursorQuery):
     """What the own inventory is narrowed to, and how it is sorted."""
 
-    sort = Choice(*vendor_inventory.SORTS, load_default=vendor_inventory.DEFAULT_SORT)
+    sort = sort_choice(vendor_inventory.SORTS, default=vendor_inventory.DEFAULT_SORT)
     status = Choice(*vendor_inventory.STATUSES)
     low_stock = BooleanParameter(
         metadata={"description": "`true` for what has at most `lowStockAt` pieces to sell, `false` for more."}

@@ -17,6 +17,7 @@ from blueprints.http.fields import (
     Timestamp,
     UniqueList,
     Uuid,
+    sort_choice,
 )
 from marketplace.catalog.search import suggestions, synonyms, zero_result_queries
 
@@ -73,7 +74,7 @@ class ZeroResultSearchQuery(OffsetQuery):
         max_length=100,
         metadata={"description": "Id or slug; a vendor's own campus unless given, all campuses for staff."},
     )
-    sort = Choice(*zero_result_queries.SORTS, load_default="count")
+    sort = sort_choice(zero_result_queries.SORTS, default="count")
 
 
 class ZeroResultSearch(Schema):

@@ -19,6 +19,7 @@ from blueprints.http.fields import (
     UniqueList,
     Updated,
     Uuid,
+    sort_choice,
 )
 from blueprints.payouts.payees.schemas import PayoutAccountView
 from marketplace.payouts import states
@@ -75,7 +76,7 @@ class BatchQuery(DateRangeQuery, OffsetQuery):
     ``undisbursed`` are those that are staged, approved or dispatching, ``awaiting`` of these what waits for officers.
     """
 
-    sort = Choice(*queries.SORTS, load_default="createdAt")
+    sort = sort_choice(queries.SORTS, default="created_at")
     status = Choice(*queries.FILTERS, load_default=queries.UNDISBURSED)
 
 

@@ -20,6 +20,7 @@ from blueprints.http.fields import (
     Timestamp,
     Updated,
     Uuid,
+    sort_choice,
 )
 from marketplace.payouts import states
 from marketplace.payouts.payees import balances, holds, payout_history
@@ -36,7 +37,7 @@ class VendorSelectionQuery(Schema):
 class CashOutQuery(DateRangeQuery, OffsetQuery):
     """Which payouts out of the caller's wallet are listed; ``to`` is exclusive."""
 
-    sort = Choice(*payout_history.SORTS, load_default="createdAt")
+    sort = sort_choice(payout_history.SORTS, default="created_at")
     status = Choice(*sorted(states.PAYOUT.states), load_default=None)
 
 
@@ -184,7 +185,7 @@ class StatementView(Schema):
 class VendorDebtQuery(OffsetQuery, VendorSelectionQuery):
     """Which vendors are listed."""
 
-    sort = Choice(*balances.DEBT_SORTS, load_default="owedMinor")
+    sort = sort_choice(balances.DEBT_SORTS, default="owed_minor")
 
 
 class VendorDebtView(Schema):

@@ -13,6 +13,7 @@ from blueprints.http.fields import (
     Text,
     Timestamp,
     Uuid,
+    sort_choice,
 )
 from marketplace.reconciliation import classification, queries, run
 from marketplace.reconciliation.resolution import RESOLUTIONS, STATES
@@ -142,14 +143,14 @@ class ReconciliationDetail(ReconciliationView):
 class ReconciliationQuery(OffsetQuery):
     """Which reconciliations are listed."""
 
-    sort = Choice(*queries.RUN_SORTS, load_default="createdAt")
+    sort = sort_choice(queries.RUN_SORTS, default="created_at")
     status = Choice(*run.STATUSES, load_default=None)
 
 
 class FindingQuery(OffsetQuery):
     """Which of a reconciliation's exceptions are listed; ``open`` are those that nobody resolved."""
 
-    sort = Choice(*queries.EXCEPTION_SORTS, load_default="differenceMinor")
+    sort = sort_choice(queries.EXCEPTION_SORTS, default="difference_minor")
     kind = Choice(*queries.EXCEPTION_KINDS, load_default=None)
     problem = Choice(*classification.PROBLEMS, load_default=None)
     open = BooleanParameter(load_default=None)

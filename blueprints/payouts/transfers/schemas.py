@@ -15,6 +15,7 @@ from blueprints.http.fields import (
     StrictInteger,
     Timestamp,
     Uuid,
+    sort_choice,
 )
 from marketplace.payouts import states
 from marketplace.payouts.transfers import admin_queries
@@ -52,7 +53,7 @@ class DispatchedPayouts(Schema):
 class TransferExceptionQuery(OffsetQuery):
     """Which exceptions are listed."""
 
-    sort = Choice(*admin_queries.EXCEPTION_SORTS, load_default="createdAt")
+    sort = sort_choice(admin_queries.EXCEPTION_SORTS, default="created_at")
     status = Choice("open", "resolved", load_default=None)
     outcome = Choice(*_OUTCOMES, load_default=None)
 
@@ -100,7 +101,7 @@ class ResolvedTransferException(Identified):
 class StalledPayoutQuery(OffsetQuery):
     """How stalled payouts are listed."""
 
-    sort = Choice(*admin_queries.STALLED_SORTS, load_default="createdAt")
+    sort = sort_choice(admin_queries.STALLED_SORTS, default="created_at")
 
 
 class StalledPayoutRow(PayoutIssueRow):

@@ -34,13 +34,13 @@ from marketplace.vendors.queries import require_store_of_user
 
 DEFAULT_LOW_STOCK = 3
 STATUSES = tuple(sorted(states.PRODUCT.states - {"deleted"}))
-DEFAULT_SORT = "updatedAt"
+DEFAULT_SORT = "updated_at"
 
 _SORTS: dict[str, Any] = {
-    "updatedAt": Product.updated_at,
-    "createdAt": Product.created_at,
+    "updated_at": Product.updated_at,
+    "created_at": Product.created_at,
     "title": Product.title,
-    "priceMinor": Product.price_minor,
+    "price_minor": Product.price_minor,
     "available": Product.available,
     "popularity": Product.popularity,
 }

@@ -17,7 +17,7 @@ from marketplace.vendors.queries import find_store_of_user
 
 RETENTION = timedelta(days=90)
 REPORTING_PERIOD = timedelta(days=30)
-SORTS = ("count", "lastAt", "query")
+SORTS = ("count", "last_at", "query")
 
 
 # A campus that does not exist has no students who could have missed anything.
@@ -53,7 +53,7 @@ def record_zero_result(session: Session, *, query: str, campus: str | None, now:
     )
 
 
-_ORDER_BY = {"count": "count {0}, query", "lastAt": "last_at {0}, query", "query": "query {0}"}
+_ORDER_BY = {"count": "count {0}, query", "last_at": "last_at {0}, query", "query": "query {0}"}
 # What was searched on no campus in particular was missed on all of them.
 _SELECT_QUERIES_SQL = """
     SELECT query, CAST(sum(count) AS bigint) AS count, max(last_at) AS last_at, count(*) OVER () AS total

@@ -18,7 +18,7 @@ from marketplace.payouts.batches.decisions import REQUIRED_APPROVALS, compute_fi
 from marketplace.payouts.batches.staging import SKIPPED_SHOWN_LIMIT, SkippedPayee, StagingResult
 
 _View = TypeVar("_View")
-SORTS = {"createdAt": "b.created_at", "updatedAt": "b.updated_at"}
+SORTS = {"created_at": "b.created_at", "updated_at": "b.updated_at"}
 AWAITING, UNDISBURSED, ALL = "awaiting", "undisbursed", "all"
 # The statuses of each filter: batches that wait for officers, batches that are not paid yet, and each status.
 FILTERS: dict[str, tuple[str, ...]] = {

@@ -24,7 +24,7 @@ from marketplace.orders.vendor_escrow_balance import VendorEscrowBalance, fetch_
 from marketplace.payouts.payees.holds import Hold, find_vendor_holds, find_wallet_holds, include_platform_halt
 from marketplace.platform.queries import fetch_platform_settings
 
-DEBT_SORTS = {"owedMinor": "a.balance_minor", "lastClaimedAt": "sums.last_claimed_at"}
+DEBT_SORTS = {"owed_minor": "a.balance_minor", "last_claimed_at": "sums.last_claimed_at"}
 
 
 @dataclass(frozen=True)

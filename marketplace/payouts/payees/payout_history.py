@@ -18,7 +18,7 @@ from marketplace.payouts.payees.bank_accounts import BankAccount
 
 SOURCES = ("store", "wallet")
 # Ids are made in the order of time.
-SORTS = {"createdAt": "i.id", "amountMinor": "i.amount_minor"}
+SORTS = {"created_at": "i.id", "amount_minor": "i.amount_minor"}
 _FINAL_STATUSES = (states.SUCCESS, states.FAILED, states.REVERSED, states.CANCELLED)
 
 

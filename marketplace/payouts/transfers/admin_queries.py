@@ -10,11 +10,11 @@ from marketplace.infra.tables import SortedTable
 from marketplace.kernel.paging import TablePage, TableRequest
 
 EXCEPTION_SORTS = {
-    "createdAt": "e.created_at",
-    "resolvedAt": "e.resolved_at",
-    "amountMinor": "e.amount_minor",
+    "created_at": "e.created_at",
+    "resolved_at": "e.resolved_at",
+    "amount_minor": "e.amount_minor",
 }
-STALLED_SORTS = {"createdAt": "i.created_at", "stalledAt": "i.stalled_at", "amountMinor": "i.amount_minor"}
+STALLED_SORTS = {"created_at": "i.created_at", "stalled_at": "i.stalled_at", "amount_minor": "i.amount_minor"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ _EXCEPTIONS = SortedTable(
     EXCEPTION_SORTS,
     row=TransferException,
     tie_breaker="e.id",
-    nullable=["resolvedAt"],
+    nullable=["resolved_at"],
 )
 
 

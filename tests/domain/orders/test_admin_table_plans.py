@@ -177,7 +177,7 @@ def test_what_few_orders_have_is_found_by_it(
 
 
 def test_a_long_file_is_never_held_as_rows(orders: Orders) -> None:
-    table = TableRequest(10_000, number=1, sort="createdAt", descending=True)
+    table = TableRequest(10_000, number=1, sort="created_at", descending=True)
     caller = make_officer(orders.session)
 
     with peak_memory() as peak:

@@ -121,7 +121,7 @@ class TestWhileItIsOpen:
     def test_finance_and_the_buyer_see_why(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, refund_id: UUID, dispute_id: UUID
     ) -> None:
-        page = TableRequest(number=1, limit=100, sort="createdAt", descending=True)
+        page = TableRequest(number=1, limit=100, sort="created_at", descending=True)
         listed = list_refunds(session, status="open", page=page, now=NOW)
         assert [row.dispute for row in listed.items if row.id == refund_id] == ["open"]
         [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")

@@ -229,7 +229,7 @@ class TestByAnOfficer:
 
     def test_finance_finds_it_by_its_cause(self, session: Session, officer: Caller, delivered: UUID) -> None:
         claw_back(session, delivered, officer, amount_minor=5)
-        page = TableRequest(number=1, limit=100, sort="createdAt", descending=True)
+        page = TableRequest(number=1, limit=100, sort="created_at", descending=True)
         found = list_refunds(session, cause="clawback", page=page, now=NOW)
         assert delivered in {row.order_id for row in found.items}
         others = list_refunds(session, cause="order", page=page, now=NOW)

@@ -217,7 +217,7 @@ class TestAfterTheCredit:
         listed = admin_queries.list_refunds(
             session,
             status=admin_queries.PAID_TWICE_FILTER,
-            page=TableRequest(number=1, limit=50, sort="createdAt", descending=True),
+            page=TableRequest(number=1, limit=50, sort="created_at", descending=True),
             now=NOW,
         )
 

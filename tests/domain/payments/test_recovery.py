@@ -205,7 +205,7 @@ class TestWhatCameBack:
         assert open_about(session, f"refund:{made['id']}") == {"REFUND_CAME_BACK": "SEV-1"}
         row = row_of(session, "refunds", id=made["id"])
         assert (row["settled_at"], row["times_returned"]) == (None, 1)
-        page = TableRequest(number=1, limit=100, sort="createdAt", descending=True)
+        page = TableRequest(number=1, limit=100, sort="created_at", descending=True)
         listed = admin_queries.list_refunds(session, status="open", page=page, now=NOW)
         shown = {item.id: (item.status, item.times_returned) for item in listed.items}
         assert shown[made["id"]] == ("failed", 1)

@@ -9,7 +9,7 @@ from marshmallow import fields, validate
 from blueprints.http import Context
 from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.envelope import MetaSchema
-from blueprints.http.fields import Choice, OffsetOrCursorQuery, OffsetQuery, Schema, StrictInteger, Text
+from blueprints.http.fields import OffsetOrCursorQuery, OffsetQuery, Schema, StrictInteger, Text, sort_choice
 from blueprints.http.request_parsing import AcceptsBareArray
 from marketplace.kernel.paging import DataWithMeta, TablePage
 from marketplace.services import Services
@@ -22,14 +22,14 @@ NUMBERS = range(1, 121)
 class Numbers(OffsetQuery):
     """A table with two columns to sort by and one filter."""
 
-    sort = Choice("number", "rest", load_default="number")
+    sort = sort_choice(("number", "rest_of_seven"), default="number")
     search_text = Text(max_length=20)
 
 
 class EitherNumbers(OffsetOrCursorQuery):
     """The same, by cursor too."""
 
-    sort = Choice("number", "rest", load_default="number")
+    sort = sort_choice(("number", "rest_of_seven"), default="number")
     search_text = Text(max_length=20)
 
 
@@ -50,7 +50,7 @@ class SumMeta(MetaSchema):
 
 def rows(ctx: Context) -> TablePage:
     table = ctx.table
-    ordered = sorted(NUMBERS, key=lambda number: (number % 7 if table.sort == "rest" else 0, number))
+    ordered = sorted(NUMBERS, key=lambda number: (number % 7 if table.sort == "rest_of_seven" else 0, number))
     if table.descending:
         ordered.reverse()
     start = ordered.index(table.position[0]) + 1 if table.position else table.offset
@@ -107,7 +107,7 @@ def test_a_table_is_paged_by_number(probe: FlaskClient) -> None:
     assert paging_of(first) == {"page": 1, "limit": 50, "total": 120, "total_pages": 3}
     assert numbers_of(ask(probe, "table", page=3)) == list(range(20, 0, -1))
     assert numbers_of(ask(probe, "table", page=2, limit=40, order="asc")) == list(range(41, 81))
-    assert numbers_of(ask(probe, "table", sort="rest", order="asc", limit=2)) == [7, 14]
+    assert numbers_of(ask(probe, "table", sort="restOfSeven", order="asc", limit=2)) == [7, 14]
     beyond = ask(probe, "table", page=4)
     assert (numbers_of(beyond), paging_of(beyond)["total_pages"]) == ([], 3)
 
@@ -122,6 +122,7 @@ def test_a_table_is_paged_by_number(probe: FlaskClient) -> None:
         ({"limit": 0}, "limit"),
         ({"limit": 101}, "limit"),
         ({"sort": "secret"}, "sort"),
+        ({"sort": "rest_of_seven"}, "sort"),
         ({"order": "up"}, "order"),
         ({"cursor": "x"}, "cursor"),
     ],
@@ -134,17 +135,19 @@ def test_what_is_out_of_range_is_named(
 
 
 def test_a_table_may_be_paged_either_way(probe: FlaskClient) -> None:
-    response = ask(probe, "either", limit=40, sort="rest")
+    response = ask(probe, "either", limit=40, sort="restOfSeven")
     meta = paging_of(response)
     seen = numbers_of(response)
     assert (meta["page"], meta["total_pages"], meta["total"], meta["has_more"]) == (1, 3, 120, True)
     while meta["has_more"]:
-        response = ask(probe, "either", limit=50, sort="rest", cursor=meta["next_cursor"])
+        response = ask(probe, "either", limit=50, sort="restOfSeven", cursor=meta["next_cursor"])
         seen += numbers_of(response)
         meta = paging_of(response)
         assert set(meta) == {"limit", "total", "has_more", "next_cursor"}
     by_number = [
-        number for page in (1, 2, 3) for number in numbers_of(ask(probe, "either", page=page, sort="rest"))
+        number
+        for page in (1, 2, 3)
+        for number in numbers_of(ask(probe, "either", page=page, sort="restOfSeven"))
     ]
     assert seen == by_number
     assert sorted(seen) == list(NUMBERS)
@@ -153,7 +156,7 @@ def test_a_table_may_be_paged_either_way(probe: FlaskClient) -> None:
 def test_one_page_has_one_name(probe: FlaskClient) -> None:
     cursor = paging_of(ask(probe, "either"))["next_cursor"]
     assert faults(ask(probe, "either", page=2, cursor=cursor)) == ["cursor"]
-    for query in ({"sort": "rest"}, {"order": "asc"}, {"searchText": "a"}):
+    for query in ({"sort": "restOfSeven"}, {"order": "asc"}, {"searchText": "a"}):
         assert faults(ask(probe, "either", cursor=cursor, **query)) == ["cursor"]
     assert numbers_of(ask(probe, "either", cursor=cursor, limit=1)) == [70]
 
