@@ -132,7 +132,7 @@ def test_a_stores_listing_is_read_in_its_order(shelves: ManyProducts) -> None:
 
 def test_the_own_inventory_has_an_index_for_its_default_order(shelves: ManyProducts) -> None:
     statements = [
-        vendor_inventory._page_statement("updatedAt", (), descending=True, has_cursor=deep)
+        vendor_inventory._page_statement("updated_at", (), descending=True, has_cursor=deep)
         for deep in (False, True)
     ]
     values = statements[0]._constants | {"vendor_id": shelves.store_id}

@@ -159,7 +159,7 @@ def test_what_most_orders_have_is_met_on_the_way(
 
     assert found.rows == LIMIT
     # Whatever is sorted by time or amount meets such an order again and again.
-    if sort in ("createdAt", "total_amount"):
+    if sort in ("created_at", "total_amount"):
         assert found.met <= 10 * LIMIT, found.plan
 
 
