@@ -18,6 +18,7 @@ from marketplace.kernel.errors import (
 from marketplace.kernel.paging import TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.queries import fetch_balances_by_kind
+from marketplace.orders.placing.place_order import WalletUse
 from marketplace.payments import admin_queries, states
 from marketplace.payments.guards import ChargedBackError
 from marketplace.payments.refunds import gateway_refund, gateway_reports, order_cancellation, recovery
@@ -45,10 +46,12 @@ from tests.support.purchases import (
     Shop,
     apply,
     assert_books_are_whole,
+    fill_wallet,
     later,
     make_intent,
     make_product,
     paid_order,
+    pay,
     place,
     row_of,
     wallet_of,
@@ -163,6 +166,25 @@ class TestCredit:
         assert [row["amount_minor"] for row in refunds_of(session, order_id)] == [1_000, total - 1_000]
         charge = row_of(session, "gateway_charges", id=part["charge_id"])
         assert charge["refunded_minor"] == total - 1_000
+        assert_books_are_whole(session)
+
+    def test_credited_part_of_an_order_paid_partly_by_wallet_leaves_the_charge_to_the_gateway(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
+        fill_wallet(session, shop.buyer.id, 2_000)
+        order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(2_000))
+        pay(session, shop, order_id)
+        refund(session, order_id, officer, amount_minor=1_000)
+        [part] = refunds_of(session, order_id)
+        say(session, part["id"], "failed")
+        mend_refund(session, part["id"], officer, states.CREDIT)
+
+        refund(session, order_id, officer)
+
+        charged = row_of(session, "gateway_charges", id=part["charge_id"])["principal_minor"]
+        amounts = [row["amount_minor"] for row in refunds_of(session, order_id)]
+        assert sorted(amounts) == [1_000, 1_000, charged]
+        assert wallet_of(session, shop.buyer.id) == 2_000
         assert_books_are_whole(session)
 
     def test_what_the_gateway_had_and_does_not_tell_of_is_not_credited(
