@@ -27,6 +27,7 @@ from sandbox.servers import (
     Server,
 )
 from tests.support.ports import free_port, free_ports
+from tests.support.probes import WAIT_SECONDS
 
 PASSWORD = "of-the-tests-only"
 PROJECT = Path(__file__).parents[2]
@@ -212,7 +213,7 @@ def test_object_storage_keeps_objects_when_its_ports_change(
     assert process is not None
     assert process.process_id is not None
     os.kill(process.process_id, signal.SIGKILL)
-    assert wait_until(lambda: not process.running, timeout_seconds=5)
+    assert wait_until(lambda: not process.running, timeout_seconds=WAIT_SECONDS)
     second = EmbeddedObjectStorage(
         first.directory,
         {name: port + 100 for name, port in first.ports.items()},
@@ -251,7 +252,7 @@ def test_a_server_dies_with_its_parent(tmp_path: Path, kind: str) -> None:
         server_id = int(parent.stdout.readline())
         assert Path(f"/proc/{server_id}").exists()
         parent.kill()
-    assert wait_until(lambda: not Path(f"/proc/{server_id}").exists(), timeout_seconds=10)
+    assert wait_until(lambda: not Path(f"/proc/{server_id}").exists(), timeout_seconds=WAIT_SECONDS)
 
 
 def test_a_process_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
@@ -260,18 +261,20 @@ def test_a_process_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
     process = Process("stubborn", ["/bin/sh", "-c", script], log_path=tmp_path / "log", directory=tmp_path)
     process.launch()
     child_file = tmp_path / "child"
-    assert wait_until(lambda: child_file.exists() and bool(child_file.read_text()), timeout_seconds=5)
+    assert wait_until(
+        lambda: child_file.exists() and bool(child_file.read_text()), timeout_seconds=WAIT_SECONDS
+    )
     child = Path(f"/proc/{child_file.read_text().strip()}/exe")
     assert child.exists()
     assert not process.stop(timeout_seconds=0.2)
-    assert wait_until(lambda: not child.exists(), timeout_seconds=5)
+    assert wait_until(lambda: not child.exists(), timeout_seconds=WAIT_SECONDS)
     assert process.exit_status == -signal.SIGKILL
 
 
 def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
     process = Process("absent", ["/no/such/program"], log_path=tmp_path / "log", directory=tmp_path)
     process.launch()
-    assert wait_until(lambda: not process.running, timeout_seconds=5)
+    assert wait_until(lambda: not process.running, timeout_seconds=WAIT_SECONDS)
     assert process.exit_status == 126
     assert "/no/such/program can't be started" in process.log_tail()
     assert "exit status 126" in str(process.failure("ended"))

@@ -38,8 +38,8 @@ def test_a_beginning_and_an_end_are_seen_within_seconds(site: ServiceProcesses) 
         return found
 
     assert active() == []
-    starts_at = datetime.now(UTC) + timedelta(seconds=3)
-    ends_at = starts_at + timedelta(seconds=4)
+    starts_at = datetime.now(UTC) + timedelta(seconds=6)
+    ends_at = starts_at + timedelta(seconds=6)
     made = requests.post(
         f"{site.url}/api/flash-sales",
         json={

@@ -260,7 +260,7 @@ def test_killed_service_is_restarted(running: Stack) -> None:
             and running.is_ready()
         )
 
-    assert wait_until(recovered, timeout_seconds=30), running.text()
+    assert wait_until(recovered, timeout_seconds=START_SECONDS), running.text()
     assert "worker-webhooks" in running.text()
     assert "restart 1 of 5" in running.text()
 

@@ -66,7 +66,7 @@ def ai(gateway_server: TestGateway) -> Iterator[Ai]:
 
 @pytest.fixture
 def services(paying_services: Services, ai: Ai) -> Services:
-    settings = replace(paying_services.settings, ai_url=ai.url, ai_timeout_seconds=1)
+    settings = replace(paying_services.settings, ai_url=ai.url)
     return replace(paying_services, settings=settings, moderator=HttpContentModerator(settings))
 
 
