@@ -44,9 +44,17 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.orders import admin_table, operations, queries
 from marketplace.orders.models import OrderEvent
-from marketplace.orders.placing.order_validation import InsufficientStockError
+from marketplace.orders.placing.order_validation import (
+    InsufficientStockError,
+    OtherCampusError,
+    OwnStoreOrderError,
+    ProductUnavailableError,
+    SeveralVendorsError,
+    StoreClosedError,
+)
 from marketplace.orders.placing.place_order import (
     Delivery,
+    EmptyCartError,
     OrderRequest,
     PriceChangedError,
     TooManyUnpaidOrdersError,
@@ -69,6 +77,18 @@ money_area = ContractBlueprint("order-money", "/api/orders", "Where an order's m
 
 _PIN_LIMIT = RouteLimit("10/minute", scope="orders.verify")
 _PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
+_PLACE_ERRORS = (
+    EmptyCartError,
+    FeatureUnavailableError,
+    InsufficientFundsError,
+    InsufficientStockError,
+    OtherCampusError,
+    OwnStoreOrderError,
+    PriceChangedError,
+    ProductUnavailableError,
+    StoreClosedError,
+    TooManyUnpaidOrdersError,
+)
 _CSV_COLUMNS = (
     *("number", "status", "escrowStatus", "buyer", "buyerId", "vendor", "vendorId", "campus", "total_amount"),
     *("escrowMinor", "currency", "paymentStatus", "createdAt", "paidAt", "ageHours", "statusAgeHours"),
@@ -79,10 +99,7 @@ _CSV_COLUMNS = (
 @area.post(
     "", auth=AUTHENTICATED, limit=_PLACE_LIMIT, body=PlaceOrder, reply=OrderView, status=201,
     idempotent=Idempotency.OPTIONAL,
-    raises=(
-        FeatureUnavailableError, InsufficientFundsError, InsufficientStockError, PriceChangedError,
-        TooManyUnpaidOrdersError,
-    ),
+    raises=(*_PLACE_ERRORS, SeveralVendorsError),
 )  # fmt: skip
 def place(ctx: Context, body: dict[str, Any]) -> queries.OrderView:
     """Place an order of one vendor's products and reserve their stock for 30 minutes."""
@@ -93,10 +110,7 @@ def place(ctx: Context, body: dict[str, Any]) -> queries.OrderView:
 @area.post(
     "/checkout", auth=AUTHENTICATED, limit=_PLACE_LIMIT, body=PlaceOrder, reply=CheckoutView, status=201,
     idempotent=Idempotency.REQUIRED,
-    raises=(
-        FeatureUnavailableError, IllegalTransitionError, InsufficientFundsError, InsufficientStockError,
-        NotPayableError, PriceChangedError, TooManyUnpaidOrdersError,
-    ),
+    raises=(*_PLACE_ERRORS, IllegalTransitionError, NotPayableError),
 )  # fmt: skip
 def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Place an order with each vendor of the cart, or of named items, and make one payment for all.

@@ -22,6 +22,36 @@ class InsufficientStockError(ConflictError):
     reason = "insufficient-stock"
 
 
+class ProductUnavailableError(ValidationError):
+    """The product does not exist or is not published."""
+
+    reason = "product-unavailable"
+
+
+class OwnStoreOrderError(ValidationError):
+    """Vendors may not order from their own store."""
+
+    reason = "own-store-order"
+
+
+class StoreClosedError(ValidationError):
+    """The store accepts no orders at the moment."""
+
+    reason = "store-closed"
+
+
+class OtherCampusError(ValidationError):
+    """The product is sold on another campus than the buyer's or than the other items."""
+
+    reason = "other-campus"
+
+
+class SeveralVendorsError(ValidationError):
+    """An order has items of several vendors, which takes a checkout."""
+
+    reason = "several-vendors"
+
+
 @dataclass(frozen=True)
 class VendorOrder:
     """What one vendor is to deliver: priced, each line with the product that it is of, whose row is locked.
@@ -63,7 +93,11 @@ def validate_and_price(
     :param single_vendor: whether all must be of one vendor
     :param now: the time of the request
     :return: parcels in the order in which their vendors come first, each with its lines in their order
-    :raises ValidationError: something is not to be had, or not together; each item at fault is named
+    :raises ProductUnavailableError: a product does not exist or is not published
+    :raises OwnStoreOrderError: a product is of the buyer's own store
+    :raises StoreClosedError: a store accepts no orders at the moment
+    :raises OtherCampusError: a product is of another campus
+    :raises SeveralVendorsError: ``single_vendor``, and the items are of several vendors
     :raises InsufficientStockError: there is less than wished for; each such item is named
     """
     products = stock.lock_products(session, product_ids=[item.product_id for item in items])
@@ -99,30 +133,36 @@ def _ensure_orderable(
     single_vendor: bool,
     now: datetime,
 ) -> None:
-    """Check that everything can be ordered together, naming each item that stands in the way."""
+    """Check that all items can be ordered together.
+
+    The error names each invalid item. The first invalid item decides its class.
+    """
+    errors: list[type[ValidationError]] = []
     faults = []
     campus_id = buyer.campus_id
     for index, item in enumerate(items):
         product = products.get(item.product_id)
-        reason = None
+        error: type[ValidationError] | None = None
         if product is None or not product.published:
-            reason = "There is no such product to be had."
+            error, reason = ProductUnavailableError, "There is no such product to be had."
         elif stores[product.vendor_id].user_id == buyer.id:
-            reason = "Is of your own store."
+            error, reason = OwnStoreOrderError, "Is of your own store."
         elif not stores[product.vendor_id].is_open(now):
-            reason = "Its store takes no orders at the moment."
+            error, reason = StoreClosedError, "Its store takes no orders at the moment."
         else:
             campus_id = campus_id or product.campus_id
             if product.campus_id != campus_id:
+                error = OtherCampusError
                 reason = "Is of another campus: what is ordered together is of one, your own."
-        if reason:
+        if error:
+            errors.append(error)
             faults.append(InvalidParam(f"items[{index}].productId", reason))
     if faults:
-        raise ValidationError(
+        raise errors[0](
             f"Not everything can be ordered. {faults[0].name}: {faults[0].reason}", invalid_params=faults
         )
     if single_vendor and len({products[item.product_id].vendor_id for item in items}) > 1:
-        raise ValidationError.of(
+        raise SeveralVendorsError.of(
             "items", "They are of several vendors; an order is of one, a checkout takes them together."
         )
     shortages = [

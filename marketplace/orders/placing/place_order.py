@@ -38,6 +38,12 @@ class PriceChangedError(ConflictError):
     reason = "price-changed"
 
 
+class EmptyCartError(ValidationError):
+    """The cart is empty, and the request names no items."""
+
+    reason = "cart-empty"
+
+
 @dataclass(frozen=True)
 class Delivery:
     """Where orders go: one of a saved address, an address, or a hub to pick them up at."""
@@ -149,7 +155,7 @@ def _lock_requested_items(session: Session, request: OrderRequest) -> Sequence[c
         return request.items
     lines = cart_queries.list_cart_items(session, user_id=request.buyer.id)
     if not lines:
-        raise ValidationError.of("items", "The cart is empty: name items or fill the cart first.")
+        raise EmptyCartError.of("items", "The cart is empty: name items or fill the cart first.")
     return [cart_operations.RequestedItem(line.product_id, line.quantity) for line in lines]
 
 

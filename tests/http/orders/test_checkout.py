@@ -361,6 +361,7 @@ class TestRefusals:
         )
 
         assert faults(answer) == [f"items[{number}].productId" for number in range(3)]
+        assert answer.json["reason"] == "own-store-order"
 
     def test_another_total_is_told(self, desk: ShopClient, products: list[UUID]) -> None:
         body = {"items": items(products), "shippingAddress": ADDRESS, "expectedTotalMinor": 3 * TOTAL - 1}

@@ -20,7 +20,9 @@ from tests.support.purchases import (
     assert_books_are_whole,
     later,
     make_person,
+    make_product,
     make_shop,
+    neighbours,
     pin_of,
     status_of,
     wrong_pin_of,
@@ -144,9 +146,25 @@ class TestPlacing:
 
     def test_refusals_of_the_shop_are_told(self, desk: ShopClient) -> None:
         product_id = desk.product(quantity=2)
+        with desk.database.transaction() as session:
+            closed = make_product(session, make_shop(session, status="closed"))
+            elsewhere = make_product(session, make_shop(session))
+            neighbour = make_product(session, neighbours(session, desk.shop, 2)[1])
+        far, mixed = (
+            basket(other, items=[*basket(product_id)["items"], *basket(other)["items"]])
+            for other in (elsewhere, neighbour)
+        )
 
-        assert faults(desk.post(ORDERS, desk.buyer, basket(uuid4()))) == ["items[0].productId"]
-        assert faults(desk.post(ORDERS, desk.vendor, basket(product_id))) == ["items[0].productId"]
+        for headers, body, named, reason in (
+            (desk.buyer, basket(uuid4()), "items[0].productId", "product-unavailable"),
+            (desk.vendor, basket(product_id), "items[0].productId", "own-store-order"),
+            (desk.buyer, basket(closed), "items[0].productId", "store-closed"),
+            (desk.buyer, far, "items[1].productId", "other-campus"),
+            (desk.buyer, mixed, "items", "several-vendors"),
+            (desk.buyer, {"shippingAddress": ADDRESS}, "items", "cart-empty"),
+        ):
+            answer = desk.post(ORDERS, headers, body)
+            assert (faults(answer), answer.json["reason"]) == ([named], reason)
         short = assert_problem(
             desk.post(ORDERS, desk.buyer, basket(product_id, 3)), 409, "CONCURRENCY_CONFLICT"
         )
