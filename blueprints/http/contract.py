@@ -6,7 +6,11 @@ from enum import Enum
 from marshmallow import Schema
 
 from blueprints.http.envelope import MetaSchema
-from marketplace.idempotency.operations import RequestInProgressError, RequestTakenOverError
+from marketplace.idempotency.operations import (
+    IdempotencyKeyReusedError,
+    RequestInProgressError,
+    RequestTakenOverError,
+)
 from marketplace.identity.permissions import MANAGE_FINANCES, MANAGE_ORDERS, MANAGE_PLATFORM, MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import (
@@ -198,7 +202,7 @@ class Contract:
         has_key = self.idempotency is not Idempotency.NONE
         errors = [
             *self.access.errors,
-            *((RequestInProgressError, RequestTakenOverError) if has_key else ()),
+            *((IdempotencyKeyReusedError, RequestInProgressError, RequestTakenOverError) if has_key else ()),
             *((ConcurrentChangeError,) if self.opens_transaction else ()),
             *self.raises,
         ]

@@ -62,6 +62,12 @@ class RequestInProgressError(ConflictError):
     reason = "request-in-progress"
 
 
+class IdempotencyKeyReusedError(ValidationError):
+    """The Idempotency-Key was used with another body."""
+
+    reason = "idempotency-key-reused"
+
+
 _upsert = insert(IdempotencyKey)
 _ACQUIRE_KEY = Statement(
     _upsert.on_conflict_do_update(
@@ -90,7 +96,7 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
     :param scope: whose key it is, and of what
     :param now: the time of the request
     :return: a lease, or the stored answer of a completed key
-    :raises ValidationError: the key was used with another body
+    :raises IdempotencyKeyReusedError: the key was used with another body
     :raises RequestInProgressError: a request with it is being worked on, since less than 120 s
     """
     lease_id = _ACQUIRE_KEY.scalar(
@@ -112,7 +118,7 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
             "A request with this Idempotency-Key just ended. Try again.", retry_after_seconds=1
         )
     if existing.request_hash != scope.request_hash:
-        raise ValidationError.of("Idempotency-Key", "The key was used with another body.")
+        raise IdempotencyKeyReusedError.of("Idempotency-Key", "The key was used with another body.")
     if existing.response_status is None or existing.response_type is None or existing.response_body is None:
         age = (now - existing.claimed_at).total_seconds()
         raise RequestInProgressError(

@@ -36,6 +36,7 @@ REASONS = {
     "FeatureUnavailableError": "feature-unavailable",
     "ForeignStoreError": "foreign-store",
     "GatewayStatusUnknownError": "gateway-status-unknown",
+    "IdempotencyKeyReusedError": "idempotency-key-reused",
     "IllegalTransitionError": "transition-not-allowed",
     "ImageUploadExpiredError": "image-upload-expired",
     "InitializationInProgressError": "initialization-in-progress",

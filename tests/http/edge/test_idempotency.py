@@ -118,6 +118,7 @@ def test_the_same_key_with_another_body_is_refused(counter: Counter, headers: di
     for other in ({"amount": 2}, {"amount": 1, "note": "x"}):
         refused = counter.send("required", key, headers, other)
         assert (faults(refused), is_replay(refused)) == (["Idempotency-Key"], False)
+        assert refused.json["reason"] == "idempotency-key-reused"
     # The same said otherwise: the order of fields, white space, a default written out.
     given = headers | {"Idempotency-Key": str(key), "Content-Type": "application/json"}
     for same in (b'{"note": null, "amount":1}', b' {"amount" : 1 } '):
