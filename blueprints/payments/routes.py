@@ -151,6 +151,7 @@ def list_banks(ctx: Context) -> list[Bank]:
 @bank_area.post(
     "/bank/resolve", auth=AUTHENTICATED, limit="10/minute", body=ResolveBankAccount, reply=ResolvedBankAccount,
     phased=True,
+    raises=(banks.UnknownBankAccountError,),
 )  # fmt: skip
 def resolve(ctx: Context, body: dict[str, Any]) -> banks.ResolvedAccount:
     """Tell the name that a bank account is kept under."""

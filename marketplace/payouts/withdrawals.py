@@ -59,6 +59,12 @@ class InsufficientBalanceError(ConflictError):
     reason = "insufficient-balance"
 
 
+class PayoutBelowMinimumError(ValidationError):
+    """The requested amount is below the minimum payout."""
+
+    reason = "payout-below-minimum"
+
+
 class PendingPayoutExistsError(ConflictError):
     """The payee already has a payout that has not been sent."""
 
@@ -80,7 +86,7 @@ def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     :raises EscrowLockedError: the amount includes funds in escrow
     :raises PayoutsOnHoldError: the vendor's or all payouts are on hold
     :raises InsufficientBalanceError: the amount exceeds the balance, and nothing is in escrow
-    :raises ValidationError: the amount is below the minimum payout
+    :raises PayoutBelowMinimumError: the amount is below the minimum payout
     :raises PendingPayoutExistsError: another payout waits
     """
     store = found(find_store_of_user(session, user_id=caller.id), "You have no store.")
@@ -119,7 +125,7 @@ def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
     :raises FeatureUnavailableError: cash-outs are switched off, or the service is in maintenance
     :raises PayoutsOnHoldError: the person's or all payouts are on hold
     :raises InsufficientBalanceError: the amount exceeds the withdrawable balance
-    :raises ValidationError: the amount is below the minimum payout
+    :raises PayoutBelowMinimumError: the amount is below the minimum payout
     :raises PendingPayoutExistsError: another payout waits
     """
     features.ensure_feature_on(fetch_platform_settings(session), features.WALLET_CASH_OUTS, now=now)
@@ -190,7 +196,9 @@ def _reserve_request(
         )
     minimum = minimum_payout(session)
     if amount_minor < minimum:
-        raise ValidationError.of("amountMinor", f"Is less than the least payout, {format_naira(minimum)}.")
+        raise PayoutBelowMinimumError.of(
+            "amountMinor", f"Is less than the least payout, {format_naira(minimum)}."
+        )
     account = find_current_account(session, user_id=payee.user_id)
     if account is None:
         raise LookupError("nobody without a bank account gets here")

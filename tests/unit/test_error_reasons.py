@@ -55,6 +55,7 @@ REASONS = {
     "OwnStoreOrderError": "own-store-order",
     "PayeesOnHoldError": "payees-on-hold",
     "PayoutAlreadyFinalError": "payout-already-final",
+    "PayoutBelowMinimumError": "payout-below-minimum",
     "PayoutExceptionAlreadyResolvedError": "payout-exception-already-resolved",
     "PayoutMayBeInFlightError": "payout-may-be-in-flight",
     "PayoutNotCancellableError": "payout-not-cancellable",
@@ -92,6 +93,7 @@ REASONS = {
     "SupersededRunError": "reconciliation-superseded",
     "TermAlreadyBannedError": "term-already-banned",
     "TooManyUnpaidOrdersError": "too-many-unpaid-orders",
+    "UnknownBankAccountError": "unknown-bank-account",
     "WrongPinError": "wrong-pin",
 }
 

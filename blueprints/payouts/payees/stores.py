@@ -15,6 +15,7 @@ from blueprints.http import (
 )
 from blueprints.payouts.payees.schemas import StoreProfileView, UpdateStoreProfile
 from marketplace.kernel.errors import StaleRevisionError
+from marketplace.payments.intents.banks import UnknownBankAccountError
 from marketplace.payouts.payees import bank_accounts, stores
 from marketplace.vendors.operations import StoreProfileChanges, Vacation, ensure_owner_and_revision
 
@@ -32,7 +33,7 @@ def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
 @area.put(
     "/profile/<uuid:vendor_id>", auth=VENDOR, limit="20/minute", body=UpdateStoreProfile, reply=StoreProfileView,
     phased=True,
-    raises=(StaleRevisionError,),
+    raises=(StaleRevisionError, UnknownBankAccountError),
 )  # fmt: skip
 def update_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> FinalPhase:
     """Change the caller's store; a new bank account is asked about first, and held for a day."""

@@ -14,6 +14,7 @@ from blueprints.payouts.payees.schemas import (
 )
 from marketplace.kernel.paging import TablePage
 from marketplace.ledger.operations import InsufficientFundsError
+from marketplace.payments.intents.banks import UnknownBankAccountError
 from marketplace.payouts import withdrawals
 from marketplace.payouts.payees import balances, bank_accounts, payout_history
 from marketplace.platform.features import FeatureUnavailableError
@@ -45,6 +46,7 @@ def list_accounts(ctx: Context) -> list[bank_accounts.OwnAccount]:
     body=SetBankAccount,
     reply=BankAccountView,
     phased=True,
+    raises=(UnknownBankAccountError,),
 )
 def set_bank_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Have the caller's payouts go to another bank account, once the bank said whose it is.
@@ -93,7 +95,8 @@ def list_cash_outs(ctx: Context, query: dict[str, Any]) -> TablePage:
     idempotent=Idempotency.OPTIONAL,
     raises=(
         FeatureUnavailableError, withdrawals.InsufficientBalanceError, InsufficientFundsError,
-        withdrawals.PayoutsOnHoldError, withdrawals.PendingPayoutExistsError,
+        withdrawals.PayoutBelowMinimumError, withdrawals.PayoutsOnHoldError,
+        withdrawals.PendingPayoutExistsError,
     ),
 )  # fmt: skip
 def request_cash_out(ctx: Context, body: dict[str, Any]) -> payout_history.PayoutView:

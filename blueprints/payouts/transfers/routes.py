@@ -44,7 +44,8 @@ area = ContractBlueprint("payout-dispatch", "/api/payouts", "Payouts on their wa
         dispatch.ChangedSinceApprovalError, ConflictOfInterestError, EmptyBatchError,
         withdrawals.EscrowLockedError, FeatureUnavailableError, IllegalTransitionError,
         withdrawals.InsufficientBalanceError, InsufficientFundsError, dispatch.PayeesOnHoldError,
-        PayoutsHaltedError, withdrawals.PayoutsOnHoldError, withdrawals.PendingPayoutExistsError,
+        withdrawals.PayoutBelowMinimumError, PayoutsHaltedError, withdrawals.PayoutsOnHoldError,
+        withdrawals.PendingPayoutExistsError,
     ),
 )  # fmt: skip
 def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dispatch.DispatchedPayouts:

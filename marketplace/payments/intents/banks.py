@@ -16,6 +16,12 @@ BANKS_CACHE_TAG = "banks"
 _CACHE_KEY = "banks"
 
 
+class UnknownBankAccountError(ValidationError):
+    """The bank or the gateway does not know the account."""
+
+    reason = "unknown-bank-account"
+
+
 @dataclass(frozen=True)
 class ResolvedAccount:
     """A bank account with its holder's name."""
@@ -59,7 +65,8 @@ def resolve_account(
 
     :param account_number: ten digits
     :param bank_code: of a bank of the list
-    :raises ValidationError: the bank or the account does not exist; the field is named
+    :raises ValidationError: the bank does not exist
+    :raises UnknownBankAccountError: the bank does not know the account
     :raises ProviderUnavailableError: the gateway gave no usable answer
     """
     names = {bank.code: bank.name for bank in list_banks(cache, gateway)}
@@ -67,7 +74,7 @@ def resolve_account(
         raise ValidationError.of("bankCode", "Is not the code of a bank; see the list of banks.")
     holder = gateway.resolve_account_name(account_number=account_number, bank_code=bank_code)
     if holder is None:
-        raise ValidationError(
+        raise UnknownBankAccountError(
             "The bank does not know this account.",
             invalid_params=[InvalidParam("accountNumber", f"Is not an account at {names[bank_code]}.")],
         )

@@ -13,7 +13,7 @@ from marketplace.identity.queries import list_former_contacts
 from marketplace.infra.cache import Cache
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.notifications.operations import notify
-from marketplace.payments.intents.banks import ResolvedAccount, resolve_account
+from marketplace.payments.intents.banks import ResolvedAccount, UnknownBankAccountError, resolve_account
 from marketplace.payouts.models import VISIBLE_DIGITS, PayoutAccount, mask_account_number
 from marketplace.payouts.payees.holds import account_held_until
 from marketplace.providers.gateway.payments import PaymentGateway
@@ -66,13 +66,14 @@ def resolve_payout_account(
 
     :param account_number: ten digits
     :param field_prefix: the path of the account in the request, with a dot at its end, for error messages
-    :raises ValidationError: the bank or the account is unknown, or transfers to the account are impossible
+    :raises ValidationError: the bank does not exist
+    :raises UnknownBankAccountError: the bank or the gateway does not know the account
     :raises ProviderUnavailableError: the gateway gave no usable answer
     """
     try:
         resolved = resolve_account(cache, gateway, account_number=account_number, bank_code=bank_code)
     except ValidationError as error:
-        raise ValidationError(
+        raise type(error)(
             error.detail,
             invalid_params=[
                 InvalidParam(f"{field_prefix}{param.name}", param.reason) for param in error.invalid_params
@@ -82,7 +83,9 @@ def resolve_payout_account(
         name=resolved.account_name, account_number=account_number, bank_code=bank_code
     )
     if recipient_code is None:
-        raise ValidationError.of(f"{field_prefix}accountNumber", "Is not an account that can be paid to.")
+        raise UnknownBankAccountError.of(
+            f"{field_prefix}accountNumber", "Is not an account that can be paid to."
+        )
     return PayoutRecipient(**vars(resolved), recipient_code=recipient_code)
 
 

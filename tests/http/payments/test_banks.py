@@ -87,6 +87,11 @@ class TestResolve:
     def test_what_is_wrong_is_named(self, desk: ShopClient, body: dict[str, Any], named: list[str]) -> None:
         assert sorted(faults(desk.post(RESOLVE, desk.buyer, body))) == named
 
+    def test_unknown_account_has_a_reason(self, desk: ShopClient) -> None:
+        answer = desk.post(RESOLVE, desk.buyer, GTB | {"accountNumber": "0001234567"})
+
+        assert answer.json["reason"] == "unknown-bank-account"
+
     @pytest.mark.parametrize("fault", FAULTS)
     def test_without_the_gateway_nothing_is_known(
         self, desk: ShopClient, gateway: TestGateway, fault: str

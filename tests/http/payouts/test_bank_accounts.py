@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from marketplace.identity.models import Profile
+from marketplace.providers.gateway.transfers import HttpTransferGateway
 from tests.support.audit_and_notifications import audit_of, notifications_of
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.probes import assert_problem, faults
@@ -160,17 +161,17 @@ class TestBankAccount:
         assert {act["actor_id"] for act in acts} == {vendor}
 
     @pytest.mark.parametrize(
-        ("account", "named"),
+        ("account", "named", "reason"),
         [
-            (GTB | {"accountNumber": "0001234567"}, ["bankAccount.accountNumber"]),
-            (GTB | {"bankCode": "99999"}, ["bankAccount.bankCode"]),
+            (GTB | {"accountNumber": "0001234567"}, ["bankAccount.accountNumber"], "unknown-bank-account"),
+            (GTB | {"bankCode": "99999"}, ["bankAccount.bankCode"], None),
         ],
     )
     def test_one_that_no_bank_knows_is_refused_with_all_that_came_with_it(
-        self, desk: ShopClient, account: dict[str, str], named: list[str]
+        self, desk: ShopClient, account: dict[str, str], named: list[str], reason: str | None
     ) -> None:
         answer = put(desk, {"description": "New", "bankAccount": account})
-        assert list(faults(answer)) == named
+        assert (faults(answer), answer.json.get("reason")) == (named, reason)
         assert account["accountNumber"] not in answer.text
         assert shown(desk)["description"] == ""
         assert accounts_of(desk, desk.shop.vendor.id) == []
@@ -184,6 +185,16 @@ class TestBankAccount:
         assert_problem(put(desk, {"description": "New", "bankAccount": GTB}), 502, "PROVIDER_UNAVAILABLE")
         assert shown(desk)["description"] == ""
         assert accounts_of(desk, desk.shop.vendor.id) == []
+
+    def test_account_that_the_gateway_refuses_as_recipient_is_refused(
+        self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(HttpTransferGateway, "create_recipient", lambda *_, **__: None)
+
+        answer = put(desk, {"bankAccount": GTB})
+
+        assert faults(answer) == ["bankAccount.accountNumber"]
+        assert answer.json["reason"] == "unknown-bank-account"
 
     def test_a_barred_owner_changes_nothing(self, desk: ShopClient) -> None:
         with desk.database.transaction() as session:
@@ -201,7 +212,7 @@ class TestBankAccount:
         assert len(notifications_of(desk.database, desk.shop.buyer.id)) == 1
 
         wrong = desk.client.put(OWN, json=GTB | {"accountNumber": "0001234567"}, headers=desk.buyer)
-        assert list(faults(wrong)) == ["accountNumber"]
+        assert (faults(wrong), wrong.json["reason"]) == (["accountNumber"], "unknown-bank-account")
         assert_problem(desk.client.put(OWN, json=GTB), 401, "AUTH_UNAUTHORIZED")
 
     def test_of_two_at_once_one_is_the_present_one(self, desk: ShopClient) -> None:

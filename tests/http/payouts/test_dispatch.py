@@ -194,8 +194,10 @@ class TestDispatch:
             payee = make_payee(session)
         vendor = desk.bearer(payee.user.id)
 
+        too_little = desk.post(PATH, vendor, {"amountMinor": 99_999}, key=new_key())
         answer = desk.post(PATH, vendor, {"amountMinor": 200_000}, key=new_key())
 
+        assert too_little.json["reason"] == "payout-below-minimum"
         assert answer.status_code == 202
         data = answer.json["data"]
         assert data == {

@@ -230,9 +230,12 @@ class TestCashOuts:
     def test_refusals(self, desk: ShopClient) -> None:
         payee = made(desk, make_wallet_payee)
         own = desk.bearer(payee.user.id)
-        for amount, status in ((500_001, 409), (99_999, 422)):
+        for amount, status, reason in (
+            (500_001, 409, "insufficient-balance"),
+            (99_999, 422, "payout-below-minimum"),
+        ):
             answer = desk.post(CASH_OUTS, own, {"amountMinor": amount})
-            assert answer.status_code == status
+            assert (answer.status_code, answer.json["reason"]) == (status, reason)
             assert [fault["name"] for fault in answer.json["invalid_params"]] == ["amountMinor"]
         for body in (
             {},
