@@ -34,6 +34,8 @@ from marketplace.payments.refunds import admin_refund, gateway_reports, recovery
 from marketplace.payments.refunds.admin_refund import (
     AlreadyReleasedError,
     EscrowDeficitError,
+    EscrowNotReleasedError,
+    ItemsNotRefundableError,
     RefundItem,
     RefundRequest,
     claw_back,
@@ -48,7 +50,7 @@ area = ContractBlueprint("refunds", "/api/payments", "Refunds and held charges, 
     reply=ProcessedRefund, idempotent=Idempotency.OPTIONAL,
     raises=(
         AlreadyReleasedError, ChargedBackError, ConflictOfInterestError, EscrowDeficitError,
-        IllegalTransitionError,
+        EscrowNotReleasedError, IllegalTransitionError, ItemsNotRefundableError,
     ),
 )  # fmt: skip
 def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> admin_refund.ProcessedRefund:

@@ -47,6 +47,18 @@ class AlreadyReleasedError(ConflictError):
     reason = "escrow-already-released"
 
 
+class EscrowNotReleasedError(ValidationError):
+    """The order's escrow still holds the money, so there is nothing to claw back."""
+
+    reason = "escrow-not-released"
+
+
+class ItemsNotRefundableError(ValidationError):
+    """The refund names more units of an item than the order has left to refund."""
+
+    reason = "items-not-refundable"
+
+
 @dataclass(frozen=True)
 class RefundItem:
     """Units of a product of the order."""
@@ -107,7 +119,8 @@ def process_refund(
     :raises AlreadyReleasedError: the vendor has the money: it takes a clawback
     :raises IllegalTransitionError: it is not paid, or over
     :raises ChargedBackError: the buyer's bank gives the money back, or did
-    :raises ValidationError: an item is not of the order, or not so often, or costs another amount
+    :raises ItemsNotRefundableError: an item is not of the order, or not so often
+    :raises ValidationError: the items cost another amount
     :raises EscrowDeficitError: escrow holds less
     """
     order = lock_order(session, order_id=order_id)
@@ -175,7 +188,9 @@ def claw_back(
     :param refund_request: how much, whereto and why; without amount and items, all that did not go back before
     :raises NotFoundError: there is no such order
     :raises ConflictOfInterestError: the officer is a party of it
-    :raises ValidationError: escrow still holds the money; or an item is not of the order, or not so often
+    :raises EscrowNotReleasedError: escrow still holds the money
+    :raises ItemsNotRefundableError: an item is not of the order, or not so often
+    :raises ValidationError: the items cost another amount
     :raises IllegalTransitionError: the order is not paid, or was cancelled or refunded
     :raises ChargedBackError: the buyer's bank gives the money back, or did
     :raises EscrowDeficitError: it is more than was released and did not go back before
@@ -186,7 +201,7 @@ def claw_back(
     )
     if order.escrow_status not in _RELEASED_ESCROW_STATUSES:
         states.ORDER.target(order.status, states.REFUND)
-        raise ValidationError.of(
+        raise EscrowNotReleasedError.of(
             "clawback", "Escrow still holds the money: it is refunded out of it. Leave this out."
         )
     ensure_order_not_charged_back(session, order_id=order.id)
@@ -319,7 +334,8 @@ def _compute_refund_amount(
     :param lines: of the order, by product
     :param available_minor: kobo that there are
     :param limit_label: begins the sentence that tells how much there is
-    :raises ValidationError: an item is not of the order, or not so often, or costs another amount
+    :raises ItemsNotRefundableError: an item is not of the order, or not so often
+    :raises ValidationError: the items cost another amount
     :raises EscrowDeficitError: there is less
     """
     items_minor = _price_items(lines, refund_request.items) if refund_request.items else None
@@ -354,7 +370,7 @@ def _price_items(lines: Mapping[UUID, OrderItem], items: Sequence[RefundItem]) -
         else:
             total_minor += line.unit_price_minor * item.quantity
     if faults:
-        raise ValidationError("Not all of it is left in the order.", invalid_params=faults)
+        raise ItemsNotRefundableError("Not all of it is left in the order.", invalid_params=faults)
     return total_minor
 
 

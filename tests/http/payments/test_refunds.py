@@ -297,6 +297,7 @@ class TestProcessRefund:
         answer = process(desk, order_id, officer, items=items)
 
         assert problem(answer) == (422, "VALIDATION_FAILED")
+        assert answer.json["reason"] == "items-not-refundable"
         assert [param["name"] for param in answer.json["invalid_params"]] == ["items[0].quantity"]
         for headers in (desk.buyer, desk.vendor):
             [item] = desk.get(f"/api/orders/{order_id}/items", headers).json["data"]
@@ -325,6 +326,12 @@ class TestProcessRefund:
 
         assert problem(process(desk, order_id, officer)) == (409, "CONCURRENCY_CONFLICT")
         assert len(refund_ids(desk, order_id)) == 1
+
+    def test_clawback_before_release_is_refused(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        answer = process(desk, desk.paid(), officer, clawback=True)
+
+        assert problem(answer) == (422, "VALIDATION_FAILED")
+        assert answer.json["reason"] == "escrow-not-released"
 
     def test_after_release_it_tells_of_the_clawback(self, desk: ShopClient, officer: dict[str, str]) -> None:
         order_id = desk.shipped()
