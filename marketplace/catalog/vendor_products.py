@@ -41,6 +41,12 @@ class StoreNotActiveError(ForbiddenError):
     reason = "store-not-active"
 
 
+class VerifiedStoreRequiredError(ValidationError):
+    """Only verified stores may mark a listing as exclusive."""
+
+    reason = "verified-store-required"
+
+
 class QuantityBelowReservedError(ConflictError):
     """Orders have reserved more units than the new stock."""
 
@@ -74,8 +80,8 @@ def create_product(
     :param now: the time of the request
     :return: the product's id
     :raises ForbiddenError: no store, another's store, a store that is not active, or no permission
-    :raises ValidationError: the category, a picture or the store does not exist, or a store that is not
-        verified calls a listing exclusive
+    :raises VerifiedStoreRequiredError: a store that is not verified calls a listing exclusive
+    :raises ValidationError: the category, a picture or the store does not exist
     """
     store = _resolve_store(session, caller=caller, vendor_id=vendor_id)
     _ensure_may_be_exclusive(caller, store, exclusive=fields.get("exclusive", False))
@@ -123,8 +129,8 @@ def update_product(
     :raises StoreNotActiveError: the store is suspended or closed
     :raises StaleRevisionError: the revision is not the current one
     :raises QuantityBelowReservedError: the quantity would be less than what orders have reserved
-    :raises ValidationError: the category or a picture does not exist, or a store that is not verified calls
-        a listing exclusive
+    :raises VerifiedStoreRequiredError: a store that is not verified calls a listing exclusive
+    :raises ValidationError: the category or a picture does not exist
     :raises ConflictError: the status can't be reached from the current one
     """
     product, store = _lock_own_product(session, caller=caller, product_id=product_id)
@@ -204,7 +210,7 @@ def _ensure_store_active(store: vendor_queries.Store) -> None:
 def _ensure_may_be_exclusive(caller: Caller, store: vendor_queries.Store, *, exclusive: bool) -> None:
     """What a store alone has is its own word, which a verified store's is good for; or staff's."""
     if exclusive and not (store.verified or caller.is_staff):
-        raise ValidationError.of("exclusive", "Only a verified store has exclusives.")
+        raise VerifiedStoreRequiredError.of("exclusive", "Only a verified store has exclusives.")
 
 
 def _lock_own_product(

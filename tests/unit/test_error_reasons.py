@@ -71,6 +71,7 @@ REASONS = {
     "PriceChangedError": "price-changed",
     "ProductUnavailableError": "product-unavailable",
     "PromotionEndedError": "promotion-ended",
+    "PromotionStartedError": "promotion-started",
     "ProposalExpiredError": "proposal-expired",
     "QuantityBelowReservedError": "quantity-below-reserved",
     "QuantityBelowSoldError": "quantity-below-sold",
@@ -96,6 +97,7 @@ REASONS = {
     "TermAlreadyBannedError": "term-already-banned",
     "TooManyUnpaidOrdersError": "too-many-unpaid-orders",
     "UnknownBankAccountError": "unknown-bank-account",
+    "VerifiedStoreRequiredError": "verified-store-required",
     "WrongPinError": "wrong-pin",
 }
 

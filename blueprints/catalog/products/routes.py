@@ -93,6 +93,7 @@ def get_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
         PermissionRequiredError,
         vendor_products.StoreNotActiveError,
         StoreRequiredError,
+        vendor_products.VerifiedStoreRequiredError,
     ),
 )
 def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
@@ -121,6 +122,7 @@ def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
         vendor_products.QuantityBelowReservedError,
         StaleRevisionError,
         vendor_products.StoreNotActiveError,
+        vendor_products.VerifiedStoreRequiredError,
     ),
 )
 def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from blueprints.http import (
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import featured, flash_sale_listing, flash_sales, listing, vibes
 from marketplace.catalog.promotions.banners import BANNER_TABLE, BANNERS, HAS_PLACEMENT_SQL
-from marketplace.catalog.promotions.common import PromotionEndedError
+from marketplace.catalog.promotions.common import PromotionEndedError, PromotionStartedError
 from marketplace.kernel.errors import ConflictOfInterestError, StaleRevisionError
 from marketplace.kernel.paging import Page
 
@@ -99,7 +99,7 @@ def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     limit=SharedLimit.CALLER_TIER,
     body=ChangeBanner,
     reply=StaffBanner,
-    raises=(PromotionEndedError, StaleRevisionError),
+    raises=(PromotionEndedError, PromotionStartedError, StaleRevisionError),
 )
 def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a banner that is not over."""
@@ -194,7 +194,13 @@ def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     limit=SharedLimit.CALLER_TIER,
     body=ChangeVibe,
     reply=StaffVibe,
-    raises=(ConflictOfInterestError, PromotionEndedError, vibes.SlugTakenError, StaleRevisionError),
+    raises=(
+        ConflictOfInterestError,
+        PromotionEndedError,
+        PromotionStartedError,
+        vibes.SlugTakenError,
+        StaleRevisionError,
+    ),
 )
 def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a vibe that is not over."""
@@ -282,7 +288,13 @@ def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     limit=SharedLimit.CALLER_TIER,
     body=ChangeFeatured,
     reply=StaffFeatured,
-    raises=(featured.AlreadyFeaturedError, ConflictOfInterestError, PromotionEndedError, StaleRevisionError),
+    raises=(
+        featured.AlreadyFeaturedError,
+        ConflictOfInterestError,
+        PromotionEndedError,
+        PromotionStartedError,
+        StaleRevisionError,
+    ),
 )
 def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change where, or when, a product is featured."""
@@ -382,6 +394,7 @@ def create_flash_sale(ctx: Context, body: dict[str, Any]) -> Any:
         ConflictOfInterestError,
         flash_sales.OverlappingSaleError,
         PromotionEndedError,
+        PromotionStartedError,
         flash_sales.QuantityBelowSoldError,
         StaleRevisionError,
     ),

@@ -39,6 +39,12 @@ class PromotionEndedError(ConflictError):
     reason = "promotion-ended"
 
 
+class PromotionStartedError(ValidationError):
+    """The promotion has started, so its start can no longer be changed."""
+
+    reason = "promotion-started"
+
+
 PromotionT = TypeVar("PromotionT", bound=Promotion)
 _FoundT = TypeVar("_FoundT")
 
@@ -260,14 +266,15 @@ class PromotionType(Generic[PromotionT]):
         :raises NotFoundError: there is none
         :raises PromotionEndedError: it is over
         :raises StaleRevisionError: the revision is not the current one
-        :raises ValidationError: as for ``build``, or it has begun and its beginning would change
+        :raises PromotionStartedError: it has begun and its beginning would change
+        :raises ValidationError: as for ``build``
         """
         row = self.lock(session, row_id)
         ensure_changeable(row, revision=revision, now=act.now)
         starts_at, ends_at = changes.get("starts_at", row.starts_at), changes.get("ends_at", row.ends_at)
         start_changes = starts_at != row.starts_at
         if start_changes and row.starts_at <= act.now:
-            raise ValidationError.of("startsAt", "It has begun, so that its beginning stays.")
+            raise PromotionStartedError.of("startsAt", "It has begun, so that its beginning stays.")
         if start_changes or ends_at != row.ends_at:
             ensure_valid_window(
                 starts_at=starts_at,

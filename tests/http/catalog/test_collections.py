@@ -197,6 +197,7 @@ class TestExclusive:
         ):
             assert response.status_code == 422
             assert faults_of(response) == ["exclusive"]
+            assert response.json["reason"] == "verified-store-required"
         assert market.row(Product, product_id).exclusive is False
         assert (
             client.put(f"/api/products/{product_id}", json={"exclusive": False}, headers=headers).status_code

@@ -214,6 +214,12 @@ def test_banners_require_the_permission(stage: Stage) -> None:
     assert stage.client.delete(f"{PATH}/{uuid4()}", headers=stage.officer).status_code == 404
 
 
+def test_start_of_running_banner_cannot_change(stage: Stage) -> None:
+    refused = stage.put(f"{PATH}/{banner(stage)['id']}", startsAt=stage.later(hours=1))
+
+    assert refused.json["reason"] == "promotion-started"  # type: ignore[index]
+
+
 def test_staff_see_all_states(stage: Stage) -> None:
     ended = banner(stage)
     stage.client.delete(f"{PATH}/{ended['id']}", headers=stage.officer)

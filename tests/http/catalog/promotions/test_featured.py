@@ -129,6 +129,12 @@ def test_featuring_requires_the_permission_and_another_store(stage: Stage) -> No
     assert stage.put(f"{PATH}/{uuid4()}", position=1).status_code == 404
 
 
+def test_start_of_running_featured_product_cannot_change(stage: Stage) -> None:
+    refused = stage.put(f"{PATH}/{feature(stage, stage.product())['id']}", startsAt=stage.later(hours=1))
+
+    assert refused.json["reason"] == "promotion-started"  # type: ignore[index]
+
+
 def test_staff_see_all_states_and_each_act_is_audited(stage: Stage) -> None:
     entry = feature(stage, stage.product(status="paused"), startsAt=stage.later(hours=1))
     stage.put(f"{PATH}/{entry['id']}", position=9)

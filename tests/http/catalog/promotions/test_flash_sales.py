@@ -230,6 +230,7 @@ class TestChanging:
         refused = stage.put(f"{PATH}/{sale['id']}", startsAt=stage.later(minutes=5))
 
         assert (refused.status_code, faults_of(refused)) == (422, ["startsAt"])
+        assert refused.json["reason"] == "promotion-started"
         assert stage.put(f"{PATH}/{sale['id']}", startsAt=sale["startsAt"]).status_code == 200
 
     def test_the_quantity_can_not_be_less_than_what_is_claimed(self, stage: Stage) -> None:

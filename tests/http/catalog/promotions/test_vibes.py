@@ -228,6 +228,12 @@ def test_vibes_require_the_permission_and_another_store(stage: Stage) -> None:
     assert stage.put(f"{PATH}/{uuid4()}", title="None").status_code == 404
 
 
+def test_start_of_running_vibe_cannot_change(stage: Stage) -> None:
+    refused = stage.put(f"{PATH}/{vibe(stage, stage.product())['id']}", startsAt=stage.later(hours=1))
+
+    assert refused.json["reason"] == "promotion-started"  # type: ignore[index]
+
+
 def test_staff_see_all_with_their_products_and_revisions(stage: Stage) -> None:
     product_id = stage.product(status="draft")
     made = vibe(stage, product_id, startsAt=stage.later(hours=1))
