@@ -123,7 +123,7 @@ def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
         [
             [
                 payment.id,
-                payment.payee_view["store_name"] or payment.user_id,
+                payment.store_name or payment.user_id,
                 payment.amount_minor,
                 payment.status,
                 f"{account.bank_code} {account.masked_number}",
@@ -156,9 +156,9 @@ def _print_batch_facts(batch: BatchDetail) -> None:
             ("paid", batch.paid),
             ("failed", batch.failed),
             ("stalled", batch.stalled),
-            ("stagedBy", batch.staged_by and batch.staged_by["id"]),
-            ("rejectedBy", batch.rejected_by and batch.rejected_by["id"]),
-            ("dispatchedBy", batch.dispatched_by and batch.dispatched_by["id"]),
+            ("stagedBy", batch.staged_by_id),
+            ("rejectedBy", batch.rejected_by_id),
+            ("dispatchedBy", batch.dispatched_by_id),
             ("contentHash", batch.content_hash),
             ("stagedHash", batch.staged_hash),
             ("approvedHash", batch.approved_hash),
@@ -169,9 +169,7 @@ def _print_batch_facts(batch: BatchDetail) -> None:
     )
     for approval in batch.approvals:
         counts = "" if approval.counts else ", of what it was then"
-        click.echo(
-            f"Approved by {approval.officer['id']} at {approval.created_at:%Y-%m-%d %H:%M:%SZ}{counts}"
-        )
+        click.echo(f"Approved by {approval.officer_id} at {approval.created_at:%Y-%m-%d %H:%M:%SZ}{counts}")
 
 
 @payouts.command(

@@ -175,7 +175,7 @@ class BatchPayee(Schema):
 
     user_id = Uuid(required=True)
     vendor_id = Uuid(required=True, allow_none=True)
-    name = fields.String(required=True, allow_none=True)
+    name = fields.String(required=True, allow_none=True, attribute="payee_name")
     store_name = fields.String(required=True, allow_none=True)
     store_slug = fields.String(required=True, allow_none=True)
 

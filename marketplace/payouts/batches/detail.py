@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select, text
@@ -14,7 +13,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.payouts import states
 from marketplace.payouts.accounting import Reservation
-from marketplace.payouts.batches.queries import FILTERS, UNDISBURSED, BatchView, extend, show_batch
+from marketplace.payouts.batches.queries import FILTERS, UNDISBURSED, BatchView, show_batch
 from marketplace.payouts.batches.staging import PAYEES_LIMIT
 from marketplace.payouts.models import PayoutAccount
 from marketplace.payouts.payees.holds import Hold, find_payout_holds
@@ -54,7 +53,9 @@ class PaymentFacts(Reservation):
     created_at: datetime
     updated_at: datetime
     is_unsent: bool
-    payee_view: dict[str, Any]
+    payee_name: str | None
+    store_name: str | None
+    store_slug: str | None
     is_payee_active: bool
     account_id: UUID
     account_name: str
@@ -68,6 +69,11 @@ class PaymentFacts(Reservation):
     last_failed: bool
     disputes: int
     owes_minor: int
+
+    @property
+    def payee_view(self) -> "PaymentFacts":
+        """The payee with names, in columns of the payment itself."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -151,8 +157,7 @@ _SELECT_PAYMENTS = Statement(
         )
         SELECT i.id, i.user_id, i.vendor_id, i.amount_minor, i.status, i.asked_for, i.failure_reason, i.stalled_at,
             i.created_at, i.updated_at, unsent.is_unsent,
-            jsonb_build_object('user_id', i.user_id, 'vendor_id', i.vendor_id, 'name', p.name,
-                'store_name', v.display_name, 'store_slug', v.slug) AS payee_view,
+            p.name AS payee_name, v.display_name AS store_name, v.slug AS store_slug,
             p.account_status = 'active' AND coalesce(v.status, 'active') = 'active' AS is_payee_active,
             coalesce(a.id, s.id) AS account_id, coalesce(a.account_name, s.account_name) AS account_name,
             coalesce(a.created_at, s.created_at) AS account_since, s.id AS staged_account_id,
@@ -218,9 +223,8 @@ def show_batch_detail(
     shown = page_of(listed, request=page, position_of=lambda payment: [*payment.sort_key])
     intents = _add_accounts(session, shown.items)
     totals_by_risk = _sum_up((risk, payment) for payment in paid for risk in payment.risks)
-    data = extend(
-        batch,
-        BatchDetail,
+    data = BatchDetail(
+        **vars(batch),
         halted=are_payouts_halted(session),
         statuses=sorted(
             _sum_up((payment.status, payment) for payment in payments).values(), key=lambda total: total.name
@@ -233,7 +237,7 @@ def show_batch_detail(
 
 
 def _add_risks(row: PaymentFacts, holds: tuple[Hold, ...], *, now: datetime) -> BatchPayment:
-    return extend(row, BatchPayment, holds=holds, risks=_find_risk_flags(row, holds, now=now))
+    return BatchPayment(**vars(row), holds=holds, risks=_find_risk_flags(row, holds, now=now))
 
 
 def _add_accounts(session: Session, payments: list[BatchPayment]) -> list[BatchPayment]:
@@ -269,9 +273,7 @@ def _find_risk_flags(facts: PaymentFacts, holds: tuple[Hold, ...], *, now: datet
         "on_hold": bool(holds),
         "account_changed_since_staging": not facts.is_staged_account,
         "account_changed": facts.account_since > now - _NEW_ACCOUNT_PERIOD,
-        "name_differs": not is_plausible_account_name(
-            facts.account_name, facts.payee_view["store_name"], facts.payee_view["name"]
-        ),
+        "name_differs": not is_plausible_account_name(facts.account_name, facts.store_name, facts.payee_name),
         "first_payout": facts.successful_payouts == 0,
         "amount_unusual": facts.average_minor is not None
         and facts.amount_minor > _UNUSUAL_AMOUNT_FACTOR * facts.average_minor,

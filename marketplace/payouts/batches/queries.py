@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
 from uuid import UUID
 
 from sqlalchemy import text
@@ -17,7 +16,6 @@ from marketplace.payouts import states
 from marketplace.payouts.batches.decisions import REQUIRED_APPROVALS, compute_fingerprint, find_approvers
 from marketplace.payouts.batches.staging import SKIPPED_SHOWN_LIMIT, SkippedPayee, StagingResult
 
-_View = TypeVar("_View")
 SORTS = {"created_at": "b.created_at", "updated_at": "b.updated_at"}
 AWAITING, UNDISBURSED, ALL = "awaiting", "undisbursed", "all"
 # The statuses of each filter: batches that wait for officers, batches that are not paid yet, and each status.
@@ -30,17 +28,28 @@ FILTERS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
+class Officer:
+    """An officer who decided about a batch."""
+
+    id: UUID
+    name: str | None
+
+
+@dataclass(frozen=True)
 class BatchRow:
     """A batch with the officers who decided, and the sums of its payments in kobo. Cancelled payments do not count."""
 
     id: UUID
     status: str
-    staged_by: dict[str, Any] | None
+    staged_by_id: UUID | None
+    staged_by_name: str | None
     approved_at: datetime | None
-    rejected_by: dict[str, Any] | None
+    rejected_by_id: UUID | None
+    rejected_by_name: str | None
     rejected_at: datetime | None
     rejection_reason: str | None
-    dispatched_by: dict[str, Any] | None
+    dispatched_by_id: UUID | None
+    dispatched_by_name: str | None
     dispatched_at: datetime | None
     finished_at: datetime | None
     staged_hash: str
@@ -55,16 +64,27 @@ class BatchRow:
     stalled: int
     currency = CURRENCY
 
+    @property
+    def staged_by(self) -> Officer | None:
+        """The officer who staged the batch; none where the schedule did."""
+        return Officer(self.staged_by_id, self.staged_by_name) if self.staged_by_id else None
+
+    @property
+    def rejected_by(self) -> Officer | None:
+        """The officer who rejected the batch."""
+        return Officer(self.rejected_by_id, self.rejected_by_name) if self.rejected_by_id else None
+
+    @property
+    def dispatched_by(self) -> Officer | None:
+        """The officer who dispatched the batch."""
+        return Officer(self.dispatched_by_id, self.dispatched_by_name) if self.dispatched_by_id else None
+
 
 _SELECT_BATCHES = """
-    SELECT b.id, b.status,
-        CASE WHEN staged.id IS NOT NULL THEN jsonb_build_object('id', staged.id, 'name', staged.name) END AS staged_by,
-        b.approved_at,
-        CASE WHEN rejected.id IS NOT NULL THEN jsonb_build_object('id', rejected.id, 'name', rejected.name) END
-            AS rejected_by, b.rejected_at, b.rejection_reason,
-        CASE WHEN sent.id IS NOT NULL THEN jsonb_build_object('id', sent.id, 'name', sent.name) END AS dispatched_by,
-        b.dispatched_at, b.finished_at, b.content_hash AS staged_hash, b.approved_hash, b.revision, b.created_at,
-        b.updated_at, sums.*
+    SELECT b.id, b.status, b.staged_by AS staged_by_id, staged.name AS staged_by_name, b.approved_at,
+        b.rejected_by AS rejected_by_id, rejected.name AS rejected_by_name, b.rejected_at, b.rejection_reason,
+        b.dispatched_by AS dispatched_by_id, sent.name AS dispatched_by_name, b.dispatched_at, b.finished_at,
+        b.content_hash AS staged_hash, b.approved_hash, b.revision, b.created_at, b.updated_at, sums.*
     FROM payout_batches b CROSS JOIN LATERAL (
             SELECT count(*) AS payments, coalesce(sum(amount_minor), 0)::bigint AS amount_minor,
                 count(*) FILTER (WHERE status = 'success') AS paid,
@@ -112,11 +132,17 @@ def list_batches(
 class Approval:
     """An officer's approval. It counts while the batch is as it was then."""
 
-    officer: dict[str, Any]
+    officer_id: UUID
+    officer_name: str | None
     content_hash: str
     comment: str | None
     created_at: datetime
     counts: bool
+
+    @property
+    def officer(self) -> Officer:
+        """The officer who approved the batch."""
+        return Officer(self.officer_id, self.officer_name)
 
 
 @dataclass(frozen=True)
@@ -138,19 +164,14 @@ class BatchView(BatchRow):
         return self.approved_hash is not None and self.content_hash != self.approved_hash
 
 
-def extend(row: Any, view: type[_View], **values: Any) -> _View:
-    """Build a view from a row, whose fields the view has as well, and the values of the view's other fields."""
-    return view(**vars(row), **values)
-
-
 _SELECT_BATCH = Statement(text(f"{_SELECT_BATCHES} WHERE b.id = :batch_id"), row=BatchRow)
 
 
 _SELECT_APPROVALS = Statement(
     text(
         """
-        SELECT jsonb_build_object('id', a.officer_id, 'name', p.name) AS officer, a.content_hash, a.comment,
-            a.created_at, a.content_hash = :fingerprint AS counts
+        SELECT a.officer_id, p.name AS officer_name, a.content_hash, a.comment, a.created_at,
+            a.content_hash = :fingerprint AS counts
         FROM payout_approvals a JOIN profiles p ON p.id = a.officer_id
         WHERE a.batch_id = :batch_id ORDER BY a.id LIMIT 100
         """
@@ -169,9 +190,8 @@ def show_batch(session: Session, *, batch_id: UUID) -> BatchView:
     fingerprint = compute_fingerprint(session, batch_id=batch_id) if is_open else row.approved_hash
     fingerprint = fingerprint or row.staged_hash
     approvers = find_approvers(session, batch_id=batch_id, fingerprint=fingerprint) if is_open else ()
-    return extend(
-        row,
-        BatchView,
+    return BatchView(
+        **vars(row),
         content_hash=fingerprint,
         approvals=_SELECT_APPROVALS.all(session, batch_id=batch_id, fingerprint=fingerprint),
         approvals_missing=max(0, REQUIRED_APPROVALS - len(approvers)) if is_open else 0,
@@ -191,9 +211,8 @@ def show_staged_batch(session: Session, *, result: StagingResult) -> StagedBatch
 
     :raises NothingToStageError: there is no batch
     """
-    return extend(
-        show_batch(session, batch_id=result.require_batch()),
-        StagedBatch,
+    return StagedBatch(
+        **vars(show_batch(session, batch_id=result.require_batch())),
         collected_minor=result.collected_minor,
         left_out=result.skipped[:SKIPPED_SHOWN_LIMIT],
     )

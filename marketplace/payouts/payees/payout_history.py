@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -23,6 +22,22 @@ _FINAL_STATUSES = (states.SUCCESS, states.FAILED, states.REVERSED, states.CANCEL
 
 
 @dataclass(frozen=True)
+class PayoutPayee:
+    """The person who is paid."""
+
+    id: UUID
+    name: str | None
+
+
+@dataclass(frozen=True)
+class PayoutVendor:
+    """The store that a person is paid for."""
+
+    id: UUID
+    display_name: str | None
+
+
+@dataclass(frozen=True)
 class PayoutView(BankAccount):
     """A payout with its payee, its transfer and its bank account."""
 
@@ -37,9 +52,21 @@ class PayoutView(BankAccount):
     sent_at: datetime | None
     created_at: datetime
     updated_at: datetime
-    payee: dict[str, Any]
-    vendor: dict[str, Any] | None
+    payee_id: UUID
+    payee_name: str | None
+    vendor_id: UUID | None
+    vendor_name: str | None
     currency = CURRENCY
+
+    @property
+    def payee(self) -> PayoutPayee:
+        """The payee."""
+        return PayoutPayee(self.payee_id, self.payee_name)
+
+    @property
+    def vendor(self) -> PayoutVendor | None:
+        """The payee's store; none of a payout from a wallet."""
+        return PayoutVendor(self.vendor_id, self.vendor_name) if self.vendor_id else None
 
     @property
     def settled_at(self) -> datetime | None:
@@ -56,8 +83,7 @@ _COLUMNS = """
     SELECT a.bank_code, a.bank_name, a.account_number, a.account_name, i.id, i.status, i.amount_minor, i.asked_for,
         CASE WHEN i.vendor_id IS NULL THEN 'wallet' ELSE 'store' END AS source, i.failure_reason AS reason,
         i.batch_id, t.reference, t.sent_at, i.created_at, i.updated_at,
-        jsonb_build_object('id', i.user_id, 'name', p.name) AS payee,
-        CASE WHEN v.id IS NOT NULL THEN jsonb_build_object('id', v.id, 'display_name', v.display_name) END AS vendor
+        i.user_id AS payee_id, p.name AS payee_name, i.vendor_id, v.display_name AS vendor_name
 """
 _JOINS = """
     JOIN profiles p ON p.id = i.user_id

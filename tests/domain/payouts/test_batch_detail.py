@@ -60,7 +60,7 @@ def read(session: Session, batch_id: UUID, **query: Any) -> dict[str, Any]:
 
 def risks_in(session: Session, batch_id: UUID) -> dict[UUID | None, list[str]]:
     """Give what is risky in each payment, by its store."""
-    return {UUID(one["payee"]["vendorId"]): one["risks"] for one in read(session, batch_id)["intents"]}
+    return {one["payee"]["vendorId"]: one["risks"] for one in read(session, batch_id)["intents"]}
 
 
 def usual_payee(session: Session, *, times: int = 3) -> Payee:
@@ -196,7 +196,7 @@ def test_the_riskiest_come_first_and_then_the_largest(session: Session) -> None:
     owe(session, large, 100)
     batch_id = staged_batch(session, [calm, large, risky])
 
-    order = [UUID(one["payee"]["vendorId"]) for one in read(session, batch_id)["intents"]]
+    order = [one["payee"]["vendorId"] for one in read(session, batch_id)["intents"]]
 
     assert order == [risky.store_id, large.store_id, calm.store_id]
 
@@ -209,12 +209,12 @@ def test_pages_show_each_payment_once(session: Session) -> None:
     after: list[Any] | None = None
     for _ in range(4):
         page = page_of(session, batch_id, limit=2, after=after)
-        seen += [UUID(one["payee"]["vendorId"]) for one in page.items]
+        seen += [one["payee"]["vendorId"] for one in page.items]
         after = page.next_position
 
     assert after is None
     assert sorted(seen) == sorted(payee.store_id for payee in payees if payee.store_id)
-    assert seen == [UUID(one["payee"]["vendorId"]) for one in read(session, batch_id)["intents"]]
+    assert seen == [one["payee"]["vendorId"] for one in read(session, batch_id)["intents"]]
 
 
 def test_only_what_is_risky_is_listed_if_asked(session: Session) -> None:
@@ -223,7 +223,7 @@ def test_only_what_is_risky_is_listed_if_asked(session: Session) -> None:
     make_it(session, named, "name_differs")
 
     def listed(risk: str) -> set[UUID]:
-        return {UUID(one["payee"]["vendorId"]) for one in read(session, batch_id, risk=risk)["intents"]}
+        return {one["payee"]["vendorId"] for one in read(session, batch_id, risk=risk)["intents"]}
 
     assert listed("any") == {new.store_id, named.store_id}
     assert listed("first_payout") == {new.store_id}
@@ -246,7 +246,7 @@ def test_a_payment_out_of_a_wallet_is_shown_with_its_owner(session: Session) -> 
 
     assert (payment["source"], payment["askedFor"], payment["amountMinor"]) == ("wallet", True, 200_000)
     assert payment["payee"] == {
-        "userId": str(owner.user.id),
+        "userId": owner.user.id,
         "vendorId": None,
         "name": "Buyer",
         "storeName": None,
@@ -283,7 +283,7 @@ def test_what_holds_back_what_is_to_be_sent_is_shown_while_the_batch_is_being_se
         id=claimed.store_id,
     )
 
-    payments = {UUID(one["payee"]["vendorId"]): one for one in read(session, batch_id)["intents"]}
+    payments = {one["payee"]["vendorId"]: one for one in read(session, batch_id)["intents"]}
 
     held = payments[unsent.store_id]
     assert held["holds"] == [{"reason": "bank_account_changed", "until": later(hours=23)}]

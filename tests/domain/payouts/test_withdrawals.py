@@ -104,7 +104,7 @@ class TestWithdrawal:
         assert payout["id"] == intent["id"]
         assert (payout["status"], payout["source"], payout["amountMinor"]) == ("pending", "store", 200_000)
         assert (payout["askedFor"], payout["batchId"], payout["reference"]) == (True, None, None)
-        assert payout["vendor"]["id"] == str(payee.store_id)
+        assert payout["vendor"]["id"] == payee.store_id
         assert payout["bankAccount"]["accountNumber"].startswith("******")
         assert verify_ledger(session) == []
 
@@ -243,7 +243,7 @@ class TestCashOut:
         payout = cash_out(session, payee, OWED_MINOR)
 
         assert owed(session, payee) == 0
-        assert (payout["source"], payout["vendor"], UUID(payout["payee"]["id"])) == (
+        assert (payout["source"], payout["vendor"], payout["payee"]["id"]) == (
             "wallet",
             None,
             payee.user.id,
