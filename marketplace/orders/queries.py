@@ -38,19 +38,25 @@ class VendorSummary:
 
 
 @dataclass(frozen=True)
-class OrderParties:
-    """The columns of ``PARTIES_SQL``: an order's buyer and store."""
+class BuyerColumns:
+    """The columns of a buyer."""
 
     buyer_id: UUID
     buyer_name: str | None
-    vendor_id: UUID
-    vendor_name: str
-    vendor_slug: str
 
     @property
     def buyer(self) -> BuyerSummary:
         """The buyer with the name alone."""
         return BuyerSummary(self.buyer_id, self.buyer_name)
+
+
+@dataclass(frozen=True)
+class OrderParties(BuyerColumns):
+    """The columns of ``PARTIES_SQL``: an order's buyer and store."""
+
+    vendor_id: UUID
+    vendor_name: str
+    vendor_slug: str
 
     @property
     def vendor(self) -> VendorSummary:
@@ -166,11 +172,23 @@ class OrderPayment:
 
 
 @dataclass(frozen=True)
+class RefundView:
+    """The fields of a refund that every viewer sees; ``destination`` is none for vendors."""
+
+    id: UUID
+    destination: str | None
+    amount_minor: int
+    status: str
+    created_at: datetime
+    settled_at: datetime | None
+
+
+@dataclass(frozen=True)
 class RefundSummary:
     """The refunds of an order, and the status that they give its payment."""
 
     payment_status: str | None
-    refunds: Sequence[Any]
+    refunds: Sequence[RefundView]
 
 
 @dataclass(frozen=True)
@@ -198,7 +216,7 @@ class OrderView(OrderRow):
     """
 
     items: Sequence[OrderLineView]
-    refunds: Sequence[Any]
+    refunds: Sequence[RefundView]
     wallet_minor: int | None
     accepted_minor: int | None
     payment: OrderPayment | None

@@ -9,9 +9,10 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.tables import SortedTable
 from marketplace.kernel.paging import TablePage, TableRequest
+from marketplace.orders.queries import BuyerColumns, RefundView
 from marketplace.payments import states
 from marketplace.payments.guards import SELECT_CHARGEBACK_STATE
-from marketplace.payments.refunds.create import RefundView
+from marketplace.payments.intents.lifecycle import PaymentOrder
 
 REFUND_SORTS = {"created_at": "r.created_at", "settled_at": "r.settled_at", "amount_minor": "r.amount_minor"}
 QUARANTINE_SORTS = {
@@ -31,14 +32,13 @@ PAID_TWICE_FILTER = "paid_twice"
 
 
 @dataclass(frozen=True)
-class RefundRow(RefundView):
+class RefundRow(BuyerColumns, RefundView):
     """A refund in finance's table."""
 
     reason: str
     attempt: int
     order_id: UUID | None
     order_number: str | None
-    buyer: dict[str, str | None]
     payment_reference: str | None
     gateway_refund_id: str | None
     times_returned: int
@@ -50,7 +50,15 @@ class RefundRow(RefundView):
 
 
 @dataclass(frozen=True)
-class QuarantinedChargeRow:
+class QuarantinedOrder(PaymentOrder):
+    """An order of a quarantined charge, with its total and the rest to pay in kobo."""
+
+    total_minor: int
+    payable_minor: int
+
+
+@dataclass(frozen=True)
+class QuarantinedChargeRow(BuyerColumns):
     """A quarantined charge in finance's table; ``held_minor`` is the buyer's part of it that the ledger has."""
 
     id: UUID
@@ -61,8 +69,7 @@ class QuarantinedChargeRow:
     currency: str
     held_minor: int
     due_minor: int
-    orders: list[dict[str, Any]]
-    buyer: dict[str, str | None]
+    _orders: list[dict[str, Any]]
     payment_reference: str
     created_at: datetime
     resolved_at: datetime | None
@@ -70,14 +77,18 @@ class QuarantinedChargeRow:
     resolution_note: str | None
     resolved_by: UUID | None
 
+    @property
+    def orders(self) -> list[QuarantinedOrder]:
+        """The orders that the charge was for."""
+        return [QuarantinedOrder(**order) for order in self._orders]
+
 
 # A chargeback is the reason why a refund is not sent, or can't be sent again.
 _REFUNDS = SortedTable(
     f"""
-    SELECT r.id, r.destination, r.amount_minor, r.status, r.created_at, r.settled_at, r.reason, r.attempt, r.order_id,
-        o.number AS order_number,
-        jsonb_build_object('id', b.id, 'name', b.name) AS buyer, i.reference AS payment_reference, r.gateway_refund_id,
-        r.times_returned,
+    SELECT r.id, r.destination, r.amount_minor, r.status, r.created_at, r.settled_at, r.buyer_id, b.name AS buyer_name,
+        r.reason, r.attempt, r.order_id, o.number AS order_number, i.reference AS payment_reference,
+        r.gateway_refund_id, r.times_returned,
         CASE WHEN r.status IN ('pending', 'submitted', 'failed', 'needs_attention') THEN ({SELECT_CHARGEBACK_STATE}) END
             AS dispute,
         r.paid_twice_minor, coalesce(d.balance_minor, 0) AS buyer_owes_minor, r.requested_by,
@@ -138,10 +149,10 @@ def list_refunds(
 
 _QUARANTINE = SortedTable(
     """
-    SELECT q.id, q.status, q.reason, q.amount_minor, q.fees_minor, q.currency,
+    SELECT i.buyer_id, b.name AS buyer_name, q.id, q.status, q.reason, q.amount_minor, q.fees_minor, q.currency,
         CASE WHEN q.ledger_transaction_id IS NULL THEN 0 ELSE c.principal_minor END AS held_minor,
-        d.due_minor, d.orders, jsonb_build_object('id', b.id, 'name', b.name) AS buyer,
-        i.reference AS payment_reference, q.created_at, q.resolved_at, q.resolution, q.resolution_note, q.resolved_by
+        d.due_minor, d.orders AS _orders, i.reference AS payment_reference, q.created_at, q.resolved_at, q.resolution,
+        q.resolution_note, q.resolved_by
 """,
     """
     FROM quarantined_charges q

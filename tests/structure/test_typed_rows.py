@@ -11,7 +11,6 @@ UNTYPED = re.compile(r"dict\[str, Any\]|Mapping\[str, Any\]|\bRows?\b")
 # JSON with keys of its own, and the reason why no class describes it.
 _STORED = "JSON as it is stored"
 _FACTS = "facts of an alert or an audit entry, stored as they are"
-_AGGREGATE = "a JSON object that the query builds and the edge renders"
 UNTYPED_BY_DESIGN = {
     "ledger.queries.Violation.rows": "rows of any invariant, shown as they are",
     "ledger.queries.build_invariants": "statements of any columns",
@@ -20,7 +19,6 @@ UNTYPED_BY_DESIGN = {
     "orders.placing.place_order.Delivery.address": _STORED,
     "orders.queries.OrderRow.shipping_address": _STORED,
     "orders.transitions.apply_transition": "columns that a transition sets",
-    "payments.admin_queries.QuarantinedChargeRow.orders": _AGGREGATE,
     "payments.integrity.drift.raise_drift_and_halt_payouts": _FACTS,
     "payments.refunds.alerts.raise_refund_alert": _FACTS,
     "payouts.batches.decisions.audit_batch_action": _FACTS,

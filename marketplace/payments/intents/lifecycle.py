@@ -62,6 +62,15 @@ class Intent(LockedIntent):
 
 
 @dataclass(frozen=True)
+class PaymentOrder:
+    """An order that a payment is for."""
+
+    id: str
+    number: str
+    status: str
+
+
+@dataclass(frozen=True)
 class PaymentStatus:
     """A payment as its buyer sees it."""
 
@@ -71,7 +80,12 @@ class PaymentStatus:
     currency: str
     channel: str | None
     paid_at: datetime | None
-    orders: list[dict[str, str]]
+    _orders: list[dict[str, str]]
+
+    @property
+    def orders(self) -> list[PaymentOrder]:
+        """The orders that the payment is for."""
+        return [PaymentOrder(**order) for order in self._orders]
 
 
 @dataclass(frozen=True)
@@ -361,7 +375,7 @@ _SELECT_PAYMENT_STATUS = Statement(
         """
         SELECT i.reference, i.status, i.amount_minor, i.currency, i.channel, i.settled_at AS paid_at,
             (SELECT json_agg(json_build_object('id', o.id, 'number', o.number, 'status', o.status) ORDER BY o.id)
-                FROM payment_allocations a JOIN orders o ON o.id = a.order_id WHERE a.intent_id = i.id) AS orders
+                FROM payment_allocations a JOIN orders o ON o.id = a.order_id WHERE a.intent_id = i.id) AS _orders
         FROM payment_intents i WHERE i.reference = :reference
         """
     ),

@@ -22,7 +22,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders import states as order_states
 from marketplace.orders.pricing import allocate_after
-from marketplace.orders.queries import OrderRow, RefundSummary
+from marketplace.orders.queries import OrderRow, RefundSummary, RefundView
 from marketplace.orders.transitions import LockedOrder
 from marketplace.payments import states
 from marketplace.payments.models import GatewayCharge, Refund
@@ -51,18 +51,6 @@ class RefundCause:
     def numbered(self, number: int) -> "RefundCause":
         """Give the request of a part, counted from 0, of what is refunded in several."""
         return self if number == 0 else replace(self, key=f"{self.key}:{number + 1}")
-
-
-@dataclass(frozen=True)
-class RefundView:
-    """The fields of a refund that every viewer sees; ``destination`` is none for vendors."""
-
-    id: UUID
-    destination: str | None
-    amount_minor: int
-    status: str
-    created_at: datetime
-    settled_at: datetime | None
 
 
 @dataclass(frozen=True)

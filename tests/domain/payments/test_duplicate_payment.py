@@ -221,7 +221,7 @@ class TestAfterTheCredit:
             now=NOW,
         )
 
-        mine = [row for row in listed.items if row.buyer["id"] == str(shop.buyer.id)]
+        mine = [row for row in listed.items if row.buyer.id == shop.buyer.id]
         assert [(row.id, row.paid_twice_minor, row.buyer_owes_minor) for row in mine] == [
             (refund_id, made.amount_minor, made.amount_minor)
         ]

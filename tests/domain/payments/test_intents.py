@@ -195,7 +195,7 @@ class TestSettling:
 
         assert (shown.status, shown.channel, shown.paid_at) == ("succeeded", "bank_transfer", NOW)
         number = row_of(session, "orders", id=order_id)["number"]
-        assert shown.orders == [{"id": str(order_id), "number": number, "status": "paid_escrow"}]
+        assert shown.orders == [lifecycle.PaymentOrder(str(order_id), number, "paid_escrow")]
 
     @pytest.mark.parametrize(
         ("status", "shown"),
