@@ -10,16 +10,9 @@ from sqlalchemy.orm import Session
 from marketplace.kernel.contact_detection import detect_contacts
 from marketplace.kernel.errors import InvalidParam, NotFoundError, StaleRevisionError, ValidationError
 from marketplace.vendors.models import VendorProfile
+from marketplace.vendors.queries import Vacation
 
 _SHOWN_ON_LISTINGS = frozenset({"display_name", "on_vacation", "vacation_until"})
-
-
-@dataclass(frozen=True)
-class Vacation:
-    """That a store is away: until a time or (none) until it says otherwise, with a note for who looks at it."""
-
-    until: datetime | None = None
-    note: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

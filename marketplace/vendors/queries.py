@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import and_, any_, bindparam, func, not_, select, true
@@ -105,9 +104,38 @@ def find_stores(session: Session, *, vendor_ids: Collection[UUID]) -> dict[UUID,
     return {store.id: store for store in _SELECT_STORES.all(session, vendor_ids=list(vendor_ids))}
 
 
+@dataclass(frozen=True)
+class Vacation:
+    """The vacation of a store: until a time, or without one until the store ends it. The note is for buyers."""
+
+    until: datetime | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class StoreProfile:
+    """A store's profile as the public sees it."""
+
+    id: UUID
+    display_name: str
+    slug: str
+    campus_id: UUID
+    description: str
+    policies: dict[str, str | None]
+    vacation_mode: Vacation | None
+    rating: float | None
+    rating_count: int
+    completed_orders: int
+    verified: bool
+    status: str
+    revision: int
+    member_since: datetime
+    updated_at: datetime
+
+
 def fetch_store_profile(
     session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime
-) -> dict[str, Any]:
+) -> StoreProfile:
     """Show a store's profile; the owner sees a suspended or closed store too.
 
     :param viewer_id: none for a client that is not signed in
@@ -119,23 +147,23 @@ def fetch_store_profile(
         raise NotFoundError("There is no such store.")
     until = store.vacation_until
     away = store.on_vacation and (until is None or until > now)
-    return {
-        "id": store.id,
-        "display_name": store.display_name,
-        "slug": store.slug,
-        "campus_id": store.campus_id,
-        "description": store.description,
-        "policies": {name: store.policies.get(name) for name in POLICIES},
-        "vacation_mode": {"until": until, "note": store.vacation_note} if away else None,
-        "rating": average_rating(store.rating_sum, store.rating_count),
-        "rating_count": store.rating_count,
-        "completed_orders": store.completed_orders,
-        "verified": store.verified,
-        "status": store.status,
-        "revision": store.revision,
-        "member_since": store.created_at,
-        "updated_at": store.updated_at,
-    }
+    return StoreProfile(
+        id=store.id,
+        display_name=store.display_name,
+        slug=store.slug,
+        campus_id=store.campus_id,
+        description=store.description,
+        policies={name: store.policies.get(name) for name in POLICIES},
+        vacation_mode=Vacation(until, store.vacation_note) if away else None,
+        rating=average_rating(store.rating_sum, store.rating_count),
+        rating_count=store.rating_count,
+        completed_orders=store.completed_orders,
+        verified=store.verified,
+        status=store.status,
+        revision=store.revision,
+        member_since=store.created_at,
+        updated_at=store.updated_at,
+    )
 
 
 def is_store_owner(session: Session, *, vendor_id: UUID, user_id: UUID) -> bool:

@@ -22,8 +22,6 @@ UNTYPED_BY_DESIGN = {
     "payments.integrity.drift.raise_drift_and_halt_payouts": _FACTS,
     "payments.refunds.alerts.raise_refund_alert": _FACTS,
     "payouts.batches.decisions.audit_batch_action": _FACTS,
-    "payouts.payees.stores.show_store_profile": "a view whose members depend on the viewer",
-    "payouts.payees.stores.update_store_profile": "a view whose members depend on the viewer",
     "payouts.transfers.alerts.raise_batch_alert": _FACTS,
     "payouts.transfers.alerts.raise_payout_alert": _FACTS,
     "reconciliation.queries.Run.figures": _STORED,

@@ -17,7 +17,8 @@ from blueprints.payouts.payees.schemas import StoreProfileView, UpdateStoreProfi
 from marketplace.kernel.errors import StaleRevisionError
 from marketplace.payments.intents.banks import UnknownBankAccountError
 from marketplace.payouts.payees import bank_accounts, stores
-from marketplace.vendors.operations import StoreProfileChanges, Vacation, ensure_owner_and_revision
+from marketplace.vendors.operations import StoreProfileChanges, ensure_owner_and_revision
+from marketplace.vendors.queries import Vacation
 
 area = ContractBlueprint("vendors", "/api/vendors", "Stores and where their payouts go")
 
@@ -25,9 +26,11 @@ area = ContractBlueprint("vendors", "/api/vendors", "Stores and where their payo
 @area.get("/profile/<uuid:vendor_id>", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, reply=StoreProfileView)
 def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
     """Show a store: to whoever runs it with the bank account and what holds payouts back."""
-    return stores.show_store_profile(
+    profile = stores.show_store_profile(
         ctx.session, vendor_id=vendor_id, viewer_id=ctx.caller.id if ctx.caller else None, now=ctx.now
     )
+    # As a dict: the renderer leaves out optional fields of other viewers, which a dict may lack.
+    return vars(profile)
 
 
 @area.put(

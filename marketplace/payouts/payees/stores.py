@@ -1,7 +1,7 @@
 """Stores of payees: the store that a caller may ask about, and its profile with what its owner alone sees."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -13,9 +13,19 @@ from marketplace.identity.queries import Caller
 from marketplace.infra.cache import drop_cached
 from marketplace.kernel.errors import PermissionRequiredError, ValidationError, found
 from marketplace.payouts.payees import bank_accounts, holds
-from marketplace.payouts.payees.bank_accounts import PayoutRecipient
+from marketplace.payouts.payees.bank_accounts import OwnAccount, PayoutRecipient
+from marketplace.payouts.payees.holds import Hold
 from marketplace.vendors import operations, queries
 from marketplace.vendors.operations import StoreProfileChanges
+from marketplace.vendors.queries import StoreProfile
+
+
+@dataclass(frozen=True)
+class OwnStoreProfile(StoreProfile):
+    """A store's profile as its owner sees it."""
+
+    bank_account: OwnAccount | None
+    payout_holds: tuple[Hold, ...]
 
 
 def ensure_finance_permission(caller: Caller) -> None:
@@ -57,7 +67,7 @@ def update_store_profile(
     account: PayoutRecipient | None,
     revision: int | None,
     act: Act,
-) -> dict[str, Any]:
+) -> StoreProfile:
     """Change a store's profile and where its payouts go, all of it or nothing.
 
     :param user_id: the owner
@@ -80,15 +90,16 @@ def update_store_profile(
 
 def show_store_profile(
     session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime
-) -> dict[str, Any]:
-    """Show a store's profile: to whoever runs it with the bank account and the holds.
+) -> StoreProfile:
+    """Show a store's profile, to its owner as an ``OwnStoreProfile``.
 
     :raises NotFoundError: there is no such store, or it is not open to the public
     """
     profile = queries.fetch_store_profile(session, vendor_id=vendor_id, viewer_id=viewer_id, now=now)
     if viewer_id is None or not queries.is_store_owner(session, vendor_id=vendor_id, user_id=viewer_id):
         return profile
-    return profile | {
-        "bank_account": bank_accounts.show_current_account(session, user_id=viewer_id, now=now),
-        "payout_holds": holds.find_vendor_holds(session, vendor_ids=[vendor_id], now=now).get(vendor_id, ()),
-    }
+    return OwnStoreProfile(
+        **vars(profile),
+        bank_account=bank_accounts.show_current_account(session, user_id=viewer_id, now=now),
+        payout_holds=holds.find_vendor_holds(session, vendor_ids=[vendor_id], now=now).get(vendor_id, ()),
+    )
