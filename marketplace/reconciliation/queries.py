@@ -52,7 +52,7 @@ class Run:
     books_minor: int | None
     in_flight_minor: int | None
     drift_minor: int | None
-    figures: dict[str, Any]
+    _figures: dict[str, Any]
     failure: str | None
     created_at: datetime
     finished_at: datetime | None
@@ -61,12 +61,12 @@ class Run:
     @property
     def totals(self) -> ReconciliationFigures:
         """The figures, which are empty until the run has finished."""
-        return ReconciliationFigures(**self.figures)
+        return ReconciliationFigures(**self._figures)
 
 
 _SELECT_RUNS = """
     SELECT r.id AS run_id, r.status, r.started_by, r.officer_id, r.starts, r.ends, r.gateway_minor, r.books_minor,
-        r.in_flight_minor, r.drift_minor, r.figures, r.failure, r.created_at, r.finished_at,
+        r.in_flight_minor, r.drift_minor, r.figures AS _figures, r.failure, r.created_at, r.finished_at,
         (SELECT count(*) FROM reconciliation_exceptions x WHERE x.run_id = r.id AND x.resolved_at IS NULL)
             AS open_exceptions
 """

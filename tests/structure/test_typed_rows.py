@@ -24,7 +24,6 @@ UNTYPED_BY_DESIGN = {
     "payouts.batches.decisions.audit_batch_action": _FACTS,
     "payouts.transfers.alerts.raise_batch_alert": _FACTS,
     "payouts.transfers.alerts.raise_payout_alert": _FACTS,
-    "reconciliation.queries.Run.figures": _STORED,
     "webhooks.events.Event.data": "a provider's JSON",
     "webhooks.events.Event.payload": "a provider's JSON",
     "webhooks.queries.WebhookEventDetail.payload": "a provider's JSON",
