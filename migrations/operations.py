@@ -41,9 +41,10 @@ def validate_constraint(table: str, name: str) -> None:
 
 
 def backfill(statement: str) -> None:
-    """Run an UPDATE or DELETE again and again until it affects no row; each run commits.
+    """Run an UPDATE, DELETE or INSERT ... SELECT again and again until it affects no row; each run commits.
 
-    :param statement: affects a limited number of rows that still need the change (``id IN (SELECT ... LIMIT 1000)``)
+    :param statement: affects a limited number of rows that still need the change
+        (``WHERE id IN (SELECT id FROM the same table ... LIMIT 1000)``)
     """
     with outside_transaction():
         if op.get_context().as_sql:
