@@ -34,7 +34,7 @@ def run_migrations_online() -> None:
 
 
 def _limit_transaction(connection: Connection) -> None:
-    """Set the time-outs of a transaction. Autocommit blocks have none: they hold no lock that blocks."""
+    """Set the time-outs of a transaction. In autocommit SET LOCAL has no effect: ``operations`` sets them there."""
     if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
         connection.exec_driver_sql(
             f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'"
