@@ -4,7 +4,7 @@ An alert is raised if, and only if, its cause is committed; so is the log line, 
 which the outbox hands to the channels. A rule that finds its condition gone resolves its alert itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from uuid import UUID
 
 import orjson
 import structlog
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import ALERT_KINDS, AlertIdentifier, Severity
@@ -158,17 +158,6 @@ def lock_alert(session: Session, *, identifier: AlertIdentifier, subject: str) -
     return row is not None
 
 
-_RESOLVE_ALERTS = Statement(
-    text(
-        """
-        UPDATE alerts SET resolved_at = :now, resolution = 'rule', note = :note
-        WHERE identifier = ANY(:identifiers) AND resolved_at IS NULL AND subject = :subject
-        RETURNING id AS alert_id, identifier, subject
-        """
-    )
-)
-
-
 def resolve_alert(
     session: Session,
     *,
@@ -185,27 +174,11 @@ def resolve_alert(
     :param now: when
     :return: whether there was something to resolve
     """
-    resolved = _RESOLVE_ALERTS.all(
-        session,
-        identifiers=[identifier] if isinstance(identifier, str) else list(identifier),
-        subject=redact_text(subject)[:_MAX_TEXT_LENGTH],
-        note=note,
-        now=now,
+    matching = (
+        Alert.identifier.in_([identifier] if isinstance(identifier, str) else identifier),
+        Alert.subject == redact_text(subject)[:_MAX_TEXT_LENGTH],
     )
-    for row in resolved:
-        _announce_resolved(session, **row, resolved_by="rule", now=now)
-    return bool(resolved)
-
-
-_RESOLVE_ALERTS_EXCEPT = Statement(
-    text(
-        """
-        UPDATE alerts SET resolved_at = :now, resolution = 'rule', note = :note
-        WHERE identifier = :identifier AND resolved_at IS NULL AND subject <> ALL(:subjects)
-        RETURNING id AS alert_id, identifier, subject
-        """
-    )
-)
+    return _resolve_open_alerts(session, matching, note=note, now=now) > 0
 
 
 def resolve_alerts_except(
@@ -218,15 +191,25 @@ def resolve_alerts_except(
     :param now: when
     :return: how many there were
     """
-    resolved = _RESOLVE_ALERTS_EXCEPT.all(
-        session,
-        identifier=identifier,
-        subjects=[redact_text(subject)[:_MAX_TEXT_LENGTH] for subject in subjects],
-        note=note,
-        now=now,
+    matching = (
+        Alert.identifier == identifier,
+        Alert.subject.not_in([redact_text(subject)[:_MAX_TEXT_LENGTH] for subject in subjects]),
     )
-    for row in resolved:
-        _announce_resolved(session, **row, resolved_by="rule", now=now)
+    return _resolve_open_alerts(session, matching, note=note, now=now)
+
+
+def _resolve_open_alerts(
+    session: Session, matching: Iterable[ColumnElement[bool]], *, note: str, now: datetime
+) -> int:
+    """Resolve open alerts for a rule, and count them."""
+    resolved = session.execute(
+        update(Alert)
+        .where(*matching, Alert.resolved_at.is_(None))
+        .values(resolved_at=now, resolution="rule", note=note)
+        .returning(Alert.id, Alert.identifier, Alert.subject)
+    ).all()
+    for alert_id, identifier, subject in resolved:
+        _announce_resolved(session, alert_id, identifier, subject, resolved_by="rule", now=now)
     return len(resolved)
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import delete, select, text
+from sqlalchemy import case, delete, select, update
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import states
@@ -14,7 +14,6 @@ from marketplace.catalog.models import Category, Image, Product, ProductImage
 from marketplace.catalog.moderation import automated_review
 from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
-from marketplace.infra.db import Statement
 from marketplace.kernel.errors import (
     ConflictError,
     ForbiddenError,
@@ -305,16 +304,6 @@ def _resolve_image_keys(
     return [images[image_id].key for image_id in image_ids]
 
 
-_UPDATE_UNUSED_SINCE = Statement(
-    text(
-        """
-        UPDATE images SET unused_since = CASE WHEN id <> ALL(:taken) THEN CAST(:now AS timestamptz) END
-        WHERE id = ANY(:touched)
-        """
-    )
-)
-
-
 def _replace_images(session: Session, product_id: UUID, image_ids: Sequence[UUID], *, now: datetime) -> None:
     """Put the pictures in, and note which ones are shown from now on, and which are no longer."""
     touched = {*_list_image_ids(session, product_id), *image_ids}
@@ -324,4 +313,8 @@ def _replace_images(session: Session, product_id: UUID, image_ids: Sequence[UUID
         for position, image_id in enumerate(image_ids)
     )
     if touched:
-        _UPDATE_UNUSED_SINCE.run(session, taken=list(image_ids), touched=sorted(touched), now=now)
+        session.execute(
+            update(Image)
+            .where(Image.id.in_(touched))
+            .values(unused_since=case((Image.id.not_in(image_ids), now)))
+        )

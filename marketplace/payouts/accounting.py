@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
@@ -24,6 +24,7 @@ from marketplace.ledger.operations import (
 )
 from marketplace.payments.chargebacks.losses import CHARGEBACK
 from marketplace.payouts import states
+from marketplace.payouts.models import PayoutTransferIntent
 
 STAGED = "payout_staged"
 SENT_AFTER_ALL = "payout_sent_after_all"
@@ -215,16 +216,6 @@ def reserve_payouts(
     )
 
 
-_CANCEL_PAYOUTS = Statement(
-    text(
-        """
-        UPDATE payout_transfer_intents SET status = :status, updated_at = :now, stalled_at = NULL
-        WHERE id = ANY(:ids) AND status = 'pending'
-        """
-    )
-)
-
-
 def cancel_reservations(
     session: Session, *, payouts: Collection[Reservation], now: datetime
 ) -> list[Reservation]:
@@ -234,11 +225,13 @@ def cancel_reservations(
     :return: the cancelled payouts
     """
     cancelled = [payout for payout in payouts if payout.status == states.PENDING]
-    _CANCEL_PAYOUTS.run(
-        session,
-        ids=[payout.id for payout in cancelled],
-        status=states.PAYOUT.target(states.PENDING, "cancel"),
-        now=now,
+    session.execute(
+        update(PayoutTransferIntent)
+        .where(
+            PayoutTransferIntent.id.in_([payout.id for payout in cancelled]),
+            PayoutTransferIntent.status == states.PENDING,
+        )
+        .values(status=states.PAYOUT.target(states.PENDING, "cancel"), updated_at=now, stalled_at=None)
     )
     post_transactions(
         session,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import structlog
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import resolve_alert
@@ -218,25 +218,23 @@ def perform_reconciliation(
         raise
 
 
-_LEASE_RUN = Statement(
-    text(
-        """
-        UPDATE reconciliations SET claimed_until = :until
-        WHERE id = :run_id AND status = 'running' AND (claimed_until IS NULL OR claimed_until <= :now)
-        RETURNING starts, ends
-        """
-    )
-)
-
-
 def _lease_run(session: Session, *, run_id: UUID, now: datetime) -> tuple[datetime, datetime] | None:
-    row = _LEASE_RUN.first(session, run_id=run_id, now=now, until=now + gateway_import.LEASE_DURATION)
-    if row is None:
+    window = session.execute(
+        update(Reconciliation)
+        .where(
+            Reconciliation.id == run_id,
+            Reconciliation.status == RUNNING,
+            or_(Reconciliation.claimed_until.is_(None), Reconciliation.claimed_until <= now),
+        )
+        .values(claimed_until=now + gateway_import.LEASE_DURATION)
+        .returning(Reconciliation.starts, Reconciliation.ends)
+    ).one_or_none()
+    if window is None:
         if session.get_one(Reconciliation, run_id).status == RUNNING:
             raise ReconciliationLeasedError("The reconciliation is being performed.")
         return None
     gateway_import.delete_run_data(session, run_id=run_id)
-    return row["starts"], row["ends"]
+    return window.starts, window.ends
 
 
 def _fail_run(session: Session, *, run_id: UUID, failure: str, now: datetime) -> None:

@@ -1,18 +1,20 @@
 """The inbox and the dead letters, as operators and staff look at them."""
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, func, select, text, tuple_
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.kernel.redaction import redact_text
+from marketplace.webhooks.models import InboxEvent
 
 # A second delivery of what was processed is ignored, as is what has no effect here.
 STATES: dict[str, tuple[str, ...]] = {
@@ -133,41 +135,41 @@ class WebhookEventFilters:
     since: datetime | None = None
     error: str | None = None
 
-    def parameters(self) -> dict[str, Any]:
-        """Give the parameters of a statement."""
-        filters = asdict(self)
-        state = filters.pop("state")
-        return filters | {"statuses": list(STATES[state]) if state else None, "error": self.error or None}
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Give the conditions of the filters that are set."""
+        conditions: list[ColumnElement[bool]] = []
+        if self.state:
+            conditions.append(InboxEvent.status.in_(STATES[self.state]))
+        if self.event_type is not None:
+            conditions.append(InboxEvent.event_type == self.event_type)
+        if self.provider is not None:
+            conditions.append(InboxEvent.provider == self.provider)
+        if self.since is not None:
+            conditions.append(InboxEvent.received_at >= self.since)
+        if self.error:
+            position = func.strpos(func.lower(InboxEvent.last_error), func.lower(self.error))
+            conditions.append(position > 0)
+        return conditions
 
 
-_COLUMNS_SQL = """
-    i.id, i.provider, i.status, i.event_type, i.dedupe_id, i.attempts, i.received_at, i.due_at, i.finished_at,
-    i.last_error
-"""
-_FILTER_CONDITIONS_SQL = """
-    (CAST(:statuses AS text[]) IS NULL OR i.status = ANY(:statuses))
-        AND (CAST(:event_type AS text) IS NULL OR i.event_type = :event_type)
-        AND (CAST(:provider AS text) IS NULL OR i.provider = :provider)
-        AND (CAST(:since AS timestamptz) IS NULL OR i.received_at >= :since)
-        AND (CAST(:error AS text) IS NULL OR strpos(lower(i.last_error), lower(:error)) > 0)
-"""
-_SELECT_EVENTS = Statement(
-    text(
-        f"""
-        SELECT {_COLUMNS_SQL} FROM webhook_inbox i
-        WHERE {_FILTER_CONDITIONS_SQL}
-            AND (CAST(:after_time AS timestamptz) IS NULL
-                OR (i.received_at, i.id) < (CAST(:after_time AS timestamptz), CAST(:after_id AS uuid)))
-        ORDER BY i.received_at DESC, i.id DESC LIMIT :limit
-        """
-    ),
-    row=WebhookEvent,
-)
+_COLUMNS = tuple(getattr(InboxEvent, field.name) for field in fields(WebhookEvent))
 
 
 def list_events(session: Session, *, filters: WebhookEventFilters, limit: int) -> list[WebhookEvent]:
     """List deliveries, the latest first."""
-    return _SELECT_EVENTS.all(session, **filters.parameters(), after_time=None, after_id=None, limit=limit)
+    return _list_latest(session, filters.conditions(), limit=limit)
+
+
+def _list_latest(
+    session: Session, conditions: Sequence[ColumnElement[bool]], *, limit: int
+) -> list[WebhookEvent]:
+    rows = session.execute(
+        select(*_COLUMNS)
+        .where(*conditions)
+        .order_by(InboxEvent.received_at.desc(), InboxEvent.id.desc())
+        .limit(limit)
+    )
+    return [WebhookEvent(*row) for row in rows]
 
 
 # Each by an index of its own: the counts are read often.
@@ -192,25 +194,15 @@ def list_events_for_staff(
     Finished deliveries are counted for the last 24 hours only.
     """
     after_time, after_id = page.after("time", "id")
-    rows = _SELECT_EVENTS.all(
-        session, **filters.parameters(), after_time=after_time, after_id=after_id, limit=page.limit + 1
-    )
+    conditions = filters.conditions()
+    if after_time is not None:
+        conditions.append(tuple_(InboxEvent.received_at, InboxEvent.id) < (after_time, after_id))
+    rows = _list_latest(session, conditions, limit=page.limit + 1)
     found = page_of(rows, request=page, position_of=lambda row: [row.received_at.isoformat(), str(row.id)])
     counts = dict.fromkeys(STATES, 0)
     for status, number in _COUNT_BY_STATUS.tuples(session, since=now - timedelta(hours=COUNT_WINDOW_HOURS)):
         counts[STATE_OF[status]] += number
     return replace(found, extra_meta={"counts": counts})
-
-
-# Events that fail each time must not keep the others from their turn: a replay puts them behind.
-_SELECT_EVENTS_TO_REPLAY = Statement(
-    text(
-        f"""
-        SELECT {_COLUMNS_SQL}, count(*) OVER () AS matching FROM webhook_inbox i WHERE {_FILTER_CONDITIONS_SQL}
-        ORDER BY i.due_at > i.finished_at, i.due_at, i.received_at, i.id LIMIT :limit
-        """
-    )
-)
 
 
 def list_dead_events(
@@ -223,33 +215,41 @@ def list_dead_events(
     :param filters: their state does not count
     :return: the deliveries, and the number of all that match
     """
-    dead = replace(filters, state="dead")
-    rows = _SELECT_EVENTS_TO_REPLAY.tuples(session, **dead.parameters(), limit=limit)
+    rows = session.execute(
+        select(*_COLUMNS, func.count().over())
+        .where(*replace(filters, state="dead").conditions())
+        # Events that fail each time must not keep the others from their turn: a replay puts them behind.
+        .order_by(
+            InboxEvent.due_at > InboxEvent.finished_at,
+            InboxEvent.due_at,
+            InboxEvent.received_at,
+            InboxEvent.id,
+        )
+        .limit(limit)
+    ).all()
     return [WebhookEvent(*row[:-1]) for row in rows], rows[0][-1] if rows else 0
-
-
-_COUNT_FAILURE_CAUSES = Statement(
-    text(
-        f"""
-        SELECT i.event_type, i.last_error, count(*) AS events,
-            min(i.received_at) AS first_at, max(i.received_at) AS last_at
-        FROM webhook_inbox i WHERE {_FILTER_CONDITIONS_SQL}
-        GROUP BY i.event_type, i.last_error ORDER BY events DESC, i.event_type, i.last_error LIMIT :limit
-        """
-    ),
-    row=FailureCause,
-)
 
 
 def list_failure_causes(session: Session, *, filters: WebhookEventFilters, limit: int) -> list[FailureCause]:
     """Count deliveries by their type and last error, the most frequent first."""
-    return _COUNT_FAILURE_CAUSES.all(session, **filters.parameters(), limit=limit)
+    events, received_at = func.count(), InboxEvent.received_at
+    rows = session.execute(
+        select(
+            InboxEvent.event_type, InboxEvent.last_error, events, func.min(received_at), func.max(received_at)
+        )
+        .where(*filters.conditions())
+        .group_by(InboxEvent.event_type, InboxEvent.last_error)
+        .order_by(events.desc(), InboxEvent.event_type, InboxEvent.last_error)
+        .limit(limit)
+    )
+    return [FailureCause(*row) for row in rows]
 
 
 _SELECT_EVENT = Statement(
     text(
-        f"""
-        SELECT {_COLUMNS_SQL}, d.died_at, d.replayed_at, i.body AS raw_body
+        """
+        SELECT i.id, i.provider, i.status, i.event_type, i.dedupe_id, i.attempts, i.received_at, i.due_at,
+            i.finished_at, i.last_error, d.died_at, d.replayed_at, i.body AS raw_body
         FROM webhook_inbox i LEFT JOIN dead_letter_webhooks d ON d.inbox_id = i.id WHERE i.id = :inbox_id
         """
     ),

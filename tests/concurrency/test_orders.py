@@ -17,12 +17,12 @@ from werkzeug.test import TestResponse
 from marketplace.cart.models import CartItem
 from marketplace.cart.operations import RequestedItem
 from marketplace.infra.db import Database
-from marketplace.kernel.errors import MarketplaceError, ValidationError
+from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.orders import operations as orders
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS
 from marketplace.orders.placing.order_validation import InsufficientStockError
-from marketplace.orders.placing.place_order import TooManyUnpaidOrdersError
+from marketplace.orders.placing.place_order import EmptyCartError, TooManyUnpaidOrdersError
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.refunds import order_cancellation
@@ -112,7 +112,7 @@ class TestPlacing:
 
         results = at_once(lambda _: place_committed(database, shop), range(8))
 
-        assert Counter(type(result) for result in results) == {UUID: 1, ValidationError: 7}
+        assert Counter(type(result) for result in results) == {UUID: 1, EmptyCartError: 7}
         with database.reading() as session:
             assert stock_of(session, product_id) == (50, 2)
 

@@ -61,12 +61,11 @@ PARAMETER_TYPES = {"now": "timestamptz", "first": "interval"}
 CAMEL_CASE_LABEL = re.compile(r'\bAS "[a-z]+[A-Z]\w*"')
 STATEMENT_CLASSES = ("Prepared", "Statement")
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
-# A statement with any of these is more than a plain one of a single table. Filters that may be absent share their
-# text with the statement of the page that they count.
+# A statement with any of these is more than a plain one of a single table.
 BEYOND_PLAIN = re.compile(
     r"\bwith\b|\bfor (no key )?(update|share)\b|\bfor key share\b|\bunnest\b|\bon conflict\b|\bjoin\b|\bexists\b"
-    r"|\blateral\b|\bunion\b|\bfilter\b|\breturning\b|\bany\(|\(\s*select\b|\bgroup by\b|\badvisory|\bdistinct\b"
-    r"|\bas \w+\) is null or\b|\b(array_agg|max|min|sum)\("
+    r"|\blateral\b|\bunion\b|\bfilter\b|\(\s*select\b|\bgroup by\b|\badvisory"
+    r"|\b(array_agg|count|max|min|sum)\("
 )
 TABLE = re.compile(r"\b(?:from|join|update|into)\s+\w+")
 SETTINGS = re.compile(r"SET\b")  # statements that PostgreSQL does not prepare

@@ -38,7 +38,6 @@ UNTYPED_BY_DESIGN = {
     "webhooks.events.Event.payload": _RECEIVED,
     "webhooks.events.load_json": _RECEIVED,
     "webhooks.queries.WebhookEventDetail.payload": _RECEIVED,
-    "webhooks.queries.WebhookEventFilters.parameters": "parameters of a statement",
 }
 
 

@@ -353,13 +353,13 @@ def build_conditions(session: Session, filters: ProductFilters) -> dict[str, Any
     return conditions
 
 
-_SELECT_SUBTREE_BY_ID = Prepared(
-    text("SELECT id FROM categories WHERE lineage @> ARRAY[CAST(:category_id AS uuid)]")
-)
-
-
-_SELECT_SUBTREE_BY_SLUG = Prepared(
-    text("SELECT id FROM categories WHERE lineage @> ARRAY[(SELECT id FROM categories WHERE slug = :slug)]")
+_SELECT_CATEGORY_SUBTREE = Prepared(
+    text(
+        """
+        SELECT id FROM categories
+        WHERE lineage @> ARRAY[coalesce(CAST(:category_id AS uuid), (SELECT id FROM categories WHERE slug = :slug))]
+        """
+    )
 )
 
 
@@ -368,7 +368,4 @@ def list_category_subtree(session: Session, category: str) -> list[UUID]:
 
     :param category: its id or slug
     """
-    category_id = parse_uuid(category)
-    if category_id is None:
-        return _SELECT_SUBTREE_BY_SLUG.scalars(session, slug=category)
-    return _SELECT_SUBTREE_BY_ID.scalars(session, category_id=category_id)
+    return _SELECT_CATEGORY_SUBTREE.scalars(session, category_id=parse_uuid(category), slug=category)

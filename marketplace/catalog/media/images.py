@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import IO, Any
 from uuid import UUID
 
-from sqlalchemy import select, text, update
+from sqlalchemy import case, select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.models import Image
@@ -33,16 +33,6 @@ class ImageUploadExpiredError(ConflictError):
     """The upload took too long, so its image was removed."""
 
     reason = "image-upload-expired"
-
-
-_REUSE_READY_IMAGE = Statement(
-    text(
-        """
-        UPDATE images SET unused_since = CASE WHEN unused_since IS NOT NULL THEN CAST(:now AS timestamptz) END
-        WHERE owner_id = :owner_id AND content_hash = :content_hash AND status = 'ready' RETURNING id
-        """
-    )
-)
 
 
 def upload_image(
@@ -70,8 +60,8 @@ def upload_image(
     :raises ProviderUnavailableError: the storage does not take it
     """
     content_hash = hashlib.sha256(f"{_RENDITION_VERSION}:{sha256}".encode()).hexdigest()
-    reused_image_id: UUID | None = database.in_transaction(
-        _REUSE_READY_IMAGE.scalar, owner_id=owner_id, content_hash=content_hash, now=now
+    reused_image_id = database.in_transaction(
+        _reuse_ready_image, owner_id=owner_id, content_hash=content_hash, now=now
     )
     if reused_image_id is not None:
         return reused_image_id
@@ -81,6 +71,16 @@ def upload_image(
     )
     put_all(storage, bucket=bucket, objects=objects)
     return image_id
+
+
+def _reuse_ready_image(session: Session, *, owner_id: UUID, content_hash: str, now: datetime) -> UUID | None:
+    """Find an owner's image of the same content, and restart its time without use."""
+    return session.scalar(
+        update(Image)
+        .where(Image.owner_id == owner_id, Image.content_hash == content_hash, Image.status == "ready")
+        .values(unused_since=case((Image.unused_since.is_not(None), now)))
+        .returning(Image.id)
+    )
 
 
 def complete_upload(session: Session, *, image_id: UUID, media_base_url: str) -> dict[str, Any]:

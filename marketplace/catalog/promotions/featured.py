@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, literal_column, or_, select, text, tuple_
+from sqlalchemy import and_, bindparam, literal_column, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
@@ -171,19 +171,6 @@ def _lock_product_of_entry(session: Session, act: Act, entry_id: UUID) -> None:
     stock.lock_products(session, product_ids=[product_id])
 
 
-_SELECT_OVERLAPPING = Statement(
-    text(
-        """
-        SELECT starts_at FROM featured_products
-        WHERE product_id = :product_id AND (over_at IS NULL OR (over_at > :starts_at AND over_at > starts_at))
-            AND (CAST(:ends_at AS timestamptz) IS NULL OR starts_at < :ends_at)
-            AND id IS DISTINCT FROM CAST(:entry_id AS uuid)
-        ORDER BY starts_at LIMIT 1
-        """
-    )
-)
-
-
 def _ensure_no_overlap(
     session: Session,
     *,
@@ -192,9 +179,20 @@ def _ensure_no_overlap(
     ends_at: datetime | None,
     entry_id: UUID | None = None,
 ) -> None:
-    other_start = _SELECT_OVERLAPPING.scalar(
-        session, product_id=product_id, starts_at=starts_at, ends_at=ends_at, entry_id=entry_id
+    over_at = FeaturedProduct.over_at
+    overlapping = (
+        select(FeaturedProduct.starts_at)
+        .where(
+            FeaturedProduct.product_id == product_id,
+            or_(over_at.is_(None), and_(over_at > starts_at, over_at > FeaturedProduct.starts_at)),
+            FeaturedProduct.id.is_distinct_from(entry_id),
+        )
+        .order_by(FeaturedProduct.starts_at)
+        .limit(1)
     )
+    if ends_at is not None:
+        overlapping = overlapping.where(FeaturedProduct.starts_at < ends_at)
+    other_start = session.scalar(overlapping)
     if other_start is not None:
         raise AlreadyFeaturedError(
             f"The product is featured from {iso(other_start)} already.",

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
@@ -283,27 +283,24 @@ def _lock_product_of_sale(session: Session, act: Act, sale_id: UUID) -> dict[str
     return product
 
 
-_SELECT_OVERLAPPING = Statement(
-    text(
-        """
-        SELECT starts_at, over_at FROM flash_sales
-        WHERE product_id = :product_id AND over_at > :starts_at AND starts_at < :ends_at AND over_at > starts_at
-            AND id IS DISTINCT FROM CAST(:sale_id AS uuid)
-        ORDER BY starts_at LIMIT 1
-        """
-    )
-)
-
-
 def _ensure_no_overlap(
     session: Session, *, product_id: UUID, starts_at: datetime, ends_at: datetime, sale_id: UUID | None = None
 ) -> None:
     """Refuse two sales of one product at once; the product's lock makes the answer last."""
-    other = _SELECT_OVERLAPPING.first(
-        session, product_id=product_id, starts_at=starts_at, ends_at=ends_at, sale_id=sale_id
-    )
+    other = session.execute(
+        select(FlashSale.starts_at, FlashSale.over_at)
+        .where(
+            FlashSale.product_id == product_id,
+            FlashSale.over_at > starts_at,
+            FlashSale.starts_at < ends_at,
+            FlashSale.over_at > FlashSale.starts_at,
+            FlashSale.id.is_distinct_from(sale_id),
+        )
+        .order_by(FlashSale.starts_at)
+        .limit(1)
+    ).one_or_none()
     if other is not None:
-        when = f"from {iso(other['starts_at'])} to {iso(other['over_at'])}"
+        when = f"from {iso(other.starts_at)} to {iso(other.over_at)}"
         raise OverlappingSaleError(
             f"The product has another flash sale {when}.",
             invalid_params=[InvalidParam("startsAt", f"Overlaps with the sale {when}.")],
