@@ -3,12 +3,14 @@
 from datetime import datetime
 from typing import Any, Literal
 
+import structlog
 from sqlalchemy import select
 
 from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Database
+from marketplace.infra.settings import SettingsError
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.platform.features import Maintenance, read_features, read_maintenance
 from marketplace.platform.halts import are_payouts_halted
@@ -19,6 +21,7 @@ ComponentStatus = Literal["operational", "degraded", "down"]
 OPERATIONAL: ComponentStatus = "operational"
 DEGRADED: ComponentStatus = "degraded"
 DOWN: ComponentStatus = "down"
+_log = structlog.get_logger(__name__)
 # The worst comes last.
 COMPONENT_STATUSES: tuple[ComponentStatus, ...] = (OPERATIONAL, DEGRADED, DOWN)
 MAINTENANCE = "maintenance"
@@ -28,12 +31,16 @@ COMPONENTS = ("database", "cache", "payments", "payouts")
 def check_readiness(database: Database, cache: Cache) -> dict[str, bool]:
     """Tell which of the two dependencies that nothing works without answer.
 
-    One row of the platform's settings is read, and the cache is pinged.
+    One row of the platform's settings is read, and the cache is pinged. A database whose role lacks the session
+    settings counts as one that does not answer.
     """
     try:
         with database.reading() as session:
             has_database = session.scalar(select(PlatformSetting.key).limit(1)) is not None
     except ServiceUnavailableError:
+        has_database = False
+    except SettingsError as error:
+        _log.error("database connection refused", reason=str(error))
         has_database = False
     return {"database": has_database, "cache": _is_cache_available(cache)}
 

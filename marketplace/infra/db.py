@@ -333,11 +333,17 @@ class Statement(Generic[_RowT]):
     def _row_builder(self, cursor: Any) -> Callable[[tuple[Any, ...]], _RowT]:
         """Read the columns' labels off the first answer: a statement's are always the same."""
         if self._build_row is None:
-            labels = [column.name for column in cursor.description]
-            build = _row_builder(self.row, labels)
-            types = {labels.index(label): type_ for label, type_ in self.encrypted.items()}
+            build = _row_builder(self.row, [column.name for column in cursor.description])
+            types = self._encrypted_positions(cursor)
             self._build_row = _decrypting_builder(build, types) if types else build
         return self._build_row
+
+    def _encrypted_positions(self, cursor: Any) -> dict[int, EncryptedText]:
+        """Give the types of the answer's encrypted columns by their positions."""
+        labels = [column.name for column in cursor.description]
+        return {
+            position: self.encrypted[name] for position, name in enumerate(labels) if name in self.encrypted
+        }
 
     def all(self, session: Session, /, **parameters: Any) -> list[_RowT]:
         """Run the statement and give all rows."""
@@ -349,6 +355,9 @@ class Statement(Generic[_RowT]):
         """Run the statement and give all rows as they come, in the columns' order."""
         with self._execute(session, parameters) as cursor:
             rows: list[tuple[Any, ...]] = cursor.fetchall()
+            if self.encrypted:
+                decrypt = _decrypting_builder(tuple, self._encrypted_positions(cursor))
+                return [decrypt(values) for values in rows]
             return rows
 
     def first(self, session: Session, /, **parameters: Any) -> _RowT | None:
@@ -369,6 +378,8 @@ class Statement(Generic[_RowT]):
 
     def scalar(self, session: Session, /, **parameters: Any) -> Any:
         """Run the statement and give the first column of its first row, or none."""
+        if self.encrypted:
+            return next(iter(self.scalars(session, **parameters)), None)
         with self._execute(session, parameters) as cursor:
             values = cursor.fetchone()
             return None if values is None else values[0]

@@ -4,7 +4,7 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, validates
 
 from marketplace.infra.db import CreatedAt, Entity, Timestamped
 from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, BlindIndex, EncryptedText
@@ -37,8 +37,9 @@ class PayoutAccount(Entity):
     bank_code: Mapped[str]
     bank_name: Mapped[str | None]
     account_number: Mapped[str] = mapped_column(ACCOUNT_NUMBER, info={"personal": "bank_account"})
-    account_number_index: Mapped[bytes] = mapped_column(
+    account_number_index: Mapped[bytes | str] = mapped_column(
         ACCOUNT_NUMBER_INDEX,
+        nullable=False,
         default=lambda context: context.get_current_parameters()["account_number"],
         info={"personal": "bank_account"},
         comment="Equal for equal account numbers",
@@ -49,6 +50,12 @@ class PayoutAccount(Entity):
     )
     created_at: Mapped[CreatedAt]
     replaced_at: Mapped[datetime | None]
+
+    @validates("account_number")
+    def _index_account_number(self, _name: str, account_number: str) -> str:
+        # The column's default is for inserts past the ORM: it does not follow a change.
+        self.account_number_index = account_number
+        return account_number
 
     @property
     def masked_number(self) -> str:

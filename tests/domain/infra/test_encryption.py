@@ -209,6 +209,12 @@ class TestColumns:
         )
         write.run(people, id=7, phone=NUMBER)
         assert read.one(people, id=7) == {"id": 7, "phone": NUMBER}
+        assert read.tuples(people, id=7) == [(7, NUMBER)]
+        phones = Statement(
+            text("SELECT phone FROM encrypted_people WHERE id = :id"), encrypted={"phone": phone}
+        )
+        assert (phones.scalar(people, id=7), phones.scalars(people, id=7)) == (NUMBER, [NUMBER])
+        assert phones.scalar(people, id=-1) is None
         assert people.get_one(Person, 7).phone == NUMBER
 
     def test_value_copied_to_another_column_is_refused(self, people: Session) -> None:

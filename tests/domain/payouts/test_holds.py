@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import select
 
 from marketplace.identity.models import Profile
 from marketplace.infra.db import Database
@@ -108,3 +109,17 @@ def test_a_persons_wallet_is_held_by_what_is_theirs_alone(market: Market) -> Non
         found = holds.find_wallet_holds(session, user_ids=[shop.user_id, buyer], now=NOW)
 
     assert found == {shop.user_id: (), buyer: (Hold(holds.NO_BANK_ACCOUNT),)}
+
+
+def test_index_of_an_account_number_follows_a_change_of_the_number(market: Market) -> None:
+    store = paid_store(market)
+    number = "2234567891"
+    of_store = PayoutAccount.user_id == store.user_id
+    with market.database.transaction() as session:
+        session.scalars(select(PayoutAccount).where(of_store)).one().account_number = number
+
+    with market.database.reading() as session:
+        found = session.scalars(
+            select(PayoutAccount).where(of_store, PayoutAccount.account_number_index == number)
+        ).one()
+    assert found.account_number == number
