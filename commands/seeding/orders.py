@@ -30,15 +30,6 @@ from marketplace.providers.gateway.payments import PaymentGateway, customer_emai
 from marketplace.services import Services
 from sandbox.personas import persona_named
 
-_SELECT_PLACED_ORDER = Statement(
-    text(
-        """
-        SELECT o.id, o.status, o.pin_counter FROM orders o JOIN order_items i ON i.order_id = o.id
-        WHERE o.buyer_id = :buyer_id AND i.product_id = :product_id ORDER BY o.id LIMIT 1
-        """
-    )
-)
-
 
 @dataclass(frozen=True)
 class OrderScenario:
@@ -215,6 +206,16 @@ def _create_order(
             )
             status = target
     return existing_order is None
+
+
+_SELECT_PLACED_ORDER = Statement(
+    text(
+        """
+        SELECT o.id, o.status, o.pin_counter FROM orders o JOIN order_items i ON i.order_id = o.id
+        WHERE o.buyer_id = :buyer_id AND i.product_id = :product_id ORDER BY o.id LIMIT 1
+        """
+    )
+)
 
 
 def _find_order(session: Session, scenario: OrderScenario) -> dict[str, Any] | None:

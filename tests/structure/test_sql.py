@@ -21,6 +21,7 @@ import psycopg2
 import psycopg2.extensions
 import pytest
 
+import commands
 import marketplace
 from marketplace.catalog.browse import listing, vendor_inventory
 from marketplace.catalog.campus_filter import CAMPUS_PARAMETERS
@@ -42,9 +43,13 @@ from marketplace.models import metadata
 from marketplace.orders import admin_table, transitions
 
 PROJECT = Path(__file__).parents[2]
+PACKAGES = (marketplace, commands)
 CONSTANT_NAME = re.compile(r"_?[A-Z][A-Z0-9_]*")
 # Functions that build SQL from their parameters, and the reason why no request's data can be among these.
 SQL_BUILDERS = {
+    "commands.seed.seed_database": "takes the names of the models' tables",
+    "commands.seeding.loading.copy_rows": "takes the names of a model's table and columns",
+    "commands.seeding.pictures._caption": "draws a text on a picture",
     "marketplace.catalog.promotions.listing._listing_statement": "takes constants of the promotions' listings",
     "marketplace.catalog.search.ranking_sql._ranked_candidates_sql": "takes names of DOCUMENT_CONDITIONS",
     "marketplace.catalog.search.suggestions._names_statement": "takes names of CAMPUS_PARAMETERS",
@@ -73,7 +78,7 @@ SETTINGS = re.compile(r"SET\b")  # statements that PostgreSQL does not prepare
 
 @cache
 def parsed_modules() -> dict[str, ast.Module]:
-    paths = sorted((PROJECT / "marketplace").rglob("*.py"))
+    paths = sorted(path for package in PACKAGES for path in (PROJECT / package.__name__).rglob("*.py"))
     return {
         ".".join(path.relative_to(PROJECT).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
         for path in paths
@@ -166,9 +171,14 @@ def test_statements_stand_above_their_first_use() -> None:
 def module_statements() -> Iterator[tuple[str, Statement[Any]]]:
     """Name and give each statement that stands in a module, alone or in a dict or sequence."""
     seen: set[int] = set()
-    for module in pkgutil.walk_packages(marketplace.__path__, "marketplace."):
-        for name, value in vars(importlib.import_module(module.name)).items():
-            for label, statement in nested_statements(f"{module.name}.{name}", value):
+    names = (
+        module.name
+        for package in PACKAGES
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    )
+    for module in map(importlib.import_module, names):
+        for name, value in vars(module).items():
+            for label, statement in nested_statements(f"{module.__name__}.{name}", value):
                 if id(statement) not in seen:
                     seen.add(id(statement))
                     yield label, statement
