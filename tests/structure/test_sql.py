@@ -61,6 +61,11 @@ SQL_BUILDERS = {
     "marketplace.orders.transitions._transition_statement": "takes columns that the transitions' code names",
     "marketplace.payouts.payees.payout_history._build_page_statement": "called at import with constants",
 }
+# Functions that build the statements of module constants, which are prepared as such.
+BUILDERS_OF_CONSTANTS = {
+    "marketplace.ledger.queries.build_invariants",
+    "marketplace.payouts.payees.payout_history._build_page_statement",
+}
 # Types of parameters that PostgreSQL cannot infer: the driver sends typed literals in their place.
 PARAMETER_TYPES = {"now": "timestamptz", "first": "interval"}
 CAMEL_CASE_LABEL = re.compile(r'\bAS "[a-z]+[A-Z]\w*"')
@@ -233,6 +238,22 @@ def built_statements() -> Iterator[tuple[str, Statement[Any]]]:
 @pytest.fixture(scope="module")
 def statements() -> dict[str, Statement[Any]]:
     return {**dict(module_statements()), **dict(built_statements())}
+
+
+def statement_builders() -> Iterator[str]:
+    """Name the functions that return statements."""
+    for name, module in parsed_modules().items():
+        for function in ast.walk(module):
+            if isinstance(function, ast.FunctionDef) and function.returns is not None:
+                returned = {node.id for node in ast.walk(function.returns) if isinstance(node, ast.Name)}
+                if returned & set(STATEMENT_CLASSES):
+                    yield f"{name}.{function.name}"
+
+
+def test_statements_of_each_builder_are_prepared() -> None:
+    prepared = {label.partition("(")[0] for label, _statement in built_statements()}
+
+    assert prepared | BUILDERS_OF_CONSTANTS == set(statement_builders())
 
 
 def prepare(cursor: Any, statement: Statement[Any]) -> int:
