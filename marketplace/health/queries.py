@@ -27,6 +27,8 @@ COMPONENT_STATUSES: tuple[ComponentStatus, ...] = (OPERATIONAL, DEGRADED, DOWN)
 MAINTENANCE = "maintenance"
 COMPONENTS = ("database", "cache", "payments", "payouts")
 
+_log = structlog.get_logger(__name__)
+
 
 def check_readiness(database: Database, cache: Cache) -> dict[str, bool]:
     """Tell which of the two dependencies that nothing works without answer.
@@ -40,7 +42,8 @@ def check_readiness(database: Database, cache: Cache) -> dict[str, bool]:
     except ServiceUnavailableError:
         has_database = False
     except SettingsError as error:
-        _log.error("database connection refused", reason=str(error))
+        # An instance that is not ready gets no other requests that would log the cause.
+        _log.error("database role refused", error=str(error))
         has_database = False
     return {"database": has_database, "cache": _is_cache_available(cache)}
 
@@ -75,7 +78,7 @@ def fetch_service_status(database: Database, cache: Cache, *, now: datetime) -> 
                 components["payments"] = DEGRADED
             if are_payouts_halted(session):
                 components["payouts"] = DEGRADED
-    except ServiceUnavailableError:
+    except (ServiceUnavailableError, SettingsError):
         components |= dict.fromkeys(("database", "payments", "payouts"), DOWN)
     worst = max(components.values(), key=COMPONENT_STATUSES.index)
     return {

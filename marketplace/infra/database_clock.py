@@ -13,6 +13,7 @@ from sqlalchemy import event
 
 from marketplace.infra.db import Database
 from marketplace.infra.sessions import driver_connection
+from marketplace.infra.settings import SettingsError
 from marketplace.kernel.clock import Clock, system_clock
 from marketplace.kernel.errors import ServiceUnavailableError
 
@@ -53,11 +54,16 @@ class DatabaseClock:
     def __call__(self) -> datetime:
         """Tell the current time, in UTC.
 
-        The first call measures, if no connection has done so yet; while the database is away, the host's time holds.
+        The first call measures, if no connection has done so yet; while the database can't be used, the host's time
+        holds.
         """
         if not self._was_measured:
             self._was_measured = True
-            with contextlib.suppress(ServiceUnavailableError), self._database.reading() as session:
+            # The caller's own statements fail likewise.
+            with (
+                contextlib.suppress(ServiceUnavailableError, SettingsError),
+                self._database.reading() as session,
+            ):
                 driver_connection(session)
         return self._origin + timedelta(seconds=self._monotonic())
 

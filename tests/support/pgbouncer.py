@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import psycopg2
 import pytest
@@ -13,7 +14,7 @@ from sandbox.process import Process, unprivileged_account
 from sandbox.servers import Server
 from tests.support.installation import query
 from tests.support.ports import free_port
-from tests.support.servers import Addresses
+from tests.support.servers import Addresses, create_database, drop_database
 
 POOL_SIZE = 2
 _PROGRAM = Path("/usr/sbin/pgbouncer")
@@ -102,6 +103,14 @@ def role_settings(database_url: str) -> None:
     name = urlsplit(database_url).path.removeprefix("/")
     for setting, value in SESSION_SETTINGS.items():
         query(database_url, f"ALTER ROLE CURRENT_USER IN DATABASE {name} SET {setting} = '{value}'")
+
+
+@pytest.fixture
+def bare_database(addresses: Addresses) -> Iterator[str]:
+    """The address of a database in which the role has no settings."""
+    name = f"bare_{uuid4().hex[:8]}"
+    yield create_database(addresses, name, template="template1")
+    drop_database(addresses, name)
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,9 @@ from sqlalchemy import Text, bindparam, cast, literal, select, text
 from marketplace.health.queries import check_readiness
 from marketplace.infra.db import Database, Prepared
 from marketplace.infra.settings import Settings, SettingsError
-from marketplace.services import Services
-from tests.support.pgbouncer import database_way, pgbouncer, pooled_url, role_settings
-from tests.support.servers import Addresses, create_database, drop_database
+from tests.support.pgbouncer import bare_database, database_way, pgbouncer, pooled_url, role_settings
 
-__all__ = ["database_way", "pgbouncer", "pooled_url", "role_settings"]
+__all__ = ["bare_database", "database_way", "pgbouncer", "pooled_url", "role_settings"]
 
 KNOWN = text("SELECT count(*) FROM pg_prepared_statements")
 
@@ -106,14 +104,6 @@ def test_nothing_is_prepared_where_it_is_switched_off(settings: Settings) -> Non
             assert statement.one(session, number=1)["number"] == 1
             assert session.execute(KNOWN).scalar() == 0
     database.close()
-
-
-@pytest.fixture
-def bare_database(addresses: Addresses) -> Iterator[str]:
-    """The address of a database in which the role has no settings."""
-    name = f"bare_{uuid4().hex[:8]}"
-    yield create_database(addresses, name, template="template1")
-    drop_database(addresses, name)
 
 
 def test_a_role_without_the_session_settings_is_refused(bare_database: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+import structlog
 from sqlalchemy import text
 
 from blueprints.areas import AREAS
@@ -16,12 +17,12 @@ from tests.support.checked_client import checked_app
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.installation import query
 from tests.support.market import Bearer
-from tests.support.pgbouncer import POOL_SIZE, pgbouncer, pooled_url, role_settings
+from tests.support.pgbouncer import POOL_SIZE, bare_database, pgbouncer, pooled_url, role_settings
 from tests.support.purchases import assert_books_are_whole, make_product, make_shop, with_buyer
 from tests.support.shop_client import ShopClient, new_key
 from tests.support.threads import at_once
 
-__all__ = ["pgbouncer", "pooled_url", "role_settings"]
+__all__ = ["bare_database", "pgbouncer", "pooled_url", "role_settings"]
 
 CLIENTS = 4 * POOL_SIZE
 
@@ -122,6 +123,22 @@ def test_requests_leave_no_state_on_server_connections(pooled_desk: ShopClient, 
     locks = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE locktype = 'advisory'"
     assert query(database_url, f"{locks} AND a.application_name = 'pooled'") == [(0,)]
     assert query(database_url, "SELECT count(*) FROM pg_class WHERE relpersistence = 't'") == [(0,)]
+
+
+def test_role_without_session_settings_is_not_ready(bare_database: str, settings: Settings) -> None:
+    bare = replace(settings, database_url=bare_database, database_prepared_statements="off")
+    services = Services.from_settings(bare, application_name="bare")
+    client = checked_app(services, AREAS).test_client()
+
+    with structlog.testing.capture_logs() as logs:
+        ready = client.get("/health/ready")
+
+    assert (ready.status_code, ready.json["checks"]) == (503, {"database": "down", "cache": "up"})
+    assert [line["error"][:23] for line in logs if line["event"] == "database role refused"] == [
+        "The database role must "
+    ]
+    status = client.get("/api/status").json["data"]
+    assert {"name": "database", "status": "down"} in status["components"]
 
 
 def count_products(database: Database, store_id: UUID) -> int:
