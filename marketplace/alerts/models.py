@@ -41,7 +41,7 @@ class Alert(Entity):
     resolved_at: Mapped[datetime | None]
     resolution: Mapped[str | None] = mapped_column(comment="Who resolved it: the rule itself, or a person")
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
-    note: Mapped[str | None] = mapped_column(comment="Why it is over")
+    note: Mapped[str | None] = mapped_column(comment="Why it is over", info={"personal": "message"})
 
     @property
     def state(self) -> str:

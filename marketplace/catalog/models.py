@@ -151,7 +151,7 @@ class Product(Timestamped, Entity):
     tags: Mapped[list[str]] = mapped_column(server_default="{}")
     cover_key: Mapped[str | None]
     status: Mapped[str]
-    status_reason: Mapped[str | None]
+    status_reason: Mapped[str | None] = mapped_column(info={"personal": "message"})
     popularity: Mapped[int] = mapped_column(server_default=text("0"))
     sale_id: Mapped[UUID | None] = mapped_column(
         ForeignKey("flash_sales.id", name="fk_products_sale_id", use_alter=True)

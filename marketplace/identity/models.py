@@ -41,7 +41,7 @@ class Profile(Timestamped, Base):
     staff_role: Mapped[str | None] = mapped_column(ForeignKey("admin_roles.role"))
     badges: Mapped[list[str]] = mapped_column(server_default="{}")
     account_status: Mapped[str] = mapped_column(server_default="active")
-    status_reason: Mapped[str | None]
+    status_reason: Mapped[str | None] = mapped_column(info={"personal": "message"})
     appeal_status: Mapped[str | None]
     referral_code: Mapped[str] = mapped_column(
         unique=True, server_default=text("upper(substr(replace(gen_random_uuid()::text, '-', ''), 1, 10))")
@@ -81,7 +81,7 @@ class Address(Timestamped, Entity):
     )
 
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
-    label: Mapped[str | None]
+    label: Mapped[str | None] = mapped_column(info={"personal": "address"})
     hostel: Mapped[str] = mapped_column(info={"personal": "address"})
     hall: Mapped[str | None] = mapped_column(info={"personal": "address"})
     room_number: Mapped[str | None] = mapped_column(info={"personal": "address"})

@@ -33,7 +33,8 @@ _SECRET_KEYS = frozenset(
     sharedsecret verifytoken appsecret credentials sessionid databaseurl redisurl dsn s3secretaccesskey signature
     email emails emailaddress accountnumberindex accountname ownername payeename buyername customername holdername
     fullname firstname lastname surname displayname avatarurl hostel hall roomnumber latitude longitude
-    shippingaddress deliveryaddress ipaddress useragent trackingnote responsebody
+    shippingaddress deliveryaddress ipaddress useragent responsebody providermessageid repliesto dedupeid
+    trackingnote vacationnote resolutionnote proposalnote cancellationreason statusreason rejectionreason
     """.split()  # noqa: SIM905 - a list of so many quoted words reads worse
 )
 # Names that no other word ends in: these are found at the end of words written together, too (userpassword).

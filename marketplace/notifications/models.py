@@ -52,7 +52,7 @@ class NotificationDeliveryLog(Timestamped, Entity):
     notification_id: Mapped[UUID | None] = mapped_column(ForeignKey("notifications.id"), index=True)
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     channel: Mapped[str]
-    provider_message_id: Mapped[str | None] = mapped_column(unique=True)
+    provider_message_id: Mapped[str | None] = mapped_column(unique=True, info={"personal": "phone"})
     status: Mapped[str] = mapped_column(server_default="queued")
     status_at: Mapped[datetime | None] = mapped_column(comment="When it came to that, as the provider says")
     error_code: Mapped[str | None] = mapped_column(comment="The provider's, of a message that failed")

@@ -100,7 +100,7 @@ class Order(Timestamped, Entity):
     disputed_at: Mapped[datetime | None]
     refunded_at: Mapped[datetime | None]
     cancelled_by: Mapped[str | None]
-    cancellation_reason: Mapped[str | None]
+    cancellation_reason: Mapped[str | None] = mapped_column(info={"personal": "message"})
     revision: Mapped[int] = mapped_column(server_default=text("1"))
 
 

@@ -108,7 +108,7 @@ class QuarantinedCharge(Entity):
     resolution: Mapped[str | None] = mapped_column(
         comment="What finance, or the buyer's further money, made of it"
     )
-    resolution_note: Mapped[str | None] = mapped_column(comment="The officer's")
+    resolution_note: Mapped[str | None] = mapped_column(comment="The officer's", info={"personal": "message"})
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
 
 
@@ -178,7 +178,7 @@ class Refund(Timestamped, Entity):
     amount_minor: Mapped[int]
     status: Mapped[str]
     cause: Mapped[str] = mapped_column(unique=True)
-    reason: Mapped[str]
+    reason: Mapped[str] = mapped_column(info={"personal": "message"})
     requested_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     gateway_refund_id: Mapped[str | None] = mapped_column(unique=True)
     attempt: Mapped[int] = mapped_column(

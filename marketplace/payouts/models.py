@@ -84,7 +84,7 @@ class PayoutBatch(Timestamped, Entity):
     approved_at: Mapped[datetime | None]
     rejected_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     rejected_at: Mapped[datetime | None]
-    rejection_reason: Mapped[str | None]
+    rejection_reason: Mapped[str | None] = mapped_column(info={"personal": "message"})
     dispatched_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     dispatched_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
@@ -100,7 +100,7 @@ class PayoutApproval(Entity):
     batch_id: Mapped[UUID] = mapped_column(ForeignKey("payout_batches.id"))
     officer_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), index=True)
     content_hash: Mapped[str]
-    comment: Mapped[str | None]
+    comment: Mapped[str | None] = mapped_column(info={"personal": "message"})
     created_at: Mapped[CreatedAt]
 
 
@@ -203,7 +203,7 @@ class PayoutException(Entity):
     created_at: Mapped[CreatedAt]
     resolved_at: Mapped[datetime | None]
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
-    resolution_note: Mapped[str | None]
+    resolution_note: Mapped[str | None] = mapped_column(info={"personal": "message"})
 
     @property
     def status(self) -> str:

@@ -38,7 +38,7 @@ class PlatformProposal(Timestamped, Entity):
     kind: Mapped[str]
     target: Mapped[str] = mapped_column(comment="What it changes: a setting's key, a category's id, ...")
     payload: Mapped[dict[str, Any]] = mapped_column(comment="As it was proposed")
-    reason: Mapped[str]
+    reason: Mapped[str] = mapped_column(info={"personal": "message"})
     status: Mapped[str]
     before: Mapped[dict[str, Any]] = mapped_column(comment="What it changes, as it was when it was proposed")
     after: Mapped[dict[str, Any]]
@@ -55,5 +55,5 @@ class PlatformProposal(Timestamped, Entity):
         comment="None of a rejected one: it no longer fitted when it was due",
     )
     rejected_at: Mapped[datetime | None]
-    rejection_reason: Mapped[str | None]
+    rejection_reason: Mapped[str | None] = mapped_column(info={"personal": "message"})
     expired_at: Mapped[datetime | None]

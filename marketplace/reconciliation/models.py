@@ -101,11 +101,11 @@ class ReconciliationException(Entity):
     proposed_resolution: Mapped[str | None] = mapped_column(comment="What another officer has to confirm")
     proposed_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
     proposed_at: Mapped[datetime | None]
-    proposal_note: Mapped[str | None]
+    proposal_note: Mapped[str | None] = mapped_column(info={"personal": "message"})
     resolved_at: Mapped[datetime | None]
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
     resolution: Mapped[str | None]
-    note: Mapped[str | None]
+    note: Mapped[str | None] = mapped_column(info={"personal": "message"})
     created_at: Mapped[CreatedAt]
 
 

@@ -43,12 +43,14 @@ class SupportContactMessage(Entity):
     __table_args__ = (Index("ix_support_contact_messages_contact", "contact_id", "sent_at", "id"),)
 
     contact_id: Mapped[UUID] = mapped_column(ForeignKey("support_contacts.id"))
-    provider_message_id: Mapped[str] = mapped_column(unique=True)
+    provider_message_id: Mapped[str] = mapped_column(unique=True, info={"personal": "phone"})
     type: Mapped[str]
     text: Mapped[str | None] = mapped_column(info={"personal": "message"})
     content: Mapped[dict[str, Any] | None] = mapped_column(
         comment="What its type is described by", info={"personal": "message"}
     )
-    replies_to: Mapped[str | None] = mapped_column(comment="The provider's id of the message it answers")
+    replies_to: Mapped[str | None] = mapped_column(
+        comment="The provider's id of the message it answers", info={"personal": "phone"}
+    )
     sent_at: Mapped[datetime] = mapped_column(comment="As the provider says")
     received_at: Mapped[CreatedAt]

@@ -34,7 +34,7 @@ class VendorProfile(Timestamped, Entity):
     status: Mapped[str] = mapped_column(server_default="active")
     on_vacation: Mapped[bool] = mapped_column(server_default=text("false"))
     vacation_until: Mapped[datetime | None]
-    vacation_note: Mapped[str | None]
+    vacation_note: Mapped[str | None] = mapped_column(info={"personal": "message"})
     policies: Mapped[dict[str, Any]] = mapped_column(
         server_default=text("'{}'"), comment="Any of returns, delivery, warranty: texts"
     )

@@ -54,7 +54,7 @@ class InboxEvent(Entity):
     body: Mapped[bytes] = mapped_column(LargeBinary, info={"personal": "event"})
     status: Mapped[str] = mapped_column(server_default="received")
     event_type: Mapped[str | None]
-    dedupe_id: Mapped[str | None] = mapped_column(index=True)
+    dedupe_id: Mapped[str | None] = mapped_column(index=True, info={"personal": "phone"})
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
     # When it is tried next; of a dead one, when it was tried last.
     due_at: Mapped[datetime] = mapped_column(server_default=text("now()"))
@@ -64,12 +64,15 @@ class InboxEvent(Entity):
 
 
 class ProcessedWebhookEvent(Base):
-    """The deduplication record, committed with the event's effect."""
+    """The deduplication record, committed with the event's effect.
+
+    Its id is an inbox row's ``dedupe_id``. Those of the messaging provider encode the sender's phone number.
+    """
 
     __tablename__ = "processed_webhook_events"
     __table_args__ = (CheckConstraint(_PROVIDERS, name="provider"),)
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True, info={"personal": "phone"})
     provider: Mapped[str]
     event_type: Mapped[str]
     payload: Mapped[dict[str, Any]] = mapped_column(info={"personal": "event"})
@@ -93,7 +96,7 @@ class DeadLetterWebhook(Entity):
     inbox_id: Mapped[UUID] = mapped_column(ForeignKey("webhook_inbox.id"), unique=True)
     provider: Mapped[str]
     event_type: Mapped[str | None]
-    dedupe_id: Mapped[str | None]
+    dedupe_id: Mapped[str | None] = mapped_column(info={"personal": "phone"})
     body: Mapped[bytes] = mapped_column(LargeBinary, info={"personal": "event"})
     attempts: Mapped[int]
     error: Mapped[str]

@@ -29,10 +29,13 @@ PERSONAL = {f"{column.table.name}.{column.name}": column for column in COLUMNS i
 
 LOOKS_PERSONAL = re.compile(
     r"(?:^|_)(?:phone|mobile|e?mail|name|surname|address|hostel|hall|room_number|latitude|longitude|contact|sender"
-    r"|account_number|bvn|nin|passport|birth\w*|gender|avatar_url|ip|ip_address|user_agent|device|token|password|pin)$"
+    r"|account_number|bvn|nin|passport|birth\w*|gender|avatar_url|ip|ip_address|user_agent|device|token|password|pin"
+    # Free text, and ids that the messaging provider makes of phone numbers.
+    r"|body|comment|instructions|label|note|reason|text|dedupe_id|provider_message_id|replies_to)$"
 )
 # Columns whose names look personal, and the reason why they are not.
 NOT_PERSONAL = {
+    "banned_terms.note": "about a term",
     "campuses.name": "a campus",
     "categories.name": "a category",
     "hostels.name": "a building",
@@ -41,13 +44,20 @@ NOT_PERSONAL = {
     "hubs.latitude": "a public place",
     "hubs.longitude": "a public place",
     "payout_accounts.bank_name": "a bank",
+    "payout_halts.reason": "a finding of the service",
+    "payout_transfer_intents.failure_reason": "one of the service's own texts",
     "periodic_tasks.name": "a task",
+    "quarantined_charges.reason": "one of five codes",
+    "search_documents.body": "a public listing",
     "transfer_accounts.bank_name": "a bank",
     "vendor_profiles.display_name": "the public name of a store",
 }
 # Names that also stand for other things in logs. Values are redacted by their shape, names of people under the
 # names of their roles.
-AMBIGUOUS = {"body", "contact", "content", "instructions", "note", "payload", "sender", "text"}
+AMBIGUOUS = {
+    *("body", "comment", "contact", "content", "id", "instructions", "label", "note"),
+    *("payload", "reason", "sender", "text"),
+}
 NAMES_OF_PEOPLE = {
     "account_name",
     "buyer_name",
