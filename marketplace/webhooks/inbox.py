@@ -60,14 +60,10 @@ def receive_event(session: Session, *, provider: str, body: bytes, now: datetime
 
 
 def list_due_events(session: Session, *, now: datetime, limit: int) -> Sequence[UUID]:
-    """List inbox rows that wait to be processed and are due, the longest waiting first.
-
-    A row that a clock far ahead received does not wait for that time. A row that was just received has its wake-up.
-    """
-    is_ahead = and_(InboxEvent.status == "received", InboxEvent.due_at > now + timedelta(minutes=1))
+    """List inbox rows that wait to be processed and are due, the longest waiting first."""
     return session.scalars(
         select(InboxEvent.id)
-        .where(InboxEvent.status.in_(("received", "retrying")), or_(InboxEvent.due_at <= now, is_ahead))
+        .where(InboxEvent.status.in_(("received", "retrying")), InboxEvent.due_at <= now)
         .order_by(InboxEvent.due_at)
         .limit(limit)
     ).all()
@@ -139,7 +135,7 @@ class LockedDelivery:
     received_at: datetime
 
 
-# A row that was just received is due whatever the clock says: the receiver's clock may be ahead of the worker's.
+# A received row is due whatever the clock says: clocks of receiver and worker may differ by a moment.
 _LOCK_DUE_DELIVERY = Prepared(
     text(
         """

@@ -109,7 +109,7 @@ def replay_event(
         if result.before == "dead" and delivery.finished_at is not None:
             # An event that is not dead has its tries left: an operator's try is not counted among them.
             delivery.attempts += 1
-            # Behind the events that were not replayed since they died, even if the clock went back meanwhile.
+            # Behind the events that were not replayed since they died, also by a clock that is a moment behind.
             delivery.due_at = max(act.now, delivery.finished_at + timedelta(microseconds=1))
         dead_letters.record_failed_replay(
             session, inbox_id=inbox_id, attempts=delivery.attempts, error=delivery.last_error

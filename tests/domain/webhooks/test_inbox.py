@@ -274,9 +274,9 @@ def test_a_delay_counts_from_the_failure_not_from_the_beginning_of_the_try(datab
     assert result == ProcessingResult("retrying", later(seconds=10))
 
 
-def test_what_came_by_a_clock_that_is_ahead_is_due_at_once(committed_database: Database) -> None:
-    """The host that received it is ahead of the worker's by five minutes."""
+def test_received_event_is_processed_by_a_worker_whose_clock_is_behind(committed_database: Database) -> None:
+    """The wake-up may arrive before the worker's clock reaches the receiver's."""
     inbox_id = receive(committed_database, b"[]", later(minutes=5))
 
-    assert inbox_id in due(committed_database, NOW)
+    assert inbox_id not in due(committed_database, NOW)
     assert process(committed_database, inbox_id) == ProcessingResult("dead")

@@ -542,7 +542,7 @@ class TestLists:
 
         inbox = [die() for _ in range(4)]
         assert turn(2) == (inbox[:2], 4)
-        # Also where the clock went back meanwhile.
+        # Also by a clock that is behind the one of the last try.
         for inbox_id, hours in zip(inbox[:2], (2, -5), strict=True):
             assert replay(database, inbox_id, hours=hours).outcome == "failed"
         assert turn(2) == (inbox[2:], 4)
