@@ -54,6 +54,12 @@ def test_kubernetes_applies_every_file_and_asks_the_web_processes_for_their_heal
         assert container["readinessProbe"]["httpGet"]["path"] == "/health/ready"
 
 
+def test_migrate_job_can_override_the_database_address() -> None:
+    sources = [source["secretRef"] for source in containers()["migrate"]["envFrom"]]
+    # The last one wins.
+    assert sources == [{"name": "marketplace"}, {"name": "marketplace-migrate", "optional": True}]
+
+
 def test_no_container_may_gain_privileges() -> None:
     assert len(containers()) == 4 + len(queues.NAMES)
     for container in containers().values():
