@@ -21,7 +21,6 @@ ComponentStatus = Literal["operational", "degraded", "down"]
 OPERATIONAL: ComponentStatus = "operational"
 DEGRADED: ComponentStatus = "degraded"
 DOWN: ComponentStatus = "down"
-_log = structlog.get_logger(__name__)
 # The worst comes last.
 COMPONENT_STATUSES: tuple[ComponentStatus, ...] = (OPERATIONAL, DEGRADED, DOWN)
 MAINTENANCE = "maintenance"

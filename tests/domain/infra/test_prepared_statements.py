@@ -7,7 +7,6 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Text, bindparam, cast, literal, select, text
 
-from marketplace.health.queries import check_readiness
 from marketplace.infra.db import Database, Prepared
 from marketplace.infra.settings import Settings, SettingsError
 from tests.support.pgbouncer import bare_database, database_way, pgbouncer, pooled_url, role_settings
@@ -112,11 +111,3 @@ def test_a_role_without_the_session_settings_is_refused(bare_database: str) -> N
     refused = pytest.raises(SettingsError, match="statement_timeout = '30s', lock_timeout = '10s'")
     with refused, database.reading() as session:
         session.execute(KNOWN)
-
-
-def test_service_with_a_role_without_the_session_settings_is_not_ready(
-    bare_database: str, services: Services
-) -> None:
-    database = Database(bare_database, pool_size=1, application_name="bare", prepared_statements=False)
-
-    assert check_readiness(database, services.cache) == {"database": False, "cache": True}
