@@ -68,12 +68,14 @@ _STORE_COLUMNS = (
     VendorProfile.on_vacation,
     VendorProfile.vacation_until,
 )
+_SELECT_STORE_OF_USER = Statement(
+    select(*_STORE_COLUMNS).where(VendorProfile.user_id == bindparam("user_id")), row=Store
+)
 
 
 def find_store_of_user(session: Session, *, user_id: UUID) -> Store | None:
     """Find the store that somebody runs, or none."""
-    row = session.execute(select(*_STORE_COLUMNS).where(VendorProfile.user_id == user_id)).one_or_none()
-    return None if row is None else Store(*row)
+    return _SELECT_STORE_OF_USER.first(session, user_id=user_id)
 
 
 def require_store_of_user(session: Session, *, user_id: UUID) -> Store:
