@@ -55,12 +55,13 @@ simulate: $(INSTALLED) ## Live lives of orders at random and check their books (
 	@$(BIN)/python -m tests.simulation $(SEEDS)
 
 .PHONY: check
-check: $(INSTALLED) ## Check format, lint, types, the direction of imports, and migrations against models
+check: $(INSTALLED) ## Check format, lint, types, directions of imports, migrations against models, commit subjects
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/domain/infra/test_migrations.py tests/domain/infra/test_migration_locks.py -k "one_line or agree or do_not_block"
+	$(BIN)/pytest -q tests/structure/test_commits.py -k follow
 
 .PHONY: format
 format: $(INSTALLED) ## Format the code, and fix what lint can fix itself
