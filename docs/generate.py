@@ -29,9 +29,6 @@ from tasks.all_tasks import PERIODIC_TASKS
 PROJECT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated:([\w-]+) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)
 
-# Settings of what is outside, and can be replaced by the embedded stack.
-_OUTSIDE = ("database_url", "redis_url", "s3_", "gateway_", "identity_", "ai_", "alert_", "smtp_")
-
 
 def documents() -> list[Path]:
     """List all documents of the project."""
@@ -79,19 +76,19 @@ def _periodic_tasks() -> str:
 
 
 def _alerts() -> str:
-    return _table(
-        ("Alert", "About", "What it means", "What to do first", "Resolved", "By hand with"),
-        (
-            (
-                f"`{identifier}` {kind.severity}",
-                kind.subject_description,
-                kind.meaning,
-                kind.first_step,
-                kind.resolution_rule,
-                f"`{kind.permission}`",
-            )
-            for identifier, kind in ALERT_KINDS.items()
-        ),
+    return "\n\n".join(
+        "\n".join(
+            [
+                f"### `{identifier}`",
+                "",
+                f"{kind.severity}. Subject: {kind.subject_description}. Resolve by hand with `{kind.permission}`.",
+                "",
+                f"- **Meaning:** {kind.meaning}",
+                f"- **First step:** {kind.first_step}",
+                f"- **Resolved:** {kind.resolution_rule}.",
+            ]
+        )
+        for identifier, kind in ALERT_KINDS.items()
     )
 
 
@@ -154,7 +151,6 @@ PARTS: dict[str, Callable[[], str]] = {
         ("Risk", "What it says"), [(f"`{risk}`", meaning) for risk, meaning in RISK_FLAGS.items()]
     ),
     "proposal-states": lambda: _diagram(proposal_states.PROPOSAL),
-    "outside-settings": lambda: _settings(lambda item: item.name.startswith(_OUTSIDE)),
     "required-settings": lambda: _settings(lambda item: item.metadata["required"]),
     "further-settings": lambda: _settings(lambda item: not item.metadata["required"]),
     "periodic-tasks": _periodic_tasks,

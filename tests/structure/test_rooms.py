@@ -87,7 +87,7 @@ def test_the_map_names_every_room() -> None:
 
 def test_the_walk_names_files_that_exist() -> None:
     text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    walk = text[text.index("### One payment") : text.index("## Life of a request")]
+    walk = text[text.index("## Follow one payment") : text.index("## Follow a request")]
     named = {part for part in walk.split("`") if part.endswith(".py") and "/" in part}
 
     missing = {

@@ -45,7 +45,7 @@ def code_of(text: str) -> Iterator[str]:
 
 def booked(name: str) -> list[tuple[str, int, int]]:
     """Read a table of postings: account, debit and credit in kobo."""
-    text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = (PROJECT / "docs" / "ledger.md").read_text(encoding="utf-8")
     found = re.search(rf"<!-- checked:{name} -->\n(.*?)<!-- /checked -->", text, re.DOTALL)
     assert found is not None
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in found[1].splitlines()[2:]]
