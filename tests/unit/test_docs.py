@@ -20,6 +20,8 @@ PROJECT = Path(__file__).parents[2]
 GENERATOR: dict[str, Any] = runpy.run_path(str(PROJECT / "docs" / "generate.py"))
 DOCUMENTS: list[Path] = GENERATOR["documents"]()
 
+PART: re.Pattern[str] = GENERATOR["PART"]
+SCREEN_LINES = 50
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -104,6 +106,18 @@ def test_commands_that_are_named_exist(path: Path) -> None:
             assert found is not None, line
             if command and isinstance(found, click.Group):
                 assert command in found.commands, line
+
+
+def test_every_page_is_listed_for_its_readers() -> None:
+    folder = PROJECT / "docs"
+    listed = set(LINK.findall((folder / "README.md").read_text(encoding="utf-8")))
+    assert {path.name for path in folder.glob("*.md")} - {"README.md"} <= listed
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_pages_fit_three_screens(path: Path) -> None:
+    written = PART.sub("", path.read_text(encoding="utf-8"))
+    assert len(written.splitlines()) <= 3 * SCREEN_LINES
 
 
 def test_every_decision_is_listed() -> None:
