@@ -1,1 +1,1 @@
-"""What exists only to run everything on one machine: stand-ins for the providers, and the stack."""
+"""The development environment for one machine: embedded servers, simulated providers and the demo."""

@@ -1,4 +1,4 @@
-"""What the embedded stack runs with: its port and directory, secrets, ports, and everybody's variables."""
+"""Configuration of the embedded stack: port, data directory, secrets and environment variables."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 _PORTS_OF_A_STACK = 20
 _PLACES = 100
 ENVIRONMENT_FILE = "stack.env"
-# Variables with these beginnings, where given, also reach `marketplace` in another shell.
+# Variables with these prefixes are also written for `marketplace` commands in other shells.
 _PASSED_ON = (
     *(
         "AI_",
@@ -37,48 +37,48 @@ _PASSED_ON = (
 
 
 class StackError(Exception):
-    """The stack can't run; the message says why and what to do."""
+    """The stack cannot run. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The data directory: who keeps what where."""
+    """Paths inside the data directory."""
 
     root: Path
 
     @property
     def logs(self) -> Path:
-        """Give the directory of the children's logs."""
+        """The directory of the process logs."""
         return self.root / "logs"
 
     @property
     def lock(self) -> Path:
-        """Give the file whose lock the running stack and its children hold."""
+        """The lock file that the running stack and its child processes hold."""
         return self.root / "stack.lock"
 
     @property
     def state(self) -> Path:
-        """Give the file that tells about the running stack; it ends with it."""
+        """The file that describes the running stack. The file exists only while the stack runs."""
         return self.root / "state.json"
 
     @property
     def prepared(self) -> Path:
-        """Give the file that tells which migrations the database has."""
+        """The file that holds the fingerprint of the applied migrations."""
         return self.root / "prepared.json"
 
     @property
     def environment(self) -> Path:
-        """Give the file of the stack's variables."""
+        """The file of the stack's environment variables."""
         return self.root / ENVIRONMENT_FILE
 
     def make(self) -> None:
-        """Make the directory.
+        """Create the data directory.
 
-        :raises StackError: nothing can be written there
+        :raises StackError: the directory is not writable
         """
         try:
             self.root.parent.mkdir(parents=True, exist_ok=True)
-            # Others may pass through, as PostgreSQL's user must when root starts it, but see nothing.
+            # PostgreSQL's user must be able to traverse the directory when root starts the stack.
             self.root.mkdir(mode=0o711, exist_ok=True)
             self.logs.mkdir(mode=0o700, exist_ok=True)
             for path in (self.root, self.logs):
@@ -94,7 +94,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Everything that is settled before the first process starts."""
+    """All settings that are fixed before the first process starts."""
 
     port: int
     layout: Layout
@@ -111,29 +111,29 @@ class Configuration:
 
     @property
     def uses_sandbox(self) -> bool:
-        """Tell whether any provider is a stand-in."""
+        """Whether any provider is simulated by the sandbox."""
         return any((self.sandbox_gateway, self.sandbox_identity, self.sandbox_ai, self.sandbox_chat))
 
     @property
     def public_base_url(self) -> str:
-        """Give the address under which the stack is reached."""
+        """The stack's public address."""
         return self.variables["PUBLIC_BASE_URL"]
 
     @property
     def media_upstream(self) -> str:
-        """Give the object storage as the proxy names it: host:port, or with https."""
+        """The object storage's address in the proxy's notation: host:port, or a URL with https."""
         endpoint = self.variables["S3_ENDPOINT_URL"]
         return endpoint.removeprefix("http://").rstrip("/")
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Give the variables of a child process: this process's, the stack's and more."""
+        """Build a child process's environment from this process's variables, the stack's variables and `more`."""
         return {**os.environ, **self.variables, **more}
 
 
 def read_port(environ: Mapping[str, str]) -> int:
     """Read the public port.
 
-    :raises StackError: it is no port
+    :raises StackError: PORT is not a port number
     """
     given = environ.get("PORT") or "8000"
     if not given.isdecimal() or not 1 <= int(given) <= 65_535:
@@ -142,17 +142,17 @@ def read_port(environ: Mapping[str, str]) -> int:
 
 
 def read_layout(environ: Mapping[str, str]) -> Layout:
-    """Read where the stack keeps its state."""
+    """Read the data directory's path."""
     return Layout(Path(environ.get("DATA_DIR") or PROJECT / ".data").expanduser().absolute())
 
 
 def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration, PortReservation]:
-    """Settle everything that the stack runs with, and write it for others to find.
+    """Determine all settings of the stack and write them to the data directory.
 
-    :param environ: given servers and providers are used; the rest is made
-    :return: the configuration, and its ports, held until each server needs its own
-    :raises StackError: what is given does not suffice
-    :raises NoFreePortError: there are not enough free ports
+    :param environ: servers and providers given here are used instead of embedded servers
+    :return: the configuration, and the stack's ports, reserved until each server binds its port
+    :raises StackError: the given variables are incomplete
+    :raises NoFreePortError: too few ports are free
     """
     port = read_port(environ)
     _require_companions(environ)
@@ -179,7 +179,7 @@ def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration
 
 
 def migrations_fingerprint() -> str:
-    """Give a digest of all migrations: as long as it stays, the database is up to date."""
+    """Compute a digest of all migrations. An unchanged digest means that the database is up to date."""
     digest = hashlib.sha256()
     for path in sorted((PROJECT / "migrations").rglob("*")):
         if path.suffix in {".py", ".sql"}:
@@ -188,7 +188,7 @@ def migrations_fingerprint() -> str:
 
 
 def _require_companions(environ: Mapping[str, str]) -> None:
-    """Refuse an outside server without what it takes to use it: our own secrets would not fit it."""
+    """Refuse an external server without its credentials. The stack's own secrets do not fit that server."""
     needed = {
         "S3_ENDPOINT_URL": ("S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"),
         "GATEWAY_URL": ("GATEWAY_SECRET_KEY",),
@@ -234,7 +234,7 @@ def _variables(
         "IDENTITY_AUDIENCE": "campus-marketplace",
         "AI_URL": f"{providers}/ai",
         "AI_KEY": own["ai_key"],
-        # Without an app secret: whoever plays the messaging provider need not sign.
+        # Without an app secret, a simulated messaging provider need not sign its requests.
         "MESSAGING_VERIFY_TOKEN": own["messaging_verify_token"],
         "ALERT_CHAT_URL": f"{providers}/chat/hook",
         "ALERT_CHAT_SEVERITY": "SEV-3",
@@ -256,7 +256,7 @@ def _variables(
 
 
 def _load_secrets(path: Path) -> dict[str, str]:
-    """Load the secrets, making those that are not there yet."""
+    """Load the stored secrets and generate missing secrets."""
     known = _read_json(path)
     made = {
         "database_password": secrets.token_hex(24),
@@ -281,8 +281,8 @@ def _load_secrets(path: Path) -> dict[str, str]:
 def _reserve(port: int, path: Path) -> PortReservation:
     names = ("database", "cache", *OBJECT_STORAGE_PORTS, "providers", "web", "waiting")
     remembered = {name: number for name, number in _read_json(path).items() if isinstance(number, int)}
-    # Stacks of different directories search from different places: while a process of one is started anew its
-    # port is free for a moment, and the other must not take it for its own.
+    # Stacks of different data directories search from different ports. A restarting process leaves its port free for
+    # a moment, and another stack must not take that port.
     place = int.from_bytes(hashlib.blake2b(str(path).encode(), digest_size=2).digest()) % _PLACES
     reservation = reserve_ports(
         names,
@@ -296,9 +296,9 @@ def _reserve(port: int, path: Path) -> PortReservation:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Read a file of ours.
+    """Read a JSON file that the stack wrote.
 
-    :raises StackError: it is not what this stack wrote
+    :raises StackError: the file is unreadable or has unexpected content
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -312,9 +312,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all.
+    """Write a file that only its owner may read, atomically.
 
-    Whoever reads it meanwhile finds the old text or the new one, never a part of it.
+    A concurrent reader sees either the old or the new text.
     """
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""The first thing a child process runs: it ties its life to its parent's, then becomes the command.
+"""The first program of each child process: bind the child's life to its parent's, then execute the command.
 
-Run by path in an isolated interpreter (``python -I -S launcher.py ...``), so it imports the standard library
-alone. A step of its own instead of a ``preexec_fn`` of subprocess, which is not safe once threads run.
+The launcher runs by path in an isolated interpreter (``python -I -S launcher.py ...``), so it imports only
+the standard library. A ``preexec_fn`` of subprocess would not be safe once threads run.
 """
 
 import ctypes
@@ -22,11 +22,17 @@ _NOT_EXECUTABLE_STATUS = 126  # as shells do
 
 
 def main(arguments: list[str]) -> int:
-    """Prepare this process as told and replace it by the command.
+    """Prepare this process according to the arguments and replace it with the command.
 
-    :param arguments: the parent's process id, the number of the signal that this process shall get when the
-        parent dies, the user id to become (empty: stay), the group id, ``override`` or nothing (see
-        ``_keep_file_access``), then the command and its arguments
+    :param arguments: in this order:
+
+    - the parent's process id
+    - the number of the signal to receive when the parent dies
+    - the user id to switch to, or empty to keep the user
+    - the group id
+    - ``override`` or empty, see ``_keep_file_access``
+    - the command with its arguments
+
     :return: an exit status, only when the command could not be started
     """
     parent, death_signal, user, group, override, *command = arguments
@@ -37,15 +43,15 @@ def main(arguments: list[str]) -> int:
         os.setgid(int(group))
         os.setuid(int(user))
     if sys.platform == "linux":
-        # After the change of user, which clears it.
+        # A change of user clears this setting, so this call comes after.
         _prctl(_PR_SET_PDEATHSIG, int(death_signal))
     if os.getppid() != int(parent):
-        return _PARENT_GONE_STATUS  # it died before it could be watched
+        return _PARENT_GONE_STATUS  # the parent died before it could be watched
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execv(command[0], command)  # noqa: S606 - that no shell comes between is the point
+        os.execv(command[0], command)  # noqa: S606 - no shell is wanted
     except OSError as error:
         sys.stderr.write(f"{command[0]} can't be started: {error.strerror}\n")
     return _NOT_EXECUTABLE_STATUS
@@ -59,18 +65,19 @@ def _prctl(option: int, *arguments: int) -> None:
 
 
 def _keep_file_access() -> None:
-    """Keep, of root's powers, the one to reach files whatever their mode.
+    """Keep root's capability to access files regardless of mode.
 
-    For a checkout below a directory that only root may enter, as root's home is: the server must not run as
-    root, but its programs and data lie in there. An ambient capability survives the change of user and exec;
-    the secure bit keeps access(2), by which PostgreSQL looks for its own program, from ignoring it.
+    A checkout may lie below a directory that only root may enter, such as root's home. The server must not
+    run as root, but its programs and data are there. An ambient capability survives the change of user and
+    the exec. PostgreSQL finds its own program with access(2), which respects the capability only with the
+    secure bit set.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), 8)
     data = ctypes.create_string_buffer(24)
     if libc.capget(header, data) != 0:
         raise OSError(ctypes.get_errno(), "capget was refused")
-    # Two triples of effective, permitted, inheritable; an ambient capability must be inheritable.
+    # Two triples of effective, permitted and inheritable sets. An ambient capability must be inheritable.
     sets = list(struct.unpack("6I", data.raw))
     sets[2] |= 1 << _CAP_DAC_OVERRIDE
     if libc.capset(header, ctypes.create_string_buffer(struct.pack("6I", *sets), 24)) != 0:

@@ -1,4 +1,4 @@
-"""One stack per data directory: a lock that the stack's children hold too, so none of them is overlooked."""
+"""A lock per data directory. The stack's child processes hold the lock too, so that none is overlooked."""
 
 import fcntl
 import os
@@ -20,13 +20,13 @@ _KILLED_SECONDS = 5.0
 def held_lock(path: Path, *, report: Report, pause: Pause = time.sleep) -> Iterator[int]:
     """Hold the lock of a data directory.
 
-    The descriptor is handed to every child: the kernel frees the lock when the last of them is gone, whatever
-    became of their parent. A lock that is held while its stack is dead belongs to children of a killed run,
-    which are ending; that is waited for.
+    Every child process inherits the descriptor. The kernel frees the lock when the last child is gone, even
+    after the parent was killed. A lock without a running stack belongs to children of a killed run. This
+    function waits for these children to end and kills them after 20 seconds.
 
-    :param report: is told what was found
-    :return: the descriptor of the lock's file
-    :raises StackError: another stack runs there, or remains of one can't be ended
+    :param report: receives progress messages
+    :return: the descriptor of the lock file
+    :raises StackError: another stack runs there, or remaining processes cannot be ended
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -48,7 +48,7 @@ def held_lock(path: Path, *, report: Report, pause: Pause = time.sleep) -> Itera
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether a stack, or what is left of one, runs on a data directory."""
+    """Return whether a stack, or a remaining process of a stack, holds the data directory's lock."""
     if not path.exists():
         return False
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -59,13 +59,13 @@ def is_locked(path: Path) -> bool:
 
 
 def lock_owner(path: Path) -> int | None:
-    """Give the process id of the stack that last held the lock, if there was one."""
+    """Return the process id of the stack that last held the lock, if any."""
     text = path.read_text(encoding="ascii", errors="replace").strip() if path.exists() else ""
     return int(text) if text.isdecimal() else None
 
 
 def lock_holders(path: Path) -> list[int]:
-    """List the other processes that have the lock's file open, where /proc tells."""
+    """List other processes that have the lock file open. Without /proc the list is empty."""
     wanted = str(path.resolve())
     holders = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -75,7 +75,7 @@ def lock_holders(path: Path) -> list[int]:
             if any(link.is_symlink() and str(link.readlink()) == wanted for link in (entry / "fd").iterdir()):
                 holders.append(int(entry.name))
         except OSError:
-            continue  # it ended meanwhile, or is another user's
+            continue  # the process ended meanwhile, or belongs to another user
     return holders
 
 
@@ -86,7 +86,7 @@ def _kill_holders(path: Path, descriptor: int, *, report: Report, pause: Pause) 
         try:
             os.kill(holder, signal.SIGKILL)
         except ProcessLookupError:
-            continue  # it ended by itself
+            continue  # the process ended by itself
     if not wait_until(lambda: _try_lock(descriptor), timeout_seconds=_KILLED_SECONDS, pause=pause):
         raise StackError(f"Processes of a killed run still hold {path} and could not be ended.")
 
@@ -100,7 +100,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _is_running(owner: int, path: Path) -> bool:
-    """Tell whether the owner lives; its number alone proves nothing, as numbers are used again."""
+    """Return whether the lock's owner is alive. Process ids are reused, so the id alone proves nothing."""
     if Path("/proc/self").exists():
         return owner in lock_holders(path)
     try:

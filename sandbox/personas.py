@@ -1,6 +1,6 @@
-"""The people of the demo: the sandbox issues their tokens, the seed makes their rows.
+"""The personas of the demo. The sandbox issues tokens for personas, and the seed creates their rows.
 
-Pure data with fixed ids, so that both agree without talking to each other.
+This module is pure data with fixed ids, so that the sandbox and the seed agree without communication.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ AccountStatus = Literal["active", "restricted", "suspended"]
 EMAIL_DOMAIN = "north.example.edu"
 MAIN_CAMPUS = "north"
 SECOND_CAMPUS = "south"
-# The stores of the personas who are vendors, as the seed names them.
+# The stores of the vendor personas, as named by the seed.
 STORE_NAMES = {"vendor": "Ngozi Books & Gadgets", "vendor2": "Ibro Styles"}
 
 
 class UnknownPersonaError(LookupError):
-    """No persona has this name."""
+    """No persona has the given name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no persona {name!r}; the personas are {', '.join(persona_names())}")
@@ -27,10 +27,11 @@ class UnknownPersonaError(LookupError):
 
 @dataclass(frozen=True, kw_only=True)
 class Persona:
-    """One person of the demo; ``user_id`` is the ``sub`` of the person's tokens.
+    """A person of the demo.
 
-    :param campus: slug of the campus, ``north`` for all of them
-    :param has_profile: false for the one who has a token but was never seen by the service
+    :param user_id: the ``sub`` of the person's tokens
+    :param campus: slug of the campus, ``north`` for every persona
+    :param has_profile: false for a persona who has a token but is unknown to the service
     """
 
     name: str
@@ -57,7 +58,7 @@ def _persona(
 ) -> Persona:
     return Persona(
         name=name,
-        # The layout of version 7, with a time of zero: it sorts before every id that the service makes.
+        # An id of version 7 with a timestamp of zero sorts before every id that the service creates.
         user_id=UUID(f"00000000-0000-7000-8000-{number:012d}"),
         email=f"{name}@{EMAIL_DOMAIN}",
         full_name=full_name,
@@ -91,15 +92,15 @@ PERSONAS: tuple[Persona, ...] = (
 
 
 def persona_names() -> list[str]:
-    """List the names of all personas, in their order."""
+    """List the names of all personas in the order of definition."""
     return [persona.name for persona in PERSONAS]
 
 
 def persona_named(name: str) -> Persona:
-    """Find a persona by its name.
+    """Find a persona by name.
 
     :param name: such as ``buyer`` or ``campus-rep``
-    :raises UnknownPersonaError: no persona has this name; the message names those there are
+    :raises UnknownPersonaError: no persona has this name; the message lists all names
     """
     for persona in PERSONAS:
         if persona.name == name:

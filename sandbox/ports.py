@@ -1,4 +1,4 @@
-"""Finding free ports, and keeping them from others until the server that needs them starts."""
+"""Find free ports and reserve each port until the server starts."""
 
 import os
 import socket
@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 HOST = "127.0.0.1"
-# Searching stays below the range from which Linux takes the ports of outgoing connections (32768 up), also
-# with the distance of PAIRED_DISTANCE added.
+# Linux takes the ports of outgoing connections from 32768 upwards. The search stays below that range, even
+# after PAIRED_DISTANCE is added.
 _LAST_FIRST_PORT = 21_000
 _FALLBACK_FIRST_PORT = 10_240
 _SEARCHED = 1_000
-# SeaweedFS's maintenance worker looks for the admin server's gRPC port at this distance, whatever it is told.
+# SeaweedFS's maintenance worker expects the admin server's gRPC port at this distance and ignores the setting.
 PAIRED_DISTANCE = 10_000
 
 
 class NoFreePortError(Exception):
-    """Of all ports that were tried, too few were free."""
+    """Too few of the tried ports were free."""
 
 
 class PortReservation:
-    """Ports that are held by listening sockets of this process until they are released one by one.
+    """Ports reserved by listening sockets of this process until each is released.
 
-    Holding them lets two stacks that start at the same moment see each other's choice.
+    Two stacks that start at the same moment thereby see each other's choice.
     """
 
     def __init__(self) -> None:
@@ -30,10 +30,10 @@ class PortReservation:
         self.ports: dict[str, int] = {}
 
     def take(self, name: str, port: int, *, paired: bool = False) -> bool:
-        """Reserve a port, if it is free.
+        """Reserve a port if the port is free.
 
-        :param paired: the port at a distance of 10,000 is needed too
-        :return: whether it was free
+        :param paired: reserve the port at a distance of 10,000 too
+        :return: whether the port was free
         """
         wanted = (port, port + PAIRED_DISTANCE) if paired else (port,)
         held: list[socket.socket] = []
@@ -49,25 +49,25 @@ class PortReservation:
         return True
 
     def release(self, *names: str) -> None:
-        """Free ports for the servers that are about to listen on them."""
+        """Release ports to the servers that are about to listen on them."""
         for name in names:
             for listener in self._sockets.pop(name, []):
                 listener.close()
 
     def close(self) -> None:
-        """Free all ports that are still held."""
+        """Release all remaining ports."""
         self.release(*list(self._sockets))
 
 
 def reserve_ports(
     names: Sequence[str], *, first: int, remembered: Mapping[str, int], paired: frozenset[str] = frozenset()
 ) -> PortReservation:
-    """Reserve a port for each name: the remembered one if it is free, else the next free.
+    """Reserve a port for each name: the remembered port if free, otherwise the next free port.
 
-    :param first: where the search starts
-    :param remembered: ports of the last time
-    :param paired: names whose port at a distance of 10,000 is needed too
-    :raises NoFreePortError: fewer ports were free than needed
+    :param first: the first port to try
+    :param remembered: ports of the previous run
+    :param paired: names that also need the port at a distance of 10,000
+    :raises NoFreePortError: too few ports are free
     """
     reservation = PortReservation()
     missing = [
@@ -85,14 +85,14 @@ def reserve_ports(
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a server could listen on a port of the loopback address now."""
+    """Return whether a server could listen on a port of the loopback address now."""
     return port_fault(port) is None
 
 
 def port_fault(port: int) -> int | None:
-    """Tell why nobody could listen on a port of the loopback address now.
+    """Return the error that prevents a server from listening on a port of the loopback address.
 
-    :return: the error's number, such as ``errno.EADDRINUSE``; none when the port is free
+    :return: the error number, such as ``errno.EADDRINUSE``, or none when the port is free
     """
     try:
         _listen(port).close()
@@ -109,10 +109,10 @@ def _try_listen(port: int) -> socket.socket | None:
 
 
 def _listen(port: int) -> socket.socket:
-    """Listen, since only listening keeps others off: two sockets with SO_REUSEADDR may bind the same port."""
+    """Open a listening socket. A bound socket is not enough: with SO_REUSEADDR two sockets may bind one port."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        # As servers do: connections that linger after their end don't make a port taken.
+        # Servers set this option too: lingering closed connections do not occupy the port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
         listener.listen(1)
@@ -123,10 +123,10 @@ def _listen(port: int) -> socket.socket:
 
 
 def _has_foreign_socket_file(port: int) -> bool:
-    """Tell whether another user's SeaweedFS left a socket file for this port that we could not replace."""
+    """Return whether another user's SeaweedFS left a socket file for this port that this user cannot replace."""
     if os.geteuid() == 0:
         return False
     return any(
         path.lstat().st_uid != os.geteuid()
-        for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")  # noqa: S108 - where SeaweedFS puts them
+        for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")  # noqa: S108 - fixed by SeaweedFS
     )

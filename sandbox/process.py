@@ -1,4 +1,4 @@
-"""One child process: in a session of its own, tied to this process's life, with a log file."""
+"""A child process with a session and a log file of its own that ends when this process ends."""
 
 import contextlib
 import os
@@ -20,12 +20,15 @@ Pause = Callable[[float], None]
 
 
 class ProcessFailedError(Exception):
-    """A process ended, or was not ready, when it had to run; the message ends with its log's last lines."""
+    """A process ended or was not ready when it had to run. The message ends with the last lines of the log."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Whom a process runs as. ``override``: it must reach files below directories closed to that user."""
+    """The user and group that a process runs as.
+
+    :param override: the process must reach files below directories that are closed to this user
+    """
 
     user_id: int
     group_id: int
@@ -33,9 +36,9 @@ class Account:
 
 
 class Process:
-    """A command that runs in the background, with all that it starts itself.
+    """A background command, including all processes that the command starts.
 
-    It gets ``death_signal`` when this process dies, however that happens, so nothing is ever left behind.
+    The command receives ``death_signal`` when this process dies for any reason. Nothing is left behind.
     """
 
     def __init__(
@@ -51,13 +54,13 @@ class Process:
         account: Account | None = None,
         inherited: Sequence[int] = (),
     ) -> None:
-        """Describe the process; ``launch`` starts it.
+        """Describe the process. ``launch`` starts it.
 
-        :param command: the program's path and its arguments
-        :param environment: all its variables; none means this process's own
-        :param stop_signal: what asks it to stop in good order
-        :param death_signal: what it gets when this process dies; none means the stop signal
-        :param inherited: file descriptors that it keeps open
+        :param command: the program's path and arguments
+        :param environment: the full environment; none means this process's own
+        :param stop_signal: requests an orderly stop
+        :param death_signal: sent when this process dies; none means the stop signal
+        :param inherited: file descriptors that stay open in the child
         """
         self.name = name
         self.log_path = log_path
@@ -71,9 +74,9 @@ class Process:
         self._popen: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
-        """Start the process and not wait for it.
+        """Start the process and return immediately.
 
-        Call it from a thread that lives as long as the process shall: Linux sends the death signal when the
+        Call this from a thread that lives as long as the process. Linux sends the death signal when the
         thread that started a process ends.
         """
         account = self._account
@@ -96,38 +99,37 @@ class Process:
 
     @property
     def process_id(self) -> int | None:
-        """Give the process's id, or none before it was started."""
+        """The process id, or none before the start."""
         return self._popen.pid if self._popen else None
 
     @property
     def running(self) -> bool:
-        """Tell whether the process was started and has not ended."""
+        """Whether the process was started and has not ended."""
         return self._popen is not None and self.exit_status is None
 
     @property
     def exit_status(self) -> int | None:
-        """Give the exit status, negative for a signal; none while it has not ended.
+        """The exit status, negative for a signal, or none while the process runs.
 
-        What an ended process leaves of its group is killed with it.
+        Reading the status of an ended process kills the rest of its process group.
         """
         if self._popen is None:
             return None
         if self._popen.returncode is None and _has_ended(self._popen.pid):
-            # Before the process is reaped, since until then nobody else can get the number of its group.
+            # Kill before reaping: until then the number of the process group cannot be reused.
             _kill_group(self._popen.pid)
             self._popen.wait(_KILL_SECONDS)
         return self._popen.returncode
 
     def request_stop(self) -> None:
-        """Ask the process to stop in good order, and not wait for it."""
+        """Request an orderly stop and return immediately."""
         if self._popen is not None and self.running:
             self._popen.send_signal(self._stop_signal)
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """Stop the process and all that it started: in good order, or else by force.
+        """Stop the process and its descendants, by force after the timeout.
 
-        :param timeout_seconds: how long it may take before it is killed
-        :return: whether it stopped by itself in that time
+        :return: whether the process stopped by itself in time
         """
         self.request_stop()
         orderly = wait_until(lambda: not self.running, timeout_seconds=timeout_seconds)
@@ -137,11 +139,11 @@ class Process:
         return orderly
 
     def log_tail(self, lines: int = 15) -> str:
-        """Give the last lines of the process's log."""
+        """Return the last lines of the process's log."""
         return log_tail(self.log_path, lines)
 
     def failure(self, what: str) -> ProcessFailedError:
-        """Make the error that tells what went wrong, with the end of the log."""
+        """Build an error that describes the failure and ends with the end of the log."""
         status = self.exit_status
         ending = "" if status is None else f" ({describe_status(status)})"
         return ProcessFailedError(
@@ -154,15 +156,15 @@ def _has_ended(process_id: int) -> bool:
 
 
 def _kill_group(process_id: int) -> None:
-    # No such group: nothing is left of it.
+    # A missing group means that no process is left.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process_id, signal.SIGKILL)
 
 
 def describe_status(status: int) -> str:
-    """Say in words how a process ended.
+    """Describe an exit status in words.
 
-    :param status: as subprocess gives it: negative for a signal
+    :param status: in the notation of subprocess, negative for a signal
     """
     if status >= 0:
         return f"exit status {status}"
@@ -170,7 +172,7 @@ def describe_status(status: int) -> str:
 
 
 def log_tail(path: Path, lines: int) -> str:
-    """Give the last lines of a file, indented, of its last 16 KB at most."""
+    """Return the last lines of a file, indented, from at most its last 16 KB."""
     if not path.is_file():
         return "    (no log)"
     with path.open("rb") as log:
@@ -180,10 +182,10 @@ def log_tail(path: Path, lines: int) -> str:
 
 
 def wait_until(condition: Callable[[], bool], *, timeout_seconds: float, pause: Pause = time.sleep) -> bool:
-    """Wait for a condition, asking every 20 ms.
+    """Wait for a condition, checking every 20 ms.
 
-    :param pause: sleeps for the given seconds; it may raise to break off the wait
-    :return: whether the condition came true in time
+    :param pause: sleeps for the given seconds and may raise to abort the wait
+    :return: whether the condition became true in time
     """
     deadline = time.monotonic() + timeout_seconds
     while not condition():
@@ -194,12 +196,13 @@ def wait_until(condition: Callable[[], bool], *, timeout_seconds: float, pause: 
 
 
 def unprivileged_account(*paths: Path) -> Account | None:
-    """Find whom a server runs as that refuses to run as root.
+    """Find an account for a server that refuses to run as root.
 
-    :param paths: what it must reach; the first is its data directory, whose owner it becomes if that is not
-        root, so that a directory made by a user stays that user's
-    :return: the account, or none when this process is not root itself
-    :raises ProcessFailedError: there is no user to become
+    :param paths: paths that the server must reach. The first is its data directory. If that directory's owner
+        is
+        not root, the server runs as the owner, so that a user's directory stays that user's.
+    :return: the account, or none when this process is not root
+    :raises ProcessFailedError: there is no unprivileged user
     """
     if os.geteuid() != 0:
         return None

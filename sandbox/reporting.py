@@ -1,4 +1,4 @@
-"""What the stack prints: a line for each step, and how to go on."""
+"""The stack's console output: a line per step, and the first commands to try."""
 
 import os
 import sys
@@ -16,38 +16,38 @@ _NAME_WIDTH = 20
 
 
 class Console:
-    """Prints lines; in colour on a terminal, plain elsewhere."""
+    """A line printer, in colour on a terminal and plain elsewhere."""
 
     def __init__(self) -> None:
         self._colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
     def line(self, text: str = "") -> None:
-        """Print a line at once.
+        """Print a line immediately.
 
-        Nobody may be listening any more (``make run | head``): that is no reason to end the stack.
+        A closed pipe (``make run | head``) is no reason to end the stack.
         """
         try:
             print(text, flush=True)
         except BrokenPipeError:
-            sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - while this process lives
+            sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - stays open until exit
 
     def step(self, name: str, text: str) -> None:
-        """Print what was done, by whom."""
+        """Print a completed step and the component that did it."""
         self.line(f"  {self._paint(name.ljust(_NAME_WIDTH), '36')} {text}")
 
     @contextmanager
     def timed(self, name: str, text: str) -> Iterator[None]:
-        """Print what was done, and how long it took, when it is done."""
+        """Print a completed step and its duration."""
         started = time.monotonic()
         yield
         self.step(name, f"{text} ({time.monotonic() - started:.1f} s)")
 
     def problem(self, text: str) -> None:
-        """Print what went wrong to standard error."""
+        """Print an error to standard error."""
         print(self._paint(text, "31") if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
 
     def heading(self, text: str) -> None:
-        """Print a line that stands out."""
+        """Print an emphasized line."""
         self.line(self._paint(text, "1"))
 
     def _paint(self, text: str, code: str) -> str:
@@ -55,9 +55,9 @@ class Console:
 
 
 def banner(configuration: Configuration, *, seconds: float) -> list[str]:
-    """Tell where everything is and how to begin.
+    """List the stack's addresses and the first commands.
 
-    :param seconds: how long the start took
+    :param seconds: duration of the start
     """
     base = configuration.public_base_url
     variables = configuration.variables
@@ -89,7 +89,7 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
 
 
 def _where_alerts_go(configuration: Configuration) -> str:
-    """A chat's address is a secret where it is a real one."""
+    """Describe the destination of alerts. A real chat's address is a secret and is not printed."""
     hook = configuration.variables["ALERT_CHAT_URL"]
     return (
         f"{hook.removesuffix('hook')} (sandbox chat)" if configuration.sandbox_chat else "to the chat given"
@@ -101,6 +101,6 @@ def _whose(address: str, *, sandbox: bool) -> str:
 
 
 def _prefix(configuration: Configuration) -> str:
-    """The command line looks for the stack in .data; another directory must be named."""
+    """Name the data directory for commands, which look for the stack in .data by default."""
     given = os.environ.get("DATA_DIR")
     return f"DATA_DIR={configuration.layout.root} " if given else ""

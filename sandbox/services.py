@@ -1,4 +1,4 @@
-"""The processes of the application in the embedded stack, and the servers that it embeds."""
+"""The application's processes and the embedded servers of the stack."""
 
 import sys
 from pathlib import Path
@@ -15,10 +15,10 @@ from sandbox.servers import (
     Server,
 )
 
-# A stop stays short for the one who pressed Ctrl-C; a request that takes longer is repeated by its sender.
+# A short grace period keeps Ctrl-C quick. Clients repeat an interrupted request.
 _WEB_GRACEFUL_SECONDS = "8"
-EXPECTED_FAILURE_STATUS = 78  # EX_CONFIG: the end of the log is a message for people, without a trace
-# One process upgrades and fills the database, since each start of Python costs as much as the work itself.
+EXPECTED_FAILURE_STATUS = 78  # EX_CONFIG: the log ends with a readable message, without a traceback
+# One process upgrades and seeds the database, because starting Python costs as much as the work itself.
 _PREPARE = f"""
 import sys
 
@@ -35,25 +35,25 @@ except click.ClickException as error:
 
 
 class Services:
-    """Makes the processes of a configuration; each holds the stack's lock."""
+    """A factory for the processes of a configuration. Each process holds the stack's lock."""
 
     def __init__(self, configuration: Configuration, *, lock: int) -> None:
         self._configuration = configuration
         self._inherited = (lock,)
 
     def log_path(self, name: str) -> Path:
-        """Give the log of a process; a log of the last run becomes ``.log.1``."""
+        """Return the log path of a process. The previous run's log is renamed to ``.log.1``."""
         path = self._configuration.layout.logs / f"{name}.log"
         if path.exists():
             path.replace(path.with_name(f"{path.name}.1"))
         return path
 
     def servers(self) -> list[tuple[Server, tuple[str, ...]]]:
-        """Make the servers that are not given, each with the names of its ports."""
+        """Create the embedded servers, each with the names of its ports."""
         configuration = self._configuration
         ports, own, root = configuration.ports, configuration.secrets, configuration.layout.root
         made: list[tuple[Server, tuple[str, ...]]] = []
-        # The object storage is the slowest to start; PostgreSQL's first start blocks, so it is launched last.
+        # Object storage starts slowest, so it is launched first. PostgreSQL's first start blocks, so it comes last.
         if configuration.embedded_storage:
             storage = EmbeddedObjectStorage(
                 root / "objects",
@@ -87,7 +87,7 @@ class Services:
         return made
 
     def providers(self) -> Process:
-        """Make the stand-ins for the payment gateway and the identity provider."""
+        """Create the process of the simulated providers."""
         data = self._configuration.layout.root / "providers"
         data.mkdir(mode=0o700, exist_ok=True)
         port = str(self._configuration.ports["providers"])
@@ -96,24 +96,25 @@ class Services:
         )
 
     def prepare(self) -> Process:
-        """Make the process that upgrades the database, and fills an empty one."""
+        """Create the process that upgrades the database and seeds an empty one."""
         return self._python("prepare", "-c", _PREPARE)
 
     def web(self) -> Process:
-        """Make the web processes that serve what computes."""
+        """Create the web processes for CPU-bound requests."""
         return self._gunicorn("web", WORKER_CLASS="sync")
 
     def waiting(self) -> Process:
-        """Make the web process that serves what waits for others."""
-        # One process, many requests at once: they share its connections, which none holds while it waits.
+        """Create the web process for requests that wait for external services."""
+        # One process serves many requests at once. A waiting request holds no database connection, so a pool of
+        # 10 suffices.
         return self._gunicorn("waiting", WORKER_CLASS="gevent", WEB_CONCURRENCY="1", DATABASE_POOL_SIZE="10")
 
     def worker(self, queue: str) -> Process:
-        """Make the worker of a queue."""
+        """Create the worker of a queue."""
         return self._python(f"worker-{queue}", "-m", "tasks.worker", queue)
 
     def proxy(self) -> EmbeddedProxy:
-        """Make the proxy, which has the public port."""
+        """Create the proxy, which listens on the public port."""
         configuration = self._configuration
         return EmbeddedProxy(
             configuration.layout.root / "proxy",

@@ -1,4 +1,4 @@
-"""Waiting that a request to stop (Ctrl-C, SIGTERM, a closed terminal) ends at once."""
+"""A wait that a stop request (Ctrl-C, SIGTERM, a closed terminal) interrupts at once."""
 
 import os
 import select
@@ -8,11 +8,11 @@ from typing import Any, Self
 
 
 class StopRequestedError(Exception):
-    """Somebody asked this process to stop; the message is the signal's name."""
+    """A signal requested this process to stop. The message is the signal's name."""
 
 
 class StopSignals:
-    """Collects signals while it is entered; only ``pause`` acts on them, so no step is cut in the middle."""
+    """A collector of stop signals. Only ``pause`` acts on signals, so no step is interrupted half-way."""
 
     def __init__(self) -> None:
         self._read_end, self._write_end = os.pipe()
@@ -20,12 +20,12 @@ class StopSignals:
         self._previous_wakeup = -1
 
     def __enter__(self) -> Self:
-        """Take over the signals of this process."""
+        """Install this process's signal handlers."""
         os.set_blocking(self._read_end, False)
         os.set_blocking(self._write_end, False)
         self._previous_wakeup = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored: started by nohup
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup makes it ignored
             numbers.append(signal.SIGHUP)
         for number in numbers:
             self._previous[number] = signal.signal(number, _noted)
@@ -37,7 +37,7 @@ class StopSignals:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        """Give the signals back."""
+        """Restore the previous signal handlers."""
         signal.set_wakeup_fd(self._previous_wakeup)
         for number, handler in self._previous.items():
             signal.signal(number, handler)
@@ -45,9 +45,9 @@ class StopSignals:
         os.close(self._write_end)
 
     def pause(self, seconds: float) -> None:
-        """Sleep, at most so many seconds.
+        """Sleep for at most the given seconds.
 
-        :raises StopRequestedError: a signal came, before or meanwhile
+        :raises StopRequestedError: a signal arrived before or during the sleep
         """
         readable, _, _ = select.select([self._read_end], [], [], seconds)
         if readable:
@@ -56,4 +56,4 @@ class StopSignals:
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the interpreter has written the signal's number to the pipe."""
+    """Do nothing. The interpreter has already written the signal's number to the pipe."""

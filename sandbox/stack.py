@@ -1,8 +1,8 @@
-"""Everything on one machine: ``python -m sandbox.stack up|status|reset``.
+"""The complete stack on one machine: ``python -m sandbox.stack up|status|reset``.
 
-PORT (8000) is the public port, DATA_DIR (.data) keeps the state. DATABASE_URL, REDIS_URL, S3_ENDPOINT_URL,
-GATEWAY_URL, IDENTITY_ISSUER, AI_URL and ALERT_CHAT_URL, where given, name servers and providers to use instead of
-embedded ones.
+PORT (8000) is the public port, and DATA_DIR (.data) is the directory of all state. Set DATABASE_URL, REDIS_URL,
+S3_ENDPOINT_URL, GATEWAY_URL, IDENTITY_ISSUER, AI_URL or ALERT_CHAT_URL to use an external server or provider instead
+of the embedded one.
 """
 
 import argparse
@@ -39,11 +39,11 @@ from sandbox.supervisor import Supervisor
 
 _PREPARE_SECONDS = 300.0
 _READY_SECONDS = 60.0
-_NOT_RUNNING_STATUS = 3  # as `service NAME status` answers
+_NOT_RUNNING_STATUS = 3  # the exit status of `service NAME status`
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one of the stack's commands.
+    """Run a command of the stack.
 
     :return: the exit status
     """
@@ -64,9 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def up(environ: Mapping[str, str], console: Console) -> int:
-    """Run the stack until it is asked to stop.
+    """Run the stack until a signal stops it.
 
-    :raises StackError: it could not start, or not go on; everything was stopped again
+    :raises StackError: the stack could not start or continue; every process has been stopped
     """
     started = time.monotonic()
     layout = read_layout(environ)
@@ -84,9 +84,9 @@ def up(environ: Mapping[str, str], console: Console) -> int:
 
 
 def status(environ: Mapping[str, str], console: Console) -> int:
-    """Tell whether the stack runs, what it consists of and whether it is ready.
+    """Print whether the stack runs and is ready, and list its processes.
 
-    :return: 0 when it is ready, 1 when it runs but is not, 3 when it does not run
+    :return: 0 when the stack is ready, 1 when it is running but not ready, 3 when it is not running
     """
     layout = read_layout(environ)
     if not is_locked(layout.lock) or not layout.state.exists():
@@ -101,9 +101,9 @@ def status(environ: Mapping[str, str], console: Console) -> int:
 
 
 def reset(environ: Mapping[str, str], console: Console) -> int:
-    """Remove all state of a stack that does not run.
+    """Delete all state of a stopped stack.
 
-    :raises StackError: the stack runs, or the directory is not one of a stack
+    :raises StackError: the stack is running, or the directory does not belong to a stack
     """
     layout = read_layout(environ)
     if not layout.root.exists():
@@ -179,7 +179,7 @@ def _start(
 def _prepare(
     configuration: Configuration, services: Services, console: Console, *, signals: StopSignals
 ) -> None:
-    """Upgrade the database and fill an empty one, unless this was done for the same migrations before."""
+    """Upgrade the database and seed an empty one, unless already done for the same migrations."""
     fingerprint = migrations_fingerprint()
     prepared = configuration.layout.prepared
     ours = configuration.embedded_database and configuration.embedded_storage

@@ -1,4 +1,4 @@
-"""Watching the stack's processes: what may be restarted is, and in the end all are stopped in order."""
+"""A supervisor that restarts failed services and stops all processes in order."""
 
 import shutil
 import time
@@ -11,9 +11,9 @@ from sandbox.reporting import Console
 from sandbox.servers import Server
 
 _WATCH_SECONDS = 0.5
-# Waits before each restart; a service that ends once more after them ends the stack.
+# Delays before each restart. A service that ends again after the last restart ends the stack.
 _RESTART_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
-# A service that ran so long counts as recovered: its restarts are counted anew.
+# A service that ran this long counts as recovered, which resets its restart count.
 _RECOVERED_SECONDS = 60.0
 _LOG_CHECK_SECONDS = 10.0
 _LOG_BYTES = 64 * 1024 * 1024
@@ -28,7 +28,7 @@ class _Watched:
 
 
 class Supervisor:
-    """All processes of the stack, in the groups in which they stop."""
+    """All processes of the stack, grouped by the order of stopping."""
 
     def __init__(self, console: Console, *, pause: Pause) -> None:
         self._console = console
@@ -39,9 +39,9 @@ class Supervisor:
         self._logs_checked_at = time.monotonic()
 
     def add_server(self, server: Server, *, before_binding: Callable[[], None]) -> None:
-        """Launch a server without which the stack can't go on; it stops last.
+        """Launch a server that the stack cannot do without. Servers stop last.
 
-        :param before_binding: frees the server's ports
+        :param before_binding: releases the server's ports
         """
         self._servers.append(server)
         server.launch(before_binding)
@@ -49,15 +49,15 @@ class Supervisor:
     def add_service(self, process: Process, *, stops_late: bool = False) -> None:
         """Launch a process that is restarted when it ends.
 
-        :param stops_late: others need it while they stop
+        :param stops_late: stop after the other services, which need this one while they stop
         """
         (self._late if stops_late else self._early).append(_Watched(process))
         process.launch()
 
     def wait_for_servers(self) -> None:
-        """Wait until all servers answer, and tell of each as it does.
+        """Wait until all servers answer, and print each as it does.
 
-        :raises ProcessFailedError: one ended or did not answer in time
+        :raises ProcessFailedError: a server ended or did not answer in time
         """
         started = time.monotonic()
         for server in self._servers:
@@ -65,10 +65,10 @@ class Supervisor:
             self._console.step(server.name, f"answers ({time.monotonic() - started:.1f} s)")
 
     def wait_for(self, condition: Callable[[], bool], *, what: str, timeout_seconds: float) -> None:
-        """Wait for the stack to do something, while watching that nothing ends.
+        """Wait for a condition of the stack and fail early when a process ends.
 
-        :raises StackError: it took too long
-        :raises ProcessFailedError: a process ended meanwhile
+        :raises StackError: the condition was not met in time
+        :raises ProcessFailedError: a process ended during the wait
         """
 
         def pause(seconds: float) -> None:
@@ -86,7 +86,7 @@ class Supervisor:
     def watch(self, *, on_change: Callable[[], None]) -> None:
         """Keep the stack running until ``pause`` raises.
 
-        :param on_change: is called whenever a process was restarted
+        :param on_change: called after each restart of a process
         :raises StackError: a server ended, or a service ended too often
         """
         while True:
@@ -100,7 +100,7 @@ class Supervisor:
             self._bound_logs()
 
     def process_ids(self) -> dict[str, int]:
-        """Give the id of each running process by its name."""
+        """Return the ids of the running processes by name."""
         return {
             process.name: process.process_id
             for process in self._processes()
@@ -108,7 +108,7 @@ class Supervisor:
         }
 
     def stop(self) -> None:
-        """Stop everything: what takes requests and work, providers, then databases."""
+        """Stop all processes: first web processes and workers, then providers, then servers."""
         self._stop_group([watched.process for watched in self._early], timeout_seconds=20)
         self._stop_group([watched.process for watched in self._late], timeout_seconds=5)
         for server in self._servers:
@@ -128,7 +128,7 @@ class Supervisor:
                 self._console.step(process.name, "did not stop in time and was killed")
 
     def _tend(self, watched: _Watched) -> bool:
-        """Restart a service that ended, when that is due; tell whether it was restarted now."""
+        """Restart an ended service when its restart is due, and return whether it was restarted now."""
         now = time.monotonic()
         if watched.process.running:
             if watched.restarts and now - watched.launched_at > _RECOVERED_SECONDS:
@@ -158,7 +158,7 @@ class Supervisor:
         )
 
     def _bound_logs(self) -> None:
-        """Copy a log that grew large and empty it: its process appends, so it goes on at the start."""
+        """Truncate large logs after copying them. Processes append, so writing continues at the start."""
         now = time.monotonic()
         if now - self._logs_checked_at < _LOG_CHECK_SECONDS:
             return

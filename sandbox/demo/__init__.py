@@ -1,1 +1,1 @@
-"""The demo: one purchase over HTTP, from browsing to money released; ``python -m sandbox.demo``."""
+"""The demo: a purchase over HTTP, from browsing to the release of the money; ``python -m sandbox.demo``."""

@@ -1,4 +1,4 @@
-"""``make demo``: exit status 0 when every step came out as expected."""
+"""The entry point of ``make demo``. The exit status is 0 when every step succeeded."""
 
 import os
 import sys
@@ -8,11 +8,11 @@ from sandbox.demo.narrator import DemoFailedError, Narrator
 from sandbox.demo.purchase import play
 from sandbox.demo.target import found_or_started
 
-_INTERRUPTED_STATUS = 130  # as shells do
+_INTERRUPTED_STATUS = 130  # the status that shells use
 
 
 def main() -> int:
-    """Play the demo.
+    """Run the demo.
 
     :return: the exit status
     """

@@ -1,4 +1,4 @@
-"""The demo's people: each calls the API with a token of their own, and the sandbox providers without."""
+"""HTTP callers of the demo. Calls to the API carry a persona's token, calls to sandbox providers do not."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,58 +10,56 @@ from sandbox.demo.narrator import DemoFailedError, Narrator, picked
 
 _TIMEOUTS_SECONDS = (3.0, 20.0)
 _POLL_SECONDS = 0.2
-# Where the API, the gateway and the identity provider say what was wrong.
+# Members that hold the reason of an error in responses of the API, the gateway and the identity provider.
 _REASONS = ("detail", "message", "error_description")
 
 
 class Caller:
-    """Somebody who calls the API, or the gateway where it is asked so."""
+    """A client of the API, the gateway or the identity provider."""
 
     def __init__(
         self, base_url: str, narrator: Narrator, *, name: str, token: str | None = None, abroad: bool = False
     ) -> None:
-        """Describe somebody.
+        """Describe the caller.
 
-        :param base_url: of what is called
-        :param name: who it is, for people
-        :param token: none for somebody who is not signed in
-        :param abroad: it is not the API that is called, so that whole addresses are shown
+        :param name: shown in the demo's output
+        :param token: none for an anonymous caller
+        :param abroad: the base URL is not the API's, so the output shows whole URLs
         """
         self._base_url = base_url
         self._narrator = narrator
         self._abroad = abroad
         self.name = name
-        self.next_cursor: str | None = None  # of the last answer, if it was one of several pages
+        self.next_cursor: str | None = None  # of the last response, if it was paginated
         self._session = requests.Session()
-        self._session.trust_env = False  # this machine's own server: no proxy of the environment is before it
+        self._session.trust_env = False  # calls to this machine must not use a proxy from the environment
         if token is not None:
             self._session.headers["Authorization"] = f"Bearer {token}"
 
     def get(
         self, path: str, *shown: str, query: Mapping[str, Any] | None = None, quietly: bool = False
     ) -> Any:
-        """Read something.
+        """Send a GET request.
 
-        :param shown: the fields of the answer that are printed
-        :param quietly: nothing is printed
-        :return: the answer's ``data``
-        :raises DemoFailedError: it was not 200
+        :param shown: fields of the response to print
+        :param quietly: print nothing
+        :return: the response's ``data``
+        :raises DemoFailedError: the status is not 200
         """
         return self._call("GET", path, 200, shown, quietly=quietly, params=query)
 
     def post(self, path: str, *shown: str, body: Any = None, expected: int = 200) -> Any:
-        """Send something, under a fresh Idempotency-Key.
+        """Send a POST request with a fresh Idempotency-Key.
 
-        :param shown: the fields of the answer that are printed
-        :param expected: the status that it must answer
-        :return: the answer's ``data``
-        :raises DemoFailedError: it answered another
+        :param shown: fields of the response to print
+        :return: the response's ``data``
+        :raises DemoFailedError: the status is not the expected one
         """
         headers = {"Idempotency-Key": str(uuid4())}
         return self._call("POST", path, expected, shown, json=body, headers=headers)
 
     def delete(self, path: str, *shown: str) -> Any:
-        """Remove something."""
+        """Send a DELETE request."""
         return self._call("DELETE", path, 200, shown)
 
     def _call(
@@ -113,13 +111,13 @@ def _shortened(data: Any, shown: tuple[str, ...]) -> Any:
 
 
 def until(condition: Callable[[], Any], *, seconds: float, what: str, pause: Callable[[float], None]) -> Any:
-    """Ask until there is an answer.
+    """Poll until a condition is true.
 
-    :param condition: gives something true when it is time
-    :param seconds: how long to ask at most
-    :param what: is waited for, in words
-    :param pause: waits so many seconds
-    :raises DemoFailedError: it took longer
+    :param condition: returns a true value when the wait is over
+    :param what: the awaited event, in words
+    :param pause: sleeps for the given seconds
+    :return: the true value
+    :raises DemoFailedError: the condition was not true in time
     """
     for _ in range(int(seconds / _POLL_SECONDS)):
         found = condition()

@@ -1,4 +1,4 @@
-"""What the demo prints: what was asked, what came back, what the ledger says."""
+"""The demo's output: requests, responses and ledger entries."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +15,11 @@ _LABEL_WIDTH = 10
 
 
 class DemoFailedError(Exception):
-    """A step did not come out as expected; the message says which and how."""
+    """A step failed. The message says which step and why."""
 
 
 class Narrator:
-    """Prints the demo: in colour on a terminal, plain in a pipe."""
+    """A printer of the demo's narration, in colour on a terminal and plain in a pipe."""
 
     def __init__(self) -> None:
         console = Console(highlight=False)
@@ -31,7 +31,7 @@ class Narrator:
         self._console.print(Text(text), soft_wrap=True)
 
     def step(self, title: str) -> None:
-        """Begin a step."""
+        """Print a step's number and title."""
         self._steps += 1
         self._console.print()
         self._console.print(Text(f"{self._steps}. {title}", style="bold"), soft_wrap=True)
@@ -45,12 +45,12 @@ class Narrator:
         self._line("ask", shown)
 
     def answered(self, status: int, content: Any) -> None:
-        """Print an answer, in one line."""
+        """Print a response on a single line."""
         colour = "green" if status < 400 else "red"
         self._line("answer", Text.assemble((f"{status} ", colour), compact(content)), cut=True)
 
     def ledger(self, text: str) -> None:
-        """Print what the books say."""
+        """Print the ledger entries of a step."""
         self._line("ledger", Text(text, style="yellow"))
 
     def note(self, text: str) -> None:
@@ -69,12 +69,12 @@ class Narrator:
         self._console.print(indented)
 
     def done(self, text: str) -> None:
-        """Print the last line of a demo that went as it should."""
+        """Print the last line of a successful demo."""
         self._console.print()
         self._console.print(Text(text, style="bold green"), soft_wrap=True)
 
     def failed(self, text: str) -> None:
-        """Print to standard error why the demo ended early."""
+        """Print to standard error why the demo failed."""
         Console(stderr=True, highlight=False).print(Text(f"\n{text}", style="bold red"), soft_wrap=True)
 
     def _line(self, label: str, content: Text, *, cut: bool = False) -> None:
@@ -86,12 +86,12 @@ class Narrator:
 
 
 def compact(content: Any) -> str:
-    """Write JSON in one line."""
+    """Format a value as JSON on a single line."""
     return json.dumps(content, ensure_ascii=False)
 
 
 def naira(amount_minor: int) -> str:
-    """Write an amount for people.
+    """Format an amount in naira.
 
     :param amount_minor: kobo
     """
@@ -100,9 +100,9 @@ def naira(amount_minor: int) -> str:
 
 
 def picked(content: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Pick the fields of an answer that are worth showing.
+    """Select the fields of a response that are worth printing.
 
-    :param names: a field, or one of an object within, such as ``vendor.displayName``
+    :param names: field names; a dot selects a field of a nested object, such as ``vendor.displayName``
     """
     found: dict[str, Any] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""The purchase, step by step. Every answer is held against what it must be."""
+"""The steps of the demo's purchase. Every response is checked against its expected content."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from sandbox.demo.target import Target
 from sandbox.personas import MAIN_CAMPUS, STORE_NAMES, persona_named
 
 _SETTLED_WITHIN_SECONDS = 20.0
-_MAX_PAGES = 30  # a caller without a token has 60 requests a minute
+_MAX_PAGES = 30  # an anonymous caller may send 60 requests a minute
 _BASIS_POINTS = 10_000
 _ORDER_FIELDS = ("number", "status", "escrowStatus", "nextActions")
 _TRAIL = ["place", "pay", "accept", "ship", "verify-code"]
@@ -20,7 +20,7 @@ _TRAIL = ["place", "pay", "accept", "ship", "verify-code"]
 
 @dataclass(frozen=True)
 class People:
-    """Who takes part."""
+    """The callers who take part in the purchase."""
 
     anybody: Caller
     buyer: Caller
@@ -30,8 +30,8 @@ class People:
 def play(target: Target, narrator: Narrator, *, pause: Callable[[float], None] = time.sleep) -> None:
     """Play the purchase.
 
-    :param pause: waits so many seconds
-    :raises DemoFailedError: a step did not come out as expected
+    :param pause: sleeps for the given seconds
+    :raises DemoFailedError: a step failed
     """
     product = _browse(target, narrator)
     people = _sign_in(target, narrator)
@@ -128,7 +128,10 @@ def _pay(
     *,
     pause: Callable[[float], None],
 ) -> int:
-    """Pay the order, and give the gateway's fees in kobo."""
+    """Pay the order.
+
+    :return: the gateway's fees in kobo
+    """
     narrator.step("Open the payment page: the API asks the gateway for it")
     page = people.buyer.post(
         "/api/payments/initialize", "reference", "authorizationUrl", body={"orderId": order["id"]}
@@ -225,7 +228,7 @@ def _show_trail(people: People, narrator: Narrator, order: Mapping[str, Any]) ->
 
 
 def _vendor_share(order: Mapping[str, Any]) -> int:
-    """Items less commission, rounded down for each line, and the delivery fee whole; in kobo."""
+    """Compute the vendor's share in kobo: items less commission (rounded down per line), plus delivery fee."""
     commission = sum(
         item["lineTotalMinor"] * item["commissionBps"] // _BASIS_POINTS for item in order["items"]
     )
@@ -234,7 +237,7 @@ def _vendor_share(order: Mapping[str, Any]) -> int:
 
 
 def _entries(caller: Caller, order: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Give all entries of the transactions that moved an order's money, as the caller sees them."""
+    """Return all entries, visible to the caller, of the transactions that moved the order's money."""
     entries = caller.get("/api/transactions", quietly=True, query={"limit": 20})
     ids = {entry["transactionId"] for entry in entries if entry["orderId"] == order["id"]}
     return [entry for entry in entries if entry["transactionId"] in ids]

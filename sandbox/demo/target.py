@@ -1,4 +1,4 @@
-"""The stack that the demo is played on: the one that runs, or one started for it."""
+"""The stack on which the demo runs, either already running or started for the demo."""
 
 import json
 import os
@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Target:
-    """Where the API, the sandbox gateway and the identity provider are."""
+    """The addresses of the API, the sandbox gateway and the identity provider."""
 
     api: str
     gateway: str
@@ -31,9 +31,9 @@ class Target:
 
 @contextmanager
 def found_or_started(environ: Mapping[str, str], narrator: Narrator) -> Iterator[Target]:
-    """Find the stack to play on, and start one if none runs; that one is stopped again.
+    """Find a running stack, or start a stack and stop it afterwards.
 
-    :raises DemoFailedError: there is none to be had
+    :raises DemoFailedError: no stack is available
     """
     layout = read_layout(environ)
     if environ.get("PUBLIC_BASE_URL"):
@@ -65,7 +65,7 @@ def found_or_started(environ: Mapping[str, str], narrator: Narrator) -> Iterator
 
 
 def _target(environ: Mapping[str, str], layout: Layout) -> Target:
-    """Take each address from the environment, or else from what the stack left."""
+    """Read each address from the environment, or else from the stack's data directory."""
     left: dict[str, str] = {}
     if layout.environment.is_file():
         left = parse_variables(layout.environment.read_text(encoding="utf-8"))
@@ -85,7 +85,7 @@ def _target(environ: Mapping[str, str], layout: Layout) -> Target:
 def _wait_until_ready(layout: Layout, process: Process | None) -> None:
     """Wait until the stack is ready.
 
-    :param process: the stack, where it is ours
+    :param process: the stack's process, if the demo started it
     """
 
     def is_ready() -> bool:
@@ -109,5 +109,5 @@ def _port(layout: Layout) -> int:
     try:
         port = json.loads(layout.state.read_text(encoding="utf-8"))["port"]
     except (OSError, ValueError, KeyError):
-        return read_port(os.environ)  # it is being written, or removed, at this moment
+        return read_port(os.environ)  # the file is being written or removed now
     return int(port)

@@ -1,1 +1,1 @@
-"""Stand-ins for the payment gateway and the identity provider, spoken to over HTTP like the real ones."""
+"""Simulated providers: payment gateway, identity provider, AI moderation and team chat, all over HTTP."""

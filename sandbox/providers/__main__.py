@@ -1,4 +1,4 @@
-"""``python -m sandbox.providers``: serves until SIGTERM or Ctrl-C."""
+"""The entry point of ``python -m sandbox.providers``, which serves until SIGTERM or Ctrl-C."""
 
 import argparse
 import logging
@@ -37,9 +37,9 @@ SETTINGS_HELP = """environment:
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Serve until it is told to stop.
+    """Serve the providers until a stop signal.
 
-    :return: exit status: 0 after a stop, 1 if it could not start
+    :return: the exit status: 0 after a stop, 1 after a failed start
     """
     parser = argparse.ArgumentParser(
         prog="python -m sandbox.providers",
@@ -121,7 +121,7 @@ def _refuse(message: str) -> int:
 
 
 def _configure_logs(level: str) -> None:
-    """One line of JSON for each event, as the other processes of the stack write them."""
+    """Configure JSON logs, a line per event, as in the stack's other processes."""
     number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
     structlog.configure(
         processors=[

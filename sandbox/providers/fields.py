@@ -1,4 +1,4 @@
-"""Reading what clients sent: each field checked, bounded and named when it is wrong."""
+"""Readers and validators of request fields. Each error names the field."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -13,7 +13,7 @@ MAXIMUM_URL_LENGTH = 2_000
 
 
 class InvalidFieldError(Exception):
-    """A field is missing or wrong; ``message`` is fit for the client."""
+    """A field is missing or invalid. The message may be sent to the client."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -22,18 +22,17 @@ class InvalidFieldError(Exception):
 
 
 def json_in_order(app: Flask) -> JSONProvider:
-    """Make an application write JSON in the order in which it was put together."""
+    """Make an application keep the order of members in JSON output."""
     provider = DefaultJSONProvider(app)
     provider.sort_keys = False
     return provider
 
 
 def json_object(request: Request, *, may_be_empty: bool = False) -> Mapping[str, object]:
-    """Read a request's body as a JSON object.
+    """Read a request's body as a JSON object, regardless of its content type.
 
-    :param request: whose body is read, whatever its content type says
-    :param may_be_empty: whether no body at all counts as an empty object
-    :raises InvalidFieldError: the body is no JSON object
+    :param may_be_empty: treat a missing body as an empty object
+    :raises InvalidFieldError: the body is not a JSON object
     """
     if may_be_empty and not request.get_data(cache=True):
         return {}
@@ -51,12 +50,12 @@ def text(
     pattern: re.Pattern[str] | None = None,
     message: str | None = None,
 ) -> str:
-    """Read a text that has to be there.
+    """Read a required text.
 
-    :param maximum: most characters
-    :param pattern: what all of it has to match
-    :param message: said instead of the usual one if it is wrong
-    :raises InvalidFieldError: missing, empty, no text, too long or not matching
+    :param maximum: maximum length in characters
+    :param pattern: must match the whole text
+    :param message: replaces the default error message
+    :raises InvalidFieldError: the text is missing, empty, not a string, too long or does not match
     """
     value = values.get(name)
     if not isinstance(value, str) or not value.strip():
@@ -74,7 +73,7 @@ def optional_text(
     pattern: re.Pattern[str] | None = None,
     message: str | None = None,
 ) -> str | None:
-    """Read a text that may be left out, null or empty; otherwise as ``text`` does."""
+    """Read an optional text with the checks of ``text``. Null and empty count as missing."""
     if values.get(name) in (None, ""):
         return None
     return text(values, name, maximum=maximum, pattern=pattern, message=message)
@@ -83,12 +82,12 @@ def optional_text(
 def integer(
     values: Mapping[str, object], name: str, *, minimum: int, maximum: int, message: str | None = None
 ) -> int:
-    """Read a whole number that has to be there; neither text, float nor boolean passes.
+    """Read a required integer. Strings, floats and booleans are refused.
 
-    :raises InvalidFieldError: missing, not an integer, or out of range
+    :raises InvalidFieldError: the value is missing, not an integer or out of range
     """
     value = values.get(name)
-    # bool is an int in Python, but no amount.
+    # In Python bool is a subclass of int.
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
         raise InvalidFieldError(name, message or f"{name} has to be an integer from {minimum} to {maximum}")
     return value
@@ -97,9 +96,9 @@ def integer(
 def number(
     values: Mapping[str, object], name: str, *, minimum: float, maximum: float, default: float | None
 ) -> float | None:
-    """Read a number that may be left out, such as seconds.
+    """Read an optional number.
 
-    :raises InvalidFieldError: not a number, or out of range
+    :raises InvalidFieldError: the value is not a number or out of range
     """
     value = values.get(name)
     if value is None:
@@ -112,10 +111,10 @@ def number(
 def choice(
     values: Mapping[str, object], name: str, *, allowed: Collection[str], default: str | None = None
 ) -> str:
-    """Read one of several words.
+    """Read a value of a fixed set of words.
 
-    :param default: taken if the field is left out; without it the field has to be there
-    :raises InvalidFieldError: another word, or none
+    :param default: used if the field is missing; without a default the field is required
+    :raises InvalidFieldError: the value is missing or not allowed
     """
     value = values.get(name, default)
     if value is None:
@@ -126,17 +125,17 @@ def choice(
 
 
 def email(values: Mapping[str, object], name: str, *, message: str) -> str:
-    """Read an e-mail address, in lower case.
+    """Read an e-mail address in lower case.
 
-    :raises InvalidFieldError: missing or no address, with ``message``
+    :raises InvalidFieldError: the address is missing or invalid, with ``message``
     """
     return text(values, name, maximum=MAXIMUM_EMAIL_LENGTH, pattern=_EMAIL, message=message).lower()
 
 
 def optional_url(values: Mapping[str, object], name: str) -> str | None:
-    """Read an absolute http(s) address that may be left out.
+    """Read an optional absolute http(s) URL.
 
-    :raises InvalidFieldError: anything else
+    :raises InvalidFieldError: the value is not such a URL
     """
     value = optional_text(values, name, maximum=MAXIMUM_URL_LENGTH)
     if value is not None and not is_web_address(value):
@@ -145,7 +144,7 @@ def optional_url(values: Mapping[str, object], name: str) -> str | None:
 
 
 def is_web_address(value: str) -> bool:
-    """Tell whether a text is an absolute http(s) address with a host."""
+    """Return whether a text is an absolute http(s) URL with a host."""
     try:
         parts = urlsplit(value)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -154,9 +153,9 @@ def is_web_address(value: str) -> bool:
 
 
 def refuse_unknown(values: Mapping[str, object], *, known: Collection[str]) -> None:
-    """Refuse fields that nobody reads, since a typing error would be ignored silently.
+    """Refuse unknown fields. Otherwise misspelled names would go unnoticed.
 
-    :raises InvalidFieldError: naming the first of them
+    :raises InvalidFieldError: for the first unknown field
     """
     for name in values:
         if name not in known:

@@ -1,4 +1,4 @@
-"""All stand-ins in one process, on one port: in the foreground, or in a thread for tests."""
+"""The server of all simulated providers, in one process and on one port."""
 
 import socket
 import threading
@@ -43,41 +43,41 @@ DEFAULT_AUDIENCE = "campus-marketplace"
 DEFAULT_PUBLIC_BASE_URL = "http://127.0.0.1:8000"
 WEBHOOK_PATH = "/api/payments/webhook"
 
-# Far more than 50 clients at once; beyond it is a mistake that should show.
+# Far more than 50 concurrent clients. A higher number indicates a mistake, which the limit makes visible.
 MAXIMUM_REQUESTS_AT_ONCE = 256
 LISTEN_BACKLOG = 256
-# A connection that sends nothing is dropped after this, since it holds a thread.
+# An idle connection occupies a thread, so it is closed after this time.
 IDLE_CONNECTION_SECONDS = 15
-# How soon a stop is noticed; ten looks a second cost nothing that could be measured.
+# Interval of the checks for a stop. Ten checks a second cost nothing measurable.
 STOP_POLL_SECONDS = 0.1
-# How long a stop waits for answers that are being written.
+# Maximum wait of a stop for responses in progress.
 DRAIN_SECONDS = 10.0
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 class PortUnavailableError(OSError):
-    """The address can't be listened on; the message says which, and why."""
+    """The server cannot listen on the address. The message names the address and the reason."""
 
 
 class RequestHandler(WSGIRequestHandler):
-    """Werkzeug's handler, with a bound on idle connections and one quiet log line a request."""
+    """Werkzeug's request handler with a limit on idle connections and one debug log line per request."""
 
     timeout = IDLE_CONNECTION_SECONDS
     protocol_version = "HTTP/1.1"
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Log a request without its query, which may hold what is nobody's business."""
+        """Log a request without its query string, which may contain confidential values."""
         path = self.path.partition("?")[0]
         log.debug("sandbox request served", method=self.command, path=path, status=str(code), size=str(size))
 
-    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - the parent's name
-        """Log what the parent has to say, such as a broken connection."""
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - named by the base class
+        """Log a message of the base class, such as a broken connection."""
         log.debug("sandbox connection", kind=type, detail=message % args if args else message)
 
 
 class InFlight:
-    """Counts the requests at work, refuses too many, and lets a stop wait for the last of them."""
+    """A limit on concurrent requests, and a counter that lets a stop wait for the last request."""
 
     def __init__(self, application: "WSGIApplication") -> None:
         self._application = application
@@ -85,7 +85,7 @@ class InFlight:
         self._count = 0
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        """Serve one request."""
+        """Serve a request."""
         with self._changed:
             if self._count >= MAXIMUM_REQUESTS_AT_ONCE:
                 return Response("Too many requests at once\n", status=503)(environ, start_response)
@@ -95,7 +95,7 @@ class InFlight:
         except BaseException:
             self._end()
             raise
-        # It ends when its last byte is sent, or its client is gone: the server closes the answer then.
+        # The server closes the response after the last byte or after the client's disconnect.
         return ClosingIterator(answer, self._end)
 
     def _end(self) -> None:
@@ -104,21 +104,21 @@ class InFlight:
             self._changed.notify_all()
 
     def wait_until_idle(self, timeout_seconds: float) -> bool:
-        """Wait for the requests at work; return whether all are over."""
+        """Wait for the requests in progress, and return whether all have ended."""
         with self._changed:
             return self._changed.wait_for(lambda: self._count == 0, timeout=timeout_seconds)
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Listen on an address.
+    """Open a listening socket.
 
-    :param port: 0 for any that is free
-    :raises PortUnavailableError: it is taken, not ours, or no address of this machine
+    :param port: 0 means any free port
+    :raises PortUnavailableError: the address is taken, not permitted, or not on this machine
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # So that a restart need not wait for the connections of the last run to be forgotten.
+        # A restart need not wait for lingering connections of the previous run.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(LISTEN_BACKLOG)
@@ -130,7 +130,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class ProvidersServer:
-    """The sandbox providers; ``start`` and ``stop``, or ``with``, run them in threads of this process."""
+    """The server of the simulated providers, run in threads by ``start`` and ``stop`` or ``with``."""
 
     def __init__(
         self,
@@ -152,17 +152,17 @@ class ProvidersServer:
         ai_key: str = "",
         clock: Clock = system_clock,
     ) -> None:
-        """Listen on the address and open the files; nothing is served before ``start``.
+        """Listen on the address and open the database files. Serving begins with ``start``.
 
-        :param port: 0 for any that is free
-        :param data: directory of the two database files, made if it is missing
-        :param webhook_url: where events go, by default the webhook of ``public_base_url``
+        :param port: 0 means any free port
+        :param data: directory of the two database files, created when missing
+        :param webhook_url: destination of events, by default the webhook of ``public_base_url``
         :param public_base_url: address of the application that uses the providers
-        :param ai_key: what callers of the AI provider authenticate with; empty lets anybody in
-        :param public_url: the providers' own address as clients see it, if a proxy stands before them
-        :raises PortUnavailableError: the address can't be listened on
+        :param ai_key: the AI provider's API key; empty means that no key is needed
+        :param public_url: the providers' address for clients, if a proxy is in front
+        :raises PortUnavailableError: the server cannot listen on the address
         :raises InvalidSettingsError: a setting is missing or out of range
-        :raises StoreVersionError: the files are of another version
+        :raises StoreVersionError: the database files have another version
         """
         self._stopping = threading.Event()
         self._clockwork = Clockwork()
@@ -236,7 +236,7 @@ class ProvidersServer:
             store.close()
 
     def start(self) -> None:
-        """Serve in a thread, and send what an earlier run left to send."""
+        """Serve in a thread, and deliver pending events of an earlier run."""
         self._clockwork.start(self.gateway)
         self._thread = threading.Thread(
             target=self._server.serve_forever,
@@ -247,8 +247,8 @@ class ProvidersServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more requests, let those at work end, and close the files."""
-        # Calls that hang on purpose are answered now.
+        """Refuse new requests, finish the requests in progress, and close the database files."""
+        # This ends calls that hang on purpose.
         self._stopping.set()
         if self._thread is not None:
             self._server.shutdown()
@@ -272,7 +272,7 @@ def _compose(gateway: Flask, identity: Flask, ai: Flask, chat: Flask) -> Callabl
 
 
 def _root(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Answer what lies outside them: whether the process is there at all."""
+    """Answer requests outside the providers, such as health checks of the process."""
     alive = environ.get("PATH_INFO") in ("/", "/health")
     response = Response(
         "ok\n" if alive else "not found\n", status=200 if alive else 404, mimetype="text/plain"

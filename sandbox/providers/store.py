@@ -1,4 +1,4 @@
-"""A small SQLite file that outlives restarts and kills, shared by the threads of one process."""
+"""A SQLite file that survives restarts and kills, shared by the threads of a process."""
 
 import sqlite3
 import threading
@@ -14,16 +14,16 @@ class StoreVersionError(Exception):
 
 
 class Store:
-    """One connection behind one lock: transactions of a sandbox are short, and so never find it busy."""
+    """A connection with a lock. Transactions of the sandbox are short, so waiting for the lock is short too."""
 
     def __init__(self, path: Path, *, schema: str, version: int) -> None:
-        """Open the file, making it and its tables where they are missing.
+        """Open the file. Create the file and its tables when missing.
 
-        :param path: the file; its directory is made too, both readable by the owner alone
-        :param schema: SQL statements that make an empty file ready
-        :param version: goes up with each change of the schema
+        :param path: the file; file and directory are readable by the owner only
+        :param schema: SQL statements that initialize an empty file
+        :param version: version of the schema
         :raises StoreVersionError: the file has another version
-        :raises OSError: the directory or the file can't be made
+        :raises OSError: the directory or the file cannot be created
         """
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -39,7 +39,7 @@ class Store:
     def _prepare(self, path: Path, *, schema: str, version: int) -> None:
         found = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
         if found == 0:
-            # Both in one transaction, so that a kill between them can't leave tables without a version.
+            # A single transaction: a kill in between must not leave tables without a version.
             self._connection.executescript(
                 f"BEGIN IMMEDIATE; {schema} PRAGMA user_version = {version}; COMMIT;"
             )
@@ -52,7 +52,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run a block in one transaction, committed at its end, undone if it raises."""
+        """Run a block in a transaction. Commit at its end, or roll back after an exception."""
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -63,6 +63,6 @@ class Store:
             self._connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Close the file; what was committed is in it."""
+        """Close the file. Committed data is safe."""
         with self._lock:
             self._connection.close()

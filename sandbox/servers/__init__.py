@@ -1,7 +1,8 @@
 """The embedded servers: PostgreSQL, Valkey, SeaweedFS (S3) and Caddy, each from its PyPI package.
 
-The stack and the tests both use them. ``launch`` starts a server and returns at once, so that several can
-start side by side; ``start`` also waits until it answers. All listen on the loopback address alone.
+The stack and the tests use these servers. ``launch`` starts a server and returns at once, so that several can
+start side by side. ``start`` also waits until the server answers. All servers listen on the loopback address
+only.
 """
 
 from sandbox.servers.base import Server, http_status

@@ -1,4 +1,4 @@
-"""What all embedded servers have in common."""
+"""The base class of the embedded servers, and helpers to find programs."""
 
 import http.client
 import importlib.util
@@ -16,16 +16,16 @@ ANSWER_SECONDS = 1.0
 
 
 class Server(ABC):
-    """A server that runs as a child process and dies with this one."""
+    """A server that runs as a child process and dies with this process."""
 
     name: str
 
     def __init__(self, directory: Path, *, log_path: Path | None, inherited: Sequence[int] = ()) -> None:
-        """Describe the server; ``launch`` or ``start`` runs it.
+        """Describe the server. ``launch`` or ``start`` runs it.
 
-        :param directory: where it keeps its data; made when missing
-        :param log_path: where its output goes; none means a file in its directory
-        :param inherited: file descriptors that it keeps open
+        :param directory: the data directory, created when missing
+        :param log_path: none means a log file beside the data directory
+        :param inherited: file descriptors that stay open in the server
         """
         self.directory = directory
         self.log_path = log_path or directory.with_name(f"{directory.name}.log")
@@ -35,24 +35,24 @@ class Server(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """Give the address under which clients reach the server."""
+        """The server's address for clients."""
 
     @abstractmethod
     def prepare(self) -> Process:
-        """Make the directory ready and describe the process.
+        """Prepare the data directory and describe the process.
 
         :raises ProcessFailedError: the data could not be prepared
         """
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """Tell whether the server answers now; it waits a second at most."""
+        """Return whether the server answers, within about a second."""
 
     def launch(self, before_binding: Callable[[], None] = lambda: None) -> None:
-        """Start the server and not wait for it.
+        """Start the server and return immediately.
 
-        :param before_binding: frees the server's ports, which somebody holds for it until this last moment
-        :raises ProcessFailedError: its data could not be prepared
+        :param before_binding: releases the server's ports, which stay reserved until this moment
+        :raises ProcessFailedError: the data could not be prepared
         """
         self.process = self.prepare()
         before_binding()
@@ -61,7 +61,8 @@ class Server(ABC):
     def wait_ready(self, timeout_seconds: float = READY_SECONDS, pause: Pause = time.sleep) -> None:
         """Wait until the launched server answers.
 
-        :raises ProcessFailedError: it ended, or did not answer in time; the message has the end of its log
+        :raises ProcessFailedError: the server ended or did not answer in time; the message has the end of the
+            log
         """
         process = self.process
         if process is None:
@@ -75,9 +76,9 @@ class Server(ABC):
             raise process.failure(f"did not answer within {timeout_seconds:.0f} s")
 
     def start(self, timeout_seconds: float = READY_SECONDS) -> None:
-        """Start the server and wait until it answers; else it is stopped again.
+        """Start the server and wait until it answers. Stop the server again on failure.
 
-        :raises ProcessFailedError: it did not start; the message has the end of its log
+        :raises ProcessFailedError: the server did not start; the message has the end of the log
         """
         self.launch()
         try:
@@ -87,17 +88,17 @@ class Server(ABC):
             raise
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """Stop the server in good order, or by force when that takes too long.
+        """Stop the server, by force after the timeout.
 
-        :return: whether it stopped by itself in that time
+        :return: whether the server stopped by itself in time
         """
         return self.process is None or self.process.stop(timeout_seconds)
 
 
 def http_status(port: int, path: str) -> int | None:
-    """Ask a local server for a path.
+    """Request a path from a local server.
 
-    :return: the answer's status, or none when there was no answer within a second
+    :return: the response's status, or none without a response within a second
     """
     connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_SECONDS)
     try:
@@ -110,9 +111,9 @@ def http_status(port: int, path: str) -> int | None:
 
 
 def package_directory(package: str) -> Path:
-    """Find a package without importing it, which would run code that we have no use for.
+    """Find a package's directory without importing the package, which would run its code.
 
-    :raises ProcessFailedError: it is not installed
+    :raises ProcessFailedError: the package is not installed
     """
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
@@ -121,9 +122,9 @@ def package_directory(package: str) -> Path:
 
 
 def script_path(name: str) -> Path:
-    """Find a program that a package put into this environment.
+    """Find a program that a package installed in this environment.
 
-    :raises ProcessFailedError: it is not installed
+    :raises ProcessFailedError: the program is not installed
     """
     path = Path(sysconfig.get_path("scripts")) / name
     if not path.exists():

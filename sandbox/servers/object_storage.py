@@ -20,12 +20,12 @@ OBJECT_STORAGE_PORTS = (
     "s3_grpc",
     "admin",
 )
-# Those whose neighbour at PAIRED_DISTANCE is taken too.
+# Ports whose neighbour at PAIRED_DISTANCE is used too.
 OBJECT_STORAGE_PAIRED_PORTS = frozenset({"admin"})
 
 
 class EmbeddedObjectStorage(Server):
-    """SeaweedFS with an S3 interface and two buckets, of which anybody may read one object by object."""
+    """SeaweedFS with an S3 interface, a public and a private bucket."""
 
     name = "object-storage"
 
@@ -43,8 +43,8 @@ class EmbeddedObjectStorage(Server):
     ) -> None:
         """Describe the server.
 
-        :param ports: one for each name of OBJECT_STORAGE_PORTS; that of ``admin`` takes also the port at a
-            distance of 10,000
+        :param ports: a port for each name of OBJECT_STORAGE_PORTS; the server also uses the port 10,000 above
+            ``admin``
         """
         super().__init__(directory, log_path=log_path, inherited=inherited)
         self.ports = dict(ports)
@@ -55,11 +55,11 @@ class EmbeddedObjectStorage(Server):
 
     @property
     def url(self) -> str:
-        """Give the address of the S3 interface."""
+        """The address of the S3 interface."""
         return f"http://{HOST}:{self.ports['s3']}"
 
     def prepare(self) -> Process:
-        """Make the directory ready and describe the process."""
+        """Prepare the data directory and describe the process."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
         identities = self.directory.with_name(f"{self.directory.name}.identities.json")
@@ -85,7 +85,7 @@ class EmbeddedObjectStorage(Server):
             "ip.bind": HOST,
             "s3.config": identities,
             "bucket": f"{self.public_bucket},{self.private_bucket}",
-            # Every port is named: the default ones of two stacks would collide. Zero is off.
+            # Set every port, because the defaults of two stacks would collide. Zero disables a service.
             "master.port": ports["master"],
             "master.port.grpc": ports["master_grpc"],
             "volume.port": ports["volume"],
@@ -101,7 +101,7 @@ class EmbeddedObjectStorage(Server):
             "admin.ui": "false",
             "webdav": "false",
             "master.telemetry": "false",
-            # One machine: nobody has to be told before the storage stops.
+            # A single machine has no peers that need a warning before the storage stops.
             "volume.preStopSeconds": 0,
         }
 
@@ -111,27 +111,27 @@ class EmbeddedObjectStorage(Server):
         return {
             "identities": [
                 {"name": "marketplace", "credentials": [key], "actions": actions},
-                # "Read" alone: an object whose key is known, no listing, no writing.
+                # "Read" allows getting an object by key, but neither listing nor writing.
                 {"name": "anonymous", "actions": [f"Read:{self.public_bucket}"]},
             ]
         }
 
     def is_ready(self) -> bool:
-        """Tell whether the S3 interface answers and both buckets are there."""
+        """Return whether the S3 interface answers and both buckets exist."""
         if http_status(self.ports["s3"], "/healthz") != 200:
             return False
         buckets = (self.public_bucket, self.private_bucket)
         return all(http_status(self.ports["filer"], f"/buckets/{name}/") == 200 for name in buckets)
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """Stop the server, and remove the socket files that it leaves behind.
+        """Stop the server and remove its leftover socket files.
 
-        :return: whether it stopped by itself in that time
+        :return: whether the server stopped by itself in time
         """
         orderly = super().stop(timeout_seconds)
         numbers = [*self.ports.values(), self.ports["admin"] + PAIRED_DISTANCE]
         for number in numbers:
-            for path in Path("/tmp").glob(f"seaweedfs-*-{number}.sock"):  # noqa: S108 - its own choice
+            for path in Path("/tmp").glob(f"seaweedfs-*-{number}.sock"):  # noqa: S108 - fixed by SeaweedFS
                 if path.lstat().st_uid == os.geteuid():
                     path.unlink()
         return orderly

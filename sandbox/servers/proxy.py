@@ -10,7 +10,7 @@ from sandbox.servers.base import Server, http_status, script_path
 
 
 class EmbeddedProxy(Server):
-    """Caddy, which stands before the web processes."""
+    """Caddy as the reverse proxy of the web processes."""
 
     name = "proxy"
 
@@ -26,8 +26,8 @@ class EmbeddedProxy(Server):
     ) -> None:
         """Describe the server.
 
-        :param port: the one that the Caddyfile, with this environment, listens on
-        :param environment: the variables that the Caddyfile's placeholders name
+        :param port: the port on which the Caddyfile listens with this environment
+        :param environment: variables for the Caddyfile's placeholders
         """
         super().__init__(directory, log_path=log_path, inherited=inherited)
         self.port = port
@@ -36,11 +36,11 @@ class EmbeddedProxy(Server):
 
     @property
     def url(self) -> str:
-        """Give the address under which clients reach the proxy."""
+        """The proxy's address for clients."""
         return f"http://{HOST}:{self.port}"
 
     def prepare(self) -> Process:
-        """Make the directory ready and describe the process."""
+        """Prepare the data directory and describe the process."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
         state = {"XDG_DATA_HOME": str(self.directory), "XDG_CONFIG_HOME": str(self.directory)}
@@ -54,5 +54,5 @@ class EmbeddedProxy(Server):
         )
 
     def is_ready(self) -> bool:
-        """Tell whether the proxy answers; whether those behind it do is another matter."""
+        """Return whether the proxy answers, regardless of the processes behind it."""
         return http_status(self.port, "/health/live") is not None

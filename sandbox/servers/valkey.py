@@ -11,7 +11,7 @@ from sandbox.servers.base import ANSWER_SECONDS, Server, package_directory
 
 
 class EmbeddedValkey(Server):
-    """Valkey, a server that speaks Redis's protocol: cache, limits and queues."""
+    """Valkey, a Redis-compatible server for cache, limits and queues."""
 
     name = "valkey"
 
@@ -27,8 +27,8 @@ class EmbeddedValkey(Server):
     ) -> None:
         """Describe the server.
 
-        :param password: what clients must give; empty means nothing
-        :param durable: keep data across restarts, in an append-only file
+        :param password: the password of clients; empty means no password
+        :param durable: keep data across restarts in an append-only file
         """
         super().__init__(directory, log_path=log_path, inherited=inherited)
         self.port = port
@@ -37,17 +37,17 @@ class EmbeddedValkey(Server):
 
     @property
     def url(self) -> str:
-        """Give the server's address, with its password."""
+        """The server's URL, with its password."""
         credentials = f":{quote(self._password)}@" if self._password else ""
         return f"redis://{credentials}{HOST}:{self.port}/0"
 
     def prepare(self) -> Process:
-        """Make the directory ready and describe the process."""
+        """Prepare the data directory and describe the process."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
         lines = [f"bind {HOST}", f"port {self.port}", f'dir "{self.directory.resolve()}"', 'save ""']
         lines += [f"appendonly {'yes' if self._durable else 'no'}", "appendfsync everysec"]
-        # What may be lost has a time to live and goes first; the queues have none and stay.
+        # Cached values have a time to live and are evicted first. Queues have no time to live and are never evicted.
         lines += ["maxmemory 256mb", "maxmemory-policy volatile-lru", "databases 16"]
         if self._password:
             lines.append(f"requirepass {self._password}")
@@ -66,7 +66,7 @@ class EmbeddedValkey(Server):
         )
 
     def is_ready(self) -> bool:
-        """Tell whether the server answers, all data loaded."""
+        """Return whether the server answers and has loaded its data."""
         greeting = f"AUTH {self._password}\r\nPING\r\n" if self._password else "PING\r\n"
         try:
             with socket.create_connection((HOST, self.port), timeout=ANSWER_SECONDS) as connection:
@@ -75,7 +75,7 @@ class EmbeddedValkey(Server):
                 while not answer.endswith(b"+PONG\r\n"):
                     received = connection.recv(256)
                     answer += received
-                    if not received or b"-" in answer:  # closed, or an error such as LOADING
+                    if not received or b"-" in answer:  # connection closed, or an error such as LOADING
                         return False
         except OSError:
             return False

@@ -1,1 +1,1 @@
-"""The AI provider: looks at words as an OpenAI-compatible API does."""
+"""A simulated AI provider with the moderation endpoint of an OpenAI-compatible API."""

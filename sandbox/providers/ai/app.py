@@ -1,4 +1,4 @@
-"""The AI provider's application: the moderation endpoint, and controls that the real one does not have."""
+"""The AI provider's application: the moderation endpoint, and control endpoints for tests and scripts."""
 
 import hmac
 from secrets import token_hex
@@ -27,7 +27,7 @@ controls = Blueprint("controls", __name__, url_prefix="/sandbox")
 
 
 def create_app(provider: Provider) -> Flask:
-    """Make the provider's application."""
+    """Create the provider's application."""
     app = Flask("sandbox.providers.ai", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAXIMUM_BODY_BYTES
     app.json = fields.json_in_order(app)
@@ -37,12 +37,12 @@ def create_app(provider: Provider) -> Flask:
 
     @app.errorhandler(fields.InvalidFieldError)
     def answer_invalid(error: fields.InvalidFieldError) -> tuple[Response, int]:
-        """Answer 400 for a field that is missing or wrong."""
+        """Answer 400 for a missing or invalid field."""
         return _failure(400, error.message, param=error.field)
 
     @app.errorhandler(HTTPException)
     def answer_http_error(error: HTTPException) -> tuple[Response, int]:
-        """Give the framework's own errors the provider's shape."""
+        """Convert the framework's errors to the provider's format."""
         return _failure(error.code or 500, error.name)
 
     return app
@@ -57,7 +57,7 @@ def _failure(
 
 @calls.before_request
 def authenticate() -> tuple[Response, int] | None:
-    """Refuse a call without the key, if there is one."""
+    """Refuse a call without the API key, if a key is configured."""
     expected = current_provider().key
     scheme, _, key = request.headers.get("Authorization", "").partition(" ")
     if expected and (scheme.lower() != "bearer" or not hmac.compare_digest(key.encode(), expected.encode())):
@@ -67,7 +67,7 @@ def authenticate() -> tuple[Response, int] | None:
 
 @calls.post("/moderations")
 def moderate() -> Response | tuple[Response, int]:
-    """Look at one text, or several."""
+    """Classify a text or several texts."""
     provider = current_provider()
     body = fields.json_object(request)
     model = fields.text(body, "model")
@@ -98,9 +98,9 @@ def moderate() -> Response | tuple[Response, int]:
 
 
 def _texts(given: object) -> list[str]:
-    """Read what is to be looked at.
+    """Read the texts to classify.
 
-    :raises InvalidFieldError: it is neither a text nor a few of them
+    :raises InvalidFieldError: the value is neither a text nor a short list of texts
     """
     texts = given if isinstance(given, list) else [given]
     if not 0 < len(texts) <= MAXIMUM_TEXTS or not all(isinstance(text, str) for text in texts):
@@ -119,7 +119,7 @@ def _result(names: list[str]) -> dict[str, object]:
 
 @controls.post("/next")
 def plan() -> Response:
-    """Set what the next answers are."""
+    """Plan the outcomes of the next calls."""
     body = fields.json_object(request)
     fields.refuse_unknown(body, known=("outcome", "categories", "count"))
     word = fields.choice(body, "outcome", allowed=OUTCOMES)
@@ -135,14 +135,14 @@ def plan() -> Response:
 
 @controls.delete("/next")
 def forget() -> Response:
-    """Drop what was set and not used, and what was asked."""
+    """Drop unused planned outcomes and recorded calls."""
     current_provider().forget()
     return _planned()
 
 
 @controls.get("/calls")
 def count_calls() -> Response:
-    """Tell how often the provider was asked, and give the latest texts."""
+    """Return the number of calls and the latest texts."""
     count, texts = current_provider().asked()
     return jsonify({"data": {"count": count, "texts": texts}})
 

@@ -1,4 +1,4 @@
-"""What the AI provider takes amiss, what its next answers are, and what it was asked."""
+"""The AI provider's state: planned outcomes, recorded calls, and flagged words."""
 
 import threading
 from collections import deque
@@ -13,7 +13,7 @@ OUTCOMES: tuple[Outcome, ...] = ("clean", "flagged", "error", "refused", "garble
 MAXIMUM_OUTCOMES = 1_000
 _LATEST = 100
 
-# By category, as the real ones name them: a few words that no honest listing holds.
+# Flagged words by category, in the naming of real providers. No honest listing contains these words.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "harassment": ("worthless idiot", "you are scum"),
     "hate": ("subhuman tribe", "inferior tribe"),
@@ -26,7 +26,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Next:
-    """What an answer will be, whatever is asked."""
+    """A planned outcome, used for the next call regardless of content."""
 
     outcome: Outcome
     categories: tuple[str, ...] = ()
@@ -34,11 +34,11 @@ class Next:
 
 @dataclass
 class Provider:
-    """The running provider; what scripts set and ask about is kept in memory, as long as it runs.
+    """The running AI provider. Planned outcomes and recorded calls live in memory.
 
-    :param key: what callers authenticate with; empty lets anybody in
-    :param hang_seconds: how long a call with the outcome ``timeout`` stays unanswered
-    :param stopping: set when the server stops, so that nothing hangs on
+    :param key: the API key that callers must send; empty means that no key is needed
+    :param hang_seconds: duration of a call with the outcome ``timeout``
+    :param stopping: set when the server stops, which ends hanging calls
     """
 
     key: str
@@ -50,7 +50,7 @@ class Provider:
     _calls: int = 0
 
     def plan(self, one: Next, count: int) -> bool:
-        """Set what so many next answers are, and tell whether there was room for them."""
+        """Plan an outcome for the next calls, and return whether the plan had room."""
         with self._lock:
             if len(self._next) + count > MAXIMUM_OUTCOMES:
                 return False
@@ -58,32 +58,32 @@ class Provider:
             return True
 
     def planned(self) -> list[Next]:
-        """List what is set, in the order in which it will be used."""
+        """List the planned outcomes in the order of use."""
         with self._lock:
             return list(self._next)
 
     def forget(self) -> None:
-        """Drop what was set and not used, and what was asked."""
+        """Drop unused planned outcomes and recorded calls."""
         with self._lock:
             self._next.clear()
             self._texts.clear()
             self._calls = 0
 
     def take(self, text: str) -> Next | None:
-        """Count a call, and use up one of what was set, if anything is."""
+        """Record a call and take the next planned outcome, if any."""
         with self._lock:
             self._calls += 1
             self._texts.append(text)
             return self._next.popleft() if self._next else None
 
     def asked(self) -> tuple[int, list[str]]:
-        """Tell how often it was asked, and give the latest texts."""
+        """Return the number of calls and the latest texts."""
         with self._lock:
             return self._calls, list(self._texts)
 
 
 def current_provider() -> Provider:
-    """Return the provider that the request at hand is for."""
+    """Return the AI provider of the current request."""
     provider = current_app.extensions["sandbox_ai"]
     if not isinstance(provider, Provider):
         raise TypeError("the application has no AI provider")
@@ -91,6 +91,6 @@ def current_provider() -> Provider:
 
 
 def categories_of(text: str) -> list[str]:
-    """Name what is amiss with a text by the words that it holds."""
+    """List the categories of the flagged words in a text."""
     folded = " ".join(text.casefold().split())
     return [category for category, words in WORDS.items() if any(word in folded for word in words)]

@@ -1,1 +1,1 @@
-"""A stand-in for the team's chat: it takes what is posted to its incoming webhook, and shows it."""
+"""A simulated team chat that receives messages by incoming webhook and displays the latest."""

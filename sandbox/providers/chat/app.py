@@ -1,4 +1,4 @@
-"""The chat's application: an incoming webhook as Slack's, a page of what came, and controls for scripts."""
+"""The chat's application: an incoming webhook like Slack's, a page of messages, and control endpoints."""
 
 import structlog
 from flask import Blueprint, Flask, Response, jsonify, request
@@ -9,7 +9,7 @@ from sandbox.providers import fields
 from sandbox.providers.chat.context import MAXIMUM_OUTCOMES, OUTCOMES, Chat, current_chat
 
 MAXIMUM_BODY_BYTES = 100_000
-# As the real one takes it.
+# Slack's limit.
 MAXIMUM_TEXT_LENGTH = 40_000
 RETRY_AFTER_SECONDS = "1"
 
@@ -20,7 +20,7 @@ controls = Blueprint("controls", __name__, url_prefix="/sandbox")
 
 
 def create_app(chat: Chat) -> Flask:
-    """Make the chat's application."""
+    """Create the chat's application."""
     app = Flask("sandbox.providers.chat", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAXIMUM_BODY_BYTES
     app.json = fields.json_in_order(app)
@@ -30,12 +30,12 @@ def create_app(chat: Chat) -> Flask:
 
     @app.errorhandler(fields.InvalidFieldError)
     def answer_invalid(error: fields.InvalidFieldError) -> Response:
-        """Answer 400 in plain text, as the real one does."""
+        """Answer 400 in plain text, as Slack does."""
         return _plain("no_text" if error.field == "text" else "invalid_payload", 400)
 
     @app.errorhandler(HTTPException)
     def answer_http_error(error: HTTPException) -> Response:
-        """Give the framework's own errors the same shape."""
+        """Convert the framework's errors to plain text."""
         return _plain(error.name.lower().replace(" ", "_"), error.code or 500)
 
     return app
@@ -47,7 +47,7 @@ def _plain(text: str, status: int = 200) -> Response:
 
 @hook.post("/hook")
 def take() -> Response:
-    """Take a message, or answer as was planned."""
+    """Accept a message, or return the planned outcome."""
     chat = current_chat()
     outcome = chat.take()
     if outcome == "error":
@@ -68,7 +68,7 @@ def take() -> Response:
 
 @hook.get("/")
 def show() -> Response:
-    """Show the latest messages, the latest first, as plain text."""
+    """Show the latest messages as plain text, newest first."""
     _, messages = current_chat().told()
     shown = [f"{message['at']}\n{message['text']}\n" for message in reversed(messages)]
     return _plain("\n".join(shown) or "Nothing was posted yet.\n")
@@ -76,7 +76,7 @@ def show() -> Response:
 
 @controls.post("/next")
 def plan() -> Response:
-    """Set what the next answers are."""
+    """Plan the outcomes of the next calls."""
     body = fields.json_object(request)
     fields.refuse_unknown(body, known=("outcome", "count"))
     word = fields.choice(body, "outcome", allowed=OUTCOMES)
@@ -89,13 +89,13 @@ def plan() -> Response:
 
 @controls.delete("/next")
 def forget() -> Response:
-    """Drop what was set and not used, and what was told."""
+    """Drop unused planned outcomes and received messages."""
     current_chat().forget()
     return _plain("ok")
 
 
 @controls.get("/messages")
 def list_messages() -> Response:
-    """Tell how often the webhook was called, and give the latest messages."""
+    """Return the number of webhook calls and the latest messages."""
     calls, messages = current_chat().told()
     return jsonify({"data": {"calls": calls, "messages": messages}})

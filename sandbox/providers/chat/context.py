@@ -1,4 +1,4 @@
-"""What the chat was told, and what its next answers are."""
+"""The chat's state: received messages and planned outcomes."""
 
 import threading
 from collections import deque
@@ -16,10 +16,10 @@ _LATEST = 200
 
 @dataclass
 class Chat:
-    """The running chat; what it was told is kept in memory, as long as it runs.
+    """The running chat. Messages and planned outcomes live in memory.
 
-    :param hang_seconds: how long a call with the outcome ``timeout`` stays unanswered
-    :param stopping: set when the server stops, so that nothing hangs on
+    :param hang_seconds: duration of a call with the outcome ``timeout``
+    :param stopping: set when the server stops, which ends hanging calls
     """
 
     hang_seconds: float
@@ -30,7 +30,7 @@ class Chat:
     _calls: int = 0
 
     def plan(self, outcome: Outcome, count: int) -> bool:
-        """Set what so many next answers are, and tell whether there was room for them."""
+        """Plan an outcome for the next calls, and return whether the plan had room."""
         with self._lock:
             if len(self._next) + count > MAXIMUM_OUTCOMES:
                 return False
@@ -38,31 +38,31 @@ class Chat:
             return True
 
     def forget(self) -> None:
-        """Drop what was set and not used, and what was told."""
+        """Drop unused planned outcomes and received messages."""
         with self._lock:
             self._next.clear()
             self._messages.clear()
             self._calls = 0
 
     def take(self) -> Outcome:
-        """Count a call, and use up one of what was set, if anything is."""
+        """Count a call and take the next planned outcome, ``taken`` by default."""
         with self._lock:
             self._calls += 1
             return self._next.popleft() if self._next else "taken"
 
     def keep(self, text: str, at: str) -> None:
-        """Keep a message."""
+        """Store a message."""
         with self._lock:
             self._messages.append({"at": at, "text": text})
 
     def told(self) -> tuple[int, list[Mapping[str, str]]]:
-        """Tell how often it was called, and give the latest messages, the earliest first."""
+        """Return the number of calls and the latest messages, oldest first."""
         with self._lock:
             return self._calls, list(self._messages)
 
 
 def current_chat() -> Chat:
-    """Return the chat that the request at hand is for."""
+    """Return the chat of the current request."""
     chat = current_app.extensions["sandbox_chat"]
     if not isinstance(chat, Chat):
         raise TypeError("the application has no chat")

@@ -1,1 +1,1 @@
-"""A stand-in for the payment gateway: its API, its payment page, its webhooks, and controls for scripts."""
+"""A simulated payment gateway: API, payment page, webhooks, and control endpoints for tests and scripts."""

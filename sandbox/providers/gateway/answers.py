@@ -1,4 +1,4 @@
-"""The gateway's envelope: successes, failures, and lists by page."""
+"""The gateway's response envelopes: successes, failures and paginated lists."""
 
 import secrets
 import sqlite3
@@ -15,8 +15,8 @@ MAXIMUM_PAGE = 1_000_000
 CODE_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
-class GatewayFailure(Exception):  # noqa: N818 - the gateway's own word for an answer with status false
-    """An answer with ``status: false``; nothing of the call has taken effect."""
+class GatewayFailure(Exception):  # noqa: N818 - the gateway's term for a response with status false
+    """A response with ``status: false``. The call has had no effect."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class GatewayFailure(Exception):  # noqa: N818 - the gateway's own word for an a
 
 
 def success(message: str, data: object, *, meta: Mapping[str, object] | None = None) -> Response:
-    """Make the answer to a call that worked."""
+    """Build the response to a successful call."""
     body: dict[str, object] = {"status": True, "message": message, "data": data}
     if meta is not None:
         body["meta"] = dict(meta)
@@ -47,39 +47,42 @@ def success(message: str, data: object, *, meta: Mapping[str, object] | None = N
 
 
 def timestamp(moment: datetime) -> str:
-    """Write a time as the gateway does: ISO 8601 in UTC, to the millisecond.
+    """Format a time as the gateway does: ISO 8601 in UTC with milliseconds.
 
-    Being of one length and zone, such texts sort as their times do, which the lists by time rely on.
+    All such texts have the same length and zone, so they sort by time. The lists rely on this order.
     """
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def random_code(prefix: str, *, length: int = 15) -> str:
-    """Make an unguessable code such as ``TRF_x8..``."""
+    """Generate an unguessable code such as ``TRF_x8..``."""
     return prefix + "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
 
 
 class Page:
-    """Which part of a list a client asked for: ``perPage``, ``page``, ``from`` and ``to``."""
+    """The requested part of a list: ``perPage``, ``page``, ``from`` and ``to``."""
 
     def __init__(self, arguments: Mapping[str, str]) -> None:
-        """Read the part asked for from the query.
+        """Read the requested part from the query string.
 
-        :raises InvalidFieldError: a number out of range, or no date
+        :raises InvalidFieldError: a number is out of range, or a date is invalid
         """
         self.per_page = _bounded(arguments, "perPage", default=DEFAULT_PER_PAGE, maximum=MAXIMUM_PER_PAGE)
         self.page = _bounded(arguments, "page", default=1, maximum=MAXIMUM_PAGE)
         self.since = _moment(arguments, "from") or ""
-        # Sorts after every time.
+        # This default sorts after every time.
         self.until = _moment(arguments, "to") or "9999"
 
     @property
     def skipped(self) -> int:
-        """How many rows come before this page."""
+        """The number of rows before this page."""
         return (self.page - 1) * self.per_page
 
     def meta(self, total: int) -> dict[str, object]:
-        """Describe the page, given how many rows there are in all."""
+        """Describe the page.
+
+        :param total: number of rows in the whole list
+        """
         return {
             "total": total,
             "skipped": self.skipped,
@@ -91,11 +94,12 @@ class Page:
     def rows(
         self, connection: sqlite3.Connection, *, query: str, parameters: Mapping[str, object]
     ) -> tuple[list[sqlite3.Row], int]:
-        """Fetch the page's rows and count all of them.
+        """Fetch the page's rows and count all rows.
 
-        :param query: SELECT with its WHERE, without order and limit; may name ``:since`` and ``:until``;
-            fixed SQL of this package, its result having a column ``id``
-        :return: the rows, newest first, and how many there are in all
+        :param query: a fixed SELECT of this package with a column ``id``, without order and limit; may use
+            ``:since`` and
+            ``:until``
+        :return: the rows, newest first, and the total number of rows
         """
         values = {**parameters, "since": self.since, "until": self.until}
         total = connection.execute(f"SELECT count(*) FROM ({query})", values).fetchone()[0]

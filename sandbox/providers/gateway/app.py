@@ -1,4 +1,4 @@
-"""The gateway's application: who may call, how failures look, and all of its parts."""
+"""The gateway's application: authentication, error responses and all blueprints."""
 
 import hmac
 
@@ -29,7 +29,7 @@ _OPEN_ENDPOINTS = frozenset({"static", "index"})
 
 
 def create_app(gateway: Gateway) -> Flask:
-    """Make the gateway's application."""
+    """Create the gateway's application."""
     app = Flask(
         "sandbox.providers.gateway", static_folder="../pages/static", template_folder="../pages/templates"
     )
@@ -39,7 +39,7 @@ def create_app(gateway: Gateway) -> Flask:
 
     @app.before_request
     def authenticate() -> None:
-        """Refuse a call without the secret key; pages and controls need none."""
+        """Refuse a call without the secret key. Pages and control endpoints need no key."""
         if request.blueprint in _OPEN_BLUEPRINTS or request.endpoint in _OPEN_ENDPOINTS:
             return
         scheme, _, key = request.headers.get("Authorization", "").partition(" ")
@@ -51,30 +51,30 @@ def create_app(gateway: Gateway) -> Flask:
 
     @app.errorhandler(GatewayFailure)
     def answer_failure(failure: GatewayFailure) -> tuple[Response, int]:
-        """Answer a failure with its own status."""
+        """Answer a failure with the failure's status."""
         return jsonify(failure.body), failure.status
 
     @app.errorhandler(InvalidFieldError)
     def answer_invalid(error: InvalidFieldError) -> tuple[Response, int]:
-        """Answer 400 for a field that is missing or wrong."""
+        """Answer 400 for a missing or invalid field."""
         return answer_failure(GatewayFailure(400, error.message))
 
     @app.errorhandler(HTTPException)
     def answer_http_error(error: HTTPException) -> tuple[Response, int]:
-        """Give the framework's own errors the gateway's shape."""
+        """Convert the framework's errors to the gateway's format."""
         status = error.code or 500
         message = "Route not found" if status == 404 else error.name
         return answer_failure(GatewayFailure(status, message, kind="api_error", code="unknown"))
 
     @app.errorhandler(Exception)
     def answer_crash(error: Exception) -> tuple[Response, int]:
-        """Report a fault of the sandbox itself and answer 500."""
+        """Log an internal error of the sandbox and answer 500."""
         log.error("sandbox gateway failed", path=request.path, exc_info=error)
         return answer_failure(GatewayFailure(500, "An error occurred", kind="api_error", code="unknown"))
 
     @app.get("/")
     def index() -> Response:
-        """Tell what this is."""
+        """Describe the service."""
         return jsonify({"status": True, "message": "The sandbox payment gateway", "data": None})
 
     for part in (

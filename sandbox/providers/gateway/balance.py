@@ -1,4 +1,4 @@
-"""What the gateway holds: each movement once, with the balance after it; and settlements to the bank."""
+"""The gateway's balance per currency: movements with the resulting balance, and settlements to the bank."""
 
 import sqlite3
 from datetime import datetime
@@ -13,7 +13,7 @@ routes = Blueprint("balance", __name__)
 
 
 def balance_of(connection: sqlite3.Connection, currency: str) -> int:
-    """Tell the balance of a currency, in minor units; it may be below zero."""
+    """Return the balance of a currency in minor units. The balance may be negative."""
     row = connection.execute(
         "SELECT balance FROM balance_entries WHERE currency = ? ORDER BY id DESC LIMIT 1", (currency,)
     ).fetchone()
@@ -30,11 +30,12 @@ def book(
     row_id: int,
     now: datetime,
 ) -> None:
-    """Move the balance.
+    """Record a movement of the balance.
 
-    :param difference: minor units, below zero for what goes out
-    :param model: what moved it: Transaction, Transfer, Refund or Settlement
-    :param row_id: id of that transaction, transfer, ...
+    :param difference: minor units, negative for outgoing money
+    :param model: type of the object that caused the movement: Transaction, Transfer, Refund, Settlement or
+        Topup
+    :param row_id: id of that object
     """
     connection.execute(
         "INSERT INTO balance_entries"
@@ -53,7 +54,7 @@ def book(
 
 
 def require(connection: sqlite3.Connection, *, currency: str, amount: int) -> None:
-    """Refuse to send more than there is.
+    """Refuse an amount that exceeds the balance.
 
     :raises GatewayFailure: the balance is below the amount
     """
@@ -70,9 +71,9 @@ def require(connection: sqlite3.Connection, *, currency: str, amount: int) -> No
 def settle_to_bank(
     connection: sqlite3.Connection, *, currency: str, amount: int, now: datetime
 ) -> dict[str, object]:
-    """Pay a part of the balance out to the merchant's bank account.
+    """Pay out a part of the balance to the merchant's bank account.
 
-    :return: the settlement as ``GET /settlement`` lists it
+    :return: the settlement as listed by ``GET /settlement``
     :raises GatewayFailure: the balance is below the amount
     """
     require(connection, currency=currency, amount=amount)
@@ -94,7 +95,7 @@ def settle_to_bank(
 
 @routes.get("/balance")
 def read_balance() -> Response:
-    """Answer the balance of each currency, NGN always among them."""
+    """Return the balance of each currency, always including NGN."""
     with current_gateway().store.transaction() as connection:
         currencies = {row[0] for row in connection.execute("SELECT DISTINCT currency FROM balance_entries")}
         balances = [

@@ -1,4 +1,4 @@
-"""Banks, and the names that account numbers resolve to."""
+"""The bank directory and account name resolution."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ from sandbox.providers.gateway.answers import GatewayFailure, Page, success
 routes = Blueprint("banks", __name__)
 
 _BANKS_SINCE = "2020-01-01T00:00:00.000Z"
-# Codes are the ones that Nigerian banks have, since forms and saved accounts of the demo use them.
+# Real codes of Nigerian banks, because forms and saved accounts of the demo use real codes.
 BANKS: tuple[tuple[str, str], ...] = (
     ("Access Bank", "044"),
     ("Citibank Nigeria", "023"),
@@ -41,14 +41,14 @@ BANKS: tuple[tuple[str, str], ...] = (
 )
 _NAMES_BY_CODE = {code: name for name, code in BANKS}
 _ACCOUNT_NUMBER = re.compile(r"[0-9]{10}")
-# Numbers that start so belong to nobody, for tests and demos of what happens then.
+# Account numbers with this prefix do not resolve. Tests and demos use such numbers for the failure case.
 UNKNOWN_ACCOUNT_PREFIX = "000"
 _FIRST_NAMES = ("ADAEZE", "BOLAJI", "CHINEDU", "DAMILOLA", "EBUN", "FATIMA", "GARBA", "HADIZA")
 _LAST_NAMES = ("ABIOLA", "DANLADI", "EKWUEME", "FASHOLA", "GIWA", "IKENNA", "LADIPO", "OKONKWO")
 
 
 def bank_name(bank_code: str) -> str:
-    """Tell a bank's name.
+    """Return a bank's name.
 
     :raises GatewayFailure: no bank has this code
     """
@@ -59,9 +59,9 @@ def bank_name(bank_code: str) -> str:
 
 
 def account_holder(account_number: str, bank_code: str) -> str:
-    """Tell whose account it is: the same invented name every time.
+    """Return an account holder's name, which is invented but always the same for an account.
 
-    :raises GatewayFailure: an unknown bank (400), or an account that does not exist (422)
+    :raises GatewayFailure: the bank is unknown (400), or the account does not exist (422)
     """
     bank_name(bank_code)
     if not _ACCOUNT_NUMBER.fullmatch(account_number) or account_number.startswith(UNKNOWN_ACCOUNT_PREFIX):
@@ -110,7 +110,7 @@ def _start(cursor: str | None) -> int:
 
 @routes.get("/bank")
 def list_banks() -> Response:
-    """List the banks: all of them, or by cursor if ``use_cursor`` is true."""
+    """List all banks, or a page of banks by cursor if ``use_cursor`` is true."""
     if request.args.get("use_cursor") != "true":
         return success("Banks retrieved", [_bank_body(index) for index in range(len(BANKS))])
     per_page = Page(request.args).per_page
@@ -126,7 +126,7 @@ def list_banks() -> Response:
 
 @routes.get("/bank/resolve")
 def resolve_account() -> Response:
-    """Answer the name that a bank account is kept under."""
+    """Return the account holder's name of a bank account."""
     account_number = fields.text(request.args, "account_number", maximum=20)
     holder = account_holder(account_number, fields.text(request.args, "bank_code", maximum=20))
     return success("Account number resolved", {"account_number": account_number, "account_name": holder})

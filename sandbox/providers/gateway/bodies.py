@@ -1,4 +1,4 @@
-"""The bodies that go over the wire: all the fields that a client could read, with steady types."""
+"""The gateway's JSON objects, with every field that a client could read."""
 
 import hashlib
 import json
@@ -16,12 +16,12 @@ Body = dict[str, Any]
 
 
 def stored_json(value: object) -> str | None:
-    """Write a value of any shape for a column, none as none."""
+    """Serialize a JSON value for a column, keeping none as NULL."""
     return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def loaded_json(value: str | None) -> Any:
-    """Read back what ``stored_json`` wrote."""
+    """Parse a value written by ``stored_json``."""
     return None if value is None else json.loads(value)
 
 
@@ -41,7 +41,7 @@ def customer_body(row: sqlite3.Row) -> Body:
 
 
 def whole_customer_body(row: sqlite3.Row) -> Body:
-    """Describe a customer as its own calls answer it."""
+    """Describe a customer as the response of the customer endpoints."""
     return {
         **customer_body(row),
         "integration": INTEGRATION,
@@ -57,7 +57,7 @@ def whole_customer_body(row: sqlite3.Row) -> Body:
 
 
 def _authorization_body(transaction: sqlite3.Row) -> Body:
-    """What it was paid with: nothing before it is paid, otherwise all texts whatever the channel."""
+    """Describe the payment method of a paid transaction. An unpaid transaction has an empty object."""
     if transaction["paid_at"] is None:
         return {}
     seed = hashlib.sha256(transaction["reference"].encode()).hexdigest()
@@ -80,7 +80,7 @@ def _authorization_body(transaction: sqlite3.Row) -> Body:
 
 
 def _log_body(transaction: sqlite3.Row) -> Body | None:
-    """The steps on the payment page, known once an attempt was made."""
+    """Describe the steps on the payment page, if a payment was attempted."""
     if transaction["status"] in ("abandoned", "pending"):
         return None
     paid = transaction["paid_at"] is not None
@@ -103,7 +103,7 @@ def _log_body(transaction: sqlite3.Row) -> Body | None:
 
 
 def transaction_body(transaction: sqlite3.Row, customer: sqlite3.Row) -> Body:
-    """Describe a transaction, as verify, lists and the charge events carry it."""
+    """Describe a transaction for verify, lists and charge events."""
     return {
         "id": transaction["id"],
         "domain": DOMAIN,
@@ -142,7 +142,7 @@ def transaction_body(transaction: sqlite3.Row, customer: sqlite3.Row) -> Body:
 
 
 def bank_transfer_body(transaction: sqlite3.Row) -> Body:
-    """Describe the account that a bank transfer for a charge has to go to."""
+    """Describe the bank account that receives the transfer for a charge."""
     return {
         "status": "pending_bank_transfer",
         "display_text": "Please make a transfer to the account specified",
@@ -156,7 +156,7 @@ def bank_transfer_body(transaction: sqlite3.Row) -> Body:
 
 
 def dedicated_account_body(account: sqlite3.Row, customer: sqlite3.Row) -> Body:
-    """Describe a customer's own account for bank transfers."""
+    """Describe a customer's dedicated bank account."""
     name = " ".join(part for part in (customer["first_name"], customer["last_name"]) if part)
     return {
         "bank": {"name": TRANSFER_BANK["name"], "id": TRANSFER_BANK["id"], "slug": TRANSFER_BANK["slug"]},
@@ -232,7 +232,7 @@ def _transfer_core_body(transfer: sqlite3.Row) -> Body:
 
 
 def initiated_transfer_body(transfer: sqlite3.Row) -> Body:
-    """Describe a transfer as the call that makes it does: the recipient by its id."""
+    """Describe a transfer as the response of the creating call, with the recipient's id."""
     return {
         **_transfer_core_body(transfer),
         "recipient": transfer["recipient_id"],
@@ -242,7 +242,7 @@ def initiated_transfer_body(transfer: sqlite3.Row) -> Body:
 
 
 def queued_transfer_body(transfer: sqlite3.Row, recipient: sqlite3.Row) -> Body:
-    """Describe one transfer of a bulk call."""
+    """Describe a transfer of a bulk call."""
     return {
         "reference": transfer["reference"],
         "recipient": recipient["recipient_code"],
@@ -254,7 +254,7 @@ def queued_transfer_body(transfer: sqlite3.Row, recipient: sqlite3.Row) -> Body:
 
 
 def transfer_body(transfer: sqlite3.Row, recipient: sqlite3.Row) -> Body:
-    """Describe a transfer whole, as verify, lists and the transfer events carry it."""
+    """Describe a transfer for verify, lists and transfer events."""
     return {
         **_transfer_core_body(transfer),
         "recipient": recipient_body(recipient),
@@ -266,7 +266,7 @@ def transfer_body(transfer: sqlite3.Row, recipient: sqlite3.Row) -> Body:
 
 
 def refund_body(refund: sqlite3.Row, transaction: sqlite3.Row) -> Body:
-    """Describe a refund as fetch and lists do: the transaction by its id."""
+    """Describe a refund for fetch and lists, with the transaction's id."""
     processed = refund["status"] == "processed"
     return {
         "integration": INTEGRATION,
@@ -296,12 +296,12 @@ def refund_body(refund: sqlite3.Row, transaction: sqlite3.Row) -> Body:
 
 
 def created_refund_body(refund: sqlite3.Row, transaction: sqlite3.Row, customer: sqlite3.Row) -> Body:
-    """Describe a refund as the call that makes it does: with its transaction inside."""
+    """Describe a refund as the response of the creating call, with the whole transaction."""
     return {**refund_body(refund, transaction), "transaction": transaction_body(transaction, customer)}
 
 
 def refund_event_body(refund: sqlite3.Row, transaction: sqlite3.Row, customer: sqlite3.Row) -> Body:
-    """Describe a refund as its events do: by the references of both."""
+    """Describe a refund for refund events, with the references of the refund and the transaction."""
     return {
         "id": refund["id"],
         "status": refund["status"],
@@ -323,7 +323,7 @@ def refund_event_body(refund: sqlite3.Row, transaction: sqlite3.Row, customer: s
 
 
 def balance_entry_body(row: sqlite3.Row) -> Body:
-    """Describe one movement of the balance."""
+    """Describe a movement of the balance."""
     return {
         "integration": INTEGRATION,
         "domain": DOMAIN,
@@ -340,7 +340,7 @@ def balance_entry_body(row: sqlite3.Row) -> Body:
 
 
 def settlement_body(row: sqlite3.Row) -> Body:
-    """Describe one settlement to the bank; fees were taken when each charge came in."""
+    """Describe a settlement to the bank. Fees were already deducted from each charge."""
     return {
         "id": row["id"],
         "domain": DOMAIN,

@@ -1,4 +1,4 @@
-"""How often each reference was sent, per operation: what tests of "never sent twice" ask for."""
+"""Counters of calls per reference and operation, for tests that nothing is sent twice."""
 
 import sqlite3
 from datetime import datetime
@@ -10,10 +10,10 @@ MAXIMUM_REFERENCE_LENGTH = 255
 
 
 def record(gateway: Gateway, operation: str, *references: str) -> None:
-    """Count a call before it is looked at, so that refused ones count too.
+    """Count a call before validation, so that refused calls count too.
 
     :param operation: such as ``POST /transfer``
-    :param references: as the client sent them
+    :param references: as sent by the client
     """
     now = gateway.clock()
     with gateway.store.transaction() as connection:
@@ -30,7 +30,7 @@ def _count(connection: sqlite3.Connection, operation: str, reference: str, now: 
 
 
 def counted(connection: sqlite3.Connection, reference: str) -> dict[str, object]:
-    """Tell how often a reference was sent, in all and per operation."""
+    """Return the number of calls with a reference, in total and per operation."""
     rows = connection.execute(
         "SELECT operation, count, last_at FROM calls WHERE reference = ? ORDER BY operation", (reference,)
     ).fetchall()

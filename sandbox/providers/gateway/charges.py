@@ -1,4 +1,4 @@
-"""What becomes of a charge: how it is made, what it costs, and what paying it does."""
+"""Charges: creation, fees and payment."""
 
 import re
 import sqlite3
@@ -14,13 +14,13 @@ from sandbox.providers.gateway.answers import GatewayFailure, random_code, times
 from sandbox.providers.gateway.bodies import stored_json, transaction_body
 from sandbox.providers.gateway.context import GatewaySettings
 
-# Far above any price of the market place, far below what 64 bits hold.
+# Far above any price of the marketplace and far below the 64-bit limit.
 MAXIMUM_AMOUNT_MINOR = 10_000_000_000_000
 CURRENCIES = ("NGN", "GHS", "ZAR", "USD")
 CHANNELS = ("card", "bank_transfer", "ussd", "bank")
 DEDICATED_CHANNEL = "dedicated_nuban"
 
-# The gateway's local price list: 1.5 %, plus 100 NGN from 2,500 NGN on, at most 2,000 NGN.
+# The gateway's price list for local charges: 1.5 %, plus 100 NGN from 2,500 NGN, at most 2,000 NGN.
 FEE_BASIS_POINTS = 150
 FLAT_FEE_MINOR = 10_000
 FLAT_FEE_FROM_MINOR = 250_000
@@ -34,17 +34,17 @@ Outcome = Literal["success", "failed"]
 
 
 class AlreadyPaidError(Exception):
-    """The charge was paid before; it is not charged again."""
+    """The charge has already been paid."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Payment:
-    """How a charge is paid.
+    """The payment of a charge.
 
-    :param amount_minor: what the customer paid, if not what was asked for
-    :param currency: what it was paid in, if not what was asked for
-    :param duplicates: so many deliveries of the event more
-    :param delay_seconds: from the payment to its event; asking shows the result at once
+    :param amount_minor: the paid amount, if different from the requested amount
+    :param currency: the paid currency, if different from the requested currency
+    :param duplicates: number of additional deliveries of the event
+    :param delay_seconds: delay of the event; verify shows the result immediately
     """
 
     channel: str
@@ -56,7 +56,7 @@ class Payment:
 
 
 def fee_of(amount_minor: int) -> int:
-    """Tell what the gateway keeps of a charge, in minor units, by its price list."""
+    """Calculate the gateway's fee for a charge in minor units."""
     flat = FLAT_FEE_MINOR if amount_minor >= FLAT_FEE_FROM_MINOR else 0
     return min(share_in_basis_points(amount_minor, FEE_BASIS_POINTS) + flat, MAXIMUM_FEE_MINOR, amount_minor)
 
@@ -68,11 +68,11 @@ def create(
     reference: str,
     now: datetime,
 ) -> sqlite3.Row:
-    """Record a charge that is not paid yet.
+    """Create an unpaid charge.
 
-    :param body: as ``POST /transaction/initialize`` takes it
-    :raises InvalidFieldError: a field is missing or wrong
-    :raises GatewayFailure: the reference was used before
+    :param body: the body of ``POST /transaction/initialize``
+    :raises InvalidFieldError: a field is missing or invalid
+    :raises GatewayFailure: the reference is already in use
     """
     email = fields.email(body, "email", message="Invalid Email Address Passed")
     amount = fields.integer(
@@ -118,9 +118,9 @@ def _channels(body: Mapping[str, object]) -> list[str] | None:
 
 
 def reference_of(body: Mapping[str, object]) -> str:
-    """Read the reference that the client chose, or make one.
+    """Read the client's reference, or generate one.
 
-    :raises InvalidFieldError: it has other characters than the gateway allows
+    :raises InvalidFieldError: the reference contains characters that the gateway does not allow
     """
     chosen = fields.optional_text(
         body,
@@ -133,7 +133,7 @@ def reference_of(body: Mapping[str, object]) -> str:
 
 
 def duplicate_reference() -> GatewayFailure:
-    """Make the failure for a reference that was used before."""
+    """Build the failure for a reference that is already in use."""
     return GatewayFailure(
         400,
         "Duplicate Transaction Reference",
@@ -143,7 +143,7 @@ def duplicate_reference() -> GatewayFailure:
 
 
 def find(connection: sqlite3.Connection, reference: str) -> sqlite3.Row | None:
-    """Fetch a transaction by its reference, or none."""
+    """Fetch a transaction by reference, or none."""
     row: sqlite3.Row | None = connection.execute(
         "SELECT * FROM transactions WHERE reference = ?", (reference,)
     ).fetchone()
@@ -151,7 +151,7 @@ def find(connection: sqlite3.Connection, reference: str) -> sqlite3.Row | None:
 
 
 def await_transfer(connection: sqlite3.Connection, transaction: sqlite3.Row, *, now: datetime) -> sqlite3.Row:
-    """Give an unpaid charge an account that the customer can transfer to, once."""
+    """Assign a bank account for the customer's transfer to an unpaid charge. An existing account is kept."""
     row: sqlite3.Row = connection.execute(
         "UPDATE transactions SET status = 'pending', channel = 'bank_transfer',"
         " gateway_response = 'Waiting for the transfer',"
@@ -174,12 +174,12 @@ def pay(
     *,
     now: datetime,
 ) -> sqlite3.Row:
-    """Pay a charge, or fail to: its state, the balance and the event, all at once.
+    """Pay a charge or decline the payment. Status, balance and event change together.
 
-    A failed charge can be paid later, as on the real payment page, and has no event.
+    A declined charge has no event and can be paid later, as on the real payment page.
 
-    :return: the transaction as it is then
-    :raises AlreadyPaidError: it was paid before
+    :return: the updated transaction
+    :raises AlreadyPaidError: the charge has already been paid
     """
     if transaction["paid_at"] is not None:
         raise AlreadyPaidError

@@ -1,4 +1,4 @@
-"""What the gateway does by itself: results of transfers and refunds, and the sending of webhooks."""
+"""The gateway's background work: results of transfers and refunds, and delivery of webhooks."""
 
 import sqlite3
 import threading
@@ -9,18 +9,18 @@ import structlog
 from sandbox.providers.gateway import refunds, transfers, webhooks
 from sandbox.providers.gateway.context import Gateway
 
-# So many webhooks at once; a receiver that hangs holds one of them for the time-out only.
+# Number of concurrent webhook deliveries. A hanging receiver occupies a sender only until the time-out.
 SENDERS = 16
-# Even if nothing is due it looks again after this, against a clock that was set.
+# Maximum sleep without due work. A change of the system clock is noticed after this time.
 LONGEST_NAP_SECONDS = 30.0
-# After an error of the database, so that a full disk does not make a busy loop.
+# Pause after a database error, so that a full disk does not cause a busy loop.
 PAUSE_AFTER_ERROR_SECONDS = 1.0
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 class Clockwork:
-    """A background thread that sleeps until something is due or it is woken."""
+    """A background thread that sleeps until work is due or ``wake`` is called."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -31,7 +31,7 @@ class Clockwork:
         self._thread: threading.Thread | None = None
 
     def start(self, gateway: Gateway) -> None:
-        """Start the thread, taking up what an earlier run left unfinished."""
+        """Start the thread, which continues unfinished work of an earlier run."""
         with gateway.store.transaction() as connection:
             webhooks.forget_old(connection)
         self._thread = threading.Thread(
@@ -40,13 +40,13 @@ class Clockwork:
         self._thread.start()
 
     def wake(self) -> None:
-        """Make the thread look for what is due."""
+        """Make the thread check for due work."""
         with self._changed:
             self._woken = True
             self._changed.notify()
 
     def stop(self) -> None:
-        """Stop the thread once the tries under way are over; nothing due is lost."""
+        """Stop the thread after the deliveries in progress. Due work is kept for the next run."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -69,7 +69,10 @@ class Clockwork:
                     return
 
     def _work(self, gateway: Gateway) -> float:
-        """Do what is due; return the seconds until something else is."""
+        """Do all due work.
+
+        :return: seconds until more work is due
+        """
         now = gateway.clock()
         with gateway.store.transaction() as connection:
             transfers.finish_due(connection, now=now)
@@ -99,7 +102,8 @@ class Clockwork:
             with self._changed:
                 self._under_way.discard(delivery["id"])
             if not future.cancelled() and (error := future.exception()) is not None:
-                # Still due, and taken up at the next look; waking for it would make a busy loop.
+                # The delivery is still due and is found by the next check. Waking the thread now would cause a
+                # busy loop.
                 log.error("webhook could not be recorded", delivery_id=delivery["id"], error=repr(error))
             else:
                 self.wake()

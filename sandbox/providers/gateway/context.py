@@ -1,4 +1,4 @@
-"""What every part of the gateway needs, made once by the server."""
+"""Settings and services that all parts of the gateway share."""
 
 import re
 import threading
@@ -13,12 +13,12 @@ from sandbox.providers.store import Store
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
-# The real schedule is in minutes and hours; at this scale the first retries come after 3 s.
+# The real schedule uses minutes and hours. At this scale the first retries come after 3 s.
 DEFAULT_RETRY_SCALE = 1 / 60
-# Long enough to outlast any client that keeps a time-out, short enough not to hold threads for ever.
+# Longer than any client's time-out, but short enough to release the threads.
 DEFAULT_HANG_SECONDS = 30.0
 DEFAULT_SETTLE_SECONDS = 2.0
-# How long the real gateway waits for a webhook's answer before it counts the try as failed.
+# The real gateway's time-out for a webhook's response.
 DEFAULT_WEBHOOK_TIMEOUT_SECONDS = 5.0
 
 FeeBearer = Literal["platform", "customer"]
@@ -26,22 +26,22 @@ FEE_BEARERS: tuple[FeeBearer, ...] = ("platform", "customer")
 
 
 class InvalidSettingsError(ValueError):
-    """A setting of the sandbox is missing or out of range; the message names it."""
+    """A setting of the sandbox is missing or out of range. The message names the setting."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GatewaySettings:
-    """How the gateway behaves.
+    """The gateway's settings.
 
-    :param name: the ``<name>`` of the header ``x-<name>-signature``
-    :param secret_key: what callers authenticate with, and what webhooks are signed with
-    :param webhook_url: where events are posted
-    :param public_url: the gateway's own address as clients and browsers see it
-    :param fee_bearer: who pays the fee; ``customer`` adds it to the amount that is charged
-    :param retry_scale: share of the real waiting times between the tries of a webhook
-    :param settle_seconds: from a transfer or refund to its result
-    :param hang_seconds: how long a call with the outcome ``timeout`` stays unanswered
-    :param webhook_timeout_seconds: how long a webhook may wait for its answer
+    :param name: the ``<name>`` in the header ``x-<name>-signature``
+    :param secret_key: authenticates callers and signs webhooks
+    :param webhook_url: destination of events
+    :param public_url: the gateway's address for clients and browsers
+    :param fee_bearer: pays the fee; ``customer`` adds the fee to the charged amount
+    :param retry_scale: share of the real delays between deliveries of a webhook
+    :param settle_seconds: delay between a transfer or refund and its result
+    :param hang_seconds: duration of a call with the outcome ``timeout``
+    :param webhook_timeout_seconds: maximum wait for a webhook's response
     """
 
     name: str
@@ -75,8 +75,8 @@ class GatewaySettings:
 class Gateway:
     """The running gateway.
 
-    :param wake: tells the background thread that something may be due
-    :param stopping: set when the server stops, so that nothing hangs on
+    :param wake: makes the background thread check for due work
+    :param stopping: set when the server stops, which ends hanging calls
     """
 
     settings: GatewaySettings
@@ -87,7 +87,7 @@ class Gateway:
 
 
 def current_gateway() -> Gateway:
-    """Return the gateway that the request at hand is for."""
+    """Return the gateway of the current request."""
     gateway = current_app.extensions["sandbox_gateway"]
     if not isinstance(gateway, Gateway):
         raise TypeError("the application has no gateway")

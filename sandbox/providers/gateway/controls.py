@@ -1,4 +1,4 @@
-"""What the real gateway does not have: a script pays, sets what comes next, and asks what was sent."""
+"""Control endpoints that the real gateway lacks: pay charges, plan outcomes, and read calls and deliveries."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ routes = Blueprint("controls", __name__, url_prefix="/sandbox")
 
 MAXIMUM_DUPLICATES = 100
 MAXIMUM_DELAY_SECONDS = 86_400
-# A transfer may have to look stalled for days.
+# Long enough for a transfer that stalls for days.
 MAXIMUM_RESULT_DELAY_SECONDS = 7 * 86_400
 MAXIMUM_OUTCOMES = 1_000
 MAXIMUM_LISTED_DELIVERIES = 200
@@ -24,13 +24,13 @@ _PAYMENT_FIELDS = ("channel", "amountMinor", "currency", "outcome", "duplicates"
 
 @routes.errorhandler(fields.InvalidFieldError)
 def refuse(error: fields.InvalidFieldError) -> tuple[Response, int]:
-    """Answer 422 naming the field: a mistake, not a result of the gateway."""
+    """Answer 422 with the field's name, to tell an invalid control request from a gateway failure."""
     return jsonify({"status": False, "message": error.message, "field": error.field}), 422
 
 
 @routes.post("/pay/<reference>")
 def pay(reference: str) -> Response:
-    """Pay a charge, or fail to, as a customer would, and send its event."""
+    """Pay a charge, or decline the payment, and send the event."""
     gateway = current_gateway()
     body = fields.json_object(request, may_be_empty=True)
     fields.refuse_unknown(body, known=_PAYMENT_FIELDS)
@@ -46,7 +46,7 @@ def pay(reference: str) -> Response:
 
 @routes.post("/dedicated-accounts/<account_number>/pay")
 def pay_into_account(account_number: str) -> Response:
-    """Transfer money into a customer's own account: a charge under a new reference."""
+    """Transfer money to a customer's dedicated account, which creates a charge with a new reference."""
     gateway = current_gateway()
     body = fields.json_object(request)
     fields.refuse_unknown(body, known=_PAYMENT_FIELDS)
@@ -105,25 +105,25 @@ def _payment(body: Mapping[str, object], *, default_channel: str) -> charges.Pay
 
 @routes.post("/transfers/next")
 def plan_transfers() -> Response:
-    """Set what the next transfers come to."""
+    """Plan the outcomes of the next transfers."""
     return _plan("transfer", outcomes.TRANSFER_OUTCOMES)
 
 
 @routes.post("/refunds/next")
 def plan_refunds() -> Response:
-    """Set what the next refunds come to."""
+    """Plan the outcomes of the next refunds."""
     return _plan("refund", outcomes.REFUND_OUTCOMES)
 
 
 @routes.delete("/transfers/next")
 def forget_transfers() -> Response:
-    """Drop what was set for transfers and not used."""
+    """Drop unused planned outcomes of transfers."""
     return _forget("transfer")
 
 
 @routes.delete("/refunds/next")
 def forget_refunds() -> Response:
-    """Drop what was set for refunds and not used."""
+    """Drop unused planned outcomes of refunds."""
     return _forget("refund")
 
 
@@ -151,7 +151,7 @@ def _forget(operation: outcomes.Operation) -> Response:
 
 @routes.get("/calls")
 def count_calls() -> Response:
-    """Tell how often a reference was sent, per operation, refused calls included."""
+    """Count the calls with a reference per operation, including refused calls."""
     reference = fields.text(request.args, "reference")
     with current_gateway().store.transaction() as connection:
         return success("Calls counted", calls.counted(connection, reference))
@@ -159,7 +159,7 @@ def count_calls() -> Response:
 
 @routes.get("/deliveries")
 def list_deliveries() -> Response:
-    """List the webhooks of a reference, or the latest ones, with each try's answer."""
+    """List the webhooks of a reference, or the latest webhooks, with the result of each attempt."""
     reference = fields.optional_text(request.args, "reference")
     with current_gateway().store.transaction() as connection:
         data = webhooks.deliveries_of(connection, reference=reference, limit=MAXIMUM_LISTED_DELIVERIES)
@@ -168,7 +168,7 @@ def list_deliveries() -> Response:
 
 @routes.post("/settlements")
 def settle() -> Response:
-    """Pay the balance, or a part of it, out to the merchant's bank."""
+    """Settle the balance, or a part of it, to the merchant's bank account."""
     gateway = current_gateway()
     body = fields.json_object(request, may_be_empty=True)
     fields.refuse_unknown(body, known=("amountMinor", "currency"))
@@ -183,7 +183,7 @@ def settle() -> Response:
 
 @routes.post("/balance")
 def top_up() -> Response:
-    """Pay the merchant's own money into the balance, so that transfers can be made."""
+    """Top up the balance with the merchant's own money, to fund transfers."""
     gateway = current_gateway()
     body = fields.json_object(request)
     fields.refuse_unknown(body, known=("amountMinor", "currency", "reason"))

@@ -1,4 +1,4 @@
-"""Customers, and accounts of their own for bank transfers."""
+"""Customers and dedicated bank accounts."""
 
 import secrets
 import sqlite3
@@ -24,10 +24,10 @@ routes = Blueprint("customers", __name__)
 def customer_of(
     connection: sqlite3.Connection, email: str, *, now: datetime, details: Mapping[str, object] | None = None
 ) -> sqlite3.Row:
-    """Find the customer with an e-mail address, or make it.
+    """Find the customer with an e-mail address, or create the customer.
 
-    :param details: may hold first_name, last_name, phone and metadata, which replace what was known
-    :raises InvalidFieldError: one of the details is no text
+    :param details: optional first_name, last_name, phone and metadata, which replace stored values
+    :raises InvalidFieldError: a detail is not a text
     """
     given = details or {}
     row: sqlite3.Row = connection.execute(
@@ -53,18 +53,18 @@ def customer_of(
 
 
 def customer_by_id(connection: sqlite3.Connection, customer_id: int) -> sqlite3.Row:
-    """Fetch a customer that is known to exist."""
+    """Fetch an existing customer."""
     row: sqlite3.Row = connection.execute("SELECT * FROM customers WHERE id = ?", (customer_id,)).fetchone()
     return row
 
 
 def new_account_number() -> str:
-    """Make a number for a virtual account: 10 digits, the first two marking it as one."""
+    """Generate a virtual account number: the prefix 99 and eight random digits."""
     return f"99{secrets.randbelow(10**8):08d}"
 
 
 def _dedicated_account(connection: sqlite3.Connection, customer: sqlite3.Row, now: datetime) -> sqlite3.Row:
-    """A customer has one such account, which asking again answers."""
+    """Find a customer's dedicated account, or create it. A customer has at most one."""
     connection.execute(
         "INSERT INTO dedicated_accounts (customer_id, account_number, created_at) VALUES (?, ?, ?)"
         " ON CONFLICT (customer_id) DO NOTHING",
@@ -78,7 +78,7 @@ def _dedicated_account(connection: sqlite3.Connection, customer: sqlite3.Row, no
 
 @routes.post("/customer")
 def create_customer() -> Response:
-    """Make a customer, or bring the one with this address up to date."""
+    """Create a customer, or update the customer with this e-mail address."""
     gateway = current_gateway()
     body = fields.json_object(request)
     email = fields.email(body, "email", message="Email is required")
@@ -89,7 +89,7 @@ def create_customer() -> Response:
 
 @routes.get("/customer/<email_or_code>")
 def fetch_customer(email_or_code: str) -> Response:
-    """Answer a customer by e-mail address or code."""
+    """Return a customer by e-mail address or code."""
     with current_gateway().store.transaction() as connection:
         row = connection.execute(
             "SELECT * FROM customers WHERE email = ? OR customer_code = ?",
@@ -102,7 +102,7 @@ def fetch_customer(email_or_code: str) -> Response:
 
 @routes.post("/dedicated_account")
 def create_dedicated_account() -> Response:
-    """Give a customer an account of its own for bank transfers."""
+    """Create a dedicated bank account for a customer."""
     gateway = current_gateway()
     body = fields.json_object(request)
     code = str(body.get("customer", ""))
@@ -118,7 +118,7 @@ def create_dedicated_account() -> Response:
 
 @routes.post("/dedicated_account/assign")
 def assign_dedicated_account() -> Response:
-    """Make a customer and its account in one call, telling the result by an event."""
+    """Create a customer with a dedicated account in one call, and report the result by event."""
     gateway = current_gateway()
     body = fields.json_object(request)
     email = fields.email(body, "email", message="Email is required")
@@ -145,7 +145,7 @@ def assign_dedicated_account() -> Response:
 
 @routes.get("/dedicated_account/available_providers")
 def list_account_providers() -> Response:
-    """List the banks that such accounts can be at: one, in the sandbox."""
+    """List the banks that offer dedicated accounts. The sandbox has one."""
     provider = {
         "provider_slug": TRANSFER_BANK["slug"],
         "bank_id": TRANSFER_BANK["id"],

@@ -1,4 +1,4 @@
-"""What the next transfers and refunds will come to, as set by scripts."""
+"""Planned outcomes of the next transfers and refunds."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ REFUND_OUTCOMES = ("success", "failed", "reversed", "timeout", "needs-attention"
 
 @dataclass(frozen=True, kw_only=True)
 class NextOutcome:
-    """How one transfer or refund goes.
+    """The planned outcome of a transfer or refund.
 
-    :param result: what it comes to; a ``timeout`` takes effect, so it comes to success
-    :param hangs: whether the call stays unanswered beyond a client's time-out
-    :param delay_seconds: until the result
+    :param result: the final status; a ``timeout`` takes effect and therefore ends in success
+    :param hangs: the call stays unanswered beyond a client's time-out
+    :param delay_seconds: delay of the result
     """
 
     result: str
@@ -31,7 +31,7 @@ def plan(
     count: int,
     delay_seconds: float | None,
 ) -> None:
-    """Set what so many next ones come to, after those that were set before."""
+    """Plan an outcome for the next ``count`` operations, after the outcomes planned earlier."""
     connection.execute(
         "INSERT INTO next_outcomes (operation, outcome, remaining, delay_seconds) VALUES (?, ?, ?, ?)",
         (operation, outcome, count, delay_seconds),
@@ -39,12 +39,12 @@ def plan(
 
 
 def forget(connection: sqlite3.Connection, operation: Operation) -> None:
-    """Drop what was set and not used, so that the next ones succeed."""
+    """Drop unused planned outcomes, so that the next operations succeed."""
     connection.execute("DELETE FROM next_outcomes WHERE operation = ?", (operation,))
 
 
 def planned(connection: sqlite3.Connection, operation: Operation) -> list[dict[str, object]]:
-    """List what is set, in the order in which it will be used."""
+    """List the planned outcomes in the order of use."""
     rows = connection.execute(
         "SELECT * FROM next_outcomes WHERE operation = ? ORDER BY id", (operation,)
     ).fetchall()
@@ -55,9 +55,9 @@ def planned(connection: sqlite3.Connection, operation: Operation) -> list[dict[s
 
 
 def take(connection: sqlite3.Connection, operation: Operation, *, settle_seconds: float) -> NextOutcome:
-    """Use up one of what was set; without any, it is a success.
+    """Take the next planned outcome, success by default.
 
-    :param settle_seconds: until the result where no other delay was set
+    :param settle_seconds: delay of the result if the plan sets none
     """
     row = connection.execute(
         "SELECT * FROM next_outcomes WHERE operation = ? ORDER BY id LIMIT 1", (operation,)

@@ -1,4 +1,4 @@
-"""The page on which a person pays: works without scripts, in any browser, with a keyboard alone."""
+"""The payment page. It needs no scripts and works with the keyboard alone."""
 
 import sqlite3
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -20,17 +20,17 @@ CHANNEL_LABELS = {
     "ussd": "Pay by USSD",
     "bank": "Pay from bank account",
 }
-# Offered where the merchant did not choose.
+# Offered if the merchant chose no channels.
 DEFAULT_CHANNELS = ["card", "bank_transfer", "ussd"]
 CURRENCY_SIGNS = {"NGN": "₦", "GHS": "GH₵", "ZAR": "R", "USD": "$"}
 
 
 @routes.after_request
 def protect(response: Response) -> Response:
-    """Keep the page out of frames, caches and other people's scripts."""
+    """Protect the page from framing, caching and foreign scripts."""
     response.headers["Content-Security-Policy"] = (
-        # Paying redirects to the merchant, and browsers hold the target of a form's redirect against
-        # form-action; so any web address passes there.
+        # Paying redirects to the merchant. Browsers apply form-action to the target of a form's redirect too,
+        # so any web address must be allowed.
         "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self' http: https:;"
         " base-uri 'none'; frame-ancestors 'none'"
     )
@@ -42,7 +42,7 @@ def protect(response: Response) -> Response:
 
 @routes.get("/pay/<access_code>")
 def show(access_code: str) -> Response:
-    """Show what there is to pay, or that it is paid already."""
+    """Show the amount to pay, or that the charge is already paid."""
     with current_gateway().store.transaction() as connection:
         row = _find(connection, access_code)
         if row is None:
@@ -53,7 +53,7 @@ def show(access_code: str) -> Response:
 
 @routes.post("/pay/<access_code>")
 def act(access_code: str) -> BaseResponse:
-    """Do what the pressed button says, then lead back to the merchant."""
+    """Perform the pressed button's action, then return to the merchant."""
     gateway = current_gateway()
     action = request.form.get("action", "")
     with gateway.store.transaction() as connection:
@@ -114,13 +114,13 @@ def _unknown() -> Response:
 
 
 def amount_text(amount_minor: int, currency: str) -> str:
-    """Write an amount for people: ``₦12,500.00``."""
+    """Format an amount for people: ``₦12,500.00``."""
     major, minor = divmod(amount_minor, 100)
     return f"{CURRENCY_SIGNS.get(currency, currency + ' ')}{major:,}.{minor:02d}"
 
 
 def _merchant_address(row: sqlite3.Row) -> str | None:
-    """Where to go on: the merchant's address with the reference, under both names that the gateway uses."""
+    """Build the merchant's return address. The gateway sends the reference under two names."""
     address: str | None = row["callback_url"]
     if address is None:
         return None
@@ -131,7 +131,7 @@ def _merchant_address(row: sqlite3.Row) -> str | None:
 
 
 def _cancel_address(row: sqlite3.Row) -> str | None:
-    """Where cancelling leads: to the address in the metadata, if there is one, else where paying does."""
+    """Build the address after cancelling: the metadata's ``cancel_action``, or else the return address."""
     metadata = loaded_json(row["metadata"])
     address = metadata.get("cancel_action") if isinstance(metadata, dict) else None
     if isinstance(address, str) and fields.is_web_address(address):

@@ -1,4 +1,4 @@
-"""Refunds of paid charges, whole or in part; their result comes later, as an event."""
+"""Full and partial refunds of paid charges. The result follows later as an event."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from sandbox.providers.gateway.context import current_gateway
 routes = Blueprint("refunds", __name__)
 
 MAXIMUM_FINISHED_AT_ONCE = 200
-# What each outcome is called as a status. A reversed refund is one that the bank sent back.
+# Refund statuses by outcome. A reversed refund was returned by the bank.
 _STATUS_OF_OUTCOME = {
     "success": "processed",
     "failed": "failed",
@@ -27,7 +27,7 @@ _STATUS_OF_OUTCOME = {
 
 @routes.post("/refund")
 def create() -> Response:
-    """Start a refund of what is left of a charge, or of a part of it."""
+    """Create a refund of a charge's remaining amount, or of a part of it."""
     gateway = current_gateway()
     body = fields.json_object(request)
     named = body.get("transaction")
@@ -64,7 +64,7 @@ def create() -> Response:
 
 @routes.get("/refund")
 def list_refunds() -> Response:
-    """List refunds, newest first, of one ``transaction`` if that is given."""
+    """List refunds, newest first, optionally of a single ``transaction``."""
     page = Page(request.args)
     named = request.args.get("transaction") or request.args.get("reference")
     query = (
@@ -80,7 +80,7 @@ def list_refunds() -> Response:
 
 @routes.get("/refund/<int:refund_id>")
 def fetch(refund_id: int) -> Response:
-    """Answer a refund by its id."""
+    """Return a refund by id."""
     with current_gateway().store.transaction() as connection:
         row = connection.execute("SELECT * FROM refunds WHERE id = ?", (refund_id,)).fetchone()
         if row is None:
@@ -90,7 +90,7 @@ def fetch(refund_id: int) -> Response:
 
 
 def finish_due(connection: sqlite3.Connection, *, now: datetime) -> None:
-    """Bring refunds whose time has come to their result, each with its event."""
+    """Finish due refunds and send the event of each."""
     rows = connection.execute(
         "SELECT * FROM refunds WHERE status = 'pending' AND due_at <= ? ORDER BY due_at LIMIT ?",
         (now.timestamp(), MAXIMUM_FINISHED_AT_ONCE),
@@ -100,7 +100,7 @@ def finish_due(connection: sqlite3.Connection, *, now: datetime) -> None:
 
 
 def next_due_at(connection: sqlite3.Connection) -> float | None:
-    """Tell when the next pending refund comes to its result, or none."""
+    """Return the due time of the next pending refund in epoch seconds, or none."""
     moment = connection.execute("SELECT min(due_at) FROM refunds WHERE status = 'pending'").fetchone()[0]
     return None if moment is None else float(moment)
 
@@ -126,7 +126,7 @@ def _finish(connection: sqlite3.Connection, refund: sqlite3.Row, *, now: datetim
         )
         _move(connection, refund, difference=refund["amount"], note="failed", now=now)
     elif status == "processed":
-        # A charge that was given back whole is called reversed by the real gateway from then on.
+        # The real gateway changes the status of a fully refunded charge to reversed.
         connection.execute(
             "UPDATE transactions SET status = 'reversed' WHERE id = :id AND amount ="
             " (SELECT sum(amount) FROM refunds WHERE transaction_id = :id AND status = 'processed')",
@@ -150,7 +150,7 @@ def _announce(connection: sqlite3.Connection, refund: sqlite3.Row, *, now: datet
 def _move(
     connection: sqlite3.Connection, refund: sqlite3.Row, *, difference: int, note: str, now: datetime
 ) -> None:
-    """Unlike a transfer, a refund may take the balance below zero: the fee of its charge is kept."""
+    """Record a refund's movement. Unlike a transfer, a refund may overdraw the balance: the charge's fee is kept."""
     balance.book(
         connection,
         currency=refund["currency"],
@@ -211,7 +211,7 @@ def _insert(
 
 
 def _transaction_of(connection: sqlite3.Connection, named: str) -> sqlite3.Row | None:
-    """A transaction by its reference or id."""
+    """Fetch a transaction by reference or id."""
     row: sqlite3.Row | None = connection.execute(
         "SELECT * FROM transactions WHERE reference = ? OR cast(id AS TEXT) = ?", (named, named)
     ).fetchone()

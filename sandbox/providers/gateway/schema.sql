@@ -93,7 +93,7 @@ CREATE TABLE refunds (
 CREATE INDEX refunds_by_time ON refunds (created_at);
 CREATE INDEX refunds_due ON refunds (due_at) WHERE status = 'pending';
 
--- The balance of a currency is what its last row says; each row tells what moved it.
+-- The last row of a currency holds its current balance. Each row names the object that moved the balance.
 CREATE TABLE balance_entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     currency TEXT NOT NULL,
@@ -152,7 +152,7 @@ CREATE TABLE next_outcomes (
     delay_seconds REAL
 );
 
--- Ids beyond 32 bits, as the real gateway's are: what stores them in less finds out here.
+-- Ids exceed 32 bits, like the real gateway's. A client that stores ids in fewer bits fails in the sandbox.
 INSERT INTO sqlite_sequence (name, seq) VALUES
     ('transactions', 4100000000), ('transfers', 860000000), ('refunds', 3000000), ('customers', 180000000),
     ('recipients', 20000000), ('balance_entries', 149000000), ('settlements', 3090000);

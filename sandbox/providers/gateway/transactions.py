@@ -1,4 +1,4 @@
-"""Charges: starting one, asking what became of it, listing them."""
+"""Endpoints for charges: initialize, verify, fetch and list."""
 
 import sqlite3
 
@@ -17,7 +17,7 @@ STATUSES = ("abandoned", "pending", "failed", "success", "reversed")
 
 @routes.post("/transaction/initialize")
 def initialize() -> Response:
-    """Start a charge and answer the address of its payment page."""
+    """Create a charge and return the URL of its payment page."""
     gateway = current_gateway()
     body = fields.json_object(request)
     reference = charges.reference_of(body)
@@ -34,7 +34,7 @@ def initialize() -> Response:
 
 @routes.get("/transaction/verify/<reference>")
 def verify(reference: str) -> Response:
-    """Tell what became of a charge."""
+    """Return the status of a charge."""
     gateway = current_gateway()
     calls.record(gateway, "GET /transaction/verify", reference)
     with gateway.store.transaction() as connection:
@@ -47,7 +47,7 @@ def verify(reference: str) -> Response:
 
 @routes.get("/transaction/<int:transaction_id>")
 def fetch(transaction_id: int) -> Response:
-    """Answer a transaction by its id."""
+    """Return a transaction by id."""
     with current_gateway().store.transaction() as connection:
         row = connection.execute("SELECT * FROM transactions WHERE id = ?", (transaction_id,)).fetchone()
         if row is None:
@@ -58,7 +58,7 @@ def fetch(transaction_id: int) -> Response:
 
 @routes.get("/transaction")
 def list_transactions() -> Response:
-    """List transactions, newest first, of one ``status`` if that is given."""
+    """List transactions, newest first, optionally of a single ``status``."""
     page = Page(request.args)
     status = fields.choice(request.args, "status", allowed=STATUSES) if "status" in request.args else None
     query = (
@@ -78,10 +78,10 @@ def list_transactions() -> Response:
 
 @routes.post("/charge")
 def charge() -> Response:
-    """Start a charge that is paid by transfer to an account made for it.
+    """Create a charge that is paid by transfer to a bank account made for it.
 
-    An unpaid charge of the same amount and currency goes on under its reference; so sending the call again
-    answers the same account.
+    A repeated call with the same reference, amount and currency returns the same account while the charge is
+    unpaid.
     """
     gateway = current_gateway()
     body = fields.json_object(request)

@@ -1,4 +1,4 @@
-"""Transfers out of the balance to bank accounts, and the recipients that they go to."""
+"""Transfers from the balance to bank accounts, and transfer recipients."""
 
 import re
 import sqlite3
@@ -24,7 +24,7 @@ from sandbox.providers.gateway.context import Gateway, current_gateway
 routes = Blueprint("transfers", __name__)
 
 MAXIMUM_BULK_TRANSFERS = 100
-# A result at a time, so that a long queue of them does not hold up the calls.
+# Results per transaction, so that a long queue does not block calls.
 MAXIMUM_FINISHED_AT_ONCE = 200
 _REFERENCE = re.compile(r"[a-z0-9_-]{16,50}")
 STATUSES = ("pending", "success", "failed", "reversed")
@@ -32,7 +32,7 @@ STATUSES = ("pending", "success", "failed", "reversed")
 
 @routes.post("/transferrecipient")
 def create_recipient() -> Response:
-    """Record a bank account as a recipient; the same account is the same recipient."""
+    """Create a transfer recipient for a bank account. The same account always has the same recipient."""
     gateway = current_gateway()
     body = fields.json_object(request)
     fields.choice(body, "type", allowed=("nuban",))
@@ -65,7 +65,7 @@ def create_recipient() -> Response:
 
 @routes.post("/transfer")
 def initiate() -> Response:
-    """Send money; the same reference again answers the transfer that exists."""
+    """Create a transfer. A repeated reference returns the existing transfer."""
     gateway = current_gateway()
     body = fields.json_object(request)
     reference = _reference_of(body)
@@ -96,7 +96,7 @@ def initiate() -> Response:
 
 @routes.post("/transfer/bulk")
 def initiate_bulk() -> Response:
-    """Send up to 100 transfers, all of them or none."""
+    """Create up to 100 transfers, all or none."""
     gateway = current_gateway()
     body = fields.json_object(request)
     fields.choice(body, "source", allowed=("balance",), default="balance")
@@ -132,7 +132,7 @@ def initiate_bulk() -> Response:
 
 @routes.get("/transfer/verify/<reference>")
 def verify(reference: str) -> Response:
-    """Tell what became of a transfer."""
+    """Return the status of a transfer."""
     gateway = current_gateway()
     calls.record(gateway, "GET /transfer/verify", reference)
     with gateway.store.transaction() as connection:
@@ -145,7 +145,7 @@ def verify(reference: str) -> Response:
 
 @routes.get("/transfer/<id_or_code>")
 def fetch(id_or_code: str) -> Response:
-    """Answer a transfer by its id or code."""
+    """Return a transfer by id or code."""
     with current_gateway().store.transaction() as connection:
         row = connection.execute(
             "SELECT * FROM transfers WHERE transfer_code = ? OR cast(id AS TEXT) = ?",
@@ -159,7 +159,7 @@ def fetch(id_or_code: str) -> Response:
 
 @routes.get("/transfer")
 def list_transfers() -> Response:
-    """List transfers, newest first, of one ``status`` if that is given."""
+    """List transfers, newest first, optionally of a single ``status``."""
     page = Page(request.args)
     status = fields.choice(request.args, "status", allowed=STATUSES) if "status" in request.args else None
     query = (
@@ -173,7 +173,7 @@ def list_transfers() -> Response:
 
 
 def finish_due(connection: sqlite3.Connection, *, now: datetime) -> None:
-    """Bring transfers whose time has come to their result, each with its event."""
+    """Finish due transfers and send the event of each."""
     rows = connection.execute(
         "UPDATE transfers SET status = outcome, updated_at = :now,"
         " transferred_at = CASE outcome WHEN 'success' THEN :now END"
@@ -202,7 +202,7 @@ def finish_due(connection: sqlite3.Connection, *, now: datetime) -> None:
 
 
 def next_due_at(connection: sqlite3.Connection) -> float | None:
-    """Tell when the next pending transfer comes to its result, or none."""
+    """Return the due time of the next pending transfer in epoch seconds, or none."""
     moment = connection.execute("SELECT min(due_at) FROM transfers WHERE status = 'pending'").fetchone()[0]
     return None if moment is None else float(moment)
 
@@ -216,7 +216,7 @@ def _create(
     recipient: sqlite3.Row,
     now: datetime,
 ) -> tuple[sqlite3.Row, bool]:
-    """Record a transfer and take its amount from the balance; also return whether its call hangs."""
+    """Create a transfer and debit the balance. Also return whether the call hangs."""
     outcome = outcomes.take(connection, "transfer", settle_seconds=gateway.settings.settle_seconds)
     row: sqlite3.Row = connection.execute(
         "INSERT INTO transfers (reference, transfer_code, recipient_id, amount, currency, reason, status,"
@@ -251,7 +251,7 @@ def _refuse_duplicates(connection: sqlite3.Connection, references: list[str]) ->
     twice = {reference for reference in references if references.count(reference) > 1}
     if known or twice:
         raise GatewayFailure(
-            404,  # as odd as it is, this is what the real one answers
+            404,  # the real gateway answers 404 here too
             f"Duplicate reference(s) found: {','.join(sorted(known | twice))}",
             kind="api_error",
             code="unknown",

@@ -1,4 +1,4 @@
-"""Events to the merchant: kept in a table, signed, sent, and sent again until they are answered 200."""
+"""Webhook deliveries: stored in a table, signed, and sent until the receiver answers 200."""
 
 import hashlib
 import hmac
@@ -13,13 +13,13 @@ import requests
 from sandbox.providers.gateway.answers import timestamp
 from sandbox.providers.gateway.context import Gateway
 
-# The real gateway's schedule: about every 3 minutes for the first 4 tries, then hourly for 72 hours.
+# The real gateway's schedule: every 3 minutes for the first 4 attempts, then hourly for 72 hours.
 QUICK_TRIES = 4
 QUICK_INTERVAL_SECONDS = 180.0
 SLOW_INTERVAL_SECONDS = 3_600.0
 SLOW_TRIES = 72
 MAXIMUM_TRIES = QUICK_TRIES + SLOW_TRIES
-# What is over stays for a look at it, but not without end.
+# Finished deliveries are kept for inspection, up to this number.
 KEPT_DELIVERIES = 10_000
 MAXIMUM_ERROR_LENGTH = 200
 
@@ -34,12 +34,12 @@ def enqueue(
     delay_seconds: float = 0.0,
     copies: int = 1,
 ) -> None:
-    """Put an event on its way, in the transaction of what it tells about.
+    """Enqueue an event in the transaction of the change that it reports.
 
-    :param reference: what deliveries are looked up by: the transaction's or the transfer's
-    :param data: the object that the event carries
-    :param delay_seconds: from now to the first try
-    :param copies: how many times it is delivered, each copy with tries of its own
+    :param reference: the transaction's or transfer's reference, used to look up deliveries
+    :param data: the event's object
+    :param delay_seconds: delay of the first attempt
+    :param copies: number of deliveries, each with its own attempts
     """
     body = json.dumps({"event": event, "data": data}, ensure_ascii=False, separators=(",", ":"))
     row = (event, reference, body, now.timestamp() + delay_seconds, timestamp(now))
@@ -51,16 +51,16 @@ def enqueue(
 
 
 def signature(body: bytes, secret_key: str) -> str:
-    """Sign a body: lower-case hex of HMAC-SHA512 with the secret key."""
+    """Sign a body: HMAC-SHA512 with the secret key in lower-case hex."""
     return hmac.new(secret_key.encode(), body, hashlib.sha512).hexdigest()
 
 
 def wait_before_next_try(tries: int, *, scale: float) -> float | None:
-    """Tell how long to wait after a try that failed.
+    """Calculate the delay after a failed attempt.
 
-    :param tries: how many there were
-    :param scale: share of the real gateway's waiting times
-    :return: seconds, or none if that was the last one
+    :param tries: number of attempts so far
+    :param scale: share of the real gateway's delays
+    :return: seconds, or none after the last attempt
     """
     if tries >= MAXIMUM_TRIES:
         return None
@@ -68,10 +68,10 @@ def wait_before_next_try(tries: int, *, scale: float) -> float | None:
 
 
 def send(gateway: Gateway, delivery: sqlite3.Row) -> None:
-    """Try a delivery once and record what came of it.
+    """Attempt a delivery once and record the result.
 
-    It is recorded after the answer, so a kill in between means that the event is sent again, as the real
-    gateway does: at least once.
+    The result is recorded after the response. A kill in between therefore repeats the delivery, as the real
+    gateway does (at least once).
     """
     body = str(delivery["body"]).encode()
     sent_at = gateway.clock()
@@ -99,7 +99,7 @@ def send(gateway: Gateway, delivery: sqlite3.Row) -> None:
 
 
 def _post(gateway: Gateway, body: bytes) -> tuple[int | None, str | None]:
-    """Return the answer's status, or what went wrong instead."""
+    """Return the response's status, or an error description."""
     settings = gateway.settings
     headers = {
         "Content-Type": "application/json",
@@ -108,7 +108,7 @@ def _post(gateway: Gateway, body: bytes) -> tuple[int | None, str | None]:
     }
     try:
         with requests.Session() as session:
-            # A proxy of the environment has no business between two processes of one machine.
+            # A proxy from the environment must not come between two processes of one machine.
             session.trust_env = False
             with session.post(
                 settings.webhook_url,
@@ -116,7 +116,7 @@ def _post(gateway: Gateway, body: bytes) -> tuple[int | None, str | None]:
                 headers=headers,
                 timeout=settings.webhook_timeout_seconds,
                 allow_redirects=False,
-                # The status is all that counts; an endless body must not hold us.
+                # Only the status matters. Streaming avoids reading an endless body.
                 stream=True,
             ) as response:
                 return response.status_code, None
@@ -125,9 +125,9 @@ def _post(gateway: Gateway, body: bytes) -> tuple[int | None, str | None]:
 
 
 def due(connection: sqlite3.Connection, *, now: datetime, limit: int) -> list[sqlite3.Row]:
-    """Fetch deliveries whose time has come, the longest waiting ones first.
+    """Fetch due deliveries, longest overdue first.
 
-    :param limit: at most so many, those under way included, which the caller leaves out
+    :param limit: maximum number, including deliveries in progress, which the caller skips
     """
     return connection.execute(
         "SELECT * FROM deliveries WHERE status = 'waiting' AND due_at <= ? ORDER BY due_at, id LIMIT ?",
@@ -136,7 +136,7 @@ def due(connection: sqlite3.Connection, *, now: datetime, limit: int) -> list[sq
 
 
 def next_due_at(connection: sqlite3.Connection, *, after: datetime) -> float | None:
-    """Tell when the next delivery after a time is due, in epoch seconds, or none."""
+    """Return the due time of the next delivery after a given time in epoch seconds, or none."""
     row = connection.execute(
         "SELECT min(due_at) FROM deliveries WHERE status = 'waiting' AND due_at > ?", (after.timestamp(),)
     ).fetchone()
@@ -144,7 +144,7 @@ def next_due_at(connection: sqlite3.Connection, *, after: datetime) -> float | N
 
 
 def forget_old(connection: sqlite3.Connection) -> None:
-    """Delete all but the last deliveries of those that are over."""
+    """Delete finished deliveries except the latest ones."""
     connection.execute(
         "DELETE FROM deliveries WHERE status <> 'waiting' AND id NOT IN"
         " (SELECT id FROM deliveries WHERE status <> 'waiting' ORDER BY id DESC LIMIT ?)",
@@ -155,9 +155,9 @@ def forget_old(connection: sqlite3.Connection) -> None:
 def deliveries_of(
     connection: sqlite3.Connection, *, reference: str | None, limit: int
 ) -> list[dict[str, Any]]:
-    """List deliveries with their tries, newest first.
+    """List deliveries with all attempts, newest first.
 
-    :param reference: of a transaction or transfer, or none for all
+    :param reference: of a transaction or transfer; none means all
     """
     rows = connection.execute(
         "SELECT * FROM deliveries WHERE ? IS NULL OR reference = ? ORDER BY id DESC LIMIT ?",

@@ -1,1 +1,1 @@
-"""A stand-in for the identity provider: OpenID Connect, and tokens for the personas of the demo."""
+"""A simulated identity provider: OpenID Connect, and tokens for the demo's personas."""

@@ -1,4 +1,4 @@
-"""The identity provider's application: discovery, keys, the flow, and tokens for scripts."""
+"""The identity provider's application: discovery, keys, sign-in flow, and tokens for scripts."""
 
 import structlog
 from flask import Flask, Response, jsonify, request
@@ -10,14 +10,14 @@ from sandbox.providers.identity import flow, keys, tokens
 from sandbox.providers.identity.context import Identity
 
 MAXIMUM_BODY_BYTES = 65_536
-# The API looks for new keys when it meets an unknown one, so this only spares the usual fetches.
+# The API fetches the keys again when a token has an unknown key id. This only saves regular fetches.
 KEYS_FRESH_SECONDS = 300
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 def create_app(identity: Identity) -> Flask:
-    """Make the identity provider's application."""
+    """Create the identity provider's application."""
     app = Flask(
         "sandbox.providers.identity", static_folder="../pages/static", template_folder="../pages/templates"
     )
@@ -34,19 +34,19 @@ def create_app(identity: Identity) -> Flask:
 def _answer_errors(app: Flask) -> None:
     @app.errorhandler(fields.InvalidFieldError)
     def answer_invalid(error: fields.InvalidFieldError) -> tuple[Response, int]:
-        """Answer 422 naming the field."""
+        """Answer 422 with the field's name."""
         return jsonify(
             {"error": "invalid_request", "error_description": error.message, "field": error.field}
         ), 422
 
     @app.errorhandler(HTTPException)
     def answer_http_error(error: HTTPException) -> tuple[Response, int]:
-        """Give the framework's own errors the shape of the others."""
+        """Convert the framework's errors to the provider's format."""
         return jsonify({"error": "invalid_request", "error_description": error.name}), error.code or 500
 
     @app.errorhandler(Exception)
     def answer_crash(error: Exception) -> tuple[Response, int]:
-        """Report a fault of the sandbox itself and answer 500."""
+        """Log an internal error of the sandbox and answer 500."""
         log.error("sandbox identity provider failed", path=request.path, exc_info=error)
         return jsonify({"error": "server_error", "error_description": "An error occurred"}), 500
 
@@ -54,7 +54,7 @@ def _answer_errors(app: Flask) -> None:
 def _publish(app: Flask, identity: Identity) -> None:
     @app.get("/.well-known/openid-configuration")
     def describe() -> Response:
-        """Answer the OpenID Connect discovery document."""
+        """Return the OpenID Connect discovery document."""
         return jsonify(
             {
                 "issuer": identity.issuer,
@@ -88,7 +88,7 @@ def _publish(app: Flask, identity: Identity) -> None:
 
     @app.get("/.well-known/jwks.json")
     def publish_keys() -> Response:
-        """Answer the public keys, the signing one first."""
+        """Return the public keys, the current signing key first."""
         response = jsonify({"keys": [key.public_jwk() for key in keys.published(identity)]})
         response.headers["Cache-Control"] = f"public, max-age={KEYS_FRESH_SECONDS}"
         return response
@@ -97,12 +97,12 @@ def _publish(app: Flask, identity: Identity) -> None:
 def _serve_scripts(app: Flask, identity: Identity) -> None:
     @app.get("/")
     def index() -> Response:
-        """Tell what this is, and who there is."""
+        """Describe the service and list the personas."""
         return jsonify({"service": "sandbox identity provider", "personas": persona_names()})
 
     @app.post("/sandbox/token")
     def issue() -> Response:
-        """Issue an access token for a persona, or one with claims that are not right."""
+        """Issue an access token for a persona, with changed or missing claims on request."""
         body = fields.json_object(request)
         fields.refuse_unknown(body, known=("persona", "aal2", "expired", "claims"))
         persona = persona_named(fields.text(body, "persona"))
@@ -129,13 +129,13 @@ def _serve_scripts(app: Flask, identity: Identity) -> None:
 
     @app.errorhandler(UnknownPersonaError)
     def answer_unknown(error: UnknownPersonaError) -> tuple[Response, int]:
-        """Answer 404, naming the personas that there are."""
+        """Answer 404 with the names of all personas."""
         body = {"error": "unknown_persona", "error_description": str(error), "personas": persona_names()}
         return jsonify(body), 404
 
     @app.post("/sandbox/rotate")
     def rotate_keys() -> Response:
-        """Make a new signing key and keep publishing the old ones."""
+        """Create a new signing key. Earlier keys stay published."""
         return jsonify({"kid": keys.rotate(identity).key_id})
 
 

@@ -1,4 +1,4 @@
-"""What every part of the identity provider needs, made once by the server."""
+"""Settings and services that all parts of the identity provider share."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -16,9 +16,9 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 class Identity:
     """The running identity provider.
 
-    :param issuer: its own address, the ``iss`` of its tokens
+    :param issuer: the provider's own address, the ``iss`` of tokens
     :param audience: the ``aud`` of access tokens
-    :param application_url: the application whose people sign in here, beside what runs on this machine
+    :param application_url: the address of the application; redirects may go there or to this machine
     """
 
     issuer: str
@@ -28,7 +28,7 @@ class Identity:
     clock: Clock
 
     def may_lead_to(self, address: str) -> bool:
-        """Tell whether a browser may be sent there: to the application or this machine."""
+        """Return whether redirects to an address are allowed: only to the application or to this machine."""
         if not is_web_address(address):
             return False
         target, application = urlsplit(address), urlsplit(self.application_url)
@@ -37,7 +37,7 @@ class Identity:
 
 
 def current_identity() -> Identity:
-    """Return the identity provider that the request at hand is for."""
+    """Return the identity provider of the current request."""
     identity = current_app.extensions["sandbox_identity"]
     if not isinstance(identity, Identity):
         raise TypeError("the application has no identity provider")

@@ -1,4 +1,4 @@
-"""Signing in from a browser: the authorization code flow with PKCE, choosing one of the personas."""
+"""Sign-in from a browser: the authorization code flow with PKCE and a choice of personas."""
 
 import base64
 import hashlib
@@ -22,13 +22,13 @@ routes = Blueprint("flow", __name__)
 
 CODE_LIFETIME_SECONDS = 60
 MAXIMUM_PARAMETER_LENGTH = 2_000
-# RFC 7636: 43 to 128 characters for the verifier; the challenge is a SHA-256 in base64url.
+# RFC 7636: the verifier has 43 to 128 characters, and the challenge is a SHA-256 digest in base64url.
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 class FlowError(Exception):
-    """A request of the flow that can't be granted, in the words of OAuth 2."""
+    """An invalid request of the flow, described in OAuth 2 terms."""
 
     def __init__(self, status: int, error: str, description: str) -> None:
         super().__init__(description)
@@ -38,7 +38,7 @@ class FlowError(Exception):
 
 @routes.errorhandler(FlowError)
 def refuse(error: FlowError) -> tuple[Response, int]:
-    """Answer an error as OAuth 2 has it."""
+    """Answer an error in the format of OAuth 2."""
     response = jsonify(error.body)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = f'Bearer error="{error.body["error"]}"'
@@ -47,13 +47,13 @@ def refuse(error: FlowError) -> tuple[Response, int]:
 
 @routes.errorhandler(fields.InvalidFieldError)
 def refuse_field(error: fields.InvalidFieldError) -> tuple[Response, int]:
-    """Answer a missing or wrong parameter as OAuth 2 has it."""
+    """Answer a missing or invalid parameter in the format of OAuth 2."""
     return refuse(FlowError(400, "invalid_request", error.message))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SignInRequest:
-    """What an application asks for when it sends a browser here."""
+    """An application's authorization request."""
 
     client_id: str
     redirect_uri: str
@@ -64,11 +64,12 @@ class SignInRequest:
 
     @classmethod
     def read(cls, identity: Identity, values: MultiDict[str, str]) -> "SignInRequest":
-        """Read and check the parameters.
+        """Read and validate the parameters.
 
-        Errors are shown here and not sent to ``redirect_uri``: in a sandbox somebody is looking.
+        Errors are shown on the page instead of being sent to ``redirect_uri``, because a sandbox's user is a
+        developer.
 
-        :raises InvalidFieldError: a parameter is missing or wrong
+        :raises InvalidFieldError: a parameter is missing or invalid
         """
         fields.choice(values, "response_type", allowed=("code",))
         fields.choice(values, "code_challenge_method", allowed=("S256",))
@@ -90,7 +91,7 @@ class SignInRequest:
         )
 
     def as_parameters(self) -> dict[str, str]:
-        """Write the request again, for the form that carries it on."""
+        """Return the parameters for the form that submits the request again."""
         optional = {"state": self.state, "nonce": self.nonce}
         return {
             "response_type": "code",
@@ -105,14 +106,14 @@ class SignInRequest:
 
 @routes.get("/authorize")
 def choose() -> Response:
-    """Show the personas to choose from."""
+    """Show the choice of personas."""
     wanted = SignInRequest.read(current_identity(), request.args)
     return _choice_page(wanted, message=None, status=200)
 
 
 @routes.post("/authorize")
 def sign_in() -> BaseResponse:
-    """Send the browser back with a code for the chosen persona."""
+    """Redirect the browser to the application with a code for the chosen persona."""
     identity = current_identity()
     wanted = SignInRequest.read(identity, request.form)
     try:
@@ -142,7 +143,7 @@ def sign_in() -> BaseResponse:
 
 @routes.post("/token")
 def exchange() -> Response:
-    """Exchange a code, once, for an access token and an ID token."""
+    """Exchange a single-use code for an access token and an ID token."""
     identity = current_identity()
     values = request.form
     fields.choice(values, "grant_type", allowed=("authorization_code",))
@@ -183,7 +184,7 @@ def exchange() -> Response:
 
 @routes.route("/userinfo", methods=["GET", "POST"])
 def read_userinfo() -> Response:
-    """Tell what is known of the bearer of an access token."""
+    """Return the claims about an access token's bearer."""
     identity = current_identity()
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
@@ -207,7 +208,7 @@ def read_userinfo() -> Response:
 
 @routes.route("/logout", methods=["GET", "POST"])
 def sign_out() -> BaseResponse:
-    """Send the browser on; there is no session here that would have to end."""
+    """Redirect the browser after signing out. The sandbox keeps no session."""
     target = request.values.get("post_logout_redirect_uri")
     if target is None:
         return make_response(render_template("signed_out.html"))

@@ -1,4 +1,4 @@
-"""The keys that tokens are signed with: the newest signs, older ones still verify."""
+"""Signing keys for tokens. The newest key signs, and earlier keys still verify."""
 
 import base64
 import sqlite3
@@ -19,19 +19,19 @@ from sandbox.providers.identity.context import Identity
 
 ALGORITHM = "ES256"
 COORDINATE_BYTES = 32
-# Tokens live an hour; whoever rotates more often than this in an hour wants old ones to fail.
+# Tokens are valid for an hour. More rotations within an hour intentionally invalidate old tokens.
 KEPT_KEYS = 5
 
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A private key and the id under which its public half is published."""
+    """A private key and the id of its published public key."""
 
     key_id: str
     private_key: ec.EllipticCurvePrivateKey
 
     def public_jwk(self) -> dict[str, str]:
-        """Write the public half as a JSON Web Key."""
+        """Return the public key as a JSON Web Key."""
         numbers = self.private_key.public_key().public_numbers()
         return {
             "kty": "EC",
@@ -49,7 +49,7 @@ def _coordinate(value: int) -> str:
 
 
 def published(identity: Identity) -> list[SigningKey]:
-    """List the keys, the signing one first, making the first key if there is none."""
+    """List the keys, the signing key first. Create the first key if none exists."""
     with identity.store.transaction() as connection:
         keys = _load(connection)
         if not keys:
@@ -59,7 +59,7 @@ def published(identity: Identity) -> list[SigningKey]:
 
 
 def rotate(identity: Identity) -> SigningKey:
-    """Make a new signing key; tokens of the old ones stay valid."""
+    """Create a new signing key. Tokens signed with the previous keys stay valid."""
     with identity.store.transaction() as connection:
         _make(connection, identity.clock())
         connection.execute(

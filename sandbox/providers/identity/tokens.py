@@ -1,4 +1,4 @@
-"""Tokens: whose, how sure of it, and until when."""
+"""Access tokens and ID tokens: claims, signature and verification."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from sandbox.providers.identity import keys
 from sandbox.providers.identity.context import Identity
 
 LIFETIME_SECONDS = 3_600
-# An expired token expired so long ago, which is beyond any leeway.
+# Age of the expiry of an expired token, beyond any leeway.
 EXPIRED_SINCE_SECONDS = 3_600
 
 AssuranceLevel = Literal["aal1", "aal2"]
@@ -25,10 +25,10 @@ def claims_of(
     audience: str,
     expired: bool = False,
 ) -> dict[str, object]:
-    """Put together what a token says of a persona.
+    """Build the claims of a persona's token.
 
-    :param audience: whom the token is for
-    :param expired: whether its time is over already
+    :param audience: the recipient of the token
+    :param expired: make the token expire in the past
     """
     now = int(identity.clock().timestamp())
     issued_at = now - LIFETIME_SECONDS - EXPIRED_SINCE_SECONDS if expired else now
@@ -45,7 +45,7 @@ def claims_of(
 
 
 def sign(identity: Identity, claims: Mapping[str, object]) -> str:
-    """Sign claims as they are: also wrong ones, which is what tests ask for."""
+    """Sign claims without validation, because tests need tokens with invalid claims."""
     key = keys.published(identity)[0]
     payload = json.dumps(claims, separators=(",", ":")).encode()
     headers = {"kid": key.key_id, "typ": "JWT"}
@@ -53,9 +53,9 @@ def sign(identity: Identity, claims: Mapping[str, object]) -> str:
 
 
 def verify(identity: Identity, token: str) -> dict[str, object]:
-    """Read an access token that was issued here.
+    """Verify an access token and return its claims.
 
-    :raises jwt.InvalidTokenError: forged, expired, or for somebody else
+    :raises jwt.InvalidTokenError: the token is forged, expired or has another audience
     """
     key_id = jwt.get_unverified_header(token).get("kid")
     for key in keys.published(identity):
