@@ -87,7 +87,7 @@ class Layout:
                 probe.unlink()
         except OSError as error:
             raise StackError(
-                f"{self.root} can't be written to ({error.strerror}). Choose another directory:"
+                f"{self.root} is not writable ({error.strerror}). Choose another directory:"
                 " DATA_DIR=/some/where make run"
             ) from error
 
@@ -197,12 +197,12 @@ def _require_companions(environ: Mapping[str, str]) -> None:
     for name, companions in needed.items():
         missing = [companion for companion in companions if not environ.get(companion)]
         if environ.get(name) and missing:
-            raise StackError(f"{name} is given; {' and '.join(missing)} must be given with it.")
+            raise StackError(f"{name} is set. {' and '.join(missing)} must be set too.")
     if environ.get("IDENTITY_ISSUER") and not (
         environ.get("IDENTITY_JWKS_URL") or environ.get("IDENTITY_SHARED_SECRET")
     ):
         raise StackError(
-            "IDENTITY_ISSUER is given; IDENTITY_JWKS_URL or IDENTITY_SHARED_SECRET must be given with it."
+            "IDENTITY_ISSUER is set. IDENTITY_JWKS_URL or IDENTITY_SHARED_SECRET must be set too."
         )
 
 
@@ -305,9 +305,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise StackError(f"{path} can't be read ({error}). `make reset` removes all state.") from error
+        raise StackError(f"{path} cannot be read ({error}). Delete all state with `make reset`.") from error
     if not isinstance(content, dict):
-        raise StackError(f"{path} is not what the stack wrote. `make reset` removes all state.")
+        raise StackError(f"{path} has unexpected content. Delete all state with `make reset`.")
     return content
 
 

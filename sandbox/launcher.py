@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     try:
         os.execv(command[0], command)  # noqa: S606 - no shell is wanted
     except OSError as error:
-        sys.stderr.write(f"{command[0]} can't be started: {error.strerror}\n")
+        sys.stderr.write(f"{command[0]} cannot be started: {error.strerror}\n")
     return _NOT_EXECUTABLE_STATUS
 
 
@@ -61,7 +61,7 @@ def _prctl(option: int, *arguments: int) -> None:
     padded = (option, *arguments, *(0,) * (4 - len(arguments)))
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(*(ctypes.c_ulong(value) for value in padded)) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl {option} was refused")
+        raise OSError(ctypes.get_errno(), f"prctl {option} failed")
 
 
 def _keep_file_access() -> None:
@@ -76,12 +76,12 @@ def _keep_file_access() -> None:
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), 8)
     data = ctypes.create_string_buffer(24)
     if libc.capget(header, data) != 0:
-        raise OSError(ctypes.get_errno(), "capget was refused")
+        raise OSError(ctypes.get_errno(), "capget failed")
     # Two triples of effective, permitted and inheritable sets. An ambient capability must be inheritable.
     sets = list(struct.unpack("6I", data.raw))
     sets[2] |= 1 << _CAP_DAC_OVERRIDE
     if libc.capset(header, ctypes.create_string_buffer(struct.pack("6I", *sets), 24)) != 0:
-        raise OSError(ctypes.get_errno(), "capset was refused")
+        raise OSError(ctypes.get_errno(), "capset failed")
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE)
     _prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP)
 

@@ -34,10 +34,10 @@ def held_lock(path: Path, *, report: Report, pause: Pause = time.sleep) -> Itera
             owner = lock_owner(path)
             if owner is not None and _is_running(owner, path):
                 raise StackError(
-                    f"A stack is running on {path.parent} already (process {owner})."
-                    " Stop it, or choose another directory and port: DATA_DIR=.data2 PORT=8001 make run"
+                    f"A stack is already running in {path.parent} (process {owner})."
+                    " Stop that stack, or choose another directory and port: DATA_DIR=.data2 PORT=8001 make run"
                 )
-            report(f"A killed run (process {owner}) left processes that are still ending; waiting for them")
+            report(f"Waiting for processes of a killed run (process {owner}) to end")
             if not wait_until(lambda: _try_lock(descriptor), timeout_seconds=_ENDING_SECONDS, pause=pause):
                 _kill_holders(path, descriptor, report=report, pause=pause)
         os.ftruncate(descriptor, 0)
@@ -81,14 +81,16 @@ def lock_holders(path: Path) -> list[int]:
 
 def _kill_holders(path: Path, descriptor: int, *, report: Report, pause: Pause) -> None:
     holders = lock_holders(path)
-    report(f"They did not end; killing {', '.join(map(str, holders)) or 'none that can be seen'}")
+    report(
+        f"Killing the remaining processes of the killed run: {', '.join(map(str, holders)) or 'none found'}"
+    )
     for holder in holders:
         try:
             os.kill(holder, signal.SIGKILL)
         except ProcessLookupError:
             continue  # the process ended by itself
     if not wait_until(lambda: _try_lock(descriptor), timeout_seconds=_KILLED_SECONDS, pause=pause):
-        raise StackError(f"Processes of a killed run still hold {path} and could not be ended.")
+        raise StackError(f"Processes of a killed run still hold {path} and cannot be stopped.")
 
 
 def _try_lock(descriptor: int) -> bool:

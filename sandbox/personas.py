@@ -22,7 +22,7 @@ class UnknownPersonaError(LookupError):
     """No persona has the given name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no persona {name!r}; the personas are {', '.join(persona_names())}")
+        super().__init__(f"unknown persona {name!r}; choose from {', '.join(persona_names())}")
 
 
 @dataclass(frozen=True, kw_only=True)

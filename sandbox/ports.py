@@ -80,7 +80,7 @@ def reserve_ports(
     for name in missing:
         if not any(reservation.take(name, port, paired=name in paired) for port in candidates):
             reservation.close()
-            raise NoFreePortError(f"No port is free between {start} and {start + _SEARCHED} for {name}.")
+            raise NoFreePortError(f"No free port for {name} between {start} and {start + _SEARCHED}.")
     return reservation
 
 

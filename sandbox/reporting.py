@@ -64,7 +64,7 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
     where = [
         ("API", f"{base}/api"),
         ("Documentation", f"{base}/docs"),
-        ("Staff pages", f"{base}/admin (come with the back office; 404 until then)"),
+        ("Staff pages", f"{base}/admin (not available yet)"),
         ("Payment gateway", _whose(variables["GATEWAY_URL"], sandbox=configuration.sandbox_gateway)),
         ("Identity provider", _whose(variables["IDENTITY_ISSUER"], sandbox=configuration.sandbox_identity)),
         ("AI moderation", _whose(variables["AI_URL"], sandbox=configuration.sandbox_ai)),
@@ -79,12 +79,12 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
         lines += [
             f"  {'Personas'.ljust(_NAME_WIDTH)} {names}",
             "",
-            "Get a token, and use it:",
+            "Get a token and call the API:",
             "",
             f"  TOKEN=$({prefix}.venv/bin/marketplace token buyer)",
             f'  curl -H "Authorization: Bearer $TOKEN" {base}/api/users/me',
         ]
-    lines += ["", "Ctrl-C stops everything; nothing is lost.", ""]
+    lines += ["", "Ctrl-C stops everything. All data is kept.", ""]
     return lines
 
 
@@ -92,12 +92,14 @@ def _where_alerts_go(configuration: Configuration) -> str:
     """Describe the destination of alerts. A real chat's address is a secret and is not printed."""
     hook = configuration.variables["ALERT_CHAT_URL"]
     return (
-        f"{hook.removesuffix('hook')} (sandbox chat)" if configuration.sandbox_chat else "to the chat given"
+        f"{hook.removesuffix('hook')} (sandbox chat)"
+        if configuration.sandbox_chat
+        else "chat of ALERT_CHAT_URL"
     )
 
 
 def _whose(address: str, *, sandbox: bool) -> str:
-    return f"{address} ({'sandbox' if sandbox else 'given'})"
+    return f"{address} ({'sandbox' if sandbox else 'external'})"
 
 
 def _prefix(configuration: Configuration) -> str:

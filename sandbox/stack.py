@@ -57,8 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
         console.problem(f"\n{error}")
     except PermissionError as error:
         console.problem(
-            f"\n{error.filename} can't be used: {error.strerror}. Is the directory another user's?"
-            " Choose another one: DATA_DIR=/some/where make run"
+            f"\n{error.filename} is not accessible ({error.strerror}). It may belong to another user."
+            " Choose another directory: DATA_DIR=/some/where make run"
         )
     return 1
 
@@ -90,7 +90,7 @@ def status(environ: Mapping[str, str], console: Console) -> int:
     """
     layout = read_layout(environ)
     if not is_locked(layout.lock) or not layout.state.exists():
-        console.line(f"No stack runs on {layout.root}.")
+        console.line(f"No stack is running in {layout.root}.")
         return _NOT_RUNNING_STATUS
     state = json.loads(layout.state.read_text(encoding="utf-8"))
     ready = http_status(state["port"], "/health/ready") == 200
@@ -107,13 +107,15 @@ def reset(environ: Mapping[str, str], console: Console) -> int:
     """
     layout = read_layout(environ)
     if not layout.root.exists():
-        console.line(f"There is nothing at {layout.root}.")
+        console.line(f"Nothing to remove: {layout.root} does not exist.")
         return 0
     if is_locked(layout.lock):
-        raise StackError(f"A stack runs on {layout.root} (process {lock_owner(layout.lock)}). Stop it first.")
+        raise StackError(
+            f"A stack is running in {layout.root} (process {lock_owner(layout.lock)}). Stop it first."
+        )
     root = layout.root.resolve()
     if root in {Path.home().resolve(), PROJECT, *PROJECT.parents} or not layout.lock.exists():
-        raise StackError(f"{root} is not the directory of a stack; nothing was removed.")
+        raise StackError(f"{root} is not a stack's data directory. Nothing was removed.")
     shutil.rmtree(root)
     console.line(f"Removed {root}.")
     return 0
@@ -137,7 +139,7 @@ def _run(
             console.line(line)
         supervisor.watch(on_change=lambda: _write_state(configuration, supervisor))
     except StopRequestedError:
-        console.line("\nStopping: requests and tasks in progress end first, the databases last.")
+        console.line("\nStopping: running requests and tasks finish first, databases stop last.")
         raise
     finally:
         reservation.close()
@@ -154,7 +156,7 @@ def _start(
     signals: StopSignals,
     lock: int,
 ) -> None:
-    console.heading(f"Starting the marketplace; its state is in {configuration.layout.root}")
+    console.heading(f"Starting the marketplace (data directory {configuration.layout.root})")
     _write_state(configuration, supervisor)
     services = Services(configuration, lock=lock)
     for server, names in services.servers():
@@ -165,13 +167,13 @@ def _start(
     supervisor.wait_for_servers()
     _prepare(configuration, services, console, signals=signals)
     reservation.release("web", "waiting")
-    with console.timed("application", "web processes, workers and proxy answer"):
+    with console.timed("application", "web processes, workers and proxy are ready"):
         for process in (services.web(), services.waiting(), *map(services.worker, queues.NAMES)):
             supervisor.add_service(process)
         supervisor.add_service(services.proxy().prepare())
         supervisor.wait_for(
             lambda: http_status(configuration.port, "/health/ready") == 200,
-            what="The start of the application",
+            what="Starting the application",
             timeout_seconds=_READY_SECONDS,
         )
 
@@ -185,7 +187,7 @@ def _prepare(
     ours = configuration.embedded_database and configuration.embedded_storage
     if ours and prepared.exists() and prepared.read_text(encoding="utf-8") == fingerprint:
         return
-    with console.timed("database", "schema is current, demo data are there"):
+    with console.timed("database", "schema is up to date, demo data is loaded"):
         process = services.prepare()
         process.launch()
         try:
@@ -195,7 +197,7 @@ def _prepare(
             if process.exit_status == EXPECTED_FAILURE_STATUS:
                 raise StackError(process.log_tail())
             if not ended or process.exit_status != 0:
-                raise process.failure("could not bring the database up to date")
+                raise process.failure("could not upgrade the database")
         finally:
             process.stop()
     if ours:
@@ -210,18 +212,16 @@ def _write_state(configuration: Configuration, supervisor: Supervisor) -> None:
 def _require_port(port: int) -> None:
     fault = port_fault(port)
     if fault == errno.EACCES:
-        raise StackError(f"Port {port} is only for root. Choose another one: PORT=8000 make run")
+        raise StackError(f"Port {port} needs root privileges. Choose another port: PORT=8000 make run")
     if fault is not None:
         raise StackError(
-            f"Port {port} is taken by another program. Choose another one: PORT={port + 1} make run"
+            f"Port {port} is taken by another program. Choose another port: PORT={port + 1} make run"
         )
 
 
 def _tell_of_last_run(layout: Layout, console: Console) -> None:
     if layout.state.exists():
-        console.line(
-            "The last run was killed before it could stop in order; the databases recover by themselves."
-        )
+        console.line("The last run was killed. The databases recover by themselves.")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class Supervisor:
         started = time.monotonic()
         for server in self._servers:
             server.wait_ready(pause=self._pause)
-            self._console.step(server.name, f"answers ({time.monotonic() - started:.1f} s)")
+            self._console.step(server.name, f"is ready ({time.monotonic() - started:.1f} s)")
 
     def wait_for(self, condition: Callable[[], bool], *, what: str, timeout_seconds: float) -> None:
         """Wait for a condition of the stack and fail early when a process ends.
@@ -75,7 +75,7 @@ class Supervisor:
             self._pause(seconds)
             for process in self._processes():
                 if not process.running:
-                    raise process.failure("ended while the stack started")
+                    raise process.failure("ended during the stack's start")
 
         if not wait_until(condition, timeout_seconds=timeout_seconds, pause=pause):
             tails = [
@@ -93,7 +93,9 @@ class Supervisor:
             self._pause(_WATCH_SECONDS)
             for server in self._servers:
                 if server.process is not None and not server.process.running:
-                    raise StackError(str(server.process.failure("ended; the stack can't go on without it")))
+                    raise StackError(
+                        str(server.process.failure("ended, and the stack cannot run without it"))
+                    )
             for watched in (*self._early, *self._late):
                 if self._tend(watched):
                     on_change()
@@ -117,7 +119,7 @@ class Supervisor:
         deadline = time.monotonic() + 20
         for server in reversed(self._servers):
             if not server.stop(max(0.1, deadline - time.monotonic())):
-                self._console.step(server.name, "did not stop in time and was killed")
+                self._console.step(server.name, "did not stop in time: killed")
 
     def _stop_group(self, processes: Sequence[Process], *, timeout_seconds: float) -> None:
         for process in processes:
@@ -125,7 +127,7 @@ class Supervisor:
         deadline = time.monotonic() + timeout_seconds
         for process in processes:
             if not process.stop(max(0.1, deadline - time.monotonic())):
-                self._console.step(process.name, "did not stop in time and was killed")
+                self._console.step(process.name, "did not stop in time: killed")
 
     def _tend(self, watched: _Watched) -> bool:
         """Restart an ended service when its restart is due, and return whether it was restarted now."""
@@ -146,7 +148,7 @@ class Supervisor:
         process = watched.process
         if watched.restarts == len(_RESTART_DELAYS_SECONDS):
             raise StackError(
-                str(process.failure(f"ended again after {watched.restarts} restarts; the stack gives up"))
+                str(process.failure(f"ended again after {watched.restarts} restarts, so the stack stops"))
             )
         delay = _RESTART_DELAYS_SECONDS[watched.restarts]
         watched.restarts += 1

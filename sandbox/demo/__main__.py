@@ -19,7 +19,7 @@ def main() -> int:
     narrator = Narrator()
     try:
         with found_or_started(os.environ, narrator) as target:
-            narrator.say(f"One purchase at {target.api}, from browsing to money released.")
+            narrator.say(f"A purchase at {target.api}, from browsing to the release of the money.")
             play(target, narrator)
     except (DemoFailedError, StackError) as error:
         narrator.failed(str(error))

@@ -98,7 +98,7 @@ def _content(answer: requests.Response) -> dict[str, Any]:
     try:
         content = answer.json()
     except requests.exceptions.JSONDecodeError:
-        return {"detail": f"an answer of {len(answer.content)} bytes that is not JSON"}
+        return {"detail": f"a response of {len(answer.content)} bytes that is not JSON"}
     return content if isinstance(content, dict) else {"data": content}
 
 

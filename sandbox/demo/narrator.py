@@ -42,12 +42,12 @@ class Narrator:
         if body is not None:
             shown.append(f" {compact(body)}", style="dim")
         shown.append(f"  ({by})", style="magenta")
-        self._line("ask", shown)
+        self._line("send", shown)
 
     def answered(self, status: int, content: Any) -> None:
         """Print a response on a single line."""
         colour = "green" if status < 400 else "red"
-        self._line("answer", Text.assemble((f"{status} ", colour), compact(content)), cut=True)
+        self._line("reply", Text.assemble((f"{status} ", colour), compact(content)), cut=True)
 
     def ledger(self, text: str) -> None:
         """Print the ledger entries of a step."""

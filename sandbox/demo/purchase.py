@@ -41,17 +41,17 @@ def play(target: Target, narrator: Narrator, *, pause: Callable[[float], None] =
     order = _fulfil(people, narrator, order)
     _show_books(people, narrator, order)
     _show_trail(people, narrator, order)
-    narrator.step("Tidy up: the address is removed, the order keeps its copy")
+    narrator.step("Clean up: delete the address (the order keeps a copy)")
     people.buyer.delete(f"/api/users/me/addresses/{address['id']}", "id", "deleted")
     total, owed = order["total_amount"], _vendor_share(order)
     narrator.done(
-        f"Order {order['number']}: the buyer paid NGN {naira(total)}, the store is owed NGN {naira(owed)},"
-        f" the platform earned NGN {naira(total - owed)}, from which the gateway's fee of NGN {naira(fees)} goes off."
+        f"Order {order['number']}: the buyer paid NGN {naira(total)}. The store is owed NGN {naira(owed)}."
+        f" The platform earns NGN {naira(total - owed)} and pays the gateway's fee of NGN {naira(fees)}."
     )
 
 
 def _browse(target: Target, narrator: Narrator) -> dict[str, Any]:
-    narrator.step(f"Browse: textbooks in stock on {MAIN_CAMPUS.title()} Campus")
+    narrator.step(f"Browse textbooks in stock on {MAIN_CAMPUS.title()} Campus")
     anybody = Caller(target.api, narrator, name="anybody")
     wanted: dict[str, Any] = {"campus": MAIN_CAMPUS, "category": "textbooks", "inStock": "true"}
     fields = ("title", "priceMinor", "vendor.displayName")
@@ -65,11 +65,9 @@ def _browse(target: Target, narrator: Narrator) -> dict[str, Any]:
         products = anybody.get("/api/products", query=page, quietly=True)
         offered = [product for product in products if product["vendor"]["displayName"] == store]
     if not offered:
-        raise DemoFailedError(
-            f"{store} offers none of the textbooks. Is the demo data there? `marketplace seed`"
-        )
-    narrator.note(f"The buyer likes {offered[0]['title']!r} of {store}.")
-    narrator.step("Open it")
+        raise DemoFailedError(f"{store} offers no textbooks. Load the demo data with `marketplace seed`.")
+    narrator.note(f"The buyer chooses {offered[0]['title']!r} from {store}.")
+    narrator.step("Open the product")
     product: dict[str, Any] = anybody.get(
         f"/api/products/{offered[0]['id']}", "title", "priceMinor", "condition", "inStock"
     )
@@ -77,7 +75,7 @@ def _browse(target: Target, narrator: Narrator) -> dict[str, Any]:
 
 
 def _sign_in(target: Target, narrator: Narrator) -> People:
-    narrator.step("Sign in: a buyer, and the vendor of that store")
+    narrator.step("Sign in as a buyer, and as the vendor of the store")
     callers = {}
     for name in ("buyer", "vendor"):
         person = persona_named(name)
@@ -85,7 +83,7 @@ def _sign_in(target: Target, narrator: Narrator) -> People:
         issued = provider.post("/sandbox/token", "token_type", "expires_in", body={"persona": name})
         callers[name] = Caller(target.api, narrator, name=name, token=issued["access_token"])
         profile = callers[name].get("/api/users/me", "name", "role", "campus.slug", "accountStatus")
-        _require(profile["id"] == str(person.user_id), f"the token of {name} is somebody else's")
+        _require(profile["id"] == str(person.user_id), f"the token of {name} belongs to another user")
     return People(Caller(target.api, narrator, name="anybody"), callers["buyer"], callers["vendor"])
 
 
@@ -104,8 +102,8 @@ def _order(
     narrator.step("Fill the cart")
     body: dict[str, Any] = {"items": [{"productId": product["id"], "quantity": 1}]}
     cart = people.buyer.post("/api/cart", "itemCount", "subtotalMinor", "valid", body=body)
-    _require(cart["valid"] and cart["itemCount"] == 1, "the cart does not hold the product alone")
-    narrator.step("Place the order: stock is reserved, an escrow record opened")
+    _require(cart["valid"] and cart["itemCount"] == 1, "the cart should contain only the product")
+    narrator.step("Place the order: stock is reserved and an escrow record is created")
     body = {"addressId": address["id"], "note": "Please call before you come"}
     fields = (*_ORDER_FIELDS, "subtotalMinor", "deliveryFeeMinor", "serviceFeeMinor", "total_amount")
     order: dict[str, Any] = people.buyer.post("/api/orders", *fields, body=body, expected=201)
@@ -115,8 +113,8 @@ def _order(
         sum(order[part] for part in parts) - order["discountMinor"] == order["total_amount"],
         "the order's total is not the sum of its parts",
     )
-    _require(not _entries(people.buyer, order), "there are entries for an order that is not paid")
-    narrator.ledger("nothing yet: no money has moved")
+    _require(not _entries(people.buyer, order), "the unpaid order has ledger entries")
+    narrator.ledger("no entries: no money has moved yet")
     return order
 
 
@@ -132,23 +130,25 @@ def _pay(
 
     :return: the gateway's fees in kobo
     """
-    narrator.step("Open the payment page: the API asks the gateway for it")
+    narrator.step("Request a payment page from the gateway")
     page = people.buyer.post(
         "/api/payments/initialize", "reference", "authorizationUrl", body={"orderId": order["id"]}
     )
-    _require(page["amountMinor"] == order["total_amount"], "the page asks for another amount than the order")
-    narrator.step("Pay on the gateway's page (here by its script instead of a browser)")
+    _require(
+        page["amountMinor"] == order["total_amount"], "the payment page and the order have different amounts"
+    )
+    narrator.step("Pay on the gateway's page (by a script instead of a browser)")
     gateway = Caller(target.gateway, narrator, name="buyer", abroad=True)
     path = f"/sandbox/pay/{quote(page['reference'])}"
     charge = gateway.post(path, "status", "amount", "fees", "channel", body={"channel": "card"})
-    _require(charge["status"] == "success", "the gateway did not take the payment")
-    narrator.step("The gateway's signed webhook arrives, and a worker moves the order to paid_escrow")
+    _require(charge["status"] == "success", "the gateway did not accept the payment")
+    narrator.step("The gateway sends a signed webhook, and a worker moves the order to paid_escrow")
 
     def paid() -> Any:
         found = people.buyer.get(f"/api/orders/{order['id']}", quietly=True)
         return found if found["status"] != "pending_payment" else None
 
-    until(paid, seconds=_SETTLED_WITHIN_SECONDS, what="The payment of the order", pause=pause)
+    until(paid, seconds=_SETTLED_WITHIN_SECONDS, what="The order's payment", pause=pause)
     found = people.buyer.get(
         f"/api/orders/{order['id']}", *_ORDER_FIELDS, "payment.status", "payment.channel"
     )
@@ -166,18 +166,18 @@ def _pay(
 
 def _fulfil(people: People, narrator: Narrator, order: Mapping[str, Any]) -> dict[str, Any]:
     path = f"/api/orders/{order['id']}"
-    narrator.step("The vendor accepts")
+    narrator.step("The vendor accepts the order")
     _require_status(people.vendor.post(f"{path}/accept", *_ORDER_FIELDS), "processing", escrow="held")
-    narrator.step("The vendor ships")
+    narrator.step("The vendor ships the order")
     body = {"status": "shipped", "trackingNote": "With our rider, on a red bicycle"}
     _require_status(people.vendor.post(f"{path}/status", *_ORDER_FIELDS, body=body), "shipped", escrow="held")
-    narrator.step("At the door the buyer tells the delivery PIN, which only the buyer can see")
+    narrator.step("The buyer gives the vendor the delivery PIN, which only the buyer can see")
     seen = people.buyer.get(path, "number", "status", "deliveryPin")
     pin = seen["deliveryPin"]
-    _require(isinstance(pin, str) and len(pin) == 6, "the buyer sees no PIN")
+    _require(isinstance(pin, str) and len(pin) == 6, "the buyer does not see the PIN")
     hidden = people.vendor.get(path, quietly=True)
     _require(hidden["deliveryPin"] is None, "the vendor sees the PIN")
-    narrator.step("The vendor submits the PIN: escrow is released")
+    narrator.step("The vendor submits the PIN, which releases the escrow")
     delivered: dict[str, Any] = people.vendor.post(
         f"{path}/verify-code", *_ORDER_FIELDS, "deliveryStatus", body={"pin": pin}
     )
@@ -193,7 +193,7 @@ def _fulfil(people: People, narrator: Narrator, order: Mapping[str, Any]) -> dic
 
 
 def _show_books(people: People, narrator: Narrator, order: Mapping[str, Any]) -> None:
-    narrator.step("Both sides' statements")
+    narrator.step("Statements of the buyer and the vendor")
     for caller in (people.buyer, people.vendor):
         entries = caller.get(
             "/api/transactions", "kind", "direction", "amountMinor", "account", query={"limit": 20}
@@ -214,7 +214,7 @@ def _show_books(people: People, narrator: Narrator, order: Mapping[str, Any]) ->
 
 
 def _show_trail(people: People, narrator: Narrator, order: Mapping[str, Any]) -> None:
-    narrator.step("The order's whole trail")
+    narrator.step("The order's history")
     events = people.buyer.get(f"/api/orders/{order['id']}/events", "trigger", "to", "actor")
     narrator.table(
         ("At", "Trigger", "From", "To", "By"),
@@ -224,7 +224,7 @@ def _show_trail(people: People, narrator: Narrator, order: Mapping[str, Any]) ->
         ],
     )
     triggers = [event["trigger"] for event in events if event["from"] != event["to"]]
-    _require(triggers == _TRAIL, f"the trail is {triggers}, not {_TRAIL}")
+    _require(triggers == _TRAIL, f"the order's history is {triggers}, not {_TRAIL}")
 
 
 def _vendor_share(order: Mapping[str, Any]) -> int:
@@ -250,14 +250,17 @@ def _require_entries(
         (entry["direction"], entry["amountMinor"]): entry["account"].split(":")[0]
         for entry in _entries(caller, order)
     }
-    _require(found == expected, f"the ledger shows the {caller.name} {found}, not {dict(expected)}")
+    _require(found == expected, f"the ledger shows {found} to the {caller.name}, not {dict(expected)}")
 
 
 def _require_status(order: Mapping[str, Any], status: str, *, escrow: str) -> None:
     found = (order["status"], order["escrowStatus"])
-    _require(found == (status, escrow), f"the order and its escrow are {found}, not {(status, escrow)}")
+    _require(
+        found == (status, escrow),
+        f"the statuses of the order and its escrow are {found}, not {(status, escrow)}",
+    )
 
 
 def _require(holds: bool, otherwise: str) -> None:
     if not holds:
-        raise DemoFailedError(f"This is not as it should be: {otherwise}.")
+        raise DemoFailedError(f"Unexpected result: {otherwise}.")

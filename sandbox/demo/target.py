@@ -51,16 +51,16 @@ def found_or_started(environ: Mapping[str, str], narrator: Narrator) -> Iterator
             environment={**os.environ, **environ},
         )
         narrator.say(
-            f"No stack runs on {layout.root}: starting one for the demo (the first time fills its database)."
+            f"No stack is running in {layout.root}. Starting one for the demo (the first start loads demo data)."
         )
         started = time.monotonic()
         process.launch()
         try:
             _wait_until_ready(layout, process)
-            narrator.say(f"It is ready after {time.monotonic() - started:.1f} s.")
+            narrator.say(f"The stack is ready after {time.monotonic() - started:.1f} s.")
             yield _target(environ, layout)
         finally:
-            narrator.say("\nStopping the stack; `make run` keeps one running.")
+            narrator.say("\nStopping the stack. Use `make run` to keep one running.")
             process.stop(_STOP_SECONDS)
 
 
@@ -77,7 +77,7 @@ def _target(environ: Mapping[str, str], layout: Layout) -> Target:
         )
     except KeyError as error:
         raise DemoFailedError(
-            f"{error.args[0]} is not known: set it beside PUBLIC_BASE_URL, or DATA_DIR to the stack's directory."
+            f"{error.args[0]} is not known. Set it with PUBLIC_BASE_URL, or set DATA_DIR to the stack's data directory."
         ) from error
     return Target(api, gateway, issuer)
 
@@ -100,9 +100,9 @@ def _wait_until_ready(layout: Layout, process: Process | None) -> None:
         pause=lambda _seconds: time.sleep(_POLL_SECONDS),
     )
     if process is not None and (is_over() or not ready):
-        raise DemoFailedError(str(process.failure("could not be started")))
+        raise DemoFailedError(str(process.failure("could not start")))
     if not ready:
-        raise DemoFailedError(f"The stack on {layout.root} is not ready; `make status` tells more.")
+        raise DemoFailedError(f"The stack in {layout.root} is not ready. Run `make status` for details.")
 
 
 def _port(layout: Layout) -> int:

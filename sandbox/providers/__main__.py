@@ -22,17 +22,17 @@ from sandbox.providers.server import (
 from sandbox.providers.store import StoreVersionError
 
 SETTINGS_HELP = """environment:
-  GATEWAY_SECRET_KEY      what callers authenticate with and webhooks are signed with (sk_test_...); required
-  GATEWAY_NAME            webhooks carry the header x-<name>-signature (gateway)
+  GATEWAY_SECRET_KEY      key that authenticates callers and signs webhooks (sk_test_...); required
+  GATEWAY_NAME            name in the webhook header x-<name>-signature (gateway)
   GATEWAY_FEE_BEARER      who pays the fee: platform or customer (platform)
   PUBLIC_BASE_URL         address of the application (http://127.0.0.1:8000)
-  SANDBOX_WEBHOOK_URL     where events are posted ({PUBLIC_BASE_URL}/api/payments/webhook)
-  SANDBOX_PUBLIC_URL      these providers' address as browsers see it (http://HOST:PORT)
-  SANDBOX_RETRY_SCALE     share of the real waits between the tries of a webhook (1/60: 3 s, then 60 s)
-  SANDBOX_SETTLE_SECONDS  until a transfer or refund has its result (2)
-  SANDBOX_HANG_SECONDS    how long a call with the outcome "timeout" stays unanswered (30)
+  SANDBOX_WEBHOOK_URL     destination of events ({PUBLIC_BASE_URL}/api/payments/webhook)
+  SANDBOX_PUBLIC_URL      address of these providers for browsers (http://HOST:PORT)
+  SANDBOX_RETRY_SCALE     share of the real delays between webhook attempts (1/60: 3 s, then 60 s)
+  SANDBOX_SETTLE_SECONDS  delay between a transfer or refund and its result (2)
+  SANDBOX_HANG_SECONDS    duration of a call with the outcome "timeout" (30)
   IDENTITY_AUDIENCE       the aud of access tokens (campus-marketplace)
-  AI_KEY                  what callers of the AI provider authenticate with (anybody may call)
+  AI_KEY                  API key of the AI provider (empty: no key needed)
 """
 
 
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     except (context.InvalidSettingsError, PortUnavailableError, StoreVersionError) as error:
         return _refuse(str(error))
     except (OSError, sqlite3.Error) as error:
-        return _refuse(f"cannot use the data directory {options.data}: {error}")
+        return _refuse(f"the data directory {options.data} is not usable: {error}")
     log = structlog.stdlib.get_logger("sandbox.providers")
     with server:
         log.info(
@@ -100,9 +100,7 @@ def _fee_bearer(word: str) -> context.FeeBearer:
     for bearer in context.FEE_BEARERS:
         if bearer == word:
             return bearer
-    raise context.InvalidSettingsError(
-        f"GATEWAY_FEE_BEARER has to be one of {', '.join(context.FEE_BEARERS)}"
-    )
+    raise context.InvalidSettingsError(f"GATEWAY_FEE_BEARER must be one of {', '.join(context.FEE_BEARERS)}")
 
 
 def _number(environment: Mapping[str, str], name: str, default: float) -> float:
@@ -112,7 +110,7 @@ def _number(environment: Mapping[str, str], name: str, default: float) -> float:
     try:
         return float(value)
     except ValueError as error:
-        raise context.InvalidSettingsError(f"{name} has to be a number") from error
+        raise context.InvalidSettingsError(f"{name} must be a number") from error
 
 
 def _refuse(message: str) -> int:

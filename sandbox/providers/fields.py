@@ -38,7 +38,7 @@ def json_object(request: Request, *, may_be_empty: bool = False) -> Mapping[str,
         return {}
     body = request.get_json(force=True, silent=True)
     if not isinstance(body, dict):
-        raise InvalidFieldError("body", "The body has to be a JSON object")
+        raise InvalidFieldError("body", "The body must be a JSON object")
     return body
 
 
@@ -89,7 +89,7 @@ def integer(
     value = values.get(name)
     # In Python bool is a subclass of int.
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-        raise InvalidFieldError(name, message or f"{name} has to be an integer from {minimum} to {maximum}")
+        raise InvalidFieldError(name, message or f"{name} must be an integer from {minimum} to {maximum}")
     return value
 
 
@@ -104,7 +104,7 @@ def number(
     if value is None:
         return default
     if not isinstance(value, int | float) or isinstance(value, bool) or not minimum <= value <= maximum:
-        raise InvalidFieldError(name, f"{name} has to be a number from {minimum:g} to {maximum:g}")
+        raise InvalidFieldError(name, f"{name} must be a number from {minimum:g} to {maximum:g}")
     return float(value)
 
 
@@ -120,7 +120,7 @@ def choice(
     if value is None:
         value = default
     if not isinstance(value, str) or value not in allowed:
-        raise InvalidFieldError(name, f"{name} has to be one of {', '.join(allowed)}")
+        raise InvalidFieldError(name, f"{name} must be one of {', '.join(allowed)}")
     return value
 
 
@@ -139,7 +139,7 @@ def optional_url(values: Mapping[str, object], name: str) -> str | None:
     """
     value = optional_text(values, name, maximum=MAXIMUM_URL_LENGTH)
     if value is not None and not is_web_address(value):
-        raise InvalidFieldError(name, f"{name} has to be a full http or https address")
+        raise InvalidFieldError(name, f"{name} must be an absolute http or https URL")
     return value
 
 
@@ -159,4 +159,4 @@ def refuse_unknown(values: Mapping[str, object], *, known: Collection[str]) -> N
     """
     for name in values:
         if name not in known:
-            raise InvalidFieldError(name, f"{name} is not known here; known are {', '.join(known)}")
+            raise InvalidFieldError(name, f"{name} is unknown; allowed fields are {', '.join(known)}")

@@ -88,7 +88,7 @@ class InFlight:
         """Serve a request."""
         with self._changed:
             if self._count >= MAXIMUM_REQUESTS_AT_ONCE:
-                return Response("Too many requests at once\n", status=503)(environ, start_response)
+                return Response("Too many concurrent requests\n", status=503)(environ, start_response)
             self._count += 1
         try:
             answer = self._application(environ, start_response)
@@ -254,7 +254,7 @@ class ProvidersServer:
             self._server.shutdown()
             self._thread.join()
         if not self._in_flight.wait_until_idle(DRAIN_SECONDS):
-            log.warning("sandbox requests were cut off", waited_seconds=DRAIN_SECONDS)
+            log.warning("sandbox requests aborted", waited_seconds=DRAIN_SECONDS)
         self._clockwork.stop()
         self._server.server_close()
         self._close()

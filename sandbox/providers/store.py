@@ -46,8 +46,8 @@ class Store:
         elif found != version:
             self._connection.close()
             raise StoreVersionError(
-                f"{path} was written by another version of the sandbox ({found}, not {version}); "
-                "delete it to start afresh"
+                f"{path} was written by another version of the sandbox ({found}, not {version}). "
+                "Delete the file to start afresh."
             )
 
     @contextmanager

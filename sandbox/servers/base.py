@@ -71,7 +71,7 @@ class Server(ABC):
             lambda: not process.running or self.is_ready(), timeout_seconds=timeout_seconds, pause=pause
         )
         if not process.running:
-            raise process.failure("ended while it started")
+            raise process.failure("ended during its start")
         if not answered:
             raise process.failure(f"did not answer within {timeout_seconds:.0f} s")
 
@@ -117,7 +117,7 @@ def package_directory(package: str) -> Path:
     """
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ProcessFailedError(f"The package {package} is missing: install the extra 'embedded'.")
+        raise ProcessFailedError(f"The package {package} is missing. Install the extra 'embedded'.")
     return Path(spec.submodule_search_locations[0])
 
 
@@ -128,5 +128,5 @@ def script_path(name: str) -> Path:
     """
     path = Path(sysconfig.get_path("scripts")) / name
     if not path.exists():
-        raise ProcessFailedError(f"The program {name} is missing: install the extra 'embedded'.")
+        raise ProcessFailedError(f"The program {name} is missing. Install the extra 'embedded'.")
     return path

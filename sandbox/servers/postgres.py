@@ -120,7 +120,7 @@ class EmbeddedPostgres(Server):
             if not wait_until(lambda: not process.running, timeout_seconds=_CLUSTER_SECONDS):
                 process.stop()
             if process.exit_status != 0:
-                raise process.failure("could not make the database's directory")
+                raise process.failure("could not create the database")
         finally:
             process.stop()
             password_file.unlink()
@@ -149,9 +149,7 @@ class EmbeddedPostgres(Server):
             connection = psycopg2.connect(self.url_of("postgres"), connect_timeout=2)
         except psycopg2.OperationalError as error:
             if "password authentication failed" in str(error):
-                raise ProcessFailedError(
-                    f"{self.directory} was made with another password than the one at hand."
-                ) from error
+                raise ProcessFailedError(f"{self.directory} was created with another password.") from error
             return False
         connection.autocommit = True
         try:

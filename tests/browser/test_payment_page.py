@@ -100,7 +100,7 @@ def test_paying_twice_shows_that_it_is_paid(server: ProvidersServer, page: Page)
     page.goto(address)
     call(server, "POST", "/sandbox/pay/checkout-twice")
     page.get_by_role("button", name="Pay by card").click()
-    expect(page.get_by_role("heading", name="This is already paid")).to_be_visible()
+    expect(page.get_by_role("heading", name="Already paid")).to_be_visible()
     expect(page.get_by_role("status")).to_contain_text("You were charged once")
     back = page.get_by_role("link", name="Return to the shop")
     expect(back).to_have_attribute(
@@ -110,7 +110,7 @@ def test_paying_twice_shows_that_it_is_paid(server: ProvidersServer, page: Page)
 
 def test_a_declined_payment_can_be_tried_again(server: ProvidersServer, page: Page) -> None:
     page.goto(started(server, "checkout-declined"))
-    page.get_by_role("button", name="Let it fail").click()
+    page.get_by_role("button", name="Decline the payment").click()
     expect(page.get_by_role("alert")).to_contain_text("The payment was declined.")
     assert state_of(server, "checkout-declined") == "failed"
     page.get_by_role("button", name="Pay by card").click()
@@ -127,7 +127,7 @@ def test_cancelling_leads_back_unpaid(server: ProvidersServer, page: Page) -> No
 
 def test_only_the_channels_that_the_shop_allows_are_offered(server: ProvidersServer, page: Page) -> None:
     page.goto(started(server, "checkout-channels", channels=["ussd"]))
-    expect(page.get_by_role("group", name="Choose how to pay").get_by_role("button")).to_have_text(
+    expect(page.get_by_role("group", name="Choose a payment method").get_by_role("button")).to_have_text(
         ["Pay by USSD"]
     )
 
@@ -136,7 +136,7 @@ def test_an_unknown_payment_says_so(server: ProvidersServer, page: Page) -> None
     response = page.goto(f"{server.gateway_url}/pay/none")
     assert response is not None
     assert response.status == 404
-    expect(page.get_by_role("heading", name="No such payment")).to_be_visible()
+    expect(page.get_by_role("heading", name="Payment not found")).to_be_visible()
 
 
 def test_nothing_is_wider_than_a_phone(server: ProvidersServer, browser: Browser) -> None:
@@ -155,6 +155,6 @@ def test_a_persona_signs_in(server: ProvidersServer, page: Page) -> None:
         f"&redirect_uri={server.url}/health&code_challenge={challenge}&code_challenge_method=S256"
     )
     page.get_by_label("Zainab Lawal").check()
-    page.get_by_label("With a second factor (AAL2)").check()
+    page.get_by_label("Use a second factor (AAL2)").check()
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url(f"{server.url}/health?code=*&state=s")

@@ -202,12 +202,12 @@ def test_the_command_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:
         command, env=environment, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("sandbox providers: GATEWAY_SECRET_KEY has to be set")
+    assert done.stderr.startswith("sandbox providers: GATEWAY_SECRET_KEY must be set")
 
 
 def test_a_file_of_another_version_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "some.sqlite3"
     Store(path, schema="CREATE TABLE a (b);", version=1).close()
     assert path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(StoreVersionError, match="delete it to start afresh"):
+    with pytest.raises(StoreVersionError, match="Delete the file to start afresh"):
         Store(path, schema="", version=2)

@@ -276,5 +276,5 @@ def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
     process.launch()
     assert wait_until(lambda: not process.running, timeout_seconds=WAIT_SECONDS)
     assert process.exit_status == 126
-    assert "/no/such/program can't be started" in process.log_tail()
+    assert "/no/such/program cannot be started" in process.log_tail()
     assert "exit status 126" in str(process.failure("ended"))

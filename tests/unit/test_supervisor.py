@@ -39,7 +39,7 @@ def test_killed_database_ends_the_stack_and_everything_else_stops(tmp_path: Path
     try:
         supervisor.wait_for_servers()
         os.kill(supervisor.process_ids()["postgresql"], signal.SIGKILL)
-        with pytest.raises(StackError, match="postgresql ended; the stack can't go on without it"):
+        with pytest.raises(StackError, match="postgresql ended, and the stack cannot run without it"):
             supervisor.watch(on_change=lambda: None)
     finally:
         supervisor.stop()

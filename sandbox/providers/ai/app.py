@@ -104,7 +104,7 @@ def _texts(given: object) -> list[str]:
     """
     texts = given if isinstance(given, list) else [given]
     if not 0 < len(texts) <= MAXIMUM_TEXTS or not all(isinstance(text, str) for text in texts):
-        raise fields.InvalidFieldError("input", "input has to be a text or a list of texts")
+        raise fields.InvalidFieldError("input", "input must be a text or a list of texts")
     return [str(text) for text in texts]
 
 
@@ -126,10 +126,10 @@ def plan() -> Response:
     count = fields.integer({"count": 1, **body}, "count", minimum=1, maximum=MAXIMUM_OUTCOMES)
     names = body.get("categories", list(_FLAGGED_WITHOUT_NAMES))
     if not isinstance(names, list) or not 0 < len(names) <= MAXIMUM_CATEGORIES:
-        raise fields.InvalidFieldError("categories", "categories has to be a list of names")
+        raise fields.InvalidFieldError("categories", "categories must be a list of names")
     outcome = next(one for one in OUTCOMES if one == word)
     if not current_provider().plan(Next(outcome=outcome, categories=tuple(map(str, names))), count):
-        raise fields.InvalidFieldError("count", "Too many outcomes are waiting; DELETE drops them")
+        raise fields.InvalidFieldError("count", "Too many outcomes are planned. Send DELETE to drop them.")
     return _planned()
 
 

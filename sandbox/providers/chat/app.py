@@ -71,7 +71,7 @@ def show() -> Response:
     """Show the latest messages as plain text, newest first."""
     _, messages = current_chat().told()
     shown = [f"{message['at']}\n{message['text']}\n" for message in reversed(messages)]
-    return _plain("\n".join(shown) or "Nothing was posted yet.\n")
+    return _plain("\n".join(shown) or "No messages yet.\n")
 
 
 @controls.post("/next")
@@ -83,7 +83,7 @@ def plan() -> Response:
     count = fields.integer({"count": 1, **body}, "count", minimum=1, maximum=MAXIMUM_OUTCOMES)
     outcome = next(one for one in OUTCOMES if one == word)
     if not current_chat().plan(outcome, count):
-        raise fields.InvalidFieldError("count", "Too many outcomes are waiting; DELETE drops them")
+        raise fields.InvalidFieldError("count", "Too many outcomes are planned. Send DELETE to drop them.")
     return _plain("ok")
 
 

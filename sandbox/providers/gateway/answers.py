@@ -115,7 +115,7 @@ def _bounded(arguments: Mapping[str, str], name: str, *, default: int, maximum: 
     if value is None:
         return default
     if not (value.isascii() and value.isdigit() and len(value) <= 7 and 1 <= int(value) <= maximum):
-        raise InvalidFieldError(name, f"{name} has to be an integer from 1 to {maximum}")
+        raise InvalidFieldError(name, f"{name} must be an integer from 1 to {maximum}")
     return int(value)
 
 
@@ -126,5 +126,5 @@ def _moment(arguments: Mapping[str, str], name: str) -> str | None:
     try:
         moment = datetime.fromisoformat(value)
     except ValueError as error:
-        raise InvalidFieldError(name, f"{name} has to be an ISO 8601 date or time") from error
+        raise InvalidFieldError(name, f"{name} must be an ISO 8601 date or time") from error
     return timestamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC))

@@ -104,7 +104,7 @@ def _start(cursor: str | None) -> int:
     except (ValueError, binascii.Error):
         start = -1
     if not 0 <= start < len(BANKS):
-        raise fields.InvalidFieldError("next", "next is no cursor of this list")
+        raise fields.InvalidFieldError("next", "next is not a cursor of this list")
     return start
 
 

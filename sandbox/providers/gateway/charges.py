@@ -110,10 +110,12 @@ def _channels(body: Mapping[str, object]) -> list[str] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
-        raise fields.InvalidFieldError("channels", "channels has to be a list of channels")
+        raise fields.InvalidFieldError("channels", "channels must be a list of channels")
     known = [item for item in CHANNELS if item in value]
     if not known:
-        raise fields.InvalidFieldError("channels", f"channels has to name one of {', '.join(CHANNELS)}")
+        raise fields.InvalidFieldError(
+            "channels", f"channels must contain at least one of {', '.join(CHANNELS)}"
+        )
     return known
 
 

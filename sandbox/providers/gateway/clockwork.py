@@ -59,7 +59,7 @@ class Clockwork:
             try:
                 nap = self._work(gateway)
             except sqlite3.Error:
-                log.exception("sandbox clockwork could not use its database")
+                log.exception("sandbox database error")
                 nap = PAUSE_AFTER_ERROR_SECONDS
             with self._changed:
                 if not self._woken and not self._stopping:
@@ -104,7 +104,7 @@ class Clockwork:
             if not future.cancelled() and (error := future.exception()) is not None:
                 # The delivery is still due and is found by the next check. Waking the thread now would cause a
                 # busy loop.
-                log.error("webhook could not be recorded", delivery_id=delivery["id"], error=repr(error))
+                log.error("sandbox webhook not recorded", delivery_id=delivery["id"], error=repr(error))
             else:
                 self.wake()
 

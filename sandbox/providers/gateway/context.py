@@ -56,19 +56,19 @@ class GatewaySettings:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise InvalidSettingsError("GATEWAY_NAME has to be lower-case letters, digits and hyphens")
+            raise InvalidSettingsError("GATEWAY_NAME must consist of lower-case letters, digits and hyphens")
         if not self.secret_key:
-            raise InvalidSettingsError("GATEWAY_SECRET_KEY has to be set; in the sandbox it starts sk_test_")
+            raise InvalidSettingsError("GATEWAY_SECRET_KEY must be set; sandbox keys start with sk_test_")
         if self.fee_bearer not in FEE_BEARERS:
-            raise InvalidSettingsError(f"GATEWAY_FEE_BEARER has to be one of {', '.join(FEE_BEARERS)}")
+            raise InvalidSettingsError(f"GATEWAY_FEE_BEARER must be one of {', '.join(FEE_BEARERS)}")
         if not 0.0001 <= self.retry_scale <= 1:
-            raise InvalidSettingsError("SANDBOX_RETRY_SCALE has to be a number from 0.0001 to 1")
+            raise InvalidSettingsError("SANDBOX_RETRY_SCALE must be a number from 0.0001 to 1")
         if not 0 <= self.settle_seconds <= 3_600:
-            raise InvalidSettingsError("SANDBOX_SETTLE_SECONDS has to be a number from 0 to 3600")
+            raise InvalidSettingsError("SANDBOX_SETTLE_SECONDS must be a number from 0 to 3600")
         if not 0.1 <= self.hang_seconds <= 120:
-            raise InvalidSettingsError("SANDBOX_HANG_SECONDS has to be a number from 0.1 to 120")
+            raise InvalidSettingsError("SANDBOX_HANG_SECONDS must be a number from 0.1 to 120")
         if not 0.1 <= self.webhook_timeout_seconds <= 60:
-            raise InvalidSettingsError("the time-out of webhooks has to be from 0.1 to 60 seconds")
+            raise InvalidSettingsError("the webhook time-out must be from 0.1 to 60 seconds")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,10 +137,12 @@ def _plan(operation: outcomes.Operation, allowed: tuple[str, ...]) -> Response:
     )
     with current_gateway().store.transaction() as connection:
         if len(outcomes.planned(connection, operation)) >= MAXIMUM_OUTCOMES:
-            raise fields.InvalidFieldError("outcome", "Too many outcomes are waiting; DELETE drops them")
+            raise fields.InvalidFieldError(
+                "outcome", "Too many outcomes are planned. Send DELETE to drop them."
+            )
         outcomes.plan(connection, operation, outcome=outcome, count=count, delay_seconds=delay_seconds)
         data = outcomes.planned(connection, operation)
-    return success("Outcomes set", data)
+    return success("Outcomes planned", data)
 
 
 def _forget(operation: outcomes.Operation) -> Response:

@@ -167,7 +167,7 @@ def _amount_of(body: Mapping[str, object], transaction: sqlite3.Row) -> int:
     if left == 0:
         raise GatewayFailure(400, "Transaction has been fully reversed", code="transaction_reversed")
     if body.get("currency") not in (None, transaction["currency"]):
-        raise fields.InvalidFieldError("currency", "Currency is not the one of the transaction")
+        raise fields.InvalidFieldError("currency", "Currency differs from the transaction's currency")
     if body.get("amount") is None:
         return left
     amount = fields.integer(

@@ -88,7 +88,7 @@ def charge() -> Response:
     reference = charges.reference_of(body)
     calls.record(gateway, "POST /charge", reference)
     if not isinstance(body.get("bank_transfer"), dict):
-        raise fields.InvalidFieldError("bank_transfer", "The sandbox charges by bank_transfer only")
+        raise fields.InvalidFieldError("bank_transfer", "The sandbox supports only bank_transfer here")
     now = gateway.clock()
     with gateway.store.transaction() as connection:
         row = charges.find(connection, reference)

@@ -84,9 +84,9 @@ def initiate() -> Response:
         elif (row["amount"], row["recipient_id"]) != (amount, recipient["id"]):
             raise GatewayFailure(
                 400,
-                "The reference belongs to a transfer of another amount or to another recipient",
+                "The reference is in use by a transfer with another amount or recipient",
                 code="duplicate_transfer_reference",
-                next_step="Use a reference of its own for each transfer",
+                next_step="Use a unique reference for each transfer",
             )
     gateway.wake()
     if hangs:
@@ -102,10 +102,10 @@ def initiate_bulk() -> Response:
     fields.choice(body, "source", allowed=("balance",), default="balance")
     items = body.get("transfers")
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
-        raise fields.InvalidFieldError("transfers", "transfers has to be a list of transfers")
+        raise fields.InvalidFieldError("transfers", "transfers must be a list of transfers")
     if len(items) > MAXIMUM_BULK_TRANSFERS:
         raise fields.InvalidFieldError(
-            "transfers", f"A bulk transfer takes at most {MAXIMUM_BULK_TRANSFERS} transfers"
+            "transfers", f"transfers must have at most {MAXIMUM_BULK_TRANSFERS} items"
         )
     common = {"currency": fields.choice(body, "currency", allowed=CURRENCIES, default="NGN")}
     references = [_reference_of(item) for item in items]

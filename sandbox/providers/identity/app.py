@@ -108,7 +108,7 @@ def _serve_scripts(app: Flask, identity: Identity) -> None:
         persona = persona_named(fields.text(body, "persona"))
         overrides = {} if body.get("claims") is None else body["claims"]
         if not isinstance(overrides, dict):
-            raise fields.InvalidFieldError("claims", "claims has to be an object; null drops a claim")
+            raise fields.InvalidFieldError("claims", "claims must be an object; null removes a claim")
         claims = tokens.claims_of(
             identity,
             persona,
@@ -141,5 +141,5 @@ def _serve_scripts(app: Flask, identity: Identity) -> None:
 
 def _flag(value: object, name: str) -> bool:
     if value is not None and not isinstance(value, bool):
-        raise fields.InvalidFieldError(name, f"{name} has to be true or false")
+        raise fields.InvalidFieldError(name, f"{name} must be true or false")
     return bool(value)

@@ -75,11 +75,11 @@ class SignInRequest:
         fields.choice(values, "code_challenge_method", allowed=("S256",))
         scope = fields.text(values, "scope")
         if "openid" not in scope.split():
-            raise fields.InvalidFieldError("scope", "scope has to contain openid")
+            raise fields.InvalidFieldError("scope", "scope must contain openid")
         redirect_uri = fields.text(values, "redirect_uri", maximum=MAXIMUM_PARAMETER_LENGTH)
         if not identity.may_lead_to(redirect_uri):
             raise fields.InvalidFieldError(
-                "redirect_uri", "redirect_uri has to be on this machine or on PUBLIC_BASE_URL"
+                "redirect_uri", "redirect_uri must be on this machine or below PUBLIC_BASE_URL"
             )
         return cls(
             client_id=fields.text(values, "client_id"),
@@ -119,7 +119,7 @@ def sign_in() -> BaseResponse:
     try:
         persona = persona_named(request.form.get("persona", ""))
     except UnknownPersonaError:
-        return _choice_page(wanted, message="Please choose who you are.", status=422)
+        return _choice_page(wanted, message="Choose a persona to sign in.", status=422)
     code = secrets.token_urlsafe(32)
     now = identity.clock().timestamp()
     with identity.store.transaction() as connection:
@@ -161,7 +161,9 @@ def exchange() -> Response:
         or row["redirect_uri"] != values.get("redirect_uri")
         or not hmac.compare_digest(row["challenge"], _challenge_of(verifier))
     ):
-        raise FlowError(400, "invalid_grant", "The code is unknown, used, expired, or of another request")
+        raise FlowError(
+            400, "invalid_grant", "The code is unknown, used, expired or belongs to another request"
+        )
     persona = persona_named(row["persona"])
     level: tokens.AssuranceLevel = "aal2" if row["assurance_level"] == "aal2" else "aal1"
     access = tokens.claims_of(identity, persona, assurance_level=level, audience=identity.audience)
@@ -188,11 +190,11 @@ def read_userinfo() -> Response:
     identity = current_identity()
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
-        raise FlowError(401, "invalid_token", "An access token is needed")
+        raise FlowError(401, "invalid_token", "An access token is required")
     try:
         claims = tokens.verify(identity, token)
     except jwt.InvalidTokenError as error:
-        raise FlowError(401, "invalid_token", "The access token is not valid") from error
+        raise FlowError(401, "invalid_token", "The access token is invalid") from error
     persona = next((one for one in PERSONAS if str(one.user_id) == claims["sub"]), None)
     return jsonify(
         {
@@ -214,7 +216,8 @@ def sign_out() -> BaseResponse:
         return make_response(render_template("signed_out.html"))
     if not current_identity().may_lead_to(target):
         raise fields.InvalidFieldError(
-            "post_logout_redirect_uri", "It has to be on this machine or on PUBLIC_BASE_URL"
+            "post_logout_redirect_uri",
+            "post_logout_redirect_uri must be on this machine or below PUBLIC_BASE_URL",
         )
     return redirect(_with_query(target, {"state": request.values.get("state")}), code=303)
 
