@@ -1,1 +1,1 @@
-"""Measurements of speed, each beside the floor that it is compared with; ``python -m bench --help`` tells more."""
+"""Performance measurements. Each figure is compared with floors on the same machine; see ``python -m bench --help``."""

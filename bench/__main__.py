@@ -1,4 +1,4 @@
-"""``python -m bench``: measures, and prints a table."""
+"""The entry point of ``python -m bench``, which measures the service and prints a table."""
 
 import json
 import shutil
@@ -121,7 +121,7 @@ def main(
     json_file: Path | None,
     keep: bool,
 ) -> None:
-    """Measure the parts that were asked for."""
+    """Measure the requested parts."""
     started = time.monotonic()
 
     def tell(line: str) -> None:
@@ -167,7 +167,7 @@ def _prepare(
     names: Sequence[str],
     tell: Callable[[str], None],
 ) -> tuple[list[Part], Reads]:
-    """Load the data, have the application's SQL recorded for the floors, and start what is to be measured."""
+    """Load the data, record the application's SQL for the floors, and start the measured servers."""
     tell(f"loading {sizes.products} products and {sizes.shipped + sizes.payable} orders")
     stand.migrate()
     data.load(stand.database, sizes)
@@ -175,16 +175,16 @@ def _prepare(
     if of_statements:
         tell(f"loading a statement of {ledger.ENTRIES} entries")
         ledger.load(stand.database.url)
-    # As operators schedule it: words are counted, so that the search knows the common ones.
+    # Search needs the word counts, which operators refresh on schedule.
     stand.run_periodic("refresh-search-terms")
     data.settle(stand.database)
     tell("recording the application's SQL for the floors")
-    # Without statements, for the identity provider's keys: it is started again with them.
+    # This start only serves the identity provider's keys. The floors are started again with the recorded SQL.
     stand.start_floors(floors.describe(statements={}, published_keys=stand.identity.published_keys()))
     stand.start_web()
     pages = reads.walk_listing(stand, most=_MAX_PAGES)
     writes = Writes(stand, directory=directory, clients=clients, sizes=sizes)
-    # What was paged through is in the cache: found there, it would send no SQL.
+    # The walked pages are in the cache. A cached page would send no SQL.
     stand.empty_cache()
     charges = Charges(stand, clients=clients, sizes=sizes)
     statements = Statements(stand, clients=clients)

@@ -1,4 +1,4 @@
-"""A part that writes: charges applied, each an event of the inbox whose payment moves an order to paid."""
+"""The part ``charge``: events in the inbox are processed, and each pays an order."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -15,18 +15,16 @@ from bench.statements import Floor, floor_of
 from bench.writes import Exchanges
 from marketplace.ledger.accounts import wallet
 
-_RECORDED = 2  # the last ones, whose SQL the floor runs
+_RECORDED = 2  # the last events, reserved for recording the floor's SQL
 
 
 class Charges:
-    """Makes the part. Each event is used once: their numbers are counted up over all spells."""
+    """A builder of the part. Each event is used once, so numbers continue over all spells."""
 
     def __init__(self, stand: Stand, *, clients: int, sizes: Sizes) -> None:
-        """Take what the part is made of.
+        """Describe the load.
 
-        :param stand: runs
-        :param clients: how many events are under way at any time
-        :param sizes: how many rows there are
+        :param clients: number of concurrent requests
         """
         self._stand = stand
         self._clients = clients
@@ -34,7 +32,7 @@ class Charges:
         self._unused = iter(range(sizes.charged - _RECORDED))
 
     def recorded_calls(self) -> Exchanges:
-        """Give the calls whose SQL the floor runs."""
+        """Return the calls that record the floor's SQL."""
         last = self._sizes.charged - 1
         return {
             "charge": [
@@ -44,13 +42,13 @@ class Charges:
         }
 
     def floor(self, recorded: Recorded) -> Floor:
-        """Make the floor of what was recorded for one event."""
+        """Build the floor from the recorded SQL of an event."""
         last = self._sizes.charged - 1
         replacements = {text: name for name, text in self._values(last).items()}
         return floor_of(recorded, replacements, new_id=self._transaction_of(last))
 
     def part(self) -> Part:
-        """Make the part."""
+        """Build the part."""
 
         def figure() -> Iterator[Call]:
             for number in self._unused:
@@ -89,7 +87,7 @@ class Charges:
         }
 
     def _transaction_of(self, number: int) -> str:
-        """Find the ledger's transaction of a charge that was applied."""
+        """Find the ledger transaction of an applied charge."""
         connection = psycopg2.connect(self._stand.database.url, connect_timeout=5)
         try:
             with connection.cursor() as cursor:

@@ -1,6 +1,6 @@
-"""The inbox's work behind bare HTTP: charges are applied by a worker's task, which nobody sends requests to.
+"""An HTTP endpoint for processing events of the inbox, which the application does in workers.
 
-So the figure and its floor bear the same load; the queue, which hands workers their messages, is no part of it.
+With this endpoint the figure and its floor bear the same load. The queue is not part of the measurement.
 """
 
 import random
@@ -15,9 +15,9 @@ from marketplace.webhooks.inbox import process_event
 
 
 def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-    """Process the row of the inbox that the query names; other paths are the application's.
+    """Process the inbox row with the id in the query string. Other paths belong to the application.
 
-    It answers 409 where somebody else has the row or has processed it, and 500 where it could not be processed.
+    The status is 409 if another worker holds or has processed the row, and 500 if processing failed.
     """
     if environ["PATH_INFO"] != INBOX_PATH:
         return wsgi.app(environ, start_response)

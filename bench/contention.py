@@ -1,7 +1,7 @@
-"""``python -m bench.contention``: transitions of orders by many clients at once over HTTP, and how they meet.
+"""``python -m bench.contention``: concurrent transitions of orders over HTTP, on distinct and shared orders.
 
-On distinct orders nobody should ever be refused; on shared ones all but one must be, and nobody may deadlock. There,
-404 is answered too: a vendor does not see an order before it is paid, which another client may not be done with.
+On distinct orders no request may be refused. On shared orders all requests but one must be refused, and none
+may deadlock. Shared orders also produce 404, because a vendor does not see an order before its payment.
 """
 
 import http.client
@@ -28,24 +28,24 @@ from marketplace.reconciliation.ledger_check import verify_ledger
 from sandbox.ports import HOST
 from sandbox.process import ProcessFailedError
 
-# So few that products and wallets are shared by orders under way at the same time.
-_PRODUCTS = 1_000  # of which each twentieth is ordered
+# Few enough that concurrent orders share products and wallets.
+_PRODUCTS = 1_000  # every twentieth product is ordered
 _BUYERS = 40
-# A life is 4 transitions, or 3 where it ends by a cancellation, as each fifth does.
+# Average transitions per order: 4, or 3 for every fifth order, which is cancelled.
 _PER_LIFE = 3.8
 _CANCELS_EVERY = 5
-_AT_EACH = 4  # clients at the same order
+_AT_EACH = 4  # clients per shared order
 _ANSWER_SECONDS = 30
 _DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 _RETRIED = b'"transaction retried"'
 
 Step = tuple[str, dict[str, str], bytes]
-"""Where to post what: target, headers and body."""
+"""A POST request: target, headers and body."""
 
 
 @dataclass
 class Result:
-    """What came of a run."""
+    """The result of a run."""
 
     name: str
     statuses: Counter[int] = field(default_factory=Counter)
@@ -54,7 +54,7 @@ class Result:
     seconds: float = 0.0
 
     def line(self) -> str:
-        """Write the result as a row of a table."""
+        """Format the result as a row of a Markdown table."""
         tried, done, refused = self.statuses.total(), self.statuses[200], self.statuses[409]
         others = {status: count for status, count in self.statuses.items() if status not in (200, 409)}
         return (
@@ -64,16 +64,16 @@ class Result:
 
 
 class Lives:
-    """The steps of orders' lives, as the requests that make them."""
+    """A builder of the requests that take orders through their states."""
 
     def __init__(self, stand: Stand) -> None:
-        """Take what requests are signed with."""
+        """Keep the stand, which signs the requests."""
         self._stand = stand
 
     def of(self, number: int) -> list[Step]:
-        """Give the steps of an order: charge, accept, ship and PIN, or charge, accept and cancel.
+        """Build the requests of an order: charge, accept, ship and PIN, or charge, accept and cancel.
 
-        :param number: the order's
+        :param number: number of the order
         """
         order = row_id("charged", number)
         vendor, buyer = self._bearer("merchant", number % STORES), self._bearer("buyer", number % _BUYERS)
@@ -99,7 +99,7 @@ class Lives:
 def _measure(
     name: str, stand: Stand, lives: Sequence[list[Step]], *, clients: int, most_seconds: float
 ) -> Result:
-    """Live lives, so many at once, and count what was answered; none is begun once the time is over."""
+    """Send the requests of orders concurrently and count the statuses. No order starts after the time limit."""
     result = Result(name)
     deadlocks, retries = _deadlocks(stand), _retries(stand)
     began = time.monotonic()
@@ -176,7 +176,7 @@ def _broken(stand: Stand) -> int:
     help="After so many, a run begins no more lives.",
 )
 def main(transitions: int, clients: int, seconds: float) -> None:
-    """Measure both, print the figures, and make sure that the books are whole."""
+    """Measure distinct and shared orders, print the figures, and check the ledger's invariants."""
     directory = Path(tempfile.mkdtemp(prefix="marketplace-contention-"))
     distinct = round(transitions / _PER_LIFE) + 1
     shared = round(transitions / _PER_LIFE / _AT_EACH) + 1
@@ -186,7 +186,7 @@ def main(transitions: int, clients: int, seconds: float) -> None:
             stand.migrate()
             data.load(stand.database, sizes)
             data.settle(stand.database)
-            # They publish the identity provider's keys.
+            # The floors serve the identity provider's keys.
             stand.start_floors(floors.describe(statements={}, published_keys=stand.identity.published_keys()))
             stand.start_charging(workers=clients)
             lives = [Lives(stand).of(number) for number in range(distinct + shared)]

@@ -1,7 +1,7 @@
-"""``python -m bench.drain``: how fast workers drain a queue of payments, and whether each has its effect once.
+"""``python -m bench.drain``: how fast workers drain a queue of payment events, and whether each is applied once.
 
-Every event is the charge of an order of its own, with all that comes of it: order, escrow, stock and the books. Some
-are delivered again. They are in the inbox and announced to the queue, as ingest leaves them, before the workers start.
+Each event pays a different order and changes the order, escrow, stock and ledger. Some events are delivered
+twice. All events are in the inbox and in the queue before the workers start, as webhook ingest leaves them.
 """
 
 import logging
@@ -32,11 +32,11 @@ TARGET_A_SECOND = 150
 CORES = 2
 _PRODUCTS = 1_000
 _LOOK_AGAIN_SECONDS = 0.5
-# Processed beforehand: on a database that never saw a payment, what it remembers of plans is for empty tables.
+# Share of events processed in advance. Otherwise PostgreSQL would keep plans made for empty tables.
 _FIRST_SHARE = 0.1
 
 _PREPARE = (
-    # Reservations of many products, as those of many buyers are.
+    # Reserve many products, as many buyers do.
     """WITH numbered AS (SELECT order_id, row_number() OVER (ORDER BY order_id) AS n FROM order_items)
     UPDATE order_items i SET product_id = p.id
     FROM numbered JOIN (SELECT id, row_number() OVER (ORDER BY id) - 1 AS n FROM products) p
@@ -59,19 +59,19 @@ _PREPARE = (
         'currency', 'NGN', 'customer', jsonb_build_object('id', n, 'email', 'buyer@example.edu'),
         'metadata', jsonb_build_object('settlement', 'platform_escrow')))::text, 'UTF8')
     FROM (SELECT row_number() OVER (ORDER BY id) AS n, reference, amount_minor FROM payment_intents) numbered""",
-    # What comes again comes somewhere among the others.
+    # Repeated deliveries are spread among the others.
     """INSERT INTO webhook_inbox (provider, body)
     SELECT provider, body FROM webhook_inbox ORDER BY md5(id::text) LIMIT %(again)s""",
 )
 _WAITING = "SELECT count(*) FROM webhook_inbox WHERE status IN ('received', 'retrying')"
-# Those of the workers alone.
+# Only events that the workers finished.
 _FINISHED = """SELECT count(*), extract(epoch FROM max(finished_at) - min(finished_at))::float,
     count(*) FILTER (WHERE status = 'duplicate')
     FROM webhook_inbox WHERE finished_at > %(since)s"""
-# An order that is not paid, or an event that is not over.
+# Unpaid orders and unfinished events.
 _LOST = """SELECT (SELECT count(*) FROM orders WHERE status <> 'paid_escrow')
     + (SELECT count(*) FROM webhook_inbox WHERE status NOT IN ('processed', 'duplicate'))"""
-# A charge that was booked, or an order that was moved, more than once; money that went anywhere but to escrow.
+# Charges posted more than once, orders paid more than once, and payments that did not reach escrow.
 _DOUBLED = """SELECT (SELECT count(*) - count(DISTINCT source) FROM ledger_transactions)
     + (SELECT count(*) - count(DISTINCT order_id) FROM order_events WHERE trigger = 'pay')
     + (SELECT count(*) FROM ledger_transactions) - (SELECT count(*) FROM orders WHERE status = 'paid_escrow')
@@ -80,10 +80,10 @@ _DOUBLED = """SELECT (SELECT count(*) - count(DISTINCT source) FROM ledger_trans
 
 @dataclass(frozen=True)
 class Drained:
-    """What came of it: deliveries and seconds, and what must be nothing.
+    """The result: speed, and counters that must be zero.
 
-    ``processor_ms`` is the processor time of workers and servers for each delivery, in milliseconds; it tells how fast
-    it goes, whatever else the machine does.
+    :param processor_ms: processor time of workers and servers per delivery, which does not depend on other
+        load
     """
 
     deliveries: int
@@ -96,16 +96,16 @@ class Drained:
 
     @property
     def a_second(self) -> float:
-        """Give the deliveries that were processed in a second."""
+        """The number of deliveries processed per second."""
         return self.deliveries / self.seconds
 
     @property
     def sound(self) -> bool:
-        """Tell whether each event had its effect, and had it once."""
+        """Whether each event was applied exactly once."""
         return not (self.lost or self.doubled or self.broken_rules)
 
     def lines(self) -> list[str]:
-        """Write the figures, one a line."""
+        """Format the figures, a line each."""
         idle = CORES * 1000 / self.processor_ms
         met = "met" if self.a_second >= TARGET_A_SECOND else "missed"
         return [
@@ -122,14 +122,14 @@ class Drained:
 def drain(
     stand: Stand, *, events: int, again: int, workers: int, limit_seconds: float, tell: Callable[[str], None]
 ) -> Drained:
-    """Queue events, have workers drain them, and count what came of them.
+    """Queue events, let workers drain the queue, and check the results.
 
-    :param stand: its servers run, with nothing in them
-    :param events: payments of as many orders
-    :param again: how many of them are delivered once more
-    :param workers: processes
-    :param limit_seconds: what is not drained by then counts as lost
-    :param tell: takes lines of progress
+    :param stand: with running, empty servers
+    :param events: number of events, each for a different order
+    :param again: number of events delivered twice
+    :param workers: number of worker processes
+    :param limit_seconds: events not processed by then count as lost
+    :param tell: receives progress messages
     """
     tell(f"making {events:,} orders and the events of their payments")
     stand.migrate()
@@ -172,7 +172,7 @@ def drain(
 
 
 def _begin(stand: Stand, *, first: int) -> None:
-    """Process the first events here, and announce all others, in any order."""
+    """Process the first events in this process, and enqueue all others in random order."""
     services = Services.from_settings(load_settings(stand.variables), application_name="drain")
     relay = Dispatcher(services)
     rows = _rows(stand, "SELECT id FROM webhook_inbox ORDER BY md5(id::text)")
@@ -218,7 +218,7 @@ def _one(stand: Stand, query: str) -> Any:
     "--limit-seconds", default=300.0, show_default=True, type=click.FloatRange(1, 3600), help="Then it ends."
 )
 def main(*, events: int, again: int, workers: int, limit_seconds: float) -> None:
-    """Measure, print the figures, and end with status 1 if anything was lost or doubled."""
+    """Measure, print the figures, and exit with status 1 if an event was lost or applied twice."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     started = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""The arithmetic of the measurements: percentiles, costs per request, shares of a floor, targets."""
+"""Calculations: percentiles, costs per request, shares of a floor, and targets."""
 
 import math
 from collections import Counter
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Cpu:
-    """Processor time, user and system together, in seconds: of the web processes, PostgreSQL and Valkey."""
+    """Processor time (user and system) in seconds of the web processes, PostgreSQL and Valkey."""
 
     web: float = 0.0
     database: float = 0.0
@@ -16,7 +16,7 @@ class Cpu:
 
     @property
     def total(self) -> float:
-        """Give the time of all servers together."""
+        """The processor time of all servers."""
         return self.web + self.database + self.cache
 
     def __add__(self, other: "Cpu") -> "Cpu":
@@ -28,14 +28,14 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Run:
-    """What one or more spells of load gave.
+    """The result of one or more spells of load.
 
-    :param seconds: how long they lasted
-    :param timings: each request's key and its time in seconds, in the order of their answers
-    :param statuses: how often each status was answered
-    :param cpu: what the servers spent on it
-    :param machine_seconds: what all processors of the machine spent meanwhile, on whatever
-    :param client_seconds: what the load itself spent of that
+    :param seconds: duration
+    :param timings: key and duration in seconds of each request, in the order of responses
+    :param statuses: number of responses by status
+    :param cpu: processor time of the servers
+    :param machine_seconds: busy time of all processors during the load
+    :param client_seconds: processor time of the load generator
     """
 
     seconds: float = 0.0
@@ -57,43 +57,44 @@ class Run:
 
     @property
     def requests(self) -> int:
-        """Give the number of requests that were answered."""
+        """The number of answered requests."""
         return len(self.timings)
 
     @property
     def per_second(self) -> float:
-        """Give the requests per second."""
+        """The requests per second."""
         return self.requests / self.seconds if self.seconds else 0.0
 
     @property
     def others_seconds(self) -> float:
-        """Give the processors' time that went to nothing that was measured here."""
+        """The processor time spent on neither the servers nor the load generator."""
         return max(self.machine_seconds - self.client_seconds - self.cpu.total, 0.0)
 
     @property
     def failures(self) -> dict[int, int]:
-        """Give the statuses other than success, with their counts."""
+        """The number of responses by status, without successes."""
         return {status: count for status, count in self.statuses.items() if not 200 <= status < 300}
 
     def percentile_ms(self, percent: float) -> float:
-        """Give a percentile of the times, in milliseconds."""
+        """Return a percentile of the durations in milliseconds."""
         return percentile([seconds for _, seconds in self.timings], percent) * 1000
 
     def cpu_ms(self, seconds: float) -> float:
-        """Spread processor time over the requests, in milliseconds each."""
+        """Divide processor time by the number of requests, in milliseconds per request."""
         return seconds / self.requests * 1000 if self.requests else 0.0
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure is held against.
+    """The target of a figure.
 
-    :param share: the least share of its floor
-    :param better: a share that is better than that
-    :param p95_ms: the longest 95th percentile, in milliseconds
-    :param p99_ms: the longest 99th percentile, in milliseconds
-    :param longest_ms: the longest of all, in milliseconds
-    :param own_p95_ms: the longest 95th percentile of our own time beyond a provider's, in milliseconds
+    :param share: minimum share of the floor
+    :param better: a better share, for information
+    :param p95_ms: maximum 95th percentile in milliseconds
+    :param p99_ms: maximum 99th percentile in milliseconds
+    :param longest_ms: maximum duration in milliseconds
+    :param own_p95_ms: maximum 95th percentile of the application's own time, without the provider's, in
+        milliseconds
     """
 
     share: float | None = None
@@ -118,7 +119,7 @@ class Target:
         return ", ".join(parts)
 
     def met(self, run: Run, *, share: float | None, own_p95_ms: float | None) -> bool:
-        """Tell whether a figure meets every part of the target."""
+        """Return whether a figure meets all conditions of the target."""
         return (
             _at_least(share, self.share)
             and _at_most(run.percentile_ms(95), self.p95_ms)
@@ -129,9 +130,9 @@ class Target:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Give a percentile by the nearest rank: the least value that so many don't exceed.
+    """Calculate a percentile by nearest rank.
 
-    :param values: in any order; without any the answer is 0
+    :param values: in any order; the percentile of no values is 0
     :param percent: above 0, at most 100
     """
     if not 0 < percent <= 100:
@@ -142,12 +143,12 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def share(figure: Run, floor: Run) -> float:
-    """Give what share of its floor's requests per second a figure reaches."""
+    """Calculate a figure's requests per second as a share of the floor's."""
     return figure.per_second / floor.per_second if floor.per_second else 0.0
 
 
 def cpu_share(figure: Run, floor: Run) -> float:
-    """Give the floor's processor time per request over the figure's, all servers together."""
+    """Calculate the floor's processor time per request divided by the figure's, for all servers."""
     spent = [run.cpu_ms(run.cpu.total) for run in (floor, figure)]
     return spent[0] / spent[1] if spent[1] else 0.0
 

@@ -1,7 +1,7 @@
-"""The floors: what a request costs at the least on this machine. Served as ``bench.floors:app``.
+"""The floors: the minimum cost of a request on this machine. Served as ``bench.floors:app``.
 
-Bare WSGI functions that do what cannot be left out, and nothing of what makes a service: no routing, no
-tokens, no limits, no checks, no logs. A file (BENCH_FLOORS_FILE) describes them: see ``describe``.
+Floors are bare WSGI functions that do only the indispensable work. Floors have no routing, tokens, limits,
+checks or logs. A file (BENCH_FLOORS_FILE) describes the floors: see ``describe``.
 """
 
 import hashlib
@@ -40,11 +40,15 @@ def _empty() -> str:
 
 
 def describe(*, statements: dict[str, Any], published_keys: bytes) -> str:
-    """Write the description that the floors are started with.
+    """Serialize the description that the floors are started with.
 
-    :param statements: by floor: ``prepared`` (sent once for each connection), ``statements`` (with
-        ``%(name)s`` where the call gives a value), ``shape`` (``cards`` or ``rows``) and ``captures``, the
-        number of the statement whose one value is ``new_id`` to those after it, or none
+    :param statements: objects by floor, with these members:
+
+    - ``prepared``: statements sent once per connection
+    - ``statements``: statements of each call, with ``%(name)s`` for a value
+    - ``shape``: ``cards`` or ``rows``
+    - ``captures``: index of the statement that returns ``new_id`` for later statements, or none
+
     :param published_keys: the identity provider's key set
     """
     return json.dumps({"statements": statements, "keys": published_keys.decode()})
@@ -58,7 +62,7 @@ def _description() -> dict[str, Any]:
 
 @cache
 def _cursor() -> Any:
-    """Connect when first asked, so after the fork; each process serves one request at a time."""
+    """Connect at the first request, thus after the fork. Each process serves one request at a time."""
     connection = psycopg2.connect(os.environ["DATABASE_URL"], connect_timeout=5)
     connection.autocommit = True
     cursor = connection.cursor()
@@ -74,7 +78,7 @@ def _cache() -> redis.Redis:
 
 
 def app(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    """Serve a floor: the path names it, the query gives its values."""
+    """Serve a floor. The path is the floor's name, and the query string holds its values."""
     path = environ["PATH_INFO"]
     if path == "/flask":
         return _flask(environ, start_response)

@@ -1,4 +1,4 @@
-"""The application's own gunicorn settings, for the floors: what a figure is compared with runs just like it."""
+"""The application's gunicorn settings for the floors, so that floors and figures run alike."""
 
 import runpy
 from pathlib import Path
@@ -8,4 +8,4 @@ globals().update(runpy.run_path(str(Path(__file__).parents[1] / "gunicorn.conf.p
 
 
 def post_fork(_server: Any, _worker: Any) -> None:
-    """Do nothing: the application's hook would load the application."""
+    """Do nothing. The application's hook would load the application."""

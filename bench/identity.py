@@ -1,4 +1,4 @@
-"""Access tokens of an identity provider of our own, signed with ES256 as the real one's are."""
+"""Access tokens of a simulated identity provider, signed with ES256."""
 
 import json
 import time
@@ -14,19 +14,19 @@ _LIFETIME_SECONDS = 6 * 3600
 
 
 class Identity:
-    """A signing key, and the tokens made with it."""
+    """A signing key and the access tokens signed with that key."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._expires = int(time.time()) + _LIFETIME_SECONDS
 
     def published_keys(self) -> bytes:
-        """Give the key set as identity providers publish it."""
+        """Return the JSON Web Key Set."""
         key: dict[str, Any] = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(self._key.public_key()))
         return json.dumps({"keys": [key | {"kid": _KEY_ID, "use": "sig", "alg": "ES256"}]}).encode()
 
     def token(self, user_id: str) -> str:
-        """Make somebody's access token."""
+        """Create a user's access token."""
         claims = {
             "iss": ISSUER,
             "aud": AUDIENCE,

@@ -1,4 +1,4 @@
-"""The part that takes messages in: what customers write, as the messaging provider sends it."""
+"""The part ``ingest-messages``: webhooks of customers' messages from the messaging provider."""
 
 import hashlib
 import hmac
@@ -12,14 +12,14 @@ from bench.load import Call, request
 from bench.parts import Part, http_side
 from bench.stand import Stand
 
-# What is promised to senders, whatever the machine: half a second, and nearly always a fifth.
+# The promise to senders on any machine: at most half a second, and nearly always a fifth.
 _PROMISED = Target(p99_ms=200, longest_ms=500)
 
 
 def messages_part(stand: Stand, *, clients: int) -> Part:
-    """Make the part, each delivery signed as its provider signs it.
+    """Build the part. Each delivery has the provider's signature.
 
-    :param clients: how many senders are at it at any time
+    :param clients: number of concurrent senders
     """
     numbers = itertools.count()
 
@@ -36,7 +36,7 @@ def messages_part(stand: Stand, *, clients: int) -> Part:
 
 
 def _envelope(number: int) -> bytes:
-    """Write a customer's message, in an envelope of its own."""
+    """Build the envelope of a customer's message."""
     sender = f"234803{number % 10**7:07d}"
     message = {
         "from": sender,

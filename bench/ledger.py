@@ -1,4 +1,4 @@
-"""The part that reads a long statement: of a store whose balance has moved a million times."""
+"""The parts ``statement*``: the statement of a store with a million ledger entries."""
 
 import itertools
 import random
@@ -23,20 +23,20 @@ from marketplace.ledger.queries import INVARIANTS, find_violations
 PARTS = ("statement", "statement-kind", "statement-period")
 ENTRIES = 1_000_000
 _TRANSACTIONS = "/api/transactions"
-# The last of the stores that no order is released to: nothing else moves its balance while it is read.
+# The last store receives no releases, so its balance does not change during the measurement.
 _OWNER = STORES - 1
 OWNER_ID = UUID(row_id("store", _OWNER))
-# Beside it, accounts of the usual length: how an account is found must not depend on there being but one.
+# Other accounts have the usual length, so that the large account is not the only one in the index.
 _OTHERS = 150
 _ENTRIES_OF_OTHERS = 1_000
-# One in so many is a payout; all others are releases. A payout takes what so many releases brought.
+# Every 5,000th transaction is a payout of the releases before it. All others are releases.
 _RARE = 5_000
 _EACH_MINOR = 1_000
 _APART_SECONDS = 60
 _BEGAN = datetime(2024, 1, 1, tzinfo=UTC)
 _WINDOW = timedelta(days=7)
 _SEED = 11
-# Times that stand nowhere else in the recorded SQL.
+# A time that occurs nowhere else in the recorded SQL.
 _RECORDED = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
 _LOAD_SECONDS = 300
 
@@ -75,19 +75,19 @@ _MOVE = """
 
 
 class BrokenBooksError(Exception):
-    """What was loaded is no whole ledger: nothing measured on it would say anything."""
+    """The loaded ledger violates an invariant, so measurements would be meaningless."""
 
 
 def load(url: str, *, entries: int = ENTRIES, others: int = _OTHERS) -> None:
-    """Write a long statement and many usual ones, and check that the books are whole.
+    """Load a long statement and many usual ones, then check the ledger's invariants.
 
-    Foreign keys and triggers rest in this one connection, since a million of each would take minutes; what they
-    hold is checked afterwards by the ledger's own rules.
+    Foreign keys and triggers are disabled on this connection, because a million checks would take minutes.
+    The ledger's invariants replace these checks afterwards.
 
     :param url: of the migrated database
-    :param entries: of the long statement
-    :param others: how many accounts of the usual length there are beside it
-    :raises BrokenBooksError: the ledger is not whole
+    :param entries: length of the long statement
+    :param others: number of accounts of the usual length
+    :raises BrokenBooksError: an invariant does not hold
     """
     connection = psycopg2.connect(url, connect_timeout=5)
     try:
@@ -122,19 +122,19 @@ def load(url: str, *, entries: int = ENTRIES, others: int = _OTHERS) -> None:
 
 
 class Statements:
-    """Makes the parts that read the long statement's first page: as it is, of a rare kind, of a period."""
+    """A builder of the parts that read the long statement's first page, unfiltered, by kind and by period."""
 
     def __init__(self, stand: Stand, *, clients: int) -> None:
-        """Make the token of who reads.
+        """Create the reader's access token.
 
-        :param clients: how many calls are under way at any time
+        :param clients: number of concurrent requests
         """
         self._stand = stand
         self._clients = clients
         self._headers = {"Authorization": f"Bearer {stand.identity.token(row_id('merchant', _OWNER))}"}
 
     def recorded_calls(self) -> dict[str, list[tuple[str, str, dict[str, str], str]]]:
-        """Give the calls whose SQL the floors run, in pairs."""
+        """Return the calls that record the floors' SQL, two for each floor."""
         targets = {
             "statement": _TRANSACTIONS,
             "statement-kind": _of_kind("payout"),
@@ -143,7 +143,7 @@ class Statements:
         return {name: [("GET", target, self._headers, "")] * 2 for name, target in targets.items()}
 
     def floors(self, recorded: dict[str, Recorded]) -> dict[str, Floor]:
-        """Make the floors of what was recorded."""
+        """Build the floors from the recorded SQL."""
         period = {_written(_RECORDED): "starts", _written(_RECORDED + _WINDOW): "ends"}
         return {
             "statement": floor_of(recorded["statement"], {}),
@@ -152,7 +152,7 @@ class Statements:
         }
 
     def parts(self) -> list[Part]:
-        """Make all of them."""
+        """Build all parts."""
         return [
             self._part(
                 "statement",
@@ -216,5 +216,5 @@ def _weeks() -> Iterator[datetime]:
 
 
 def _written(moment: datetime) -> str:
-    """Write a time as the driver writes it into SQL."""
+    """Format a time as the database driver writes it into SQL."""
     return f"'{moment.isoformat()}'"

@@ -1,6 +1,6 @@
-"""The load: parallel clients in one small loop, whose own cost is the same for every figure and floor.
+"""A load generator: concurrent clients in a small loop with the same overhead for every figure and floor.
 
-Each request takes a connection of its own, as a proxy's does towards sync workers, which keep none alive.
+Each request opens a new connection, as a proxy does for sync workers, which have no keep-alive.
 """
 
 import select
@@ -21,12 +21,12 @@ _HEAD_BYTES = 64
 
 
 class LoadError(Exception):
-    """A server did not answer, or answered something that is not HTTP."""
+    """A server did not answer, or the response is not HTTP."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request, ready to be sent, under a key that finds it again among the timings."""
+    """A request ready to send, with a key that identifies its timing."""
 
     key: str
     content: bytes
@@ -43,20 +43,20 @@ class _Open:
 def put_under_load(
     port: int, calls: Iterator[Call], *, clients: int, seconds: float, pause_seconds: float = 0.0
 ) -> Run:
-    """Send calls, so many at a time, until the time or the calls run out.
+    """Send calls concurrently until the time or the calls run out.
 
-    :param port: of the server on this machine
-    :param calls: what to send; each is sent once
-    :param clients: how many calls are under way at any time
-    :param seconds: how long new calls are begun; those under way then are waited for
-    :param pause_seconds: how long each client rests between an answer and its next call
-    :return: the timings and statuses; the processors' time is the caller's to add
-    :raises LoadError: an answer did not come within 30 s, or is not HTTP
+    :param port: of a server on this machine
+    :param calls: each call is sent once
+    :param clients: number of concurrent calls
+    :param seconds: time during which new calls start; open calls are awaited afterwards
+    :param pause_seconds: pause of each client between a response and the next call
+    :return: the timings and statuses, without processor time
+    :raises LoadError: a response took longer than 30 s or is not HTTP
     """
     with select.epoll() as poll:
         load = _Load(port, calls, poll)
         started = time.perf_counter()
-        # When each client begins its next call; those at work are not among them. Paused ones start spread.
+        # Start times of the next calls of idle clients. With a pause, the first calls are spread over the pause.
         due = deque(started + pause_seconds * number / clients for number in range(clients))
         try:
             while True:
@@ -74,7 +74,7 @@ def put_under_load(
 
 
 class _Load:
-    """The calls under way, and what came of those that are over."""
+    """The open calls, and the results of finished calls."""
 
     def __init__(self, port: int, calls: Iterator[Call], poll: select.epoll) -> None:
         self.timings: list[tuple[str, float]] = []
@@ -86,7 +86,7 @@ class _Load:
         self._poll = poll
 
     def begin(self) -> bool:
-        """Begin the next call, if there is one."""
+        """Start the next call, if any."""
         call = next(self._calls, None)
         if call is None:
             self.exhausted = True
@@ -97,7 +97,7 @@ class _Load:
         return True
 
     def wait(self, seconds: float) -> int:
-        """Wait for answers and take in what came; return how many calls ended by it."""
+        """Wait for data, record finished calls, and return the number of calls that finished."""
         ended = 0
         ready = self._poll.poll(min(max(seconds, 0), _ANSWER_SECONDS))
         if not ready and self.opened:
@@ -115,7 +115,7 @@ class _Load:
         return ended
 
     def close(self) -> None:
-        """Drop the calls that are under way."""
+        """Close the connections of open calls."""
         for current in self.opened.values():
             current.connection.close()
 
@@ -123,7 +123,7 @@ class _Load:
 def _open(port: int, call: Call) -> _Open:
     started = time.perf_counter()
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Bounds the connect too; a time-out of Python's own would cost two system calls more for each request.
+    # This also bounds the connect. A time-out set by Python would cost two more system calls per request.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_SECONDS, 0))
     connection.connect((HOST, port))
     connection.sendall(call.content)
@@ -131,7 +131,7 @@ def _open(port: int, call: Call) -> _Open:
 
 
 def _finished(current: _Open) -> bool:
-    """Read what is there, keep the beginning of it, and tell whether the server has closed."""
+    """Read available data, keep the beginning, and return whether the server has closed the connection."""
     received = current.connection.recv(_CHUNK_BYTES)
     if received and len(current.head) < _HEAD_BYTES:
         current.head += received[:_HEAD_BYTES]
@@ -151,11 +151,11 @@ def request(
     body: bytes = b"",
     headers: dict[str, str] | None = None,
 ) -> bytes:
-    """Write a request as our proxy would send it on for a browser.
+    """Build a request as the proxy forwards it for a browser.
 
-    :param target: path and query
+    :param target: path and query string
     :param body: JSON, or empty
-    :param headers: more headers
+    :param headers: additional headers
     """
     lines = [
         f"{method} {target} HTTP/1.1",

@@ -1,4 +1,4 @@
-"""The memory of a web worker: how much it is after many requests, and whether it still grows."""
+"""The part ``memory``: size and growth of a web worker's memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -7,7 +7,7 @@ from bench.processes import largest_child_mebibytes
 from bench.stand import Stand
 
 REQUESTS_PER_WORKER = 10_000
-# Read after these shares of the requests; from the first to the last it must stay as it is.
+# Shares of the requests at which memory is read. Memory must not grow from the first to the last reading.
 _READINGS = (0.2, 0.5, 1.0)
 _MOST_MEBIBYTES = 120
 _MOST_GROWTH = 1.05
@@ -22,13 +22,13 @@ def measure(
     clients: int,
     tell: Callable[[str], None],
 ) -> str:
-    """Send requests until each worker has had its share, and read the largest one's memory.
+    """Send requests until each worker has served its share, and read the largest worker's memory.
 
-    :param stand: with its web server running
-    :param calls: gives so many requests of all kinds
-    :param workers: how many share them
-    :param clients: how many requests are under way at any time
-    :param tell: takes lines of progress
+    :param stand: with a running web server
+    :param calls: returns the given number of mixed requests
+    :param workers: number of web workers
+    :param clients: number of concurrent requests
+    :param tell: receives progress messages
     :return: a line for the report
     """
     total, sent, readings = REQUESTS_PER_WORKER * workers, 0, []
@@ -44,9 +44,9 @@ def measure(
 
 
 def line(readings: Sequence[tuple[int, float]]) -> str:
-    """Tell what was read, and whether it is within its bounds.
+    """Format the readings, and whether the memory target is met.
 
-    :param readings: requests a worker has had, and the memory of the largest one in MiB
+    :param readings: requests per worker, and the largest worker's memory in MiB
     """
     last = readings[-1][1]
     met = last <= _MOST_MEBIBYTES and last <= readings[0][1] * _MOST_GROWTH

@@ -1,4 +1,4 @@
-"""A part of the measurements: a figure beside its floors, and how both are put under load in turns."""
+"""Parts of the measurement. A part is a figure with its floors, put under load in turns."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ WARM_UP_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Side:
-    """One thing under load: a name for the table, and a function that puts it under load for so many seconds."""
+    """A measured server: a title for the table, and a function that applies load for the given seconds."""
 
     title: str
     load: Callable[[float], Run]
@@ -22,13 +22,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Part:
-    """A figure beside its floors.
+    """A figure and its floors.
 
-    :param name: as ``--part`` names it
-    :param figure: the application; none where floors are all there is
-    :param floors: the first is the one that the share is of
-    :param target: what the figure is held against
-    :param own_seconds: gives, of the figure's run, our own time in each call beyond a provider's
+    :param name: the value of ``--part``
+    :param figure: the application's side; none if the part has only floors
+    :param floors: the share refers to the first floor
+    :param own_seconds: returns the application's own time of each call, without the provider's
     """
 
     name: str
@@ -40,7 +39,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of a part: the runs of all its sides, and our own times where a provider was asked."""
+    """The runs of a part's sides, and the application's own times if the part calls a provider."""
 
     part: Part
     figure: Run | None
@@ -57,12 +56,12 @@ def http_side(
     clients: int,
     pause_seconds: float = 0.0,
 ) -> Side:
-    """Make a side of calls to one of the stand's servers.
+    """Build a side of HTTP calls to a server of the stand.
 
-    :param server: web, waiting or floors
-    :param calls: gives the calls of each spell
-    :param clients: how many calls are under way at any time
-    :param pause_seconds: how long each client rests between an answer and its next call
+    :param server: such as web, waiting or floors
+    :param calls: returns the calls of a spell
+    :param clients: number of concurrent calls
+    :param pause_seconds: pause of each client between a response and the next call
     """
 
     def load(seconds: float) -> Run:
@@ -78,11 +77,11 @@ def http_side(
 
 
 def measure(part: Part, *, seconds: float, rounds: int, tell: Callable[[str], None]) -> Measured:
-    """Put a part's sides under load in turns, so that a drift of the machine meets all alike.
+    """Put a part's sides under load in turns, so that changes of the machine's speed affect all sides.
 
-    :param seconds: of load on each side, all its spells together
-    :param rounds: into how many spells that is split
-    :param tell: takes lines of progress
+    :param seconds: total load per side
+    :param rounds: number of spells per side
+    :param tell: receives progress messages
     """
     sides = [*part.floors, *((part.figure,) if part.figure else ())]
     for side in sides:

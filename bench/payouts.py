@@ -1,6 +1,7 @@
-"""``python -m bench.payouts``: how long a batch of many vendors takes, from staging until all of it is settled.
+"""``python -m bench.payouts``: duration of a batch of many payouts, from staging to settlement.
 
-The gateway is the sandbox's, in a process of its own; a worker sends, and its events come by the webhook like any.
+The gateway is the sandbox's, in a separate process. A worker sends the transfers, and events arrive by
+webhook.
 """
 
 import logging
@@ -40,7 +41,7 @@ from sandbox.process import wait_until
 from tasks.dispatcher import Dispatcher, connect_wakeups
 
 TARGET_SECONDS = 60
-# From a fifth of them to the last the worker must stay as it is.
+# Maximum growth of the worker's memory between a fifth of the transfers and the last.
 MOST_GROWTH = 1.15
 OWED_MINOR = 250_000
 _POSTED_AT_ONCE = 500
@@ -72,9 +73,10 @@ _SENT = """SELECT count(*) FILTER (WHERE t.sent_at IS NOT NULL AND i.status <> '
 
 @dataclass(frozen=True)
 class Paid:
-    """What came of it, in seconds each; and what must be nothing.
+    """The result: durations in seconds, and counters that must be zero.
 
-    ``sent`` is until the gateway had taken all, ``settled`` until its events had settled all.
+    :param sent: from dispatch until the gateway has accepted all transfers
+    :param settled: from dispatch until events have settled all transfers
     """
 
     vendors: int
@@ -90,12 +92,12 @@ class Paid:
 
     @property
     def until_sent(self) -> float:
-        """Give the seconds from the beginning of the staging until all was sent."""
+        """The seconds from the start of staging until all transfers are sent."""
         return self.staged + self.approved + self.dispatched + self.sent
 
     @property
     def sound(self) -> bool:
-        """Tell whether all were paid once, in time, in flat memory, and the books are whole."""
+        """Whether all vendors were paid once and in time, memory stayed flat, and the ledger's invariants hold."""
         return (
             not (self.broken_rules or self.unpaid)
             and self.gateway_total_minor == self.vendors * OWED_MINOR
@@ -104,7 +106,7 @@ class Paid:
         )
 
     def lines(self) -> list[str]:
-        """Write the figures, one a line."""
+        """Format the figures, a line each."""
         met = "met" if self.until_sent <= TARGET_SECONDS else "MISSED"
         return [
             f"vendors              {self.vendors:,}",
@@ -122,11 +124,10 @@ class Paid:
 
 
 def pay(stand: Stand, *, vendors: int, tell: Callable[[str], None]) -> Paid:
-    """Owe vendors money, pay them in one batch, and measure each step.
+    """Credit vendors, pay them in a batch, and measure each step.
 
-    :param stand: its servers run, with nothing in them
-    :param vendors: how many
-    :param tell: takes lines of progress
+    :param stand: with running, empty servers
+    :param tell: receives progress messages
     """
     tell(f"making {vendors:,} vendors who are owed something")
     stand.migrate()
@@ -184,7 +185,7 @@ def _until(look: Callable[[], bool]) -> None:
 
 
 def _owe(stand: Stand, services: Services, vendors: int) -> None:
-    """Make vendors with a bank account each, owe each the same, and have as much at the gateway."""
+    """Create vendors with bank accounts, credit all with the same amount, and fund the gateway."""
     recipient = _recipient(services.transfers)
     [[campus]] = _rows(stand, _PEOPLE[0])
     since = datetime.now(UTC) - _ACCOUNT_AGE
@@ -206,7 +207,7 @@ def _owe(stand: Stand, services: Services, vendors: int) -> None:
 
 
 def _recipient(transfers: TransferGateway) -> str:
-    """Have the gateway make one recipient, as soon as it answers."""
+    """Create a recipient at the gateway, as soon as the gateway answers."""
     found: list[str] = []
 
     def look() -> bool:

@@ -1,4 +1,4 @@
-"""The same SQL run bare by pgbench: what the database alone makes of it."""
+"""The SQL floors run by pgbench: the speed of the database alone."""
 
 import os
 import re
@@ -15,11 +15,11 @@ from sandbox.servers import EmbeddedPostgres
 
 _LONGEST_SECONDS = 120
 _TPS = re.compile(r"^tps = ([\d.]+)", re.MULTILINE)
-_LATENCY_FIELD = 2  # of a line of pgbench's log, in microseconds
+_LATENCY_FIELD = 2  # in a line of pgbench's log, in microseconds
 
 
 class PgbenchError(Exception):
-    """pgbench failed; the message is the end of what it said."""
+    """pgbench failed. The message is the end of its error output."""
 
 
 def script(
@@ -30,21 +30,20 @@ def script(
     values: Mapping[str, str],
     captures: int | None,
 ) -> str:
-    """Write a script of pgbench.
+    """Build a pgbench script.
 
-    :param settings: lines of ``\\set`` that make each transaction's numbers; ``i`` counts a client's
-        transactions from 0
-    :param prepared: sent once for each connection
-    :param statements: in their order, with ``%(name)s`` where a value goes
-    :param values: what goes there: variables of pgbench (``:name``) or SQL
-    :param captures: the number of the statement whose one value is ``new_id`` to those after it, or none
+    :param settings: variable assignments of each transaction; ``i`` counts a client's transactions from 0
+    :param prepared: statements sent once per connection
+    :param statements: in order, with ``%(name)s`` for a value
+    :param values: variables of pgbench (``:name``) or SQL
+    :param captures: index of the statement that returns ``new_id`` for later statements, or none
     """
     lines = [r"\set i :i + 1", *settings]
     if prepared:
         lines += [r"\if :i = 0", *(f"{statement};" for statement in prepared), r"\endif"]
     for number, statement in enumerate(statements):
         filled = " ".join((statement % {**values, "new_id": ":new_id"}).split())
-        # The column is called id, so the variable is new_id.
+        # The column's name is id, so \gset names the variable new_id.
         lines.append(filled + (r" \gset new_" if number == captures else ";"))
     return "\n".join(lines) + "\n"
 
@@ -59,17 +58,16 @@ def run(
     first: int,
     cpu: Callable[[], float],
 ) -> Run:
-    """Run a script.
+    """Run a pgbench script.
 
-    :param server: runs
-    :param directory: for the script and pgbench's own log
+    :param directory: for the script and pgbench's log
     :param content: the script
-    :param clients: connections, each at work all the time
-    :param transactions: of each client
-    :param first: the number of the first row that may be used, to the script's ``first``
+    :param clients: number of concurrent connections
+    :param transactions: number of transactions per client
+    :param first: number of the first unused row, the script's variable ``first``
     :param cpu: reads the database's processor time in seconds
-    :raises PgbenchError: it failed
-    :raises subprocess.TimeoutExpired: it took longer than two minutes
+    :raises PgbenchError: pgbench failed
+    :raises subprocess.TimeoutExpired: pgbench took longer than two minutes
     """
     path = directory / "pgbench.sql"
     path.write_text(content, encoding="utf-8")
@@ -101,6 +99,6 @@ def run(
         timings += [("", int(line.split()[_LATENCY_FIELD]) / 1_000_000) for line in lines]
         log.unlink()
     found = _TPS.search(done.stdout)
-    # Without the time that connecting took, as pgbench itself tells it.
+    # pgbench's rate excludes the time for connecting.
     seconds = len(timings) / float(found[1]) if found else elapsed
     return Run(seconds, timings, Counter({200: len(timings)}), Cpu(database=spent))

@@ -1,4 +1,4 @@
-"""Parts that read: listings and the detail of a product."""
+"""Parts that read: product listing, product detail, search and suggestions."""
 
 import http.client
 import itertools
@@ -23,11 +23,11 @@ from sandbox.ports import HOST
 LISTING = "/api/products"
 SEARCH = f"{LISTING}/search"
 SUGGESTIONS = f"{LISTING}/suggestions"
-# Numbers that stand nowhere else in the recorded SQL.
+# Prices that occur nowhere else in the recorded SQL.
 _RECORDED_PRICES = (1_234_567, 2_234_567)
 _CATEGORY = "category-8"
 _PRICE_BAND = 1_000_000
-# The page that must be as fast as the first, and how many around it (and from the first on) are asked for.
+# A page that must be as fast as the first, and the number of pages requested near that page and near the first.
 _DEEP = 500
 _NEAR = 50
 _SEED = 5
@@ -35,12 +35,12 @@ _ANSWER_SECONDS = 10
 
 
 class AnswerError(Exception):
-    """The application answered something else than was asked for."""
+    """The application's response has an unexpected status."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the listing: its cursor, and the sort value and id of the row before it."""
+    """A page of the listing: its cursor, and the sort value and id of the preceding row."""
 
     cursor: str
     value: str
@@ -48,7 +48,7 @@ class Page:
 
 
 def walk_listing(stand: Stand, *, most: int) -> list[Page]:
-    """Page through the listing as clients do, and note each page's position, in order."""
+    """Page through the listing as clients do, and return the position of each page."""
     pages: list[Page] = []
     cursor = ""
     while len(pages) < most:
@@ -64,9 +64,9 @@ def walk_listing(stand: Stand, *, most: int) -> list[Page]:
 
 
 def _fetch(stand: Stand, target: str) -> bytes:
-    """Ask the application for something, and give the body that it answered.
+    """Request a path from the application and return the response body.
 
-    :raises AnswerError: the answer is not 200
+    :raises AnswerError: the status is not 200
     """
     connection = http.client.HTTPConnection(HOST, stand.ports["web"], timeout=_ANSWER_SECONDS)
     try:
@@ -81,10 +81,10 @@ def _fetch(stand: Stand, target: str) -> bytes:
 
 
 def recorded_calls(page: Page, other: Page) -> dict[str, list[tuple[str, str, dict[str, str], str]]]:
-    """Give the calls whose SQL the floors of listings run, in pairs.
+    """Return the calls that record the SQL of the listing floors, two for each floor.
 
-    :param page: of the listing
-    :param other: another one
+    :param page: a page of the listing
+    :param other: another page
     """
     low, high = _RECORDED_PRICES
     return {
@@ -94,13 +94,13 @@ def recorded_calls(page: Page, other: Page) -> dict[str, list[tuple[str, str, di
 
 
 def page_floor(recorded: Recorded, page: Page) -> Floor:
-    """Make the floor of pages from what was recorded for one of them."""
-    # The time is written by the driver as it was given: the position's text.
+    """Build the floor of listing pages from the recorded SQL of a page."""
+    # The driver writes the time exactly as given in the position.
     return floor_of(recorded, {page.value: "value", page.last_id: "last_id"})
 
 
 def filtered_floor(recorded: Recorded) -> Floor:
-    """Make the floor of filtered listings from what was recorded for one of them."""
+    """Build the floor of filtered listings from the recorded SQL of a request."""
     low, high = _RECORDED_PRICES
     return floor_of(recorded, {str(low): "low", str(high): "high"})
 
@@ -117,7 +117,7 @@ def _price_bands(seed: int) -> Iterator[tuple[int, int]]:
 
 
 def _searches(seed: int) -> Iterator[Call]:
-    """Search for what is rare and what is common, well and badly spelled, with filters and in vain."""
+    """Generate searches for rare and common words, misspelled words, filters, and words without results."""
     numbers = random.Random(seed)
     while True:
         thing, brand = numbers.choice(data.THINGS), numbers.choice(data.BRANDS)
@@ -142,19 +142,19 @@ def _searches(seed: int) -> Iterator[Call]:
 
 
 def _misspelled(words: str, numbers: random.Random) -> str:
-    """Swap two letters that stand beside each other, as hasty thumbs do."""
+    """Swap two adjacent letters, a common typing error."""
     at = numbers.randrange(1, len(words) - 1)
     return f"{words[: at - 1]}{words[at]}{words[at - 1]}{words[at + 1 :]}"
 
 
 def _prefixes() -> list[str]:
-    """Give the beginnings of all words that titles are made of, one to four letters long."""
+    """List the prefixes, one to four letters long, of all words in titles."""
     words = " ".join((*data.QUALITIES, *data.BRANDS, *data.THINGS)).lower().split()
     return sorted({word[:length] for word in words for length in range(1, 5)})
 
 
 class Reads:
-    """Makes the parts that read."""
+    """A builder of the parts that read."""
 
     def __init__(self, stand: Stand, *, clients: int, products: int, pages: list[Page]) -> None:
         self._stand = stand
@@ -164,7 +164,7 @@ class Reads:
         self._pages = random.Random(_SEED).sample(pages, len(pages))
 
     def parts(self) -> list[Part]:
-        """Make all of them."""
+        """Build all parts."""
         return [
             self._reference(),
             self._cached(),
@@ -177,9 +177,9 @@ class Reads:
         ]
 
     def mixed(self, *, most: int) -> Iterator[Call]:
-        """Give requests of all kinds that read, most of them for what is in no cache.
+        """Generate mixed read requests, mostly for uncached content.
 
-        :param most: how many
+        :param most: number of requests
         """
         kinds = (
             self._uncached(self._pages),
@@ -210,7 +210,7 @@ class Reads:
         content = _fetch(self._stand, LISTING)
 
         def floor() -> Iterator[Call]:
-            # Each time, since other parts empty the cache.
+            # Set the content for each spell, because other parts empty the cache.
             with redis.Redis.from_url(self._stand.cache.url, socket_timeout=5) as client:
                 client.set(floors.CONTENT_KEY, content)
             return itertools.repeat(Call("", request("GET", "/cache")))
@@ -236,18 +236,18 @@ class Reads:
         )
 
     def listing(self) -> Iterator[Call]:
-        """Give calls of the listing, any page of it, never in the cache."""
+        """Generate requests for random, uncached pages of the listing."""
         return self._uncached(self._pages)
 
     def _uncached(self, pages: list[Page]) -> Iterator[Call]:
-        """Ask for each page once, and then empty the cache: none is ever found in it."""
+        """Request each page once, then empty the cache and repeat. No page is ever cached."""
         while True:
             self._stand.empty_cache()
             for page in pages:
                 yield Call("", request("GET", f"{LISTING}?cursor={page.cursor}"))
 
     def _deep(self) -> Part:
-        # Of a small catalog, the last ones there are.
+        # A small catalog has fewer pages: use the last ones.
         deep_end = min(_DEEP + _NEAR, len(self._in_order))
         first, deep = self._in_order[:_NEAR], self._in_order[deep_end - 2 * _NEAR : deep_end]
         return Part(
@@ -258,7 +258,7 @@ class Reads:
         )
 
     def _filtered(self) -> Part:
-        # Another seed for each spell: what one has left in the cache, the next does not ask for.
+        # Each spell has another seed, so that requests of one spell are not cached for the next.
         seeds = itertools.count(_SEED)
 
         def floor() -> Iterator[Call]:

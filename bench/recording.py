@@ -1,6 +1,6 @@
-"""Notes the SQL that the application itself sends for a request, so that the floors run exactly the same.
+"""A recorder of the application's SQL per request, so that floors run exactly the same SQL.
 
-``python -m bench.recording CALLS RECORDED``: both are files of JSON; ``Recording`` tells what is in them.
+``python -m bench.recording CALLS RECORDED`` reads calls from a JSON file and writes the ``Recorded`` of each.
 """
 
 import json
@@ -17,12 +17,12 @@ from werkzeug.test import Client
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a request sent to the database.
+    """The SQL of a request.
 
-    :param prepared: statements that a connection must know beforehand
-    :param statements: all others in their order, BEGIN and COMMIT included, values written into them
-    :param answer: the ``data`` that was answered
-    :param gave: the number of the statement that a value was first given by, at the head of its first row
+    :param prepared: PREPARE statements that a connection needs beforehand
+    :param statements: all other statements in order, with BEGIN, COMMIT and literal values
+    :param answer: the ``data`` of the response
+    :param gave: for each value of a first column, the index of the statement that first returned that value
     """
 
     prepared: list[str]
@@ -36,10 +36,10 @@ _gave: dict[str, int] = {}
 
 
 class _NotingCursor(psycopg2.extensions.cursor):
-    """The driver's cursor, which notes what it has sent."""
+    """A cursor that records sent statements."""
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - the driver's own name
-        """Run a statement and note it as it was sent, after the BEGIN that the driver sends."""
+        """Execute a statement and record the sent text, preceded by the driver's BEGIN."""
         begins = self.connection.status == STATUS_READY and not self.connection.autocommit
         super().execute(query, vars)
         if begins:
@@ -47,7 +47,7 @@ class _NotingCursor(psycopg2.extensions.cursor):
         _noted.append((self.query or b"").decode().strip())
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Give the next row, and note what stands at its head."""
+        """Return the next row, and record the value of its first column."""
         row: tuple[Any, ...] | None = super().fetchone()
         if row is not None:
             _gave.setdefault(str(row[0]), len(_noted) - 1)
@@ -55,17 +55,17 @@ class _NotingCursor(psycopg2.extensions.cursor):
 
 
 class _NotingConnection(psycopg2.extensions.connection):
-    """The driver's connection, which notes its commits."""
+    """A connection that records commits."""
 
     def commit(self) -> None:
-        """Commit, and note it where there is something to commit."""
+        """Commit, and record the COMMIT of an open transaction."""
         if self.status == STATUS_BEGIN:
             _noted.append("COMMIT")
         super().commit()
 
 
 def note_statements(engine: Engine) -> None:
-    """Have an engine's connections note what they send."""
+    """Make an engine's connections record statements."""
 
     @event.listens_for(engine, "do_connect")
     def _note(_dialect: Any, _record: Any, _arguments: Any, parameters: dict[str, Any]) -> None:
@@ -73,12 +73,13 @@ def note_statements(engine: Engine) -> None:
 
 
 def main(calls_file: Path, recorded_file: Path) -> None:
-    """Serve the calls twice and note the second time.
+    """Serve each call twice and record the second.
 
-    The first one connects, prepares statements and fetches the identity provider's keys; only what every
-    later request sends too is wanted. A call is ``[method, path, headers, body]``, a pair of them an entry.
+    The first call connects, prepares statements and fetches the identity provider's keys. Only SQL that every
+    later request sends is wanted. A call is ``[method, path, headers, body]``, and an entry is a pair of
+    calls.
     """
-    import wsgi  # noqa: PLC0415 - reads the settings when it is imported
+    import wsgi  # noqa: PLC0415 - reads the settings on import
     from bench import charging  # noqa: PLC0415 - likewise
 
     note_statements(wsgi.services.database.engine)
@@ -100,7 +101,7 @@ def main(calls_file: Path, recorded_file: Path) -> None:
             if response.status_code >= 300:
                 raise SystemExit(f"{name}: {response.status_code} {response.get_data(as_text=True)}")
             answer = response.get_json().get("data")
-            # Kinds of calls share statements; the first of them has them prepared.
+            # Different calls share statements, which only the first call prepares.
             known |= {text.split()[1]: text for text in _noted if text.startswith("PREPARE ")}
         used = [text.split()[1] for text in _noted if text.startswith("EXECUTE ")]
         prepared = [known[statement] for statement in dict.fromkeys(used)]

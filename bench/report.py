@@ -1,4 +1,4 @@
-"""What was measured, as a table for people and as JSON for programs."""
+"""The report: a table for people, and rows for JSON."""
 
 import os
 import platform
@@ -35,7 +35,7 @@ share: of the requests per second of the floor, which stands above; by CPU: the 
 
 
 def machine() -> dict[str, Any]:
-    """Describe the machine and what was measured on it."""
+    """Describe the machine and the measured revision."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 
 
 def rows_of(measured: Measured) -> list[dict[str, Any]]:
-    """Give a part's rows: its floors, then its figure."""
+    """Build the rows of a part: the floors, then the figure."""
     part, floors = measured.part, measured.floors
     rows = [_row(side.title, run) | {"floor": True} for side, run in zip(part.floors, floors, strict=True)]
     if part.figure is None or measured.figure is None:
@@ -100,7 +100,7 @@ def _row(title: str, run: Run) -> dict[str, Any]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Write rows as a table; floors are indented, each figure stands below its own."""
+    """Format rows as a table. Floors are indented above their figure."""
     cells = [_COLUMNS, *(_cells(row) for row in rows)]
     widths = [max(len(line[index]) for line in cells) for index in range(len(_COLUMNS))]
     lines = []

@@ -1,4 +1,4 @@
-"""A part that reads while a gateway is slow: payments wait for it, and nothing else may."""
+"""The part ``listing-slow-gateway``: reads must stay fast while payments wait for a slow gateway."""
 
 import http.client
 import time
@@ -20,7 +20,7 @@ _ANSWER_SECONDS = 10
 
 @contextmanager
 def slow_gateway(stand: Stand) -> Iterator[None]:
-    """Stand in front of the sandbox gateway meanwhile, and hold each of its answers back."""
+    """Run a proxy before the sandbox gateway that delays each response."""
 
     class Slow(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -38,7 +38,7 @@ def slow_gateway(stand: Stand) -> Iterator[None]:
             self.wfile.write(content)
 
         def log_message(self, *_arguments: object) -> None:
-            """Say nothing: the gateway behind it keeps a log."""
+            """Log nothing. The gateway behind this proxy has a log."""
 
     server = ThreadingHTTPServer((HOST, stand.ports["slow-gateway"]), Slow)
     Thread(target=server.serve_forever, daemon=True).start()
@@ -56,11 +56,11 @@ def slow_part(
     payments: Callable[[], Iterator[Call]],
     clients: int,
 ) -> Part:
-    """Make the part: the listing beside payments that wait, and the listing alone.
+    """Build the part: the listing while payments wait, and the listing alone as the floor.
 
-    :param listing: gives the listing's calls
-    :param payments: gives calls that open payments
-    :param clients: how many calls of each kind are under way at any time
+    :param listing: generates requests of the listing
+    :param payments: generates requests that open payments
+    :param clients: number of concurrent requests of each kind
     """
 
     def side(title: str) -> Side:

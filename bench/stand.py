@@ -1,4 +1,4 @@
-"""The test stand: the embedded servers, the application and the floors, each under gunicorn, in one directory."""
+"""The test stand: embedded servers, the application and the floors under gunicorn, in a single directory."""
 
 import base64
 import os
@@ -18,22 +18,22 @@ from sandbox.process import Process, ProcessFailedError, wait_until
 from sandbox.servers import EmbeddedPostgres, EmbeddedValkey, http_status
 
 PROJECT = Path(__file__).resolve().parents[1]
-# Where what applies charges takes the rows of the inbox.
+# The path of the endpoint that processes inbox rows.
 INBOX_PATH = "/inbox"
 _FIRST_PORT = 18_500
 _READY_SECONDS = 30.0
-# The largest scale there is: the limiter counts every request, and refuses none.
+# The maximum scale: the limiter counts every request and refuses none.
 _LIMIT_SCALE = "1000000"
 
 
 class Stand:
-    """Everything that runs during the measurements; it is stopped at the end of the ``with``."""
+    """All servers of the measurements, stopped at the end of the ``with`` block."""
 
     def __init__(self, directory: Path, *, tell: Callable[[str], None]) -> None:
-        """Describe the servers; entering the context starts them.
+        """Describe the servers. Entering the context starts PostgreSQL and Valkey.
 
-        :param directory: for data and logs; must be empty
-        :param tell: takes lines of progress
+        :param directory: an empty directory for data and logs
+        :param tell: receives progress messages
         """
         self._directory = directory
         self._tell = tell
@@ -52,7 +52,7 @@ class Stand:
         reservation = reserve_ports(names, first=_FIRST_PORT, remembered={})
         self.ports = reservation.ports
         reservation.close()
-        # Durable, as in the stack: what an answer promises is on the disk.
+        # Durable, as in the stack: a commit is on disk before the response.
         self.database = EmbeddedPostgres(
             directory / "postgresql", self.ports["database"], password=secrets.token_hex(16)
         )
@@ -60,7 +60,7 @@ class Stand:
         self._processes: dict[str, Process] = {}
 
     def __enter__(self) -> "Stand":
-        # PostgreSQL runs as another user when root starts it, who must be able to pass through.
+        # When started by root, PostgreSQL runs as another user, who must be able to traverse the directory.
         self._directory.chmod(0o711)
         try:
             self._tell("starting PostgreSQL and Valkey")
@@ -77,7 +77,7 @@ class Stand:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Give the environment of the application's processes."""
+        """The environment of the application's processes."""
         return {
             **{name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG")},
             "ENVIRONMENT": "embedded",
@@ -102,18 +102,18 @@ class Stand:
         }
 
     def migrate(self) -> None:
-        """Make the tables."""
+        """Create the tables."""
         self._run("migrate", "-c", "from commands.main import main; main(['db', 'upgrade'])")
 
     def run_periodic(self, name: str) -> None:
-        """Run one of the application's periodic tasks, once."""
+        """Run a periodic task of the application once."""
         self._run(name, "-c", f"from commands.main import main; main(['periodic', 'run', {name!r}])")
 
     def record(self, calls: str) -> str:
-        """Have the application serve calls in a process of its own, and note its SQL.
+        """Serve calls in a separate process and record the SQL.
 
-        :param calls: JSON, as ``bench.recording`` takes it
-        :return: JSON, as it gives it
+        :param calls: JSON, the input of ``bench.recording``
+        :return: JSON, the output of ``bench.recording``
         """
         given, taken = self._directory / "calls.json", self._directory / "recorded.json"
         given.write_text(calls, encoding="utf-8")
@@ -121,7 +121,7 @@ class Stand:
         return taken.read_text(encoding="utf-8")
 
     def empty_cache(self) -> None:
-        """Have the cache forget everything."""
+        """Empty the cache."""
         with redis.Redis.from_url(self.cache.url, socket_timeout=5) as client:
             client.flushdb()
 
@@ -130,20 +130,18 @@ class Stand:
         self._serve("web", "gunicorn.conf.py", "wsgi:app", WORKER_CLASS="sync")
 
     def start_waiting(self) -> None:
-        """Start the application's gevent worker and the gateway that it waits for, and another
-        one for a gateway that is slow.
-        """
+        """Start two gevent workers of the application: with the sandbox gateway and with the slow gateway."""
         self.start_providers()
-        # As it is deployed: one process, with connections for the many requests that it has under way.
+        # As deployed: a single process with enough database connections for many concurrent requests.
         gevent = {"WORKER_CLASS": "gevent", "WEB_CONCURRENCY": "1", "DATABASE_POOL_SIZE": "10"}
         self._serve("waiting", "gunicorn.conf.py", "wsgi:app", **gevent)
         slow = f"http://{HOST}:{self.ports['slow-gateway']}/gateway"
         self._serve("slow", "gunicorn.conf.py", "wsgi:app", **gevent, GATEWAY_URL=slow)
 
     def start_providers(self, **more: str) -> None:
-        """Start the gateway.
+        """Start the sandbox's providers.
 
-        :param more: variables of its environment
+        :param more: additional environment variables
         """
         data = self._directory / "providers"
         data.mkdir(exist_ok=True)
@@ -154,9 +152,9 @@ class Stand:
         )
 
     def start_charging(self, *, workers: int | None = None) -> None:
-        """Start the application with what applies charges.
+        """Start the application with the endpoint that processes inbox rows.
 
-        :param workers: how many processes serve it, or none for as many as usual
+        :param workers: number of processes, or none for the default
         """
         more = {} if workers is None else {"WEB_CONCURRENCY": str(workers)}
         self._serve("charging", "gunicorn.conf.py", "bench.charging:app", WORKER_CLASS="sync", **more)
@@ -164,14 +162,14 @@ class Stand:
     def start_worker(self, queue: str, number: int) -> None:
         """Start a worker of a queue.
 
-        :param number: tells it from others of the queue
+        :param number: distinguishes workers of the same queue
         """
         self._launch(f"worker-{queue}-{number}", "-m", "tasks.worker", queue)
 
     def start_floors(self, description: str) -> None:
-        """Start the floors under the same gunicorn as the application's sync workers.
+        """Start the floors under the same gunicorn settings as the application's sync workers.
 
-        :param description: JSON, as ``bench.floors`` takes it; another one takes effect by another start
+        :param description: JSON from ``bench.floors.describe``; a running server is restarted
         """
         self._floors_file.write_text(description, encoding="utf-8")
         running = self._processes.pop("floors", None)
@@ -180,9 +178,9 @@ class Stand:
         self._serve("floors", "bench/gunicorn_floors.py", "bench.floors:app", WORKER_CLASS="sync")
 
     def process_id(self, name: str) -> int:
-        """Give the first process of web, waiting or floors.
+        """Return the id of a server's main process.
 
-        :raises ProcessFailedError: it does not run
+        :raises ProcessFailedError: the server has ended
         """
         process = self._processes[name]
         if not process.running or process.process_id is None:
@@ -190,11 +188,11 @@ class Stand:
         return process.process_id
 
     def log(self, name: str) -> Path:
-        """Give the log file of web, waiting or floors."""
+        """Return the log file of a server."""
         return self._directory / f"{name}.log"
 
     def cpu(self, name: str) -> Cpu:
-        """Read the processor time that a web server and the servers behind it have spent."""
+        """Read the processor time of a web server, PostgreSQL and Valkey."""
         database, cache = self.database.process, self.cache.process
         if database is None or cache is None or database.process_id is None or cache.process_id is None:
             raise ProcessFailedError("the servers do not run")

@@ -1,4 +1,4 @@
-"""The SQL of the floors: what the application sent for a request, other rows put in for the request's own."""
+"""The floors' SQL: the application's recorded statements with placeholders for ids and values."""
 
 import json
 import re
@@ -10,9 +10,9 @@ from bench.recording import Recorded
 
 @dataclass(frozen=True)
 class Floor:
-    """The SQL of a floor, with ``%(name)s`` where each call has its own value.
+    """The SQL of a floor, with ``%(name)s`` for values that differ in each call.
 
-    :param captures: the number of the statement whose one value is ``new_id`` to those after it, or none
+    :param captures: index of the statement that returns ``new_id`` for later statements, or none
     """
 
     prepared: list[str]
@@ -20,7 +20,7 @@ class Floor:
     captures: int | None = None
 
     def described(self, *, shape: str) -> dict[str, Any]:
-        """Describe the floor as ``bench.floors`` takes it."""
+        """Describe the floor for ``bench.floors``."""
         return {
             "prepared": self.prepared,
             "statements": self.statements,
@@ -30,22 +30,21 @@ class Floor:
 
 
 def read_recorded(text: str) -> dict[str, Recorded]:
-    """Read what ``bench.recording`` wrote."""
+    """Parse the output of ``bench.recording``."""
     return {name: Recorded(**fields) for name, fields in json.loads(text).items()}
 
 
 def floor_of(recorded: Recorded, replacements: dict[str, str], *, new_id: str | None = None) -> Floor:
-    """Make a floor of what was recorded.
+    """Build a floor from the recorded SQL of a request.
 
-    :param recorded: of one request
-    :param replacements: what stands in its SQL, such as an id, and the name of the value that takes its place
-    :param new_id: the id that the recorded request made, if it made one
-    :raises LookupError: something to be replaced stands nowhere: the floor would not do what it is meant to
+    :param replacements: texts in the SQL, such as an id, and the names of the values that replace these texts
+    :param new_id: the id of the row that the recorded request created, if any
+    :raises LookupError: the SQL lacks a text to replace
     """
     wanted = dict(replacements) | ({new_id: "new_id"} if new_id else {})
     statements = []
     met: set[str] = set()
-    # The longest first, so that none is cut up by a shorter one that is part of it.
+    # Match longer texts first, because a shorter text may be part of a longer one.
     pattern = re.compile("|".join(re.escape(text) for text in sorted(wanted, key=len, reverse=True)))
 
     def put_in(match: re.Match[str]) -> str:

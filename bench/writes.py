@@ -1,4 +1,4 @@
-"""Parts that write: orders placed, escrow released on a PIN, webhooks taken in, payments opened."""
+"""Parts that write: order placing, PIN verification, webhook ingest and payment initialization."""
 
 import hashlib
 import hmac
@@ -30,27 +30,26 @@ from marketplace.ledger.accounts import vendor_payable
 from marketplace.orders.pin import delivery_pin
 
 Exchanges = dict[str, list[tuple[str, str, dict[str, str], str]]]
-"""By name, a pair of requests: method, target, headers and body each."""
+"""Pairs of requests (method, target, headers and body) by name."""
 
 _ORDERS_OF_BUYER = 5
-# No account may have more unpaid orders than that. Of all buyers so many place the application's orders, the rest
-# those of the floors, which know no such limit.
+# Accounts have a limit of unpaid orders. This share of the buyers places the application's orders. The others
+# place the floors' orders, which have no limit.
 _APPLICATION_SHARE = 0.4
 _PROBE_TRANSACTIONS = 25
-# Without rest, as many clients as there are would only measure how long they queue for the one process that
-# waits for gateways, and for processors that the sandbox gateway uses as well.
+# Without a pause, the clients would only measure the queue for the single process that waits for gateways,
+# and for processors that the sandbox gateway uses too.
 _PAUSE_SECONDS = 0.1
 
 
 class Writes:
-    """Makes the parts that write. Orders are used once: their numbers are counted up over all spells."""
+    """A builder of the parts that write. Each order is used once, so numbers continue over all spells."""
 
     def __init__(self, stand: Stand, *, directory: Path, clients: int, sizes: Sizes) -> None:
-        """Make the tokens of everybody who writes.
+        """Create the access tokens of all users.
 
-        :param directory: for the files of pgbench
-        :param clients: how many calls are under way at any time
-        :param sizes: how many rows there are
+        :param directory: for pgbench's files
+        :param clients: number of concurrent calls
         """
         self._stand = stand
         self._directory = directory
@@ -72,10 +71,10 @@ class Writes:
     def _token(self, kind: str, number: int) -> str:
         return self._stand.identity.token(row_id(kind, number))
 
-    # What the floors run is recorded from the last orders and by the last buyer, whom nobody else uses.
+    # The floors' SQL is recorded from the last orders and the last buyer, which no figure uses.
 
     def recorded_calls(self) -> Exchanges:
-        """Give the calls whose SQL the floors run, in pairs of one store's or buyer's."""
+        """Return the calls that record the floors' SQL, each a pair by the same store or buyer."""
         last, buyer = self._sizes.shipped - 1, self._sizes.buyers - 1
         headers = {"Authorization": f"Bearer {self._token('buyer', buyer)}"}
         return {
@@ -86,7 +85,7 @@ class Writes:
         }
 
     def release_floor(self, recorded: Recorded) -> Floor:
-        """Make the floor of PIN verification of what was recorded for one order."""
+        """Build the floor of PIN verification from the recorded SQL."""
         order = self._sizes.shipped - 1
         store = order % RELEASING_STORES
         return floor_of(
@@ -100,7 +99,7 @@ class Writes:
         )
 
     def place_floor(self, recorded: Recorded) -> Floor:
-        """Make the floor of order placing of what was recorded for one order."""
+        """Build the floor of order placing from the recorded SQL."""
         return floor_of(
             recorded,
             {
@@ -111,7 +110,7 @@ class Writes:
         )
 
     def parts(self, *, place: Floor, release: Floor) -> list[Part]:
-        """Make all parts that write.
+        """Build all parts that write.
 
         :param place: the SQL of order placing
         :param release: the SQL of PIN verification
@@ -203,7 +202,7 @@ class Writes:
 
     def _ingest(self) -> Part:
         secret = self._stand.gateway_secret.encode()
-        # Beyond those of payments that there are.
+        # Numbers after those of existing payments.
         numbers = itertools.count(self._sizes.charged)
 
         def calls(target: str) -> Iterator[Call]:
@@ -220,7 +219,7 @@ class Writes:
         )
 
     def payments(self) -> Iterator[Call]:
-        """Give calls that open payments, each of an order of its own."""
+        """Generate requests that initialize payments, each for a different order."""
         for number in itertools.islice(self._payable, self._sizes.payable):
             key = str(uuid4())
             headers = {
@@ -265,7 +264,8 @@ class Writes:
 
         def load(seconds: float) -> Run:
             nonlocal rate
-            # It stops after a number of transactions, not after a time: what the last spell did tells how many.
+            # pgbench stops after a number of transactions, not after a time. The previous spell's rate gives
+            # the number.
             wanted = int(rate * seconds / self._clients) or _PROBE_TRANSACTIONS
             wanted = min(wanted, (self._most(counter) - getattr(self, counter)) // self._clients)
             if wanted <= 0:
@@ -287,14 +287,14 @@ class Writes:
         return Side("the same SQL, pgbench", load)
 
     def _numbers(self, counter: str) -> Iterator[int]:
-        """Count on from where the last spell stopped, until the rows are used up."""
+        """Continue counting after the previous spell until all rows are used."""
         while getattr(self, counter) < self._most(counter):
             number: int = getattr(self, counter)
             setattr(self, counter, number + 1)
             yield number
 
     def _most(self, counter: str) -> int:
-        """Tell how many rows there are to be used; the last shipped orders are those that are recorded."""
+        """Return the number of usable rows. The last shipped orders are reserved for recording."""
         if counter == "_shipped":
             return self._sizes.shipped - 2 * RELEASING_STORES
         return self._application_buyers * _ORDERS_OF_BUYER
@@ -310,7 +310,7 @@ class Writes:
         return self._application_buyers + number % (self._sizes.buyers - self._application_buyers)
 
     def _product(self, number: int, buyer: int) -> int:
-        """Spread orders over the products of the buyer's campus, the sold out ones left out."""
+        """Choose a product of the buyer's campus that is in stock."""
         product = number * 37 % self._even_products
         product += buyer % CAMPUSES - product % CAMPUSES
         return product + CAMPUSES if product % SOLD_OUT_EVERY == 0 else product
@@ -321,7 +321,7 @@ class Writes:
 
 
 def _textual(kind: str, variable: str = "") -> str:
-    """Write an id for pgbench, which puts its variables' values in wherever they stand."""
+    """Build an id for pgbench, which substitutes variables anywhere in the text."""
     return row_id(kind, 0).removesuffix(str(FIRST_NUMBER)) + f":{variable or kind}"
 
 
@@ -330,7 +330,7 @@ def _account(store: int) -> str:
 
 
 def _gateway_seconds(log: Path) -> dict[str, float]:
-    """Read how long the gateway took, by request id, from the application's own log."""
+    """Read the duration of gateway calls by request id from the application's log."""
     found: dict[str, float] = {}
     with log.open("rb") as lines:
         for line in lines:
