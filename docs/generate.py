@@ -1,6 +1,7 @@
-"""Writes the parts of the documentation that the code knows best: ``python docs/generate.py``.
+"""Generate the parts of the documentation that come from the code: ``python docs/generate.py``.
 
-A part stands between ``<!-- generated:NAME -->`` and ``<!-- /generated -->``; a test holds each against the code.
+A generated part stands between ``<!-- generated:NAME -->`` and ``<!-- /generated -->``. A test compares each
+part with the code.
 """
 
 import re
@@ -38,10 +39,10 @@ def documents() -> list[Path]:
 
 
 def generated(text: str) -> str:
-    """Give a document with its generated parts as the code would have them now.
+    """Replace the generated parts of a document with the code's current output.
 
     :param text: the document
-    :raises KeyError: it asks for a part that there is none of
+    :raises KeyError: no generated part has the requested name
     """
     return PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}\n{found[4]}", text)
 
@@ -162,7 +163,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def main() -> int:
-    """Bring all documents up to date, and name those that it changed."""
+    """Update all documents and print the name of each changed document."""
     for path in documents():
         text = path.read_text(encoding="utf-8")
         wanted = generated(text)
