@@ -36,81 +36,85 @@ _MAX_PAGES = 2_500
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="""Measure how fast the service is on this machine, beside the floors it is compared with.
+    help="""Measure the speed of the service on this machine, compared with floors.
 
-    It starts PostgreSQL, Valkey, gunicorn with the application and gunicorn with the floors, all on the loopback
-    address and with data in a temporary directory, loads the products, and puts each figure and its floors
-    under load in turns. Rate limits (scaled up) and logs (to a file) are on. Nothing else should run meanwhile.
+    The command starts PostgreSQL, Valkey, gunicorn with the application and gunicorn with the floors. All listen on
+    the loopback address, and all data is in a temporary directory. Figures and floors are put under load in turns.
+    Rate limits (scaled up) and logs (to a file) are on. Stop other programs during the measurement.
 
     \b
     Parts:
-      reference         a bare WSGI constant, and an empty Flask route
-      listing-cached    the product listing out of the cache; floor: the same bytes, bare
-      listing-page      any page of it, never in the cache; floor: the same SQL and JSON, bare
-      listing-deep      its pages around the 500th; floor: its first pages
-      listing-filtered  with a category and a band of prices, never in the cache; floor: likewise
-      detail            a product; floor: one row, bare
-      search            of all kinds, rare and common words, also misspelled; beside one row, bare
-      suggestions       for the beginnings of words, never in the cache; beside one row, bare
+      reference         floors only: a bare WSGI constant, and an empty Flask route
+      listing-cached    the product listing from the cache; floor: the same bytes by bare HTTP
+      listing-page      any page of the listing, uncached; floor: the same SQL and JSON by bare HTTP
+      listing-deep      pages around the 500th; floor: the first pages
+      listing-filtered  a category and a price range, uncached; floor: the same SQL and JSON by bare HTTP
+      detail            a product; floor: one row by bare HTTP
+      search            rare, common and misspelled words; floor: one row by bare HTTP
+      suggestions       prefixes of words, uncached; floor: one row by bare HTTP
       statement         the first page of GET /api/transactions of a store with 1,000,000 entries; floor: the same
                         SQL by bare HTTP
-      statement-kind    the same of one kind, a common one and one that is one in 5,000
-      statement-period  the same of one week, any of two years
-      memory            of a web worker after 10,000 requests of all kinds
-      placing           an order; floors: the same SQL by bare HTTP, and by pgbench
-      ingest            a webhook; floor: HMAC, INSERT and enqueue, bare
-      ingest-messages   a customer's message
-      charge            the webhook's event applied: an order paid, the ledger written; floor: the same SQL by bare HTTP
-      pin               escrow released on the buyer's PIN; floors: the same SQL by bare HTTP, and by pgbench
-      initialise        a payment opened at the sandbox gateway, each client resting 100 ms between two; our
-                        own time beyond the gateway's answer
-      initialise-flat-out  the same without rest: how many a second, and how they queue then
-      listing-slow-gateway  any page of the listing while payments wait 2 s for the gateway; floor: nobody pays
+      statement-kind    the same for a common kind and for a kind that is one in 5,000
+      statement-period  the same for a week, anywhere in two years
+      memory            a web worker's memory after 10,000 mixed requests
+      placing           placing an order; floors: the same SQL by bare HTTP, and by pgbench
+      ingest            receiving a webhook; floor: HMAC, INSERT and enqueue by bare HTTP
+      ingest-messages   receiving a customer's message
+      charge            applying a charge event, which pays an order; floor: the same SQL by bare HTTP
+      pin               releasing escrow with the buyer's PIN; floors: the same SQL by bare HTTP, and by pgbench
+      initialise        initializing a payment at the sandbox gateway, with pauses of 100 ms; the application's own
+                        time without the gateway's
+      initialise-flat-out  the same without pauses: throughput and queueing
+      listing-slow-gateway  the listing while payments wait 2 s for the gateway; floor: without payments
 
     \b
     Examples:
-      python -m bench                                  everything, in about four minutes
-      python -m bench --part detail --seconds 3        one part, in a hurry
-      python -m bench --json /tmp/figures.json         for later comparison""",
+      python -m bench                                  all parts, in about four minutes
+      python -m bench --part detail --seconds 3        a single part, briefly
+      python -m bench --json /tmp/figures.json         keep the figures for comparison""",
 )
 @click.option(
-    "--part", "names", multiple=True, type=click.Choice(_NAMES), help="Only this part; may be repeated."
+    "--part",
+    "names",
+    multiple=True,
+    type=click.Choice(_NAMES),
+    help="Measure only this part. May be repeated.",
 )
 @click.option(
     "--products",
     default=50_000,
     show_default=True,
     type=click.IntRange(1_000, 1_000_000),
-    help="Rows in the catalog.",
+    help="Number of products in the catalog.",
 )
 @click.option(
     "--seconds",
     default=6.0,
     show_default=True,
     type=click.FloatRange(0.5, 60),
-    help="Load on each figure and each floor, all rounds together.",
+    help="Seconds of load on each figure and each floor, over all rounds.",
 )
 @click.option(
     "--rounds",
     default=3,
     show_default=True,
     type=click.IntRange(1, 20),
-    help="Spells that this is split into; a figure and its floors take turns.",
+    help="Number of turns. A figure and its floors are put under load alternately.",
 )
 @click.option(
     "--clients",
     default=8,
     show_default=True,
     type=click.IntRange(1, 64),
-    help="Requests under way at any time.",
+    help="Number of concurrent requests.",
 )
 @click.option(
     "--json",
     "json_file",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Also write all figures to this file.",
+    help="Also write all figures to this file as JSON.",
 )
-@click.option("--keep", is_flag=True, help="Leave the directory with data and logs behind.")
+@click.option("--keep", is_flag=True, help="Keep the directory with data and logs.")
 def main(
     *,
     names: Sequence[str],

@@ -1,4 +1,4 @@
-"""``python -m bench.contention``: concurrent transitions of orders over HTTP, on distinct and shared orders.
+"""Measure concurrent transitions of orders over HTTP, on distinct and shared orders (``python -m bench.contention``).
 
 On distinct orders no request may be refused. On shared orders all requests but one must be refused, and none
 may deadlock. Shared orders also produce 404, because a vendor does not see an order before its payment.
@@ -159,21 +159,21 @@ def _broken(stand: Stand) -> int:
     default=10_000,
     show_default=True,
     type=click.IntRange(100, 100_000),
-    help="How many, in each run.",
+    help="Number of transitions per run.",
 )
 @click.option(
     "--clients",
     default=8,
     show_default=True,
     type=click.IntRange(2, 64),
-    help="How many at once, each served by a process of its own.",
+    help="Number of concurrent clients, each served by its own process.",
 )
 @click.option(
     "--seconds",
     default=120.0,
     show_default=True,
     type=click.FloatRange(1, 3_600),
-    help="After so many, a run begins no more lives.",
+    help="Time limit of a run. No order starts after it.",
 )
 def main(transitions: int, clients: int, seconds: float) -> None:
     """Measure distinct and shared orders, print the figures, and check the ledger's invariants."""
@@ -191,20 +191,20 @@ def main(transitions: int, clients: int, seconds: float) -> None:
             stand.start_charging(workers=clients)
             lives = [Lives(stand).of(number) for number in range(distinct + shared)]
             click.echo(
-                "| Run | tried | transitions | a second | retries | deadlocks | 409s | other answers |"
+                "| Run | requests | transitions | per second | retries | deadlocks | 409s | other statuses |"
             )
             click.echo("|---|---|---|---|---|---|---|---|")
             for name, work in (
                 ("distinct orders", lives[:distinct]),
                 (
-                    f"shared orders, {_AT_EACH} at each",
+                    f"shared orders, {_AT_EACH} clients each",
                     [steps for steps in lives[distinct:] for _ in range(_AT_EACH)],
                 ),
             ):
                 result = _measure(name, stand, work, clients=clients, most_seconds=seconds)
                 click.echo(result.line())
             broken = _broken(stand)
-            click.echo(f"broken rules of the books: {broken}")
+            click.echo(f"ledger invariants violated: {broken}")
     except ProcessFailedError as error:
         raise click.ClickException(str(error)) from error
     finally:

@@ -1,4 +1,4 @@
-"""``python -m bench.drain``: how fast workers drain a queue of payment events, and whether each is applied once.
+"""Measure how fast workers drain a queue of payment events, and check the results (``python -m bench.drain``).
 
 Each event pays a different order and changes the order, escrow, stock and ledger. Some events are delivered
 twice. All events are in the inbox and in the queue before the workers start, as webhook ingest leaves them.
@@ -109,13 +109,13 @@ class Drained:
         idle = CORES * 1000 / self.processor_ms
         met = "met" if self.a_second >= TARGET_A_SECOND else "missed"
         return [
-            f"deliveries           {self.deliveries:,}, {self.duplicates:,} of them repeated",
+            f"deliveries           {self.deliveries:,}, of which {self.duplicates:,} repeated",
             f"seconds              {self.seconds:.1f}",
             f"events a second      {self.a_second:,.0f} (target {TARGET_A_SECOND}: {met})",
-            f"processor time       {self.processor_ms:.1f} ms a delivery: {idle:,.0f} a second on {CORES} idle cores",
+            f"processor time       {self.processor_ms:.1f} ms per delivery: {idle:,.0f} a second on {CORES} idle cores",
             f"lost                 {self.lost}",
-            f"doubled              {self.doubled}",
-            f"broken rules of the books {self.broken_rules}",
+            f"applied twice        {self.doubled}",
+            f"invariants violated  {self.broken_rules}",
         ]
 
 
@@ -131,14 +131,14 @@ def drain(
     :param limit_seconds: events not processed by then count as lost
     :param tell: receives progress messages
     """
-    tell(f"making {events:,} orders and the events of their payments")
+    tell(f"creating {events:,} orders with payment events")
     stand.migrate()
     data.load(
         stand.database,
         data.Sizes(products=_PRODUCTS, buyers=max(events // 4, 100), shipped=0, payable=events, charged=0),
     )
     _run(stand, *_PREPARE, products=_PRODUCTS, again=again)
-    tell("processing the first of them, and announcing the others to the queue")
+    tell("processing the first events and enqueueing the others")
     _begin(stand, first=int(events * _FIRST_SHARE))
     data.settle(stand.database)
     since = datetime.now(UTC)
@@ -211,11 +211,17 @@ def _one(stand: Stand, query: str) -> Any:
 @click.command(help=__doc__)
 @click.option("--events", default=10_000, show_default=True, type=click.IntRange(10, 100_000))
 @click.option(
-    "--again", default=500, show_default=True, type=click.IntRange(0, 100_000), help="Delivered once more."
+    "--again",
+    default=500,
+    show_default=True,
+    type=click.IntRange(0, 100_000),
+    help="Number of events delivered twice.",
 )
-@click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 8), help="Worker processes.")
 @click.option(
-    "--limit-seconds", default=300.0, show_default=True, type=click.FloatRange(1, 3600), help="Then it ends."
+    "--workers", default=2, show_default=True, type=click.IntRange(1, 8), help="Number of worker processes."
+)
+@click.option(
+    "--limit-seconds", default=300.0, show_default=True, type=click.FloatRange(1, 3600), help="Time limit."
 )
 def main(*, events: int, again: int, workers: int, limit_seconds: float) -> None:
     """Measure, print the figures, and exit with status 1 if an event was lost or applied twice."""

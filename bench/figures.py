@@ -136,7 +136,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
     :param percent: above 0, at most 100
     """
     if not 0 < percent <= 100:
-        raise ValueError(f"a percentile is above 0 and at most 100, not {percent}")
+        raise ValueError(f"percentile must be above 0 and at most 100, not {percent}")
     if not values:
         return 0.0
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1]

@@ -118,7 +118,7 @@ def load(url: str, *, entries: int = ENTRIES, others: int = _OTHERS) -> None:
     finally:
         database.close()
     if broken:
-        raise BrokenBooksError(f"the ledger is not whole: {broken[0]}")
+        raise BrokenBooksError(f"the ledger violates an invariant: {broken[0]}")
 
 
 class Statements:
@@ -162,13 +162,13 @@ class Statements:
             ),
             self._part(
                 "statement-kind",
-                "the same, of a kind",
+                "statement, by kind",
                 lambda: (_of_kind(kind) for kind in itertools.cycle(("payout", "release"))),
                 lambda: (f"&kind='{kind}'" for kind in itertools.cycle(("payout", "release"))),
             ),
             self._part(
                 "statement-period",
-                "the same, of any week",
+                "statement, any week",
                 lambda: map(_of_period, _weeks()),
                 lambda: (f"&starts={_written(week)}&ends={_written(week + _WINDOW)}" for week in _weeks()),
             ),

@@ -140,7 +140,7 @@ def _finished(current: _Open) -> bool:
 
 def _status(head: bytes) -> int:
     if not head.startswith(b"HTTP/1.") or not head[9:12].isdigit():
-        raise LoadError(f"not an answer: {head!r}")
+        raise LoadError(f"not an HTTP response: {head!r}")
     return int(head[9:12])
 
 

@@ -39,7 +39,7 @@ def measure(
         put_under_load(stand.ports["web"], batch, clients=clients, seconds=_LONGEST_SECONDS)
         sent = upto
         readings.append((upto // workers, largest_child_mebibytes(stand.process_id("web"))))
-        tell(f"memory {readings[-1][1]:.1f} MiB after {readings[-1][0]} requests a worker")
+        tell(f"memory {readings[-1][1]:.1f} MiB after {readings[-1][0]} requests per worker")
     return line(readings)
 
 
@@ -52,6 +52,6 @@ def line(readings: Sequence[tuple[int, float]]) -> str:
     met = last <= _MOST_MEBIBYTES and last <= readings[0][1] * _MOST_GROWTH
     told = ", ".join(f"{size:.1f} after {requests:,}" for requests, size in readings)
     return (
-        f"largest web worker, MiB resident: {told} mixed requests"
-        f" (target: at most {_MOST_MEBIBYTES}, and flat) {'met' if met else 'MISSED'}"
+        f"largest web worker, resident MiB: {told} mixed requests"
+        f" (target: at most {_MOST_MEBIBYTES}, without growth) {'met' if met else 'MISSED'}"
     )

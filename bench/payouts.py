@@ -1,4 +1,4 @@
-"""``python -m bench.payouts``: duration of a batch of many payouts, from staging to settlement.
+"""Measure the duration of a batch of payouts, from staging to settlement (``python -m bench.payouts``).
 
 The gateway is the sandbox's, in a separate process. A worker sends the transfers, and events arrive by
 webhook.
@@ -113,13 +113,13 @@ class Paid:
             f"staged               {self.staged:.1f} s",
             f"approved by two      {self.approved:.1f} s",
             f"dispatched           {self.dispatched:.1f} s",
-            f"sent                 {self.sent:.1f} s more",
-            f"until sent, in all   {self.until_sent:.1f} s (target {TARGET_SECONDS} s: {met})",
-            f"settled by events    {self.settled:.1f} s after the dispatch",
-            f"worker, MiB resident {self.memory[0]:.1f} with a fifth sent, {self.memory[1]:.1f} at the end",
-            f"left the gateway     {self.gateway_total_minor:,} kobo of {self.vendors * OWED_MINOR:,}",
+            f"sent                 {self.sent:.1f} s later",
+            f"sent, total          {self.until_sent:.1f} s (target {TARGET_SECONDS} s: {met})",
+            f"settled by events    {self.settled:.1f} s after dispatch",
+            f"worker, resident MiB {self.memory[0]:.1f} with a fifth sent, {self.memory[1]:.1f} at the end",
+            f"paid by the gateway  {self.gateway_total_minor:,} of {self.vendors * OWED_MINOR:,} kobo",
             f"unpaid               {self.unpaid}",
-            f"broken rules of the books {self.broken_rules}",
+            f"invariants violated  {self.broken_rules}",
         ]
 
 
@@ -129,7 +129,7 @@ def pay(stand: Stand, *, vendors: int, tell: Callable[[str], None]) -> Paid:
     :param stand: with running, empty servers
     :param tell: receives progress messages
     """
-    tell(f"making {vendors:,} vendors who are owed something")
+    tell(f"creating {vendors:,} vendors with a balance")
     stand.migrate()
     stand.start_web()
     stand.start_providers(
@@ -291,11 +291,11 @@ def _rows(stand: Stand, statement: str, **parameters: Any) -> list[tuple[Any, ..
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help=f"""Measure how long a batch of payouts takes: staged, approved by two, dispatched, sent, settled.
+    help=f"""Measure the duration of a batch of payouts: staging, two approvals, dispatch, sending, settlement.
 
-    It starts PostgreSQL, Valkey, the web processes, a worker and the sandbox's gateway, with data in a temporary
-    directory. It ends with status 1 if it takes more than {TARGET_SECONDS} s until all is sent, if the worker's memory
-    grows, if anybody is not paid just once, or if the books are not whole.
+    The command starts PostgreSQL, Valkey, the web processes, a worker and the sandbox gateway, with data in a
+    temporary directory. The exit status is 1 if sending takes more than {TARGET_SECONDS} s in total, the worker's
+    memory grows, a vendor is not paid exactly once, or a ledger invariant is violated.
 
     \b
     Example:

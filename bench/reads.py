@@ -76,7 +76,7 @@ def _fetch(stand: Stand, target: str) -> bytes:
     finally:
         connection.close()
     if answer.status != 200:
-        raise AnswerError(f"{target} answered {answer.status}: {body[:500]!r}")
+        raise AnswerError(f"{target} returned {answer.status}: {body[:500]!r}")
     return body
 
 
@@ -253,7 +253,7 @@ class Reads:
         return Part(
             "listing-deep",
             self._side(f"listing, around page {_DEEP}", "web", lambda: self._uncached(deep)),
-            (self._side("its first pages, as uncached", "web", lambda: self._uncached(first)),),
+            (self._side("first pages, uncached", "web", lambda: self._uncached(first)),),
             Target(share=0.95),
         )
 

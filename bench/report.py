@@ -28,10 +28,10 @@ _COLUMNS = (
     "",
 )
 _EXPLANATION = """\
-req/s, p50, p95, p99, max (ms): as the clients see them. web, pg, valkey: CPU ms per request, user and system.
-other: of the processors, what went to nothing measured here. Above a tenth, the machine did something else
-meanwhile (beside pgbench and the sandbox gateway: their own work).
-share: of the requests per second of the floor, which stands above; by CPU: the same by CPU time per request."""
+req/s, p50, p95, p99, max (ms): measured by the clients. web, pg, valkey: CPU time (user and system) per request in ms.
+other: share of the processors used by other programs. Above 10 %, the machine was busy during the measurement. The
+load of pgbench and of the sandbox gateway counts as other.
+share: requests per second divided by those of the first floor above. by CPU: the same for CPU time per request."""
 
 
 def machine() -> dict[str, Any]:

@@ -82,6 +82,6 @@ def slow_part(
     return Part(
         "listing-slow-gateway",
         Side(listed.title, load),
-        (side("the same, nobody paying"),),
+        (side("listing without payments"),),
         Target(share=0.9),
     )

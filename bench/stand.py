@@ -195,7 +195,7 @@ class Stand:
         """Read the processor time of a web server, PostgreSQL and Valkey."""
         database, cache = self.database.process, self.cache.process
         if database is None or cache is None or database.process_id is None or cache.process_id is None:
-            raise ProcessFailedError("the servers do not run")
+            raise ProcessFailedError("PostgreSQL and Valkey are not running")
         return processes.snapshot(
             web=self.process_id(name), database=database.process_id, cache=cache.process_id
         )

@@ -55,5 +55,5 @@ def floor_of(recorded: Recorded, replacements: dict[str, str], *, new_id: str | 
         escaped = statement.replace("%", "%%")
         statements.append(pattern.sub(put_in, escaped) if wanted else escaped)
     if met != set(wanted):
-        raise LookupError(f"the recorded SQL lacks {sorted(set(wanted) - met)}")
+        raise LookupError(f"the recorded SQL does not contain {sorted(set(wanted) - met)}")
     return Floor(recorded.prepared, statements, recorded.gave[new_id] if new_id else None)

@@ -247,7 +247,7 @@ class Writes:
             Part("initialise", paused, target=Target(own_p95_ms=25), own_seconds=own_seconds),
             Part(
                 "initialise-flat-out",
-                self._side("payment initialisation, flat out", "waiting", self.payments),
+                self._side("payment initialisation, without pauses", "waiting", self.payments),
                 own_seconds=own_seconds,
             ),
         ]
