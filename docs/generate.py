@@ -63,12 +63,12 @@ def _settings(asked_for: "Callable[[Field[Any]], bool]") -> str:
             default = ",".join(item.default) if isinstance(item.default, tuple) else str(item.default)
             doc = item.metadata["doc"] + (" Secret." if item.metadata["secret"] else "")
             rows.append((f"`{variable_name(item.name)}`", doc, f"`{default}`" if default else ""))
-    return _table(("Variable", "What it is", "Default"), rows)
+    return _table(("Variable", "Meaning", "Default"), rows)
 
 
 def _periodic_tasks() -> str:
     return _table(
-        ("Task", "What it does", "Queue", "When"),
+        ("Task", "Purpose", "Queue", "Schedule"),
         (
             (f"`{task.name}`", task.purpose, f"`{task.queue}`", task.schedule.description)
             for task in PERIODIC_TASKS
@@ -95,7 +95,7 @@ def _alerts() -> str:
 
 def _errors() -> str:
     return _table(
-        ("Code", "Status", "What it means"),
+        ("Code", "Status", "Meaning"),
         ((f"`{code}`", str(entry.status), entry.meaning) for code, entry in CATALOG.items()),
     )
 
@@ -103,7 +103,7 @@ def _errors() -> str:
 def _reasons() -> str:
     errors = {error for contract in contracts() for error in contract.errors}
     return _table(
-        ("Reason", "Code", "Status", "What it means"),
+        ("Reason", "Code", "Status", "Meaning"),
         (
             (f"`{error.reason}`", f"`{error.code}`", str(error_status(error)), error_meaning(error))
             for error in sorted(errors, key=lambda error: str(error.reason))
@@ -113,7 +113,7 @@ def _reasons() -> str:
 
 def _routes() -> str:
     return _table(
-        ("Route", "Who", "Limit", "Kept for", "Idempotency-Key"),
+        ("Route", "Access", "Rate limit", "Cached for", "Idempotency-Key"),
         (
             (
                 f"`{contract.method} {_path(contract)}`",
@@ -149,7 +149,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "batch-states": lambda: _diagram(payout_states.BATCH),
     "payout-states": lambda: _diagram(payout_states.PAYOUT),
     "payout-risks": lambda: _table(
-        ("Risk", "What it says"), [(f"`{risk}`", meaning) for risk, meaning in RISK_FLAGS.items()]
+        ("Risk flag", "Meaning"), [(f"`{risk}`", meaning) for risk, meaning in RISK_FLAGS.items()]
     ),
     "proposal-states": lambda: _diagram(proposal_states.PROPOSAL),
     "required-settings": lambda: _settings(lambda item: item.metadata["required"]),
@@ -169,7 +169,7 @@ def main() -> int:
         wanted = generated(text)
         if wanted != text:
             path.write_text(wanted, encoding="utf-8")
-            sys.stdout.write(f"{path.relative_to(PROJECT)} brought up to date\n")
+            sys.stdout.write(f"{path.relative_to(PROJECT)} updated\n")
     return 0
 
 
