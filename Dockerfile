@@ -1,9 +1,9 @@
-# The image of all production processes: web (the default command), workers and commands.
-#   web, what computes:  the default
-#   web, what waits:     WORKER_CLASS=gevent and the default
+# The image of all production processes: web processes (the default command), workers and commands.
+#   sync web process:    the default
+#   gevent web process:  WORKER_CLASS=gevent and the default
 #   a worker:            python -m tasks.worker QUEUE
 #   migrations:          marketplace db upgrade
-# All settings are variables; the image holds no secret.
+# All settings are environment variables. The image contains no secrets.
 
 FROM python:3.11-slim AS build
 
@@ -11,7 +11,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/venv
 ENV PATH="/opt/venv/bin:$PATH"
 
-# First what changes rarely: the layer is built anew only when the lock file changes.
+# Dependencies rarely change: this layer is rebuilt only after a change of the lock file.
 COPY requirements/production.txt /build/requirements/production.txt
 RUN pip install --require-hashes -r /build/requirements/production.txt
 
@@ -40,7 +40,7 @@ COPY --from=build /opt/venv /opt/venv
 WORKDIR /srv/marketplace
 COPY gunicorn.conf.py /srv/marketplace/
 
-# By number, so that Kubernetes can tell that it is not root.
+# A numeric user, so that Kubernetes can verify runAsNonRoot.
 USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
