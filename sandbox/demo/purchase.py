@@ -52,7 +52,7 @@ def play(target: Target, narrator: Narrator, *, pause: Callable[[float], None] =
 
 def _browse(target: Target, narrator: Narrator) -> dict[str, Any]:
     narrator.step(f"Browse textbooks in stock on {MAIN_CAMPUS.title()} Campus")
-    anybody = Caller(target.api, narrator, name="anybody")
+    anybody = Caller(target.api, narrator, name="anonymous")
     wanted: dict[str, Any] = {"campus": MAIN_CAMPUS, "category": "textbooks", "inStock": "true"}
     fields = ("title", "priceMinor", "vendor.displayName")
     products = anybody.get("/api/products", *fields, query={**wanted, "limit": 20})
@@ -84,7 +84,7 @@ def _sign_in(target: Target, narrator: Narrator) -> People:
         callers[name] = Caller(target.api, narrator, name=name, token=issued["access_token"])
         profile = callers[name].get("/api/users/me", "name", "role", "campus.slug", "accountStatus")
         _require(profile["id"] == str(person.user_id), f"the token of {name} belongs to another user")
-    return People(Caller(target.api, narrator, name="anybody"), callers["buyer"], callers["vendor"])
+    return People(Caller(target.api, narrator, name="anonymous"), callers["buyer"], callers["vendor"])
 
 
 def _save_address(people: People, narrator: Narrator) -> dict[str, Any]:

@@ -77,7 +77,8 @@ def _target(environ: Mapping[str, str], layout: Layout) -> Target:
         )
     except KeyError as error:
         raise DemoFailedError(
-            f"{error.args[0]} is not known. Set it with PUBLIC_BASE_URL, or set DATA_DIR to the stack's data directory."
+            f"{error.args[0]} is not known. Set it together with PUBLIC_BASE_URL, or set DATA_DIR to the stack's"
+            " data directory."
         ) from error
     return Target(api, gateway, issuer)
 

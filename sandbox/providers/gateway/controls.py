@@ -67,7 +67,7 @@ def pay_into_account(account_number: str) -> Response:
         )
         data = _pay(gateway, connection, row, payment)
     gateway.wake()
-    return success("Account paid into", data)
+    return success("Account credited", data)
 
 
 def _pay(
