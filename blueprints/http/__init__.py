@@ -1,4 +1,4 @@
-"""The HTTP edge; route modules import from here."""
+"""Public names of the HTTP edge, for route modules to import."""
 
 from blueprints.http.context import Context, FinalPhase, client_ip
 from blueprints.http.contract import (

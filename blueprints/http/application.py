@@ -1,4 +1,4 @@
-"""The Flask application: the edge around the areas."""
+"""The Flask application that serves the areas' blueprints."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,21 +17,21 @@ from marketplace.services import Services
 
 _BLUEPRINTS_DIRECTORY = Path(__file__).parents[1]
 _VERSIONED_PREFIX = "/api/v1/"
-# More than any route accepts. A sender of more, or a slower one, may find its connection reset.
+# Larger than any route accepts. A larger or slower body may end in a reset connection.
 _MAX_DISCARDED_BYTES = 8 * 1024 * 1024
 _DISCARD_SECONDS = 2.0
 _DISCARD_CHUNK_BYTES = 64 * 1024
 
 
 class Application(Flask):
-    """Flask, knowing that ``/api/v1/...`` is ``/api/...``, and that nothing here is a coroutine."""
+    """Flask application that serves ``/api/v1/...`` as ``/api/...`` and has no coroutines."""
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a view or hook as it is, where Flask would look into each at every request."""
+        """Return a view or hook unchanged. Flask would inspect each for coroutines at every request."""
         return func
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: Callable[..., Any]) -> Any:
-        """Serve a request, the version segment taken out of its path."""
+        """Serve a request, without the version segment of the path."""
         path = environ.get("PATH_INFO", "")
         if path.startswith(_VERSIONED_PREFIX):
             environ["marketplace.versioned"] = True
@@ -45,9 +45,9 @@ class Application(Flask):
 
 
 def _discard_unread_body(body: InputStream, connection: socket) -> None:
-    """Read the rest of a refused request's body, before the answer is sent.
+    """Read the rest of a refused request's body before sending the response.
 
-    A connection that is closed with unread bytes is reset. The sender, or a proxy between, then loses the answer.
+    A connection that is closed with unread bytes is reset. The client or a proxy would then lose the response.
     """
     deadline = time.monotonic() + _DISCARD_SECONDS
     discarded = 0
@@ -62,17 +62,13 @@ def _discard_unread_body(body: InputStream, connection: socket) -> None:
 
 
 def build_app(services: Services, areas: Sequence[ContractBlueprint]) -> Application:
-    """Build the application.
-
-    :param services: what the process shares
-    :param areas: the blueprints that it serves
-    """
+    """Build the application that serves the areas."""
     app = Application(
         "marketplace",
         template_folder=str(_BLUEPRINTS_DIRECTORY / "templates"),
         static_folder=str(_BLUEPRINTS_DIRECTORY / "static"),
     )
-    app.config["MAX_CONTENT_LENGTH"] = request_parsing.MAX_BODY_BYTES + 1  # see bodies.read_bytes
+    app.config["MAX_CONTENT_LENGTH"] = request_parsing.MAX_BODY_BYTES + 1  # see request_parsing.read_body
     app.extensions["marketplace"] = services
     context.register(app, services)
     headers.register(app, services.settings)

@@ -1,11 +1,11 @@
-"""Who calls: the bearer token is checked, the person behind it looked up, the contract's access held."""
+"""Authentication of requests: verify the bearer token, find the caller, and check access to the route."""
 
 from contextlib import suppress
 
 from flask import request
 from sqlalchemy.orm import Session
 
-from blueprints.http import limits
+from blueprints.http import limits, texts
 from blueprints.http.context import Context
 from blueprints.http.contract import Access, Contract, TokenPolicy
 from marketplace.identity import operations, queries
@@ -24,14 +24,13 @@ _BEARER_PREFIX = "bearer "
 
 
 def authenticate(context: Context, contract: Contract) -> None:
-    """Find out who calls and whether they may, and note the caller on the request's scope.
+    """Find the caller of a request, set the caller on the context, and check access to the route.
 
-    :param context: the request
-    :param contract: its route's
-    :raises UnauthorizedError: no valid token where one is needed; counted against the address
-    :raises TokenExpiredError: likewise
-    :raises ForbiddenError: status, role or permission don't allow it
-    :raises StepUpRequiredError: it takes two factors
+    :raises UnauthorizedError: a required token is missing, or the token is invalid; the request counts against the
+        address's limit
+    :raises TokenExpiredError: the token has expired; the request counts likewise
+    :raises ForbiddenError: account status, role or permissions do not allow the request
+    :raises StepUpRequiredError: the route requires two factors
     """
     access = contract.access
     if access.token is TokenPolicy.NONE:
@@ -54,7 +53,7 @@ def authenticate(context: Context, contract: Contract) -> None:
 
 
 def admit_to_path_without_contract(context: Context) -> None:
-    """Count a request on the tier of its caller, or of its address where the caller is unknown.
+    """Count a request on the caller's tier, or on the anonymous tier if the caller is unknown.
 
     Only the quota depends on the caller here. An invalid token or an unavailable database is therefore ignored.
 
@@ -69,14 +68,14 @@ def _resolve_caller(context: Context, access: Access) -> Caller | None:
     header = request.headers.get("Authorization")
     if header is None:
         if access.token is TokenPolicy.REQUIRED:
-            raise UnauthorizedError("This takes a bearer token: Authorization: Bearer <ACCESS_TOKEN>.")
+            raise UnauthorizedError(texts.AUTHORIZATION_MISSING)
         return None
     if header[: len(_BEARER_PREFIX)].lower() != _BEARER_PREFIX or not header[len(_BEARER_PREFIX) :].strip():
-        raise UnauthorizedError("The Authorization header is not of the form: Bearer <ACCESS_TOKEN>.")
+        raise UnauthorizedError(texts.AUTHORIZATION_MALFORMED)
     claims = context.services.token_verifier.verify(header[len(_BEARER_PREFIX) :].strip())
     with context.services.database.reading() as session:
         caller = queries.find_caller(session, user_id=claims.user_id, aal=claims.aal)
-    # Seen for the first time: a lost provisioning hook must lock nobody out.
+    # A user with a valid token may lack a profile, because the provisioning hook can be lost.
     return caller or context.services.database.in_transaction(_provision_profile, claims, context)
 
 

@@ -1,4 +1,4 @@
-"""Response caching: content shared by all processes, one of them recomputing at a time, with entity tags."""
+"""Response caching with entity tags. All processes share the content, and one process at a time computes it."""
 
 import contextlib
 import hashlib
@@ -21,17 +21,17 @@ from marketplace.infra.cache import Cache, CacheDownError, CacheLookup
 
 _MAX_WAIT_SECONDS = 2.0
 _POLL_SECONDS = 0.02
-# As we write them; anything else is read like all other parameters, and refused there.
+# The form of issued cursors. A cursor in any other form is parsed with the other parameters and refused later.
 _CURSOR_PARAMETER = re.compile(rb"cursor=([A-Za-z0-9_-]{1,1024})")
-_SEPARATOR = b"\n"  # JSON as we write it holds no line breaks
+_SEPARATOR = b"\n"  # orjson writes no line breaks
 
 
 @dataclass(frozen=True, slots=True)
 class CacheableRequest:
-    """What a request asks for: the same, however it was spelled.
+    """Normalized parameters of a request to a cached route.
 
-    :param content_key: names the content: the route, its path's values, and its parameters with their defaults
-    :param query: the parameters as their schema read them; whoever changes it makes a copy
+    :param content_key: key of the content, made of the route, the path values, and the parameters with defaults
+    :param query: parameters as loaded by the schema. Requests share this mapping, so change only a copy
     """
 
     content_key: str
@@ -39,17 +39,15 @@ class CacheableRequest:
 
 
 def parse_cacheable_request(contract: Contract, path: Mapping[str, Any]) -> CacheableRequest:
-    """Read what a request of a cached route asks for.
+    """Read the parameters of a request to a cached route.
 
-    Parameters in another order, defaults that are spelled out and ids in capitals ask for the same content.
+    Requests that differ only in the parameters' order, explicit defaults or the case of ids get the same key.
 
-    :param contract: the route's
-    :param path: the values of its path
-    :raises ValidationError: one entry of ``invalid_params`` for each fault
+    :raises ValidationError: parameters are invalid; ``invalid_params`` lists each fault
     """
     query_string = request.query_string
     if isinstance(contract.query, CursorQuery):
-        # Each page has a cursor of its own, beside parameters that all pages share.
+        # Only the cursor differs between pages. Parsing the other parameters alone keeps one entry in the LRU cache.
         parts = query_string.split(b"&")
         cursors = [match for match in map(_CURSOR_PARAMETER.fullmatch, parts) if match]
         if len(cursors) == 1:
@@ -63,7 +61,7 @@ def parse_cacheable_request(contract: Contract, path: Mapping[str, Any]) -> Cach
     return _parse_query(contract, tuple(path.items()), query_string)
 
 
-# Most of what is asked for is asked for again, and reading it costs more than finding it here.
+# Most requests repeat, and parsing costs more than a look-up.
 @lru_cache(maxsize=1024)
 def _parse_query(
     contract: Contract, path: tuple[tuple[str, Any], ...], query_string: bytes
@@ -81,16 +79,14 @@ def get_or_compute_content(
     ttl_seconds: int,
     compute: Callable[[], tuple[bytes, bytes]],
 ) -> bytes:
-    """Give a route's content, from the cache or computed, and keep what was computed.
+    """Return a route's content from the cache, or compute and store the content.
 
-    Of several processes that miss at once, one computes and the others wait for it, for two seconds at
-    most. A cache that is down costs speed, never correctness.
+    If several processes miss at once, one computes and the others wait for two seconds at most. Without a cache
+    every request computes.
 
-    :param key: names the content
-    :param lookup: what the look-up told; none when the cache is down
-    :param ttl_seconds: how long the content is kept
-    :param compute: gives data and paging, as JSON
-    :return: entity tag, paging and data, one a line
+    :param lookup: result of the cache look-up; none if the cache is unavailable
+    :param compute: returns data and paging as JSON
+    :return: entity tag, paging and data, separated by line breaks
     """
     if lookup is None:
         return _pack_content(*compute())
@@ -107,7 +103,10 @@ def get_or_compute_content(
 
 
 def _wait_for_content(cache: Cache, key: str, version: str) -> bytes | None:
-    """Wait while another process computes; none if it failed, or takes too long, or the cache is gone."""
+    """Wait while another process computes the content.
+
+    :return: the content; none if the computation failed or took too long, or if the cache is unavailable
+    """
     deadline = time.monotonic() + _MAX_WAIT_SECONDS
     with contextlib.suppress(CacheDownError):
         while time.monotonic() < deadline:
@@ -121,7 +120,7 @@ def _wait_for_content(cache: Cache, key: str, version: str) -> bytes | None:
 def _compute_or_release(
     cache: Cache, key: str, lookup: CacheLookup, compute: Callable[[], tuple[bytes, bytes]]
 ) -> tuple[bytes, bytes]:
-    """Compute, and let others try at once if it fails: parameters that are refused are not worth a wait."""
+    """Compute the content. After an error release the lease, so that other requests need not wait."""
     try:
         return compute()
     except Exception:
@@ -132,7 +131,7 @@ def _compute_or_release(
 
 
 def build_cached_response(context: Context, *, content: bytes, ttl_seconds: int) -> Response:
-    """Answer with content, or with 304 to a client that has it already."""
+    """Build the response with cached content, or a 304 response if the client has the same content."""
     tag, paging, data = content.split(_SEPARATOR, 2)
     etag = tag.decode()
     headers = {"ETag": f'W/"{etag}"', "Cache-Control": f"public, max-age={ttl_seconds}"}

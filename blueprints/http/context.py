@@ -1,4 +1,4 @@
-"""The context of a request, for the edge and for views: ids, times, caller, page and session."""
+"""The context of a request: ids, times, caller, page and database session."""
 
 import ipaddress
 import time
@@ -29,7 +29,7 @@ _MAX_USER_AGENT_LENGTH = 256
 
 @dataclass(slots=True)
 class Context:
-    """A request and its response: caller, time, page, and the session that the edge opened for the view."""
+    """A request and the response: caller, time, page, and the session that the edge opened for the view."""
 
     services: Services
     request_id: UUID
@@ -41,28 +41,28 @@ class Context:
     requested_page: PageRequest | None = None
     requested_table: TableRequest | None = None
     open_session: Session | None = None
-    cursor_listing_key: str = ""  # names the collection that is paged, for its cursors
-    rate_limit_headers: dict[str, str] = field(default_factory=dict)  # empty until the limit is counted
+    cursor_listing_key: str = ""  # the collection and filters that cursors are valid for
+    rate_limit_headers: dict[str, str] = field(default_factory=dict)  # empty until the request is counted
     headers: dict[str, str] = field(default_factory=dict)
     open_files: list[UploadedFile] = field(default_factory=list)
 
     @property
     def session(self) -> Session:
-        """The session of the request's one transaction; phased routes have none."""
+        """The session of the request's only transaction. Phased routes have no such session."""
         if self.open_session is None:
             raise RuntimeError("a phased route opens its own transactions")
         return self.open_session
 
     @property
     def media_base_url(self) -> str:
-        """The URL below which pictures are read."""
+        """The base URL of pictures."""
         return self.services.settings.media_base_url
 
     @property
     def user(self) -> Caller:
         """The caller of a route that requires a token.
 
-        :raises UnauthorizedError: nobody is signed in
+        :raises UnauthorizedError: the caller is anonymous
         """
         if self.caller is None:
             raise UnauthorizedError
@@ -70,9 +70,9 @@ class Context:
 
     @property
     def act(self) -> Act:
-        """The caller's act: who acts, in which role, from where and when.
+        """The caller's act for the audit trail: role, time, user, address and user agent.
 
-        :raises UnauthorizedError: nobody is signed in
+        :raises UnauthorizedError: the caller is anonymous
         """
         agent = request.headers.get("User-Agent")
         return Act(
@@ -85,38 +85,38 @@ class Context:
 
     @property
     def page(self) -> PageRequest:
-        """The requested page, of a route whose query is paged."""
+        """The requested page of a route with a query paged by cursor."""
         if self.requested_page is None:
             raise RuntimeError("the route's query is not paged")
         return self.requested_page
 
     @property
     def table(self) -> TableRequest:
-        """The requested page, of a route whose query is that of a table."""
+        """The requested page of a route with a table's query."""
         if self.requested_table is None:
             raise RuntimeError("the route's query is not a table's")
         return self.requested_table
 
     def transaction(self) -> AbstractContextManager[Session]:
-        """Open one of the transactions of a phased route."""
+        """Open a transaction of a phased route."""
         return self.services.database.transaction()
 
 
 @dataclass(frozen=True)
 class FinalPhase:
-    """The last transaction's work of a phased view; the edge completes the key in that transaction."""
+    """The work of a phased view's last transaction, in which the edge also completes the idempotency key."""
 
     apply: Callable[[Session], Any]
 
 
 def current_context() -> Context:
-    """Give the scope of the current request."""
+    """Return the context of the current request."""
     context: Context = g.context
     return context
 
 
 def correlation_id() -> str:
-    """Give the correlation id that the client sent, or else the request id."""
+    """Return the client's correlation id, or the request id if the client sent no valid id."""
     header = request.headers.get("x-correlation-id", "")
     if header and len(header) <= _MAX_CORRELATION_LENGTH and header.isascii() and header.isprintable():
         return header
@@ -124,10 +124,10 @@ def correlation_id() -> str:
 
 
 def client_ip() -> str:
-    """Tell the address that a request comes from, believing only our own proxies about it.
+    """Return the client's address, trusting ``X-Forwarded-For`` only as far as our own proxies wrote the header.
 
-    Each trusted proxy appended the address that it was called from to ``X-Forwarded-For``; what stands
-    further left was written by the client.
+    Each trusted proxy appends the address of the previous hop. Entries further left come from the client and may be
+    forged.
     """
     hops = current_context().services.settings.trusted_proxy_hops
     forwarded = request.headers.get("X-Forwarded-For", "").split(",") if hops else []
@@ -136,7 +136,7 @@ def client_ip() -> str:
 
 
 def client_subnet() -> str:
-    """Tell by what address a client is counted: one of IPv6 stands for its whole /64."""
+    """Return the address that a client is counted by: an IPv4 address, or the /64 network of an IPv6 address."""
     address = client_ip()
     if ":" not in address:
         return address
@@ -145,14 +145,14 @@ def client_subnet() -> str:
     except ValueError:
         return address
     if ipv6.ipv4_mapped is not None:
-        # An IPv4 client of an IPv6 socket; all of them share one /64.
+        # All IPv4 clients of an IPv6 socket would share one /64 network.
         return str(ipv6.ipv4_mapped)
-    # Whoever has an IPv6 address has a /64 of them.
+    # A client usually controls the whole /64 network of an IPv6 address.
     return str(ipaddress.IPv6Network((int(ipv6), 64), strict=False))
 
 
 def register(app: Flask, services: Services) -> None:
-    """Have requests begin a scope, and answers end it with one line of log."""
+    """Create a context for each request, and log each response."""
 
     @app.before_request
     def start() -> None:

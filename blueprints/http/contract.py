@@ -1,10 +1,11 @@
-"""The contract of a route: who may call it, how often, with what, and what it answers."""
+"""The contract of a route: access, limits, inputs and responses."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from marshmallow import Schema
 
+from blueprints.http import texts
 from blueprints.http.envelope import MetaSchema
 from marketplace.idempotency.operations import (
     IdempotencyKeyReusedError,
@@ -24,21 +25,21 @@ from marketplace.kernel.errors import (
 
 
 class TokenPolicy(Enum):
-    """What a route wants of the bearer token."""
+    """Treatment of the bearer token by a route."""
 
-    NONE = "none"  # not looked at: webhooks and probes authenticate otherwise or not at all
-    IGNORED_IF_INVALID = "ignored if bad"  # public: a good one gives its holder their own quota
+    NONE = "none"  # webhooks and probes authenticate in another way or not at all
+    IGNORED_IF_INVALID = "ignored if bad"  # public routes: a valid token only selects the caller's own quota
     CHECKED_IF_GIVEN = "checked if given"
     REQUIRED = "required"
 
 
 @dataclass(frozen=True)
 class Access:
-    """Who may call a route, as a row of the specification names it.
+    """Callers that a route admits, under the name that the specification uses.
 
-    ``roles`` none means any; ``permission`` is what staff need (role admin has it by its own list);
-    ``aal2`` asks for two factors; ``open_to_restricted`` lets restricted and suspended accounts in;
-    ``for_staff`` holds further conditions for staff.
+    ``roles`` lists the accepted roles; without ``roles`` any role may call. ``permission`` is a permission that
+    staff must hold. ``aal2`` requires two factors. ``open_to_restricted`` also admits restricted and suspended
+    accounts. ``for_staff`` holds further conditions for staff.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Access:
 
     @property
     def errors(self) -> tuple[type[MarketplaceError], ...]:
-        """The refusals of ``ensure_allowed`` that have a reason."""
+        """The errors with a reason that ``ensure_allowed`` can raise."""
         checks_account = self.token in (TokenPolicy.CHECKED_IF_GIVEN, TokenPolicy.REQUIRED)
         return (
             *((AccountNotActiveError,) if checks_account and not self.open_to_restricted else ()),
@@ -61,7 +62,7 @@ class Access:
         )
 
     def ensure_allowed(self, caller: Caller) -> None:
-        """Hold a caller against the contract, in the order that the API promises.
+        """Check that a caller may use the route. The API documents the order of these checks.
 
         :raises AccountNotActiveError: the account is restricted or suspended
         :raises RoleRequiredError: the account has another role
@@ -69,11 +70,11 @@ class Access:
         :raises StepUpRequiredError: the token's assurance level is too low
         """
         if caller.account_status != "active" and not self.open_to_restricted:
-            raise AccountNotActiveError(f"The account is {caller.account_status}.")
+            raise AccountNotActiveError(texts.ACCOUNT_NOT_ACTIVE.format(status=caller.account_status))
         if self.roles is not None and caller.role not in self.roles:
-            raise RoleRequiredError(f"This takes an account of a {' or '.join(sorted(self.roles))}.")
+            raise RoleRequiredError(f"Your account must have the role {' or '.join(sorted(self.roles))}.")
         if self.permission and not (caller.is_staff and caller.has_permission(self.permission)):
-            raise PermissionRequiredError(f"This takes the permission {self.permission}.")
+            raise PermissionRequiredError(f"Your account needs the permission {self.permission}.")
         if self.aal2 and caller.aal != "aal2":
             raise StepUpRequiredError
         if self.for_staff and caller.is_staff:
@@ -112,7 +113,7 @@ VENDOR_OR_FINANCE_AAL2 = replace(
 
 
 class RateLimitTier(Enum):
-    """Shared quotas, per minute: by address for anonymous callers, by user for all others."""
+    """Shared quotas per minute, counted by address for anonymous callers and by user for all others."""
 
     ANONYMOUS = "60/minute"
     BUYER = "300/minute"
@@ -122,7 +123,7 @@ class RateLimitTier(Enum):
 
 
 class SharedLimit(Enum):
-    """Which tier a route counts on, where it has no limit of its own."""
+    """The tier that a route without its own limit counts on."""
 
     CALLER_TIER = "the caller's tier"
     MERCHANT_TIER = "the merchant tier"
@@ -131,14 +132,14 @@ class SharedLimit(Enum):
 
 @dataclass(frozen=True)
 class RouteLimit:
-    """A limit of its own, which replaces the tier; routes that name the same scope share one count."""
+    """A route's own limit, which replaces the tier. Routes with the same scope share one count."""
 
     quota: str
     scope: str
 
 
 class Idempotency(Enum):
-    """What a route does with an Idempotency-Key."""
+    """Treatment of the Idempotency-Key header by a route."""
 
     NONE = "not read"
     OPTIONAL = "honoured"
@@ -146,7 +147,7 @@ class Idempotency(Enum):
 
 
 class ProcessGroup(Enum):
-    """Which processes serve a route: those that compute, or those that wait."""
+    """The group of web processes that serves a route: ``API`` computes, ``WAITING`` waits for other services."""
 
     API = "api"
     WAITING = "waiting"
@@ -154,9 +155,9 @@ class ProcessGroup(Enum):
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that comes as the one part of a multipart body.
+    """A file that is the only part of a multipart body.
 
-    ``accepts`` are the content types that the description names; what the file really is, its content tells.
+    ``accepts`` lists content types for the documentation only. The file's content decides about its actual type.
     """
 
     field: str
@@ -166,10 +167,10 @@ class Upload:
 
 @dataclass(frozen=True)
 class Contract:
-    """Everything that the edge does for a route, and that its row in the specification says.
+    """Everything that the edge does for a route, as documented in the route's row of the specification.
 
-    ``choices`` are the segments of its path that are one of a few words, and those words.
-    ``raises`` are the domain's errors with a reason; ``errors`` adds those of the edge.
+    ``choices`` lists path segments that accept only certain words, with those words.
+    ``raises`` lists the domain's errors with a reason. ``errors`` adds the errors of the edge.
     """
 
     name: str
@@ -198,7 +199,7 @@ class Contract:
 
     @property
     def errors(self) -> tuple[type[MarketplaceError], ...]:
-        """All errors with a reason that the route can answer, each once."""
+        """All errors with a reason that the route can answer, without duplicates."""
         has_key = self.idempotency is not Idempotency.NONE
         errors = [
             *self.access.errors,
@@ -210,5 +211,5 @@ class Contract:
 
     @property
     def opens_transaction(self) -> bool:
-        """Tell whether the edge opens a transaction for the route, if only its last one."""
+        """Whether the edge opens a transaction for the route. For a phased route this is the last transaction."""
         return self.method not in ("GET", "HEAD") and not self.autocommit

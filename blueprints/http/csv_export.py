@@ -1,4 +1,4 @@
-"""Listings as CSV files: the same rows as the JSON's, every cell safe to open in a spreadsheet."""
+"""CSV export of listings. Every cell is safe to open in a spreadsheet."""
 
 import csv
 import io
@@ -10,16 +10,16 @@ from flask import Response, request
 
 from marketplace.kernel.clock import iso
 
-# A file holds so many rows at most, and says in a header if there are more; the filters narrow it down.
+# The limit of a file. A header tells the client about further rows, and filters narrow the listing.
 MAX_CSV_ROWS = 10_000
 TRUNCATED_HEADER = "X-Truncated"
 FORMATS = ("json", "csv")
-# A cell that starts like this is a formula to a spreadsheet.
+# Spreadsheets treat cells with these starts as formulas.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def wants_csv(requested_format: str | None) -> bool:
-    """Tell whether a client wants a file: by ``format``, or without it by the Accept header.
+    """Return whether the client asks for CSV, by the ``format`` parameter or else by the Accept header.
 
     :param requested_format: the parameter's value, one of ``FORMATS``, or none
     """
@@ -27,10 +27,10 @@ def wants_csv(requested_format: str | None) -> bool:
 
 
 def negotiate_format(requested_format: str | None, content_types: Mapping[str, str]) -> str:
-    """Tell in which format a client wants an answer: by ``format``, or else by the Accept header.
+    """Choose a response's format by the ``format`` parameter, or else by the Accept header.
 
     :param requested_format: the parameter's value, one of the offered formats, or none
-    :param content_types: content types by format; the first is for those who want none of them
+    :param content_types: content types by format. The first format is the default
     """
     if requested_format is not None:
         return requested_format
@@ -43,13 +43,13 @@ def negotiate_format(requested_format: str | None, content_types: Mapping[str, s
 def csv_response(
     name: str, *, columns: Sequence[str], rows: Iterable[dict[str, Any]], max_rows: int = MAX_CSV_ROWS
 ) -> Response:
-    """Answer rows as a file.
+    """Build a response with rows as a CSV file.
 
-    :param name: of the file, without its ending
-    :param columns: which of each row's values are written, in this order
-    :param rows: each with a value for every column; times are written in ISO 8601, nothing as an empty cell. They
-        are taken one by one, so that what reads them in batches never holds all of them
-    :param max_rows: so many rows are written; if there is one more, a header says that the file is cut short
+    :param name: file name without the extension
+    :param columns: keys of the values to write, in this order
+    :param rows: rows with a value for every column. Times become ISO 8601, none becomes an empty cell. Rows are
+        consumed one by one, so a generator may read them in batches
+    :param max_rows: maximum number of rows. Further rows are dropped, and the header ``X-Truncated`` is set
     """
     text = io.StringIO()
     writer = csv.writer(text)
@@ -67,5 +67,5 @@ def _format_cell(value: Any) -> str:
     if value is None:
         return ""
     text = iso(value) if isinstance(value, datetime) else str(value)
-    # A number is one, whatever its sign; a text that looks like a formula is none.
+    # A negative number starts with a minus sign too, but is safe.
     return f"'{text}" if text.startswith(_FORMULA_STARTS) and not isinstance(value, int) else text

@@ -1,4 +1,4 @@
-"""The API's own documentation: the OpenAPI document and a page on it."""
+"""The API's documentation: the OpenAPI document and the page for browsing."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -11,19 +11,12 @@ from flask_smorest import Api
 from marshmallow import INCLUDE, Schema, fields
 from swagger_ui_bundle import swagger_ui_path
 
-from blueprints.http import auth
+from blueprints.http import auth, texts
 from blueprints.http.context import current_context
 from blueprints.http.contract import Contract
 from blueprints.http.envelope import API_VERSION, dump_json
 from blueprints.http.problems import PROBLEM_TYPE
 from marketplace.kernel.errors import CATALOG, MarketplaceError
-
-_INTRODUCTION = """
-The backend of a campus marketplace with escrow. Money is integer kobo (fields end in `Minor`); times are
-ISO 8601 in UTC. Success comes in an envelope `{success, data, meta}`, errors as `application/problem+json`
-whose `code` is explained under `/errors/<slug>`; refusals that share a code differ in `reason`. Everything under
-`/api` is also under `/api/v1`.
-"""
 
 
 class InvalidParamSchema(Schema):
@@ -34,9 +27,11 @@ class InvalidParamSchema(Schema):
 
 
 class ProblemSchema(Schema):
-    """Problem details, as every error is answered; some carry more, such as ``attemptsLeft`` or ``holds``."""
+    """Problem details of an error. Some errors have further members, such as ``attemptsLeft`` or ``holds``."""
 
     class Meta:
+        """Accept further members."""
+
         unknown = INCLUDE
 
     type = fields.Url(required=True)
@@ -53,19 +48,19 @@ class ProblemSchema(Schema):
 
 
 def error_status(error: type[MarketplaceError]) -> int:
-    """Give the HTTP status that an error class is answered with."""
+    """Return the HTTP status of an error class."""
     return CATALOG[error.code].status
 
 
 def error_meaning(error: type[MarketplaceError]) -> str:
-    """Give the first sentence of an error class's docstring, in one line."""
+    """Return the first sentence of an error class's docstring, on one line."""
     return f"{' '.join((error.__doc__ or '').split()).split('. ')[0].rstrip('.')}."
 
 
 def describe_refusals(contract: Contract) -> dict[int, dict[str, Any]]:
-    """Describe a route's refusals that have a reason.
+    """Describe a route's errors that have a reason.
 
-    :return: OpenAPI's response per status
+    :return: OpenAPI responses by HTTP status
     """
     by_status = groupby(sorted(contract.errors, key=error_status), key=error_status)
     return {status: _describe_response(list(errors)) for status, errors in by_status}
@@ -83,19 +78,19 @@ def _describe_response(errors: list[type[MarketplaceError]]) -> dict[str, Any]:
 
 
 class DocumentedApi(Api):  # type: ignore[misc]
-    """flask-smorest's Api for its documentation alone: errors are answered by ``problems``."""
+    """flask-smorest's Api, used for documentation only. The module ``problems`` answers errors."""
 
     ERROR_SCHEMA = ProblemSchema
 
     def _register_responses(self) -> None:
-        """Describe errors as what they are: problem details."""
+        """Describe error responses as problem details."""
         for name in ("UNPROCESSABLE_ENTITY", "UNPROCESSABLE_CONTENT", self.DEFAULT_ERROR_RESPONSE_NAME):
             content = {PROBLEM_TYPE: {"schema": self.ERROR_SCHEMA}}
             response = {"description": "Problem details", "content": content}
             self.spec.components.response(name, response, lazy=True)
 
     def _register_error_handlers(self) -> None:
-        """Leave errors to the edge."""
+        """Register no error handlers, because ``problems`` handles all errors."""
 
 
 class DescribableArea(Protocol):
@@ -106,12 +101,12 @@ class DescribableArea(Protocol):
 
 
 def register(app: Flask, areas: Sequence[DescribableArea]) -> None:
-    """Serve the areas' OpenAPI document at /openapi.json and its page at /docs."""
+    """Serve the areas' OpenAPI document at /openapi.json and the documentation page at /docs."""
     app.config.update(
         API_TITLE="Campus Marketplace",
         API_VERSION=API_VERSION,
         OPENAPI_VERSION="3.0.3",
-        API_SPEC_OPTIONS={"info": {"description": _INTRODUCTION.strip()}},
+        API_SPEC_OPTIONS={"info": {"description": texts.API_INTRODUCTION.strip()}},
     )
     api = DocumentedApi(app)
     api.spec.components.security_scheme("bearer", {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"})
@@ -124,17 +119,17 @@ def register(app: Flask, areas: Sequence[DescribableArea]) -> None:
 
     @app.get("/openapi.json")
     def openapi_document() -> Response:
-        """Answer the OpenAPI document."""
+        """Return the OpenAPI document."""
         auth.admit_to_path_without_contract(current_context())
         return Response(render_document(), content_type="application/json")
 
     @app.get("/docs")
     def documentation_page() -> Response:
-        """Answer the page on the OpenAPI document."""
+        """Return the documentation page."""
         auth.admit_to_path_without_contract(current_context())
         return Response(render_template("docs.html"), content_type="text/html; charset=utf-8")
 
     @app.get("/docs/assets/<path:name>")
     def documentation_asset(name: str) -> Response:
-        """Serve the page's scripts and styles."""
+        """Serve the scripts and styles of the documentation page."""
         return send_from_directory(Path(swagger_ui_path), name, max_age=3600)

@@ -1,4 +1,4 @@
-"""The route contract: one decorator says all that the edge does for a route, and the edge does it here.
+"""Routes under contract: a decorator declares a route, and ``Endpoint`` serves the requests.
 
 .. code-block:: python
 
@@ -39,7 +39,7 @@ View = Callable[..., Any]
 
 
 class Endpoint:
-    """A route: its contract, its view, and the order in which a request goes through both."""
+    """A route: the contract, the view, and the steps of a request."""
 
     def __init__(self, contract: Contract, view: View) -> None:
         self.contract = contract
@@ -49,7 +49,7 @@ class Endpoint:
         self._meta_renderer = compile_renderer(contract.meta(), partial=True)
 
     def __call__(self, **path: Any) -> Response:
-        """Serve a request: token, status, role, assurance, limit, body, then the view."""
+        """Serve a request: authenticate, check access and limits, parse the input, then call the view."""
         context = current_context()
         context.contract = self.contract
         auth.authenticate(context, self.contract)
@@ -77,7 +77,7 @@ class Endpoint:
     def _load_arguments(
         self, context: Context, path: dict[str, Any], query: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Read what the view is given; ``query`` if it has been read already."""
+        """Read the view's arguments. A given ``query`` is already parsed."""
         contract = self.contract
         arguments = dict(path)
         request_parsing.ensure_valid_path_choices(contract.choices, path)
@@ -103,7 +103,7 @@ class Endpoint:
         try:
             cacheable = caching.parse_cacheable_request(contract, path)
         except MarketplaceError:
-            # What is refused counts like what is served, and too much of it is told so first.
+            # Refused requests count too, and an exceeded limit takes precedence over invalid parameters.
             limits.enforce_rate_limit(context, contract=contract)
             raise
         key = cacheable.content_key
@@ -124,7 +124,10 @@ class Endpoint:
     def _run_write(
         self, context: Context, arguments: dict[str, Any], lease: KeyLease | None
     ) -> StoredResponse:
-        """Perform a write: in one transaction, or as phases of which the last one completes the key."""
+        """Perform a write in a transaction that also completes the idempotency key.
+
+        A phased view runs before that transaction and may leave a ``FinalPhase`` for that transaction to apply.
+        """
         phased = self._view(context, **arguments) if self.contract.phased else None
 
         def attempt() -> StoredResponse | MarketplaceError:
@@ -164,7 +167,7 @@ class Endpoint:
         return StoredResponse(self.contract.status, JSON_TYPE, body)
 
     def _data_and_meta(self, context: Context, value: Any) -> tuple[Any, dict[str, Any]]:
-        """Render the data of a view's result, and collect what ``meta`` says beside it."""
+        """Render the data of a view's result, and collect the fields of ``meta``."""
         data, meta = value, {}
         if isinstance(value, Page):
             data = value.items if value.data is None else value.data
@@ -177,7 +180,7 @@ class Endpoint:
 
 
 class ContractBlueprint(Blueprint):  # type: ignore[misc]
-    """A blueprint of routes under contract; OpenAPI is made of the same words."""
+    """A blueprint of routes under contract. The contracts also describe the routes in OpenAPI."""
 
     def __init__(self, name: str, prefix: str, description: str) -> None:
         super().__init__(name, name, url_prefix=prefix, description=description)
@@ -225,28 +228,28 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         group: ProcessGroup | None = None,
         raises: tuple[type[MarketplaceError], ...] = (),
     ) -> Callable[[View], View]:
-        """Declare a route by its contract; ``auth`` and ``limit`` must be decided.
+        """Declare a route by its contract. ``auth`` and ``limit`` have no defaults.
 
-        :param rule: the path below the area's prefix
-        :param auth: who may call
-        :param limit: a quota of its own (``10/minute``), a tier, or unlimited
-        :param body: the schema of the JSON body; the view gets it as ``body``
-        :param upload: a file instead of a JSON body; the view gets it as ``file``
-        :param query: the schema of the parameters; the view gets them as ``query``
-        :param reply: the schema that ``data`` is described by
-        :param meta: the schema of ``meta``, where it holds more than what goes with the query's kind of paging
-        :param choices: segments of the path that are one of a few words; any other is refused with 422
-        :param status: of success
-        :param idempotent: what is done with an Idempotency-Key
-        :param cache: seconds that responses are kept for all; 0 for never
-        :param tags: what cached responses depend on
-        :param phased: the view opens its own transactions, since it calls a provider between them
-        :param autocommit: the view runs one statement, which commits by itself
-        :param enveloped: whether success is wrapped in the envelope
-        :param csv: whether it answers ``text/csv`` too, for those who ask for it
-        :param pdf: likewise ``application/pdf``
-        :param plain: whether it answers plain text instead of JSON
-        :param group: which processes serve it; phased routes wait for a provider, unless this says otherwise
+        :param rule: path below the area's prefix
+        :param auth: callers that the route admits
+        :param limit: a tier, no limit, or the route's own quota, such as ``10/minute``
+        :param body: schema of the JSON body, which the view gets as ``body``
+        :param upload: file instead of a JSON body, which the view gets as ``file``
+        :param query: schema of the parameters, which the view gets as ``query``
+        :param reply: schema of ``data``
+        :param meta: schema of ``meta``, if it has more fields than the query's kind of paging implies
+        :param choices: path segments that accept only certain words. Other words are refused with 422
+        :param status: HTTP status of success
+        :param idempotent: treatment of the Idempotency-Key header
+        :param cache: lifetime of shared cached responses in seconds; 0 disables caching
+        :param tags: cache tags that invalidate the cached responses
+        :param phased: the view opens its own transactions, because it calls a provider between them
+        :param autocommit: the view runs a single statement, which commits by itself
+        :param enveloped: wrap a successful response in the envelope
+        :param csv: the route can also answer ``text/csv``
+        :param pdf: the route can also answer ``application/pdf``
+        :param plain: the route answers plain text instead of JSON
+        :param group: processes that serve the route. By default the waiting group serves phased routes
         :param raises: the domain's errors with a reason that the view can raise
         """
 
@@ -279,7 +282,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
             )
             self.contracts.append(contract)
             self._views.append(view)
-            # flask-smorest's own method would describe the route at once.
+            # flask-smorest's own method would describe the route immediately.
             FlaskBlueprint.add_url_rule(self, rule, view.__name__, Endpoint(contract, view), methods=[method])
             return view
 
@@ -311,7 +314,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         return described
 
     def _describe_view(self, contract: Contract, view: View) -> Any:
-        """Describe a route by flask-smorest's decorators; their wrappers do not serve requests."""
+        """Describe a route with flask-smorest's decorators. The resulting wrapper serves no requests."""
         described = self._document_responses(contract, view)
         if contract.query is not None:
             described = self.arguments(contract.query, location="query")(described)
@@ -338,11 +341,11 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
 
 
 def _multipart_request_body(upload: Upload) -> dict[str, Any]:
-    """Describe a body that is a file, in OpenAPI's words."""
+    """Describe a file upload in OpenAPI."""
     file = {
         "type": "string",
         "format": "binary",
-        "description": f"At most {upload.max_bytes // (1024 * 1024)} MB: {', '.join(upload.accepts)}.",
+        "description": f"At most {upload.max_bytes // (1024 * 1024)} MB, of type {' or '.join(upload.accepts)}.",
     }
     schema = {
         "type": "object",
@@ -350,7 +353,7 @@ def _multipart_request_body(upload: Upload) -> dict[str, Any]:
         "required": [upload.field],
         "additionalProperties": False,
     }
-    # Without the types as the part's encoding: what it says of itself is not looked at.
+    # The part's encoding lists no content types, because the declared type of a part is ignored.
     return {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
 
 

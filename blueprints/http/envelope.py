@@ -1,4 +1,4 @@
-"""JSON on the wire: the success envelope around data, written once and spliced, never parsed again."""
+"""JSON responses. The success envelope is spliced around data that is already serialized."""
 
 from datetime import datetime
 from functools import lru_cache
@@ -15,7 +15,7 @@ _JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
 
 
 def dump_json(value: Any) -> bytes:
-    """Write a value of dicts, lists, scalars, UUIDs and times as JSON."""
+    """Serialize dicts, lists, scalars, UUIDs and times as JSON."""
     return orjson.dumps(value, option=_JSON_OPTIONS)
 
 
@@ -23,9 +23,7 @@ def envelope(*, data: bytes, paging: bytes, request_id: str, now: datetime) -> b
     """Wrap data in the success envelope.
 
     :param data: JSON
-    :param paging: further fields of ``meta``, as the inside of a JSON object; may be empty
-    :param request_id: this request's
-    :param now: the time of this request
+    :param paging: further members of ``meta`` as JSON without the enclosing braces; may be empty
     """
     meta = f'{{"timestamp":"{iso(now)}","version":"{API_VERSION}","requestId":"{request_id}"'.encode()
     further_meta = b"," + paging if paging else b""
@@ -33,12 +31,12 @@ def envelope(*, data: bytes, paging: bytes, request_id: str, now: datetime) -> b
 
 
 def dump_members(meta: dict[str, Any]) -> bytes:
-    """Write the inside of a JSON object: ``"limit":20,"has_more":false``."""
+    """Serialize a dict as JSON without the enclosing braces, such as ``"limit":20,"has_more":false``."""
     return dump_json(meta)[1:-1]
 
 
 class MetaSchema(Schema):
-    """What every success envelope's ``meta`` holds."""
+    """The ``meta`` of every success envelope."""
 
     timestamp = fields.AwareDateTime(required=True)
     version = fields.String(required=True)
@@ -63,7 +61,7 @@ class OffsetMetaSchema(MetaSchema):
 
 
 class OffsetOrCursorMetaSchema(CursorMetaSchema):
-    """The ``meta`` of a table paged by number or by cursor; the latter has no page numbers."""
+    """The ``meta`` of a table paged by number or by cursor. Pages by cursor have no page number."""
 
     page = fields.Integer()
     total = fields.Integer(required=True)
@@ -75,13 +73,13 @@ _ENVELOPE_FORMS = {CursorMetaSchema: "Page", OffsetMetaSchema: "Table", OffsetOr
 
 @lru_cache(maxsize=1024)
 def envelope_schema(reply: type[Schema], *, many: bool, meta: type[MetaSchema]) -> type[Schema]:
-    """Make the schema that documents the envelope around a reply, once for each reply.
+    """Create the schema that documents a reply's envelope, once for each reply.
 
-    :param reply: the schema of ``data``
+    :param reply: schema of ``data``
     :param many: whether ``data`` is a list
-    :param meta: the schema of ``meta``
+    :param meta: schema of ``meta``
     """
-    # One class for each kind of envelope, or their names would collide in the OpenAPI document.
+    # Each kind of envelope needs a class name of its own, because the OpenAPI document identifies schemas by name.
     if meta is MetaSchema:
         form = "List" if many else ""
     else:

@@ -1,4 +1,4 @@
-"""Fields and schemas that fit JSON: camelCase on the wire, no silent conversions, no unknown fields."""
+"""Fields and schemas for JSON: camelCase names, no silent conversions, no unknown fields."""
 
 import re
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ from marketplace.kernel.paging import DEFAULT_LIMIT, DEFAULT_TABLE_LIMIT, MAX_LI
 from marketplace.kernel.phones import normalise_phone
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
-# What can't be seen and reaches us with pasted text: zero-width spaces and marks, and what turns the direction of
-# writing. The joiners that scripts beyond Latin and emoji are written with stay where they join such characters.
+# Invisible characters that arrive with pasted text: zero-width spaces and marks, and direction controls.
+# Joiners between characters of emoji and of scripts beyond Latin are kept, because scripts and emoji need such joiners.
 _INVISIBLE_CHARACTERS = re.compile(
     r"[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
@@ -42,21 +42,23 @@ def snake_case(name: str) -> str:
 
 
 class Schema(marshmallow.Schema):
-    """A schema whose fields are named in camelCase on the wire, unless they say otherwise."""
+    """A schema with camelCase names in JSON. A field's ``data_key`` overrides the name."""
 
     class Meta:
+        """Refuse unknown fields."""
+
         unknown = marshmallow.RAISE
 
     def on_bind_field(self, field_name: str, field_obj: fields.Field[Any]) -> None:
-        """Name a field on the wire."""
+        """Set a field's name in JSON."""
         if field_obj.data_key is None:
             field_obj.data_key = camel_case(field_name)
 
 
 class Text(fields.String):
-    """A text without control characters, stripped at both ends; line breaks and tabs may stand in it.
+    """A text without control characters, stripped at both ends. Line breaks and tabs are allowed.
 
-    What can't be seen is left out, so that no text shows as another one, or differs from it unseen.
+    Invisible characters are removed, so that texts that look the same are the same.
     """
 
     def __init__(self, *, max_length: int, min_length: int = 1, **kwargs: Any) -> None:
@@ -65,19 +67,19 @@ class Text(fields.String):
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         text: str = super()._deserialize(value, attr, data, **kwargs)
         if _CONTROL_CHARACTERS.search(text):
-            raise marshmallow.ValidationError("Must not hold control characters.")
+            raise marshmallow.ValidationError("Must not contain control characters.")
         return _STRAY_JOINERS.sub("", _INVISIBLE_CHARACTERS.sub("", text)).strip()
 
 
 class SingleLineText(Text):
-    """A text of one line: every run of white space in it becomes one space."""
+    """A text of one line. Every run of white space becomes one space."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         return " ".join(super()._deserialize(value, attr, data, **kwargs).split())
 
 
 class UniqueList(fields.List[Any]):
-    """A list of bounded length that names nothing twice."""
+    """A list of bounded length without duplicates."""
 
     def __init__(
         self, inner: fields.Field[Any], *, max_length: int, min_length: int = 0, **kwargs: Any
@@ -88,7 +90,7 @@ class UniqueList(fields.List[Any]):
         loaded = super()._deserialize(value, attr, data, **kwargs) or []
         first_index = {item: index for index, item in reversed(list(enumerate(loaded)))}
         duplicates = {
-            index: ["Is in the list already."]
+            index: ["Must not repeat an earlier item."]
             for index, item in enumerate(loaded)
             if index != first_index[item]
         }
@@ -98,9 +100,9 @@ class UniqueList(fields.List[Any]):
 
 
 class FullMatch(validate.Regexp):
-    """A validator of whole texts, its expression written as OpenAPI wants it: between ``^`` and ``$``.
+    """A validator of whole texts. The expression is anchored by ``^`` and ``$``, as OpenAPI expects.
 
-    Python alone would let a line break stand before the end.
+    In Python ``$`` also matches before a final line break, so the check itself uses a full match.
     """
 
     def __init__(self, expression: str, *, error: str) -> None:
@@ -108,32 +110,32 @@ class FullMatch(validate.Regexp):
         self._expression = re.compile(expression)
 
     def __call__(self, value: str) -> str:  # type: ignore[override]
-        """Refuse a text that does not match from its first to its last character."""
+        """Check that the whole text matches the expression."""
         if self._expression.fullmatch(value) is None:
             raise marshmallow.ValidationError(self._format_error(value))
         return value
 
 
 class Phone(fields.String):
-    """A Nigerian mobile number, at home or abroad; it is loaded in the international form."""
+    """A Nigerian mobile number in national or international form, loaded in international form."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         number = normalise_phone(super()._deserialize(value, attr, data, **kwargs))
         if number is None:
             raise marshmallow.ValidationError(
-                "Is not a Nigerian mobile number, such as +2348031234567 or 08031234567."
+                "Must be a Nigerian mobile number, such as +2348031234567 or 08031234567."
             )
         return number
 
 
 AccountNumber = partial(fields.String, validate=FullMatch("[0-9]{10}", error="Must be 10 digits."))
 BankCode = partial(
-    fields.String, validate=FullMatch("[0-9A-Za-z]{3,12}", error="Must be a bank's code, such as 058.")
+    fields.String, validate=FullMatch("[0-9A-Za-z]{3,12}", error="Must be a bank code, such as 058.")
 )
 
 
 class StrictInteger(fields.Integer):
-    """A whole number in JSON: neither a string, nor a boolean, nor a decimal."""
+    """An integer in JSON. Strings, booleans and decimals are refused."""
 
     def __init__(self, *, minimum: int, maximum: int = _MAX_INT64, **kwargs: Any) -> None:
         super().__init__(strict=True, validate=validate.Range(min=minimum, max=maximum), **kwargs)
@@ -145,7 +147,7 @@ class StrictInteger(fields.Integer):
 
 
 class IntegerParameter(StrictInteger):
-    """A whole number in a query."""
+    """An integer in a query string."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> int:
         if not isinstance(value, str) or not _DIGITS.fullmatch(value):
@@ -154,7 +156,7 @@ class IntegerParameter(StrictInteger):
 
 
 class StrictBoolean(fields.Boolean):
-    """A JSON boolean, and nothing that could be taken for one."""
+    """A boolean in JSON. Strings and numbers are refused."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> bool:
         if not isinstance(value, bool):
@@ -162,7 +164,7 @@ class StrictBoolean(fields.Boolean):
         return value
 
 
-# ``true`` or ``false`` in a query.
+# ``true`` or ``false`` in a query string.
 BooleanParameter = partial(fields.Boolean, truthy={"true"}, falsy={"false"})
 
 
@@ -177,16 +179,16 @@ class Uuid(fields.UUID):
 
 
 class Choice(fields.String):
-    """One of a few words."""
+    """A word from a fixed set."""
 
     def __init__(self, *words: str, **kwargs: Any) -> None:
         super().__init__(validate=validate.OneOf(words), **kwargs)
 
 
 def sort_choice(keys: Iterable[str], *, default: str) -> Choice:
-    """Offer a table's sort keys under the names of the reply's fields.
+    """Build the field for a table's sort key. Sort keys have the names of the reply's fields.
 
-    :param keys: in snake_case, as the table's query takes them
+    :param keys: sort keys of the table's query, in snake_case
     """
     names = {key: key if key in _SPELLED_WITH_UNDERSCORES else camel_case(key) for key in keys}
     return Choice(*names.values(), load_default=names[default])
@@ -197,7 +199,7 @@ MinorAmount = partial(StrictInteger, minimum=0, maximum=10**15)
 
 
 class Timestamp(fields.AwareDateTime):
-    """A time in ISO 8601 with its zone; loaded in UTC, whatever its zone was."""
+    """A time in ISO 8601 with a time zone, loaded in UTC."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> datetime:
         try:
@@ -206,14 +208,14 @@ class Timestamp(fields.AwareDateTime):
             raise self.make_error("invalid", input=value, obj_type=self.OBJ_TYPE) from error
 
 
-# An absolute address, of http or https unless told otherwise.
+# An absolute URL, by default with the scheme http or https.
 HttpUrl = partial(
     fields.Url, schemes={"http", "https"}, require_tld=False, validate=validate.Length(max=2000)
 )
 
 
 class Degrees(fields.Float):
-    """An angle in degrees: a JSON number, at most so far from zero."""
+    """An angle in degrees, as a JSON number between ``-max_degrees`` and ``max_degrees``."""
 
     def __init__(self, *, max_degrees: float, **kwargs: Any) -> None:
         super().__init__(validate=validate.Range(min=-max_degrees, max=max_degrees), **kwargs)
@@ -266,25 +268,28 @@ class ExpectedRevision(Schema):
     """A change with the revision that its client read."""
 
     revision = StrictInteger(
-        minimum=1, metadata={"description": "The one that was read; a stale one is refused."}
+        minimum=1,
+        metadata={
+            "description": "The revision that you read. The request is refused if the resource has changed since."
+        },
     )
 
 
 class Deleted(Identified):
-    """What a DELETE answers."""
+    """The reply to a DELETE request."""
 
     deleted = fields.Boolean(required=True)
 
 
 class CursorQuery(Schema):
-    """The parameters of a collection that is paged by cursor."""
+    """The parameters of a collection paged by cursor."""
 
     limit = IntegerParameter(minimum=1, maximum=MAX_LIMIT, load_default=DEFAULT_LIMIT)
     cursor = Text(max_length=1024, load_default=None)
 
 
 class OffsetQuery(Schema):
-    """The parameters of a table that is paged by number.
+    """The parameters of a table paged by number.
 
     A table adds its sort keys: ``sort = sort_choice(queries.SORTS, default="created_at")``.
     """
@@ -295,9 +300,9 @@ class OffsetQuery(Schema):
 
 
 class OffsetOrCursorQuery(OffsetQuery):
-    """The parameters of a table that is paged by number, or by cursor so that nothing is skipped or repeated.
+    """The parameters of a table paged by number, or by cursor to avoid skipped and repeated rows.
 
-    Every page tells the cursor to go on from; without page and cursor it is the first page by number.
+    Every page has the cursor of the next page. Without page and cursor the first page by number is returned.
     """
 
     page = IntegerParameter(minimum=1, maximum=MAX_PAGE_NUMBER)
@@ -305,14 +310,14 @@ class OffsetOrCursorQuery(OffsetQuery):
 
     @validates_schema
     def check_page_or_cursor(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse a page that is named both ways."""
+        """Check that a request has no page number beside a cursor."""
         if data.get("cursor") is not None and "page" in data:
-            raise marshmallow.ValidationError("Is not for a page that is named by its number.", "cursor")
+            raise marshmallow.ValidationError("Must not be combined with page.", "cursor")
 
 
 def _ensure_not_ancient(moment: datetime) -> None:
     if moment.year < 2000:
-        raise marshmallow.ValidationError("Is before the year 2000.")
+        raise marshmallow.ValidationError("Must not be before the year 2000.")
 
 
 # A bound of a date range.
@@ -320,21 +325,21 @@ DateRangeBound = partial(Timestamp, validate=_ensure_not_ancient)
 
 
 class DateRangeQuery(Schema):
-    """The parameters of what is asked for by time: ``from`` a moment on, until before ``to``; either may be missing."""
+    """The parameters of a period, from ``from`` (included) to ``to`` (excluded). Both are optional."""
 
     from_ = DateRangeBound(data_key="from", load_default=None)
     to = DateRangeBound(load_default=None)
 
     @validates_schema
     def check_order(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse a period that ends before it begins."""
+        """Check that the period starts before it ends."""
         starts, ends = data.get("from_"), data.get("to")
         if starts is not None and ends is not None and starts >= ends:
-            raise marshmallow.ValidationError("Is not before the end of the period.", "from")
+            raise marshmallow.ValidationError("Must be before `to`.", "from")
 
 
 class AddressFields(Schema):
-    """The fields of an address that say where it is and how to get there."""
+    """The fields of an address: location and directions."""
 
     label = SingleLineText(max_length=60, allow_none=True)
     hostel = SingleLineText(max_length=120)
@@ -347,7 +352,7 @@ class AddressFields(Schema):
 
     @validates_schema
     def check_coordinates(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse half a position."""
+        """Check that latitude and longitude come together."""
         is_given = [data.get(name) is not None for name in ("latitude", "longitude")]
         if any(is_given) and not all(is_given):
             raise marshmallow.ValidationError(

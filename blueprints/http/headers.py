@@ -1,4 +1,4 @@
-"""Headers of every answer: limits, caching, security, and what browsers of other origins may do."""
+"""Headers of every response: rate limits, caching, security and CORS."""
 
 from flask import Flask, Response, request
 
@@ -19,7 +19,7 @@ _EXPOSED_HEADERS = (
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Have the app set these headers on every answer."""
+    """Set the headers of every response."""
     origins = frozenset(settings.cors_origins)
     always = [
         ("X-Content-Type-Options", "nosniff"),

@@ -1,4 +1,4 @@
-"""Idempotency keys at the edge: the same request twice has its effect once and the same answer twice."""
+"""Idempotency keys at the edge: a repeated request has one effect and gets the same response."""
 
 from collections.abc import Callable
 
@@ -22,16 +22,16 @@ from marketplace.kernel.ids import parse_uuid
 _log = structlog.get_logger(__name__)
 
 IDEMPOTENCY_KEY_HEADER = "Idempotency-Key"
-# A refusal with one of these codes may turn into a success: it frees the key instead of being stored.
+# A repeated request may succeed after such a refusal. The key is then released, and the refusal is not stored.
 _RETRYABLE_CODES = frozenset(
     {"CONCURRENCY_CONFLICT", "ESCROW_BALANCE_DEFICIT", "RATE_LIMIT_EXCEEDED", "DELIVERY_PIN_INVALID"}
 )
 
 
 def read_idempotency_key(contract: Contract) -> str | None:
-    """Read the request's Idempotency-Key, if its route honours one.
+    """Read the Idempotency-Key header, if the route honours the header.
 
-    :raises ValidationError: it is missing where it is required, or is no UUID of version 4
+    :raises ValidationError: a required key is missing, or the key is not a UUID of version 4
     """
     if contract.idempotency is Idempotency.NONE:
         return None
@@ -39,7 +39,7 @@ def read_idempotency_key(contract: Contract) -> str | None:
     if header is None:
         if contract.idempotency is Idempotency.REQUIRED:
             raise ValidationError.of(
-                IDEMPOTENCY_KEY_HEADER, "This takes an Idempotency-Key header with a UUID of version 4."
+                IDEMPOTENCY_KEY_HEADER, "This header is required and must be a UUID of version 4."
             )
         return None
     key = parse_uuid(header.strip(), version=4)
@@ -51,13 +51,11 @@ def read_idempotency_key(contract: Contract) -> str | None:
 def perform_once(
     context: Context, *, key: str, request_hash: str, execute: Callable[[KeyLease], StoredResponse]
 ) -> StoredResponse:
-    """Perform a request under its key, or answer what it answered before.
+    """Perform a request once for its key, or return the stored response.
 
-    :param context: the request
-    :param key: its Idempotency-Key
-    :param request_hash: the digest of its body
-    :param execute: does it, and completes the lease in the transaction of the effect
-    :raises MarketplaceError: what perform raises; or that the key is in progress or was used otherwise
+    :param request_hash: digest of the request's body
+    :param execute: performs the request, and completes the lease in the same transaction
+    :raises MarketplaceError: the request failed, or the key is in progress or belongs to a different request
     """
     scope = KeyScope(
         caller=str(context.caller.id) if context.caller else "",
@@ -85,11 +83,9 @@ def perform_once(
 def store_error_response(
     session: Session, context: Context, lease: KeyLease, error: MarketplaceError
 ) -> None:
-    """Store a refusal that is final; the edge does it where changes that it keeps are written.
+    """Store a final refusal as the key's response. Other refusals are not stored.
 
-    :param lease: the request's
-    :param error: one that may turn into a success is not stored
-    :raises ConflictError: the lease is completed already, or somebody took it over
+    :raises ConflictError: the lease is already completed, or another request took over the lease
     """
     if _is_final(error):
         response = StoredResponse(error.status, PROBLEM_TYPE, problem_body(error, context))
@@ -107,7 +103,7 @@ def _store_or_release(context: Context, lease: KeyLease, error: MarketplaceError
     try:
         context.services.database.in_transaction(store_error_response, context, lease, error)
     except ConflictError:
-        return  # It is stored already, with the changes that it keeps, or somebody took the lease over.
+        return  # The view's transaction has stored the response already, or another request took over the lease.
     except MarketplaceError as failure:
         _log.warning("idempotent refusal not stored", error=type(failure).__name__)
 
@@ -116,5 +112,5 @@ def _release_key(context: Context, lease: KeyLease) -> None:
     try:
         context.services.database.in_transaction(operations.release_key, lease=lease)
     except ServiceUnavailableError:
-        # The lease runs out by itself after 120 s.
-        _log.warning("idempotency key not freed")
+        # The lease expires after 120 s.
+        _log.warning("idempotency key not released")

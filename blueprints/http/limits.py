@@ -1,7 +1,7 @@
-"""Rate limits: sliding windows on the shared cache, on this process's memory while the cache is gone.
+"""Rate limits: sliding windows in the shared cache, or in the process's memory while the cache is unavailable.
 
-``limits`` reads the quotas and keeps the windows in memory; on the cache the edge's own script counts, so
-that the limit and cached content take one round trip together.
+The library ``limits`` parses quotas and keeps the windows in memory. In the cache a script of this project counts,
+so that a limit and cached content take one round trip.
 """
 
 import math
@@ -50,13 +50,12 @@ def _build_window(context: Context, contract: Contract | None) -> RateLimitWindo
 def enforce_rate_limit(
     context: Context, *, contract: Contract | None, content_key: str = "", tags: Sequence[str] = ()
 ) -> CacheLookup | None:
-    """Count a request against its limit, and look up cached content on the way.
+    """Count a request against the rate limit, and look up cached content in the same round trip.
 
-    :param context: the request, its caller known
-    :param contract: its route's, or none for a path without route: these count on the caller's tier
-    :param content_key: the content that the route keeps in the cache, if any
-    :param tags: what that content depends on
-    :return: what the cache told; none when it is gone or had nothing to do
+    :param contract: contract of the route. A path without route counts on the caller's tier
+    :param content_key: cache key of the route's content, if any
+    :param tags: cache tags of that content
+    :return: result of the look-up; none if the cache is unavailable or was not needed
     :raises RateLimitError: the quota is used up
     """
     window = _build_window(context, contract)
@@ -80,7 +79,7 @@ def enforce_rate_limit(
 
 
 def count_refused_request(context: Context, *, contract: Contract | None) -> None:
-    """Count a request that is refused for another reason, so that its headers are true."""
+    """Count a request that is refused for another reason, so that the rate-limit headers are correct."""
     with suppress(RateLimitError):
         enforce_rate_limit(context, contract=contract)
 

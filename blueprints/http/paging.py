@@ -1,4 +1,4 @@
-"""Paging: what clients ask with, and the cursors that they are given."""
+"""Paging: requested pages and the cursors of responses."""
 
 from typing import Any
 
@@ -22,8 +22,8 @@ from marketplace.kernel.paging import (
 def read_requested_page(context: Context, schema: marshmallow.Schema, query: dict[str, Any]) -> None:
     """Set the requested page on the context.
 
-    :param query: loaded by the schema; page and order are removed from it
-    :raises UnknownCursorError: the cursor was altered, or is another listing's or other filters'
+    :param query: loaded parameters. Page, limit, cursor, sort and order are removed
+    :raises UnknownCursorError: the cursor was altered, or belongs to another listing or other filters
     """
     if isinstance(schema, CursorQuery):
         limit, cursor = query.pop("limit"), query.pop("cursor")
@@ -41,7 +41,8 @@ def read_requested_page(context: Context, schema: marshmallow.Schema, query: dic
 
 
 def _decode_position(context: Context, filters: dict[str, Any], cursor: str | None) -> list[Any] | None:
-    # A cursor is good for one caller, one collection (concrete path) and one set of filters.
+    # A cursor is valid for one collection (concrete path), one set of filters and one caller. All callers share the
+    # pages of cached routes.
     caller = (
         str(context.caller.id)
         if context.caller and context.contract and not context.contract.cache_seconds
@@ -58,12 +59,12 @@ def _decode_position(context: Context, filters: dict[str, Any], cursor: str | No
 
 
 def page_meta(context: Context, page: Page) -> dict[str, Any]:
-    """Give the fields of ``meta`` that a page carries."""
+    """Return the fields of ``meta`` for a page."""
     return {"limit": page.limit} | _next_page_meta(context, page.next_position) | page.extra_meta
 
 
 def table_meta(context: Context, page: TablePage) -> dict[str, Any]:
-    """Give the fields of ``meta`` that a page of a table carries."""
+    """Return the fields of ``meta`` for a page of a table."""
     number, limit = page.request.number, page.request.limit
     meta: dict[str, Any] = {"limit": limit, "total": page.total}
     if number is not None:
@@ -85,10 +86,7 @@ def _next_page_meta(context: Context, position: list[Any] | None) -> dict[str, A
 
 
 def meta_schema_for(query: marshmallow.Schema | None) -> type[MetaSchema]:
-    """Give what ``meta`` holds on a route whose parameters are these.
-
-    :param query: the schema of the parameters, or none
-    """
+    """Return the schema of ``meta`` for a route with the given query schema."""
     for paged, meta in (
         (CursorQuery, CursorMetaSchema),
         (OffsetOrCursorQuery, OffsetOrCursorMetaSchema),

@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457, which follows 7807): every error there is, the framework's own included."""
+"""Problem details (RFC 9457, which obsoletes RFC 7807) for every error, including errors of the framework."""
 
 import re
 
@@ -8,7 +8,7 @@ from flask import Flask, Response, render_template, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import RequestRedirect
 
-from blueprints.http import auth, limits
+from blueprints.http import auth, limits, texts
 from blueprints.http.context import Context, correlation_id, current_context
 from blueprints.http.envelope import dump_json
 from marketplace.kernel.clock import iso
@@ -27,13 +27,13 @@ PROBLEM_TYPE = "application/problem+json"
 
 
 class MethodNotAllowedError(MarketplaceError):
-    """The resource does not know this method."""
+    """The resource does not support this method."""
 
     code = "METHOD_NOT_ALLOWED"
 
 
 class InternalError(MarketplaceError):
-    """Something failed on our side."""
+    """An unexpected error occurred in this service."""
 
     code = "INTERNAL_ERROR"
 
@@ -47,16 +47,12 @@ _ERROR_BY_STATUS: dict[int, type[MarketplaceError]] = {
 
 
 def error_slug(code: str) -> str:
-    """Give a code's slug: the last part of its ``type`` address."""
+    """Return the slug of an error code, which is the last part of the problem's ``type``."""
     return code.lower().replace("_", "-")
 
 
 def problem_body(error: MarketplaceError, context: Context) -> bytes:
-    """Write an error as problem details.
-
-    :param error: what is wrong
-    :param context: the request that it is wrong with
-    """
+    """Serialize an error as problem details."""
     body = {
         "type": f"{context.services.settings.public_base_url}/errors/{error_slug(error.code)}",
         "title": error.title,
@@ -77,7 +73,7 @@ def problem_body(error: MarketplaceError, context: Context) -> bytes:
 
 
 def problem_response(error: MarketplaceError) -> Response:
-    """Answer an error."""
+    """Build the response for an error."""
     response = Response(
         problem_body(error, current_context()), status=error.status, content_type=PROBLEM_TYPE
     )
@@ -87,7 +83,7 @@ def problem_response(error: MarketplaceError) -> Response:
 
 
 def register(app: Flask) -> None:
-    """Have the app answer errors as problem details, and explain them under /errors."""
+    """Answer errors as problem details, and explain error codes under /errors."""
 
     @app.errorhandler(MarketplaceError)
     def handle_marketplace_error(error: MarketplaceError) -> Response:
@@ -100,7 +96,7 @@ def register(app: Flask) -> None:
             return Response(status=error.code, headers={"Location": error.new_url})
         context = current_context()
         if context.contract is None:
-            # A path or method without route counts on the caller's tier like a route does.
+            # A path or method without a route counts on the caller's tier.
             try:
                 auth.admit_to_path_without_contract(context)
             except MarketplaceError as refused:
@@ -115,21 +111,21 @@ def register(app: Flask) -> None:
         sentry_sdk.capture_exception(error)
         _count_if_uncounted(current_context())
         _log.error("unhandled error", correlationId=correlation_id(), exc_info=error)
-        return problem_response(InternalError("Something went wrong on our side; it was reported."))
+        return problem_response(InternalError(texts.INTERNAL_ERROR))
 
     @app.get("/errors/<slug>")
     def error_page(slug: str) -> Response:
-        """Explain an error code to a person."""
+        """Return the page that explains an error code."""
         auth.admit_to_path_without_contract(current_context())
         code = slug.replace("-", "_").upper()
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug) or code not in CATALOG:
-            raise NotFoundError("There is no such error code.")
+            raise NotFoundError("This error code does not exist.")
         page = render_template("error.html", code=code, entry=CATALOG[code])
         return Response(page, content_type="text/html; charset=utf-8")
 
 
 def _count_if_uncounted(context: Context) -> None:
-    """Count a request that failed before its limit was looked at, since its headers stand on errors too."""
+    """Count a request that failed before the limit was checked. Errors carry rate-limit headers too."""
     if not context.rate_limit_headers and context.contract is not None:
         limits.count_refused_request(context, contract=context.contract)
 
@@ -137,11 +133,11 @@ def _count_if_uncounted(context: Context) -> None:
 def _translate_http_exception(error: HTTPException) -> MarketplaceError:
     status = error.code or 500
     if status == 405:
-        return MethodNotAllowedError(f"{request.method} is not a method of this resource.")
+        return MethodNotAllowedError(texts.METHOD_NOT_ALLOWED.format(method=request.method))
     if status == 400:
-        return MalformedBodyError(f"The request can't be read: {error.name}.")
+        return MalformedBodyError(texts.REQUEST_UNREADABLE.format(error=error.name))
     if status in _ERROR_BY_STATUS:
         return _ERROR_BY_STATUS[status]()
     if 400 <= status < 500:
-        return ValidationError(f"The request can't be read: {error.name}.")
-    return InternalError("Something went wrong on our side; it was reported.")
+        return ValidationError(texts.REQUEST_UNREADABLE.format(error=error.name))
+    return InternalError(texts.INTERNAL_ERROR)

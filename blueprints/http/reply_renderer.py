@@ -1,7 +1,7 @@
-"""Replies in the API's names: each reply schema is compiled once into a function that renames fields.
+"""Rendering of replies: each reply schema is compiled once into a function that renames fields.
 
-The domain gives rows and views in snake_case, as dataclasses or dicts. marshmallow's dump would do the same for
-about ten times the processor time, so replies are renamed here, and tests validate them against their schema.
+The domain returns rows and views in snake_case, as dataclasses or dicts. marshmallow's dump takes about ten times
+the processor time, so this module renames fields instead. Tests validate replies against their schemas.
 """
 
 from collections.abc import Callable
@@ -15,22 +15,22 @@ Renderer = Callable[[Any], Any]
 def compile_renderer(schema: Schema, *, partial: bool = False) -> Renderer:
     """Compile the function that renders replies of a schema.
 
-    :param schema: names the fields to take and their keys in JSON; with ``many`` the reply is a list
+    :param schema: fields to take, with their names in JSON. With ``many`` the reply is a list
     :param partial: whether required fields of the schema itself may be missing
-    :return: takes a dataclass, a dict or a list of them; gives dicts and lists, ready for JSON
+    :return: function from a dataclass, a dict or a list of either to dicts and lists, ready for JSON
     """
     render: Renderer = _functions[_define_function(schema, partial=partial)]
     return (lambda values: [render(value) for value in values]) if schema.many else render
 
 
-# A function for each schema class renders its objects by one dict display: loops over the names took twice the
-# processor time. Functions call each other by their names, since a schema may contain itself.
+# Each function renders an object by one dict display. Loops over the names took twice the processor time.
+# Functions call each other by name, because a schema may contain itself.
 _functions: dict[str, Any] = {}
 _function_names: dict[tuple[type[Schema], tuple[str, ...], bool], str] = {}
 
 
 def _define_function(schema: Schema, *, partial: bool = False) -> str:
-    """Define the function of a schema's objects once, and return its name."""
+    """Define the function that renders a schema's objects, once, and return the function's name."""
     identity = (type(schema), tuple(schema.dump_fields), partial)
     if identity in _function_names:
         return _function_names[identity]
@@ -55,18 +55,18 @@ def _define_function(schema: Schema, *, partial: bool = False) -> str:
         "        return rendered",
         f"    return {{{', '.join(attributes)}}}",
     ]
-    exec("\n".join(lines), _functions)  # noqa: S102 - of the names in our own schemas
+    exec("\n".join(lines), _functions)  # noqa: S102 - made only of names in our own schemas
     return name
 
 
 def _field_expression(field: fields.Field[Any], value: str) -> str:
-    """Write the expression of a field's rendered value."""
+    """Return the expression for a field's rendered value."""
     rendered = _nested_expression(field, "below")
     return value if rendered is None else f"None if (below := {value}) is None else {rendered}"
 
 
 def _nested_expression(field: fields.Field[Any], value: str) -> str | None:
-    """Write the expression of a value with objects in it. Scalars and free objects have none: they stay as they are."""
+    """Return the expression for a value that contains objects; none for scalars and free-form objects."""
     if isinstance(field, fields.Nested):
         render = _define_function(field.schema)
         return f"[{render}(each) for each in {value}]" if field.schema.many else f"{render}({value})"

@@ -1,4 +1,4 @@
-"""Bodies and parameters in: read, checked by their schema, every fault named by its path."""
+"""Request bodies and parameters: reading, validation by schema, and a path for every fault."""
 
 import hashlib
 import re
@@ -13,6 +13,7 @@ from gunicorn.http.errors import ParseException
 from marshmallow import Schema
 from werkzeug.datastructures import MultiDict
 
+from blueprints.http import texts
 from marketplace.kernel.errors import (
     InvalidParam,
     MalformedBodyError,
@@ -24,37 +25,37 @@ from marketplace.kernel.errors import (
 MAX_BODY_BYTES = 1024 * 1024
 _MAX_INVALID_PARAMS = 50
 _MAX_PARAM_NAME_LENGTH = 100
-# As we show a revision (a number), or as an entity tag, weak or strong, around it.
+# A revision is a number, alone or in a weak or strong entity tag.
 _REVISION_PATTERN = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})')
 
 
 def read_body() -> bytes:
-    """Read the request's body as it came.
+    """Read the request's body as it was sent.
 
-    :raises PayloadTooLargeError: it is longer than ``MAX_BODY_BYTES``
-    :raises MalformedBodyError: it ends before its own length, or its chunks are none
+    :raises PayloadTooLargeError: the body is longer than ``MAX_BODY_BYTES``
+    :raises MalformedBodyError: the body is shorter than the Content-Length, or the chunks are invalid
     """
-    # A body of untold length (chunked) is cut off by the framework at its limit instead of refused: that
-    # limit is one byte more than ours, so that the byte too many shows.
+    # The framework truncates a chunked body at its limit instead of refusing it. That limit is one byte above
+    # MAX_BODY_BYTES, so that a longer body shows.
     try:
         raw = request.get_data(cache=True)
     except (OSError, ParseException) as error:
         raise MalformedBodyError(
-            "The body can't be read: its sender broke off, or it is not chunked."
+            "The body could not be read: the transfer was interrupted or its chunks are invalid."
         ) from error
     if len(raw) > MAX_BODY_BYTES:
         raise PayloadTooLargeError
-    # The server hands on what there is of a body whose sender broke off.
+    # The server passes on a truncated body if the client disconnects.
     if len(raw) < (request.content_length or 0):
         raise MalformedBodyError("The body is shorter than its Content-Length.")
     return raw
 
 
 def read_signed_body() -> bytes:
-    """Read a body whose signature is over its bytes as they came.
+    """Read a body with a signature over the bytes as sent.
 
-    :raises UnsupportedMediaTypeError: it is compressed: what would be signed then, nobody says
-    :raises PayloadTooLargeError: it is longer than ``MAX_BODY_BYTES``
+    :raises UnsupportedMediaTypeError: the body is compressed, so the signed form is ambiguous
+    :raises PayloadTooLargeError: the body is longer than ``MAX_BODY_BYTES``
     """
     _ensure_not_compressed()
     return read_body()
@@ -62,34 +63,38 @@ def read_signed_body() -> bytes:
 
 def _ensure_not_compressed() -> None:
     packed = request.headers.get("Content-Encoding", "identity").strip().lower() not in ("identity", "")
-    # Chunks are put together by the server, and nothing else is undone.
+    # The server decodes chunks, but no other transfer encoding.
     if packed or request.headers.get("Transfer-Encoding", "chunked").strip().lower() != "chunked":
-        raise UnsupportedMediaTypeError("The body must not be compressed.")
+        raise UnsupportedMediaTypeError(texts.BODY_COMPRESSED)
 
 
 def read_json() -> Any:
-    """Read the request's JSON body; a request without body has an empty object.
+    """Read the request's JSON body. A missing body is an empty object.
 
-    :raises PayloadTooLargeError: it is longer than ``MAX_BODY_BYTES``
-    :raises UnsupportedMediaTypeError: a body of another type, or one that is compressed
-    :raises MalformedBodyError: it is not JSON
+    :raises PayloadTooLargeError: the body is longer than ``MAX_BODY_BYTES``
+    :raises UnsupportedMediaTypeError: the body is compressed or has another content type
+    :raises MalformedBodyError: the body is not valid JSON
     """
     raw = read_body()
     if not raw:
         return {}
     _ensure_not_compressed()
     if not request.is_json:
-        raise UnsupportedMediaTypeError("The body must be JSON: Content-Type: application/json.")
+        raise UnsupportedMediaTypeError(
+            "The body must be JSON with the header `Content-Type: application/json`."
+        )
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise MalformedBodyError(f"The body is not JSON: {error.msg} at character {error.pos}.") from error
+        raise MalformedBodyError(
+            f"The body is not valid JSON ({error.msg} at character {error.pos})."
+        ) from error
 
 
 class AcceptsBareArray:
-    """Beside a schema: its body may also be an array alone, which stands for one of its fields.
+    """A mixin for schemas whose body may also be a bare array, which stands for one field.
 
-    ``bare_array`` is the field's name on the wire, ``bare_array_schema`` describes the array for OpenAPI.
+    ``bare_array`` is the field's name in JSON. ``bare_array_schema`` describes the array in OpenAPI.
     """
 
     bare_array: ClassVar[str]
@@ -97,26 +102,25 @@ class AcceptsBareArray:
 
 
 def load_body(schema: Schema) -> Any:
-    """Read the body and check it against a schema.
+    """Read the body and validate it against a schema.
 
-    :raises ValidationError: one entry of ``invalid_params`` for each fault
+    :raises ValidationError: the body is invalid; ``invalid_params`` lists each fault
     """
     body = read_json()
     if isinstance(schema, AcceptsBareArray) and isinstance(body, list):
         body = {schema.bare_array: body}
     if not schema.many and not isinstance(body, dict):
         raise ValidationError(
-            "The body must be a JSON object.", invalid_params=[InvalidParam("body", "must be an object")]
+            "The body must be a JSON object.", invalid_params=[InvalidParam("body", "Must be an object.")]
         )
     return _load_with_schema(schema, body)
 
 
 def load_query(schema: Schema | None, query_string: bytes | None = None) -> dict[str, Any]:
-    """Check the query's parameters against a schema; without one, none are known.
+    """Validate the parameters of a query against a schema. Without a schema every parameter is unknown.
 
-    :param schema: the route's
-    :param query_string: the query, or none for that of the current request
-    :raises ValidationError: one entry of ``invalid_params`` for each fault
+    :param query_string: the query; by default that of the current request
+    :raises ValidationError: parameters are invalid; ``invalid_params`` lists each fault
     """
     parameters = request.args if query_string is None else _parse_query(query_string)
     if schema is None and not parameters:
@@ -125,7 +129,7 @@ def load_query(schema: Schema | None, query_string: bytes | None = None) -> dict
         name for name, values in parameters.lists() if len(values) > 1 and _is_validated(schema, name)
     ]
     if repeated:
-        raise build_validation_error([InvalidParam(name, "was given more than once") for name in repeated])
+        raise build_validation_error([InvalidParam(name, "Must be given only once.") for name in repeated])
     if schema is None:
         raise build_validation_error([InvalidParam(name, "Unknown field.") for name in parameters])
     loaded: dict[str, Any] = _load_with_schema(schema, parameters.to_dict())
@@ -133,7 +137,7 @@ def load_query(schema: Schema | None, query_string: bytes | None = None) -> dict
 
 
 def _is_validated(schema: Schema | None, name: str) -> bool:
-    """Tell whether a parameter is looked at: a schema may say that others than its own are not."""
+    """Return whether a parameter is validated. A schema may ignore unknown parameters."""
     return (
         schema is None
         or schema.unknown != marshmallow.EXCLUDE
@@ -142,11 +146,10 @@ def _is_validated(schema: Schema | None, name: str) -> bool:
 
 
 def ensure_valid_path_choices(choices: Sequence[tuple[str, Sequence[str]]], path: Mapping[str, Any]) -> None:
-    """Check the segments of a path that are one of a few words.
+    """Check the path segments that accept only certain words.
 
-    :param choices: the segments' names, each with its words
-    :param path: the values of the path
-    :raises ValidationError: one entry of ``invalid_params`` for each fault
+    :param choices: names of the segments, each with the accepted words
+    :raises ValidationError: segments are invalid; ``invalid_params`` lists each fault
     """
     faults = [
         InvalidParam(name, f"Must be one of: {', '.join(words)}.")
@@ -158,13 +161,13 @@ def ensure_valid_path_choices(choices: Sequence[tuple[str, Sequence[str]]], path
 
 
 def _parse_query(query_string: bytes) -> MultiDict[str, str]:
-    """Read a query as the framework reads a request's own."""
+    """Parse a query string in the same way as the framework."""
     words = query_string.decode("ascii", errors="replace")
     return MultiDict(parse_qsl(words, keep_blank_values=True, errors="replace"))
 
 
 def digest_arguments(arguments: Mapping[str, Any]) -> str:
-    """Digest the body or file of a request; bodies that say the same have the same digest."""
+    """Return a digest of a request's body or file. Bodies with equal content have equal digests."""
     sent = arguments["file"].sha256 if "file" in arguments else arguments.get("body")
     canonical = orjson.dumps(sent, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.sha256(canonical).hexdigest()
@@ -179,20 +182,22 @@ def _load_with_schema(schema: Schema, value: Any) -> Any:
 
 
 def build_validation_error(invalid_params: list[InvalidParam]) -> ValidationError:
-    """Make the error of a request's faults, as many as are fit to be shown."""
-    # A name may be the client's own words, a megabyte of them.
+    """Build the error for invalid fields and parameters. The number and length of names are limited."""
+    # An unknown field's name comes from the client and may be very long.
     reported = [
         InvalidParam(item.name[:_MAX_PARAM_NAME_LENGTH], item.reason)
         for item in invalid_params[:_MAX_INVALID_PARAMS]
     ]
-    names = ", ".join(item.name for item in reported[:5])
-    return ValidationError(
-        f"Something is wrong with {names}; invalid_params says what.", invalid_params=reported
-    )
+    names = list(dict.fromkeys(item.name for item in reported[:5]))
+    if len(names) > 1:
+        detail = texts.FIELDS_INVALID.format(names=", ".join(names[:-1]), last_name=names[-1])
+    else:
+        detail = texts.FIELD_INVALID.format(name="".join(names))
+    return ValidationError(detail, invalid_params=reported)
 
 
 def _flatten_messages(messages: Any, path: str = "") -> Iterator[InvalidParam]:
-    """Walk marshmallow's nested messages: a list holds messages, a mapping holds fields or indexes."""
+    """Walk marshmallow's nested messages. A list holds messages; a mapping holds fields or indexes."""
     if isinstance(messages, Mapping):
         for key, inner in messages.items():
             if key == "_schema":
@@ -209,24 +214,24 @@ def _flatten_messages(messages: Any, path: str = "") -> Iterator[InvalidParam]:
 
 
 def omit_fields(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Copy a body without some fields: a transaction that is tried again gets the same body."""
+    """Copy a body without some fields. The original stays intact for a retry of the transaction."""
     return {name: value for name, value in body.items() if name not in names}
 
 
 def expected_revision(body_revision: int | None) -> int | None:
-    """Tell which revision a client expects, if it says so.
+    """Return the revision that the client expects, from the If-Match header or the body.
 
     :param body_revision: the body's ``revision``, if any
-    :return: the revision, or none not to compare: nothing was said, or ``If-Match: *``
-    :raises ValidationError: the header is no revision, or says another one than the body
+    :return: the revision; none if the client sent no revision, so that nothing is compared
+    :raises ValidationError: the header is not a revision, or differs from the body's revision
     """
     header = request.headers.get("If-Match")
     if header is None or header.strip() == "*":
         return body_revision
     match = _REVISION_PATTERN.fullmatch(header.strip())
     if match is None:
-        raise ValidationError.of("If-Match", "Must be one revision, such as 3.")
+        raise ValidationError.of("If-Match", "Must be a revision, such as 3.")
     revision = int(match[1] or match[2])
     if body_revision not in (None, revision):
-        raise ValidationError.of("If-Match", "Says another revision than the body.")
+        raise ValidationError.of("If-Match", "Must be the same revision as in the body.")
     return revision

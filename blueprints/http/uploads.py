@@ -1,4 +1,4 @@
-"""Files in: the file of a multipart body, spooled to disk within bounds."""
+"""File uploads: the file of a multipart body, spooled to disk within size limits."""
 
 import hashlib
 import os
@@ -13,6 +13,7 @@ from werkzeug.datastructures import FileStorage, MultiDict
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.formparser import FormDataParser
 
+from blueprints.http import texts
 from blueprints.http.contract import Upload
 from blueprints.http.request_parsing import build_validation_error
 from marketplace.kernel.errors import (
@@ -23,19 +24,19 @@ from marketplace.kernel.errors import (
     UnsupportedMediaTypeError,
 )
 
-# What may stand around the file: boundaries, the headers of parts, fields that are refused by their names.
+# Allowance for boundaries, headers of parts, and unknown fields that are refused by name.
 _OVERHEAD_BYTES = 16 * 1024
 _MAX_PARTS = 16
-# Bounds the headers of a part, and fields that are no files; files pass through by chunks.
+# Limits the headers of a part and fields without a file. Files pass through in chunks.
 _MAX_FORM_MEMORY_BYTES = 128 * 1024
 _MAX_BOUNDARY_LENGTH = 70  # RFC 2046
 
 
 @dataclass(frozen=True)
 class UploadedFile:
-    """A file that was sent: on disk, without a name, gone when the request ends.
+    """An uploaded file on disk, without a name. The file is gone when the request ends.
 
-    What the client says of its name and type is not kept: the content tells.
+    The client's file name and content type are ignored. The content decides about the type.
     """
 
     content: IO[bytes]
@@ -46,12 +47,12 @@ class UploadedFile:
 def receive_file(upload: Upload) -> UploadedFile:
     """Read the file of a multipart body.
 
-    :param upload: the field that it comes in, and its bound
-    :return: the file; the caller closes it
-    :raises PayloadTooLargeError: it is larger; where the length is declared, nothing is read
-    :raises UnsupportedMediaTypeError: the body is not multipart/form-data, or compressed
-    :raises MalformedBodyError: it says so but is not
-    :raises ValidationError: the field is missing, or there twice or no file; or there are other fields
+    :return: the file, which the caller must close
+    :raises PayloadTooLargeError: the file is too large. If the declared length is too large, nothing is read
+    :raises UnsupportedMediaTypeError: the body is compressed or not multipart/form-data
+    :raises MalformedBodyError: the body is not valid multipart/form-data
+    :raises ValidationError: the field is missing, repeated or not a file, or the body has other fields
+    :raises ServiceUnavailableError: the disk has no space for the file
     """
     _ensure_multipart()
     limit = upload.max_bytes + _OVERHEAD_BYTES
@@ -79,9 +80,11 @@ def receive_file(upload: Upload) -> UploadedFile:
             _ensure_within_bound(upload, spooled)
             raise
         except ValueError as error:
-            raise MalformedBodyError("The body is not multipart/form-data as its boundary says.") from error
+            raise MalformedBodyError("The body is not valid multipart/form-data for its boundary.") from error
         except OSError as error:
-            raise ServiceUnavailableError("There is no room for the file.", retry_after_seconds=30) from error
+            raise ServiceUnavailableError(
+                "The server cannot store the file right now.", retry_after_seconds=30
+            ) from error
         _ensure_within_bound(upload, spooled)
         _ensure_only_file(upload, fields, files)
         [content] = spooled
@@ -92,18 +95,18 @@ def receive_file(upload: Upload) -> UploadedFile:
 
 def _ensure_multipart() -> None:
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise UnsupportedMediaTypeError("The body must not be compressed.")
+        raise UnsupportedMediaTypeError(texts.BODY_COMPRESSED)
     if request.mimetype != "multipart/form-data":
         raise UnsupportedMediaTypeError("The body must be multipart/form-data with a file.")
     boundary = request.mimetype_params.get("boundary", "")
     if not boundary.isascii() or not 1 <= len(boundary) <= _MAX_BOUNDARY_LENGTH:
         raise MalformedBodyError(
-            f"The Content-Type must name a boundary of 1 to {_MAX_BOUNDARY_LENGTH} ASCII characters."
+            f"The Content-Type must have a boundary of 1 to {_MAX_BOUNDARY_LENGTH} ASCII characters."
         )
 
 
 def _file_too_large_error(upload: Upload) -> PayloadTooLargeError:
-    return PayloadTooLargeError(f"The file may have {upload.max_bytes // (1024 * 1024)} MB at most.")
+    return PayloadTooLargeError(f"The file must not exceed {upload.max_bytes // (1024 * 1024)} MB.")
 
 
 def _ensure_within_bound(upload: Upload, spooled: list[BufferedRandom]) -> None:
@@ -116,7 +119,7 @@ def _ensure_within_bound(upload: Upload, spooled: list[BufferedRandom]) -> None:
 def _ensure_only_file(
     upload: Upload, fields: MultiDict[str, str], files: MultiDict[str, FileStorage]
 ) -> None:
-    """Refuse a body that holds anything else than one file in the upload's field."""
+    """Check that the body holds exactly one file, in the upload's field, and no other fields."""
     field = upload.field
     names = dict.fromkeys(name or "" for name in (*fields, *files))
     faults = [InvalidParam(name, "Unknown field.") for name in names if name != field]
@@ -124,7 +127,7 @@ def _ensure_only_file(
     if not times:
         faults.insert(0, InvalidParam(field, "Missing data for required field."))
     elif times > 1:
-        faults.insert(0, InvalidParam(field, "was given more than once"))
+        faults.insert(0, InvalidParam(field, "Must be given only once."))
     elif field not in files:
         faults.insert(0, InvalidParam(field, "Must be a file: a part with a file name."))
     if faults:

@@ -44,7 +44,7 @@ def test_one_that_does_not_end_after_it_begins_is_named(desk: ShopClient, path: 
     period = {"from": "2026-11-01T00:00:00Z", "to": end}
     refused = desk.get(path, headers_for(desk, path), **period)
     [fault] = assert_problem(refused, 422, "VALIDATION_FAILED")["invalid_params"]
-    assert fault == {"name": "from", "reason": "Is not before the end of the period."}
+    assert fault == {"name": "from", "reason": "Must be before `to`."}
 
 
 @pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
