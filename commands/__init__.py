@@ -1,1 +1,1 @@
-"""The operator's command line, one module per group; ``marketplace --help`` begins it."""
+"""The operator's command line. Each module holds one command or one group of commands."""

@@ -1,4 +1,4 @@
-"""Alerts, for the operator at night: what is open, what it means, what is done first, and that it is over."""
+"""Commands for alerts: list, explain and resolve."""
 
 from operator import attrgetter
 from typing import Any
@@ -14,6 +14,7 @@ from commands.console.output import display_value, print_facts, print_table, war
 from marketplace.alerts import kinds, operations, queries
 from marketplace.infra.outbox import OutboxEvent
 from marketplace.kernel.paging import MAX_LIMIT, PageRequest
+from marketplace.kernel.pluralize import format_count
 from marketplace.providers.messaging.alert_channels import email_channel_name
 from tasks.dispatcher import Dispatcher, connect_wakeups
 
@@ -27,14 +28,14 @@ _SHOWN_FIELDS = (
 )  # fmt: skip
 
 
-@click.group(help="List and explain alerts, and resolve one that was seen to.")
+@click.group(help="List, explain and resolve alerts.")
 def alerts() -> None:
     """Group the commands."""
 
 
 @alerts.command(
     name="list",
-    help="""List alerts that are open, the latest first.
+    help="""List alerts, latest first. The default is open alerts.
 
     \b
     Examples:
@@ -47,17 +48,21 @@ def alerts() -> None:
     type=click.Choice((*queries.STATES, queries.ALL)),
     default=queries.OPEN,
     show_default=True,
-    help="Only those that are so.",
+    help="Only alerts in this state.",
 )
-@click.option("--severity", type=click.Choice(kinds.SEVERITIES), help="Only of this severity.")
+@click.option("--severity", type=click.Choice(kinds.SEVERITIES), help="Only alerts of this severity.")
 @click.option(
     "--identifier",
     type=click.Choice(tuple(kinds.ALERT_KINDS)),
     metavar="IDENTIFIER",
-    help="Only of this kind.",
+    help="Only alerts of this kind.",
 )
 @click.option(
-    "--limit", type=click.IntRange(1, MAX_LIMIT), default=50, show_default=True, help="At most so many."
+    "--limit",
+    type=click.IntRange(1, MAX_LIMIT),
+    default=50,
+    show_default=True,
+    help="Maximum number of alerts.",
 )
 def list_alerts(state: str, severity: str | None, identifier: str | None, limit: int) -> None:
     """List alerts."""
@@ -78,7 +83,7 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
 
 
 @alerts.command(
-    help="""Show the alert ID: what it means, what to do first, its facts, who was told, and who could not be.
+    help="""Show an alert: meaning, first step, facts, and sent and unsent messages.
 
     \b
     Example:
@@ -87,55 +92,58 @@ def list_alerts(state: str, severity: str | None, identifier: str | None, limit:
 @click.argument("alert_id", metavar="ID", type=click.UUID)
 def show(alert_id: UUID) -> None:
     """Show an alert."""
-    with read_session() as session, explaining_missing(f"alert as {alert_id}", list_command=_LIST_ALL):
+    with read_session() as session, explaining_missing(f"alert {alert_id}", list_command=_LIST_ALL):
         alert = queries.fetch_alert(session, alert_id=alert_id)
         deliveries = queries.list_deliveries(session, alert_id=alert_id)
         waiting = queries.list_unsent_messages(session, alert_id=alert_id)
     print_facts((name.replace("_", " "), _display_fact(getattr(alert, name))) for name in _SHOWN_FIELDS)
-    click.echo(f"\nWhat it means: {alert.meaning}\nWhat to do first: {alert.first_step}\n")
+    click.echo(f"\nMeaning: {alert.meaning}\nFirst step: {alert.first_step}\n")
     names = {email_channel_name(address): f"email to {address}" for address in get_settings().alert_email_to}
     sent = [message for message in deliveries if message.sent_at is not None]
     for message in sent:
         name = names.get(message.channel, message.channel)
-        click.echo(f"{name}: {message.event}, told at {display_value(message.sent_at)}")
+        click.echo(f"{name}: {message.event}, sent at {display_value(message.sent_at)}")
     for event in waiting:
         click.echo(f"{event.payload['channel']}: {event.payload['event']}, {_describe_unsent(event)}")
     if not sent:
-        click.echo("Nobody was told of it yet; ALERT_CHAT_URL and ALERT_EMAIL_TO say who is.")
+        click.echo("No message has been sent yet. ALERT_CHAT_URL and ALERT_EMAIL_TO set the recipients.")
 
 
 def _describe_unsent(message: OutboxEvent) -> str:
-    """Say why a message is not sent; its error's name is all that is kept of what went wrong."""
-    tries = "once" if message.attempts == 1 else f"{message.attempts} times"
+    """Describe the state of an unsent message. Only the name of the last error is stored."""
+    attempts = format_count(message.attempts, "attempt")
     if message.failed_at is not None:
-        return f"given up at {display_value(message.failed_at)}: tried {tries}, at last {message.last_error}"
+        return (
+            f"gave up at {display_value(message.failed_at)} after {attempts}, last error {message.last_error}"
+        )
     if message.last_error is None:
-        return "not told yet"
+        return "not sent yet"
     return (
-        f"not told to all yet: tried {tries}, {message.last_error}, again at {display_value(message.due_at)}"
+        f"not sent to all recipients yet: {attempts}, last error {message.last_error},"
+        f" next attempt at {display_value(message.due_at)}"
     )
 
 
 @alerts.command(
-    help="""Resolve the alert ID, which was seen to. It is audited; should its cause come again, that is a new one.
+    help="""Resolve an alert after you have dealt with it. If the cause returns, a new alert is raised.
 
-    The note is kept and audited as it is: write no names, numbers or secrets into it.
+    The resolution is audited, and the note is stored as written. Do not put names, numbers or secrets into it.
 
     \b
     Example:
-      marketplace alerts resolve 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --note "Replayed, all went through."
+      marketplace alerts resolve 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --note "Replayed all webhooks."
     """
 )
 @click.argument("alert_id", metavar="ID", type=click.UUID)
-@click.option("--note", required=True, help="What was done about it.")
+@click.option("--note", required=True, help="The actions that you took.")
 def resolve(alert_id: UUID, note: str) -> None:
     """Resolve an alert."""
     normalized_note = " ".join(note.split())
     if not 3 <= len(normalized_note) <= operations.MAX_NOTE_LENGTH:
-        raise click.UsageError(f"--note takes 3 to {operations.MAX_NOTE_LENGTH} characters.")
+        raise click.UsageError(f"--note must have 3 to {operations.MAX_NOTE_LENGTH} characters.")
     current = build_services()
     connect_wakeups(Dispatcher(current))
-    with explaining_missing(f"alert as {alert_id}", list_command=_LIST_ALL):
+    with explaining_missing(f"alert {alert_id}", list_command=_LIST_ALL):
         current.database.in_transaction(
             operations.resolve_manually,
             alert_id=alert_id,

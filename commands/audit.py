@@ -1,4 +1,4 @@
-"""Checks of the audit trail."""
+"""Commands for the audit trail."""
 
 import click
 
@@ -7,15 +7,15 @@ from commands.console.failures import CommandFailedError
 from marketplace.audit.queries import find_first_broken_link
 
 
-@click.group(help="Check that the audit trail is as it was written.")
+@click.group(help="Verify the audit trail.")
 def audit() -> None:
     """Group the commands."""
 
 
 @audit.command(
-    help="""Walk the audit trail's chain of hashes from its start.
+    help="""Verify the chain of hashes of the whole audit trail.
 
-    Ends with status 1 and names the first row that was changed, or that follows one that is missing.
+    Exits with status 1 if the chain is broken, and names the first row that was changed or follows a deleted row.
 
     \b
     Example:
@@ -27,6 +27,7 @@ def verify() -> None:
         broken = find_first_broken_link(session)
     if broken is not None:
         raise CommandFailedError(
-            f"The audit trail is broken at row {broken} of audit_logs: it was changed, or a row before it is gone."
+            f"The audit trail is broken at row {broken} of audit_logs."
+            " That row was changed, or a row before it was deleted."
         )
-    click.echo("The audit trail is whole.")
+    click.echo("The audit trail is intact.")

@@ -1,4 +1,4 @@
-"""The settings in force, secrets masked."""
+"""Commands that show the settings in force, with secrets masked."""
 
 import dataclasses
 import difflib
@@ -12,13 +12,13 @@ from commands.console.output import print_table
 from marketplace.infra.settings import Settings, variable_name
 
 
-@click.group(help="Show the settings that are in force, as the processes of the service read them.")
+@click.group(help="Show the settings in force, as the processes of the service read them.")
 def config() -> None:
     """Group the commands."""
 
 
 @config.command(
-    help="""Show every setting with its value and what it is for; secrets are masked.
+    help="""Show every setting with its value and purpose. Secrets are masked.
 
     \b
     Examples:
@@ -29,19 +29,19 @@ def show() -> None:
     """Print all settings."""
     current = get_settings()
     print_table(
-        ("Setting", "Value", "What it is"),
+        ("Setting", "Value", "Purpose"),
         [
             (variable_name(item.name), _masked_text(item, getattr(current, item.name)), item.metadata["doc"])
             for item in dataclasses.fields(Settings)
         ],
-        wrapped_columns=("Value", "What it is"),
+        wrapped_columns=("Value", "Purpose"),
     )
 
 
 @config.command(
-    help="""Print the value of the setting NAME, alone and clear.
+    help="""Print the value of a setting, and nothing else.
 
-    Secrets are printed in the embedded stack alone, whose secrets protect nothing but a demo.
+    Secrets are printed only in the embedded stack, where they protect nothing but demo data.
 
     \b
     Examples:
@@ -55,13 +55,17 @@ def get(name: str) -> None:
     item = settings_by_name.get(name.upper())
     if item is None:
         near = difflib.get_close_matches(name.upper(), settings_by_name, n=3)
-        hint = f"Did you mean {' or '.join(near)}?" if near else "`marketplace config show` lists them all."
+        hint = (
+            f"Did you mean {' or '.join(near)}?"
+            if near
+            else "Run `marketplace config show` to list all settings."
+        )
         raise click.BadParameter(f"there is no setting {name}. {hint}", param_hint="NAME")
     current = get_settings()
     if item.metadata["secret"] and current.environment != "embedded":
         raise CommandFailedError(
-            f"{variable_name(item.name)} is a secret, and ENVIRONMENT is {current.environment}: secrets are"
-            " printed in the embedded stack alone. Ask where the installation's secrets are kept."
+            f"{variable_name(item.name)} is a secret, and secrets are printed only in the embedded stack"
+            f" (ENVIRONMENT is {current.environment}). Read the value where this installation keeps its secrets."
         )
     click.echo(_text(getattr(current, item.name)))
 

@@ -1,4 +1,4 @@
-"""The database's schema: upgrade it, and check that database, migrations and models agree."""
+"""Commands for the database schema: upgrade a database, and compare database, migrations and models."""
 
 import re
 from collections.abc import Iterator
@@ -21,45 +21,45 @@ from commands.console.failures import CommandFailedError
 from marketplace.models import metadata
 from migrations.comparing import default_text, drop_equal_defaults
 
-# Any number, the same in every process: whoever upgrades holds this advisory lock.
+# Key of the advisory lock that an upgrade holds. The number is arbitrary.
 _UPGRADE_LOCK = 7_269_011
 # Revisions 0001 to 0029 were replaced by the baseline before the first release.
 _BEFORE_BASELINE = re.compile(r"00[0-2]\d")
 
 
-@click.group(help="Bring the database's schema up to date, and check it.")
+@click.group(help="Upgrade and check the database schema.")
 def db() -> None:
     """Group the commands."""
 
 
 @db.command(
-    help="""Bring the database's schema to the latest revision.
+    help="""Upgrade the database schema to the latest revision.
 
-    It may be run again, and by several hosts at once: they take turns. Run it before the new version of the
-    service starts.
+    Run this command before you start a new version of the service. You can repeat it, and several hosts can run
+    it at once.
 
     \b
     Example:
       marketplace db upgrade"""
 )
 def upgrade() -> None:
-    """Upgrade the database, and tell each step."""
+    """Upgrade the database, and print each step."""
     settings = get_settings()
     if settings.database_prepared_statements == "off":
         raise CommandFailedError(
-            "An upgrade needs a direct connection, not a pooler's. Run it with DATABASE_URL naming PostgreSQL itself"
-            " and DATABASE_PREPARED_STATEMENTS=on."
+            "An upgrade needs a direct connection to PostgreSQL, without a pooler. Set DATABASE_URL to the server and"
+            " DATABASE_PREPARED_STATEMENTS=on."
         )
     steps = upgrade_database(settings.database_url)
     for step in steps:
         click.echo(f"applied {step}")
-    click.echo(f"The database is at {latest_revision()}{'' if steps else ' already'}.")
+    click.echo(f"The database is {'now' if steps else 'already'} at revision {latest_revision()}.")
 
 
 @db.command(
-    help="""Check that the database is at the latest revision and has exactly the tables of the models.
+    help="""Check that the database schema is up to date and matches the models.
 
-    Ends with status 1 and tells what differs; nothing is changed.
+    Exits with status 1 if it does not, and prints the differences. Changes nothing.
 
     \b
     Example:
@@ -73,19 +73,19 @@ def check(ctx: click.Context) -> None:
     _require_known_revision(revision)
     if revision != latest_revision():
         raise CommandFailedError(
-            f"The database is at {revision or 'no revision'}, the latest is {latest_revision()}."
+            f"The database is at {revision or 'no revision'}, but the latest revision is {latest_revision()}."
             " Run `marketplace db upgrade`."
         )
     differing = list_differences(url)
     if differing:
-        click.secho("The database differs from the models; a migration is missing for:", err=True, fg="red")
+        click.secho("The database differs from the models. A migration is missing for:", err=True, fg="red")
         for line in differing:
             click.echo(f"  {line}")
         ctx.exit(1)
-    click.echo(f"The database is at {latest_revision()}, and agrees with the models.")
+    click.echo(f"The database is at revision {latest_revision()} and agrees with the models.")
 
 
-@db.command(help="Print the revision that the database is at, and the latest one.")
+@db.command(help="Print the revision of the database and the latest revision.")
 def current() -> None:
     """Print the revisions."""
     click.echo(f"database\t{current_revision(get_settings().database_url) or 'none'}")
@@ -93,9 +93,9 @@ def current() -> None:
 
 
 def alembic_config(url: str) -> Config:
-    """Make Alembic's configuration.
+    """Build Alembic's configuration.
 
-    :param url: the database, as DATABASE_URL names it
+    :param url: database URL in the form of DATABASE_URL
     """
     config = Config()
     config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
@@ -104,9 +104,9 @@ def alembic_config(url: str) -> Config:
 
 
 def latest_revision() -> str:
-    """Give the latest revision.
+    """Return the latest revision.
 
-    :raises LookupError: there is none, or more than one
+    :raises LookupError: there are no migrations
     """
     revision = ScriptDirectory.from_config(alembic_config("")).get_current_head()
     if revision is None:
@@ -115,16 +115,16 @@ def latest_revision() -> str:
 
 
 def current_revision(url: str) -> str | None:
-    """Give the revision that a database is at, or none for a database without our tables."""
+    """Return a database's revision, or none for a database without tables of this service."""
     with _autocommit_connection(url) as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
 def upgrade_database(url: str) -> list[str]:
-    """Bring a database to the latest revision; of several callers one works at a time.
+    """Upgrade a database to the latest revision. Concurrent upgrades run one after the other.
 
-    :param url: the database, as DATABASE_URL names it
-    :return: the steps taken, each a revision and its summary
+    :param url: database URL in the form of DATABASE_URL
+    :return: applied steps, each a revision with its summary
     :raises CommandFailedError: this version does not know the database's revision
     """
     config = alembic_config(url)
@@ -145,20 +145,20 @@ def _require_known_revision(revision: str | None) -> None:
         return
     if _BEFORE_BASELINE.fullmatch(revision):
         raise CommandFailedError(
-            f"The database is at revision {revision} from before the migrations' baseline and can't be upgraded:"
-            " `make reset` removes the embedded stack's database, any other must be created anew."
+            f"The database is at revision {revision}, which is too old to upgrade. Run `make reset` for the embedded"
+            " stack, or create a new database."
         )
     raise CommandFailedError(
-        f"The database is at revision {revision}, which this version does not know: a newer version has"
-        " upgraded it. Deploy that version."
+        f"The database is at revision {revision}, which this version does not know. A newer version has"
+        " upgraded the database: use that version."
     )
 
 
 def list_differences(url: str) -> list[str]:
     """Compare a database with the models.
 
-    :param url: the database, as DATABASE_URL names it
-    :return: what a migration would have to do, one line each; none if they agree
+    :param url: database URL in the form of DATABASE_URL
+    :return: the steps of a migration that would remove the differences, one per line; empty if there are none
     """
     with _autocommit_connection(url) as connection:
         context = MigrationContext.configure(
@@ -178,14 +178,14 @@ def _describe_differences(container: OpContainer) -> Iterator[str]:
 
 
 def _describe_difference(diff: Any) -> str:
-    """Write one of Alembic's differences, such as ('add_column', None, 'products', Column(...))."""
+    """Describe a difference found by Alembic, such as ('add_column', None, 'products', Column(...))."""
     if isinstance(diff, list):
         return "; ".join(_describe_difference(part) for part in diff)
     kind, *details = diff
     if kind.startswith("modify_"):
         _schema, table, column, _existing, before, after = details
         there, here = (default_text(value) or str(value) for value in (before, after))
-        change = f"the database has {there}, the model {here}"
+        change = f"the database has {there}, the model has {here}"
         return f"{kind.replace('_', ' ')} of {table}.{column}: {change}"
     names = [str(getattr(part, "name", None) or part) for part in details if part is not None]
     return f"{kind.replace('_', ' ')}: {' '.join(names[:3])}"
@@ -193,7 +193,7 @@ def _describe_difference(diff: Any) -> str:
 
 @contextmanager
 def _autocommit_connection(url: str) -> Iterator[Connection]:
-    """Open a connection in autocommit, so that no lock of ours outlives its statement."""
+    """Open a connection in autocommit mode, so that table locks end with each statement."""
     engine = create_engine(
         url.replace("postgresql://", "postgresql+psycopg2://", 1),
         poolclass=pool.NullPool,

@@ -1,4 +1,4 @@
-"""Checks of the books."""
+"""Commands that check the ledger."""
 
 import click
 
@@ -8,23 +8,29 @@ from marketplace.ledger import queries
 from marketplace.platform.halts import are_payouts_halted
 from marketplace.reconciliation import ledger_check
 
+_PAYOUTS_HALTED = "Payouts are halted until two officers resume them."
+_PAYOUTS_RUNNING = "Payouts continue, because two officers resumed them."
 
-@click.group(help="Check that the books are whole.")
+
+@click.group(help="Check the invariants of the ledger.")
 def ledger() -> None:
     """Group the commands."""
 
 
 @ledger.command(
-    help="""Check every rule of the books: debits equal credits, kept balances equal their entries, escrow
-    equals what its records hold, every charge and refund is accounted for, and the like. What is broken
-    raises the alert ESCROW_DRIFT, which the next check resolves that finds the rule to hold, and halts
-    payouts until two officers resume them.
+    help="""Check every invariant of the ledger.
 
-    Ends with status 1 and names the rows where a rule does not hold; the books are not changed.
+    Among others, debits must equal credits, stored balances must equal the sum of their entries, escrow must equal
+    the records of its orders, and every charge and refund must be posted.
+
+    A broken invariant raises the alert ESCROW_DRIFT and halts payouts until two officers resume them. The alert
+    resolves with the next check that finds the invariant intact.
+
+    Exits with status 1 if an invariant is broken, and prints the rows that break it. The ledger is not changed.
 
     \b
     Example:
-      marketplace ledger verify && echo "the books are whole\""""
+      marketplace ledger verify && echo "the ledger is consistent\""""
 )
 @click.pass_context
 def verify(ctx: click.Context) -> None:
@@ -33,16 +39,16 @@ def verify(ctx: click.Context) -> None:
     violations = ledger_check.check_ledger(current.database, now=current.clock())
     with current.database.reading() as session:
         balances = queries.fetch_balances_by_kind(session)
-        payouts = "stand still" if are_payouts_halted(session) else "go on, as two officers decided"
+        payouts = _PAYOUTS_HALTED if are_payouts_halted(session) else _PAYOUTS_RUNNING
     for violation in violations:
-        click.echo(f"\nBroken: {violation.rule} ({len(violation.rows)} rows shown)")
+        click.echo(f"\nBroken invariant: {violation.rule} ({len(violation.rows)} rows shown)")
         print_table(list(violation.rows[0]), [list(row.values()) for row in violation.rows])
     if violations:
         click.secho(
-            f"\nThe books are not whole: {len(violations)} rules are broken. Tell finance. Payouts {payouts}.",
+            f"\nThe ledger is inconsistent (broken invariants: {len(violations)}). Inform finance. {payouts}",
             err=True,
             fg="red",
         )
         ctx.exit(1)
     print_table(("Account", "Balance (kobo)"), balances.items())
-    click.echo("The books are whole.")
+    click.echo("The ledger is consistent.")

@@ -1,4 +1,4 @@
-"""The entry of ``marketplace``. A command's module is imported when it is called, so that each starts fast."""
+"""Entry point of ``marketplace``. A command's module is imported on use, so that every command starts fast."""
 
 import difflib
 import importlib
@@ -9,48 +9,48 @@ import click
 
 from commands.console.failures import CommandFailedError, explain_error
 
-# Each is an attribute of its name in the module of that name, unless it says otherwise.
+# A command is an attribute of the module with the same name, unless MODULES names another module.
 COMMAND_SUMMARIES = {
-    "db": "Bring the database's schema up to date, and check it.",
-    "seed": "Fill the database with demo data, or with many products.",
-    "token": "Print an access token of a demo persona.",
-    "config": "Show the settings that are in force.",
-    "webhooks": "List, inspect and replay webhooks that came in.",
-    "alerts": "List and explain alerts, and resolve one that was seen to.",
-    "ledger": "Check that the books are whole.",
-    "payouts": "Look at batches of payouts, and reconcile the gateway.",
-    "audit": "Check that the audit trail is as it was written.",
-    "periodic": "List, run, pause and re-schedule periodic tasks.",
-    "queues": "Show how much work waits, goes on, failed and was done.",
-    "workers": "List the workers, and what each does.",
-    "proxy": "Write the reverse proxy's configuration.",
+    "db": "Upgrade and check the database schema.",
+    "seed": "Load demo data, or many products for load tests.",
+    "token": "Print an access token for a demo persona.",
+    "config": "Show the settings in force.",
+    "webhooks": "List, inspect and replay received webhooks.",
+    "alerts": "List, explain and resolve alerts.",
+    "ledger": "Check the invariants of the ledger.",
+    "payouts": "Inspect payout batches, and reconcile with the payment gateway.",
+    "audit": "Verify the audit trail.",
+    "periodic": "List, run, pause and reschedule periodic tasks.",
+    "queues": "Show the waiting, active and failed work in each queue.",
+    "workers": "List the workers with their current work.",
+    "proxy": "Generate the configuration of the reverse proxy.",
 }
 MODULES = {name: f"commands.{name}" for name in COMMAND_SUMMARIES} | {"workers": "commands.queues"}
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called, not to be listed."""
+    """A group that imports a command only when that command is called."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read what is given to any command; no command can do anything with what is no text.
+        """Parse the arguments, which must be valid UTF-8 for every command.
 
-        :raises click.UsageError: it is not in UTF-8
+        :raises click.UsageError: an argument is not valid UTF-8
         """
         for argument in args:
             argument_bytes = os.fsencode(argument)
             shown = argument_bytes.decode("utf-8", "replace")
             if shown.encode() != argument_bytes:
-                ctx.fail(f"{shown!r} is not in UTF-8.")
+                ctx.fail(f"{shown!r} is not valid UTF-8.")
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name the commands."""
+        """Return the names of the commands."""
         return list(COMMAND_SUMMARIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command.
 
-        :raises CommandFailedError: it needs the embedded stack, which an image does not hold
+        :raises CommandFailedError: the command needs the embedded stack, which an image does not contain
         """
         if cmd_name not in MODULES:
             return None
@@ -60,17 +60,17 @@ class LazyGroup(click.Group):
             if error.name is None or error.name.partition(".")[0] != "sandbox":
                 raise
             raise CommandFailedError(
-                f"`marketplace {cmd_name}` belongs to the embedded stack, which this installation leaves out."
+                f"`marketplace {cmd_name}` needs the embedded stack, which this installation does not include."
             ) from error
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is called, suggesting one for a slip of the pen."""
+        """Find the called command. For a typing error, suggest a similar command."""
         if args and args[0] not in COMMAND_SUMMARIES and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], COMMAND_SUMMARIES, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(COMMAND_SUMMARIES)}."
+            hint = f"Did you mean {near[0]}?" if near else f"Use one of: {', '.join(COMMAND_SUMMARIES)}."
             ctx.fail(f"There is no command {args[0]}. {hint}")
         return super().resolve_command(ctx, args)
 
@@ -80,9 +80,9 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMAND_SUMMARIES.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; an expected failure becomes a message instead of a trace.
+        """Run a command. An expected failure becomes a message instead of a traceback.
 
-        :raises CommandFailedError: what failed, in words
+        :raises CommandFailedError: an expected failure, explained in words
         """
         try:
             return super().invoke(ctx)
@@ -98,20 +98,20 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="""Operate the campus marketplace.
 
-    Settings come from environment variables. Where DATABASE_URL is not set, those of the embedded stack
-    (`make run`) are used; DATA_DIR names its directory if that is not .data.
+    Settings come from environment variables. If DATABASE_URL is not set, the settings of the embedded stack
+    (`make run`) are used. Set DATA_DIR if the embedded stack's directory is not .data.
 
     \b
     Examples:
-      marketplace db upgrade               bring the schema up to date
-      marketplace token buyer              a token for curl, while `make run` runs
-      marketplace config get GATEWAY_URL   one setting, clear
-      marketplace ledger verify            are the books whole?
+      marketplace db upgrade               upgrade the database schema
+      marketplace token buyer              print a token for curl, while `make run` runs
+      marketplace config get GATEWAY_URL   print one setting
+      marketplace ledger verify            check the ledger
 
-    `marketplace COMMAND --help` tells more.""",
+    Run `marketplace COMMAND --help` for details of a command.""",
 )
 def main() -> None:
-    """Be the entry of the console script; click calls the command that is named."""
+    """Run the console script. click calls the named command."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Payouts, for the operator: batches and their risks, and reconciliation. Officers decide on batches."""
+"""Commands for payouts: batches, risk flags and reconciliation. Officers decide on batches in the API."""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -19,14 +19,14 @@ from tasks.reconciliation import execute_run
 _TIME_TYPE = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ"])
 
 
-@click.group(help="Look at batches of payouts, and reconcile the gateway with the books.")
+@click.group(help="Inspect payout batches, and reconcile the payment gateway with the ledger.")
 def payouts() -> None:
     """Group the commands."""
 
 
 @payouts.command(
     name="list",
-    help="""List batches of payouts, the latest first: those that are staged, approved or being sent, or others.
+    help="""List payout batches, latest first. The default is batches that are staged, approved or being sent.
 
     \b
     Examples:
@@ -38,10 +38,14 @@ def payouts() -> None:
     type=click.Choice(tuple(batch_queries.FILTERS)),
     default=batch_queries.UNDISBURSED,
     show_default=True,
-    help="Only those that are so.",
+    help="Only batches with this status.",
 )
 @click.option(
-    "--limit", type=click.IntRange(1, MAX_LIMIT), default=50, show_default=True, help="At most so many."
+    "--limit",
+    type=click.IntRange(1, MAX_LIMIT),
+    default=50,
+    show_default=True,
+    help="Maximum number of batches.",
 )
 def list_batches(status: str, limit: int) -> None:
     """List batches."""
@@ -73,14 +77,14 @@ def list_batches(status: str, limit: int) -> None:
         ],
     )
     if page.total > len(page.items):
-        click.echo(f"There are {page.total}; --limit shows up to {MAX_LIMIT} of them.", err=True)
+        click.echo(f"{page.total:,} batches match. Use --limit to show up to {MAX_LIMIT}.", err=True)
 
 
 @payouts.command(
     name="show",
-    help="""Show the batch ID: who approved what of it, what is risky, what changed, and its payments.
+    help="""Show a batch: approvals, risk flags, changes since staging, and payments.
 
-    Those with the most risks come first, then the largest. Account numbers show their last four digits.
+    Payments with the most risk flags come first, then the largest. Account numbers show only the last four digits.
 
     \b
     Examples:
@@ -88,9 +92,15 @@ def list_batches(status: str, limit: int) -> None:
       marketplace payouts show 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --risk any""",
 )
 @click.argument("batch_id", metavar="ID", type=click.UUID)
-@click.option("--risk", type=click.Choice((detail.ANY_RISK, *RISK_FLAGS)), help="Only payments with it.")
 @click.option(
-    "--limit", type=click.IntRange(1, MAX_LIMIT), default=20, show_default=True, help="So many payments."
+    "--risk", type=click.Choice((detail.ANY_RISK, *RISK_FLAGS)), help="Only payments with this risk flag."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_LIMIT),
+    default=20,
+    show_default=True,
+    help="Maximum number of payments.",
 )
 def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
     """Show a batch."""
@@ -102,14 +112,14 @@ def show_batch(batch_id: UUID, risk: str | None, limit: int) -> None:
     batch: BatchDetail = page.data
     _print_batch_facts(batch)
     if batch.halted:
-        click.echo("\nPayouts are halted: nothing is sent until two officers resume them.")
+        click.echo("\nPayouts are halted. Nothing is sent until two officers resume them.")
     for flag in batch.risks:
         click.echo(
             f"\n{flag.name}: {format_count(flag.payments, 'payment')}, {format_naira(flag.amount_minor)}."
             f" {flag.meaning}"
         )
     if batch.changes:
-        click.echo("\nNot as it was staged:")
+        click.echo("\nChanged since staging:")
         print_table(
             ("Payment", "Change", "Kobo", "At"),
             [
@@ -168,18 +178,18 @@ def _print_batch_facts(batch: BatchDetail) -> None:
         ]
     )
     for approval in batch.approvals:
-        counts = "" if approval.counts else ", of what it was then"
+        counts = "" if approval.counts else " (no longer counts, because the batch has changed)"
         click.echo(f"Approved by {approval.officer_id} at {approval.created_at:%Y-%m-%d %H:%M:%SZ}{counts}")
 
 
 @payouts.command(
-    help="""Compare what the payment gateway holds with the books, here and now.
+    help="""Reconcile the payment gateway with the ledger, in this process.
 
-    Its movements, charges, transfers, refunds and settlements are read page by page. Settlements to the bank are
-    booked. What is on its way is no drift; what else differs is listed with what to do about it, raises ESCROW_DRIFT
-    and halts payouts.
+    Reads the gateway's balance, movements, charges, transfers, refunds and settlements. Settlements to the bank are
+    posted to the ledger. Amounts in transit are not drift. Any other difference is listed with a suggested action,
+    raises the alert ESCROW_DRIFT and halts payouts.
 
-    Ends with status 1 where there is drift, and with 2 where the gateway does not answer.
+    Exits with status 1 if there is drift, and with status 2 if the gateway does not answer.
 
     \b
     Examples:
@@ -190,13 +200,19 @@ def _print_batch_facts(batch: BatchDetail) -> None:
     "--from",
     "since",
     type=_TIME_TYPE,
-    help="Compare the gateway's lists from then on, in UTC.",
+    help="Start of the period to compare, in UTC.",
     metavar="TIME",
 )
-@click.option("--to", "until", type=_TIME_TYPE, help="Up to then; now unless given.", metavar="TIME")
+@click.option(
+    "--to",
+    "until",
+    type=_TIME_TYPE,
+    help="End of the period to compare, in UTC. The default is now.",
+    metavar="TIME",
+)
 @click.pass_context
 def reconcile(ctx: click.Context, since: datetime | None, until: datetime | None) -> None:
-    """Reconcile."""
+    """Reconcile the gateway with the ledger."""
     current = build_services()
     connect_wakeups(Dispatcher(current))
     now = current.clock()
@@ -210,16 +226,18 @@ def reconcile(ctx: click.Context, since: datetime | None, until: datetime | None
     outcome = execute_run(current, run_id, now=now)
     if outcome is None or outcome.status == run.FAILED:
         click.secho(
-            f"The payment gateway did not answer as it should: run {run_id} failed.", err=True, fg="red"
+            f"Run {run_id} failed, because the gateway did not answer correctly. Check the gateway and try again.",
+            err=True,
+            fg="red",
         )
         ctx.exit(2)
     print_facts(
         [
             ("Run", run_id),
             ("Status", outcome.status),
-            ("Gateway holds", format_naira(outcome.gateway_minor)),
-            ("Books say", format_naira(outcome.books_minor)),
-            ("On its way", format_naira(outcome.in_flight_minor)),
+            ("Gateway balance", format_naira(outcome.gateway_minor)),
+            ("Ledger balance", format_naira(outcome.books_minor)),
+            ("In transit", format_naira(outcome.in_flight_minor)),
             ("Drift", format_naira(outcome.drift_minor)),
         ]
     )
@@ -228,7 +246,7 @@ def reconcile(ctx: click.Context, since: datetime | None, until: datetime | None
             shown = queries.show_run(session, run_id=run_id).exceptions
         click.echo()
         print_table(
-            ("Kind", "Problem", "Kobo", "Reference", "Gateway's id", "Order", "What to do"),
+            ("Kind", "Problem", "Kobo", "Reference", "Gateway id", "Order", "Suggested action"),
             [
                 [
                     row.kind,
@@ -241,10 +259,14 @@ def reconcile(ctx: click.Context, since: datetime | None, until: datetime | None
                 ]
                 for row in shown
             ],
-            wrapped_columns=("What to do",),
+            wrapped_columns=("Suggested action",),
         )
     if outcome.status == run.DRIFT:
-        click.secho("\nPayouts are halted: they go on by a proposal of two officers.", err=True, fg="red")
+        click.secho(
+            "\nPayouts are halted. Resolve the differences, then have two officers resume payouts.",
+            err=True,
+            fg="red",
+        )
         ctx.exit(1)
 
 

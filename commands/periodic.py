@@ -1,4 +1,4 @@
-"""Periodic tasks: what there is, running one by hand, and having them run at other times or not at all."""
+"""Commands for periodic tasks: list, run, pause and reschedule."""
 
 import dataclasses
 import os
@@ -43,46 +43,53 @@ _INDENTED_TASK_NAMES = fill(", ".join(_TASK_NAMES), 70, break_on_hyphens=False, 
 
 
 class _RunTime(RelativeTime):
-    """A time to take for now, of the centuries that tasks can reckon with: calendars end."""
+    """A time to use as the present. Very early and very late years are refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read a time."""
+        """Parse a time."""
         moment = super().convert(value, param, ctx)
-        # Tasks reckon with years before and after it.
+        # Tasks calculate with dates some years before and after this time.
         if not 2000 <= moment.year <= 2999:
-            self.fail(f"is in the year {moment.year}; take one from 2000 to 2999", param, ctx)
+            self.fail(f"is in the year {moment.year}; use a year from 2000 to 2999", param, ctx)
         return moment
 
 
 _TIME_OR_OFFSET = _RunTime(
-    r"\+(\d{1,6})([smhd])", 1, "a time such as 2026-03-01T10:00:00Z, or +31m, +2h, +14d from now"
+    r"\+(\d{1,6})([smhd])",
+    1,
+    "a time such as 2026-03-01T10:00:00Z, or an offset from now such as +31m, +2h or +14d",
 )
 _name_argument = click.argument("name", type=click.Choice(_TASK_NAMES), metavar="NAME")
 
 
 @click.group(
-    help="""List periodic tasks, run one now, pause, resume and re-schedule them. All times are UTC.
+    help="""List, run, pause, resume and reschedule periodic tasks. All times are UTC.
 
-    What is changed here is kept in the database and audited; workers go by it within seconds."""
+    Changes are stored in the database and audited. Workers apply a change within seconds."""
 )
 def periodic() -> None:
     """Group the commands."""
 
 
 @periodic.command(
-    name="list", help="List the periodic tasks: when each runs, what came of it, and what it is for."
+    name="list",
+    help="""List the periodic tasks with schedule, last run and purpose.
+
+    \b
+    Example:
+      marketplace periodic list""",
 )
 def list_tasks() -> None:
     """List the tasks."""
     states = _task_states()
     print_table(
-        ("Task", "When", "Next run", "Last run", "Took", "Outcome", "Now", "What it does"),
+        ("Task", "When", "Next run", "Last run", "Took", "Outcome", "Now", "Purpose"),
         [_table_row(task, states.get(task.name)) for task in PERIODIC_TASKS],
-        wrapped_columns=("When", "What it does"),
+        wrapped_columns=("When", "Purpose"),
     )
 
 
-@periodic.command(help="Show all that is known of the periodic task NAME.")
+@periodic.command(help="Show all details of a periodic task.")
 @_name_argument
 def show(name: str) -> None:
     """Show a task."""
@@ -92,11 +99,11 @@ def show(name: str) -> None:
         ("purpose", task.purpose),
         ("queue", task.queue),
         ("when", state.effective_schedule.description if state else task.schedule.description),
-        ("declared", task.schedule_text),
+        ("default", task.schedule_text),
     ]
     if state is not None:
         shown += [
-            ("set to", state.timetable),
+            ("override", state.timetable),
             ("paused since", state.paused_at),
             ("next run", state.next_run_at),
             ("running since", state.started_at),
@@ -107,15 +114,15 @@ def show(name: str) -> None:
             ("error", state.error),
             ("result", state.result),
             ("runs", state.runs),
-            ("failed in a row", state.failures),
+            ("failures in a row", state.failures),
         ]
     print_facts(shown)
 
 
 @periodic.command(
-    help=f"""Run the periodic task NAME once, in this process, whatever its schedule says.
+    help=f"""Run a periodic task once in this process, regardless of its schedule.
 
-    A task that is running is not started twice: this waits for it first. Ends with status 1 if the task fails.
+    If the task is already running, the command first waits for that run. Exits with status 1 if the task fails.
 
     \b
     Names:
@@ -124,14 +131,14 @@ def show(name: str) -> None:
     \b
     Examples:
       marketplace periodic run relay-inbox
-      marketplace periodic run expire-checkouts --now +31m   as of then (embedded stack)"""
+      marketplace periodic run expire-checkouts --now +31m   with a later time as now (embedded stack)"""
 )
 @_name_argument
 @click.option(
     "--now",
     "moment",
     type=_TIME_OR_OFFSET,
-    help="The time to take for now: ISO 8601, or such as +31m; not in production.",
+    help="Time to use as now: ISO 8601, or an offset such as +31m. Refused in production.",
 )
 @click.option(
     "--wait",
@@ -139,14 +146,16 @@ def show(name: str) -> None:
     type=click.IntRange(0, 3600),
     default=60,
     show_default=True,
-    help="Wait so many seconds for a run that goes on.",
+    help="Maximum number of seconds to wait for a run in progress.",
 )
 def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
     """Run a task."""
     services = current = build_services()
     if moment is not None:
         if services.settings.environment == "production":
-            raise CommandFailedError("ENVIRONMENT is production: --now would do there what is not due yet.")
+            raise CommandFailedError(
+                "ENVIRONMENT is production, where --now could run work before it is due. Omit --now."
+            )
         services = dataclasses.replace(services, clock=lambda: moment)
     dispatcher = Dispatcher(services)
     connect_wakeups(dispatcher)
@@ -164,35 +173,33 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
     click.echo(f"{name} ran in {time.monotonic() - started:.1f} s: {format_result(result)}")
 
 
-@periodic.command(
-    help="Have the periodic task NAME not run until it is resumed. A run that goes on ends in peace."
-)
+@periodic.command(help="Pause a periodic task until you resume it. A run in progress finishes normally.")
 @_name_argument
 def pause(name: str) -> None:
     """Pause a task."""
     if _change_task(schedule.set_paused, get_periodic_task(name), paused=True):
         program = Path(sys.argv[0]).name or "marketplace"
-        click.echo(f"{name} is paused. `{program} periodic resume {name}` has it run again.")
+        click.echo(f"{name} is paused. Run `{program} periodic resume {name}` to resume it.")
     else:
-        click.echo(f"{name} was paused already.")
+        click.echo(f"{name} is already paused.")
 
 
-@periodic.command(help="Have the paused periodic task NAME run again, from its next tick on.")
+@periodic.command(help="Resume a paused periodic task. It runs again at its next scheduled time.")
 @_name_argument
 def resume(name: str) -> None:
     """Resume a task."""
     if _change_task(schedule.set_paused, get_periodic_task(name), paused=False):
         click.echo(f"{name} runs next at {display_value(_task_states()[name].next_run_at)}.")
     else:
-        click.echo(f"{name} was not paused.")
+        click.echo(f"{name} is not paused.")
 
 
 @periodic.command(
     name="schedule",
-    help=f"""Have the periodic task NAME run at other times: WHEN is {EXAMPLES.replace("`", "")}.
+    help=f"""Change the schedule of a periodic task. WHEN is {EXAMPLES.replace("`", "")}.
 
-    Crontab fields are minute, hour, day of the month, month, day of the week (0 or 7 is Sunday). Put them in
-    quotes, so that the shell leaves the stars alone. Times are UTC.
+    Crontab fields are minute, hour, day of the month, month, day of the week (0 or 7 is Sunday). Quote the
+    expression, so that the shell does not expand the stars. Times are UTC.
 
     \b
     Examples:
@@ -202,13 +209,11 @@ def resume(name: str) -> None:
 )
 @_name_argument
 @click.argument("when", nargs=-1)
-@click.option("--default", "declared", is_flag=True, help="Go back to what the task declares.")
+@click.option("--default", "declared", is_flag=True, help="Restore the default schedule.")
 def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
-    """Give a task another timetable."""
+    """Change the schedule of a task."""
     if bool(when) == declared:
-        raise click.UsageError(
-            f"Say when {name} is to run, or --default. WHEN is {EXAMPLES.replace('`', '')}."
-        )
+        raise click.UsageError(f"Give either WHEN or --default. WHEN is {EXAMPLES.replace('`', '')}.")
     task, new_schedule = get_periodic_task(name), None
     if not declared:
         try:
@@ -217,7 +222,7 @@ def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
             raise click.BadParameter(str(error).replace("`", ""), param_hint="WHEN") from error
     following = _change_task(schedule.reschedule_task, task, schedule=new_schedule)
     words = (new_schedule or task.schedule).description
-    paused = " It is paused." if _task_states()[name].paused_at else ""
+    paused = " The task is paused." if _task_states()[name].paused_at else ""
     click.echo(f"{name} runs {words}, next at {display_value(following)}.{paused}")
 
 
@@ -242,7 +247,7 @@ def _table_row(task: PeriodicTask, state: PeriodicTaskState | None) -> tuple[Any
     outcome = f"{state.outcome}: {state.error}" if state.error else state.outcome
     return (
         task.name,
-        state.effective_schedule.description + (" (set)" if state.timetable else ""),
+        state.effective_schedule.description + (" (override)" if state.timetable else ""),
         None if state.paused_at else state.next_run_at,
         state.finished_at,
         _duration_text(state),
@@ -257,9 +262,9 @@ def _duration_text(state: PeriodicTaskState) -> str | None:
 
 
 def _start_run(task: PeriodicTask, services: Services, runner_name: str, wait_seconds: int) -> UUID:
-    """Begin a run, waiting for one that goes on; one whose worker is gone is given up.
+    """Start a run, after waiting for a run in progress. The run of a dead worker is marked as lost.
 
-    :raises CommandFailedError: the task is running for longer than is waited
+    :raises CommandFailedError: the run in progress does not finish within the given seconds
     """
     monitor, pause_between, announced = HeartbeatMonitor(), threading.Event(), False
     until = time.monotonic() + wait_seconds
@@ -277,18 +282,18 @@ def _start_run(task: PeriodicTask, services: Services, runner_name: str, wait_se
             services.database.in_transaction(schedule.mark_run_lost, state=state, now=services.clock())
         elif time.monotonic() >= until:
             raise CommandFailedError(
-                f"{task.name} is running on {state.run_by} since {display_value(state.started_at)},"
-                " and is not started twice. Try again later, or wait longer with --wait SECONDS."
+                f"{task.name} has been running on {state.run_by} since {display_value(state.started_at)}."
+                " Try again later, or wait longer with --wait SECONDS."
             )
         elif not announced:
             announced = True
-            click.echo(f"{task.name} is running on {state.run_by}; this waits for it.", err=True)
+            click.echo(f"{task.name} is running on {state.run_by}. Waiting for that run ...", err=True)
         pause_between.wait(SCHEDULE_POLL_SECONDS)
 
 
 @contextmanager
 def _send_heartbeats(name: str, runner: TaskRunner) -> Iterator[None]:
-    """Beat while a run goes on, and show on a terminal that it does."""
+    """Send heartbeats during a run. On a terminal show a spinner, too."""
     ended = threading.Event()
 
     def beat() -> None:

@@ -1,4 +1,4 @@
-"""The reverse proxy's configuration, made from the routes' contracts."""
+"""Generation of the reverse proxy's configuration from the contracts of the routes."""
 
 import re
 from collections import defaultdict
@@ -10,19 +10,19 @@ from blueprints.areas import contracts
 from blueprints.http.contract import Contract, ProcessGroup
 
 _CADDYFILE_TEMPLATE = """\
-# The reverse proxy before the two groups of web processes.
+# The reverse proxy in front of the two groups of web processes.
 #
-# Made by `marketplace proxy caddyfile > deploy/Caddyfile` from the contracts of the routes; a test holds it
-# against them. To change anything else, change the template in commands/proxy.py.
+# Generated from the contracts of the routes by `marketplace proxy caddyfile > deploy/Caddyfile`. A test compares
+# the two. To change anything else, edit the template in commands/proxy.py.
 #
-# SITE_ADDRESS      where it listens: http://:8000, or a host name, for which it then obtains a certificate
-# BIND_ADDRESS      the interface that it listens on; all of them when not given
-# API_UPSTREAM      host:port of the sync workers, which serve what computes
-# WAITING_UPSTREAM  host:port of the gevent workers, which serve what waits for others
+# SITE_ADDRESS      address of the site: http://:8000, or a host name, for which Caddy obtains a certificate
+# BIND_ADDRESS      network interface to listen on; by default all interfaces
+# API_UPSTREAM      host:port of the sync workers, which serve routes that compute
+# WAITING_UPSTREAM  host:port of the gevent workers, which serve routes that wait for other services
 # MEDIA_UPSTREAM    host:port of the object storage
-# MEDIA_BUCKET      its public bucket
-# TRUSTED_PROXIES   addresses of a load balancer before this proxy, whose X-Forwarded-For is believed; none when
-#                   not given (192.0.2.1 is an address that nobody has)
+# MEDIA_BUCKET      public bucket of the object storage
+# TRUSTED_PROXIES   addresses of a load balancer in front of this proxy, to trust its X-Forwarded-For; by default
+#                   none (192.0.2.1 is reserved for documentation)
 {
 	admin off
 	persist_config off
@@ -61,8 +61,8 @@ _CADDYFILE_TEMPLATE = """\
 {$SITE_ADDRESS} {
 	header -Server
 
-	# Pictures of products: one object at a time is read, nothing is listed or written. Neither the query nor
-	# credentials reach the storage, so no other operation of its interface can be asked for.
+	# Pictures of products: read one object at a time, no listing and no writing. Neither query nor credentials
+	# reach the storage, so clients cannot use any other operation of its interface.
 	handle_path /media/* {
 		@writing not method GET HEAD
 		error @writing 405
@@ -76,7 +76,7 @@ _CADDYFILE_TEMPLATE = """\
 			header_down -Seaweed-*
 			header_down X-Content-Type-Options nosniff
 			header_down Content-Security-Policy "default-src 'none'; sandbox"
-			# What the storage says of an object that is not there is its own affair.
+			# Hide the storage's own error responses.
 			@absent status 4xx
 			handle_response @absent {
 				error 404
@@ -84,26 +84,26 @@ _CADDYFILE_TEMPLATE = """\
 		}
 	}
 
-	# What waits for a provider, a browser or a slow upload: a gevent worker holds many of these at once.
+	# Routes that wait for a provider, a browser or a slow upload. A gevent worker serves many of them at once.
 #WAITING#
 	handle {
 		reverse_proxy {$API_UPSTREAM} {
-			# A sync worker gets a request only when its body is here, so a slow client can't hold it.
+			# Pass a request to a sync worker only with its whole body, so that slow clients do not occupy workers.
 			request_buffers 2MB
 			lb_try_duration 5s
 			lb_try_interval 100ms
 		}
 	}
 
-	# What the proxy answers itself has the form of all other problems.
+	# Errors of the proxy itself have the form of all other problems.
 	handle_errors 404 {
 		import problem
-		respond `{"type":"/errors/resource-not-found","title":"Not Found","status":404,"code":"RESOURCE_NOT_FOUND","detail":"There is no such picture.","requestId":"{http.request.uuid}"}` 404
+		respond `{"type":"/errors/resource-not-found","title":"Not Found","status":404,"code":"RESOURCE_NOT_FOUND","detail":"This picture does not exist.","requestId":"{http.request.uuid}"}` 404
 	}
 	handle_errors 405 {
 		import problem
 		header Allow "GET, HEAD"
-		respond `{"type":"/errors/method-not-allowed","title":"Method Not Allowed","status":405,"code":"METHOD_NOT_ALLOWED","detail":"Pictures are only read.","requestId":"{http.request.uuid}"}` 405
+		respond `{"type":"/errors/method-not-allowed","title":"Method Not Allowed","status":405,"code":"METHOD_NOT_ALLOWED","detail":"Pictures only support GET and HEAD.","requestId":"{http.request.uuid}"}` 405
 	}
 	handle_errors 502 503 504 {
 		import problem
@@ -111,7 +111,7 @@ _CADDYFILE_TEMPLATE = """\
 		respond `{"type":"/errors/service-unavailable","title":"Service Unavailable","status":503,"code":"SERVICE_UNAVAILABLE","detail":"The service is starting or stopping. Try again in a few seconds.","requestId":"{http.request.uuid}"}` 503
 	}
 }
-"""  # noqa: E501 - the problem's body is one line
+"""  # noqa: E501 - a problem's body is one line
 _MATCHER_TEMPLATE = """\
 	@waiting_{name} {{
 		method {methods}
@@ -125,16 +125,16 @@ _PATH_PARAMETER = re.compile(r"<(?:[^:<>]+:)?[^<>]+>")
 _API_PREFIX = "/api/"
 
 
-@click.group(help="Write the reverse proxy's configuration.")
+@click.group(help="Generate the configuration of the reverse proxy.")
 def proxy() -> None:
     """Group the commands."""
 
 
 @proxy.command(
     name="caddyfile",
-    help="""Print the Caddyfile: which requests go to the processes that wait is taken from the routes.
+    help="""Print the Caddyfile. The contracts of the routes decide which requests go to the waiting processes.
 
-    It names its upstreams by variables, so that one file serves everywhere.
+    Upstreams are named by environment variables, so that the same file works in every environment.
 
     \b
     Example, after adding a route:
@@ -146,10 +146,7 @@ def print_caddyfile() -> None:
 
 
 def render_caddyfile(routes: Iterable[Contract]) -> str:
-    """Write the Caddyfile.
-
-    :param routes: the contracts of all routes
-    """
+    """Render the Caddyfile for the contracts of all routes."""
     waiting: dict[str, set[str]] = defaultdict(set)
     for route in routes:
         if route.group is ProcessGroup.WAITING:
@@ -166,7 +163,7 @@ def render_caddyfile(routes: Iterable[Contract]) -> str:
 
 
 def _path_pattern(path: str) -> str:
-    """Write a route's path as a regular expression, of both spellings where it is the API's."""
+    """Return a route's path as a regular expression. API paths match with and without a version."""
     literal = [re.escape(part).replace(r"\-", "-") for part in _PATH_PARAMETER.split(path.rstrip("/"))]
     pattern = "[^/]+".join(literal)
     return f"/api(/v1)?/{pattern.removeprefix(_API_PREFIX)}" if pattern.startswith(_API_PREFIX) else pattern

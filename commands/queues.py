@@ -1,4 +1,4 @@
-"""Queues and workers: how much waits, how much was done, and who works."""
+"""Commands for queues and workers."""
 
 import click
 
@@ -10,15 +10,15 @@ from marketplace.infra.cache import CacheDownError
 
 
 @click.command(
-    help="""Show the queues' figures.
+    help="""Show the amount of work in each queue.
 
     \b
-    Waiting    due, or waiting for the next try; nobody works on it
-    Active     workers are at it
-    Failed     given up: `marketplace webhooks list --status dead` shows webhooks
-    Completed  ever
-    Later      put off on purpose
-    Oldest due since when the one that waits longest is due"""
+    Waiting    due, or waiting for a retry
+    Active     in progress in a worker
+    Failed     dead letters; `marketplace webhooks list --state dead` lists webhooks
+    Completed  finished since the beginning
+    Later      scheduled for a later time
+    Oldest due due time of the work that has waited longest"""
 )
 def queues() -> None:
     """Show the queues."""
@@ -42,7 +42,7 @@ def queues() -> None:
     )
     if report.workers is None:
         click.echo(
-            "The cache can't be reached: what workers do is not known, and nothing is counted as active.",
+            "The cache can't be reached, so the current work of workers is unknown and Active shows 0.",
             err=True,
         )
     else:
@@ -50,20 +50,22 @@ def queues() -> None:
         click.echo(f"Workers: {len(report.workers.workers)}. The cache uses {memory:.1f} MiB.", err=True)
 
 
-@click.command(help="List the worker processes that live, and what each does since when.")
+@click.command(help="List the live worker processes with their current work.")
 def workers() -> None:
     """List the workers."""
     try:
         snapshot = heartbeats.fetch_live_workers(build_services().cache)
     except CacheDownError as error:
-        raise CommandFailedError("The cache can't be reached, where workers tell that they live.") from error
+        raise CommandFailedError(
+            "The cache can't be reached, so live workers are unknown. Check REDIS_URL."
+        ) from error
     if not snapshot.workers:
-        click.echo("No worker has told of itself in the last seconds.", err=True)
+        click.echo("No live workers were found. Start the workers, or check their logs.", err=True)
         return
     rows: list[tuple[object, ...]] = []
     for worker in snapshot.workers:
         columns = (worker.name, worker.queue, worker.host, worker.process_id, worker.started_at)
         rows += [(*columns, activity.what, activity.since) for activity in worker.doing] or [
-            (*columns, "nothing", None)
+            (*columns, "idle", None)
         ]
-    print_table(("Worker", "Queue", "Host", "Process", "Started", "Does", "Since"), rows)
+    print_table(("Worker", "Queue", "Host", "Process", "Started", "Current work", "Since"), rows)

@@ -28,7 +28,7 @@ from sandbox.personas import MAIN_CAMPUS
 
 
 class DatabaseState(Enum):
-    """What a database holds."""
+    """The kind of data in a database."""
 
     EMPTY = "empty"
     PARTIALLY_SEEDED = "some demo data"
@@ -37,16 +37,16 @@ class DatabaseState(Enum):
 
 
 @click.command(
-    help=f"""Fill the database with demo data: two campuses, stores, {products.DEMO_PRODUCTS} products with
-    pictures, the personas, orders in each state, and flash sales, banners and vibes.
+    help=f"""Load demo data: two campuses, stores, {products.DEMO_PRODUCTS} products with pictures, the personas,
+    orders in each status, and flash sales, banners and vibes.
 
-    It is the same data each time. What is there already is left as it is, so it may be run again, also to
-    add products for a load test. ENVIRONMENT=production refuses it.
+    The data is the same on every run, and existing rows stay unchanged. You can repeat the command, for example to
+    add products for a load test. It is refused if ENVIRONMENT is production.
 
     \b
     Examples:
-      marketplace seed                    complete the demo data
-      marketplace seed --if-empty         only on a fresh database
+      marketplace seed                    add missing demo data
+      marketplace seed --if-empty         only load an empty database
       marketplace seed --products 50000   for load tests, with {people.LOAD_VENDORS} stores"""
 )
 @click.option(
@@ -55,24 +55,23 @@ class DatabaseState(Enum):
     type=click.IntRange(products.DEMO_PRODUCTS, products.MAX_PRODUCTS),
     default=products.DEMO_PRODUCTS,
     show_default=True,
-    help="How many products there shall be.",
+    help="Total number of products.",
 )
-@click.option("--if-empty", is_flag=True, help="Do nothing if there are data.")
+@click.option("--if-empty", is_flag=True, help="Do nothing if the database already has data.")
 def seed(count: int, *, if_empty: bool) -> None:
-    """Fill the database."""
+    """Load the demo data."""
     services = build_services()
     if services.settings.environment == "production":
         raise CommandFailedError(
-            "ENVIRONMENT is production: demo data, with accounts that anybody can sign in to, do not belong there."
+            "ENVIRONMENT is production. Demo data includes accounts that anyone can sign in to, so it is refused there."
         )
     state = find_state(services)
     if if_empty and state in (DatabaseState.SEEDED, DatabaseState.OTHER_DATA):
-        click.echo(f"The database has {state.value} already: nothing was done.")
+        click.echo(f"The database already has {state.value}, so nothing was done.")
         return
     if state is DatabaseState.OTHER_DATA:
         raise CommandFailedError(
-            "The database has campuses that are not the demo's. Demo data would mix with them: use an empty"
-            " database (DATABASE_URL)."
+            "The database has campuses that are not part of the demo. Set DATABASE_URL to an empty database."
         )
     started = time.monotonic()
     summary = seed_database(services, product_count=count, now=services.clock(), stages=Stages())
@@ -80,7 +79,7 @@ def seed(count: int, *, if_empty: bool) -> None:
 
 
 def find_state(services: Services) -> DatabaseState:
-    """Tell what the database holds."""
+    """Return the kind of data in the database."""
     with services.database.reading() as session:
         campuses = set(session.scalars(select(Campus.id)))
         if not campuses:
@@ -91,13 +90,12 @@ def find_state(services: Services) -> DatabaseState:
 
 
 def seed_database(services: Services, *, product_count: int, now: datetime, stages: Stages) -> str:
-    """Add whatever of the demo's data is not there.
+    """Add all missing demo data.
 
-    :param product_count: up to which number there shall be products
-    :param now: the present, that everything is dated back from
-    :param stages: shows how long it goes
-    :return: what was done, in a sentence
-    :raises ProviderUnavailableError: the object storage does not take pictures; nothing was added
+    :param product_count: total number of products
+    :param now: present time, from which all other times are calculated
+    :return: summary in words
+    :raises ProviderUnavailableError: the object storage does not accept pictures, and nothing was added
     """
     keys = _store_missing_pictures(services, stages)
     with stages.stage("products", total=product_count) as progress:
@@ -105,26 +103,28 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
     checkout: orders.SandboxCheckout | None = orders.SandboxCheckout(services)
     if checkout is not None and not checkout.wait_until_ready():
         click.echo(
-            "GATEWAY_URL is no running sandbox gateway: orders that take a payment are left out.", err=True
+            "No sandbox gateway is running at GATEWAY_URL, so paid orders are left out. Start the gateway and repeat"
+            " the command to add them.",
+            err=True,
         )
         checkout = None
     with stages.stage("orders", total=len(orders.ORDER_SCENARIOS)) as progress:
         placed = orders.create_orders(services, checkout=checkout, now=now, progress=progress)
-    # After the orders, which were placed before all sales and at regular prices.
+    # Orders come first, because they were placed at regular prices before any sale.
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
-    # Plans made for empty tables are slow.
+    # Query plans for empty tables are slow.
     with services.database.reading() as session, driver_cursor(session) as cursor:
         cursor.execute(f"ANALYZE {', '.join(metadata.tables)}")
     return (
-        f"Added {added} products, {placed} orders and {promoted} promotions;"
-        f" there are {product_count} products of the seed."
+        f"Added {added} products, {placed} orders and {promoted} promotions."
+        f" The demo data now has {product_count} products."
     )
 
 
 def _load_base_data(
     session: Session, count: int, keys: dict[int, str], now: datetime, progress: ProgressCallback
 ) -> int:
-    """Everything but orders, in one transaction: an interrupted run leaves all of it or nothing."""
+    """Load everything but orders. One transaction makes sure that an interrupted run leaves nothing half done."""
     load_categories(session)
     people.load_people(session, vendors=products.count_required_stores(count), now=now)
     added = products.load_products(session, count=count, keys=keys, now=now, progress=progress)
@@ -134,7 +134,7 @@ def _load_base_data(
 
 
 def _store_missing_pictures(services: Services, stages: Stages) -> dict[int, str]:
-    """Give the key of each picture, those that the database does not know drawn and stored first."""
+    """Draw and store pictures that the database does not know. Return the key of each picture by number."""
     numbers: dict[UUID, int] = {
         seeded_id(SeededKind.IMAGE, number): number for number in products.picture_numbers()
     }

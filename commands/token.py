@@ -1,4 +1,4 @@
-"""Tokens of the demo's personas, from the embedded identity provider."""
+"""Access tokens for demo personas, from the embedded identity provider."""
 
 import json
 
@@ -11,9 +11,9 @@ from sandbox.personas import persona_names
 
 
 @click.command(
-    help=f"""Print an access token of PERSONA, alone on one line.
+    help=f"""Print an access token for PERSONA, on a line of its own.
 
-    The embedded stack must be running (`make run`): its identity provider signs the token, which is good
+    The embedded stack must be running (`make run`). Its identity provider signs the token, which is valid
     for an hour. Personas: {", ".join(persona_names())}.
 
     \b
@@ -24,12 +24,12 @@ from sandbox.personas import persona_names
       marketplace token buyer --claims '{{"email": null, "aud": "elsewhere"}}'"""
 )
 @click.argument("persona", type=click.Choice(persona_names()), metavar="PERSONA")
-@click.option("--aal2", is_flag=True, help="As after signing in with two factors.")
-@click.option("--expired", is_flag=True, help="One that has expired an hour ago.")
+@click.option("--aal2", is_flag=True, help="Issue a token with two factors (assurance level aal2).")
+@click.option("--expired", is_flag=True, help="Issue a token that expired an hour ago.")
 @click.option(
     "--claims",
     metavar="JSON",
-    help="An object of claims to set; null drops a claim. For tests of bad tokens.",
+    help="JSON object of claims to set; null removes a claim. For tests with invalid tokens.",
 )
 def token(persona: str, *, aal2: bool, expired: bool, claims: str | None) -> None:
     """Print a token."""
@@ -47,22 +47,22 @@ def token(persona: str, *, aal2: bool, expired: bool, claims: str | None) -> Non
 def fetch_token(
     issuer: str, *, persona: str, aal2: bool = False, expired: bool = False, claims: dict[str, object]
 ) -> str:
-    """Ask the embedded identity provider for a persona's token.
+    """Fetch a token for a persona from the embedded identity provider.
 
-    :param issuer: its address
-    :param claims: set over the usual ones; none drops a claim
-    :raises CommandFailedError: it does not answer, or is not the embedded one
+    :param issuer: URL of the identity provider
+    :param claims: claims to set; none removes a claim
+    :raises CommandFailedError: the identity provider does not respond, or is not the embedded one
     """
     if not issuer:
-        raise CommandFailedError("IDENTITY_ISSUER is not set, so nobody signs tokens.")
+        raise CommandFailedError("IDENTITY_ISSUER is not set, so no identity provider can issue a token.")
     body = {"persona": persona, "aal2": aal2, "expired": expired, "claims": claims}
     with requests.Session() as session:
-        session.trust_env = False  # no proxy of the environment stands before this machine's own server
+        session.trust_env = False  # a local server needs no proxy from the environment
         try:
             answer = session.post(f"{issuer}/sandbox/token", json=body, timeout=5.0)
         except requests.RequestException as error:
             raise CommandFailedError(
-                f"The identity provider at {issuer} does not answer. Is the stack running? `make run` starts it."
+                f"The identity provider at {issuer} does not respond. Start the embedded stack with `make run`."
             ) from error
     try:
         content = answer.json()
@@ -72,10 +72,10 @@ def fetch_token(
         issued: str = content["access_token"]
         return issued
     if isinstance(content, dict) and "error_description" in content:
-        raise CommandFailedError(f"The identity provider refused: {content['error_description']}")
+        raise CommandFailedError(f"The identity provider refused the request: {content['error_description']}")
     raise CommandFailedError(
-        f"{issuer} is not the embedded identity provider (it answered {answer.status_code}): only that one"
-        " issues tokens for personas. Is IDENTITY_ISSUER set in this shell?"
+        f"{issuer} is not the embedded identity provider (it answered {answer.status_code}), so it issues no tokens"
+        " for personas. Check whether IDENTITY_ISSUER is set in this shell."
     )
 
 
@@ -85,7 +85,7 @@ def _parse_claims(claims: str | None) -> dict[str, object]:
     try:
         parsed = json.loads(claims)
     except json.JSONDecodeError as error:
-        raise click.BadParameter(f"not JSON: {error}", param_hint="--claims") from error
+        raise click.BadParameter(f"is not JSON: {error}", param_hint="--claims") from error
     if not isinstance(parsed, dict):
         raise click.BadParameter("must be an object, such as '{\"email\": null}'", param_hint="--claims")
     return parsed

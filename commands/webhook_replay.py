@@ -1,4 +1,4 @@
-"""Replaying webhooks for an operator: cause by cause, at a rate, and what came of it in words."""
+"""Replays of webhooks for operators: grouped by cause, at a limited rate, with a report in words."""
 
 import time
 from collections import Counter
@@ -26,27 +26,27 @@ from marketplace.webhooks.replay import (
     replay_event,
 )
 
-BUSY = "busy"  # somebody else had the event, so that it was not tried here
+BUSY = "busy"  # the event was locked by a worker or another replay, so this run skipped it
 _NEVER_TRIED = "not tried yet"
-_DUPLICATE_TEXT = "nothing: it came again, and what came first had its effect"
+_DUPLICATE_TEXT = "nothing: duplicate of an event that was applied before"
 _ALREADY_FINAL_TEXTS = {
-    "processed": "nothing: it was processed already",
-    "ignored": "nothing: it was ignored already, as one that does nothing here",
+    "processed": "nothing: already processed",
+    "ignored": "nothing: already ignored, because it has no effect here",
     "duplicate": _DUPLICATE_TEXT,
 }
-# Of those that became so just now.
+# Descriptions of events that reached this status in the replay itself.
 _NO_EFFECT_TEXTS = {
-    "processed": "nothing else",
-    "ignored": "nothing: it does nothing here",
+    "processed": "only the status of the event",
+    "ignored": "nothing: the event has no effect here",
     "duplicate": _DUPLICATE_TEXT,
 }
 
 
 @dataclass(frozen=True)
 class ReplayedEvent:
-    """An event and what a replay did to it, or would do.
+    """An event with the result of a replay or of a dry run.
 
-    :param cause: what it had failed at before
+    :param cause: the event's last error before the replay
     """
 
     id: UUID
@@ -57,13 +57,13 @@ class ReplayedEvent:
 
 @dataclass
 class ReplayRun:
-    """What came of replays: those that were made, and what ended it before the last one, if anything did."""
+    """The replayed events of a run, and the reason for an early end, if any."""
 
     replayed: list[ReplayedEvent]
     interruption: str | None = None
 
     def counts(self) -> dict[str, Counter[str]]:
-        """Count outcomes by cause, in the order that the causes were met."""
+        """Count outcomes by cause, in the order of first appearance."""
         counts: dict[str, Counter[str]] = {}
         for item in self.replayed:
             counts.setdefault(item.cause, Counter())[item.result.outcome] += 1
@@ -73,13 +73,12 @@ class ReplayRun:
 def replay_all(
     services: Services, rows: Sequence[WebhookEvent], *, dry_run: bool, rate: float | None
 ) -> ReplayRun:
-    """Replay events, each in a transaction of its own, those of one cause after the other.
+    """Replay events grouped by cause, each event in a transaction of its own.
 
-    Whoever interrupts it, or the database that goes away, leaves what was replayed until then.
+    An interruption or a lost database connection ends the run. Replays made until then remain.
 
-    :param rows: of the inbox
-    :param dry_run: whether all of it is rolled back
-    :param rate: how many in a second; none for as fast as it goes
+    :param dry_run: roll back every replay
+    :param rate: maximum number of replays per second; none for no limit
     """
     run, stages, next_at = ReplayRun([]), Stages(on_stderr=True), time.monotonic()
     by_cause: dict[str, list[WebhookEvent]] = {}
@@ -96,7 +95,7 @@ def replay_all(
                     run.replayed.append(ReplayedEvent(row.id, row.event_type, cause, result))
                     advance(1)
     except ServiceUnavailableError:
-        run.interruption = "The database went away"
+        run.interruption = "The database connection was lost"
     except KeyboardInterrupt:
         run.interruption = "Interrupted"
     return run
@@ -116,7 +115,7 @@ def _replay_one(services: Services, row: WebhookEvent, *, dry_run: bool, act: Ac
 
 
 def describe_changes(result: ReplayResult) -> list[str]:
-    """Tell in lines what a replay changed, or why nothing."""
+    """Describe the changes of a replay in lines, or the reason for no changes."""
     if result.outcome == UNCHANGED:
         return [_ALREADY_FINAL_TEXTS[result.before]]
     changes = result.changes
@@ -127,7 +126,7 @@ def describe_changes(result: ReplayResult) -> list[str]:
         *(line for posted in changes.ledger for line in _describe_posting(posted)),
         *(_describe_refund(refund) for refund in changes.refunds),
         *(
-            f"charge held back: {_format_amount(charge.amount_minor, charge.currency)}, {charge.reason}"
+            f"charge quarantined: {_format_amount(charge.amount_minor, charge.currency)}, {charge.reason}"
             for charge in changes.quarantined_charges
         ),
         *(
@@ -143,11 +142,11 @@ def describe_changes(result: ReplayResult) -> list[str]:
             f"notification {notification.type} to {notification.user_id}: {notification.title}"
             for notification in changes.notifications
         ),
-        *(f"hands on {work.topic} to {work.queue}" for work in changes.work),
-        *(f"message of type {message.type} kept" for message in changes.messages),
+        *(f"queued {work.topic} for {work.queue}" for work in changes.work),
+        *(f"message of type {message.type} stored" for message in changes.messages),
     ]
     if changes.parts:
-        lines.append(f"taken apart into {len(changes.parts)} events, each processed by itself")
+        lines.append(f"split into {len(changes.parts)} events, each processed separately")
     return lines or [_NO_EFFECT_TEXTS[result.after]]
 
 
@@ -174,7 +173,7 @@ _render_changes = compile_renderer(ReplayChanges())
 
 
 def build_report(run: ReplayRun, *, dry_run: bool) -> dict[str, Any]:
-    """Give a run as a document for machines."""
+    """Build a machine-readable report of a run."""
     return {
         "dryRun": dry_run,
         "events": [

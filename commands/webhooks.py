@@ -1,4 +1,4 @@
-"""Webhooks that came in: look at them, and replay those that failed for good."""
+"""Commands for received webhooks: list, inspect and replay."""
 
 import json
 import math
@@ -17,6 +17,7 @@ from commands.console.failures import CommandFailedError, explaining_missing
 from commands.console.output import print_facts, print_table, warn_truncated
 from commands.console.times import RelativeTime
 from commands.webhook_replay import BUSY, ReplayRun
+from marketplace.kernel.pluralize import format_count
 from marketplace.kernel.redaction import redact
 from marketplace.webhooks import events, queries
 from marketplace.webhooks.events import PermanentEventError
@@ -30,7 +31,7 @@ from marketplace.webhooks.queries import (
 from marketplace.webhooks.replay import FAILED, OUTCOMES, PROCESSED
 
 _MAX_LISTED = 1_000
-# Headings, and what stands below them.
+# Field of a row by column heading.
 _EVENT_COLUMNS = {
     "ID": "id",
     "State": "state",
@@ -44,24 +45,24 @@ _EVENT_COLUMNS = {
 _CAUSE_COLUMNS = {
     "Events": "events",
     "Type": "event_type",
-    "First came": "first_at",
-    "Last came": "last_at",
+    "First received": "first_at",
+    "Last received": "last_at",
     "Last error": "last_error",
 }
 
 
 class _RateRange(click.FloatRange):
-    """A range of numbers, which what is none does not fall into."""
+    """A range of numbers that also refuses NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a number."""
+        """Parse a number."""
         number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value!r} is not a number", param, ctx)
         return number
 
 
-@click.group(help="List, inspect and replay webhooks that came in.")
+@click.group(help="List, inspect and replay received webhooks.")
 def webhooks() -> None:
     """Group the commands."""
 
@@ -70,19 +71,23 @@ _TIME_OR_AGE = RelativeTime(
     r"(\d{1,6})([mhd])", -1, "a time such as 2026-03-01T10:00:00Z, or an age such as 90m, 2h or 7d"
 )
 _TYPE_OPTION = click.option(
-    "--type", "event_type", metavar="TYPE", help="Only of this type, such as charge.success."
+    "--type", "event_type", metavar="TYPE", help="Only webhooks of this type, such as charge.success."
 )
-_PROVIDER_OPTION = click.option("--provider", type=click.Choice(PROVIDERS), help="Only from this one.")
+_PROVIDER_OPTION = click.option(
+    "--provider", type=click.Choice(PROVIDERS), help="Only webhooks from this provider."
+)
 _SINCE_OPTION = click.option(
-    "--since", type=_TIME_OR_AGE, help="Only those that came since: a time, or an age such as 2h."
+    "--since", type=_TIME_OR_AGE, help="Only webhooks received since a time, or within an age such as 2h."
 )
-_ERROR_OPTION = click.option("--error-like", metavar="TEXT", help="Only those whose last error holds TEXT.")
-_JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+_ERROR_OPTION = click.option(
+    "--error-like", metavar="TEXT", help="Only webhooks with TEXT in the last error."
+)
+_JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @webhooks.command(
     name="list",
-    help="""List webhooks, the latest first; or count them by type and cause, the most frequent first.
+    help="""List webhooks, latest first. With --causes, count webhooks by type and last error, most frequent first.
 
     \b
     Examples:
@@ -92,16 +97,20 @@ _JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON,
       marketplace webhooks list --state dead --error-like "no payment" --json""",
 )
 @click.option(
-    "--state", "--status", "state", type=click.Choice(tuple(STATES)), help="Only those that are so."
+    "--state", "--status", "state", type=click.Choice(tuple(STATES)), help="Only webhooks in this state."
 )
 @_TYPE_OPTION
 @_PROVIDER_OPTION
 @_SINCE_OPTION
 @_ERROR_OPTION
 @click.option(
-    "--limit", type=click.IntRange(1, _MAX_LISTED), default=50, show_default=True, help="At most so many."
+    "--limit",
+    type=click.IntRange(1, _MAX_LISTED),
+    default=50,
+    show_default=True,
+    help="Maximum number of rows.",
 )
-@click.option("--causes", "by_cause", is_flag=True, help="Count them by type and last error.")
+@click.option("--causes", "by_cause", is_flag=True, help="Count webhooks by type and last error.")
 @_JSON_OPTION
 def list_webhooks(
     *,
@@ -135,19 +144,19 @@ def list_webhooks(
 
 
 @webhooks.command(
-    help="""Show the webhook ID with its body; what is secret or personal in it is redacted.
+    help="""Show a webhook with its body. Secrets and personal data are redacted.
 
     \b
     Example:
       marketplace webhooks show 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10"""
 )
 @click.argument("webhook_id", metavar="ID", type=click.UUID)
-@click.option("--raw", is_flag=True, help="Print the body alone, byte by byte as it came, nothing redacted.")
+@click.option("--raw", is_flag=True, help="Print only the body, exactly as received, without redaction.")
 @_JSON_OPTION
 def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
     """Show a webhook."""
     if raw and as_json:
-        raise click.UsageError("--raw prints the body as it came, --json prints JSON: take one of them.")
+        raise click.UsageError("--raw and --json cannot be combined.")
     with read_session() as session:
         event = _find_event(session, webhook_id)
     if raw:
@@ -163,21 +172,23 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
         _print_json(row | {"body_bytes": event.body_bytes, "body": content})
         return
     print_facts((name.replace("_", " "), value) for name, value in row.items())
-    shown = f"({event.body_bytes} bytes that are not JSON; --raw prints them)"
+    shown = f"(The body has {event.body_bytes} bytes and is not JSON. Use --raw to print it.)"
     click.echo(f"\n{shown if content is None else json.dumps(content, indent=2)}")
 
 
 @webhooks.command(
     name="replay",
-    help="""Try webhooks again that failed for good (state dead).
+    help="""Replay dead webhooks, which are no longer retried automatically.
 
-    Name them by --id, or take dead ones that match --type, --since and the like, up to --limit of them, those
-    of one cause after the other. Those that were never replayed come first, then those whose last replay is longest
-    ago, so that the same command goes on with the rest. A replay is one try: it works, or the event stays as it was.
-    One that was processed before changes nothing. Every replay is audited. Ends with status 1 if one failed.
+    Select webhooks by --id, or dead webhooks by --type, --provider, --since, --error-like or --all. Webhooks that
+    were never replayed come first, then the least recently replayed. If --limit leaves some out, repeat the command
+    to continue. Webhooks with the same cause are replayed together.
 
-    A dry run tries each by itself, as if the others had not been replayed: one that needs another to be replayed
-    before it fails there, and of two deliveries of one charge both count.
+    A replay is a single attempt. If it fails, the webhook stays as it was. Replaying a processed webhook changes
+    nothing. Every replay is audited. Exits with status 1 if a replay failed.
+
+    A dry run tries each webhook separately and rolls it back. A webhook that depends on another webhook therefore
+    fails in a dry run, and two deliveries of the same charge both count.
 
     \b
     Examples:
@@ -186,17 +197,21 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
       marketplace webhooks replay --error-like "no payment" --rate 20
       marketplace webhooks replay --all --limit 1000""",
 )
-@click.option("--id", "ids", multiple=True, type=click.UUID, help="This one; may be given several times.")
+@click.option("--id", "ids", multiple=True, type=click.UUID, help="Only this webhook. Can be repeated.")
 @_TYPE_OPTION
 @_PROVIDER_OPTION
 @_SINCE_OPTION
 @_ERROR_OPTION
-@click.option("--all", "take_all", is_flag=True, help="All dead ones.")
+@click.option("--all", "take_all", is_flag=True, help="All dead webhooks.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Maximum number of webhooks.",
 )
-@click.option("--rate", type=_RateRange(0.1, 1_000), help="At most so many in a second.")
-@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--rate", type=_RateRange(0.1, 1_000), help="Maximum number of webhooks per second.")
+@click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @_JSON_OPTION
 def replay_webhooks(
     *,
@@ -214,12 +229,12 @@ def replay_webhooks(
     """Replay webhooks."""
     if bool(ids) == bool(event_type or provider or since or error_like or take_all):
         raise click.UsageError(
-            "Name webhooks by --id, or choose dead ones by --type, --provider, --since, --error-like or --all;"
-            " `marketplace webhooks list --state dead` shows them."
+            "Select webhooks by --id, or dead webhooks by --type, --provider, --since, --error-like or --all."
+            " Run `marketplace webhooks list --state dead` to list dead webhooks."
         )
     with read_session() as session:
         if ids:
-            # Each once, and none at all if one is unknown.
+            # Repeated ids count once. An unknown id stops the command before any replay.
             rows: Sequence[WebhookEvent] = [_find_event(session, row_id) for row_id in dict.fromkeys(ids)]
             matching = len(rows)
         else:
@@ -234,13 +249,13 @@ def replay_webhooks(
     else:
         _print_run(run, dry_run=dry_run, verbose=bool(ids) or dry_run)
     if left:
-        turn = "--limit takes more" if dry_run else "the same command takes them next, --limit more at once"
-        click.echo(f"{left:,} more match: {turn}.", err=True)
+        step = "Raise --limit to include more." if dry_run else "Repeat the command to continue."
+        click.echo(f"Left out: {format_count(left, 'webhook')}. {step}", err=True)
     _ensure_all_replayed(run, len(rows), dry_run=dry_run)
 
 
 def _find_event(session: Any, webhook_id: UUID) -> WebhookEventDetail:
-    with explaining_missing(f"webhook as {webhook_id}", list_command="webhooks list"):
+    with explaining_missing(f"webhook {webhook_id}", list_command="webhooks list"):
         return queries.fetch_event(session, inbox_id=webhook_id)
 
 
@@ -256,16 +271,16 @@ def _display_state(status: str) -> str:
 
 
 def _print_run(run: ReplayRun, *, dry_run: bool, verbose: bool) -> None:
-    """Print a run: what each event changed, or only what failed, and how many fared how."""
+    """Print the changes of each event, or only failures, and the number of events by outcome."""
     shown = [item for item in run.replayed if verbose or item.result.outcome in (FAILED, BUSY)]
     if shown:
-        what = "What would change" if dry_run else "What changed"
+        what = "Would change" if dry_run else "Changed"
         rows = [
             (item.id, _display_state(item.result.before), _display_state(item.result.after), line)
             for item in shown
             for line in webhook_replay.describe_changes(item.result)
         ]
-        print_table(("ID", "Was", "Would be" if dry_run else "Is", what), rows, wrapped_columns=(what,))
+        print_table(("ID", "Before", "Would be" if dry_run else "After", what), rows, wrapped_columns=(what,))
     if len(run.replayed) > 1:
         click.echo()
         print_table(
@@ -277,31 +292,35 @@ def _print_run(run: ReplayRun, *, dry_run: bool, verbose: bool) -> None:
             wrapped_columns=("Cause",),
         )
         if dry_run:
-            click.echo("Each was tried alone: of two deliveries of one charge, both count here.", err=True)
+            click.echo(
+                "Each webhook was tried separately, so two deliveries of the same charge both count.",
+                err=True,
+            )
 
 
 def _ensure_all_replayed(run: ReplayRun, requested_count: int, *, dry_run: bool) -> None:
     counts = sum(run.counts().values(), Counter[str]())
     if counts[BUSY]:
         click.echo(
-            f"{counts[BUSY]} of {requested_count} were left alone, since a worker or another replay had them just then;"
-            " `marketplace webhooks list --state dead` shows whether they still are.",
+            f"{counts[BUSY]} of {requested_count} webhooks were skipped, because a worker or another replay had locked"
+            " them. Run `marketplace webhooks list --state dead` to see whether they are still dead.",
             err=True,
         )
     failed = counts[FAILED]
     all_dead = all(item.result.before == "dead" for item in run.replayed if item.result.outcome == FAILED)
-    stay = "stay dead" if all_dead else "stay as they were"
+    kept = "still dead" if all_dead else "unchanged"
     if run.interruption:
         fared = [f"{counts[name]} {name}" for name in OUTCOMES if counts[name] or name == PROCESSED]
-        rest = "nothing was changed" if dry_run else ", ".join(fared) + (f" and {stay}" if failed else "")
+        rest = "nothing was changed" if dry_run else ", ".join(fared) + (f" ({kept})" if failed else "")
         raise CommandFailedError(
-            f"{run.interruption} after {len(run.replayed)} of {requested_count}: {rest}."
+            f"{run.interruption} after {len(run.replayed)} of {requested_count} webhooks: {rest}."
             " Run the same command again for the rest."
         )
     if failed:
         verb = "would fail" if dry_run else "failed"
         raise CommandFailedError(
-            f"{failed} of {requested_count} {verb} again and {stay}; `marketplace webhooks show ID` tells more."
+            f"{failed} of {requested_count} webhooks {verb} again ({kept})."
+            " Run `marketplace webhooks show ID` for details."
         )
 
 

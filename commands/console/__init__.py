@@ -1,1 +1,1 @@
-"""Helpers of all commands: output, progress, environment and failures."""
+"""Helpers that the commands share: database, settings, failures, output and progress."""

@@ -1,4 +1,4 @@
-"""The database, for commands that look into it or write to it, and the operator who does so."""
+"""Database access for commands, and the operator as an actor of the audit trail."""
 
 import getpass
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from marketplace.services import Services
 
 
 def build_services() -> Services:
-    """Make what domain operations need; nothing is connected to before it is used."""
+    """Build the services for domain operations. Connections open on first use."""
     configure_command_logging(get_settings())
     return Services.from_settings(get_settings(), application_name="marketplace command")
 
 
 @contextmanager
 def read_session() -> Iterator[Session]:
-    """Give a session for reading, each statement for itself."""
+    """Open a session for reading. Each statement is a transaction of its own."""
     database = build_services().database
     with database.reading() as session:
         yield session

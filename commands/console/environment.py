@@ -1,4 +1,4 @@
-"""Where a command finds its settings, and the database behind them."""
+"""Settings for commands, from environment variables or from the embedded stack."""
 
 import functools
 import os
@@ -14,34 +14,36 @@ from marketplace.infra.settings import (
     read_embedded_environment,
 )
 
-# The embedded stack's own default: it does not depend on where the command is called.
+# The embedded stack's default, which does not depend on the working directory.
 DEFAULT_DATA_DIRECTORY = Path(commands.__path__[0]).resolve().parent / ".data"
 
 
 def read_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Give the variables that settings are read from.
+    """Return the variables that settings are read from.
 
-    :param environ: variables; none means the process's own
-    :return: these, with the embedded stack's for all that is not given, unless DATABASE_URL is
-    :raises CommandFailedError: there is neither
+    Variables of the embedded stack fill in for missing variables, unless DATABASE_URL is set.
+
+    :param environ: variables to read; by default those of the process
+    :raises CommandFailedError: DATABASE_URL is not set, and no embedded stack was found
     """
     variables = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
     directory = variables.get("DATA_DIR") or str(DEFAULT_DATA_DIRECTORY)
     embedded = read_embedded_environment({**variables, "DATA_DIR": directory})
     if not embedded and "DATABASE_URL" not in variables:
         raise CommandFailedError(
-            f"There are no settings: DATABASE_URL is not set, and no embedded stack has left its own in"
-            f" {Path(directory) / EMBEDDED_ENVIRONMENT_FILE}.\n"
-            "Start one with `make run` (DATA_DIR names another directory), or set the variables."
+            "No settings were found: DATABASE_URL is not set, and there is no embedded stack"
+            f" ({Path(directory) / EMBEDDED_ENVIRONMENT_FILE} is missing).\n"
+            "Start the embedded stack with `make run`, set DATA_DIR to its directory, or set DATABASE_URL and the"
+            " other variables."
         )
     return embedded | variables
 
 
 @functools.cache
 def get_settings() -> Settings:
-    """Read the settings, once.
+    """Read the settings, once per process.
 
-    :raises CommandFailedError: there are none
-    :raises SettingsError: some can't be used
+    :raises CommandFailedError: there are no settings
+    :raises SettingsError: a setting is invalid
     """
     return load_settings(read_environment())

@@ -1,4 +1,4 @@
-"""What commands print: tables on a terminal, lines of tab-separated fields in a pipe."""
+"""Output of commands: tables on a terminal, tab-separated lines in a pipe."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,9 @@ from rich.text import Text
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wrapped_columns: Sequence[str] = ()
 ) -> None:
-    """Print a table; in a pipe one line for each row, after one with the columns' names.
+    """Print a table. In a pipe, print a line of column names and a tab-separated line for each row.
 
-    :param columns: the headings
-    :param rows: as many values each as there are columns
-    :param wrapped_columns: columns that are broken over lines rather than cut
+    :param wrapped_columns: columns that wrap over several lines instead of being cut
     """
     if not sys.stdout.isatty():
         for row in (columns, *rows):
@@ -33,15 +31,15 @@ def print_table(
 
 
 def warn_truncated(max_limit: int) -> None:
-    """Say, aside, that a list was cut.
+    """Print to standard error that a list was truncated.
 
-    :param max_limit: what ``--limit`` takes at the most
+    :param max_limit: maximum value of ``--limit``
     """
-    click.echo(f"There are more; --limit shows up to {max_limit:,} of them.", err=True)
+    click.echo(f"More rows match. Use --limit to show up to {max_limit:,}.", err=True)
 
 
 def print_facts(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Print names and values, one pair a line."""
+    """Print names and values, one pair per line."""
     for name, value in pairs:
         click.echo(
             f"{name}\t{_tab_separated_field(value)}"
@@ -51,7 +49,7 @@ def print_facts(pairs: Iterable[tuple[str, Any]]) -> None:
 
 
 def display_value(value: Any) -> str:
-    """Write a value for people: times to the second in UTC, nothing as a dash."""
+    """Format a value for people: times in UTC to the second, missing values as a dash."""
     if value is None or value == "":
         return "-"
     if isinstance(value, datetime):
@@ -60,12 +58,12 @@ def display_value(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """What somebody else wrote must not steer the terminal."""
+    """Replace control characters, which could steer the terminal."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
 
 
 def _tab_separated_field(value: Any) -> str:
-    """A field of a line: neither a tab nor a line break may be inside."""
+    """Format a field of a tab-separated line, without tabs and line breaks."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return "" if value is None else _printable(" ".join(str(value).split()))

@@ -1,4 +1,4 @@
-"""How long work goes: a bar on a terminal, a line for each finished stage elsewhere."""
+"""Progress of long work: a bar on a terminal, elsewhere a line for each finished stage."""
 
 import sys
 import time
@@ -11,23 +11,22 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class Stages:
-    """Stages of work, one after the other."""
+    """Consecutive stages of work."""
 
     def __init__(self, *, on_stderr: bool = False) -> None:
-        """Make them.
+        """Choose the stream for progress.
 
-        :param on_stderr: whether they are shown on standard error, since standard output is for what comes of them
+        :param on_stderr: write to standard error, because standard output carries the result
         """
         self._on_stderr = on_stderr
         self._terminal = (sys.stderr if on_stderr else sys.stdout).isatty()
 
     @contextmanager
     def stage(self, title: str, *, total: int) -> Iterator[Callable[[int], None]]:
-        """Show a stage while it runs, and what it took when it is over, done or broken off.
+        """Show a stage while it runs. Show the duration at the end, also after an error.
 
-        :param title: what is done
-        :param total: of how many steps
-        :return: takes how many more steps are done
+        :param total: number of steps
+        :return: function that adds a number of finished steps
         """
         started = time.monotonic()
         if self._terminal:
@@ -51,7 +50,7 @@ class Stages:
             try:
                 yield advance
             except BaseException:
-                count = f"{done} of {total}, broken off"
+                count = f"{done} of {total}, aborted"
                 raise
             finally:
                 click.echo(f"{title}: {count} ({time.monotonic() - started:.1f} s)", err=self._on_stderr)

@@ -1,4 +1,4 @@
-"""Times that options take: as such, or so long before or after now."""
+"""Times in options: absolute, or relative to now."""
 
 import re
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 @dataclass(eq=False)
 class RelativeTime(click.ParamType[datetime]):
-    """A time: ISO 8601 with its zone, or its distance from now.
+    """A time in ISO 8601, by default in UTC, or a distance from now.
 
-    :param distance: matches a number and the letter of its unit
+    :param distance: pattern of a number and the letter of a unit
     :param sign: 1 for a distance ahead, -1 for an age
-    :param examples: of both forms, for the message to who gives another one
+    :param examples: examples of both forms, for error messages
     """
 
     distance: str
@@ -25,7 +25,7 @@ class RelativeTime(click.ParamType[datetime]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read a time."""
+        """Parse a time."""
         if isinstance(value, datetime):
             return value
         distance = re.fullmatch(self.distance, value)
@@ -34,7 +34,7 @@ class RelativeTime(click.ParamType[datetime]):
                 return datetime.now(UTC) + self.sign * timedelta(**{_UNITS[distance[2]]: int(distance[1])})
             moment = datetime.fromisoformat(value)
         except OverflowError:
-            self.fail("is before all time; take an age such as 90m, 2h or 7d", param, ctx)
+            self.fail(f"is out of range; must be {self.examples}", param, ctx)
         except ValueError:
             self.fail(f"must be {self.examples}", param, ctx)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,1 +1,1 @@
-"""The demo's data: always the same rows, so that what is there already is simply left as it is."""
+"""The demo data. Every run makes the same rows, so existing rows stay as they are."""

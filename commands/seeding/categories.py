@@ -1,4 +1,4 @@
-"""The category tree's rows, and what students sell to each other in its leaves."""
+"""The category tree, with the goods that students sell in each leaf category."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from commands.seeding.loading import SeededKind, copy_rows, load_data, seeded_id
 
 @dataclass(frozen=True)
 class Good:
-    """A thing that is offered, with its usual price."""
+    """A kind of article, with its usual price."""
 
     name: str
     naira: int
@@ -20,7 +20,7 @@ class Good:
 
 @dataclass(frozen=True)
 class CategoryNode:
-    """A category of categories, or a leaf in which goods are offered; ``variants`` tell one offer from the next."""
+    """A category with child categories, or a leaf category with goods. ``variants`` distinguish offers of a good."""
 
     name: str
     children: tuple["CategoryNode", ...] = ()
@@ -30,17 +30,20 @@ class CategoryNode:
     conditions: tuple[str, ...] = ("new", "like_new", "good", "good", "fair")
 
     def __post_init__(self) -> None:
-        """Refuse a category that has both children and goods, or neither.
+        """Check that a category has either children or goods.
 
-        :raises ValueError: it is such a one
+        :raises ValueError: the category has both or neither
         """
         if bool(self.children) == bool(self.goods and self.variants):
-            raise ValueError(f"category {self.name!r} needs either children, or goods with variants")
+            raise ValueError(f"category {self.name!r} needs either children or goods with variants")
 
 
 @dataclass(frozen=True)
 class SeededCategory:
-    """A row: ``lineage`` holds the ids from the root to itself; ``root`` counts the roots from 0."""
+    """A row of the table of categories.
+
+    ``lineage`` holds the ids from the root to the category itself. ``root`` is the position of the root, from 0.
+    """
 
     id: UUID
     parent_id: UUID | None
@@ -56,7 +59,7 @@ def _walk(
 ) -> Iterator[SeededCategory]:
     for position, node in enumerate(nodes):
         slug = re.sub(r"[^a-z0-9]+", "-", node.name.lower()).strip("-")
-        # Numbered by name: a category that is added later changes no other's id.
+        # Ids derive from names, so a category that is added later changes no other id.
         own = seeded_id(SeededKind.CATEGORY, int.from_bytes(slug.encode()) % 4_294_967_291)
         lineage = (*parents, own)
         top = position if root is None else root

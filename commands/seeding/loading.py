@@ -1,4 +1,4 @@
-"""Loading of the demo's data: JSON files, ids that are the same in every run, and rows by COPY."""
+"""Loading of demo data: JSON files, ids that are stable across runs, and rows by COPY."""
 
 import hashlib
 import io
@@ -21,7 +21,7 @@ from marketplace.infra.sessions import driver_cursor
 
 Record = TypeVar("Record")
 
-# Is told how many more steps of a stage are done.
+# Called with the number of further finished steps of a stage.
 ProgressCallback = Callable[[int], None]
 
 _SCALARS: Final[dict[Any, type[Field[Any]]]] = {str: String, int: Integer, float: Float, bool: Boolean}
@@ -31,7 +31,7 @@ _QUOTES = str.maketrans({"\\": "\\\\", '"': '\\"'})
 
 
 class SeededKind(IntEnum):
-    """What a seeded row is. The numbers are part of the ids: never change one."""
+    """The kind of a seeded row. The numbers are part of the ids and must never change."""
 
     CAMPUS = 1
     HOSTEL = 2
@@ -46,13 +46,12 @@ class SeededKind(IntEnum):
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
-    """Give the id of a seeded row.
+    """Return the id of a seeded row.
 
-    The layout is that of version 7, with a time of the first minutes of 1970 that counts kinds and numbers: in
-    the order of their numbers, and before every id that the service makes.
+    The layout is that of a UUID of version 7 with a time in the first minutes of 1970, made of kind and number. Seeded
+    ids sort by number, and before all ids that the service creates.
 
-    :param kind: what the row is
-    :param number: which one of its kind, below 2^32
+    :param number: number of the row within the kind, below 2^32
     """
     digest = int.from_bytes(hashlib.blake2b(f"{kind.value}:{number}".encode(), digest_size=10).digest())
     moment = kind.value << 32 | number
@@ -62,22 +61,22 @@ def seeded_id(kind: SeededKind, number: int) -> UUID:
 
 
 class InvalidDataError(ValueError):
-    """A data file does not hold what its record type declares."""
+    """A data file does not match the declared record type."""
 
 
 def load_data(name: str, record_type: type[Record]) -> Record:
     """Read a data file.
 
-    :param name: of the file in this package's ``data``, without its suffix
-    :param record_type: a dataclass of texts, numbers, flags, tuples and further dataclasses, or a tuple of such
-    :raises InvalidDataError: the file has unknown, missing or wrong values
+    :param name: file name in this package's ``data``, without the extension
+    :param record_type: dataclass of texts, numbers, flags, tuples and dataclasses, or a tuple of such dataclasses
+    :raises InvalidDataError: the file has unknown, missing or invalid values
     """
     file = resources.files(__package__) / "data" / f"{name}.json"
     return parse_data(file.read_bytes(), record_type, name=name)
 
 
 def parse_data(content: bytes, record_type: type[Record], *, name: str) -> Record:
-    """Build a record of a file's content; see ``load_data``."""
+    """Build a record from a file's content; see ``load_data``."""
     try:
         record: Record = _field_for(record_type).deserialize(orjson.loads(content))
     except (ValidationError, ValueError) as error:
@@ -86,7 +85,7 @@ def parse_data(content: bytes, record_type: type[Record], *, name: str) -> Recor
 
 
 class _RecordField(Nested):
-    """An object whose members are those of a dataclass."""
+    """An object with the members of a dataclass."""
 
     def __init__(self, record_type: Any, **options: Any) -> None:
         super().__init__(lambda: Schema.from_dict(_member_fields(record_type)), **options)
@@ -128,19 +127,18 @@ def copy_rows(
     *,
     progress: ProgressCallback | None = None,
 ) -> int:
-    """Add rows to a table by COPY, in batches.
+    """Add rows to a table by COPY, in batches. Existing rows stay unchanged.
 
-    :param table: the table's name
-    :param columns: which columns the rows give; the others take their defaults
+    :param columns: columns of the rows. Other columns get their defaults
     :param rows: values in the columns' order
-    :param progress: is told how many rows of each batch were read
-    :return: how many rows were new
+    :param progress: called with the number of rows of each batch
+    :return: number of new rows
     """
     listed = ", ".join(columns)
     staging = f"seed_{table}"
     added = 0
     remaining = iter(rows)
-    # Names are this package's own constants; values travel by COPY alone.
+    # Table and column names are constants of this package. Values go through COPY only.
     with driver_cursor(session) as cursor:
         cursor.execute(f"CREATE TEMP TABLE {staging} AS SELECT {listed} FROM {table} WITH NO DATA")
         while batch := list(islice(remaining, _BATCH_ROWS)):
@@ -158,7 +156,7 @@ def copy_rows(
 
 
 def _format_copy_field(value: Any) -> str:
-    """Write a value in COPY's text format."""
+    """Format a value in COPY's text format."""
     if value is None:
         return "\\N"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Orders in each state, made by the domain's own operations with a moved time, so that books and trails are true."""
+"""Orders in each status, made by the domain's own operations at past times. Ledger and events are consistent."""
 
 import time
 from dataclasses import dataclass, replace
@@ -33,9 +33,9 @@ from sandbox.personas import persona_named
 
 @dataclass(frozen=True)
 class OrderScenario:
-    """An order that the demo has: who bought which of a store's products how long ago, and how far it came.
+    """An order of the demo: buyer, product, age and final status.
 
-    ``store`` and ``product`` count from 1; ``days``, ``hours`` and ``minutes`` together are the order's age.
+    ``store`` and ``product`` count from 1. ``days``, ``hours`` and ``minutes`` add up to the order's age.
     """
 
     buyer: str
@@ -50,26 +50,26 @@ class OrderScenario:
 
     @property
     def buyer_id(self) -> UUID:
-        """The id of the persona or student who bought."""
+        """The id of the buyer, a persona or a student."""
         return _BUYER_IDS[self.buyer]
 
     @property
     def product_id(self) -> UUID:
-        """The id of the product that was bought."""
+        """The id of the bought product."""
         store = STORES[self.store - 1]
         products = [item for item in map(build_product, range(1, DEMO_PRODUCTS + 1)) if item.store is store]
         return products[self.product - 1].id
 
 
-# In the order of their addresses' numbers.
+# The position of a buyer is also the number of the buyer's address.
 _BUYER_IDS = {name: persona_named(name).user_id for name in ("buyer", "buyer2")} | {
     f"student{number}": student_id(number) for number in range(1, STUDENTS + 1)
 }
-# In the order of their times, as ids and numbers are. Personas have no unpaid orders, which they may have only a
-# few of. The last order is unpaid, so that it is there whether or not a gateway took payments.
+# Sorted by time, as ids and order numbers are. Personas have no unpaid orders, because unpaid orders are limited.
+# The last order is unpaid, so that it exists even without a gateway.
 ORDER_SCENARIOS = load_data("orders", tuple[OrderScenario, ...])
 _PAID_STATUSES = (states.PAID_ESCROW, states.PROCESSING, states.SHIPPED, states.DELIVERED)
-# From one status to the next, for scenarios that end in one of these, so long after the order was placed.
+# Source status, target status, final statuses of scenarios that take the step, and time since the order was placed.
 _STEPS = (
     (states.PENDING_PAYMENT, states.CANCELLED, (states.CANCELLED,), timedelta(minutes=10)),
     (states.PENDING_PAYMENT, states.EXPIRED, (states.EXPIRED,), PAYMENT_WINDOW + timedelta(minutes=1)),
@@ -80,7 +80,7 @@ _STEPS = (
 
 
 class SandboxCheckout:
-    """Pays at the sandbox gateway, so that what it holds and what the books say agree."""
+    """Payments at the sandbox gateway, so that gateway and ledger agree."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -88,7 +88,7 @@ class SandboxCheckout:
         self._session.trust_env = False
 
     def wait_until_ready(self) -> bool:
-        """Tell whether the gateway is the sandbox, waiting a while for it to start."""
+        """Wait for the sandbox gateway to start, and return whether the gateway is the sandbox."""
         address = self._services.settings.gateway_url
         deadline = time.monotonic() + 15.0
         while address and time.monotonic() < deadline:
@@ -103,11 +103,10 @@ class SandboxCheckout:
         return False
 
     def pay(self, *, buyer: Caller, order_id: UUID, channel: str, now: datetime) -> None:
-        """Pay an order as its buyer would, and apply the payment.
+        """Pay an order like its buyer, and apply the payment.
 
-        :param channel: how it is paid
-        :param now: the time that it is paid at for our books; the gateway has its own
-        :raises ProviderUnavailableError: the gateway does not answer as it should
+        :param now: time of the payment in the ledger. The gateway uses its own clock
+        :raises ProviderUnavailableError: the gateway does not answer correctly
         """
         services = self._services
         gateway: PaymentGateway = services.gateway
@@ -129,7 +128,7 @@ class SandboxCheckout:
             ).raise_for_status()
         except requests.RequestException as error:
             raise ProviderUnavailableError(
-                "The sandbox gateway did not take a payment. The same command goes on where this one ended."
+                "The sandbox gateway did not accept a payment. Repeat the command to continue from here."
             ) from error
         charge = gateway.fetch_charge(intent.reference)
         if charge is not None and charge.paid_at is not None:
@@ -144,19 +143,19 @@ class SandboxCheckout:
 
 
 def has_all_scenarios(session: Session) -> bool:
-    """Tell whether the last scenario was played."""
+    """Return whether the last scenario has been played."""
     return _find_order(session, ORDER_SCENARIOS[-1]) is not None
 
 
 def create_orders(
     services: Services, *, checkout: SandboxCheckout | None, now: datetime, progress: ProgressCallback
 ) -> int:
-    """Play the scenarios, going on where an earlier run was interrupted.
+    """Play the scenarios, continuing an interrupted run.
 
-    :param checkout: who pays; without one, scenarios that take a payment are left out
-    :param now: the present, that the scenarios are in the past of
-    :param progress: is told of each scenario that is over
-    :return: how many orders were placed
+    :param checkout: payments; without payments, scenarios with a paid order are left out
+    :param now: present time, from which the scenarios' times are calculated
+    :param progress: called after each scenario
+    :return: number of placed orders
     """
     placed = 0
     for number, scenario in enumerate(ORDER_SCENARIOS):
@@ -223,13 +222,13 @@ def _find_order(session: Session, scenario: OrderScenario) -> dict[str, Any] | N
 
 
 def get_caller(session: Session, user_id: UUID) -> Caller:
-    """Find a seeded person.
+    """Return a seeded person as caller.
 
-    :raises LookupError: the person is not there
+    :raises LookupError: the person does not exist
     """
     caller = find_caller(session, user_id=user_id, aal="aal1")
     if caller is None:
-        raise LookupError(f"the seeded person {user_id} is not there")
+        raise LookupError(f"the seeded person {user_id} does not exist")
     return caller
 
 
@@ -257,7 +256,7 @@ def _advance_order(
     key: str,
     now: datetime,
 ) -> None:
-    """Bring an order to its next status, as the person whose step it is would."""
+    """Advance an order to the next status, in the name of the person responsible for that step."""
     match target:
         case states.CANCELLED:
             order_cancellation.cancel_order(

@@ -1,4 +1,4 @@
-"""Two campuses of one university with their halls and pick-up hubs, the personas, other students, and the stores."""
+"""Two campuses of a university with halls and pickup hubs, the personas, further students, and the stores."""
 
 import random
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _BADGES = {"buyer": ["verified_student"], "vendor": ["verified_student", "verifi
 
 @dataclass(frozen=True)
 class HubData:
-    """A hub where orders are picked up."""
+    """A hub for picking up orders."""
 
     name: str
     address: str
@@ -31,7 +31,7 @@ class HubData:
 
 @dataclass(frozen=True)
 class CampusData:
-    """A campus; its coordinates are those of its middle, in degrees."""
+    """A campus. The coordinates of its centre are in degrees."""
 
     slug: str
     name: str
@@ -46,13 +46,13 @@ CAMPUSES = {campus.slug: campus for campus in load_data("campuses", tuple[Campus
 
 
 def campus_id(slug: str) -> UUID:
-    """Give the id of a seeded campus."""
+    """Return the id of a seeded campus."""
     return seeded_id(SeededKind.CAMPUS, list(CAMPUSES).index(slug) + 1)
 
 
 @dataclass(frozen=True)
 class StoreData:
-    """A store of the demo; ``sells`` names roots of the category tree. A persona's store has the persona's name."""
+    """A store of the demo. ``sells`` names root categories. A persona's store has the persona's store name."""
 
     campus: str
     sells: tuple[str, ...]
@@ -62,7 +62,7 @@ class StoreData:
 
 @dataclass(frozen=True)
 class BankData:
-    """A Nigerian bank that the sandbox gateway knows too."""
+    """A Nigerian bank that the sandbox gateway also knows."""
 
     code: str
     name: str
@@ -84,7 +84,7 @@ DEMO_VENDORS = len(_DATA.stores)
 
 @dataclass(frozen=True)
 class SeededStore:
-    """A store: ``roots`` are the positions of the roots of the category tree that it sells from."""
+    """A store. ``roots`` holds the positions of the root categories of its products."""
 
     number: int
     id: UUID
@@ -97,13 +97,13 @@ class SeededStore:
 
 
 def _person_name(number: int) -> str:
-    # The lists' lengths have no common divisor, so that 460 numbers have 460 names.
+    # The lengths of the lists (23 and 20) have no common divisor, so 460 numbers give 460 names.
     first, last = _DATA.first_names, _DATA.last_names
     return f"{first[number % len(first)]} {last[number % len(last)]}"
 
 
 def _build_store(number: int) -> SeededStore:
-    """Describe a store; those beyond the demo's are for load tests and sell everything."""
+    """Describe a store. Stores with numbers above the demo's are for load tests and sell everything."""
     if number <= DEMO_VENDORS:
         data = _DATA.stores[number - 1]
     else:
@@ -127,15 +127,15 @@ STORES: tuple[SeededStore, ...] = tuple(_build_store(number) for number in range
 
 
 def student_id(number: int) -> UUID:
-    """Give the id of one of the further students, from 1 to STUDENTS."""
+    """Return the id of a further student, numbered from 1 to STUDENTS."""
     return seeded_id(SeededKind.PERSON, number)
 
 
 def load_people(session: Session, *, vendors: int, now: datetime) -> None:
-    """Add the campuses, the personas that have profiles, students, vendors' people, stores and bank accounts.
+    """Add the campuses, the personas with profiles, students, store owners, stores, bank accounts and addresses.
 
-    :param vendors: how many stores
-    :param now: the time that ages are counted back from
+    :param vendors: number of stores
+    :param now: time from which ages are calculated
     """
     _load_campuses(session, now=now)
     _load_profiles(session, vendors=vendors, now=now)
@@ -176,7 +176,7 @@ def _load_campuses(session: Session, *, now: datetime) -> None:
             (
                 *(seeded_id(SeededKind.HUB, number), campus_id(campus.slug)),
                 *(hub.name, hub.address, hub.opening_hours),
-                # Some hundred metres from each other around the campus's middle.
+                # Some hundred metres apart, near the centre of the campus.
                 round(campus.latitude + 0.0013 * number, 6),
                 round(campus.longitude + 0.0009 * number, 6),
                 now,
@@ -246,7 +246,7 @@ def _load_stores(session: Session, *, vendors: int, now: datetime) -> None:
 def _load_payout_accounts(session: Session, *, vendors: int, now: datetime) -> None:
     rows = []
     for store in STORES[:vendors]:
-        chance = random.Random(f"store:{store.number}")  # noqa: S311 - the same in every run is the point
+        chance = random.Random(f"store:{store.number}")  # noqa: S311 - reproducible on purpose
         bank = chance.choice(_DATA.banks)
         rows.append(
             {
@@ -256,7 +256,7 @@ def _load_payout_accounts(session: Session, *, vendors: int, now: datetime) -> N
                 "bank_name": bank.name,
                 "account_number": f"{chance.randrange(10**9, 10**10)}",
                 "account_name": store.owner.upper(),
-                # A bank account's change holds payouts for a day: this one is long past that.
+                # A new bank account holds payouts for a day, which this account has long passed.
                 "created_at": now - timedelta(days=90),
             }
         )

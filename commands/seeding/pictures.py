@@ -1,4 +1,4 @@
-"""Pictures of products: drawn here, the same for the same number, stored under their content's hash."""
+"""Generated pictures of products. The same number gives the same picture, stored under the hash of its content."""
 
 import colorsys
 import functools
@@ -18,8 +18,8 @@ from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, ObjectStorage
 _SHAPE_SIZE = (260, 260)
 _MASK_FILL = 240
 _LINE_CHARACTERS = 30
-# A simple shape for each root of the category tree, on a field of 100 by 100: polygons and ellipses, and
-# windows (polygons) and cuts (ellipses) through them.
+# A simple shape for each root category, in a square of 100 by 100 units. Polygons and ellipses are filled.
+# Windows (polygons) and cuts (ellipses) are holes in the shape.
 _SHAPES: tuple[tuple[tuple[str, tuple[int, ...]], ...], ...] = (
     (("polygon", (10, 20, 48, 30, 48, 90, 10, 80)), ("polygon", (90, 20, 52, 30, 52, 90, 90, 80))),
     (("polygon", (28, 5, 72, 5, 72, 95, 28, 95)), ("window", (33, 14, 67, 14, 67, 82, 33, 82))),
@@ -44,11 +44,11 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 def draw_picture(number: int) -> bytes:
     """Draw a picture.
 
-    :param number: of the picture; beyond the demo's products it is a second view of a product
+    :param number: picture number. Numbers above DEMO_PRODUCTS are second views of products
     :return: a WebP file
     """
     item = build_product((number - 1) % DEMO_PRODUCTS + 1)
-    chance = random.Random(f"picture:{number}")  # noqa: S311 - the same in every run is the point
+    chance = random.Random(f"picture:{number}")  # noqa: S311 - reproducible on purpose
     hue = (item.category.root / len(ROOT_NAMES) + chance.uniform(-0.04, 0.04)) % 1
     picture = _background(hue, chance).convert("RGBA")
     layer = Image.new("RGBA", PICTURE_SIZE)
@@ -61,7 +61,7 @@ def draw_picture(number: int) -> bytes:
     picture.paste((255, 255, 255, 255), (110, 10), mask)
     _caption(picture, item)
     out = io.BytesIO()
-    # WebP's slower methods save some kilobytes that a demo need not save.
+    # Slower WebP methods would save only some kilobytes.
     picture.convert("RGB").save(out, "WEBP", quality=72, method=2)
     return out.getvalue()
 
@@ -76,7 +76,7 @@ def _background(hue: float, chance: random.Random) -> Image.Image:
 
 
 def _shape(item: SeededProduct, *, second: bool, tilt: float) -> Image.Image:
-    """Draw the shape of an item's root category, as a mask."""
+    """Draw the shape of a product's root category, as a mask."""
     mask = Image.new("L", _SHAPE_SIZE)
     pencil = ImageDraw.Draw(mask)
     scale = 1.7 if second else 2.0
@@ -103,13 +103,13 @@ def _caption(picture: Image.Image, item: SeededProduct) -> None:
 def store_pictures(
     storage: ObjectStorage, *, bucket: str, numbers: Iterable[int], progress: ProgressCallback
 ) -> dict[int, str]:
-    """Draw pictures and put them into object storage.
+    """Draw pictures and upload them to the object storage.
 
-    :param bucket: the public one
-    :param numbers: of the pictures
-    :param progress: is told of each that is there
-    :return: each picture's key by its number
-    :raises ProviderUnavailableError: the storage does not take them
+    :param bucket: the public bucket
+    :param numbers: picture numbers
+    :param progress: called after each uploaded picture
+    :return: object keys by picture number
+    :raises ProviderUnavailableError: the object storage does not accept a picture
     """
 
     def store(number: int) -> tuple[int, str]:

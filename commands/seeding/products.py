@@ -1,4 +1,4 @@
-"""Products by number: the same number is the same product, however many there are."""
+"""Products by number. The same number gives the same product, regardless of the total."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -13,10 +13,10 @@ from commands.seeding.categories import LEAF_CATEGORIES, SeededCategory
 from commands.seeding.loading import ProgressCallback, SeededKind, copy_rows, load_data, seeded_id
 from commands.seeding.people import DEMO_VENDORS, LOAD_VENDORS, STORES, SeededStore, campus_id
 
-# Products of the demo; each has pictures of its own, which the products of load tests use again.
+# Number of demo products. Each has its own pictures, which the products of load tests reuse.
 DEMO_PRODUCTS = 300
 MAX_PRODUCTS = 200_000
-# From so many on, products are spread over the stores of load tests.
+# Products above this number are spread over the stores of load tests.
 _MAX_DEMO_STORE_PRODUCTS = 3_000
 PICTURE_SIZE = (480, 360)  # pixels
 PICTURE_TYPE = "image/webp"
@@ -27,7 +27,7 @@ _PRICE_STEP_NAIRA = 50
 
 @dataclass(frozen=True)
 class ConditionData:
-    """A condition that things are sold in, with the share of the usual price that is asked for them."""
+    """The condition of an article, with the share of the usual price that sellers ask for."""
 
     name: str
     price_factor: float
@@ -49,7 +49,7 @@ _CONDITIONS = {condition.name: condition for condition in _TEXTS.conditions}
 
 @dataclass(frozen=True)
 class SeededProduct:
-    """A product. ``pictures`` are the numbers of its pictures; the price is kobo."""
+    """A product. ``pictures`` holds picture numbers; the price is in kobo."""
 
     number: int
     id: UUID
@@ -67,19 +67,19 @@ class SeededProduct:
 
 
 def count_required_stores(products: int) -> int:
-    """Tell how many stores so many products need."""
+    """Return the number of stores that a number of products needs."""
     return DEMO_VENDORS if products <= _MAX_DEMO_STORE_PRODUCTS else LOAD_VENDORS
 
 
 def build_product(number: int) -> SeededProduct:
-    """Describe the product of a number, from 1."""
-    chance = random.Random(f"product:{number}")  # noqa: S311 - the same in every run is the point
-    # The pattern of categories repeats with the demo's pictures, so that a picture always fits.
+    """Describe the product with a number, counted from 1."""
+    chance = random.Random(f"product:{number}")  # noqa: S311 - reproducible on purpose
+    # Categories repeat together with the demo's pictures, so that a picture always fits its product.
     category = LEAF_CATEGORIES[(number - 1) % DEMO_PRODUCTS % len(LEAF_CATEGORIES)]
     leaf = category.node
     turn = (number - 1) // len(LEAF_CATEGORIES)
     good = leaf.goods[turn % len(leaf.goods)]
-    # Every thing comes in every variant before a title is used again.
+    # Every good appears in every variant before a title repeats.
     variant = leaf.variants[(turn // len(leaf.goods) + turn % len(leaf.goods)) % len(leaf.variants)]
     condition = _CONDITIONS[chance.choice(leaf.conditions)]
     naira = good.naira * condition.price_factor * chance.uniform(0.9, 1.15)
@@ -111,7 +111,7 @@ def _store_for(number: int, category: SeededCategory) -> SeededStore:
 
 
 def picture_numbers() -> list[int]:
-    """Give the numbers of all pictures."""
+    """Return the numbers of all pictures."""
     return sorted(
         picture for number in range(1, DEMO_PRODUCTS + 1) for picture in _picture_numbers_of(number)
     )
@@ -127,11 +127,11 @@ def load_products(
 ) -> int:
     """Add products and their pictures.
 
-    :param count: up to which number
-    :param keys: the key of each picture in object storage, by the picture's number
-    :param now: the time that ages are counted back from
-    :param progress: is told how many more products were read
-    :return: how many products were new
+    :param count: highest product number
+    :param keys: object key of each picture, by picture number
+    :param now: time from which ages are calculated
+    :param progress: called with the number of further products that were read
+    :return: number of new products
     """
     copy_rows(
         session,
@@ -171,7 +171,7 @@ def load_products(
 
 
 def _rendition(key: str) -> str:
-    """Describe a picture's only size."""
+    """Return a picture's only rendition as JSON."""
     width, height = PICTURE_SIZE
     rendition = {"key": key, "width": width, "height": height, "contentType": PICTURE_TYPE}
     return orjson.dumps([rendition]).decode()
@@ -190,6 +190,6 @@ def _product_rows(count: int, *, keys: Mapping[int, str], now: datetime) -> Iter
 
 
 def _picture_numbers_of(number: int) -> tuple[int, ...]:
-    """Give the numbers of a product's pictures, which the products of load tests share with the demo's."""
+    """Return a product's picture numbers. Products of load tests reuse the demo's pictures."""
     first = (number - 1) % DEMO_PRODUCTS + 1
     return (first, first + DEMO_PRODUCTS) if (first - 1) % _SECOND_PICTURE_EVERY == 0 else (first,)

@@ -1,4 +1,4 @@
-"""What the demo's staff promote: flash sales, banners, vibes and featured products, made by the domain itself."""
+"""Promotions of the demo: flash sales, banners, vibes and featured products, made by the domain's own operations."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ _FEATURED_COUNT = 8
 
 @dataclass(frozen=True)
 class FlashSaleData:
-    """A flash sale; ``quantity`` is the pieces at its price, none for all there are."""
+    """A flash sale. ``quantity`` limits the items at the sale price; none means no limit."""
 
     percent_off: int
     quantity: int | None
@@ -41,7 +41,7 @@ class BannerData:
 
 @dataclass(frozen=True)
 class VibeData:
-    """A vibe, and the roots of the category tree that it is filled from."""
+    """A vibe, with the root categories of its products."""
 
     slug: str
     title: str
@@ -62,10 +62,10 @@ _DATA = load_data("promotions", PromotionsData)
 
 
 def load_promotions(session: Session, *, now: datetime) -> int:
-    """Make the promotions of the demo, unless they were made before.
+    """Create the promotions of the demo, unless the first vibe exists.
 
-    :param now: the time that their windows begin, or are counted from
-    :return: how many were made
+    :param now: start of the promotions, or time from which starts are calculated
+    :return: number of new promotions
     """
     if session.scalar(select(Vibe.id).where(Vibe.slug == _DATA.vibes[0].slug)) is not None:
         return 0

@@ -71,13 +71,13 @@ def test_a_run_by_hand_is_told_and_noted(installation: Installation) -> None:
 
 def test_pausing_and_resuming(installation: Installation) -> None:
     assert "is paused" in installation.ok("periodic", "pause", TASK)
-    assert "was paused already" in installation.ok("periodic", "pause", TASK)
+    assert "is already paused" in installation.ok("periodic", "pause", TASK)
     assert (line(installation)["Now"], line(installation)["Next run"]) == ("paused", "")
 
     # By hand it runs nevertheless.
     installation.ok("periodic", "run", TASK)
     assert re.search(r"runs next at \d{4}-\d\d-\d\d \d\d:47:00Z", installation.ok("periodic", "resume", TASK))
-    assert "was not paused" in installation.ok("periodic", "resume", TASK)
+    assert "is not paused" in installation.ok("periodic", "resume", TASK)
 
     acts = query(
         installation.database_url,
@@ -105,7 +105,7 @@ def test_another_timetable(
 
     assert f"{TASK} runs {words}, next at " in told
     assert row(installation)["timetable"] == kept
-    assert line(installation)["When"] == (f"{words} (set)" if kept else words)
+    assert line(installation)["When"] == (f"{words} (override)" if kept else words)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_another_timetable(
         (("schedule", TASK, "* * *"), ("has 3 fields where a crontab has 5", "every 15s")),
         (("schedule", TASK, "0 0 31 2 *"), ("never comes",)),
         (("schedule", TASK, "every", "1s"), ("is not from 5 seconds to 31 days",)),
-        (("schedule", TASK), ("Say when", "every 15s")),
-        (("schedule", TASK, "every 1h", "--default"), ("Say when",)),
+        (("schedule", TASK), ("Give either WHEN", "every 15s")),
+        (("schedule", TASK, "every 1h", "--default"), ("Give either WHEN",)),
         (("schedule", "nothing", "every 1h"), ("expire-checkouts",)),
         (("pause", "nothing"), ("expire-checkouts",)),
         (("resume",), ("Missing argument",)),
@@ -141,7 +141,7 @@ def test_running_periodic_task_is_not_started_twice(installation: Installation) 
     assert line(installation)["Now"] == "running"
 
     done = installation.run("periodic", "run", TASK, "--wait", "1")
-    refused(done, "is running on webhooks@elsewhere:7 since", "not started twice", "--wait", status=1)
+    refused(done, "has been running on webhooks@elsewhere:7 since", "--wait", status=1)
 
     # Whoever runs it does not beat: it is dead. That takes a while to be sure of.
     told = installation.ok("periodic", "run", TASK, "--wait", "60")
@@ -174,7 +174,7 @@ def test_queues_are_shown_with_and_without_the_cache(installation: Installation)
     away = installation.run("queues", REDIS_URL="redis://127.0.0.1:1/0")
     assert away.returncode == 0
     assert len(away.stdout.splitlines()) == 5
-    assert "what workers do is not known" in away.stderr
+    assert "current work of workers is unknown" in away.stderr
 
 
 def test_workers_are_shown_and_a_cache_that_is_away_is_told(installation: Installation) -> None:

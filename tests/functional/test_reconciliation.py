@@ -34,7 +34,7 @@ def at_gateway(installation: Installation, path: str, **body: object) -> None:
 def test_the_seed_agrees_with_the_gateway_until_somebody_refunds_by_hand(installation: Installation) -> None:
     shown = facts_of(installation.ok("payouts", "reconcile"))
     assert (shown["Status"], shown["Drift"]) == ("matched", "NGN 0.00")
-    assert shown["Gateway holds"] == shown["Books say"] != "NGN 0.00"
+    assert shown["Gateway balance"] == shown["Ledger balance"] != "NGN 0.00"
     [(reference,)] = query(
         installation.database_url,
         "SELECT i.reference FROM gateway_charges c JOIN payment_intents i ON i.id = c.intent_id"
@@ -55,7 +55,7 @@ def test_a_gateway_that_is_away_ends_with_two(installation: Installation) -> Non
     done = installation.run("payouts", "reconcile", GATEWAY_URL="http://127.0.0.1:1/gateway")
 
     assert done.returncode == 2
-    assert "did not answer as it should" in done.stderr
+    assert "did not answer correctly" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -147,7 +147,7 @@ def test_seed_has_orders_in_each_status_and_a_consistent_ledger(seeded: Installa
     assert statuses.keys() == {
         *("pending_payment", "paid_escrow", "processing", "shipped", "delivered", "cancelled", "expired")
     }
-    assert "The books are whole." in seeded.ok("ledger", "verify")
+    assert "The ledger is consistent." in seeded.ok("ledger", "verify")
     [(unpaid_personas,)] = query(
         database,
         "SELECT count(*) FROM orders WHERE status = 'pending_payment' AND buyer_id = ANY(%s::uuid[])",
@@ -182,7 +182,7 @@ def test_seed_is_deterministic_and_completes_an_interrupted_run(seeded: Installa
     # Without a gateway nobody can pay; the rest is there, and the next run goes on. Hashes differ from the first run.
     done = seeded.run("seed", DATABASE_URL=other, GATEWAY_URL="", PYTHONHASHSEED="1")
     assert done.returncode == 0, done.stderr
-    assert "orders that take a payment are left out" in done.stderr
+    assert "paid orders are left out" in done.stderr
     [(paid,)] = query(other, "SELECT count(*) FROM orders WHERE paid_at IS NOT NULL")
     assert paid == 0
     assert "Added 0 products" in seeded.ok("seed", DATABASE_URL=other)
@@ -193,7 +193,7 @@ def test_seed_is_deterministic_and_completes_an_interrupted_run(seeded: Installa
     assert found == expected
     counts = "SELECT status, count(*) FROM orders GROUP BY status ORDER BY status"
     assert query(other, counts) == query(database, counts)
-    assert "The books are whole." in seeded.ok("ledger", "verify", DATABASE_URL=other)
+    assert "The ledger is consistent." in seeded.ok("ledger", "verify", DATABASE_URL=other)
 
 
 def test_many_products_are_spread_over_many_stores(seeded: Installation) -> None:
@@ -226,7 +226,7 @@ def test_seed_is_refused_in_production_and_on_real_data(seeded: Installation, da
     query(url, "INSERT INTO campuses (name, slug) VALUES ('A real one', 'north')")
     foreign = seeded.run("seed", DATABASE_URL=url)
     assert foreign.returncode == 1
-    assert "not the demo's" in foreign.stderr
+    assert "not part of the demo" in foreign.stderr
     assert "nothing was done" in seeded.ok("seed", "--if-empty", DATABASE_URL=url)
     assert count(url, "profiles") == 0
     assert seeded.run("seed", "--products", "5").returncode == 2

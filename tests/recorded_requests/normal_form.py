@@ -25,10 +25,10 @@ _VARYING = frozenset(
      "runningSince", "runningOn"}
 )  # fmt: skip
 _VARYING_COLUMNS = frozenset(
-    {"Next run", "Last run", "Took", "Outcome", "Now", "Worker", "Host", "Process", "Does", "Since", "Started",
+    {"Next run", "Last run", "Took", "Outcome", "Now", "Worker", "Host", "Process", "Current work", "Since", "Started",
      "Completed", "Later", "Waiting", "Active", "Oldest due"}
 )  # fmt: skip
-_TEXT_COLUMNS = frozenset({"What it is", "What it does"})
+_TEXT_COLUMNS = frozenset({"Purpose"})
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # Ids of the demo data are the same in each fresh stack, so they are kept as they are.

@@ -23,7 +23,7 @@ def test_bytes_that_are_not_utf_8_are_an_error_of_usage(arguments: tuple[str, ..
     done = CliRunner().invoke(main, [*arguments, os.fsdecode(b"bad \xff")])
 
     assert done.exit_code == 2
-    assert "'bad \ufffd' is not in UTF-8." in done.output
+    assert "'bad \ufffd' is not valid UTF-8." in done.output
 
 
 def test_a_sign_that_stands_for_what_can_not_be_read_is_text() -> None:

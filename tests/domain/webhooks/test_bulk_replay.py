@@ -42,7 +42,7 @@ def clock_that_fails_at_third(error: BaseException) -> Callable[[], datetime]:
     ("error", "told"),
     [
         (KeyboardInterrupt(), "Interrupted"),
-        (ServiceUnavailableError("The database can't be reached."), "The database went away"),
+        (ServiceUnavailableError("The database can't be reached."), "The database connection was lost"),
     ],
 )
 def test_what_was_done_is_told_whatever_ends_it(
@@ -61,7 +61,7 @@ def test_what_was_done_is_told_whatever_ends_it(
     assert run.interruption == told
     assert [item.id for item in run.replayed] == [row.id for row in rows[:2]]
     assert {name: counts.total() for name, counts in run.counts().items()} == {"not tried yet": 2}
-    assert "not tried yet: 2 of 4, broken off (" in capsys.readouterr().err
+    assert "not tried yet: 2 of 4, aborted (" in capsys.readouterr().err
     with database.reading() as session:
         states = [queries.fetch_event(session, inbox_id=row.id).status for row in rows]
     assert states == ["processed", "processed", "received", "received"]
