@@ -29,5 +29,8 @@ The API of a campus marketplace with escrow.
 - **Success**: a JSON envelope, `{success, data, meta}`.
 - **Errors**: `application/problem+json`. The page `/errors/<slug>` explains each `code`. `reason` distinguishes
   refusals with the same code.
+- **Paging**: collections return `next_cursor` in `meta`. Send its value as `cursor` to get the next page.
+- **Idempotency**: where a route accepts `Idempotency-Key`, send a UUID of version 4. A repeated request with the
+  same key has no further effect and gets the first response.
 - **Versions**: every path under `/api` is also available under `/api/v1`.
 """
