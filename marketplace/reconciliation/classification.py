@@ -1,8 +1,9 @@
-"""Judging differences: which are only on their way, what is wrong with the others, and what is to be done about it."""
+"""Classify differences between the gateway and the ledger: in transit, or a problem with a suggested action."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from marketplace.reconciliation import texts
 from marketplace.reconciliation.matching import Difference
 
 MISSING_IN_LEDGER = "missing_here"
@@ -11,61 +12,48 @@ AMOUNTS_DIFFER = "amounts_differ"
 STATUS_DIFFERS = "status_differs"
 PROBLEMS = (MISSING_IN_LEDGER, MISSING_AT_GATEWAY, AMOUNTS_DIFFER, STATUS_DIFFERS)
 
-# Longer than the sweeps take to ask the gateway about what its events left open.
+# Longer than the sweeps take to poll the gateway for missed events.
 IN_TRANSIT_TOLERANCE = timedelta(hours=2)
-# What was moved for something that the gateway itself calls unfinished may be so for days.
+# A settlement or chargeback may move money days before the gateway reports a final status.
 SETTLEMENT_TOLERANCE = timedelta(days=3)
 
 _FINAL_STATUSES = ("success", "processed", "failed", "reversed", "blocked", "rejected", "abandoned")
 
-# What an officer is told to do, by what is suggested.
 SUGGESTIONS = {
-    "apply_charge": "The buyer paid, and we do not have it. Resolve it with `ask`: the gateway is asked, and the charge"
-    " applied as its event would have been. See why the event did not come (`marketplace webhooks list`).",
-    "look_up_charge": "No payment of ours has this reference. Look the charge up at the gateway: refund it there, and"
-    " the next run judges both together; or resolve it with `own_funds` if the money is the company's.",
-    "bear_refunded_charge": "No payment of ours has this reference, and it was refunded at the gateway, which kept its"
-    " fee. Resolve it with `gateway_cost`, or with `own_funds` where it is more than a fee.",
-    "look_up_refund": "It was made by hand at the gateway, not by this service, which may refund the same again. See"
-    " the order's refunds first; then resolve it with `own_funds`, or have the gateway take it back.",
-    "look_up_transfer": "This service did not send it. Find out at the gateway who did; if nobody of yours, change the"
-    " secret key there and here. Then resolve it with `own_funds`.",
-    "look_up_movement": "It comes of no charge, refund, transfer or settlement. Ask the gateway what it is; resolve it"
-    " with `own_funds` if it is the company's own money, or `gateway_cost` if it is a charge of the gateway's.",
-    "look_up_settlement": "The gateway moved it to the bank, and its list does not say that it arrived. Compare it with"
-    " the bank's statement; the next run books it once the gateway calls it a success.",
-    "look_up_booking": "The books have it, and the gateway never moved it. `marketplace ledger verify`, and who posted"
-    " it; a correction is a new transaction: resolve it with `own_funds` once that is clear.",
-    "look_up_balance": "The gateway's balance is not the sum of its own movements. Ask the gateway.",
-    "compare_amounts": "Compare both at the gateway. What is the gateway's to correct, it corrects; else resolve it"
-    " with `own_funds` or `gateway_cost`.",
-    "look_up_payout": "The books have that it was paid, and the gateway does not have it: asking it again tells no"
-    " more. Find out with the gateway's support whether it was paid. If it certainly was not, resolve it with"
-    " `came_back`: its payee has the money back in the balance. Never send it once more by hand.",
-    "ask_about_refund": "Resolve it with `ask`: the gateway is asked about the refund, and its word taken.",
-    "ask_about_payout": "Resolve it with `ask`: the gateway is asked about the payout by its reference, and its word"
-    " taken. Never send it once more by hand.",
+    "apply_charge": texts.SUGGESTION_APPLY_CHARGE,
+    "look_up_charge": texts.SUGGESTION_LOOK_UP_CHARGE,
+    "bear_refunded_charge": texts.SUGGESTION_BEAR_REFUNDED_CHARGE,
+    "look_up_refund": texts.SUGGESTION_LOOK_UP_REFUND,
+    "look_up_transfer": texts.SUGGESTION_LOOK_UP_TRANSFER,
+    "look_up_movement": texts.SUGGESTION_LOOK_UP_MOVEMENT,
+    "look_up_settlement": texts.SUGGESTION_LOOK_UP_SETTLEMENT,
+    "look_up_booking": texts.SUGGESTION_LOOK_UP_BOOKING,
+    "look_up_balance": texts.SUGGESTION_LOOK_UP_BALANCE,
+    "compare_amounts": texts.SUGGESTION_COMPARE_AMOUNTS,
+    "look_up_payout": texts.SUGGESTION_LOOK_UP_PAYOUT,
+    "ask_about_refund": texts.SUGGESTION_POLL_REFUND,
+    "ask_about_payout": texts.SUGGESTION_POLL_PAYOUT,
 }
 ACTIONS = tuple(SUGGESTIONS)
 
 
 @dataclass(frozen=True)
 class Classification:
-    """What is wrong with an item, and what is suggested."""
+    """The problem with an item, and the suggested action."""
 
     problem: str
     action: str
 
 
 def classify(row: Difference, *, now: datetime) -> Classification | None:
-    """Judge an item that is otherwise there than here.
+    """Classify an item that differs between the gateway and the ledger.
 
-    What both sides know, and one of them has heard of later, is on its way as long as that may take: neither drift nor
-    worth anybody's time. What one side does not know at all is told at once.
+    An item that both sides know counts as in transit within a tolerance: events may be late.
+    An item that only one side knows is a problem immediately.
 
-    :param row: as ``matching.iterate_difference_pages`` gives it
-    :param now: the moment of the run
-    :return: none if it is on its way, or was when the gateway was read
+    :param row: a row of ``matching.iterate_difference_pages``
+    :param now: the time of the run
+    :return: None if the item is in transit, or was while the gateway was read
     """
     if row.difference_minor and row.here_now_minor == row.there_minor:
         return None
@@ -97,7 +85,7 @@ def _classify_refund(row: Difference, now: datetime) -> Classification | None:
 def _classify_payout(row: Difference, now: datetime) -> Classification | None:
     if row.intent_id is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
-    # Its lists and its own answer have nothing of it: what was moved for it, if anything, was moved back.
+    # Neither the lists nor a look-up have the transfer: any movement for the transfer was reversed.
     if row.difference_minor and row.here_status == "success" and row.there_status is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_payout")
     return _classify_own_item(
@@ -108,16 +96,19 @@ def _classify_payout(row: Difference, now: datetime) -> Classification | None:
 def _classify_own_item(
     row: Difference, now: datetime, *, still_open: tuple[str, ...], action: str
 ) -> Classification | None:
-    """Judge what this service sent: the gateway takes the money at once, and the books go by the result."""
+    """Classify a refund or payout of this service.
+
+    The gateway's balance changes when the item is sent, the ledger only when the result is known.
+    """
     if (
         row.there_amount_minor not in (None, row.here_amount_minor)
-        # Finance may have explained amounts that differ.
+        # Finance may have accepted different amounts.
         and (row.difference_minor or not row.accepted)
     ):
         return Classification(AMOUNTS_DIFFER, "compare_amounts")
     recent = _is_recent(row, now)
     if row.gateway_id is None:
-        # The books say that it left, or that the gateway took it, and there it is unknown.
+        # The ledger says that the item was sent, but the gateway does not know the item.
         return None if recent and not row.difference_minor else Classification(MISSING_AT_GATEWAY, action)
     is_pending = row.here_status in still_open and row.there_status not in _FINAL_STATUSES
     if recent or (is_pending and row.there_minor < row.here_minor):
@@ -139,7 +130,7 @@ def _classify_settlement(row: Difference, now: datetime) -> Classification | Non
 
 
 def _classify_chargeback(row: Difference, now: datetime) -> Classification | None:
-    """Judge what a bank took: at the gateway it may leave before the dispute is over, and days after it was lost."""
+    """Classify a chargeback: the gateway may move the money before the dispute ends, or days after a loss."""
     if row.here_status == "open":
         return None
     if now - max(at for at in (row.moved_at, row.booked_at) if at) < SETTLEMENT_TOLERANCE:
@@ -150,7 +141,7 @@ def _classify_chargeback(row: Difference, now: datetime) -> Classification | Non
 
 
 def _classify_unrecognized_refund(row: Difference, now: datetime) -> Classification | None:
-    # A bank took it: the event of the dispute tells us.
+    # The refund belongs to a chargeback, whose event is still expected.
     is_awaited = row.dispute_id and _is_recent(row, now)
     return None if is_awaited else Classification(MISSING_IN_LEDGER, "look_up_refund")
 
@@ -188,6 +179,6 @@ EXCEPTION_KIND_OF_ITEM = {
 
 
 def _is_recent(row: Difference, now: datetime) -> bool:
-    """Tell whether the latest that either side did with it is so young that the other may not have heard of it."""
+    """Return whether the latest change on either side is within the in-transit tolerance."""
     latest = max((at for at in (row.moved_at, row.changed_at, row.booked_at) if at), default=None)
     return latest is not None and now - latest < IN_TRANSIT_TOLERANCE

@@ -1,4 +1,4 @@
-"""The check of all ledger rules, of every area, and the alerts about broken ones."""
+"""The check of all ledger invariants, of every area, and the alerts about violations."""
 
 from datetime import datetime
 
@@ -23,13 +23,13 @@ _SELECT_CLEARING_MOVEMENT = """
 """
 _RECONCILIATION_INVARIANTS = build_invariants(
     {
-        "own money at the gateway is booked as the gateway moved it": f"""
+        "every opening or top-up posting equals its movement at the gateway": f"""
             SELECT t.kind, t.source, booked.minor AS booked_minor, m.difference_minor AS moved_minor
             FROM ledger_transactions t LEFT JOIN gateway_movements m ON t.source = 'movement:' || m.id
             CROSS JOIN LATERAL ({_SELECT_CLEARING_MOVEMENT}) booked
             WHERE t.kind IN ('opening', 'top_up') AND m.difference_minor IS DISTINCT FROM booked.minor LIMIT 100
             """,
-        "each difference to the gateway that was accepted is an officer's decision, booked once": f"""
+        "every accepted difference is an officer's decision and is posted once": f"""
             SELECT t.source, x.id::text AS exception, booked.minor AS booked_minor,
                 x.there_minor - x.here_minor AS decided_minor
             FROM (SELECT id, source FROM ledger_transactions WHERE kind = 'accepted_difference') t
@@ -38,7 +38,7 @@ _RECONCILIATION_INVARIANTS = build_invariants(
             CROSS JOIN LATERAL ({_SELECT_CLEARING_MOVEMENT}) booked
             WHERE t.id IS NULL OR x.id IS NULL OR booked.minor <> x.there_minor - x.here_minor LIMIT 100
             """,
-        "a difference to the gateway that is more than a little was accepted by two officers": f"""
+        "every accepted difference above the single-approver limit has two approvers": f"""
             SELECT x.id::text AS exception, x.there_minor - x.here_minor AS decided_minor
             FROM reconciliation_exceptions x
             WHERE x.resolution IN ('own_funds', 'gateway_cost', 'came_back')
@@ -50,10 +50,9 @@ _RECONCILIATION_INVARIANTS = build_invariants(
 
 
 def verify_ledger(session: Session) -> list[Violation]:
-    """Check all ledger rules: of the ledger itself, orders, payments, payouts and reconciliation.
+    """Check the ledger invariants of all areas: ledger, orders, payments, payouts and reconciliation.
 
-    :param session: one that reads
-    :return: a violation for each rule that does not hold, with at most 100 of its rows; none if all hold
+    :return: a violation for each broken invariant, with at most 100 rows
     """
     return find_violations(
         session,
@@ -66,11 +65,11 @@ def verify_ledger(session: Session) -> list[Violation]:
 
 
 def check_ledger(database: Database, *, now: datetime) -> list[Violation]:
-    """Check all ledger rules, and raise ESCROW_DRIFT for each broken one.
+    """Check all ledger invariants, raise ESCROW_DRIFT for each broken invariant, and halt payouts.
 
-    Alerts of rules that hold again are resolved.
+    Alerts of invariants that hold again are resolved.
 
-    :return: the violations that ``verify_ledger`` found
+    :return: the violations
     """
     with database.reading() as session:
         violations = verify_ledger(session)

@@ -1,4 +1,4 @@
-"""Reconciliations for finance: their history, their figures, and the differences that they found."""
+"""Queries of reconciliations for finance: history, figures and differences found."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,7 +16,7 @@ from marketplace.reconciliation.classification import SUGGESTIONS
 from marketplace.reconciliation.matching import ComparedItem
 from marketplace.reconciliation.models import Reconciliation
 
-# Ids are made in the order of time.
+# Run ids are ordered by creation time.
 RUN_SORTS = {"created_at": "r.id"}
 EXCEPTION_SORTS = {"happened_at": "x.happened_at", "difference_minor": "abs(x.there_minor - x.here_minor)"}
 EXCEPTION_KINDS = ("charge", "transfer", "refund", "settlement", "dispute", "movement", "balance", "booking")
@@ -24,7 +24,7 @@ EXCEPTION_KINDS = ("charge", "transfer", "refund", "settlement", "dispute", "mov
 
 @dataclass
 class ReconciliationFigures:
-    """The counts of a run: records that it read, movements that it booked, and differences that it found."""
+    """The counts of a run: records read, movements posted, differences found."""
 
     movements: int = 0
     charges: int = 0
@@ -40,7 +40,7 @@ class ReconciliationFigures:
 
 @dataclass(frozen=True)
 class Run:
-    """A reconciliation with its amounts in kobo and its figures."""
+    """A reconciliation with amounts in kobo and figures."""
 
     run_id: UUID
     status: str
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def totals(self) -> ReconciliationFigures:
-        """The figures, which are empty until the run has finished."""
+        """The figures of the run; empty until the run has finished."""
         return ReconciliationFigures(**self._figures)
 
 
@@ -86,7 +86,7 @@ def list_runs(session: Session, *, status: str | None, page: TableRequest) -> Ta
 
 @dataclass(frozen=True)
 class Finding(ComparedItem):
-    """A difference between the gateway and the ledger, with its proposal and its resolution."""
+    """A difference between the gateway and the ledger, with proposal and resolution."""
 
     id: UUID
     problem: str
@@ -104,7 +104,7 @@ class Finding(ComparedItem):
 
     @property
     def suggestion(self) -> str:
-        """The suggested action in words."""
+        """The meaning of the difference and the suggested next step, for officers."""
         return SUGGESTIONS[self.action]
 
 
@@ -139,11 +139,11 @@ _SELECT_RUN = Statement(text(f"{_SELECT_RUNS} FROM reconciliations r WHERE r.id 
 
 
 def show_run(session: Session, *, run_id: UUID) -> RunDetail:
-    """Show a reconciliation with its figures and its largest differences.
+    """Fetch a reconciliation with its figures and largest differences.
 
     :raises NotFoundError: the run does not exist
     """
-    run = found(_SELECT_RUN.first(session, run_id=run_id), "There is no such reconciliation.")
+    run = found(_SELECT_RUN.first(session, run_id=run_id), "Reconciliation not found.")
     findings = list_exceptions(
         session,
         run_id=run_id,
@@ -161,11 +161,11 @@ def list_exceptions(
     problem: str | None = None,
     is_open: bool | None = None,
 ) -> TablePage:
-    """List the differences that a reconciliation found, in three queries.
+    """List the differences found by a reconciliation, in three queries.
 
     :param page: sorted by one of ``EXCEPTION_SORTS``
-    :param is_open: whether they are unresolved, or none for all
+    :param is_open: True for unresolved, False for resolved, None for all
     :raises NotFoundError: the run does not exist
     """
-    found(session.get(Reconciliation, run_id), "There is no such reconciliation.")
+    found(session.get(Reconciliation, run_id), "Reconciliation not found.")
     return _FINDINGS.fetch_page(session, page, run_id=run_id, kind=kind, problem=problem, is_open=is_open)

@@ -1,8 +1,8 @@
 """Resolve the differences that a reconciliation found: poll the gateway, or post the difference.
 
-What is missing at the gateway is somebody else's money until the company pays for it, and what is too much may be
-somebody's as well. Accepting it makes the ledger agree and resolves the alert. So own funds have to cover a missing
-amount, and a larger amount takes a second officer in either direction.
+Accepting a difference makes the ledger agree with the gateway and resolves the alert. A missing amount is customers'
+money until the company replaces it, so the company's own funds must cover the amount. A surplus may be customers' money
+too. A difference above the limit needs a second officer in either direction.
 """
 
 from collections.abc import Mapping
@@ -32,6 +32,7 @@ from marketplace.payments.refunds import create
 from marketplace.payouts import states
 from marketplace.payouts.models import PayoutTransferIntent
 from marketplace.payouts.transfers import apply_status
+from marketplace.reconciliation import texts
 from marketplace.reconciliation.matching import ADJUSTMENT_KIND
 from marketplace.reconciliation.models import Reconciliation, ReconciliationException
 
@@ -42,12 +43,12 @@ OWN_FUNDS, GATEWAY_COST, PAYOUT_RETURNED = "own_funds", "gateway_cost", "came_ba
 RESOLUTIONS = (POLL_GATEWAY, OWN_FUNDS, GATEWAY_COST, PAYOUT_RETURNED)
 PROPOSED, RESOLVED = "proposed", "resolved"
 STATES = (PROPOSED, RESOLVED)
-# What one officer accepts alone within a day, and the most that is called a charge of the gateway's; in kobo.
+# In kobo: an officer's total for accepting differences alone within a day, and the maximum of a gateway cost.
 SINGLE_APPROVER_DAILY_LIMIT_MINOR = 100_000
-# A proposal that nobody confirmed for so long is no more.
+# An unconfirmed proposal expires after this time.
 _PROPOSAL_VALIDITY = timedelta(days=7)
 _POSTED_RESOLUTIONS = frozenset({OWN_FUNDS, GATEWAY_COST})
-# What is on its way to a buyer, a payee or an order is never the company's own.
+# Money in transit to a buyer, a payee or an order is never posted as the company's own.
 ALLOWED_RESOLUTIONS: Mapping[str, frozenset[str]] = {
     "apply_charge": frozenset({POLL_GATEWAY}),
     "ask_about_refund": frozenset({POLL_GATEWAY}),
@@ -108,26 +109,26 @@ def resolve_difference(
     note: str,
     act: Act,
 ) -> Resolution:
-    """Resolve a difference that a reconciliation found.
+    """Resolve a difference of the latest reconciliation.
 
-    ``ask`` has a worker ask the gateway, and take its word as that of an event. ``own_funds`` books the difference as
-    the company's own money at the gateway, ``gateway_cost`` as what the gateway charged. ``came_back`` books a payout
-    that the gateway does not have as reversed, so that its payee has the money again. It is for what the latest
-    reconciliation found; the next one tells whether it agrees now. Payouts stay halted until two officers resume them.
-    What the gateway holds less is booked out of the company's own funds only. Above a bound a difference, either way,
-    is proposed by the first officer and booked by the same word of a second one.
+    - ``ask``: a worker polls the gateway and applies the reported status like an event.
+    - ``own_funds``: post the difference to the company's own funds at the gateway.
+    - ``gateway_cost``: post the difference to gateway fees.
+    - ``came_back``: reverse a payout that the gateway does not have, and return the amount to the payee's balance.
 
-    :param run_id: the reconciliation
-    :param exception_id: what it found
+    A shortfall above the gateway cost limit can only be posted to own funds. Above the single-approver limit, the first
+    officer proposes a resolution and a second officer confirms the same resolution. The next reconciliation compares
+    both sides again. Payouts stay halted until two officers resume payouts.
+
     :param resolution: one of ``RESOLUTIONS``
     :param note: the officer's reason
-    :raises NotFoundError: the run found no such thing
-    :raises DifferenceAlreadyResolvedError: it is resolved
-    :raises SupersededRunError: there is a later run
-    :raises ResolutionNotAllowedError: it is not to be resolved so
-    :raises InsufficientOwnFundsError: the company's own funds do not cover it
-    :raises ConflictOfInterestError: the officer is a party to its order or payout
-    :raises SecondApproverRequiredError: the officer has proposed it
+    :raises NotFoundError: the run has no such difference
+    :raises DifferenceAlreadyResolvedError: the difference is already resolved
+    :raises SupersededRunError: a later run exists
+    :raises ResolutionNotAllowedError: the difference does not allow this resolution
+    :raises InsufficientOwnFundsError: own funds do not cover the difference
+    :raises ConflictOfInterestError: the officer is a party to the order or payout
+    :raises SecondApproverRequiredError: the officer made the proposal
     """
     row = _lock_exception(session, run_id, exception_id)
     _ensure_officer_not_involved(session, row, act.person_id)
@@ -157,14 +158,14 @@ def resolve_difference(
             session,
             kind=ADJUSTMENT_KIND,
             source=f"{row.item} #{row.id}",
-            description="Difference to the gateway, as finance explained it",
+            description="Accepted difference between gateway and ledger",
             amount_minor=difference,
             counter_account=accounts.OWN_FUNDS if resolution == OWN_FUNDS else accounts.GATEWAY_FEES,
             now=act.now,
         )
     booked_minor = 0 if state == PROPOSED or resolution == POLL_GATEWAY else difference
     if state == PROPOSED:
-        # A proposal replaces the former one.
+        # A new proposal replaces the previous proposal.
         row.proposed_resolution, row.proposal_note = resolution, note
         row.proposed_by, row.proposed_at = act.person_id, act.now
     else:
@@ -194,15 +195,15 @@ def _lock_exception(session: Session, run_id: UUID, exception_id: UUID) -> Recon
             .with_for_update(key_share=True)
             .execution_options(populate_existing=True)
         ),
-        "The reconciliation found no such thing.",
+        "Difference not found in this reconciliation.",
     )
     if row.resolved_at is not None:
-        raise DifferenceAlreadyResolvedError("It is resolved already.")
+        raise DifferenceAlreadyResolvedError("The difference is already resolved.")
     later_runs = select(Reconciliation.id).where(
         Reconciliation.id > run_id, Reconciliation.status != "failed"
     )
     if session.scalar(later_runs.limit(1)) is not None:
-        raise SupersededRunError("There is a later reconciliation: resolve what that one found.")
+        raise SupersededRunError(texts.RUN_SUPERSEDED)
     return row
 
 
@@ -213,19 +214,21 @@ def _ensure_officer_not_involved(session: Session, row: ReconciliationException,
             session, officer_id=officer_id, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id]
         )
     if row.intent_id and session.get_one(PayoutTransferIntent, row.intent_id).user_id == officer_id:
-        raise ConflictOfInterestError("It is your own payout: another officer has to decide.")
+        raise ConflictOfInterestError(texts.OWN_PAYOUT)
 
 
 def _ensure_resolution_allowed(action: str, resolution: str, difference: int) -> None:
     allowed = set(ALLOWED_RESOLUTIONS[action])
     if not difference:
         allowed -= _POSTED_RESOLUTIONS
-    # Nor does it charge much that nobody heard of: that is the company's to bear, out of what it has there.
+    # The gateway never charges large costs without notice. The company bears such a shortfall from own funds.
     if difference > 0 or -difference > SINGLE_APPROVER_DAILY_LIMIT_MINOR:
         allowed.discard(GATEWAY_COST)
     if resolution not in allowed:
-        alternatives = " or ".join(sorted(allowed)) or "nothing that can be done here"
-        raise ResolutionNotAllowedError(f"It is not resolved by {resolution}, but by {alternatives}.")
+        detail = texts.RESOLUTION_NOT_ALLOWED if allowed else texts.NO_RESOLUTION_ALLOWED
+        raise ResolutionNotAllowedError(
+            detail.format(resolution=resolution, allowed=", ".join(sorted(allowed)))
+        )
 
 
 def _enqueue_polling(session: Session, row: ReconciliationException, *, now: datetime) -> None:
@@ -240,7 +243,8 @@ def _enqueue_polling(session: Session, row: ReconciliationException, *, now: dat
     outbox.enqueue(session, queue=queues.WEBHOOKS, topic=topic, payload=payload, due_at=now)
 
 
-# It has no balance of its own that a posting would lock: two at once would each find that it, or the day, suffices.
+# Postings do not lock this account, which has no stored balance. Without this lock, two resolutions at once could
+# each pass the checks of own funds and of the daily limit.
 _LOCK_OWN_FUNDS = Statement(text("SELECT id FROM ledger_accounts WHERE id = :account_id FOR NO KEY UPDATE"))
 
 
@@ -276,25 +280,22 @@ def _requires_second_approver(
     officer_id: UUID,
     now: datetime,
 ) -> bool:
-    """Tell whether a difference is accepted only once another officer confirms it.
+    """Return whether accepting a difference needs another officer's confirmation.
 
-    No other one is accepted until the transaction ends.
+    The lock on own funds delays all other resolutions until the transaction ends.
 
-    :param row: the exception, locked, with what is proposed
-    :param resolution: as what it is to be booked
-    :param difference_minor: kobo that the gateway holds more than the books say, or (below zero) less
-    :raises InsufficientOwnFundsError: own funds would fall below zero, or below their opening if that is less
-    :raises SecondApproverRequiredError: the officer has proposed just that
+    :param row: the exception; the caller must hold the row lock
+    :param difference_minor: kobo at the gateway beyond the ledger; negative for a shortfall
+    :raises InsufficientOwnFundsError: own funds would fall below zero, or below a negative opening balance
+    :raises SecondApproverRequiredError: the officer proposed the same resolution
     """
     _LOCK_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
     if resolution == OWN_FUNDS and difference_minor < 0:
         funds = _SELECT_OWN_FUNDS.one(session, account_id=accounts.OWN_FUNDS.id)
-        # LEAST leaves none out: without an opening it is 0.
+        # LEAST ignores NULL: without an opening movement the result is 0.
         if funds["minor"] + difference_minor < funds["opening_minor"]:
             raise InsufficientOwnFundsError(
-                f"The company's own money at the gateway ({format_naira(funds['minor'])}) does not cover it. To bear it"
-                " is for the company to decide: it pays the money in at the gateway, and the next reconciliation books"
-                " that."
+                texts.INSUFFICIENT_OWN_FUNDS.format(balance=format_naira(funds["minor"]))
             )
     accepted_alone_minor = _SUM_SINGLE_APPROVALS.scalar(
         session, officer_id=officer_id, since=now - timedelta(days=1)
@@ -305,25 +306,24 @@ def _requires_second_approver(
     if row.proposed_resolution != resolution or not is_proposed:
         return True
     if row.proposed_by == officer_id:
-        raise SecondApproverRequiredError("You have proposed this: another officer has to confirm it.")
+        raise SecondApproverRequiredError(texts.SECOND_OFFICER_REQUIRED)
     return False
 
 
 def _reverse_payout(
     session: Session, row: ReconciliationException, difference: int, *, now: datetime
 ) -> None:
-    """Post that a payout came back, with the part of the gateway's fee that came back as well."""
+    """Reverse a successful payout, with the part of the gateway's fee that was returned."""
     payout = apply_status.lock_payout(session, reference=row.reference or "")
     fee_minor = difference - payout.amount_minor
-    if payout.status != states.SUCCESS or not 0 <= fee_minor <= payout.fee_minor:
-        raise ResolutionNotAllowedError(
-            f"The payout is {payout.status} by now, or it is not its amount that differs: see what the next"
-            " reconciliation finds."
-        )
+    if payout.status != states.SUCCESS:
+        raise ResolutionNotAllowedError(texts.PAYOUT_NOT_SUCCESSFUL.format(status=payout.status))
+    if not 0 <= fee_minor <= payout.fee_minor:
+        raise ResolutionNotAllowedError(texts.PAYOUT_AMOUNT_DIFFERS)
     apply_status.reverse_success(session, payout, fee_minor=fee_minor, now=now)
 
 
-# Of the latest that was found of the same item, if it differs by the same still.
+# Copy from the latest exception of the same item with unchanged amounts.
 _CARRY_OVER_PROPOSALS = Statement(
     text(
         """
@@ -339,5 +339,5 @@ _CARRY_OVER_PROPOSALS = Statement(
 
 
 def carry_over_proposals(session: Session, *, run_id: UUID, now: datetime) -> None:
-    """Take over into a run what is proposed for the same differences of the runs before."""
+    """Copy valid proposals of earlier runs to the same differences of a new run."""
     _CARRY_OVER_PROPOSALS.run(session, run_id=run_id, since=now - _PROPOSAL_VALIDITY)

@@ -1,7 +1,7 @@
-"""Reconciliation: what the gateway holds, compared with what the books say that it holds, and told to finance.
+"""Reconciliation runs: compare the gateway's balance with the ledger and report differences to finance.
 
-It reads and compares; all that it books is what the gateway alone knows: settlements to the bank, and the company's
-own money there. What differs by more than what is on its way halts payouts.
+A run posts only movements that start at the gateway: settlements to the bank, and the company's own funds.
+Drift beyond the amounts in transit halts payouts.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -22,7 +22,7 @@ from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, V
 from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.payments.integrity.drift import GATEWAY_BALANCE_SUBJECT, raise_drift_and_halt_payouts
 from marketplace.providers.gateway.records import GatewayRecords
-from marketplace.reconciliation import classification, gateway_import, matching, resolution
+from marketplace.reconciliation import classification, gateway_import, matching, resolution, texts
 from marketplace.reconciliation.models import (
     Reconciliation,
     ReconciliationDifference,
@@ -37,14 +37,14 @@ OFFICER, SCHEDULE, OPERATOR = "officer", "schedule", "operator"
 RUNNING, MATCHED, DRIFT, FAILED = "running", "matched", "drift", "failed"
 STATUSES = (RUNNING, MATCHED, DRIFT, FAILED)
 
-# No gateway has anything from before, and what is near the first of all years can't be reckoned back from.
+# No gateway has older records, and subtracting the window from a date near year 1 would overflow.
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 LONGEST_WINDOW = timedelta(days=366)
-# Since the books and the gateway last agreed, yet no further back; what moved money is compared whatever its age.
+# Limit of the default window, which starts at the last matched run. Balance movements are compared regardless of age.
 _LONGEST_DEFAULT_WINDOW = timedelta(days=31)
-# What was on its way when both last agreed is looked at again, now that it should be over.
+# The margin includes items that were in transit at the last matched run and should be final now.
 _WINDOW_MARGIN = classification.IN_TRANSIT_TOLERANCE + timedelta(hours=1)
-# More nobody reads; they are counted all the same.
+# Further exceptions are counted but not stored.
 _EXCEPTIONS_LIMIT = 1_000
 
 
@@ -68,7 +68,7 @@ class ReconciliationLeasedError(ConflictError):
 
 @dataclass(frozen=True)
 class ReconciliationOutcome:
-    """The result of a run: its figures in kobo, and the number of exceptions."""
+    """The result of a run: amounts in kobo, and the number of exceptions."""
 
     status: str
     gateway_minor: int = 0
@@ -97,15 +97,17 @@ def start_reconciliation(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> UUID:
-    """Start a reconciliation: from the commit on it is running, and somebody has to perform it.
+    """Insert a running reconciliation, which the caller or a worker must perform after the commit.
 
-    :param started_by: ``officer``, ``schedule`` or ``operator``; an officer's is handed to a worker here
-    :param since: from when on the gateway's lists are compared; none for since they last agreed
-    :param until: up to when; none for now
+    Starting also marks a run as failed that no worker has continued for ten minutes.
+
+    :param started_by: ``officer``, ``schedule`` or ``operator``; a run of an officer is enqueued for a worker
+    :param since: start of the window for the gateway's lists; None for the end of the last matched run
+    :param until: end of the window; None for now
     :return: the run's id
-    :raises ValidationError: the window is none, begins before 2000, lies in the future or is longer than a year
-    :raises ReconciliationStuckError: there is one running, and has been for an hour
-    :raises ReconciliationRunningError: there is one running
+    :raises ValidationError: the window is empty, starts before 2000, ends in the future or is longer than a year
+    :raises ReconciliationStuckError: another run has been running for more than an hour
+    :raises ReconciliationRunningError: another run is running
     """
     starts, ends = _resolve_window(session, since=since, until=until, now=act.now)
     session.execute(
@@ -113,10 +115,10 @@ def start_reconciliation(
         .where(
             Reconciliation.status == RUNNING,
             func.coalesce(Reconciliation.claimed_until, Reconciliation.created_at)
-            # Nobody has gone on with it for so long: its worker is dead, and its event given up.
+            # No worker extended the lease for so long: the worker is dead, and the outbox no longer retries the run.
             < act.now - timedelta(minutes=10),
         )
-        .values(status=FAILED, failure="Its worker was lost.", finished_at=act.now)
+        .values(status=FAILED, failure=texts.RUN_FAILED_WORKER_LOST, finished_at=act.now)
     )
     run_id: UUID | None = _INSERT_RUN.scalar(
         session, started_by=started_by, officer_id=act.user_id, starts=starts, ends=ends, now=act.now
@@ -146,19 +148,15 @@ def start_reconciliation(
 def _resolve_window(
     session: Session, *, since: datetime | None, until: datetime | None, now: datetime
 ) -> tuple[datetime, datetime]:
-    """Give the window that a reconciliation is over.
+    """Determine the start and end of the window of a run.
 
-    :param since: from when on; none for since both last agreed
-    :param until: up to when; none for now
-    :param now: the moment of the run
-    :return: its start and its end
-    :raises ValidationError: it is none, begins before the year 2000, lies in the future or is longer than a year
+    :raises ValidationError: the window is empty, starts before 2000, ends in the future or is longer than a year
     """
     for name, moment in (("from", since), ("to", until)):
         if moment is not None and moment < EARLIEST:
             raise ValidationError.of(name, f"Must not be before {EARLIEST.year}.")
     if until is not None and until > now:
-        raise ValidationError.of("to", "Must not lie in the future.")
+        raise ValidationError.of("to", "Must not be in the future.")
     ends = until or now
     if since is None:
         matched = session.scalar(
@@ -167,39 +165,38 @@ def _resolve_window(
             )
         )
         since = max(ends - _LONGEST_DEFAULT_WINDOW, matched or ends - _LONGEST_DEFAULT_WINDOW)
-        # The one before ended just now: an empty window would be none.
+        # A matched run that ended just now would leave an empty window.
         since = min(since, ends - timedelta(hours=1))
     if since >= ends:
-        raise ValidationError.of("from", "Must be before to.")
+        raise ValidationError.of("from", "Must be before `to`.")
     if ends - since > LONGEST_WINDOW:
-        raise ValidationError.of("from", f"Must be at most {LONGEST_WINDOW.days} days before to.")
+        raise ValidationError.of("from", f"Must be at most {LONGEST_WINDOW.days} days before `to`.")
     return since, ends
 
 
 def _running_error(session: Session, now: datetime) -> ReconciliationRunningError:
     running = session.scalar(select(Reconciliation).where(Reconciliation.status == RUNNING))
     if running is None:
-        return ReconciliationRunningError("A reconciliation was running until now: start it again.")
-    # The next one of the schedule finds it still there: somebody begins it again and again, or it never ends.
+        return ReconciliationRunningError(texts.RUN_JUST_FINISHED)
+    # The next scheduled run found this run still active: the run restarts again and again, or never ends.
     if now - running.created_at > timedelta(hours=1):
         return ReconciliationStuckError(
-            f"A reconciliation ({running.id}) has been running since {iso(running.created_at)}."
+            texts.RUN_STUCK.format(run_id=running.id, started_at=iso(running.created_at))
         )
-    return ReconciliationRunningError(f"A reconciliation is running ({running.id}): wait for its result.")
+    return ReconciliationRunningError(texts.RUN_IN_PROGRESS.format(run_id=running.id))
 
 
 def perform_reconciliation(
     database: Database, records: GatewayRecords, *, run_id: UUID, now: datetime, clock: Clock
 ) -> ReconciliationOutcome | None:
-    """Perform a reconciliation that was started, or go over one anew whose worker died.
+    """Perform a started reconciliation, or restart a run whose worker died.
 
-    However it ends, it is over: what nobody foresaw makes it failed too, and is raised on to who performs it.
+    Every error ends the run as failed. An unexpected error is raised again afterwards.
 
-    :param run_id: which
-    :param now: its moment: the books are compared as of it, so it must not lie behind the call
-    :param clock: tells how it goes on
-    :return: what became of it; none if it is over already
-    :raises ReconciliationLeasedError: another worker is at it
+    :param now: the time as of which the ledger is compared; must not be later than the call
+    :param clock: extends the run's lease and dates its end
+    :return: the outcome; None if the run is already finished
+    :raises ReconciliationLeasedError: another worker performs the run
     """
     window = database.in_transaction(_lease_run, run_id=run_id, now=clock())
     if window is None:
@@ -211,8 +208,8 @@ def perform_reconciliation(
         database.in_transaction(_fail_run, run_id=run_id, failure=error.detail, now=clock())
         return ReconciliationOutcome(FAILED)
     except Exception as error:
-        # Its kind alone: the message may hold anything.
-        failure = f"An unexpected error: {type(error).__name__}."
+        # The type only: the message may hold personal data.
+        failure = texts.RUN_FAILED_UNEXPECTEDLY.format(error_type=type(error).__name__)
         _log.warning("reconciliation failed", runId=str(run_id), reason=failure)
         database.in_transaction(_fail_run, run_id=run_id, failure=failure, now=clock())
         raise
@@ -231,7 +228,7 @@ def _lease_run(session: Session, *, run_id: UUID, now: datetime) -> tuple[dateti
     ).one_or_none()
     if window is None:
         if session.get_one(Reconciliation, run_id).status == RUNNING:
-            raise ReconciliationLeasedError("The reconciliation is being performed.")
+            raise ReconciliationLeasedError("Another worker is performing this reconciliation.")
         return None
     gateway_import.delete_run_data(session, run_id=run_id)
     return window.starts, window.ends
@@ -276,7 +273,7 @@ _SELECT_OLDEST_OPEN_ITEM = Statement(
 
 @dataclass
 class _Run:
-    """A run in the hands of its worker."""
+    """The state of a run while a worker performs the run."""
 
     importer: gateway_import.GatewayImporter
     figures: ReconciliationFigures = field(default_factory=ReconciliationFigures)
@@ -285,7 +282,7 @@ class _Run:
     money_differs: bool = False
 
     def perform(self, starts: datetime, ends: datetime) -> ReconciliationOutcome:
-        """Read what the gateway has, then compare and judge; no transaction is open meanwhile."""
+        """Import the gateway's records, compare and classify. No transaction is open while the gateway is read."""
         database = self.importer.database
         held_minor, since = self._import_gateway_records(starts)
         total_minor = database.in_transaction(self._record_differences, since, ends, held_minor)
@@ -306,21 +303,21 @@ class _Run:
         return outcome
 
     def _import_gateway_records(self, starts: datetime) -> tuple[int, datetime]:
-        """Read, and give what the gateway holds and since when its lists were read for what is open here."""
+        """Import the gateway's records. Return the gateway's balance in kobo and the start of the imported lists."""
         importer, figures = self.importer, self.figures
         held_minor, figures.movements = importer.import_movements()
         with importer.database.reading() as session:
             oldest_open_at: datetime | None = _SELECT_OLDEST_OPEN_ITEM.scalar(session)
             oldest_settlement_at: datetime = _SELECT_OLDEST_UNPOSTED_SETTLEMENT.scalar(session) or starts
         since = starts - _WINDOW_MARGIN
-        # What is open here is looked for in the gateway's lists from its beginning, if that is not too long ago.
+        # The lists of transfers and refunds start at the oldest item without a final status, at most 60 days ago.
         open_since = min(since, max(oldest_open_at or since, importer.now - timedelta(days=60)))
-        # To the clock's now, and a little on: what came while it reads has to have its name.
+        # Past the clock's time: movements that arrive during the import must be listed too, to be attributed.
         until = max(importer.now, importer.clock()) + _WINDOW_MARGIN
         figures.charges = importer.import_records("charge", since=since, until=until)
         figures.transfers = importer.import_records("transfer", since=open_since, until=until)
         figures.refunds = importer.import_records("refund", since=open_since, until=until)
-        # The list may date one earlier than its movement.
+        # The list may date a settlement earlier than the balance movement.
         settled_since = min(open_since, oldest_settlement_at - classification.SETTLEMENT_TOLERANCE)
         figures.settlements = importer.import_records("settlement", since=settled_since, until=until)
         importer.attribute_movements()
@@ -405,7 +402,7 @@ class _Run:
             raise_drift_and_halt_payouts(
                 session,
                 subject=GATEWAY_BALANCE_SUBJECT,
-                title="The gateway does not hold what the books say",
+                title=texts.GATEWAY_BALANCE_DRIFT_TITLE,
                 facts={
                     "reconciliationId": run_id,
                     "gatewayMinor": outcome.gateway_minor,
@@ -423,6 +420,6 @@ class _Run:
                 session,
                 identifier="ESCROW_DRIFT",
                 subject=GATEWAY_BALANCE_SUBJECT,
-                note="The gateway holds what the books say.",
+                note=texts.GATEWAY_BALANCE_MATCHED_NOTE,
                 now=now,
             )

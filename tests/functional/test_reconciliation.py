@@ -63,4 +63,4 @@ def test_a_window_that_is_none_is_refused(installation: Installation) -> None:
     done = installation.run("payouts", "reconcile", "--from", "2026-03-02", "--to", "2026-03-01")
 
     assert done.returncode == 1
-    assert "Must be before to." in done.stderr
+    assert "Must be before `to`." in done.stderr

@@ -260,12 +260,12 @@ def test_only_what_the_latest_run_found_is_resolved_by_who_is_no_party(service: 
     assert service.balances()["own_funds"] == 0
 
 
-TWO_OFFICERS = "a difference to the gateway that is more than a little was accepted by two officers"
+TWO_OFFICERS = "every accepted difference above the single-approver limit has two approvers"
 DAMAGE = {
-    "own money at the gateway is booked as the gateway moved it": (
+    "every opening or top-up posting equals its movement at the gateway": (
         "UPDATE gateway_movements SET difference_minor = difference_minor + 1 WHERE model = 'Topup'"
     ),
-    "each difference to the gateway that was accepted is an officer's decision, booked once": (
+    "every accepted difference is an officer's decision and is posted once": (
         "UPDATE reconciliation_exceptions SET resolution = 'ask'"
     ),
     TWO_OFFICERS: "UPDATE reconciliation_exceptions SET proposed_by = resolved_by",

@@ -139,7 +139,7 @@ def test_one_reconciliation_runs_at_a_time(service: ReconciledService) -> None:
     later = datetime.now(UTC) + timedelta(minutes=31)
     assert start(service, now=later) != first
     [lost] = service.rows("SELECT status, failure FROM reconciliations WHERE id = :id", id=first)
-    assert lost == {"status": "failed", "failure": "Its worker was lost."}
+    assert lost == {"status": "failed", "failure": "The worker of this run was lost."}
     assert perform(service, first) is None
 
 
@@ -232,7 +232,7 @@ def test_an_error_that_nobody_foresaw_ends_the_run_and_is_raised(service: Reconc
     with pytest.raises(OverflowError):
         perform(service, run_id)
     [row] = service.rows("SELECT status, failure, finished_at FROM reconciliations")
-    assert (row["status"], row["failure"]) == ("failed", "An unexpected error: OverflowError.")
+    assert (row["status"], row["failure"]) == ("failed", "Unexpected error: OverflowError.")
     assert row["finished_at"] is not None
     # Handed on once more, it is over; and nothing keeps the next one.
     assert perform(service, run_id) is None

@@ -81,7 +81,7 @@ def test_what_differs_is_named_with_its_order_and_what_to_do(office: Office) -> 
         "missing_here",
         -120_000,
     )
-    assert largest["suggestion"].startswith("This service did not send it.")
+    assert largest["suggestion"].startswith("This service did not send this transfer.")
     [order] = office.service.rows("SELECT number FROM orders")
     assert (refund["orderId"], refund["orderNumber"]) == (str(order_id), order["number"])
     listed = office.get(f"/{shown['runId']}/exceptions?kind=refund").get_json()
