@@ -1,1 +1,1 @@
-"""Reconciliation: the gateway's records compared with the ledger, and the check of all ledger rules."""
+"""Reconciliation: the gateway's records compared with the ledger, and the check of all ledger invariants."""

@@ -1,7 +1,7 @@
-"""What the gateway has on record, taken over into tables page by page, so that the books are compared where they are.
+"""Import of the gateway's records into tables, page by page, for comparison with the ledger in SQL.
 
-Its movements are kept: each is read once, and from the service's first day on. What the gateway held before that is one
-sum, the opening, and no matter of ours. The lists behind the movements are read again for each run, over its window.
+Balance movements are kept: each movement since the service's first day is read once. The balance before that day is an
+opening movement. The lists of charges, transfers, refunds and settlements are read again for the window of each run.
 """
 
 from collections.abc import Sequence
@@ -27,19 +27,19 @@ from marketplace.reconciliation.models import (
 )
 
 _BATCH_SIZE = 500
-# Longer than any page takes: a lease that ran out was left by somebody who died.
+# Longer than any page takes: an expired lease means that the worker died.
 LEASE_DURATION = timedelta(minutes=5)
 
 
 def delete_run_data(session: Session, *, run_id: UUID) -> None:
-    """Delete the data of a run that broke off, so that the run starts over."""
+    """Delete the data of an interrupted run, so that the run can start over."""
     delete_comparison(session)
     session.execute(delete(GatewayMovement).where(GatewayMovement.read_by.is_not(None)))
     session.execute(delete(ReconciliationException).where(ReconciliationException.run_id == run_id))
 
 
 def delete_comparison(session: Session) -> None:
-    """Delete the gateway's records and the differences. Only one run goes on at a time, so no other needs them."""
+    """Delete the imported records and the differences. No other run needs these rows, since runs never overlap."""
     session.execute(delete(ReconciliationRecord))
     session.execute(delete(ReconciliationDifference))
 
@@ -56,12 +56,12 @@ _SELECT_LAST_ID_AND_SUM = Statement(
 
 
 def sum_movements(session: Session) -> int:
-    """Sum what the gateway's movements come to, in kobo."""
+    """Sum the gateway's confirmed movements, in kobo."""
     minor: int = _SELECT_LAST_ID_AND_SUM.one(session)["minor"]
     return minor
 
 
-# Nothing of ours can be at the gateway before there was a payment to ask for.
+# The service has no records at the gateway before the first payment or payout.
 _SELECT_FIRST_DAY = Statement(
     text(
         """
@@ -99,7 +99,7 @@ _INSERT_RECORDS = Statement(
 )
 
 
-# What a list tells of a movement is kept with it: a later run's window may be past it.
+# Keep the attribution with the movement: the window of a later run may not contain the listed record.
 _ATTRIBUTE_MOVEMENTS = Statement(
     text(
         """
@@ -133,7 +133,7 @@ _ATTRIBUTE_REFUNDED_CHARGES = Statement(
 )
 
 
-# What moved, is none of ours by its id, and was made before the lists begin.
+# Movements with an unknown gateway id and without a record in the imported lists.
 _SELECT_UNLISTED_MOVEMENTS = Statement(
     text(
         """
@@ -157,7 +157,7 @@ _SELECT_UNLISTED_MOVEMENTS = Statement(
 )
 
 
-# Whose money differs, and that no list has: it may be older than they are, or the gateway knows it no more.
+# Payouts with a money difference and without a listed record: older than the window, or unknown to the gateway.
 _SELECT_UNLISTED_PAYOUTS = Statement(
     text(
         """
@@ -188,7 +188,7 @@ _SELECT_UNPOSTED_SETTLEMENTS = Statement(
 )
 
 
-# A top-up is money that the company paid in itself.
+# A top-up is a payment of the company into the gateway's balance.
 _SELECT_UNPOSTED_OWN_FUNDS = Statement(
     text(
         """
@@ -208,8 +208,8 @@ _SELECT_UNPOSTED_OWN_FUNDS = Statement(
 class GatewayImporter:
     """The import of the gateway's records for a run.
 
-    :param now: the run's moment, for postings
-    :param clock: the time while it imports
+    :param now: the time of the run, used for postings
+    :param clock: the current time, used for the lease
     """
 
     database: Database
@@ -219,13 +219,13 @@ class GatewayImporter:
     clock: Clock
 
     def import_movements(self) -> tuple[int, int]:
-        """Take over the movements since the last time, until they agree with the balance.
+        """Import new balance movements until their sum equals the gateway's balance.
 
-        :return: what the gateway holds in kobo, and how many movements were new
-        :raises ProviderUnavailableError: no usable answer of the gateway
+        :return: the gateway's balance in kobo, and the number of new movements
+        :raises ProviderUnavailableError: the gateway gave no usable response
         """
         total = 0
-        # Charges come in while the movements are read: after 5 looks the latest list is as good as the balance.
+        # New charges may arrive during the import, so up to 5 attempts are made to get a matching balance.
         for _ in range(5):
             imported = self._import_new_movements()
             total += imported
@@ -234,7 +234,7 @@ class GatewayImporter:
                 listed_minor = sum_movements(session)
             if held_minor == listed_minor or not imported:
                 return held_minor, total
-        # It is moved all the time: the list is at least of one moment.
+        # The balance changes all the time. The imported movements are at least a consistent state.
         return listed_minor, total
 
     def _import_new_movements(self) -> int:
@@ -281,7 +281,7 @@ class GatewayImporter:
     def _add_opening(
         self, session: Session, first_day: datetime, last_movement_before: BalanceMovement | None
     ) -> None:
-        """Add what the gateway held before the service's first day as one movement."""
+        """Add the gateway's balance before the service's first day as an opening movement."""
         balance_before = session.scalar(
             select(GatewayMovement.balance_minor - GatewayMovement.difference_minor)
             .where(GatewayMovement.read_by == self.run_id)
@@ -302,16 +302,16 @@ class GatewayImporter:
         self._confirm_movements(session)
 
     def _confirm_movements(self, session: Session) -> None:
-        """Count what was read, there being no gap in it any more."""
+        """Confirm the imported movements, which now have no gap."""
         session.execute(
             update(GatewayMovement).where(GatewayMovement.read_by == self.run_id).values(read_by=None)
         )
 
     def import_records(self, kind: RecordKind, *, since: datetime, until: datetime) -> int:
-        """Take over what one of the gateway's lists has of a period.
+        """Import one of the gateway's lists for a period.
 
-        :return: how many there were
-        :raises ProviderUnavailableError: no usable answer of the gateway
+        :return: the number of records
+        :raises ProviderUnavailableError: the gateway gave no usable response
         """
         return sum(
             self.database.in_transaction(self._insert_records, kind, page)
@@ -344,11 +344,11 @@ class GatewayImporter:
         )
 
     def attribute_movements(self) -> None:
-        """Note which refund or payout of ours each movement is of, as the lists tell.
+        """Record the refund, payout or dispute behind each movement, as known from the lists.
 
-        What moved and was made before the lists begin, such as a page that is paid days later, is asked about singly.
+        Records older than the lists are fetched one by one, such as a charge on a hosted page that was opened days ago.
 
-        :raises ProviderUnavailableError: no usable answer of the gateway
+        :raises ProviderUnavailableError: the gateway gave no usable response
         """
         self._import_singly(_SELECT_UNLISTED_MOVEMENTS)
         self.database.in_transaction(self._attribute)
@@ -358,24 +358,24 @@ class GatewayImporter:
             statement.run(session, run_id=self.run_id)
 
     def import_unlisted_payouts(self) -> None:
-        """Ask singly about payouts whose money differs, and that no list has.
+        """Fetch payouts with a money difference that no list contains, one by one.
 
-        :raises ProviderUnavailableError: no usable answer of the gateway
+        :raises ProviderUnavailableError: the gateway gave no usable response
         """
         self._import_singly(_SELECT_UNLISTED_PAYOUTS)
 
     def _import_singly(self, unlisted: Statement[Row]) -> None:
         with self.database.reading() as session:
-            # Foreign ones are asked about in each run, so they are not asked about without end.
+            # Unrecognized records are fetched again in each run, so the number is limited.
             rows = unlisted.all(session, run_id=self.run_id, limit=200)
         for row in rows:
             record = self.records.fetch_record(row["kind"], row["id"])
             self.database.in_transaction(self._insert_records, row["kind"], [record] if record else [])
 
     def post_gateway_movements(self) -> tuple[int, int]:
-        """Book what the gateway alone tells of: settlements to the bank, and money of our own.
+        """Post movements that start at the gateway: settlements to the bank, and the company's own funds.
 
-        :return: how many settlements were booked, and how many movements of own funds
+        :return: the number of settlements posted, and of own funds movements posted
         """
         return (
             self._post_all(_SELECT_UNPOSTED_SETTLEMENTS, accounts.BANK),
@@ -415,7 +415,7 @@ class GatewayImporter:
 
 
 _DESCRIPTIONS = {
-    "settlement": "Settlement of the gateway to the bank",
-    "opening": "What the gateway held on the first day",
-    "top_up": "Own money paid in at the gateway",
+    "settlement": "Settlement from the gateway to the bank",
+    "opening": "Balance at the gateway on the first day",
+    "top_up": "Top-up of the company's own funds at the gateway",
 }

@@ -1,11 +1,14 @@
-"""Matching: what the gateway moved and what the books moved, item by item; what differs is found here, and told apart.
+"""Matching: compare the gateway's movements with the ledger's postings item by item, and record the differences.
 
-An item is what moves money at the gateway: ``charge:<id>``, ``refund:<ours>``, ``payout:<ours>``, ``settlement:<id>``,
-``dispute:<ours>``, ``movement:<id>`` for what comes of none of them, ``gateway-refund:<id>`` and
-``gateway-transfer:<id>`` for those that are none of ours. Refunds of a charge that is none of ours are the charge's.
-Both sides name it alike, so their sums can be compared all
-at once. The books are taken as of a moment before the gateway was asked: what they hold of that moment the gateway had
-moved before, so the books are never ahead by themselves.
+An item is a cause of movements at the gateway. Both sides use the same names:
+
+- ``charge:<gateway id>``, ``settlement:<gateway id>``
+- ``refund:<id>``, ``payout:<id>``, ``dispute:<id>`` for the rows of this service
+- ``gateway-refund:<gateway id>``, ``gateway-transfer:<gateway id>`` for refunds and transfers unknown to this service
+- ``movement:<id>`` for any other movement
+
+A refund of an unknown charge counts under the charge. The ledger is compared as of a time before the gateway is read.
+The gateway moved everything in the ledger before that time, so the ledger is never ahead in normal operation.
 """
 
 from collections.abc import Iterator
@@ -20,14 +23,14 @@ from marketplace.infra.db import Database, Statement
 from marketplace.ledger import accounts
 from marketplace.reconciliation.models import ReconciliationDifference
 
-# What finance accepts is booked under the item that it explains, and a number of its own.
+# The ledger source of an accepted difference is the item's name followed by `` #`` and the exception's id.
 ADJUSTMENT_KIND = "accepted_difference"
 _PAGE_SIZE = 500
 
 
 @dataclass(frozen=True)
 class ComparedItem:
-    """An item as the ledger (here) and the gateway (there) have it, in kobo."""
+    """An item with the amounts and states of the ledger (here) and the gateway (there), in kobo."""
 
     kind: str
     here_minor: int
@@ -44,13 +47,13 @@ class ComparedItem:
 
     @property
     def difference_minor(self) -> int:
-        """The amount that the gateway holds beyond the ledger's, in kobo."""
+        """The gateway's amount minus the ledger's amount, in kobo."""
         return self.there_minor - self.here_minor
 
 
 @dataclass(frozen=True)
 class Difference(ComparedItem):
-    """An item that differs between the ledger and the gateway, with the facts that classify it."""
+    """An item that differs between the ledger and the gateway, with the facts for classification."""
 
     item: str
     here_now_minor: int
@@ -83,7 +86,7 @@ _SUM_GATEWAY_ITEMS = """
     WHERE m.read_by IS NULL GROUP BY 1
 """
 _SIGNED_AMOUNT = "CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END"
-# A charge that goes back at once is booked by its refund: what that debits is the charge.
+# A charge that is refunded immediately has no posting of its own. The refund's debit stands for the charge.
 _SUM_LEDGER_ITEMS = f"""
     SELECT CASE
             WHEN t.kind = '{ADJUSTMENT_KIND}' THEN split_part(t.source, ' #', 1)
@@ -116,13 +119,13 @@ _INSERT_MONEY_DIFFERENCES = Statement(
         """
     )
 )
-# It reads all that was ever moved: millions of rows take longer than a request may.
+# The comparison reads all movements ever made: millions of rows take longer than a request may.
 _RAISE_STATEMENT_TIMEOUT = Statement(text("SET LOCAL statement_timeout = '10min'"))
-# Items of which finance has explained what they differ by.
+# Items with an accepted difference.
 _SELECT_ADJUSTED_ITEMS = (
     f"SELECT split_part(source, ' #', 1) FROM ledger_transactions WHERE kind = '{ADJUSTMENT_KIND}'"
 )
-# Whose money agrees, and yet one side says otherwise of it than the other. Amounts that finance explained agree.
+# Items with equal money but different states or recorded amounts. Accepted amounts count as equal.
 _INSERT_OTHER_DIFFERENCES = tuple(
     Statement(text(f"{_INSERT_DIFFERENCES} {sql} ON CONFLICT (run_id, item) DO NOTHING"))
     for sql in (
@@ -156,7 +159,7 @@ _INSERT_OTHER_DIFFERENCES = tuple(
             OR (rec.status NOT IN ('success', 'failed', 'blocked', 'rejected', 'abandoned', 'reversed')
                 AND i.status IN ('success', 'failed', 'reversed', 'cancelled')))
         """,
-        # What was sent, and the gateway has neither listed nor moved.
+        # Transfers and refunds that were sent, but that the gateway neither lists nor moved.
         """
         SELECT CAST(:run_id AS uuid), 'payout:' || i.id, 0, 0, 0, NULL, t.sent_at, t.sent_at
         FROM payout_transfers t JOIN payout_transfer_intents i ON i.id = t.intent_id
@@ -184,10 +187,11 @@ def record_differences(
 ) -> int:
     """Record each item that differs between the gateway and the ledger.
 
-    :param session: in a transaction
-    :param run_id: a run whose lists and movements are read
-    :param since: the beginning of the window, for items of equal amounts that differ otherwise
-    :param as_of: the moment of the ledger that is compared, before the gateway was asked
+    The run must have imported movements and lists already. Raises the transaction's statement timeout.
+
+    :param since: start of the window for items that differ in state only
+    :param until: end of that window
+    :param as_of: the compared time of the ledger, before the gateway was read
     :return: the sum of the differences in kobo
     """
     _RAISE_STATEMENT_TIMEOUT.run(session)

@@ -1,4 +1,4 @@
-"""Tables of reconciliation: its runs, what they found, and the gateway's movements that they compare the books with."""
+"""Tables of reconciliation: runs, exceptions, and the gateway's movements and records."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from marketplace.infra.db import Base, CreatedAt, Entity
 
 
 class Reconciliation(Entity):
-    """A comparison of what the gateway holds with what the books say that it holds.
+    """A run that compares the gateway's balance with the ledger.
 
     ``gateway_minor`` = ``books_minor`` + ``in_flight_minor`` + ``drift_minor``.
     """
@@ -27,7 +27,7 @@ class Reconciliation(Entity):
             "status NOT IN ('matched', 'drift') OR gateway_minor = books_minor + in_flight_minor + drift_minor",
             name="adds_up",
         ),
-        # One at a time: they book settlements, and read the same movements.
+        # One run at a time: runs post settlements and import the same movements.
         Index(
             "uq_reconciliations_running", "status", unique=True, postgresql_where=text("status = 'running'")
         ),
@@ -37,17 +37,17 @@ class Reconciliation(Entity):
     status: Mapped[str]
     started_by: Mapped[str]
     officer_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
-    starts: Mapped[datetime] = mapped_column(comment="The gateway's lists are looked through from here on")
+    starts: Mapped[datetime] = mapped_column(comment="Start of the window of the gateway's lists")
     ends: Mapped[datetime]
     claimed_until: Mapped[datetime | None] = mapped_column(
-        comment="A worker is at it; nobody else is until then"
+        comment="End of the worker's lease: no other worker performs the run before"
     )
     gateway_minor: Mapped[int | None]
     books_minor: Mapped[int | None]
     in_flight_minor: Mapped[int | None]
     drift_minor: Mapped[int | None]
     figures: Mapped[dict[str, Any]] = mapped_column(
-        server_default=text("'{}'"), comment="How much was looked through"
+        server_default=text("'{}'"), comment="Counts of records read, movements posted and differences found"
     )
     failure: Mapped[str | None]
     created_at: Mapped[CreatedAt]
@@ -55,7 +55,7 @@ class Reconciliation(Entity):
 
 
 class ReconciliationException(Entity):
-    """Something that a run found to be otherwise there than here; the reconciliation decides nothing by itself."""
+    """A difference between the gateway (there) and the ledger (here) that a run found. Officers resolve differences."""
 
     __tablename__ = "reconciliation_exceptions"
     __table_args__ = (
@@ -81,13 +81,13 @@ class ReconciliationException(Entity):
 
     run_id: Mapped[UUID] = mapped_column(ForeignKey("reconciliations.id"))
     item: Mapped[str] = mapped_column(
-        comment="What it is about, the same in each run: charge:<id>, payout:<id>, ..."
+        comment="The item's name, the same in each run: charge:<id>, payout:<id>, ..."
     )
     kind: Mapped[str]
     problem: Mapped[str]
-    action: Mapped[str] = mapped_column(comment="What is suggested")
-    here_minor: Mapped[int] = mapped_column(comment="What the books moved for it")
-    there_minor: Mapped[int] = mapped_column(comment="What the gateway's balance moved for it")
+    action: Mapped[str] = mapped_column(comment="The suggested action")
+    here_minor: Mapped[int] = mapped_column(comment="Sum of the ledger's postings of the item")
+    there_minor: Mapped[int] = mapped_column(comment="Sum of the gateway's movements of the item")
     here_status: Mapped[str | None]
     there_status: Mapped[str | None]
     here_amount_minor: Mapped[int | None]
@@ -98,7 +98,9 @@ class ReconciliationException(Entity):
     refund_id: Mapped[UUID | None] = mapped_column(ForeignKey("refunds.id"), index=True)
     intent_id: Mapped[UUID | None] = mapped_column(ForeignKey("payout_transfer_intents.id"), index=True)
     happened_at: Mapped[datetime | None]
-    proposed_resolution: Mapped[str | None] = mapped_column(comment="What another officer has to confirm")
+    proposed_resolution: Mapped[str | None] = mapped_column(
+        comment="The resolution that another officer has to confirm"
+    )
     proposed_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
     proposed_at: Mapped[datetime | None]
     proposal_note: Mapped[str | None] = mapped_column(info={"personal": "message"})
@@ -110,9 +112,9 @@ class ReconciliationException(Entity):
 
 
 class GatewayMovement(Base):
-    """A movement of the gateway's balance since the service's first day, as the gateway lists it.
+    """A movement of the gateway's balance since the service's first day, as listed by the gateway.
 
-    The one with id 0 is our own: what the gateway held already on that day.
+    The movement with id 0 is made by the import: the opening balance of that day.
     """
 
     __tablename__ = "gateway_movements"
@@ -124,20 +126,22 @@ class GatewayMovement(Base):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     model: Mapped[str]
     row_id: Mapped[str]
-    subject: Mapped[UUID | None] = mapped_column(comment="Our refund, payout or dispute that it is of")
+    subject: Mapped[UUID | None] = mapped_column(
+        comment="Id of the refund, payout or dispute that caused the movement"
+    )
     charge_id: Mapped[str | None] = mapped_column(
-        comment="The gateway's charge that it is a refund of, where a list told so"
+        comment="The gateway's charge of a refund, where a list names the charge"
     )
     difference_minor: Mapped[int]
     balance_minor: Mapped[int]
     happened_at: Mapped[datetime]
     read_by: Mapped[UUID | None] = mapped_column(
-        ForeignKey("reconciliations.id"), comment="The run that is reading them still: there may be a gap"
+        ForeignKey("reconciliations.id"), comment="The run that is still importing: there may be gaps"
     )
 
 
 class ReconciliationRecord(Base):
-    """What a run read of the gateway's lists; it is deleted when the run is over."""
+    """A record of the gateway's lists, imported by a run and deleted at the end of the run."""
 
     __tablename__ = "reconciliation_records"
     __table_args__ = (
@@ -161,14 +165,16 @@ class ReconciliationRecord(Base):
 
 
 class ReconciliationDifference(Base):
-    """What a run has yet to judge: the sums of both sides as they were at one moment; deleted when it is over."""
+    """An item with different sums on both sides, to be classified by a run and deleted at the end of the run."""
 
     __tablename__ = "reconciliation_differences"
 
     run_id: Mapped[UUID] = mapped_column(ForeignKey("reconciliations.id"), primary_key=True)
     item: Mapped[str] = mapped_column(primary_key=True)
     here_minor: Mapped[int]
-    here_now_minor: Mapped[int] = mapped_column(comment="With what was booked while the run read")
+    here_now_minor: Mapped[int] = mapped_column(
+        comment="The ledger's sum, including postings made during the import"
+    )
     there_minor: Mapped[int]
     gateway_id: Mapped[str | None]
     moved_at: Mapped[datetime | None]

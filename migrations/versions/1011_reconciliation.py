@@ -36,9 +36,10 @@ def upgrade() -> None:
         CONSTRAINT ck_reconciliations_started_by CHECK (started_by IN ('officer', 'schedule', 'operator')),
         CONSTRAINT ck_reconciliations_window_in_order CHECK (starts < ends)
     );
-    COMMENT ON COLUMN reconciliations.starts IS 'The gateway''s lists are looked through from here on';
-    COMMENT ON COLUMN reconciliations.claimed_until IS 'A worker is at it; nobody else is until then';
-    COMMENT ON COLUMN reconciliations.figures IS 'How much was looked through';
+    COMMENT ON COLUMN reconciliations.starts IS 'Start of the window of the gateway''s lists';
+    COMMENT ON COLUMN reconciliations.claimed_until IS
+        'End of the worker''s lease: no other worker performs the run before';
+    COMMENT ON COLUMN reconciliations.figures IS 'Counts of records read, movements posted and differences found';
     CREATE UNIQUE INDEX uq_reconciliations_running ON reconciliations (status) WHERE status = 'running';
     CREATE INDEX ix_reconciliations_officer_id ON reconciliations (officer_id);
     CREATE INDEX ix_reconciliations_status ON reconciliations (status, id DESC);
@@ -79,11 +80,13 @@ def upgrade() -> None:
         CONSTRAINT ck_reconciliation_exceptions_resolved CHECK ((resolved_at IS NULL) = (resolution IS NULL))
     );
     COMMENT ON COLUMN reconciliation_exceptions.item IS
-        'What it is about, the same in each run: charge:<id>, payout:<id>, ...';
-    COMMENT ON COLUMN reconciliation_exceptions.action IS 'What is suggested';
-    COMMENT ON COLUMN reconciliation_exceptions.here_minor IS 'What the books moved for it';
-    COMMENT ON COLUMN reconciliation_exceptions.there_minor IS 'What the gateway''s balance moved for it';
-    COMMENT ON COLUMN reconciliation_exceptions.proposed_resolution IS 'What another officer has to confirm';
+        'The item''s name, the same in each run: charge:<id>, payout:<id>, ...';
+    COMMENT ON COLUMN reconciliation_exceptions.action IS 'The suggested action';
+    COMMENT ON COLUMN reconciliation_exceptions.here_minor IS 'Sum of the ledger''s postings of the item';
+    COMMENT ON COLUMN reconciliation_exceptions.there_minor IS
+        'Sum of the gateway''s movements of the item';
+    COMMENT ON COLUMN reconciliation_exceptions.proposed_resolution IS
+        'The resolution that another officer has to confirm';
     CREATE UNIQUE INDEX uq_reconciliation_exceptions_item ON reconciliation_exceptions (run_id, item);
     CREATE INDEX ix_reconciliation_exceptions_intent_id ON reconciliation_exceptions (intent_id);
     CREATE INDEX ix_reconciliation_exceptions_order ON reconciliation_exceptions (order_id)
@@ -107,7 +110,8 @@ def upgrade() -> None:
         booked_at timestamptz,
         CONSTRAINT pk_reconciliation_differences PRIMARY KEY (run_id, item)
     );
-    COMMENT ON COLUMN reconciliation_differences.here_now_minor IS 'With what was booked while the run read';
+    COMMENT ON COLUMN reconciliation_differences.here_now_minor IS
+        'The ledger''s sum, including postings made during the import';
     """)
     op.execute("""
     CREATE TABLE reconciliation_records (
@@ -141,10 +145,10 @@ def upgrade() -> None:
         read_by uuid CONSTRAINT fk_gateway_movements_read_by REFERENCES reconciliations,
         charge_id text
     );
-    COMMENT ON COLUMN gateway_movements.subject IS 'Our refund, payout or dispute that it is of';
-    COMMENT ON COLUMN gateway_movements.read_by IS 'The run that is reading them still: there may be a gap';
+    COMMENT ON COLUMN gateway_movements.subject IS 'Id of the refund, payout or dispute that caused the movement';
+    COMMENT ON COLUMN gateway_movements.read_by IS 'The run that is still importing: there may be gaps';
     COMMENT ON COLUMN gateway_movements.charge_id IS
-        'The gateway''s charge that it is a refund of, where a list told so';
+        'The gateway''s charge of a refund, where a list names the charge';
     CREATE INDEX ix_gateway_movements_row ON gateway_movements (model, row_id);
     CREATE INDEX ix_gateway_movements_read_by ON gateway_movements (read_by) WHERE read_by IS NOT NULL;
     """)
