@@ -1,4 +1,4 @@
-"""Dead letters: events that failed for good, and one alert for each type of event, however many die."""
+"""Dead letters: events that failed for good, with one alert for each event type."""
 
 from datetime import datetime
 from uuid import UUID
@@ -9,14 +9,15 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import lock_alert, raise_alert, resolve_alert
 from marketplace.kernel.redaction import redact_text
+from marketplace.webhooks import texts
 from marketplace.webhooks.models import DeadLetterWebhook, InboxEvent
 
 
 def move_to_dead_letters(session: Session, *, delivery: InboxEvent, error: str, now: datetime) -> None:
-    """Move an event to the dead letters, and raise the alert about events of its type.
+    """Move an event to the dead letters, and raise the alert about the event type.
 
-    :param delivery: locked; it holds the number of tries, and the type and id that its body tells
-    :param error: the cause of the last failure, without anything of the body
+    :param delivery: the row, locked by the caller, with attempts, event type and id up to date
+    :param error: the cause of the last failure, without content of the body
     """
     delivery.status = "dead"
     delivery.last_error = error
@@ -37,14 +38,14 @@ def move_to_dead_letters(session: Session, *, delivery: InboxEvent, error: str, 
         session,
         identifier="WEBHOOK_DEAD",
         subject=_alert_subject(delivery.provider, delivery.event_type),
-        title="A webhook event is dead",
+        title=texts.DEAD_LETTER_TITLE,
         facts={"inboxId": delivery.id, "tries": delivery.attempts, "error": error},
         now=now,
     )
 
 
 def record_replay(session: Session, *, inbox_id: UUID, now: datetime) -> None:
-    """Record that an event is no longer dead, and resolve the alert with the last event of its type."""
+    """Mark a dead letter as replayed, and resolve the alert after the last dead event of the type."""
     letter = session.scalar(select(DeadLetterWebhook).filter_by(inbox_id=inbox_id, replayed_at=None))
     if letter is None:
         return
@@ -62,18 +63,18 @@ def record_replay(session: Session, *, inbox_id: UUID, now: datetime) -> None:
             session,
             identifier="WEBHOOK_DEAD",
             subject=subject,
-            note="No event of the type is dead any more.",
+            note=texts.DEAD_LETTER_RESOLVED_NOTE,
             now=now,
         )
 
 
 def _alert_subject(provider: str, event_type: str | None) -> str:
-    # The type is the sender's word; an alert's subject is redacted, and is looked up as it is stored.
+    # The sender chooses the event type, so redact the text like a stored subject to find the alert again.
     return redact_text(f"{provider}:{event_type or 'unreadable'}")
 
 
 def record_failed_replay(session: Session, *, inbox_id: UUID, attempts: int, error: str) -> None:
-    """Record that a dead event was tried once more and stays dead."""
+    """Record the attempts and the error of a failed replay. The event stays dead."""
     session.execute(
         update(DeadLetterWebhook)
         .filter_by(inbox_id=inbox_id, replayed_at=None)

@@ -1,7 +1,7 @@
-"""Envelopes of the messaging provider: each holds any number of messages and delivery statuses.
+"""Envelopes of the messaging provider: deliveries with any number of messages and delivery statuses.
 
-An envelope of several is taken apart: each becomes a delivery of its own, so that it is processed, tried again,
-buried and replayed apart from the others. One of a single message or status is processed as it came.
+An envelope with several items is split into one delivery per item, so that each item is processed, retried and replayed
+on its own. An envelope with a single item is processed as received.
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from marketplace.webhooks.events import MAX_ID_LENGTH, Event, PermanentEventErro
 
 PROVIDER = "messaging"
 ENVELOPE = "envelope"
-# As many as the provider puts into one at the most.
+# The provider's own maximum for an envelope.
 MAX_ITEMS = 1_000
-# What the service tells apart; any other word is the sender's own, and stands nowhere but in the payload.
+# Types that the service distinguishes. Any other type counts as unknown and is kept in the payload only.
 MESSAGE_TYPES = frozenset(
     """
     text image document audio video sticker location contacts button interactive reaction order system unsupported
@@ -28,34 +28,34 @@ _MESSAGES, _STATUSES = "messages", "statuses"
 _MAX_WORD_LENGTH = 256
 
 EnvelopeItem = tuple[str, Any, dict[str, Any]]
-"""Messages or statuses, one of these, and the value that it stands in."""
+"""The kind (``messages`` or ``statuses``), the item, and the value object that contains the item."""
 
 
 def split_envelope(body: bytes) -> list[bytes]:
-    """Take an envelope apart.
+    """Split an envelope into one envelope per message or status.
 
-    :return: an envelope for each of its messages and statuses; of a single one, the envelope itself
-    :raises PermanentEventError: it is no envelope, or holds too many
+    :return: the new envelopes; for a single item, the body itself
+    :raises PermanentEventError: the body is not an envelope, or has too many items
     """
     units = list(_iterate_items(load_json(body)))
     return [body] if len(units) == 1 else [_wrap_item(unit) for unit in units]
 
 
 def parse_envelope(body: bytes) -> Event:
-    """Parse an envelope of one message or status.
+    """Parse an envelope of a single message or status.
 
-    Its id is what the provider gave the message; a status's is made of that and its word. ``data`` has the
-    ``message`` or the ``status``, and beside a message the sender's ``name``.
+    A message is deduplicated by the provider's message id, a status by the message id and the status name. ``data``
+    contains either the ``status``, or the ``message`` with its ``type`` and the sender's ``name``.
 
-    :raises PermanentEventError: it is no such envelope, or lacks what a message or a status can't do without
+    :raises PermanentEventError: the body is not such an envelope, or a required field is missing
     """
     payload = load_json(body)
     units = list(_iterate_items(payload))
     if len(units) != 1:
-        raise PermanentEventError("the envelope holds more or less than one")
+        raise PermanentEventError("the envelope does not hold exactly one message or status")
     kind, unit, value = units[0]
     if not isinstance(unit, dict):
-        raise PermanentEventError("what it holds is not an object")
+        raise PermanentEventError("the message or status is not an object")
     identity = _require_text(unit, "id", max_length=MAX_ID_LENGTH)
     if kind == _STATUSES:
         status_name = _require_text(unit, "status", max_length=_MAX_WORD_LENGTH)
@@ -65,16 +65,16 @@ def parse_envelope(body: bytes) -> Event:
     sender = _require_text(unit, "from", max_length=64)
     message_type = unit.get("type")
     word = message_type if isinstance(message_type, str) and message_type in MESSAGE_TYPES else UNKNOWN
-    # Events of others are named with a colon: no message may be taken for one of those.
+    # Ids of other events contain a colon. The prefix keeps the id of a message from colliding with such an id.
     dedupe_id = f"message:{identity}" if ":" in identity else identity
     data = {"message": unit, "type": word, "name": _find_sender_name(sender, value)}
     return Event(f"message.{word}", _ensure_id_fits(dedupe_id), data, payload, PROVIDER)
 
 
 def _iterate_items(payload: Any) -> Iterator[EnvelopeItem]:
-    """Find messages and statuses; of what else an envelope may tell, the service needs nothing."""
+    """Iterate over the messages and statuses of an envelope, and ignore all other content."""
     if not isinstance(payload, dict) or not isinstance(payload.get("entry"), list):
-        raise PermanentEventError("the body is no envelope")
+        raise PermanentEventError("the body is not an envelope")
     count = 0
     for entry in payload["entry"]:
         for change in _read_list(entry, "changes"):
@@ -83,7 +83,7 @@ def _iterate_items(payload: Any) -> Iterator[EnvelopeItem]:
                 for unit in _read_list(value, kind):
                     count += 1
                     if count > MAX_ITEMS:
-                        raise PermanentEventError("the envelope holds too many messages")
+                        raise PermanentEventError("the envelope holds too many messages and statuses")
                     yield kind, unit, value if isinstance(value, dict) else {}
 
 
@@ -93,7 +93,7 @@ def _read_list(holder: Any, name: str) -> list[Any]:
 
 
 def _wrap_item(unit: EnvelopeItem) -> bytes:
-    """Put one message or status into an envelope of its own, with what belongs to it."""
+    """Build an envelope for a single message or status, with the sender's contact."""
     kind, content, value = unit
     kept: dict[str, Any] = {"messaging_product": "whatsapp", kind: [content]}
     sender = content.get("from") if isinstance(content, dict) else None
@@ -105,7 +105,7 @@ def _wrap_item(unit: EnvelopeItem) -> bytes:
 
 
 def _find_sender_name(sender: Any, value: dict[str, Any]) -> str | None:
-    """Give the name that a sender goes by, as the envelope tells it."""
+    """Return the sender's profile name from the envelope's contacts."""
     for contact in _read_list(value, "contacts"):
         if isinstance(contact, dict) and contact.get("wa_id") == sender:
             profile = contact.get("profile")
@@ -117,9 +117,9 @@ def _find_sender_name(sender: Any, value: dict[str, Any]) -> str | None:
 def _require_text(unit: dict[str, Any], name: str, *, max_length: int) -> str:
     value = unit.get(name)
     if not isinstance(value, str) or not value:
-        raise PermanentEventError(f"its {name} is missing")
+        raise PermanentEventError(f"{name} of the message or status is missing")
     if len(value) > max_length:
-        raise PermanentEventError(f"its {name} is too long")
+        raise PermanentEventError(f"{name} of the message or status is too long")
     return value
 
 

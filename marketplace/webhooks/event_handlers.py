@@ -1,4 +1,4 @@
-"""The effects of events: the gateway's, each by its type, and those of messages and delivery statuses."""
+"""Effects of webhook events: gateway events by type, incoming messages and delivery statuses."""
 
 import re
 from datetime import UTC, datetime
@@ -27,17 +27,16 @@ def apply_gateway_event(session: Session, event: Event, *, fee_bearer: str, now:
     """Apply a gateway event in the caller's transaction.
 
     :param fee_bearer: ``platform`` or ``customer``
-    :param now: the time of processing
-    :return: ``processed``, or ``ignored`` where it has none
-    :raises PermanentEventError: it contradicts itself, so that it can never have one
-    :raises MalformedGatewayDataError: a field that it takes is missing, or of another type
-    :raises UnknownReferenceError: it is about a payment that is not known, at least not yet
+    :return: ``processed``, or ``ignored`` for an event without effect
+    :raises PermanentEventError: the event contradicts itself and can never be applied
+    :raises MalformedGatewayDataError: a required field is missing or has a wrong type
+    :raises UnknownReferenceError: the payment of the event is not known yet
     """
     has_effect = True
     if event.type == "charge.success":
         charge = Charge.from_wire(event.data)
         if not charge.is_successful:
-            raise PermanentEventError("the charge of a charge.success is not a success")
+            raise PermanentEventError("charge.success reports a charge that did not succeed")
         apply_charge(session, charge=charge, fee_bearer=fee_bearer, now=now)
     elif event.type.startswith("refund."):
         # An unrecognized refund has no effect.
@@ -59,13 +58,12 @@ def apply_gateway_event(session: Session, event: Event, *, fee_bearer: str, now:
 
 
 def apply_messaging_event(session: Session, event: Event, *, last_try: bool, now: datetime) -> str:
-    """Have a message or a status its effect, in the caller's transaction.
+    """Apply an incoming message or a delivery status in the caller's transaction.
 
-    :param event: of ``envelopes.parse_envelope``
-    :param last_try: what is still unknown then stays so
-    :param now: the time of processing
-    :return: ``processed``, or ``ignored`` where it has none
-    :raises RetryableEventError: it is about a message of ours that is not known, at least not yet
+    :param event: a result of ``envelopes.parse_envelope``
+    :param last_try: whether a status of an unknown message is ignored instead of retried
+    :return: ``processed``, or ``ignored`` for an event without effect
+    :raises RetryableEventError: the sent message of the status is not known yet
     """
     if "message" in event.data:
         _record_message(session, event.data, now=now)
@@ -86,7 +84,7 @@ def _record_message(session: Session, data: dict[str, Any], *, now: datetime) ->
             text=_readable_text(kind, content),
             content=_message_content(kind, content),
             replies_to=_read_text(message.get("context"), "id"),
-            # A sender's clock, or its word, may be ahead; nothing was written after it came.
+            # The sender's clock may be ahead. No message is written after its arrival.
             sent_at=min(_parse_epoch_seconds(message.get("timestamp")) or now, now),
         ),
         now=now,
@@ -108,13 +106,13 @@ def _record_delivery_status(
         now=now,
     )
     if recorded is None and not last_try:
-        # It may be told before the answer to our own request was kept.
-        raise RetryableEventError("no message of ours has this id")
+        # The status may arrive before the response to our send request is stored.
+        raise RetryableEventError("no sent message has this id")
     return "processed" if recorded else "ignored"
 
 
 def _readable_text(kind: str, content: Any) -> str | None:
-    """Give what a person would read of a message: what was written, a caption, the choice that was made."""
+    """Return the readable text of a message: the written text, a caption or the chosen option."""
     if kind == "interactive":
         return _read_text(_read_field(content, "button_reply") or _read_field(content, "list_reply"), "title")
     return _read_text(content, {"text": "body", "button": "text", "reaction": "emoji"}.get(kind, "caption"))
@@ -122,7 +120,7 @@ def _readable_text(kind: str, content: Any) -> str | None:
 
 def _message_content(kind: str, content: Any) -> dict[str, Any] | None:
     if isinstance(content, list):
-        # Contacts that were shared, as the one type that comes as a list.
+        # Shared contacts are the only type that arrives as a list.
         return {kind: content}
     return content if isinstance(content, dict) else None
 
@@ -137,14 +135,14 @@ def _read_text(holder: Any, name: str) -> str | None:
 
 
 def _error_code(errors: Any) -> str | None:
-    """Give the first error's number; its words may hold whom it was sent to."""
+    """Return the code of the first error. The message of an error may contain the recipient."""
     first = errors[0] if isinstance(errors, list) and errors else None
     code = _read_field(first, "code")
     return str(code) if isinstance(code, int) and not isinstance(code, bool) else None
 
 
 def _parse_epoch_seconds(epoch: Any) -> datetime | None:
-    """Read seconds since 1970, written as digits; what is no time of this service's life is none."""
+    """Parse seconds since 1970 written as digits. Return None for any other value, or outside the years 2000-2999."""
     if not isinstance(epoch, str) or not re.fullmatch("[0-9]{1,12}", epoch):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The inbox and the dead letters, as operators and staff look at them."""
+"""Queries of the inbox and the dead letters for operators and staff."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,7 +16,7 @@ from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.kernel.redaction import redact_text
 from marketplace.webhooks.models import InboxEvent
 
-# A second delivery of what was processed is ignored, as is what has no effect here.
+# A duplicate counts as ignored, like an event without effect.
 STATES: dict[str, tuple[str, ...]] = {
     "waiting": ("received",),
     "retrying": ("retrying",),
@@ -25,13 +25,13 @@ STATES: dict[str, tuple[str, ...]] = {
     "dead": ("dead",),
 }
 PROVIDERS = ("gateway", "messaging")
-COUNT_WINDOW_HOURS = 24  # what is over is counted for so long: there is no end of it
+COUNT_WINDOW_HOURS = 24  # finished deliveries are too many to count all
 STATE_OF = {status: state for state, statuses in STATES.items() for status in statuses}
 _MAX_TEXT_LENGTH = 200
 _MAX_ITEMS = 20
 _MAX_FIELDS = 100
 _MAX_DEPTH = 8
-# Of a payload these are shown, wherever they stand in it: nothing of them tells who somebody is.
+# Fields of a payload that are shown at any depth. None of these identifies a person.
 _SHOWN_FIELDS = frozenset(
     """
     event id domain status reference refund_reference transaction_reference transfer_code amount fees currency channel
@@ -58,7 +58,7 @@ class WebhookEvent:
 
     @property
     def state(self) -> str:
-        """The state of ``STATES`` that the status belongs to."""
+        """The state of the delivery, a key of ``STATES``."""
         return STATE_OF[self.status]
 
     @property
@@ -68,12 +68,12 @@ class WebhookEvent:
 
     @property
     def event_id(self) -> str | None:
-        """The event's id, if it may be shown: the id of a message is made of its sender's number."""
+        """The id of a gateway event. The id of a message contains the sender's phone number and is not shown."""
         return self.dedupe_id if self.provider == "gateway" else None
 
     @property
     def next_attempt_at(self) -> datetime | None:
-        """The time of the next try."""
+        """The time of the next attempt; None for finished deliveries."""
         return self.due_at if self.state in ("waiting", "retrying") else None
 
 
@@ -87,12 +87,12 @@ class WebhookEventDetail(WebhookEvent):
 
     @property
     def body(self) -> bytes:
-        """The raw bytes."""
+        """The raw body."""
         return bytes(self.raw_body)
 
     @property
     def body_bytes(self) -> int:
-        """The size of the body."""
+        """The size of the body in bytes."""
         return len(self.body)
 
     @property
@@ -109,7 +109,7 @@ class WebhookEventDetail(WebhookEvent):
 
 @dataclass(frozen=True)
 class FailureCause:
-    """The number of deliveries of a type with one last error."""
+    """A count of deliveries with the same event type and last error."""
 
     event_type: str | None
     last_error: str | None
@@ -120,13 +120,13 @@ class FailureCause:
 
 @dataclass(frozen=True)
 class WebhookEventFilters:
-    """Which deliveries are wanted; what is none is not asked for.
+    """Filters of deliveries; None matches all.
 
-    :param state: of ``STATES``
-    :param event_type: such as charge.success
-    :param provider: of ``PROVIDERS``
-    :param since: those that came from then on
-    :param error: what the last error holds, in any case of letters
+    :param state: a key of ``STATES``
+    :param event_type: for example ``charge.success``
+    :param provider: one of ``PROVIDERS``
+    :param since: the earliest time of receipt
+    :param error: a case-insensitive part of the last error
     """
 
     state: str | None = None
@@ -136,7 +136,7 @@ class WebhookEventFilters:
     error: str | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """Give the conditions of the filters that are set."""
+        """Build the SQL conditions of the filters that are set."""
         conditions: list[ColumnElement[bool]] = []
         if self.state:
             conditions.append(InboxEvent.status.in_(STATES[self.state]))
@@ -156,7 +156,7 @@ _COLUMNS = tuple(getattr(InboxEvent, field.name) for field in fields(WebhookEven
 
 
 def list_events(session: Session, *, filters: WebhookEventFilters, limit: int) -> list[WebhookEvent]:
-    """List deliveries, the latest first."""
+    """List deliveries, newest first."""
     return _list_latest(session, filters.conditions(), limit=limit)
 
 
@@ -172,7 +172,7 @@ def _list_latest(
     return [WebhookEvent(*row) for row in rows]
 
 
-# Each by an index of its own: the counts are read often.
+# The counts are read often, so each branch uses its own index.
 _COUNT_BY_STATUS = Statement(
     text(
         """
@@ -189,7 +189,7 @@ _COUNT_BY_STATUS = Statement(
 def list_events_for_staff(
     session: Session, *, filters: WebhookEventFilters, page: PageRequest, now: datetime
 ) -> Page:
-    """List deliveries, the latest first, and count them by state; in two queries.
+    """List deliveries, newest first, with counts by state, in two queries.
 
     Finished deliveries are counted for the last 24 hours only.
     """
@@ -208,17 +208,17 @@ def list_events_for_staff(
 def list_dead_events(
     session: Session, *, filters: WebhookEventFilters, limit: int
 ) -> tuple[list[WebhookEvent], int]:
-    """List dead deliveries in the order of their replay: the oldest last try first.
+    """List dead deliveries in replay order: the earliest last attempt first.
 
-    Deliveries that were not replayed since they died come before all others.
+    Deliveries without a replay since death come before all others.
 
-    :param filters: their state does not count
-    :return: the deliveries, and the number of all that match
+    :param filters: the state filter is ignored
+    :return: the deliveries, and the total number of matches
     """
     rows = session.execute(
         select(*_COLUMNS, func.count().over())
         .where(*replace(filters, state="dead").conditions())
-        # Events that fail each time must not keep the others from their turn: a replay puts them behind.
+        # A replay moves an event to the end, so events that always fail do not block the others.
         .order_by(
             InboxEvent.due_at > InboxEvent.finished_at,
             InboxEvent.due_at,
@@ -231,7 +231,7 @@ def list_dead_events(
 
 
 def list_failure_causes(session: Session, *, filters: WebhookEventFilters, limit: int) -> list[FailureCause]:
-    """Count deliveries by their type and last error, the most frequent first."""
+    """Count deliveries by event type and last error, the most frequent first."""
     events, received_at = func.count(), InboxEvent.received_at
     rows = session.execute(
         select(
@@ -260,16 +260,16 @@ _SELECT_EVENT = Statement(
 def fetch_event(session: Session, *, inbox_id: UUID) -> WebhookEventDetail:
     """Fetch a delivery with its body.
 
-    :raises NotFoundError: no such delivery
+    :raises NotFoundError: the delivery does not exist
     """
     event = _SELECT_EVENT.first(session, inbox_id=inbox_id)
     if event is None:
-        raise NotFoundError("There is no such webhook event.")
+        raise NotFoundError("Webhook event not found.")
     return event
 
 
 def _copy_shown_fields(value: Any, names: frozenset[str], depth: int = 0) -> Any:
-    """Copy what may be shown of a payload: named fields, and the objects and lists that they stand in."""
+    """Copy the named fields of a payload, with the objects and lists that contain the fields."""
     if depth > _MAX_DEPTH:
         return None
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""Replaying events that failed, and rehearsing that first.
+"""Replay of failed webhook events, and dry runs of replays.
 
-A replay is one more try, made at once. It works, or it leaves the event as it was, with what it failed at.
+A replay is a single immediate attempt. A failed replay leaves the event's status unchanged and records the error.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from marketplace.infra.db import Database, Statement, is_transient
 from marketplace.kernel.errors import ConflictError, NotFoundError, ServiceUnavailableError
 from marketplace.payments.charges.apply import UnknownReferenceError
 from marketplace.providers.gateway.fields import MalformedGatewayDataError
-from marketplace.webhooks import dead_letters, inbox
+from marketplace.webhooks import dead_letters, inbox, texts
 from marketplace.webhooks.change_recorder import ChangeRecorder, Changes
 from marketplace.webhooks.events import PermanentEventError, RetryableEventError
 from marketplace.webhooks.models import InboxEvent
@@ -39,13 +39,13 @@ class EventInProgressError(ConflictError):
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What a replay did, or would do.
+    """The result of a replay or dry run.
 
-    :param before: the event's status until then
-    :param after: and from then on; the same where it failed, or changed nothing
-    :param outcome: of ``OUTCOMES``
-    :param error: what it failed at
-    :param changes: None where the event was not applied
+    :param before: the event's status before
+    :param after: the event's status after; equal to ``before`` for a failed or unchanged event
+    :param outcome: one of ``OUTCOMES``
+    :param error: the cause of a failure
+    :param changes: None if the event was not applied
     """
 
     before: str
@@ -57,19 +57,19 @@ class ReplayResult:
 
 @dataclass(eq=False)
 class _DryRunRollbackError(Exception):
-    """Ends a rehearsal's transaction, so that it is rolled back."""
+    """The signal that rolls back the transaction of a dry run."""
 
     result: ReplayResult
 
 
 def dry_run_event(database: Database, *, inbox_id: UUID, fee_bearer: str, now: datetime) -> ReplayResult:
-    """Replay an event and roll all of it back, to show what a replay would do.
+    """Replay an event and roll back, to show the changes that a replay would make.
 
-    Nobody is told of anything and no provider is called: both would follow the commit that never comes.
+    No notification is sent and no provider is called, because both happen after a commit only.
 
     :param fee_bearer: ``platform`` or ``customer``
-    :raises NotFoundError: there is no event of that id
-    :raises EventInProgressError: somebody has it just now
+    :raises NotFoundError: the event does not exist
+    :raises EventInProgressError: a worker or another replay is processing the event
     """
 
     def attempt(session: Session, committed: Session) -> NoReturn:
@@ -93,23 +93,23 @@ def replay_event(
     fee_bearer: str,
     act: Act,
 ) -> ReplayResult:
-    """Try an event once more in the caller's transaction, and have that audited.
+    """Replay an event in the caller's transaction, and record an audit entry.
 
-    One that is over, since it was processed or ignored, stays as it is: it has had its effect.
+    A processed or ignored event stays unchanged.
 
-    :param committed: reads what is committed, by a connection of its own
+    :param committed: a session with another connection, which sees committed rows only
     :param fee_bearer: ``platform`` or ``customer``
-    :raises NotFoundError: there is no event of that id
-    :raises EventInProgressError: somebody has it just now
+    :raises NotFoundError: the event does not exist
+    :raises EventInProgressError: a worker or another replay is processing the event
     """
     delivery = _lock_delivery(session, inbox_id)
     result = _attempt_replay(session, committed, delivery=delivery, fee_bearer=fee_bearer, now=act.now)
     if result.outcome == FAILED:
         delivery.last_error = result.error or ""
         if result.before == "dead" and delivery.finished_at is not None:
-            # An event that is not dead has its tries left: an operator's try is not counted among them.
+            # Only attempts of dead events count: a replay must not use up the worker's retries.
             delivery.attempts += 1
-            # Behind the events that were not replayed since they died, also by a clock that is a moment behind.
+            # Place the event behind events without a replay, even if this clock is slightly behind.
             delivery.due_at = max(act.now, delivery.finished_at + timedelta(microseconds=1))
         dead_letters.record_failed_replay(
             session, inbox_id=inbox_id, attempts=delivery.attempts, error=delivery.last_error
@@ -136,14 +136,11 @@ def _lock_delivery(session: Session, inbox_id: UUID) -> InboxEvent:
     if delivery is not None:
         return delivery
     if session.scalar(by_id.with_only_columns(InboxEvent.id)) is None:
-        raise NotFoundError("There is no such webhook event.")
-    raise EventInProgressError(
-        "The event is being processed just now. Look at it again in a moment.",
-        retry_after_seconds=_RETRY_AFTER_SECONDS,
-    )
+        raise NotFoundError("Webhook event not found.")
+    raise EventInProgressError(texts.EVENT_IN_PROGRESS, retry_after_seconds=_RETRY_AFTER_SECONDS)
 
 
-# A violation that the commit would find is found here.
+# Report violations of deferred constraints now instead of at the commit.
 _CHECK_CONSTRAINTS_NOW = Statement(text("SET CONSTRAINTS ALL IMMEDIATE"))
 _CHECK_CONSTRAINTS_AT_COMMIT = Statement(text("SET CONSTRAINTS ALL DEFERRED"))
 
@@ -151,20 +148,20 @@ _CHECK_CONSTRAINTS_AT_COMMIT = Statement(text("SET CONSTRAINTS ALL DEFERRED"))
 def _attempt_replay(
     session: Session, committed: Session, *, delivery: InboxEvent, fee_bearer: str, now: datetime
 ) -> ReplayResult:
-    """Try an event in a savepoint, so that what fails leaves nothing."""
+    """Apply an event in a savepoint, so that a failure leaves no changes."""
     before = delivery.status
     if before in _FINAL_STATUSES:
         return ReplayResult(before, before, UNCHANGED)
     try:
         with session.begin_nested():
-            # The savepoint is not set before the session's connection is asked for, which statements don't do.
+            # The savepoint starts only when the session's connection is requested, which `Statement` does not do.
             session.connection()
             recorder = ChangeRecorder(session, committed, body=delivery.body)
             result = inbox.apply_event(
                 session,
                 delivery=delivery,
                 fee_bearer=fee_bearer,
-                # The worker's own tries are still to come, unless it is dead.
+                # Unless the event is dead, the worker still has retries.
                 last_try=before == "dead",
                 now=now,
             )
@@ -180,7 +177,7 @@ def _attempt_replay(
     ) as error:
         return ReplayResult(before, before, FAILED, str(error))
     except Exception as error:
-        # The whole transaction is to be tried again, or can't be.
+        # The caller must retry or abort the whole transaction.
         if is_transient(error) or isinstance(error, ServiceUnavailableError):
             raise
         _log.exception("webhook replay failed", inboxId=str(delivery.id))

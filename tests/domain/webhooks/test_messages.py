@@ -267,7 +267,7 @@ class TestEnvelopesOfMany:
             )
             [_, dead, *_] = parts_of(database, mark)
             letter = row_of(session, "dead_letter_webhooks", inbox_id=dead)
-            assert letter["error"] == "its from is missing"
+            assert letter["error"] == "from of the message or status is missing"
 
     def test_taken_apart_twice_each_still_counts_once(self, database: Database) -> None:
         mark, sender = some_id(), some_number()
@@ -402,7 +402,7 @@ class TestStatuses:
             assert result is not None
             assert (result.status, inbox(database, inbox_id).last_error) == (
                 "retrying",
-                "no message of ours has this id",
+                "no sent message has this id",
             )
             assert result.due_at is not None
             now = result.due_at
@@ -420,18 +420,21 @@ class TestStatuses:
     ("body", "reason"),
     [
         (b"not JSON", "the body is not JSON"),
-        (b"[]", "the body is no envelope"),
-        (b"{}", "the body is no envelope"),
-        (b'{"entry":{}}', "the body is no envelope"),
-        (envelope(message() | {"id": None}), "its id is missing"),
-        (envelope(message() | {"id": 7}), "its id is missing"),
-        (envelope(message() | {"id": "x" * 300}), "its id is too long"),
+        (b"[]", "the body is not an envelope"),
+        (b"{}", "the body is not an envelope"),
+        (b'{"entry":{}}', "the body is not an envelope"),
+        (envelope(message() | {"id": None}), "id of the message or status is missing"),
+        (envelope(message() | {"id": 7}), "id of the message or status is missing"),
+        (envelope(message() | {"id": "x" * 300}), "id of the message or status is too long"),
         (envelope(message() | {"id": ":" * 250}), "the id is too long"),
-        (envelope(message() | {"from": ""}), "its from is missing"),
-        (envelope(message() | {"from": "1" * 65}), "its from is too long"),
-        (envelope(status("wamid.x", "sent") | {"status": None}), "its status is missing"),
+        (envelope(message() | {"from": ""}), "from of the message or status is missing"),
+        (envelope(message() | {"from": "1" * 65}), "from of the message or status is too long"),
+        (
+            envelope(status("wamid.x", "sent") | {"status": None}),
+            "status of the message or status is missing",
+        ),
         (envelope(status("x" * 250, "sent")), "the id is too long"),
-        (b'{"entry":[{"changes":[{"value":{"messages":["x"]}}]}]}', "what it holds is not an object"),
+        (b'{"entry":[{"changes":[{"value":{"messages":["x"]}}]}]}', "the message or status is not an object"),
     ],
     ids=lambda value: value if isinstance(value, str) else "body",
 )
