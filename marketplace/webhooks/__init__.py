@@ -1,1 +1,1 @@
-"""Webhooks in: inbox, processing, dead letters."""
+"""Incoming webhooks: inbox, processing, dead letters."""

@@ -1,7 +1,6 @@
-"""The changes that an event makes, collected while its transaction is open.
+"""Collect the changes of a webhook event while the event's transaction is open.
 
-A transaction's own rows are visible to the transaction alone: rows that were made since it began, without rows that
-another connection sees as well.
+A row belongs to the transaction if it is newer than the start and invisible to another connection.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -36,7 +35,7 @@ _ModelT = TypeVar("_ModelT", bound=Base)
 
 @dataclass(frozen=True)
 class OrderChange:
-    """A status of an order before and after; ``what`` is status, payment or escrow."""
+    """A status of an order before and after. ``what`` is ``status``, ``payment`` or ``escrow``."""
 
     id: UUID
     number: str
@@ -47,7 +46,7 @@ class OrderChange:
 
 @dataclass(frozen=True)
 class RefundChange:
-    """A refund that is new (``before`` is None), or whose status changes."""
+    """A new refund (``before`` is None), or a refund with a changed status."""
 
     id: UUID
     amount_minor: int
@@ -59,7 +58,7 @@ class RefundChange:
 
 @dataclass(frozen=True)
 class PostedEntry:
-    """One side of a posted ledger transaction."""
+    """A debit or credit of a posted ledger transaction."""
 
     account: str
     direction: str
@@ -80,7 +79,7 @@ class PostedTransaction:
 
 @dataclass(frozen=True)
 class AlertTransition:
-    """An alert whose channels are notified; ``event`` is raised or resolved."""
+    """An alert with a pending message to the channels. ``event`` is ``raised`` or ``resolved``."""
 
     id: UUID
     event: str
@@ -94,8 +93,8 @@ class AlertTransition:
 class Changes:
     """All changes of a transaction.
 
-    :param work: work that is handed to queues, without notifications about alerts
-    :param parts: the events that an envelope is split into
+    :param work: enqueued outbox events, except messages about alerts
+    :param parts: the events split from an envelope
     """
 
     orders: Sequence[OrderChange]
@@ -110,7 +109,7 @@ class Changes:
     parts: Sequence[InboxEvent]
 
 
-# Ids grow with time: ids of one connection without exception. Order events are numbered.
+# UUIDs of version 7 grow with time, strictly so within a connection. Order events have serial numbers.
 _SELECT_START_POSITION = Statement(text("SELECT uuidv7(), coalesce((SELECT max(id) FROM order_events), 0)"))
 
 _SELECT_NEW_ENTRIES = Statement(
@@ -147,14 +146,14 @@ _SELECT_REFUND_STATUSES = Statement(
 
 
 class ChangeRecorder:
-    """Records the changes of a transaction from before an event is applied until after it."""
+    """The recorder of a transaction's changes while an event is applied."""
 
     def __init__(self, session: Session, committed: Session, *, body: bytes) -> None:
         """Start recording.
 
-        :param session: in the transaction that applies the event
-        :param committed: reads committed rows, by a connection of its own
-        :param body: the event's
+        :param session: the transaction that applies the event
+        :param committed: a session with another connection, which sees committed rows only
+        :param body: the event's raw body
         """
         self._session = session
         self._committed = committed
@@ -162,7 +161,7 @@ class ChangeRecorder:
         self._orders, self._refunds = _find_referenced_rows(committed, body)
 
     def collect_changes(self) -> Changes:
-        """Collect the changes since the start; entities among them outlive the transaction."""
+        """Collect the changes since the start. The entities in the result outlive the transaction."""
         others = {
             row["transaction_id"] for row in _SELECT_NEW_ENTRIES.all(self._committed, since=self._since)
         }
@@ -198,7 +197,7 @@ class ChangeRecorder:
     def _new_rows(
         self, model: type[_ModelT], row_id: InstrumentedAttribute[Any], *, since: int | None = None
     ) -> list[_ModelT]:
-        """Fetch the transaction's own rows, detached: they are shown after a rollback too."""
+        """Fetch the transaction's own rows, detached so that a rollback leaves the values readable."""
         new_ids = select(row_id).where(row_id > (self._since if since is None else since))
         ids = set(self._session.scalars(new_ids))
         ids.difference_update(self._committed.scalars(select(row_id).where(row_id.in_(ids))))
@@ -208,7 +207,7 @@ class ChangeRecorder:
         return rows
 
     def _alert_transitions(self, outbox_events: Iterable[OutboxEvent]) -> list[AlertTransition]:
-        """List the alerts whose channels are notified, each once for all channels."""
+        """List each alert with a pending message, once for all channels."""
         messages = [row.payload for row in outbox_events if row.topic == SEND_ALERT_TOPIC]
         announced = {(UUID(message["alertId"]), message["event"]): None for message in messages}
         alerts = [(self._session.get_one(Alert, alert_id), event) for alert_id, event in announced]
@@ -256,7 +255,7 @@ def _posted_transaction(entries: Sequence[Row]) -> PostedTransaction:
 
 
 def _find_referenced_rows(session: Session, body: bytes) -> tuple[set[UUID], set[UUID]]:
-    """Find the orders and refunds that an event names, whether or not it will change them."""
+    """Find the orders and refunds named by an event, whether or not the event changes any."""
     try:
         event = parse_gateway_event(body)
     except PermanentEventError:
@@ -274,7 +273,7 @@ def _find_referenced_rows(session: Session, body: bytes) -> tuple[set[UUID], set
     )
     refunds: set[UUID] = set()
     if event.type.startswith("refund."):
-        with suppress(MalformedGatewayDataError):  # for which it will be refused
+        with suppress(MalformedGatewayDataError):  # applying the event reports the error
             refunds.update(
                 gateway_reports.list_affected_refunds(session, reported=GatewayRefund.from_wire(event.data))
             )

@@ -1,4 +1,4 @@
-"""Events: bytes in, an event with a name of its own out, or no event at all. Here as the gateway writes them."""
+"""Webhook events: parse a raw body into an event with a deduplication id. Gateway events are parsed here."""
 
 import hashlib
 import json
@@ -12,23 +12,23 @@ from marketplace.providers.gateway.payloads import DISPUTE_LOST, DISPUTE_WON
 
 DISPUTE_RESOLVED = "charge.dispute.resolve"
 MAX_ID_LENGTH = 255
-# PostgreSQL keeps no NUL. It is left out, since what a customer puts into a name must not cost a payment.
+# PostgreSQL cannot store NUL. Remove NUL, because a customer's input in a name must not make a payment fail.
 _ESCAPED_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 class PermanentEventError(Exception):
-    """The event can never be processed, however often it is tried."""
+    """The event can never be processed; a retry is useless."""
 
 
 class RetryableEventError(Exception):
-    """The event is about something that is not known, at least not yet: worth another try."""
+    """The event refers to something that is not known yet; a retry may succeed."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """A parsed event. ``dedupe_id`` is ``<type>:<data.id>``, the reference where there is no id, or else a digest.
+    """A parsed event. ``data`` is empty for an event without data.
 
-    ``data`` is empty where the event has none.
+    ``dedupe_id`` of a gateway event is ``<type>:<data.id>``. Without an id, a reference or a digest takes its place.
     """
 
     type: str
@@ -41,7 +41,7 @@ class Event:
 def parse_gateway_event(body: bytes) -> Event:
     """Parse a gateway event.
 
-    :raises PermanentEventError: it is not JSON, or lacks its type
+    :raises PermanentEventError: the body is not JSON, or has no event type
     """
     payload = load_json(body)
     if not isinstance(payload, dict):
@@ -49,22 +49,22 @@ def parse_gateway_event(body: bytes) -> Event:
     event_type, raw_data = payload.get("event"), payload.get("data")
     if not isinstance(event_type, str) or not event_type:
         raise PermanentEventError("event is missing")
-    # Some that do nothing here lack them, or their id: they are told apart by what they say. Those that do are refused.
+    # Events without effect may lack data or an id; a digest identifies such events. Handlers refuse missing data.
     data = raw_data if isinstance(raw_data, dict) else {}
     event_id = _identify_event(event_type, data) or hashlib.sha256(body).hexdigest()
     dedupe_id = f"{event_type}:{event_id}"
     if len(dedupe_id) > MAX_ID_LENGTH:
-        # Whether such an id is one is for what the event does to say; most do nothing.
+        # Only the handler knows whether a long id is valid, and most such events have no handler.
         event_type = event_type[:100]
         dedupe_id = f"{event_type}:{hashlib.sha256(body).hexdigest()}"
     return Event(event_type, dedupe_id, data, payload)
 
 
 def _identify_event(event_type: str, data: dict[str, Any]) -> str | None:
-    """Give what tells an event from others of its type: the id, or a reference where there is none.
+    """Return the part of the deduplication id that is unique within the event type: an id or a reference.
 
-    The gateway may tell of a refund by references alone, and by that of its charge as long as it has none itself. A
-    dispute's end that does not say who won must not have the one that says it taken for another delivery.
+    The gateway may report a refund with references only, at first with the reference of the charge. A resolved dispute
+    without a recognised outcome gets a different id, so that a later event with the outcome is not a duplicate.
     """
     event_id, word = data.get("id"), data.get("resolution")
     if isinstance(event_id, int | str) and not isinstance(event_id, bool) and event_id != "":
@@ -78,15 +78,15 @@ def _identify_event(event_type: str, data: dict[str, Any]) -> str | None:
 
 
 def load_json(body: bytes) -> Any:
-    """Load JSON, but for what the database can't keep of it.
+    """Load JSON, and replace characters that the database cannot store.
 
-    Half a surrogate pair somewhere in it must not cost a payment, so it becomes a question mark; a NUL is left out.
+    An unpaired surrogate becomes a question mark and NUL is removed, so that neither makes a payment fail.
 
-    :raises PermanentEventError: it is not JSON, or nested too deeply
+    :raises PermanentEventError: the body is not JSON, or is nested too deeply
     """
     loaded = _parse_json(_ESCAPED_NUL.sub(rb"\1", body))
     try:
-        # Less may be written than read: it is kept as it was read.
+        # The payload is stored later, and JSON can be read at a greater depth than written.
         orjson.dumps(loaded)
     except orjson.JSONEncodeError as error:
         raise PermanentEventError("the body is nested too deeply") from error

@@ -1,4 +1,4 @@
-"""The inbox: events are stored as they come, processed with their effect in one transaction, retried, buried."""
+"""The inbox of webhooks: store, process in one transaction, retry, and move to the dead letters."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,19 +23,19 @@ from marketplace.webhooks.models import InboxEvent, ProcessedWebhookEvent
 
 _log = structlog.get_logger(__name__)
 
-# One try and five retries.
+# The first attempt and five retries.
 RETRY_DELAYS_SECONDS = (1, 5, 25, 125, 600)
 GATEWAY, MESSAGING = "gateway", "messaging"
 _PARSERS: dict[str, Callable[[bytes], Event]] = {
     GATEWAY: events.parse_gateway_event,
     MESSAGING: envelopes.parse_envelope,
 }
-RETRY_JITTER = 0.2  # a retry comes up to a fifth earlier or later
+RETRY_JITTER = 0.2  # as a fraction of the delay, in both directions
 
 
 @dataclass(frozen=True)
 class ProcessingResult:
-    """What became of an inbox row, when it is due again, if it is, and which event it was, if it was processed."""
+    """The new status of an inbox row, the time of a retry, and the event if it was processed."""
 
     status: str
     due_at: datetime | None = None
@@ -48,11 +48,10 @@ _INSERT_EVENT = Prepared(
 
 
 def receive_event(session: Session, *, provider: str, body: bytes, now: datetime) -> UUID:
-    """Store a verified delivery; once that is committed, nothing loses it.
+    """Store a verified delivery, which is durable after the commit.
 
-    :param provider: gateway or messaging
-    :param body: the raw bytes
-    :param now: when it came
+    :param provider: ``gateway`` or ``messaging``
+    :param now: the time of receipt
     :return: the inbox row's id
     """
     row_id: UUID = _INSERT_EVENT.scalar(session, provider=provider, body=body, received_at=now, due_at=now)
@@ -60,7 +59,7 @@ def receive_event(session: Session, *, provider: str, body: bytes, now: datetime
 
 
 def list_due_events(session: Session, *, now: datetime, limit: int) -> Sequence[UUID]:
-    """List inbox rows that wait to be processed and are due, the longest waiting first."""
+    """List inbox rows that are due, the earliest due time first."""
     return session.scalars(
         select(InboxEvent.id)
         .where(InboxEvent.status.in_(("received", "retrying")), InboxEvent.due_at <= now)
@@ -78,14 +77,12 @@ def process_event(
     random: Callable[[], float],
     clock: Clock | None = None,
 ) -> ProcessingResult | None:
-    """Process an inbox row: its effect, the books and the record of it commit together.
+    """Process an inbox row: the event's effect, the ledger postings and the processing record commit together.
 
-    :param inbox_id: the row's
     :param fee_bearer: ``platform`` or ``customer``
-    :param now: the time of processing
-    :param random: gives numbers from 0 to 1, for the jitter of retries
-    :param clock: tells when a try failed, which may be long after it began; none if that takes no time
-    :return: what became of it; none if it is not due, or somebody else has it
+    :param random: returns numbers from 0 to 1 for the jitter of retries
+    :param clock: the time of a failure, which may be long after ``now``; None to use ``now``
+    :return: the result; None if the row is not due or another worker has locked the row
     """
 
     def record(error: str, *, jitter_source: Callable[[], float] | None) -> ProcessingResult | None:
@@ -103,7 +100,7 @@ def process_event(
     except (UnknownReferenceError, RetryableEventError) as error:
         return record(str(error), jitter_source=random)
     except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
-        # Whatever it is, the event must neither be lost nor block those behind it.
+        # An unexpected error must neither lose the event nor block the events behind.
         _log.exception("webhook event failed", inboxId=str(inbox_id))
         return record(describe_error(error), jitter_source=random)
     if result is not None and result.event is not None:
@@ -112,7 +109,7 @@ def process_event(
             "webhook event processed",
             inboxId=str(inbox_id),
             eventType=event.type,
-            # As a number it is shown whole. A message's is made of its sender's.
+            # The id of a message contains the sender's phone number.
             eventId=event.data.get("id") if event.provider == GATEWAY else None,
             outcome=result.status,
         )
@@ -120,13 +117,13 @@ def process_event(
 
 
 def describe_error(error: Exception) -> str:
-    """Describe an error nobody foresaw, by its kind alone: its text may hold what was sent."""
+    """Describe an unexpected error by type and SQLSTATE. The error's text may contain personal data."""
     return f"{type(error).__name__} {sqlstate(error) or ''}".strip()
 
 
 @dataclass(frozen=True)
 class LockedDelivery:
-    """An inbox row that is locked and due."""
+    """An inbox row that is due and locked by this transaction."""
 
     id: UUID
     provider: str
@@ -135,7 +132,7 @@ class LockedDelivery:
     received_at: datetime
 
 
-# A received row is due whatever the clock says: clocks of receiver and worker may differ by a moment.
+# A received row is always due: the clocks of receiver and worker may differ slightly.
 _LOCK_DUE_DELIVERY = Prepared(
     text(
         """
@@ -151,13 +148,13 @@ _LOCK_DUE_DELIVERY = Prepared(
 def process_event_in_transaction(
     session: Session, *, inbox_id: UUID, fee_bearer: str, now: datetime
 ) -> ProcessingResult | None:
-    """Process an inbox row in the caller's transaction; ``process_event`` is what workers call.
+    """Process an inbox row in the caller's transaction. Workers call ``process_event`` instead.
 
-    :return: what became of it; none if it is not due, or somebody else has it
+    :return: the result; None if the row is not due or another worker has locked the row
     :raises PermanentEventError: the event can never be processed
-    :raises MalformedGatewayDataError: likewise, its charge being no charge
-    :raises UnknownReferenceError: no payment of ours has its reference, at least not yet
-    :raises RetryableEventError: likewise, of something else that it is about
+    :raises MalformedGatewayDataError: a field of the gateway's data is missing or has a wrong type
+    :raises UnknownReferenceError: no payment has the event's reference yet
+    :raises RetryableEventError: another subject of the event is not known yet
     """
     delivery = _LOCK_DUE_DELIVERY.first(session, inbox_id=inbox_id, now=now)
     if delivery is None:
@@ -188,10 +185,12 @@ def apply_event(
     last_try: bool,
     now: datetime,
 ) -> ProcessingResult:
-    """Apply an event, and mark its row finished; errors are those of ``process_event_in_transaction``.
+    """Apply an event and mark the inbox row as finished.
 
-    :param delivery: locked, and not finished
-    :param last_try: whether the subject of the event stays unknown if it is unknown now
+    Raises the errors of ``process_event_in_transaction``.
+
+    :param delivery: an unfinished row, locked by the caller
+    :param last_try: whether an event with an unknown subject is finished instead of retried, where possible
     """
     body = bytes(delivery.body)
     if delivery.provider == MESSAGING:
@@ -199,7 +198,7 @@ def apply_event(
         if len(parts) != 1:
             return _enqueue_envelope_items(session, delivery, parts, now=now)
     event = _PARSERS[delivery.provider](body)
-    # Two deliveries at once: the second waits here until the first has committed, and then finds it done.
+    # Of two concurrent deliveries, the second waits here for the first commit, and then counts as a duplicate.
     first = _INSERT_PROCESSED_EVENT.run(
         session,
         id=event.dedupe_id,
@@ -240,7 +239,7 @@ _INSERT_ENVELOPE_ITEMS = Statement(
 def _enqueue_envelope_items(
     session: Session, delivery: LockedDelivery | InboxEvent, parts: list[bytes], *, now: datetime
 ) -> ProcessingResult:
-    """Have each message of an envelope delivered by itself; one without any is ignored."""
+    """Insert an inbox row for each item of an envelope. An empty envelope is ignored."""
     status = "processed" if parts else "ignored"
     if parts:
         for part_id in _INSERT_ENVELOPE_ITEMS.scalars(
@@ -265,13 +264,15 @@ def record_failure(
     random: Callable[[], float] | None,
     parse_body: bool = True,
 ) -> ProcessingResult | None:
-    """Record a failed try: due again after the next delay, or dead after the fifth retry or a permanent error.
+    """Record a failed attempt: schedule a retry, or move the event to the dead letters.
 
-    :param random: gives numbers from 0 to 1, for the jitter of the retry; none after a permanent error
-    :param parse_body: not after a try that ended the process: the body is not looked at again
-    :return: what became of the row; none if it is not due any more
+    An event is dead after the fifth retry or after a permanent error.
+
+    :param random: returns numbers from 0 to 1 for the jitter of the retry; None after a permanent error
+    :param parse_body: False after a worker crash, because parsing the body may be the cause
+    :return: the result; None if the row is not due any more
     """
-    # Two workers may have failed at the same try: the second finds the row put off, and does not count its try.
+    # Two workers may fail in the same attempt: the second finds the row postponed and does not count an attempt.
     is_due = and_(InboxEvent.status == "retrying", InboxEvent.due_at <= attempt_started_at)
     delivery = session.scalar(
         select(InboxEvent)
@@ -300,7 +301,7 @@ def _identify_event(provider: str, body: bytes) -> tuple[str | None, str | None]
     return event.type, event.dedupe_id
 
 
-# What customers said must go some day. What was never processed may be asked about, and replayed, for longer.
+# Messages of customers are not kept forever. Dead events are kept longer, for questions and replays.
 RETENTION = timedelta(days=90)
 DEAD_LETTER_RETENTION = timedelta(days=365)
 
@@ -326,10 +327,9 @@ _DELETE_OLD_EVENTS = Statement(
 
 
 def purge_events(session: Session, *, now: datetime, limit: int) -> int:
-    """Delete webhooks whose time is up, with their dead letters. The record that they were processed stays.
+    """Delete webhooks after the retention time, with the dead letters. Processing records stay.
 
-    :param limit: at most so many
-    :return: how many they were
+    :return: the number of deleted webhooks
     """
     return _DELETE_OLD_EVENTS.run(
         session, before=now - RETENTION, dead_before=now - DEAD_LETTER_RETENTION, limit=limit

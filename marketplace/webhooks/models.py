@@ -1,4 +1,4 @@
-"""Tables of webhooks in."""
+"""Tables of incoming webhooks."""
 
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ _PROVIDERS = "provider IN ('gateway', 'messaging')"
 
 
 class InboxEvent(Entity):
-    """A delivery as it came, raw bytes and all; it is durable before the sender is told so."""
+    """A delivery with the raw body. The row is committed before the sender gets the acknowledgement."""
 
     __tablename__ = "webhook_inbox"
     __table_args__ = (
@@ -56,7 +56,7 @@ class InboxEvent(Entity):
     event_type: Mapped[str | None]
     dedupe_id: Mapped[str | None] = mapped_column(index=True, info={"personal": "phone"})
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
-    # When it is tried next; of a dead one, when it was tried last.
+    # The time of the next attempt; for a dead event, the time of the last attempt.
     due_at: Mapped[datetime] = mapped_column(server_default=text("now()"))
     last_error: Mapped[str | None]
     received_at: Mapped[CreatedAt]
@@ -64,9 +64,9 @@ class InboxEvent(Entity):
 
 
 class ProcessedWebhookEvent(Base):
-    """The deduplication record, committed with the event's effect.
+    """The deduplication record of an event, committed with the event's effect.
 
-    Its id is an inbox row's ``dedupe_id``. Those of the messaging provider encode the sender's phone number.
+    The id is the ``dedupe_id`` of an inbox row. Ids of messaging events contain the sender's phone number.
     """
 
     __tablename__ = "processed_webhook_events"
@@ -80,7 +80,7 @@ class ProcessedWebhookEvent(Base):
 
 
 class DeadLetterWebhook(Entity):
-    """An event that failed for good; an operator may replay it."""
+    """An event that failed for good and can be replayed by an operator."""
 
     __tablename__ = "dead_letter_webhooks"
     __table_args__ = (
