@@ -1,1 +1,1 @@
-"""Background work as staff see it."""
+"""Background work for staff: queues and periodic tasks."""

@@ -1,4 +1,4 @@
-"""What staff see of background work: the queues' figures, and the periodic tasks."""
+"""Routes of background work for staff: queue statistics and periodic tasks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ area = ContractBlueprint("background", "/api/admin", "Queues and periodic tasks"
 
 @area.get("/queues", auth=STAFF_AAL2, limit=SharedLimit.CALLER_TIER, reply=QueueStatistics)
 def show_queues(ctx: Context) -> dict[str, Any]:
-    """Show how much work waits, goes on, failed and was done, queue by queue."""
+    """Show the waiting, active, failed and completed work of each queue."""
     queue_stats, workers = queues.fetch_complete_queue_report(ctx.session, ctx.services.cache, now=ctx.now)
     return {
         "queues": queue_stats,
@@ -24,5 +24,5 @@ def show_queues(ctx: Context) -> dict[str, Any]:
 
 @area.get("/periodic", auth=STAFF_AAL2, limit=SharedLimit.CALLER_TIER, reply=PeriodicTaskView(many=True))
 def list_periodic(ctx: Context) -> Sequence[PeriodicTaskState]:
-    """List the periodic tasks: when each runs next, and the result of its last run."""
+    """List the periodic tasks with next run and last result."""
     return schedule.list_all_tasks(ctx.session)

@@ -1,4 +1,4 @@
-"""What staff are shown of background work."""
+"""Schemas of background work."""
 
 from marshmallow import fields
 
@@ -6,29 +6,33 @@ from blueprints.http.fields import Choice, Schema, Timestamp
 
 
 class QueueCounts(Schema):
-    """The figures of a queue, counted by the rows that hold its work."""
+    """The statistics of a queue, counted from database rows."""
 
     waiting = fields.Integer(
-        required=True, metadata={"description": "Due, or waiting for the next try; nobody works on it."}
+        required=True, metadata={"description": "Due or waiting for a retry, and not in process."}
     )
-    active = fields.Integer(required=True, metadata={"description": "Workers are at it."})
-    failed = fields.Integer(required=True, metadata={"description": "Given up, and not replayed."})
-    completed = fields.Integer(required=True, metadata={"description": "Ever."})
+    active = fields.Integer(required=True, metadata={"description": "In process by a worker."})
+    failed = fields.Integer(
+        required=True, metadata={"description": "Failed the last attempt and not replayed."}
+    )
+    completed = fields.Integer(
+        required=True, metadata={"description": "All rows completed so far, including deleted rows."}
+    )
 
 
 class QueueStatistics(Schema):
-    """The figures of all queues, by name."""
+    """The statistics of all queues by name."""
 
     queues = fields.Dict(keys=fields.String(), values=fields.Nested(QueueCounts), required=True)
     redis_memory_used_bytes = fields.Integer(required=True)
     connected_workers = fields.Integer(
         required=True,
-        metadata={"description": "Worker processes that told of themselves in the last seconds."},
+        metadata={"description": "Worker processes with a heartbeat in the last seconds."},
     )
 
 
 class PeriodicTaskView(Schema):
-    """A periodic task, when it runs (UTC), and what came of its last run."""
+    """A periodic task with schedule (UTC) and last result."""
 
     name = fields.String(required=True)
     purpose = fields.String(required=True)
@@ -36,17 +40,19 @@ class PeriodicTaskView(Schema):
     timetable = fields.String(
         required=True,
         attribute="effective_schedule.text",
-        metadata={"description": "Such as `every 15s`, or a crontab expression."},
+        metadata={"description": "An interval such as `every 15s`, or a crontab expression."},
     )
     rescheduled = fields.Boolean(
-        required=True, attribute="is_rescheduled", metadata={"description": "An operator set the timetable."}
+        required=True,
+        attribute="is_rescheduled",
+        metadata={"description": "True if an operator changed the timetable."},
     )
     paused_at = Timestamp(required=True, allow_none=True)
     next_run_at = Timestamp(
         attribute="upcoming_run_at",
         required=True,
         allow_none=True,
-        metadata={"description": "None while paused."},
+        metadata={"description": "Null while the task is paused."},
     )
     running_since = Timestamp(attribute="started_at", required=True, allow_none=True)
     running_on = fields.String(attribute="run_by", required=True, allow_none=True)
@@ -58,7 +64,7 @@ class PeriodicTaskView(Schema):
         "succeeded", "failed", "interrupted", attribute="outcome", required=True, allow_none=True
     )
     last_error = fields.String(
-        attribute="error", required=True, allow_none=True, metadata={"description": "The error's type."}
+        attribute="error", required=True, allow_none=True, metadata={"description": "The type of the error."}
     )
     last_result = fields.String(attribute="result", required=True, allow_none=True)
     runs = fields.Integer(required=True)

@@ -1,1 +1,1 @@
-"""Webhooks in: what providers send is checked, stored and acknowledged; workers do the rest."""
+"""Incoming webhooks: check, store and acknowledge deliveries. Workers process the stored events."""

@@ -1,4 +1,4 @@
-"""Webhooks that came in, for finance: what became of each, and replaying those that failed."""
+"""Incoming webhooks for finance: list, show and replay events."""
 
 from typing import Any
 from uuid import UUID
@@ -15,9 +15,9 @@ from blueprints.webhooks.schemas import (
 from marketplace.kernel.paging import Page
 from marketplace.webhooks import queries, replay
 
-area = ContractBlueprint("webhooks", "/api/admin/webhooks", "Webhooks that came in")
+area = ContractBlueprint("webhooks", "/api/admin/webhooks", "Incoming webhooks")
 
-# What events do is move money; a replay has them do it.
+# Events move money, and so does a replay. Therefore a replay needs finance permission and two factors.
 
 
 @area.get(
@@ -25,7 +25,7 @@ area = ContractBlueprint("webhooks", "/api/admin/webhooks", "Webhooks that came 
     meta=WebhooksMetaSchema,
 )  # fmt: skip
 def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
-    """List events, the latest first, with how many there are in each state."""
+    """List webhook events, newest first, with counts by state."""
     return queries.list_events_for_staff(
         ctx.session, filters=queries.WebhookEventFilters(**query), page=ctx.page, now=ctx.now
     )
@@ -33,7 +33,7 @@ def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.get("/<uuid:webhook_id>", auth=FINANCE, limit=SharedLimit.CALLER_TIER, reply=Webhook)
 def show_webhook(ctx: Context, webhook_id: UUID) -> queries.WebhookEventDetail:
-    """Show an event with the part of its payload that tells nothing of a person."""
+    """Show a webhook event with the part of the payload that identifies no person."""
     return queries.fetch_event(ctx.session, inbox_id=webhook_id)
 
 
@@ -43,7 +43,7 @@ def show_webhook(ctx: Context, webhook_id: UUID) -> queries.WebhookEventDetail:
     raises=(replay.EventInProgressError,),
 )  # fmt: skip
 def replay_webhook(ctx: Context, webhook_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """Try an event once more, or show what that would change. What is over stays as it is."""
+    """Replay a webhook event, or show the changes of a replay. Processed and ignored events stay unchanged."""
     database, bearer = ctx.services.database, ctx.services.settings.gateway_fee_bearer
     if body["dry_run"]:
         result = replay.dry_run_event(database, inbox_id=webhook_id, fee_bearer=bearer, now=ctx.now)

@@ -1,4 +1,4 @@
-"""Webhooks of the payment gateway and the messaging provider: check and store each delivery."""
+"""Webhooks of the payment gateway and the messaging provider: check and store deliveries."""
 
 import hmac
 import ipaddress
@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 
 class SigningSecretMissingError(MarketplaceError):
-    """No webhook can be checked, so none is taken: this must be loud, and the gateway will send again."""
+    """No signing secret is configured, so webhooks are refused. The gateway retries refused deliveries."""
 
     code = "INTERNAL_ERROR"
 
@@ -43,7 +43,7 @@ class SigningSecretMissingError(MarketplaceError):
     autocommit=True,
 )  # fmt: skip
 def webhook(ctx: Context, query: dict[str, Any]) -> Response:
-    """Store a signed event of the gateway; a worker processes it."""
+    """Store a signed event of the gateway for processing by a worker."""
     return _receive_event(ctx)
 
 
@@ -57,9 +57,9 @@ def webhook(ctx: Context, query: dict[str, Any]) -> Response:
     autocommit=True,
 )
 def gateway_webhook(ctx: Context, gateway: str, query: dict[str, Any]) -> Response:
-    """Store a signed event of the gateway, whose name stands in the path."""
+    """Store a signed event of the gateway named in the path."""
     if gateway != ctx.services.settings.gateway_name:
-        raise NotFoundError("There is no such function.")
+        raise NotFoundError("Function not found.")
     return _receive_event(ctx)
 
 
@@ -68,12 +68,12 @@ def _receive_event(ctx: Context) -> Response:
     if settings.gateway_webhook_addresses and not _is_in_networks(
         client_ip(), settings.gateway_webhook_addresses
     ):
-        _log.warning("webhook refused: it comes from elsewhere")
-        raise ForbiddenError("Webhooks are not taken from this address.")
+        _log.warning("webhook refused: sender address not allowed")
+        raise ForbiddenError("Webhooks from this address are not allowed.")
     body = read_signed_body()
     if not settings.gateway_secret_key:
-        _log.error("webhook refused: no signing secret is configured")
-        raise SigningSecretMissingError("The service can't check the signature just now.")
+        _log.error("webhook refused: no signing secret configured")
+        raise SigningSecretMissingError("The service cannot check the signature at the moment.")
     signature = request.headers.get(f"x-{settings.gateway_name}-signature", "")
     _ensure_signed(body, settings.gateway_secret_key, signature, algorithm="sha512")
     return _store_delivery(ctx, provider="gateway", body=body)
@@ -88,7 +88,7 @@ def _receive_event(ctx: Context) -> Response:
     plain=True,
 )
 def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
-    """Answer the provider's challenge, if it shows the token that was agreed on."""
+    """Verify the webhook address: return the challenge if the verify token is correct."""
     expected_token = ctx.services.settings.messaging_verify_token.encode("utf-8", "replace")
     given_token = query["verify_token"].encode("utf-8", "replace")
     if (
@@ -96,7 +96,9 @@ def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
         or query["mode"] != "subscribe"
         or not hmac.compare_digest(given_token, expected_token)
     ):
-        raise ForbiddenError("The mode is not subscribe, or the token is not the one that was agreed on.")
+        raise ForbiddenError(
+            "`hub.mode` must be `subscribe`, and `hub.verify_token` must be the configured token."
+        )
     return Response(query["challenge"], content_type="text/plain; charset=utf-8")
 
 
@@ -105,7 +107,7 @@ def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
     autocommit=True,
 )  # fmt: skip
 def receive_messages(ctx: Context, query: dict[str, Any]) -> Response:
-    """Store messages and delivery statuses, signed where a secret was agreed on."""
+    """Store messages and delivery statuses. The signature is checked if a secret is configured."""
     secret = ctx.services.settings.messaging_app_secret
     body = read_signed_body()
     # Production does not start without a secret.
@@ -119,15 +121,15 @@ def _ensure_signed(body: bytes, secret: str, signature: str, *, algorithm: str, 
     if not signature_matches(
         secret=secret, body=body, signature=signature, algorithm=algorithm, prefix=prefix
     ):
-        raise UnauthorizedError("The signature is missing or is not that of this body.")
+        raise UnauthorizedError("The signature is missing or does not match the body.")
 
 
 def _store_delivery(ctx: Context, *, provider: str, body: bytes) -> Response:
-    """Store a delivery that was checked, and acknowledge it.
+    """Store a checked delivery, and return the acknowledgement.
 
-    :param provider: gateway or messaging
-    :param body: the raw bytes
-    :return: 200; by then nothing loses the delivery
+    The response is sent after the commit, so an acknowledged delivery cannot get lost.
+
+    :param provider: ``gateway`` or ``messaging``
     """
     inbox_id = receive_event(ctx.session, provider=provider, body=body, now=ctx.now)
     wakeups.send_wakeup(queues.WEBHOOKS, wakeups.INBOX, inbox_id)
@@ -135,7 +137,7 @@ def _store_delivery(ctx: Context, *, provider: str, body: bytes) -> Response:
 
 
 def _is_in_networks(address: str, networks: tuple[str, ...]) -> bool:
-    """Tell whether an address belongs to one of some networks; what is no address belongs to none."""
+    """Return whether an address is in one of the networks. A malformed address is in none."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

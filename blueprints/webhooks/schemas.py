@@ -1,4 +1,4 @@
-"""Schemas of webhooks."""
+"""Schemas of incoming webhooks."""
 
 import marshmallow
 from marshmallow import fields
@@ -21,52 +21,54 @@ from marketplace.webhooks import queries, replay
 
 
 class WebhookReceipt(Schema):
-    """A webhook was stored."""
+    """The acknowledgement of a stored webhook."""
 
     received = fields.Boolean(required=True)
 
 
 class AnyQuery(Schema):
-    """Whatever stands in the address that a provider was given: what is signed is the body."""
+    """Any query parameters of the configured webhook address. Only the body is signed."""
 
     class Meta:
+        """Options of marshmallow."""
+
         unknown = marshmallow.EXCLUDE
 
 
 class WebhookVerificationQuery(AnyQuery):
-    """What the messaging provider asks with; a parameter more or less is no reason to complain."""
+    """The parameters of the messaging provider's address verification. Additional parameters are ignored."""
 
     mode = fields.String(data_key="hub.mode", load_default="")
     verify_token = fields.String(data_key="hub.verify_token", load_default="")
     challenge = fields.String(data_key="hub.challenge", load_default="")
 
 
-_FINAL_COUNT_DESCRIPTION = (
-    f"What is over (processed, ignored) is counted for {queries.COUNT_WINDOW_HOURS} hours."
-)
+_FINAL_COUNT_DESCRIPTION = f"Events of the last {queries.COUNT_WINDOW_HOURS} hours."
 
 
 class WebhookQuery(CursorQuery):
-    """Which events are listed, the latest first."""
+    """Filters of the list of webhook events."""
 
     state = Choice(*queries.STATES, load_default=None)
     event_type = Text(
         data_key="type",
         max_length=255,
         load_default=None,
-        metadata={"description": "Such as charge.success."},
+        metadata={"description": "The event type, for example `charge.success`."},
     )
     provider = Choice(*queries.PROVIDERS, load_default=None)
-    since = Timestamp(load_default=None, metadata={"description": "Those that came from then on."})
+    since = Timestamp(
+        load_default=None, metadata={"description": "Only events received at or after this time."}
+    )
     error = SingleLineText(
         max_length=100,
         load_default=None,
-        metadata={"description": "What the last error holds, in any case of letters."},
+        metadata={"description": "A part of the last error, case-insensitive."},
     )
 
 
 class WebhookCounts(Schema):
-    """How many events there are, by state."""
+    """Counts of webhook events by state."""
 
     waiting = StrictInteger(minimum=0, required=True)
     retrying = StrictInteger(minimum=0, required=True)
@@ -76,32 +78,37 @@ class WebhookCounts(Schema):
 
 
 class WebhooksMetaSchema(CursorMetaSchema):
-    """The ``meta`` of the list of events."""
+    """The ``meta`` of the list of webhook events."""
 
     counts = fields.Nested(WebhookCounts, required=True)
 
 
 class WebhookRow(Identified):
-    """An event that came in. ``duplicate`` tells why it was ignored: another delivery of it had its effect."""
+    """A webhook event. ``duplicate`` is true if another delivery of the same event was applied."""
 
     provider = Choice(*queries.PROVIDERS, required=True)
     event_type = fields.String(required=True, allow_none=True, data_key="type")
     event_id = fields.String(
-        required=True, allow_none=True, metadata={"description": "What all deliveries of it share."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "The same for all deliveries of the event; null for messages."},
     )
     state = Choice(*queries.STATES, required=True)
     duplicate = fields.Boolean(required=True)
     attempts = StrictInteger(minimum=0, required=True)
     received_at = Timestamp(required=True)
     next_attempt_at = Timestamp(
-        required=True, allow_none=True, data_key="dueAt", metadata={"description": "When it is tried next."}
+        required=True,
+        allow_none=True,
+        data_key="dueAt",
+        metadata={"description": "The time of the next attempt; null for finished events."},
     )
     finished_at = Timestamp(required=True, allow_none=True)
     last_error = fields.String(required=True, allow_none=True, data_key="error")
 
 
 class Webhook(WebhookRow):
-    """An event with the part of its payload that tells nothing of a person."""
+    """A webhook event with the part of the payload that identifies no person."""
 
     died_at = Timestamp(required=True, allow_none=True)
     replayed_at = Timestamp(required=True, allow_none=True)
@@ -110,18 +117,18 @@ class Webhook(WebhookRow):
         keys=fields.String(),
         required=True,
         allow_none=True,
-        metadata={"description": "Named fields alone; null where the body is not a JSON object."},
+        metadata={"description": "Selected fields only; null if the body is not a JSON object."},
     )
 
 
 class ReplayWebhook(Schema):
-    """Whether the replay is made, or only shown."""
+    """A replay; with ``dryRun`` the changes are shown and not made."""
 
     dry_run = StrictBoolean(load_default=False)
 
 
 class OrderChange(Identified):
-    """What changes of an order."""
+    """A change of an order's status, payment status or escrow status."""
 
     number = fields.String(required=True)
     what = Choice("status", "payment", "escrow", required=True)
@@ -130,7 +137,7 @@ class OrderChange(Identified):
 
 
 class RefundChange(Identified):
-    """A refund that is made, or changes its status; ``before`` is null of one that is new."""
+    """A new refund (``before`` is null), or a refund with a changed status."""
 
     amount_minor = MinorAmount(minimum=1, required=True)
     destination = fields.String(required=True)
@@ -140,7 +147,7 @@ class RefundChange(Identified):
 
 
 class PostedEntry(Schema):
-    """One side of a ledger transaction."""
+    """A debit or credit of a ledger transaction."""
 
     account = fields.String(required=True)
     direction = Choice("debit", "credit", required=True)
@@ -149,7 +156,7 @@ class PostedEntry(Schema):
 
 
 class PostedTransaction(Identified):
-    """A ledger transaction that is posted."""
+    """A posted ledger transaction."""
 
     kind = fields.String(required=True)
     source = fields.String(required=True)
@@ -158,7 +165,7 @@ class PostedTransaction(Identified):
 
 
 class CreatedNotification(Identified):
-    """A notification."""
+    """A notification to a user."""
 
     user_id = Uuid(required=True)
     type = fields.String(required=True)
@@ -171,20 +178,20 @@ class _HeldAmount(Identified):
 
 
 class CreatedQuarantinedCharge(_HeldAmount):
-    """A charge that is held back."""
+    """A quarantined charge."""
 
     reason = fields.String(required=True)
 
 
 class CreatedPayoutException(_HeldAmount):
-    """A transfer that failed, came back, or is none of ours."""
+    """A transfer that failed, was reversed, or is unrecognized."""
 
     outcome = fields.String(required=True)
     reference = fields.String(required=True)
 
 
 class AlertTransition(Identified):
-    """An alert that somebody is told of: that it was raised, or is over."""
+    """A raised or resolved alert."""
 
     event = Choice("raised", "resolved", required=True)
     identifier = fields.String(required=True)
@@ -194,26 +201,26 @@ class AlertTransition(Identified):
 
 
 class EnqueuedWork(Identified):
-    """Work that is handed on to a queue."""
+    """Work added to a queue."""
 
     queue = fields.String(required=True)
     topic = fields.String(required=True)
 
 
 class StoredSupportMessage(Identified):
-    """A message that is kept for support."""
+    """A message stored for support."""
 
     type = fields.String(required=True)
 
 
 class UnpackedEvent(Identified):
-    """A part of an envelope of messages: an event of its own, processed by itself."""
+    """A message or status of an envelope, stored as a separate event."""
 
     provider = fields.String(required=True)
 
 
 class ReplayChanges(Schema):
-    """All that a replay changes."""
+    """The changes of a replay."""
 
     orders = fields.List(fields.Nested(OrderChange), required=True)
     refunds = fields.List(fields.Nested(RefundChange), required=True)
@@ -230,7 +237,7 @@ class ReplayChanges(Schema):
 
 
 class WebhookReplayResult(Identified):
-    """What a replay did, or would do. One that failed left the event as it was."""
+    """The result of a replay or dry run. A failed replay leaves the event unchanged."""
 
     dry_run = fields.Boolean(required=True)
     outcome = Choice(*replay.OUTCOMES, required=True)
@@ -241,5 +248,5 @@ class WebhookReplayResult(Identified):
         ReplayChanges,
         required=True,
         allow_none=True,
-        metadata={"description": "Null where nothing was changed."},
+        metadata={"description": "Null if the event was not applied."},
     )
