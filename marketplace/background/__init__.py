@@ -1,1 +1,1 @@
-"""Background work as operators see it: its queues, its workers, and what runs by the clock."""
+"""Background work: queues, workers and periodic tasks."""

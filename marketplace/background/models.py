@@ -1,4 +1,4 @@
-"""Tables of background work: the schedule, and how much was done."""
+"""Tables of background work: periodic tasks, and counts of completed rows."""
 
 from datetime import datetime
 from uuid import UUID
@@ -14,10 +14,10 @@ _log = structlog.get_logger(__name__)
 
 
 class PeriodicTaskState(Base):
-    """A periodic task's state. Its queue, its purpose and its declared timetable are the code's, noted by workers.
+    """The state of a periodic task. Workers copy queue, purpose and declared schedule from the code.
 
-    ``run_id`` is of the run that goes on. Whoever runs it raises ``beats`` every few seconds: if they stand
-    still, it was lost with its worker.
+    ``run_id`` is the current run. The worker increments ``beats`` every few seconds during a run. A run whose
+    ``beats`` stay the same was lost with the worker.
     """
 
     __tablename__ = "periodic_tasks"
@@ -33,30 +33,36 @@ class PeriodicTaskState(Base):
     queue: Mapped[str]
     purpose: Mapped[str]
     declared: Mapped[str]
-    timetable: Mapped[str | None] = mapped_column(comment="An operator's; none means the declared one")
+    timetable: Mapped[str | None] = mapped_column(
+        comment="The schedule set by an operator; null for the declared schedule"
+    )
     next_run_at: Mapped[datetime]
     paused_at: Mapped[datetime | None]
     run_id: Mapped[UUID | None]
     run_by: Mapped[str | None]
     started_at: Mapped[datetime | None]
     beats: Mapped[int] = mapped_column(server_default=text("0"))
-    finished_at: Mapped[datetime | None] = mapped_column(comment="Of the last run that ended, as all below")
+    finished_at: Mapped[datetime | None] = mapped_column(
+        comment="End of the last finished run; the columns below describe that run"
+    )
     duration_milliseconds: Mapped[int | None]
     outcome: Mapped[str | None]
-    error: Mapped[str | None] = mapped_column(comment="The error's type")
+    error: Mapped[str | None] = mapped_column(comment="The type of the error")
     result: Mapped[str | None]
-    runs: Mapped[int] = mapped_column(server_default=text("0"), comment="That ended")
-    failures: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="The last ones in a row")
+    runs: Mapped[int] = mapped_column(server_default=text("0"), comment="Number of finished runs")
+    failures: Mapped[int] = mapped_column(
+        Integer, server_default=text("0"), comment="Number of consecutive failures until now"
+    )
 
     @property
     def effective_schedule(self) -> Schedule:
-        """The schedule in force: the operator's, or else the declared one."""
+        """The schedule in force: set by an operator, or else declared in the code."""
         if self.timetable is not None:
             try:
                 return parse_schedule(self.timetable)
             except InvalidScheduleError:
-                # Written by a version that knew more: the declared one is better than none.
-                _log.error("timetable not understood", task=self.name, timetable=self.timetable)
+                # A newer version of the code may have stored a schedule that this version cannot parse.
+                _log.error("timetable not parsed", task=self.name, timetable=self.timetable)
         return parse_schedule(self.declared)
 
     @property
@@ -66,12 +72,12 @@ class PeriodicTaskState(Base):
 
     @property
     def upcoming_run_at(self) -> datetime | None:
-        """The next run, unless the task is paused."""
+        """The time of the next run; None while the task is paused."""
         return None if self.paused_at else self.next_run_at
 
 
 class QueueCount(Base):
-    """How many rows of a queue were completed, ever; triggers count, each connection in one of a few rows."""
+    """Total of completed rows of a queue, counted by triggers. Shards keep connections from waiting for each other."""
 
     __tablename__ = "queue_counts"
 

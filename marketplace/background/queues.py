@@ -1,11 +1,11 @@
-"""The figures of the queues: counted by the rows that hold the work, since messages to workers may get lost.
+"""Queue statistics, counted from database rows because messages to workers may get lost.
 
-- ``waiting``: rows that are due, or wait for their next try, and that nobody works on
-- ``active``: rows that workers are at, as their heartbeats of the last second tell
-- ``failed``: rows that were given up and lie there: dead webhooks, and outbox events after their last try
-- ``completed``: rows that were completed ever, also those that are deleted by now; kept by triggers
+- ``waiting``: rows that are due or wait for a retry, and that no worker is processing
+- ``active``: rows that workers are processing, according to the latest heartbeats
+- ``failed``: dead webhooks, and outbox events that failed the last attempt
+- ``completed``: all rows ever completed, including deleted rows; counted by triggers
 
-What is put off to a later time on purpose, such as the end of a flash sale, is not waiting until then.
+Rows scheduled for a later time, such as the end of a flash sale, are not waiting until that time.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from marketplace.kernel.errors import ServiceUnavailableError
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """What is known of a queue; ``scheduled`` are the rows that are put off on purpose."""
+    """The statistics of a queue. ``scheduled`` counts the rows scheduled for a later time."""
 
     waiting: int = 0
     active: int = 0
@@ -37,13 +37,13 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueReport:
-    """The figures of all queues, and what the cache knows; none of it while the cache is away."""
+    """The statistics of all queues. ``workers`` is None while the cache is unavailable."""
 
     queues: dict[str, QueueStats]
     workers: WorkersSnapshot | None
 
 
-# The inbox is the queue of webhooks. What is open and what failed is counted in indexes that hold nothing else.
+# The inbox is the webhooks queue. Partial indexes contain exactly the open and the failed rows.
 _COUNT_QUEUES = Statement(
     text(
         """
@@ -68,16 +68,12 @@ _COUNT_QUEUES = Statement(
 
 
 def fetch_queue_report(session: Session, cache: Cache, *, now: datetime) -> QueueReport:
-    """Count, by one statement and one round trip to the cache.
-
-    :param session: one that reads
-    :param now: what is due by then is waiting
-    """
+    """Fetch the statistics of all queues, in one statement and one round trip to the cache."""
     try:
         snapshot = workers.fetch_live_workers(cache)
     except CacheDownError:
         snapshot = None
-    # A row may be held by two workers for a moment, of whom one will find it done.
+    # Two workers may report the same row for a moment, so count each row once.
     in_flight = (
         {(activity.queue, activity.row_id) for worker in snapshot.workers for activity in worker.doing}
         if snapshot
@@ -89,7 +85,7 @@ def fetch_queue_report(session: Session, cache: Cache, *, now: datetime) -> Queu
         session, now=now, webhooks=queues.WEBHOOKS
     ):
         if queue in stats:
-            # A row that is worked on is open until its transaction commits. A heartbeat's row may be done by now.
+            # An active row is still open in the database. A row of a heartbeat may be completed by now.
             busy = min(active[queue], waiting)
             stats[queue] = QueueStats(waiting - busy, busy, failed, completed, scheduled, oldest_due_at)
     return QueueReport(stats, snapshot)
@@ -98,13 +94,14 @@ def fetch_queue_report(session: Session, cache: Cache, *, now: datetime) -> Queu
 def fetch_complete_queue_report(
     session: Session, cache: Cache, *, now: datetime
 ) -> tuple[dict[str, QueueStats], WorkersSnapshot]:
-    """Give the figures as ``statistics`` does, where all of them must be known.
+    """Fetch the statistics of all queues and the live workers.
 
-    :raises ServiceUnavailableError: the cache is away, and with it what the workers do
+    :raises ServiceUnavailableError: the cache is unavailable, so the workers are unknown
     """
     report = fetch_queue_report(session, cache, now=now)
     if report.workers is None:
         raise ServiceUnavailableError(
-            "The queues' server can't be reached, so nobody knows what the workers do.", retry_after_seconds=5
+            "The queue server cannot be reached, so the state of the workers is unknown.",
+            retry_after_seconds=5,
         )
     return report.queues, report.workers

@@ -1,7 +1,7 @@
-"""The schedule: which periodic task runs next, who runs it, and what came of it.
+"""The schedule of periodic tasks: next run, current run and last result of each task.
 
-Any number of workers look at it. A tick is claimed by one update of the task's row that names all it was seen
-to be, so the database's lock lets one worker have it. A run that goes on keeps the task from being started again.
+Several workers poll the schedule. A worker acquires a due run with a conditional update of the task's row, so the
+database lets a single worker start the run. A task never starts while a run of the task is active.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
+from marketplace.background import texts
 from marketplace.background.models import PeriodicTaskState
 from marketplace.infra.db import Statement
 from marketplace.kernel.schedules import Interval, Schedule, parse_schedule
@@ -25,12 +26,12 @@ _log = structlog.get_logger(__name__)
 
 SUCCEEDED, FAILED, INTERRUPTED = "succeeded", "failed", "interrupted"
 
-FAILURES_BEFORE_ALERT = 3  # in a row; a single one is mended by the next run, as a rule
+FAILURES_BEFORE_ALERT = 3  # consecutive; the next run usually succeeds after a single failure
 
 
 @dataclass(frozen=True)
 class DeclaredTask:
-    """A periodic task as the code declares it; ``schedule_text`` is its schedule unless an operator says otherwise."""
+    """A periodic task as declared in the code. An operator can override ``schedule_text``."""
 
     name: str
     purpose: str
@@ -39,12 +40,12 @@ class DeclaredTask:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Give the declared timetable."""
+        """The declared schedule."""
         return parse_schedule(self.schedule_text)
 
 
 def fetch_snapshots(session: Session, tasks: Iterable[DeclaredTask]) -> list[PeriodicTaskState]:
-    """Fetch the states of tasks, as far as they have rows."""
+    """Fetch the states of the tasks that have rows."""
     return list(
         session.scalars(
             select(PeriodicTaskState).where(PeriodicTaskState.name.in_([task.name for task in tasks]))
@@ -53,12 +54,12 @@ def fetch_snapshots(session: Session, tasks: Iterable[DeclaredTask]) -> list[Per
 
 
 def list_all_tasks(session: Session) -> Sequence[PeriodicTaskState]:
-    """List all tasks that workers have registered, by name."""
+    """List all registered tasks, sorted by name."""
     return session.scalars(select(PeriodicTaskState).order_by(PeriodicTaskState.name)).all()
 
 
 def lock_task(session: Session, *, task: DeclaredTask, now: datetime) -> PeriodicTaskState:
-    """Lock a task's row, which is made if there is none."""
+    """Lock a task's row, and insert a missing row first."""
     register_tasks(session, tasks=(task,), now=now)
     return session.get_one(
         PeriodicTaskState, task.name, with_for_update={"key_share": True}, populate_existing=True
@@ -66,9 +67,9 @@ def lock_task(session: Session, *, task: DeclaredTask, now: datetime) -> Periodi
 
 
 def set_paused(session: Session, *, task: DeclaredTask, paused: bool, act: Act) -> bool:
-    """Pause a task until it is resumed, or resume it from its next tick on. A run that goes on ends in peace.
+    """Pause or resume a task. A current run continues, and a resumed task waits for the next tick.
 
-    :return: whether the task was not so before
+    :return: whether the state changed
     """
     state = lock_task(session, task=task, now=act.now)
     if (state.paused_at is not None) == paused:
@@ -89,10 +90,10 @@ def set_paused(session: Session, *, task: DeclaredTask, paused: bool, act: Act) 
 
 
 def reschedule_task(session: Session, *, task: DeclaredTask, schedule: Schedule | None, act: Act) -> datetime:
-    """Give a task another timetable; workers go by it from their next look, within seconds.
+    """Change the schedule of a task. Workers use the new schedule within seconds.
 
-    :param schedule: the new one; none goes back to the declared one
-    :return: when it runs next
+    :param schedule: None restores the declared schedule
+    :return: the time of the next run
     """
     state = lock_task(session, task=task, now=act.now)
     before = state.effective_schedule.text
@@ -125,9 +126,10 @@ _UPSERT_TASK = Statement(
 
 
 def register_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: datetime) -> None:
-    """Give tasks their rows that have none: an interval begins now, a crontab with its tick.
+    """Insert or update the rows of declared tasks.
 
-    A task that is declared to run more often than before need not wait for the next run that was set then.
+    The first run of a new task is due now for an interval, and at the next tick for a crontab. A changed declared
+    schedule may move the next run to an earlier time, never to a later time.
     """
     for task in tasks:
         _UPSERT_TASK.run(
@@ -141,9 +143,9 @@ def register_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: date
 
 
 def replace_tasks(session: Session, *, tasks: Collection[DeclaredTask], now: datetime) -> None:
-    """Register tasks, and delete the rows of other tasks that no worker has run for a day.
+    """Register tasks, and delete the rows of undeclared tasks that have been due for a day.
 
-    A task that an operator paused keeps its row, in case the task comes back.
+    Rows of paused tasks are kept, in case a task is declared again.
     """
     register_tasks(session, tasks=tasks, now=now)
     session.execute(
@@ -159,12 +161,12 @@ def replace_tasks(session: Session, *, tasks: Collection[DeclaredTask], now: dat
 def start_due_run(
     session: Session, *, state: PeriodicTaskState, worker_name: str, now: datetime
 ) -> UUID | None:
-    """Claim a task's tick that is due; of all who try, one gets it.
+    """Start the due run of a task, unless another worker has started the run.
 
-    However many ticks were missed, they are one: the next one is the first after now.
+    Missed ticks are not repeated: the next run is the first tick after now.
 
-    :param state: as the task was seen
-    :return: the run's id; None if another worker has it, or an operator changed the task meanwhile
+    :param state: the state of the task at the last look; the update fails if the row has changed since
+    :return: the run's id; None if another worker started the run or an operator changed the task
     """
     return session.scalar(
         update(PeriodicTaskState)
@@ -184,9 +186,9 @@ def start_due_run(
 
 
 def start_manual_run(session: Session, *, task: DeclaredTask, runner_name: str, act: Act) -> UUID | None:
-    """Start a run by hand, whatever the schedule says; its next tick stays where it is.
+    """Start a run by hand, without a change of the next scheduled run.
 
-    :return: the run's id; None if the task is running
+    :return: the run's id; None if the task is already running
     """
     register_tasks(session, tasks=(task,), now=act.now)
     run_id = session.scalar(
@@ -212,9 +214,9 @@ def _started_run(runner_name: str, now: datetime) -> dict[str, Any]:
 
 
 def record_heartbeats(session: Session, *, run_ids: Collection[UUID]) -> set[UUID | None]:
-    """Record that runs go on.
+    """Record a heartbeat of current runs.
 
-    :return: the runs that are still known; the others were taken for lost
+    :return: the runs that are still current; other runs were marked as lost
     """
     return set(
         session.scalars(
@@ -227,10 +229,10 @@ def record_heartbeats(session: Session, *, run_ids: Collection[UUID]) -> set[UUI
 
 
 def mark_run_lost(session: Session, *, state: PeriodicTaskState, now: datetime) -> bool:
-    """Give up a run whose worker is gone: the task runs at its next tick.
+    """Mark a run as interrupted after the worker was lost. The task runs again at the next tick.
 
-    :param state: as the task was seen; a run with later heartbeats is not lost
-    :return: whether the run was given up
+    :param state: the state of the task at the last look; a run with later heartbeats is not lost
+    :return: whether the run was marked
     """
     failures = session.scalar(
         update(PeriodicTaskState)
@@ -263,13 +265,13 @@ def mark_run_lost(session: Session, *, state: PeriodicTaskState, now: datetime) 
 def _raise_failing_alert(
     session: Session, name: str, failures: int, error: str | None, now: datetime
 ) -> None:
-    """Raise an alert of a task that fails again and again."""
+    """Raise PERIODIC_TASK_FAILING after several consecutive failures."""
     if failures >= FAILURES_BEFORE_ALERT:
         raise_alert(
             session,
             identifier="PERIODIC_TASK_FAILING",
             subject=f"periodic:{name}",
-            title="Periodic task fails again and again",
+            title=texts.PERIODIC_TASK_FAILING_TITLE,
             facts={"task": name, "error": error, "failuresInARow": failures},
             now=now,
         )
@@ -286,12 +288,12 @@ def finish_run(
     milliseconds: int | None,
     now: datetime,
 ) -> bool:
-    """Note what came of a run. Ticks that passed while it ran are not made up for.
+    """Record the result of a run. Ticks that passed during the run are not repeated.
 
-    :param outcome: succeeded, failed or interrupted
-    :param error: the error's type
-    :param result: what was done, in a few words without personal data
-    :return: whether the run was still known; if not, it was taken for lost meanwhile
+    :param outcome: ``succeeded``, ``failed`` or ``interrupted``
+    :param error: the type of the error
+    :param result: a short summary without personal data
+    :return: False if the run was marked as lost meanwhile
     """
     state = lock_task(session, task=task, now=now)
     if state.run_id != run_id:
@@ -313,7 +315,7 @@ def finish_run(
             session,
             identifier="PERIODIC_TASK_FAILING",
             subject=f"periodic:{task.name}",
-            note="It succeeded again.",
+            note=texts.PERIODIC_TASK_SUCCEEDED_NOTE,
             now=now,
         )
     return True

@@ -1,7 +1,6 @@
-"""Workers' heartbeats: each worker process tells the cache every second who it is and what it does.
+"""Heartbeats of workers: each worker process writes state and current work to the cache every second.
 
-What was not repeated for a few seconds counts no more, and is cleared away by whoever looks next. The times that
-decide are those of the cache's own clock.
+A heartbeat expires after a few seconds by the cache's clock. The next reader deletes expired heartbeats.
 """
 
 import itertools
@@ -14,22 +13,24 @@ from typing import Any
 
 import orjson
 
+from marketplace.background import texts
 from marketplace.infra.cache import Cache, CacheDownError, Script
 
 HEARTBEAT_SECONDS = 1.0
 STALE_SECONDS = 6
-WORKER_CRASHED = "The worker died while it worked on this"
+WORKER_CRASHED = texts.WORKER_CRASHED
 
 _KEY_PREFIX = "h1:begun:"
-# A row whose worker died is begun again within a minute; no row takes so long.
+# Longer than any row takes. After a crash, another worker starts the row within a minute.
 _MARKER_TTL_SECONDS = 3_600
 
-# In braces: where the cache is a cluster, both are on one of its servers.
+# The braces place both keys on the same server of a cache cluster.
 _LAST_SEEN_KEY, _DETAILS_KEY = "h1:{workers}:seen", "h1:{workers}:told"
 
 _RECORD_HEARTBEAT = Script(
     """
-    -- KEYS: when each was seen, what each told. ARGV: name, what it tells, seconds to be forgotten after.
+    -- KEYS: times of heartbeats, details of workers
+    -- ARGV: worker name, details, seconds until expiry
     local time = redis.call('TIME')
     redis.call('ZADD', KEYS[1], time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
     redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
@@ -46,7 +47,8 @@ _REMOVE_WORKER = Script(
 )
 _LIST_WORKERS = Script(
     """
-    -- KEYS: as above. ARGV: milliseconds after which one is stale; so is one that was seen in the future.
+    -- KEYS: times of heartbeats, details of workers
+    -- ARGV: milliseconds until a heartbeat is stale, in the past or in the future
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     for _, range in ipairs({{'-inf', now - ARGV[1]}, {now + ARGV[1], '+inf'}}) do
@@ -63,7 +65,7 @@ _LIST_WORKERS = Script(
 
 @dataclass(frozen=True, slots=True)
 class WorkerActivity:
-    """What a worker's thread is at: a row of a queue, or a periodic task."""
+    """The current work of a worker's thread: a row of a queue, or a periodic task."""
 
     what: str
     since: datetime
@@ -73,7 +75,7 @@ class WorkerActivity:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker process, as it tells of itself; ``name`` tells it from all others."""
+    """A worker process with a unique ``name``, as described by the latest heartbeat."""
 
     name: str
     queue: str
@@ -85,22 +87,22 @@ class Worker:
 
     @property
     def incarnation(self) -> str:
-        """Name this one life: who is started anew in a container has the name of before."""
+        """The unique name of this process. A restarted container may reuse the worker's name."""
         return f"{self.name} {self.started_at.isoformat()}"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkersSnapshot:
-    """The workers that live, and the memory that the cache's server uses."""
+    """The live workers, and the memory used by the cache's server."""
 
     workers: tuple[Worker, ...]
     memory_used_bytes: int
 
 
 def record_heartbeat(cache: Cache, worker: Worker) -> None:
-    """Tell that a worker lives, and what it does.
+    """Record a worker's heartbeat with the current work.
 
-    :raises CacheDownError: the cache is not to be had
+    :raises CacheDownError: the cache is unavailable
     """
     cache.run(
         _RECORD_HEARTBEAT,
@@ -112,17 +114,17 @@ def record_heartbeat(cache: Cache, worker: Worker) -> None:
 
 
 def remove_worker(cache: Cache, name: str) -> None:
-    """Tell that a worker has ended in good order.
+    """Remove a worker that stopped normally.
 
-    :raises CacheDownError: the cache is not to be had
+    :raises CacheDownError: the cache is unavailable
     """
     cache.run(_REMOVE_WORKER, (_LAST_SEEN_KEY, _DETAILS_KEY), name)
 
 
 def fetch_live_workers(cache: Cache) -> WorkersSnapshot:
-    """Give the workers that live, sorted by queue and name, in one round trip.
+    """Fetch the live workers, sorted by queue and name, in one round trip.
 
-    :raises CacheDownError: the cache is not to be had
+    :raises CacheDownError: the cache is unavailable
     """
     memory, details = cache.run(_LIST_WORKERS, (_LAST_SEEN_KEY, _DETAILS_KEY), STALE_SECONDS * 1000)
     workers = [_parse_worker(orjson.loads(item)) for item in details]
@@ -140,26 +142,27 @@ def _parse_worker(details: dict[str, Any]) -> Worker:
 
 _SET_MARKER = Script(
     """
-    -- KEYS: the row's. ARGV: the word that is left unless there is one, seconds to be forgotten after.
+    -- KEYS: marker of the row, which is kept if present
+    -- ARGV: new marker, seconds until expiry
     return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'GET', 'EX', ARGV[2])
     """
 )
 
 
 class InFlightMarkers:
-    """The in-flight markers of one process: a worker marks each row from its beginning to its end, also by an error.
+    """The in-flight markers of a worker process.
 
-    The marker of a worker that lives no more tells that it died at the row: whatever ended it, the row may end the next
-    one too, and each time with what goes on beside it. So such a row is not simply tried again; the death is counted as
-    a try that failed. All of it is lost with the cache, and nothing is counted then. A process that is no worker leaves
-    no markers, since nobody could tell that it died.
+    A worker writes a marker when processing of a row starts, and deletes the marker at the end, also after an error.
+    The marker of a dead worker shows that the worker crashed at the row. The row may crash the next worker too, with
+    all work of that process. So the crash counts as a failed attempt of the row.
+
+    Markers are lost with the cache, and then crashes do not count. A process without heartbeats writes no markers.
     """
 
     def __init__(self, cache: Cache, worker: Worker | None) -> None:
-        """Prepare for leaving word.
+        """Prepare the markers of a process.
 
-        :param cache: where it is left
-        :param worker: the process, as its heartbeats tell of it
+        :param worker: the process, as described in heartbeats; None for a process without heartbeats
         """
         self._cache = cache
         self._incarnation = worker.incarnation if worker else None
@@ -167,10 +170,11 @@ class InFlightMarkers:
 
     @contextmanager
     def track(self, row: str) -> Iterator[bool]:
-        """Leave word of a row while the context lasts, if nobody else has.
+        """Mark a row as in flight during the context, unless a live worker has marked the row.
 
-        :param row: names it among all rows
-        :return: whether a worker died at it, which is to be noted instead of trying it
+        Yields whether a worker crashed at the row. The caller then records the crash instead of processing the row.
+
+        :param row: the unique name of the row
         """
         is_mine, worker_crashed = self._set_marker(row)
         try:
@@ -180,13 +184,13 @@ class InFlightMarkers:
                 self.clear(row)
 
     def clear(self, row: str) -> None:
-        """Take the word of a row away. If the cache is away, its worker's death will count."""
+        """Delete the marker of a row. If the cache is unavailable, a later stop of the worker counts as a crash."""
         if self._incarnation is not None:
             with suppress(CacheDownError):
                 self._cache.remove(_KEY_PREFIX + row)
 
     def _set_marker(self, row: str) -> tuple[bool, bool]:
-        """Leave word, and tell whether it is there now, and whether that of a dead worker was there before."""
+        """Set the marker of a row. Return whether the marker was set, and whether a dead worker's marker exists."""
         if self._incarnation is None:
             return False, False
         own_marker = f"{self._incarnation} {next(self._numbers)}"
@@ -194,10 +198,10 @@ class InFlightMarkers:
             previous_marker = self._cache.run(
                 _SET_MARKER, (_KEY_PREFIX + row,), own_marker, _MARKER_TTL_SECONDS
             )
-            # Where the connection broke, it was sent twice.
+            # After a broken connection the script may have run twice, so the own marker counts as new.
             if previous_marker is None or previous_marker.decode() == own_marker:
                 return True, False
-            # One that lives may be at it just now: the row's lock tells the two apart.
+            # A live worker may be processing the row. The row's lock then prevents double processing.
             incarnation = previous_marker.decode().rpartition(" ")[0]
             return False, all(
                 worker.incarnation != incarnation for worker in fetch_live_workers(self._cache).workers

@@ -57,7 +57,7 @@ def upgrade() -> None:
     CREATE INDEX ix_webhook_inbox_open ON webhook_inbox (status, received_at DESC, id DESC)
         WHERE status IN ('received', 'retrying', 'dead');
     """)
-    # The index of waiting ones is read for each replayed event, of which there may be thousands.
+    # Each replay reads the index of unreplayed dead letters. A bulk replay may replay thousands of events.
     op.execute("""
     CREATE TABLE dead_letter_webhooks (
         id uuid DEFAULT uuidv7() CONSTRAINT pk_dead_letter_webhooks PRIMARY KEY,
@@ -123,13 +123,15 @@ def upgrade() -> None:
         CONSTRAINT ck_periodic_tasks_finished CHECK ((finished_at IS NULL) = (outcome IS NULL)),
         CONSTRAINT ck_periodic_tasks_outcome CHECK (outcome IN ('succeeded', 'failed', 'interrupted'))
     );
-    COMMENT ON COLUMN periodic_tasks.timetable IS 'An operator''s; none means the declared one';
-    COMMENT ON COLUMN periodic_tasks.finished_at IS 'Of the last run that ended, as all below';
-    COMMENT ON COLUMN periodic_tasks.error IS 'The error''s type';
-    COMMENT ON COLUMN periodic_tasks.runs IS 'That ended';
-    COMMENT ON COLUMN periodic_tasks.failures IS 'The last ones in a row';
+    COMMENT ON COLUMN periodic_tasks.timetable IS
+        'The schedule set by an operator; null for the declared schedule';
+    COMMENT ON COLUMN periodic_tasks.finished_at IS
+        'End of the last finished run; the columns below describe that run';
+    COMMENT ON COLUMN periodic_tasks.error IS 'The type of the error';
+    COMMENT ON COLUMN periodic_tasks.runs IS 'Number of finished runs';
+    COMMENT ON COLUMN periodic_tasks.failures IS 'Number of consecutive failures until now';
     """)
-    # A transaction locks its count last, and few connections share a shard: no long waits, no deadlocks.
+    # A transaction locks a count last, and few connections share a shard. This avoids long waits and deadlocks.
     op.execute("""
     CREATE FUNCTION count_completed() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN

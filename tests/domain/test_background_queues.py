@@ -209,7 +209,7 @@ class TestWorkers:
 
         assert found.workers is None
         assert found.queues.keys() == set(queues.NAMES)
-        with pytest.raises(ServiceUnavailableError, match="nobody knows what the workers do"):
+        with pytest.raises(ServiceUnavailableError, match="state of the workers is unknown"):
             figures.fetch_complete_queue_report(session, away, now=NOW)
 
 

@@ -109,7 +109,7 @@ class TestQueues:
 
         problem = assert_problem(client.get(PATHS[0], headers=officer), 503, "SERVICE_UNAVAILABLE")
 
-        assert "queues' server can't be reached" in problem["detail"]
+        assert "queue server cannot be reached" in problem["detail"]
         assert client.get(PATHS[1], headers=officer).status_code == 200
 
 
