@@ -1,4 +1,4 @@
-"""The chart of accounts."""
+"""The chart of accounts of the ledger."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -7,15 +7,15 @@ from uuid import UUID, uuid5
 
 Side = Literal["debit", "credit"]
 
-# An account's id is derived from its name, so that posting needs no look-up of it.
+# The account id is derived from the account name, so posting needs no look-up.
 _NAMESPACE = UUID("5f0c2a44-5d0f-4b0e-9a51-6c1d7e8f9a10")
 
-# Assets and expenses grow by debits, what we owe and earn by credits.
+# Debits increase assets and expenses; credits increase liabilities and revenue.
 NORMAL_SIDES: dict[str, Side] = {
     "gateway_clearing": "debit",
     "bank": "debit",
     "gateway_fees": "debit",
-    # What banks took back of orders whose money escrow still holds, until staff rule on them.
+    # Chargebacks of orders with money still in escrow, until staff decide the dispute.
     "lost_disputes": "debit",
     "vendor_receivable": "debit",
     "buyer_receivable": "debit",
@@ -34,28 +34,28 @@ OWNED_KINDS = frozenset({"vendor_payable", "vendor_receivable", "buyer_receivabl
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account by name: a kind, and the owner where the kind has one account each."""
+    """An account, identified by kind, and by owner for kinds with an account per owner."""
 
     kind: str
     owner_id: UUID | None = None
 
     @property
     def id(self) -> UUID:
-        """Derive the account's id."""
+        """The account's id, derived from the name."""
         return _derive_account_id(self.name)
 
     @property
     def name(self) -> str:
-        """Give the name that statements show: ``kind`` or ``kind:<owner>``."""
+        """The name in statements: ``kind`` or ``kind:<owner>``."""
         return f"{self.kind}:{self.owner_id}" if self.owner_id else self.kind
 
     @property
     def normal_side(self) -> Side:
-        """Tell which side makes the balance grow."""
+        """The side that increases the balance."""
         return NORMAL_SIDES[self.kind]
 
 
-# Each posting asks for it several times, and the platform's own accounts are in most postings.
+# Each posting needs the id several times, and the platform's own accounts are in most postings.
 @lru_cache(maxsize=4096)
 def _derive_account_id(name: str) -> UUID:
     return uuid5(_NAMESPACE, name)
@@ -70,26 +70,26 @@ REFUNDS_IN_TRANSIT = Account("refunds_in_transit")
 PAYOUTS_IN_TRANSIT = Account("payouts_in_transit")
 BANK = Account("bank")
 REWARDS = Account("rewards")
-# The company's own money at the gateway: from before the service's first day, or paid in, or taken out, by hand.
+# The company's own money at the gateway: the balance before the first day, top-ups, and withdrawals by hand.
 OWN_FUNDS = Account("own_funds")
 LOST_DISPUTES = Account("lost_disputes")
 
 
 def wallet(user_id: UUID) -> Account:
-    """Name a buyer's own account."""
+    """Return the account of a buyer's wallet."""
     return Account("wallet", user_id)
 
 
 def vendor_payable(vendor_id: UUID) -> Account:
-    """Name what we owe a vendor."""
+    """Return the account of the amount that the platform owes a vendor."""
     return Account("vendor_payable", vendor_id)
 
 
 def vendor_receivable(vendor_id: UUID) -> Account:
-    """Name what a vendor owes us, an order having been refunded after its release."""
+    """Return the account of a vendor's debt, which arises from refunds after release."""
     return Account("vendor_receivable", vendor_id)
 
 
 def buyer_receivable(user_id: UUID) -> Account:
-    """Name what a buyer owes us, money having reached them twice."""
+    """Return the account of a buyer's debt, which arises when money reaches the buyer twice."""
     return Account("buyer_receivable", user_id)

@@ -1,4 +1,4 @@
-"""Tables of the ledger. Triggers hold what columns can't say; see the migration that makes them."""
+"""Tables of the ledger. Triggers in migration 1007 enforce balanced, append-only transactions."""
 
 from uuid import UUID
 
@@ -11,9 +11,8 @@ from marketplace.infra.db import Base, CreatedAt, Entity, Id
 class LedgerAccount(Base):
     """An account, named ``kind`` or ``kind:<owner>``.
 
-    ``balance_minor`` is kept for accounts with an owner alone: their holders read running balances, and it
-    must never be negative. The system's accounts are summed when asked for, so that payments of strangers
-    don't queue for one row.
+    ``balance_minor`` is stored for accounts with an owner only. Owners read running balances, which must never be
+    negative. Balances of platform accounts are summed on demand, so that unrelated payments do not wait for a row lock.
     """
 
     __tablename__ = "ledger_accounts"
@@ -24,7 +23,7 @@ class LedgerAccount(Base):
         CheckConstraint("normal_side IN ('debit', 'credit')", name="normal_side"),
     )
 
-    id: Mapped[UUID] = mapped_column(primary_key=True, comment="Derived from the account's name")
+    id: Mapped[UUID] = mapped_column(primary_key=True, comment="Derived from the account name")
     kind: Mapped[str]
     owner_id: Mapped[UUID | None] = mapped_column(index=True)
     normal_side: Mapped[str]
@@ -33,7 +32,7 @@ class LedgerAccount(Base):
 
 
 class LedgerTransaction(Entity):
-    """A balanced movement. ``(kind, source)`` names its cause, so that no replay posts it twice."""
+    """A balanced transaction. ``(kind, source)`` identifies the cause, so that a replay cannot post twice."""
 
     __tablename__ = "ledger_transactions"
     __table_args__ = (UniqueConstraint("kind", "source"),)
@@ -44,7 +43,7 @@ class LedgerTransaction(Entity):
     created_at: Mapped[CreatedAt]
     posted_in: Mapped[int] = mapped_column(
         server_default=text("(pg_current_xact_id()::text)::bigint"),
-        comment="The database transaction that posted it: no other may add entries",
+        comment="The database transaction of the posting: no other transaction may add entries",
     )
 
 
@@ -52,10 +51,10 @@ _OWNED = text("balance_after_minor IS NOT NULL")
 
 
 class LedgerEntry(Base):
-    """One side of a movement.
+    """A debit or credit of a transaction.
 
-    The key begins with the account, so that a statement's page is found by it and by nothing else: by a key of
-    the id alone, a page could be looked for among everybody's entries.
+    The primary key starts with the account, so that a page of a statement reads entries of that account only. With a
+    key of the id alone, PostgreSQL may scan the entries of all accounts.
     """
 
     __tablename__ = "ledger_entries"
@@ -65,7 +64,7 @@ class LedgerEntry(Base):
         Index(
             "ix_ledger_entries_order", "order_id", "account_id", postgresql_where=text("order_id IS NOT NULL")
         ),
-        # Only accounts with an owner have statements, and filters in them.
+        # Only accounts with an owner have statements with filters.
         Index("ix_ledger_entries_kind", "account_id", "kind", text("id DESC"), postgresql_where=_OWNED),
         Index(
             "ix_ledger_entries_direction", "account_id", "direction", text("id DESC"), postgresql_where=_OWNED
@@ -76,7 +75,7 @@ class LedgerEntry(Base):
     account_id: Mapped[UUID] = mapped_column(ForeignKey("ledger_accounts.id"), primary_key=True)
     id: Mapped[Id]
     transaction_id: Mapped[UUID] = mapped_column(ForeignKey("ledger_transactions.id"), index=True)
-    kind: Mapped[str] = mapped_column(comment="The transaction's, so that statements find it by an index")
+    kind: Mapped[str] = mapped_column(comment="Copy of the transaction's kind, for an index of statements")
     direction: Mapped[str]
     amount_minor: Mapped[int]
     balance_after_minor: Mapped[int | None]

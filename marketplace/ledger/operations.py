@@ -1,4 +1,4 @@
-"""Posting: the one function that writes the ledger."""
+"""Posting: the only functions that write the ledger."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from marketplace.ledger.models import LedgerAccount
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """One side of a transaction. ``order_id`` tells which order's money it is."""
+    """A debit or credit of a transaction, with the order that the money belongs to."""
 
     account: Account
     direction: Side
@@ -27,7 +27,7 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class NewTransaction:
-    """A transaction that is to be posted among others; as ``post_transactions`` takes it."""
+    """A transaction to be posted by ``post_transactions``."""
 
     kind: str
     source: str
@@ -47,19 +47,19 @@ class InsufficientFundsError(ConflictError):
     reason = "insufficient-funds"
 
 
-# Balances are the last of the rows that money locks, and are locked by id: no two postings can deadlock.
+# All money operations lock balances last and in id order, so postings cannot deadlock.
 _LOCK_OWNED_ACCOUNTS = Prepared(
     text("SELECT id, balance_minor FROM ledger_accounts WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE")
 )
 
 
 def lock_balances(session: Session, *, accounts: Sequence[Account]) -> dict[Account, int]:
-    """Lock accounts with owners, and give the balance of each in kobo.
+    """Lock accounts with owners, and return the balances in kobo.
 
-    All that are posted to afterwards are locked at once, so that they are locked in the order that all keep to.
+    Pass all accounts of later postings in the same call, so that the locks are taken in id order.
     """
     balances = dict(_LOCK_OWNED_ACCOUNTS.tuples(session, ids=sorted(account.id for account in accounts)))
-    # An account that was never opened holds nothing that could be taken.
+    # An account that was never opened has the balance 0 and needs no lock.
     return {account: balances.get(account.id, 0) for account in accounts}
 
 
@@ -101,17 +101,16 @@ def post_transaction(
     postings: Sequence[Posting],
     now: datetime,
 ) -> UUID:
-    """Post a balanced transaction and move the balances of the owners it touches.
+    """Post a balanced transaction, and update the balances of accounts with owners.
 
-    :param kind: what happened: payment, release, refund, ...
-    :param source: its cause, such as ``charge:123``; a cause is posted once under a kind
+    :param kind: the type of the transaction: payment, release, refund, ...
+    :param source: the cause, such as ``charge:123``; unique within a kind
     :param description: one line for statements, without personal data
-    :param postings: at least two; their debits equal their credits
-    :param now: when it happened
+    :param postings: at least two, with equal totals of debits and credits
     :return: the transaction's id
-    :raises ValueError: the postings do not balance: a fault of the caller's code
-    :raises InsufficientFundsError: somebody's balance would become negative
-    :raises AlreadyPostedError: the cause has its transaction already
+    :raises ValueError: the postings do not balance, which is a bug of the caller
+    :raises InsufficientFundsError: the balance of an owner would become negative
+    :raises AlreadyPostedError: the ledger already has a transaction for this cause
     """
     _ensure_balanced(postings)
     balances = _lock_or_open_accounts(session, postings, now=now)
@@ -131,7 +130,7 @@ def post_transaction(
         orders=[posting.order_id for posting in postings],
     )
     if transaction_id is None:
-        raise AlreadyPostedError(f"{kind} {source} is posted already.")
+        raise AlreadyPostedError(f"The ledger already has a {kind} transaction for {source}.")
     return transaction_id
 
 
@@ -145,12 +144,12 @@ def post_gateway_movement(
     counter_account: Account,
     now: datetime,
 ) -> UUID:
-    """Book a movement of what the gateway holds against another account of ours.
+    """Post a change of the gateway's balance against a counter account.
 
-    :param amount_minor: kobo; below zero for what the gateway holds less
-    :param counter_account: where it came from, or went to
+    :param amount_minor: kobo; negative for a decrease of the gateway's balance
+    :param counter_account: the source or destination of the money
     :return: the transaction's id
-    :raises AlreadyPostedError: it is booked
+    :raises AlreadyPostedError: the ledger already has a transaction for this cause
     """
     sides: tuple[Side, Side] = ("debit", "credit") if amount_minor > 0 else ("credit", "debit")
     return post_transaction(
@@ -166,7 +165,7 @@ def post_gateway_movement(
     )
 
 
-# The same for many at once. Nothing is moved where one of them has its transaction already.
+# The same for many transactions. If one already exists, no balance changes and no entry is inserted.
 _INSERT_TRANSACTIONS = Statement(
     text(
         """
@@ -204,13 +203,12 @@ _INSERT_TRANSACTIONS = Statement(
 
 
 def post_transactions(session: Session, *, transactions: Sequence[NewTransaction], now: datetime) -> None:
-    """Post many balanced transactions at once, in their order, like ``post_transaction``.
+    """Post many balanced transactions in a single statement, in the given order.
 
-    :param transactions: what is posted; none of them has the kind and source of another
-    :param now: when they happened
-    :raises ValueError: the postings of one do not balance: a fault of the caller's code
-    :raises InsufficientFundsError: somebody's balance would become negative
-    :raises AlreadyPostedError: one has its transaction already: the caller rolls back
+    :param transactions: each with a different kind and source
+    :raises ValueError: a transaction does not balance, which is a bug of the caller
+    :raises InsufficientFundsError: the balance of an owner would become negative
+    :raises AlreadyPostedError: the ledger already has one of the transactions; the caller must roll back
     """
     if not transactions:
         return
@@ -237,23 +235,25 @@ def post_transactions(session: Session, *, transactions: Sequence[NewTransaction
         orders=[posting.order_id for posting in postings],
     )
     if posted != len(transactions):
-        raise AlreadyPostedError("One of the transactions is posted already.")
+        raise AlreadyPostedError("The ledger already has one of these transactions.")
 
 
 def _ensure_balanced(postings: Sequence[Posting]) -> None:
     sums = {"debit": 0, "credit": 0}
     for posting in postings:
         if posting.amount_minor <= 0:
-            raise ValueError("a posting's amount is at least 1 kobo")
+            raise ValueError("the amount of a posting must be at least 1 kobo")
         sums[posting.direction] += posting.amount_minor
     if sums["debit"] != sums["credit"] or not postings:
-        raise ValueError(f"the postings do not balance: {sums['debit']} debit, {sums['credit']} credit")
+        raise ValueError(
+            f"the postings do not balance, with {sums['debit']} debit and {sums['credit']} credit"
+        )
 
 
 def _lock_or_open_accounts(
     session: Session, postings: Sequence[Posting], *, now: datetime
 ) -> dict[UUID, int]:
-    """Lock the accounts with owners, opening those that are new, and give their balances in kobo by id."""
+    """Lock the accounts with owners, open missing accounts, and return the balances in kobo by account id."""
     owned = {
         posting.account.id: posting.account for posting in postings if posting.account.kind in OWNED_KINDS
     }
@@ -281,7 +281,7 @@ def _lock_or_open_accounts(
 
 
 def _apply_postings(balances: dict[UUID, int], postings: Sequence[Posting]) -> list[int | None]:
-    """Run the balances over the postings, in place, and give the balance after each (none without owner)."""
+    """Apply postings to balances in place. Return the balance after each posting; None without an owner."""
     after: list[int | None] = []
     for posting in postings:
         account_id = posting.account.id
@@ -289,6 +289,6 @@ def _apply_postings(balances: dict[UUID, int], postings: Sequence[Posting]) -> l
             sign = 1 if posting.direction == posting.account.normal_side else -1
             balances[account_id] += sign * posting.amount_minor
             if balances[account_id] < 0:
-                raise InsufficientFundsError(f"The balance of {posting.account.kind} does not suffice.")
+                raise InsufficientFundsError(f"The {posting.account.kind} balance is too low.")
         after.append(balances.get(account_id))
     return after

@@ -1,4 +1,4 @@
-"""Statements, balances, and the checks that the books are whole."""
+"""Statements and balances of the ledger, and checks of ledger invariants."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ EXPORT_BATCH_SIZE = 500
 
 @dataclass(frozen=True)
 class EntryFilter:
-    """Which entries of a statement are wanted; ``ends`` is exclusive."""
+    """Filters of a statement's entries; ``ends`` is exclusive."""
 
     starts: datetime | None = None
     ends: datetime | None = None
@@ -31,7 +31,7 @@ class EntryFilter:
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule of the books that does not hold, and the rows that it does not hold for."""
+    """A broken ledger invariant, with rows that break the invariant."""
 
     rule: str
     rows: list[Row]
@@ -53,9 +53,9 @@ class StatementEntry:
     created_at: datetime
 
 
-# By account, so that each comes out of an index in order: sorting what several have together would read them all.
-# Every filter may be none; the driver writes values into the text, so that the plan knows which are. A period has
-# an order of its own, by time: it is found by the index then, wherever it lies in a long statement.
+# The lateral join reads each account from an index in order. Sorting all accounts together would read all entries.
+# Filters may be NULL. The driver writes values into the SQL text, so the planner knows which filters apply.
+# A period uses the index by time, so any period of a long statement is found without a scan.
 _SELECT_ENTRIES_BY_ID, _SELECT_ENTRIES_BY_TIME = (
     Statement(
         text(
@@ -94,11 +94,9 @@ _SELECT_ENTRIES_BY_ID, _SELECT_ENTRIES_BY_TIME = (
 def fetch_statement_page(
     session: Session, *, owners: list[UUID], entry_filter: EntryFilter, page: PageRequest
 ) -> Page:
-    """List the entries of somebody's accounts, the latest first.
+    """List the entries of a user's accounts, newest first.
 
-    :param owners: the user's id, and their store's where they have one
-    :param entry_filter: period and kind
-    :param page: how many, and after which entry
+    :param owners: the user's id, and the id of the user's store if any
     """
     by_time = entry_filter.starts is not None or entry_filter.ends is not None
     after, at = page.after("id", "time")
@@ -120,11 +118,11 @@ def fetch_statement_page(
 def iterate_statement_entries(
     session: Session, *, owners: list[UUID], entry_filter: EntryFilter, limit: int
 ) -> Iterator[StatementEntry]:
-    """Give a statement's entries in batches, so that a long file of them needs little memory.
+    """Iterate over a statement's entries, read in batches so that a long export needs little memory.
 
-    Entries only grow: what is posted meanwhile is neither missed in the middle nor given twice.
+    Entries posted meanwhile cause neither gaps nor duplicates, since the ledger is append-only.
 
-    :param limit: so many at most, the latest
+    :param limit: maximum number of entries, newest first
     """
     position: list[Any] | None = None
     for start in range(0, limit, EXPORT_BATCH_SIZE):
@@ -141,7 +139,7 @@ def iterate_statement_entries(
 
 
 def fetch_balance(session: Session, *, account: Account) -> int:
-    """Give the balance of an account with an owner, in kobo; 0 if it was never opened."""
+    """Fetch the balance of an account with an owner, in kobo; 0 if the account was never opened."""
     return session.scalar(select(LedgerAccount.balance_minor).where(LedgerAccount.id == account.id)) or 0
 
 
@@ -157,7 +155,7 @@ def fetch_balances(session: Session, *accounts: Account) -> list[int]:
 
 
 def is_posted(session: Session, *, kind: str, source: str) -> bool:
-    """Tell whether a transaction of a kind was posted for a source."""
+    """Return whether a transaction of a kind was posted for a source."""
     return session.scalar(select(LedgerTransaction.id).filter_by(kind=kind, source=source)) is not None
 
 
@@ -174,31 +172,33 @@ _SELECT_BALANCES_BY_KIND = Statement(
 
 
 def fetch_balances_by_kind(session: Session) -> dict[str, int]:
-    """Sum the books: kobo by kind of account, on each kind's normal side."""
+    """Sum the balances by kind of account, in kobo on the normal side of each kind."""
     return dict(_SELECT_BALANCES_BY_KIND.tuples(session))
 
 
 def build_invariants(queries_by_rule: Mapping[str, str]) -> dict[str, Statement[Row]]:
-    """Make rules of the books out of SQL.
+    """Build ledger invariants from SQL.
 
-    :param queries_by_rule: a query by rule that gives the rows that break it, at most 100
+    :param queries_by_rule: for each rule, a query of at most 100 rows that break the rule
     """
     return {rule: Statement(text(sql)) for rule, sql in queries_by_rule.items()}
 
 
 def find_violations(session: Session, invariants: Mapping[str, Statement[Row]]) -> list[Violation]:
-    """Run rules, and give a violation for each that does not hold.
+    """Check invariants, and return a violation for each broken invariant.
 
-    :param invariants: from ``build_invariants``; each is one statement, so that it sees one moment of the books
+    Each invariant is a single statement, so the check sees a consistent state of the ledger.
+
+    :param invariants: a result of ``build_invariants``
     """
     rows_by_rule = [(rule, check.all(session)) for rule, check in invariants.items()]
     return [Violation(rule, rows) for rule, rows in rows_by_rule if rows]
 
 
-# The gateway keeps the fee of a charge that goes back, so it may be owed a little, as long as it holds nothing else.
+# The gateway keeps the fee of a refunded charge, so gateway_clearing may be slightly negative.
 INVARIANTS = build_invariants(
     {
-        "all debits equal all credits": """
+        "total debits equal total credits": """
             SELECT sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END)::bigint AS off_by_minor
             FROM ledger_entries
             HAVING sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END) <> 0
@@ -213,7 +213,7 @@ INVARIANTS = build_invariants(
             SELECT id::text AS transaction FROM ledger_transactions t
             WHERE NOT EXISTS (SELECT FROM ledger_entries e WHERE e.transaction_id = t.id) LIMIT 100
             """,
-        "every kept balance equals the sum of its entries": """
+        "every stored balance equals the sum of its entries": """
             SELECT a.kind, a.owner_id::text AS owner, a.balance_minor,
                 coalesce(sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END),
                     0)::bigint AS entries_minor
@@ -223,7 +223,7 @@ INVARIANTS = build_invariants(
                 sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END), 0)
             LIMIT 100
             """,
-        "no account but gateway_clearing and own_funds is negative": """
+        "only gateway_clearing and own_funds may be negative": """
             SELECT a.kind, a.owner_id::text AS owner,
                 sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint
                     AS balance_minor

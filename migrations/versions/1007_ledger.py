@@ -9,7 +9,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Create the tables, and the triggers that keep them balanced."""
+    """Create the tables, and the triggers that enforce balanced transactions."""
     op.execute("""
     CREATE TABLE ledger_accounts (
         id uuid CONSTRAINT pk_ledger_accounts PRIMARY KEY,
@@ -23,7 +23,7 @@ def upgrade() -> None:
         CONSTRAINT ck_ledger_accounts_normal_side CHECK (normal_side IN ('debit', 'credit')),
         CONSTRAINT ck_ledger_accounts_balance_not_negative CHECK (balance_minor >= 0)
     );
-    COMMENT ON COLUMN ledger_accounts.id IS 'Derived from the account''s name';
+    COMMENT ON COLUMN ledger_accounts.id IS 'Derived from the account name';
     CREATE INDEX ix_ledger_accounts_owner_id ON ledger_accounts (owner_id);
     """)
     op.execute("""
@@ -37,10 +37,10 @@ def upgrade() -> None:
         CONSTRAINT uq_ledger_transactions_kind_source UNIQUE (kind, source)
     );
     COMMENT ON COLUMN ledger_transactions.posted_in IS
-        'The database transaction that posted it: no other may add entries';
+        'The database transaction of the posting: no other transaction may add entries';
     """)
-    # The primary key starts with the account: a page of a statement reads the entries of one account in their
-    # order. By the id alone the planner read everybody's entries for a page deep inside.
+    # The primary key starts with the account, so that a page of a statement reads entries of that account in order.
+    # With a key of the id alone, the planner scanned the entries of all accounts for a late page.
     op.execute("""
     CREATE TABLE ledger_entries (
         id uuid NOT NULL DEFAULT uuidv7(),
@@ -56,7 +56,7 @@ def upgrade() -> None:
         CONSTRAINT ck_ledger_entries_direction CHECK (direction IN ('debit', 'credit')),
         CONSTRAINT ck_ledger_entries_amount_positive CHECK (amount_minor > 0)
     );
-    COMMENT ON COLUMN ledger_entries.kind IS 'The transaction''s, so that statements find it by an index';
+    COMMENT ON COLUMN ledger_entries.kind IS 'Copy of the transaction''s kind, for an index of statements';
     CREATE INDEX ix_ledger_entries_time ON ledger_entries (account_id, created_at, id)
         WHERE balance_after_minor IS NOT NULL;
     CREATE INDEX ix_ledger_entries_direction ON ledger_entries (account_id, direction, id DESC)
@@ -74,7 +74,7 @@ def upgrade() -> None:
     CREATE TRIGGER ledger_entries_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_entries
         FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
     """)
-    # A transaction's entries come in one statement, so the check runs once for each posting.
+    # All entries of a transaction are inserted in one statement, so the check runs once for each posting.
     op.execute("""
     CREATE FUNCTION check_ledger_entries() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
@@ -93,7 +93,7 @@ def upgrade() -> None:
             AND t.posted_in <> (pg_current_xact_id()::text)::bigint
         LIMIT 1;
         IF FOUND THEN
-            RAISE EXCEPTION 'ledger transaction % is posted: it takes no further entries', wrong
+            RAISE EXCEPTION 'ledger transaction % is already posted and takes no further entries', wrong
                 USING ERRCODE = 'restrict_violation';
         END IF;
         RETURN NULL;
@@ -116,6 +116,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the tables, and the triggers that keep them balanced."""
+    """Drop the tables and the triggers."""
     op.execute("DROP TABLE ledger_entries, ledger_transactions, ledger_accounts")
     op.execute("DROP FUNCTION check_ledger_transaction(), check_ledger_entries()")

@@ -362,7 +362,7 @@ def test_ledger_verify_names_the_rows_that_are_wrong(installation: Installation)
     assert transaction in done.stdout
     assert "777" in done.stdout
     raised_of = query(url, "SELECT severity, subject FROM alerts WHERE identifier = 'ESCROW_DRIFT'")
-    assert ("SEV-1", "all debits equal all credits") in raised_of
+    assert ("SEV-1", "total debits equal total credits") in raised_of
 
 
 def test_audit_verify_finds_a_changed_row(installation: Installation) -> None:

@@ -96,13 +96,13 @@ def books(session: Session) -> Books:
 
 OF_PAID = "SELECT transaction_id FROM ledger_entries WHERE order_id = :paid"
 DAMAGE = {
-    "all debits equal all credits": "DELETE FROM ledger_entries WHERE order_id = :paid AND direction = 'debit'",
+    "total debits equal total credits": "DELETE FROM ledger_entries WHERE order_id = :paid AND direction = 'debit'",
     "every transaction's debits equal its credits": """UPDATE ledger_entries SET amount_minor = amount_minor + 1
         WHERE order_id = :paid AND direction = 'debit'""",
     "every transaction has entries": "DELETE FROM ledger_entries WHERE transaction_id IN (OF_PAID)",
-    "every kept balance equals the sum of its entries": """UPDATE ledger_accounts
+    "every stored balance equals the sum of its entries": """UPDATE ledger_accounts
         SET balance_minor = balance_minor + 5 WHERE owner_id = :buyer""",
-    "no account but gateway_clearing and own_funds is negative": """UPDATE ledger_entries
+    "only gateway_clearing and own_funds may be negative": """UPDATE ledger_entries
         SET amount_minor = amount_minor + 10000 WHERE order_id = :paid AND direction = 'debit'""",
     "each order's escrow in the books is what its escrow record holds": """UPDATE escrows
         SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded""",
