@@ -1,1 +1,1 @@
-"""Whether the service can serve."""
+"""Readiness and status of the service."""

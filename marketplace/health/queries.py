@@ -1,4 +1,4 @@
-"""Whether the service can serve, and how it is, as everybody may know it: no addresses, no versions, no figures."""
+"""Readiness and public status of the service, without addresses, versions or figures."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -21,7 +21,7 @@ ComponentStatus = Literal["operational", "degraded", "down"]
 OPERATIONAL: ComponentStatus = "operational"
 DEGRADED: ComponentStatus = "degraded"
 DOWN: ComponentStatus = "down"
-# The worst comes last.
+# Ordered from best to worst.
 COMPONENT_STATUSES: tuple[ComponentStatus, ...] = (OPERATIONAL, DEGRADED, DOWN)
 MAINTENANCE = "maintenance"
 COMPONENTS = ("database", "cache", "payments", "payouts")
@@ -30,10 +30,10 @@ _log = structlog.get_logger(__name__)
 
 
 def check_readiness(database: Database, cache: Cache) -> dict[str, bool]:
-    """Tell which of the two dependencies that nothing works without answer.
+    """Check that the database and the cache respond.
 
-    One row of the platform's settings is read, and the cache is pinged. A database whose role lacks the session
-    settings counts as one that does not answer.
+    The check reads a row of the platform settings and pings the cache. A database role without the required session
+    settings counts as a failed check.
     """
     try:
         with database.reading() as session:
@@ -41,7 +41,7 @@ def check_readiness(database: Database, cache: Cache) -> dict[str, bool]:
     except ServiceUnavailableError:
         has_database = False
     except SettingsError as error:
-        # An instance that is not ready gets no other requests that would log the cause.
+        # No other request reaches an instance that is not ready, so log the cause here.
         _log.error("database role refused", error=str(error))
         has_database = False
     return {"database": has_database, "cache": _is_cache_available(cache)}
@@ -56,22 +56,20 @@ def _is_cache_available(cache: Cache) -> bool:
 
 
 def fetch_service_status(database: Database, cache: Cache, *, now: datetime) -> dict[str, Any]:
-    """Tell whether there is maintenance, which features are on, and how each component is.
+    """Fetch the maintenance state, the enabled features and the status of each component.
 
-    It answers also where the database does not.
-
-    :param now: when
+    Works without the database too.
     """
     components: dict[str, ComponentStatus] = dict.fromkeys(COMPONENTS, OPERATIONAL)
     if not _is_cache_available(cache):
-        # It costs speed, and nothing else.
+        # Without the cache the service is only slower.
         components["cache"] = DEGRADED
     maintenance, features = Maintenance(active=False), read_features({})
     try:
         with database.reading() as session:
             settings = fetch_platform_settings(session)
             maintenance, features = read_maintenance(settings, now=now), read_features(settings)
-            # Payments are judged by what is known of the gateway: nobody is asked while a client waits.
+            # Derive the status from open alerts: a call to the gateway would keep the client waiting.
             gateway_alerts: tuple[AlertIdentifier, ...] = ("GATEWAY_KEY_REFUSED", "GATEWAY_UNREACHABLE")
             if any(list_open_subjects(session, identifier=identifier) for identifier in gateway_alerts):
                 components["payments"] = DEGRADED
