@@ -17,7 +17,7 @@ from tasks.registry import QueueSweeper, periodic
     "relay-inbox",
     queue=queues.WEBHOOKS,
     schedule="every 15s",
-    purpose="Hands on webhooks that a lost message or a killed worker left behind",
+    purpose="Enqueue due webhooks that a lost message or a crashed worker left behind",
 )
 def sweep_inbox(_services: Services, sweeper: QueueSweeper, now: datetime) -> Any:
     """Enqueue the inbox rows that are due."""
@@ -28,7 +28,7 @@ def sweep_inbox(_services: Services, sweeper: QueueSweeper, now: datetime) -> An
     "relay-outbox",
     queue=queues.NOTIFICATIONS,
     schedule="every 15s",
-    purpose="Hands on work that a lost message or a killed worker left behind",
+    purpose="Enqueue due background work that a lost message or a crashed worker left behind",
 )
 def sweep_outbox(_services: Services, sweeper: QueueSweeper, now: datetime) -> Any:
     """Enqueue the outbox rows that are due."""
@@ -39,7 +39,7 @@ def sweep_outbox(_services: Services, sweeper: QueueSweeper, now: datetime) -> A
     "purge-idempotency-keys",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="37 * * * *",
-    purpose="Deletes idempotency keys after their 24 hours",
+    purpose="Delete idempotency keys after 24 hours",
 )
 def purge_idempotency_keys(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
     """Delete expired idempotency keys."""
@@ -50,7 +50,7 @@ def purge_idempotency_keys(services: Services, _sweeper: QueueSweeper, now: date
     "purge-inbox",
     queue=queues.WEBHOOKS,
     schedule="17 * * * *",
-    purpose="Deletes webhooks 90 days after they were processed, and dead ones after a year",
+    purpose="Delete webhooks 90 days after processing, and dead webhooks after a year",
 )
 def purge_inbox(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
     """Delete old webhook events."""
@@ -61,7 +61,7 @@ def purge_inbox(services: Services, _sweeper: QueueSweeper, now: datetime) -> in
     "purge-outbox",
     queue=queues.NOTIFICATIONS,
     schedule="27 * * * *",
-    purpose="Deletes what was handed on 30 days after it was done, or a year after it was given up",
+    purpose="Delete background work 30 days after completion, and failed work after a year",
 )
 def purge_outbox(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
     """Delete old outbox events."""
@@ -72,8 +72,8 @@ def purge_outbox(services: Services, _sweeper: QueueSweeper, now: datetime) -> i
     "apply-proposals",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="* * * * *",
-    purpose="Puts approved changes of the platform into force when they are due, and ends those that nobody approved",
+    purpose="Apply approved proposals when due, and expire proposals without approval",
 )
 def apply_proposals(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
-    """Apply the approved proposals that are due, and expire the others."""
+    """Apply approved proposals that are due, and expire proposals without approval."""
     return proposals.apply_due_proposals(services.database, now=now)

@@ -1,4 +1,4 @@
-"""Tasks of reconciliation: runs that officers start, and charges that their events never told of."""
+"""Tasks of reconciliation: runs, missed charges and the check of ledger invariants."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -21,9 +21,9 @@ from tasks.registry import QueueSweeper, periodic, phased_handler
 
 
 def execute_run(services: Services, run_id: UUID, *, now: datetime) -> ReconciliationOutcome | None:
-    """Perform a reconciliation that was started.
+    """Perform a started reconciliation.
 
-    :return: what came of it; none if it is over already
+    :return: the outcome; None if the run is already finished
     """
     return run.perform_reconciliation(
         services.database, services.gateway_records, run_id=run_id, now=now, clock=services.clock
@@ -32,7 +32,7 @@ def execute_run(services: Services, run_id: UUID, *, now: datetime) -> Reconcili
 
 @phased_handler(run.RUN_TOPIC)
 def execute_started_run(services: Services, payload: dict[str, Any], now: datetime) -> None:
-    """Perform a reconciliation that an officer started. The run commits its own steps."""
+    """Perform a reconciliation started by an officer. The run commits in steps."""
     execute_run(services, UUID(payload["runId"]), now=now)
 
 
@@ -51,12 +51,12 @@ def apply_missed_charge(services: Services, payload: dict[str, Any], _now: datet
     "check-invariants",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="7 * * * *",
-    purpose="Checks that the books are whole",
+    purpose="Check the ledger invariants",
 )
 def check_invariants(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
-    """Check the ledger's invariants.
+    """Check the ledger invariants.
 
-    :return: how many are violated
+    :return: the number of broken invariants
     """
     return len(ledger_check.check_ledger(services.database, now=now))
 
@@ -65,16 +65,16 @@ def check_invariants(services: Services, _sweeper: QueueSweeper, now: datetime) 
     "reconcile-escrow",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="22 * * * *",
-    purpose="Compares what the gateway holds with the books, and books its settlements",
+    purpose="Compare the gateway's balance with the ledger, and post settlements",
 )
 def reconcile_escrow(
     services: Services, _sweeper: QueueSweeper, now: datetime
 ) -> ReconciliationOutcome | str:
-    """Reconcile the escrow accounts with the gateway, unless a reconciliation is running.
+    """Reconcile the ledger with the gateway, unless a reconciliation is running.
 
-    :return: what came of it, or that there was one running
-    :raises ReconciliationStuckError: one has been running for an hour: nothing is compared any more
-    :raises ProviderUnavailableError: no usable answer of the gateway; the run is kept as failed
+    :return: the outcome, or a note about the running reconciliation
+    :raises ReconciliationStuckError: a reconciliation has been running for more than an hour
+    :raises ProviderUnavailableError: the gateway gave no usable response; the run is recorded as failed
     """
     try:
         run_id = services.database.in_transaction(
@@ -83,8 +83,10 @@ def reconcile_escrow(
     except ReconciliationStuckError:
         raise
     except ReconciliationRunningError:
-        return "one is running already"
+        return "another reconciliation is running"
     outcome = execute_run(services, run_id, now=now)
     if outcome is not None and outcome.status == run.FAILED:
-        raise ProviderUnavailableError("The payment gateway can't be reconciled with.")
-    return outcome or "done already"
+        raise ProviderUnavailableError(
+            "The reconciliation failed, because the payment gateway gave no usable response."
+        )
+    return outcome or "already finished"

@@ -257,7 +257,7 @@ def test_the_schedule_reconciles_and_leaves_one_that_runs_alone(service: Reconci
     assert outcome.status == "matched"
     start(service)
     told = get_periodic_task("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
-    assert told == "one is running already"
+    assert told == "another reconciliation is running"
     assert [
         row["started_by"] for row in service.rows("SELECT started_by FROM reconciliations ORDER BY id")
     ] == [
