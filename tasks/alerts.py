@@ -1,6 +1,6 @@
-"""Tasks of alerts: people are told of them, on each channel by a message of its own.
+"""Tasks of alerts: send a message about an alert to each channel.
 
-A channel that hangs keeps one thread of a worker at most: what else is to be told on it is put off at once.
+A slow channel blocks a single thread of a worker at most. Other messages of that channel are postponed immediately.
 """
 
 from datetime import datetime
@@ -17,10 +17,10 @@ from tasks.registry import phased_handler
 
 @phased_handler(operations.SEND_ALERT_TOPIC)
 def send_alert(services: Services, payload: dict[str, Any], _now: datetime) -> None:
-    """Send a message about an alert on the channels that are meant for it and did not get it yet.
+    """Send a message about an alert to the matching channels that have not received the message.
 
-    Each channel's delivery is recorded by itself. A channel that refuses keeps the message from no other channel. The
-    next try is for that channel alone.
+    Each channel's delivery is recorded separately. A failed channel does not affect other channels, and a retry sends
+    to the failed channels only.
     """
     alert = services.database.in_transaction(queries.fetch_alert, alert_id=UUID(payload["alertId"]))
     failures: list[Exception] = []
@@ -38,7 +38,7 @@ def send_alert(services: Services, payload: dict[str, Any], _now: datetime) -> N
 
 
 def _send_to_channel(services: Services, alert: Alert, event: str, channel_name: str) -> None:
-    """Send it on a channel, unless somebody has."""
+    """Send an alert's message to a channel, unless already sent."""
     key: dict[str, Any] = {"alert_id": alert.id, "channel": channel_name, "event": event}
     database = services.database
     if not database.in_transaction(messages.lease_delivery, **key, now=services.clock()):
@@ -48,5 +48,5 @@ def _send_to_channel(services: Services, alert: Alert, event: str, channel_name:
     except Exception:
         database.in_transaction(messages.release_delivery_lease, **key)
         raise
-    # At once, and not with the event: should that be put off, it is not sent again.
+    # Commit immediately: if the event is postponed later, the message must not be sent again.
     database.in_transaction(messages.mark_sent, **key, now=services.clock())

@@ -1,4 +1,4 @@
-"""All handlers and periodic tasks: this module imports every module that registers some."""
+"""All handlers and periodic tasks, registered by importing all modules of tasks."""
 
 from collections.abc import Mapping
 
@@ -20,15 +20,17 @@ PERIODIC_TASKS: tuple[PeriodicTask, ...] = tuple(task for _, task in sorted(regi
 
 
 class UnknownPeriodicTaskError(LookupError):
-    """There is no periodic task of that name; the message names those that there are."""
+    """No periodic task has this name. The message lists the existing names."""
 
 
 def get_periodic_task(name: str) -> PeriodicTask:
-    """Find a periodic task by its name.
+    """Find a periodic task by name.
 
-    :raises UnknownPeriodicTaskError: there is none of that name
+    :raises UnknownPeriodicTaskError: no periodic task has this name
     """
     task = registry.periodic_tasks.get(name)
     if task is None:
-        raise UnknownPeriodicTaskError(f"{name} is none of {', '.join(task.name for task in PERIODIC_TASKS)}")
+        raise UnknownPeriodicTaskError(
+            f"Unknown periodic task {name}; use one of {', '.join(task.name for task in PERIODIC_TASKS)}"
+        )
     return task

@@ -1,8 +1,7 @@
 """Dispatch rows to Huey: wake-ups after commits, sweeps, and the processing of a row by a worker.
 
-Huey hands a message out at most once. The rows make it at least once: whatever a lost message or a killed
-worker leaves behind is taken up by the sweeps, and the rows' locks and unique keys make the effect exactly
-once.
+Huey delivers a message at most once. Sweeps enqueue rows again after a lost message or a killed worker, so each row is
+processed at least once. Row locks and unique keys make the effect happen exactly once.
 """
 
 import random
@@ -20,6 +19,7 @@ from huey import RedisHuey
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert
+from marketplace.background import texts
 from marketplace.background.workers import WORKER_CRASHED, InFlightMarkers, Worker, WorkerActivity
 from marketplace.infra import outbox, wakeups
 from marketplace.infra.outbox import RetryLaterError
@@ -33,27 +33,27 @@ from tasks.registry import PhasedHandler
 
 _log = structlog.get_logger(__name__)
 
-# What a sweep fills a queue up to. What is beyond stays in its rows until these are done.
+# A sweep fills a queue up to this length. Further rows wait in the database until a later sweep.
 MAX_QUEUE_LENGTH = 2_000
-# What has become due since then has its message on the way, or in a worker's hands.
+# Rows that became due within this time normally have a message in the queue or are in process.
 SWEEP_GRACE = timedelta(seconds=10)
-# Without the queues' server a sweep does the work itself, so much of it.
+# Limits of the work that a sweep does inline while the queue server is unavailable.
 _MAX_INLINE_ROWS = 100
 _MAX_INLINE_SECONDS = 10.0
 _REDIS_BACKOFF_SECONDS = 1.0
-_DUE_MARGIN_SECONDS = 0.05  # a message that came a moment early would find the row not due
+_DUE_MARGIN_SECONDS = 0.05  # a message that arrives too early would find a row that is not due
 
 
 @dataclass
 class QueueSweepResult:
-    """What a sweep did: rows that it handed to their queues, and those that it worked on itself."""
+    """The result of a sweep: the numbers of enqueued rows and of rows processed inline."""
 
-    enqueued: int = field(default=0, metadata={"label": "handed on"})
-    processed_inline: int = field(default=0, metadata={"label": "done here"})
+    enqueued: int = field(default=0, metadata={"label": "enqueued"})
+    processed_inline: int = field(default=0, metadata={"label": "processed inline"})
 
 
 class Activity:
-    """The rows and tasks that this process works on, for its heartbeats and for putting them back at its end."""
+    """The current rows and tasks of this process, for heartbeats and for requeueing at shutdown."""
 
     def __init__(self) -> None:
         self._current: dict[int, WorkerActivity] = {}
@@ -62,12 +62,12 @@ class Activity:
     def track(
         self, description: str, *, now: datetime, queue: str | None = None, row_id: str | None = None
     ) -> Iterator[None]:
-        """Have something go on while the context lasts.
+        """Track an activity during the context.
 
-        :param description: for people
-        :param now: since when
-        :param queue: the queue of a row
-        :param row_id: the row's id
+        :param description: shown to operators
+        :param now: the start of the activity
+        :param queue: the queue of a row; None for a periodic task
+        :param row_id: None for a periodic task
         """
         activity = WorkerActivity(description, now, queue, row_id)
         self._current[id(activity)] = activity
@@ -77,18 +77,18 @@ class Activity:
             del self._current[id(activity)]
 
     def current(self) -> tuple[WorkerActivity, ...]:
-        """Tell what goes on, the longest first."""
-        # A copy at once: other threads add and take away meanwhile.
+        """List the current activities, the longest running first."""
+        # Copy atomically, because other threads add and remove activities.
         return tuple(self._current.copy().values())
 
 
 class Dispatcher:
-    """The queues of one process, and the one kind of message that they carry: a row's id."""
+    """The queues of a process. Each message contains the id of a row."""
 
     def __init__(self, services: Services, *, worker: Worker | None = None) -> None:
-        """Make the queues; nothing is connected to until it is used.
+        """Create the queues, which connect on first use.
 
-        :param worker: this process, if it is one that tells that it lives
+        :param worker: this process, if the process sends heartbeats
         """
         self._services = services
         self.activity = Activity()
@@ -102,11 +102,11 @@ class Dispatcher:
         self._redis_down_until = 0.0
 
     def send_wakeup(self, queue: str, table: str, row_id: UUID, *, delay_seconds: float = 0) -> bool:
-        """Tell a queue that a committed row waits for it.
+        """Send a wake-up for a committed row to a queue.
 
-        It never raises: while the queue's server is gone, rows wait for the sweep.
+        Errors of the queue server are logged and not raised, because a sweep enqueues the row later.
 
-        :return: whether the queue was told
+        :return: whether the wake-up was sent
         """
         if time.monotonic() < self._redis_down_until:
             return False
@@ -123,19 +123,18 @@ class Dispatcher:
         return True
 
     def send_wakeup_when_due(self, queue: str, table: str, row_id: UUID, due_at: datetime | None) -> None:
-        """Tell a queue of a row that it is to take up at a time, at once if that has come.
+        """Send a wake-up for a row that is due at a time; None or a past time means immediately.
 
-        A message that waits is the queue's own: if it is lost, the sweep takes the row up soon after its time.
+        The queue stores the delayed message. If the message is lost, a sweep enqueues the row soon after the due time.
         """
         delay = 0 if due_at is None else (due_at - self._services.clock()).total_seconds()
         self.send_wakeup(queue, table, row_id, delay_seconds=delay + _DUE_MARGIN_SECONDS if delay > 0 else 0)
 
     def run_row(self, queue: str, table: str, row_id: str) -> None:
-        """Do what a row asks for; a worker calls it.
+        """Process a row of the inbox or outbox in a worker.
 
-        :param queue: the queue that the message came by
+        :param queue: the queue of the message
         :param table: ``inbox`` or ``outbox``
-        :param row_id: the row's id
         """
         row_key, now = f"{table} {row_id}", self._services.clock()
         with (
@@ -152,19 +151,13 @@ class Dispatcher:
                 self.send_wakeup_when_due(queue, table, UUID(row_id), due_at)
 
     def sweep_inbox(self, now: datetime) -> QueueSweepResult:
-        """Hand the inbox rows that are due to their queue, the longest waiting first.
-
-        :param now: what was due some time before is taken up
-        """
+        """Enqueue the inbox rows that have been due for some time, the earliest due first."""
         result = QueueSweepResult()
         self._enqueue_due_rows(result, queues.WEBHOOKS, wakeups.INBOX, webhooks.list_due_events, now)
         return result
 
     def sweep_outbox(self, now: datetime) -> QueueSweepResult:
-        """Hand the outbox rows that are due to their queues, the longest waiting first.
-
-        :param now: what was due some time before is taken up
-        """
+        """Enqueue the outbox rows that have been due for some time, the earliest due first."""
         result = QueueSweepResult()
         for queue in queues.NAMES:
             self._enqueue_due_rows(
@@ -173,14 +166,14 @@ class Dispatcher:
         return result
 
     def requeue_running_rows(self) -> int:
-        """Hand back what this process is at, since it must stop: another one takes it up.
+        """Requeue the current rows of this process before a stop, for another worker.
 
-        :return: how many rows they are
+        :return: the number of requeued rows
         """
         running = [activity for activity in self.activity.current() if activity.queue and activity.row_id]
         for activity in running:
             table = activity.what.partition(" ")[0]
-            # By then the process is gone, and its locks with it.
+            # After this delay the process has ended and its locks are released.
             self.send_wakeup(activity.queue or "", table, UUID(activity.row_id), delay_seconds=3.0)
             self._in_flight_markers.clear(activity.what)
         return len(running)
@@ -195,7 +188,7 @@ class Dispatcher:
     ) -> None:
         capacity = self._free_capacity(queue)
         if capacity == 0:
-            # There are messages enough: when they are done, the next sweep hands on what is left.
+            # The queue is full. A later sweep enqueues the remaining rows.
             return
         with self._services.database.reading() as session:
             due = due_rows(session, now=now - SWEEP_GRACE, limit=capacity or _MAX_INLINE_ROWS)
@@ -208,33 +201,33 @@ class Dispatcher:
             result.enqueued += 1
 
     def _free_capacity(self, queue: str) -> int | None:
-        """Tell how many messages more a queue may hold; none if its server is away."""
+        """Return the free capacity of a queue in messages; None if the queue server is unavailable."""
         try:
             return max(0, MAX_QUEUE_LENGTH - int(self.queues[queue].pending_count()))
         except (redis.RedisError, OSError) as error:
             self._redis_down_until = time.monotonic() + _REDIS_BACKOFF_SECONDS
-            _log.warning("queue not asked", queue=queue, error=type(error).__name__)
+            _log.warning("queue length not read", queue=queue, error=type(error).__name__)
             return None
 
     def _process_inline(self, queue: str, table: str, rows: Sequence[UUID]) -> int:
-        """Work on rows in this thread, for a while, and tell on how many."""
+        """Process rows in this thread for a limited time, and return the number of processed rows."""
         until = time.monotonic() + _MAX_INLINE_SECONDS
         for count, row_id in enumerate(rows, start=1):
             try:
                 self.run_row(queue, table, str(row_id))
             except ServiceUnavailableError:
-                # The database is away, for the next row too.
+                # The database is unavailable for the next row too.
                 raise
-            except Exception:  # noqa: BLE001 - logged with its trace; one whose failure can't be noted stays due
-                _log.exception("row not worked on", table=table, rowId=str(row_id))
+            except Exception:  # noqa: BLE001 - logged with the traceback; the row stays due if the failure is not recorded
+                _log.exception("row not processed", table=table, rowId=str(row_id))
             if time.monotonic() >= until:
                 return count
         return len(rows)
 
     def _record_worker_crash(self, queue: str, table: str, row_id: UUID) -> datetime | None:
-        """Count that a worker died at a row as a try of it. The next one comes after the delay, and is a real one.
+        """Record a worker crash as a failed attempt of a row. The next attempt processes the row after the usual delay.
 
-        :return: when the row is due again
+        :return: the time of the next attempt
         """
         database, now = self._services.database, self._services.clock()
         _log.warning("worker died at row", queue=queue, table=table, rowId=str(row_id))
@@ -249,12 +242,12 @@ class Dispatcher:
                 parse_body=False,
             )
             return result.due_at if result else None
-        # What was beside it has died with it, and is to be beside it no more.
-        share = random.uniform(0.5, 1)  # noqa: S311 - no secret
+        # Rows processed in parallel crashed too. A random delay keeps these rows from running in parallel again.
+        share = random.uniform(0.5, 1)  # noqa: S311 - not a secret
         return database.in_transaction(_record_failure, row_id, WORKER_CRASHED, now=now, share=share)
 
     def _run_inbox(self, row_id: UUID) -> datetime | None:
-        """Process a webhook event, and return when it is due again."""
+        """Process a webhook event, and return the time of a retry."""
         result = webhooks.process_event(
             self._services.database,
             inbox_id=row_id,
@@ -266,9 +259,9 @@ class Dispatcher:
         return result.due_at if result else None
 
     def _run_outbox(self, row_id: UUID) -> datetime | None:
-        """Do an event's work, having called its provider first where it has one.
+        """Handle an outbox event. A phased handler calls a provider first, outside the transaction.
 
-        :return: when the event is due again
+        :return: the time of the next attempt; None if the event is finished
         """
         database, clock = self._services.database, self._services.clock
         try:
@@ -283,13 +276,13 @@ class Dispatcher:
                 )
         except RetryLaterError as retry_later:
             reason = type(retry_later).__name__
-            _log.debug("outbox event put off", eventId=str(row_id), reason=reason)
+            _log.debug("outbox event postponed", eventId=str(row_id), reason=reason)
             return database.in_transaction(
                 outbox.postpone_event, event_id=row_id, reason=reason, delay=retry_later.delay, now=clock()
             )
-        except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
+        except Exception as error:  # noqa: BLE001 - logged with the traceback and recorded on the row
             _log.exception("outbox event failed", eventId=str(row_id))
-            # The time of the failure: a provider may have taken long to fail.
+            # Use the time of the failure, because a provider may take long to fail.
             return database.in_transaction(_record_failure, row_id, type(error).__name__, now=clock())
         return None
 
@@ -297,9 +290,11 @@ class Dispatcher:
 def _record_failure(
     session: Session, event_id: UUID, error: str, *, now: datetime, share: float = 1
 ) -> datetime | None:
-    """Note that an event failed, and raise that it was given up; give when it is due again.
+    """Record the failure of an outbox event, and raise an alert after the last attempt.
 
-    Many of a kind may fail together: the alert is about the kind of work, and counts them.
+    Many events of a topic may fail together, so there is a single alert per topic, with a count.
+
+    :return: the time of the next attempt; None after the last attempt
     """
     failure = outbox.record_failure(session, event_id=event_id, error=error, now=now, delay_factor=share)
     if failure is not None and failure.due_at is None:
@@ -307,7 +302,7 @@ def _record_failure(
             session,
             identifier="OUTBOX_GIVEN_UP",
             subject=failure.topic,
-            title="Work was given up after its last try",
+            title=texts.OUTBOX_GIVEN_UP_TITLE,
             facts={"eventId": event_id, "tries": failure.attempts, "error": error},
             now=now,
         )
@@ -315,6 +310,5 @@ def _record_failure(
 
 
 def connect_wakeups(dispatcher: Dispatcher) -> None:
-    """Have the commits of this process send wake-ups to the queues."""
-
+    """Send wake-ups to the queues after commits of this process."""
     wakeups.set_wakeup_sender(dispatcher.send_wakeup_when_due)

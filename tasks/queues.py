@@ -1,4 +1,4 @@
-"""The four queues, each its own Huey on Redis with its own worker process; messages are JSON, never pickles."""
+"""The four queues, each with a separate Huey instance on Redis. Messages are JSON, never pickles."""
 
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from marketplace.infra.wire import LeanRedisClient
 
 
 class JsonSerializer(Serializer):  # type: ignore[misc]
-    """Writes Huey's messages as JSON: what a queue holds can be read, and can't run code."""
+    """The JSON serializer of Huey messages. JSON is readable and, unlike pickles, cannot run code."""
 
     def _serialize(self, data: Any) -> bytes:
         return orjson.dumps(data._asdict() if isinstance(data, Message) else data)
@@ -30,30 +30,29 @@ class JsonSerializer(Serializer):  # type: ignore[misc]
 
 
 class _Storage(RedisStorage):  # type: ignore[misc]
-    """Huey's own, with a quicker way in: requests enqueue while a client waits."""
+    """Huey's Redis storage with faster enqueueing, because requests enqueue while a client waits."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Who enqueues has a client waiting, such as a sender of webhooks, who is to be answered within half a second.
+        # The timeout keeps requests fast: senders of webhooks expect a response within half a second.
         self._wire = LeanRedisClient(self.conn, answer_timeout_seconds=0.25)
 
     def enqueue(self, data: bytes, priority: float | None = None) -> None:
-        """Add a message; one that is added twice does no harm, since rows are locked.
+        """Add a message. A duplicate message is harmless, because workers lock the row.
 
         :raises NotImplementedError: a priority was given
         """
         if priority:
-            raise NotImplementedError("a queue knows no priorities")
+            raise NotImplementedError("queues do not support priorities")
         self._wire.send("LPUSH", self.queue_key, data)
 
 
 def make_queue(name: str, redis_url: str) -> RedisHuey:
-    """Make a queue; nothing is connected to until it is used.
+    """Create a queue, which connects to Redis on first use.
 
     :param name: one of ``marketplace.kernel.queues.NAMES``
-    :param redis_url: the server that holds it
     """
-    # A worker waits a second for a message, so an answer may take longer than that.
+    # A worker waits up to a second for a message, so the timeout must be longer.
     pool = ConnectionPool.from_url(redis_url, socket_connect_timeout=0.25, socket_timeout=3.0)
     return RedisHuey(
         name,

@@ -19,25 +19,21 @@ PhasedFunction = Callable[[Services, dict[str, Any], datetime], Callable[..., ob
 
 @dataclass(frozen=True)
 class PhasedHandler:
-    """Outbox work that calls a provider in phases: read, call the provider, apply. No transaction is open meanwhile.
+    """An outbox handler that calls a provider in three phases: read, call the provider, apply.
 
-    ``run`` reads in a transaction of its own, which may also lease rows: the lease has committed before the provider
-    is called. An error of the provider has the event tried again. ``run`` returns the last phase, a function
-    ``(session, *, now)``, or None where nothing is left to apply.
+    No transaction is open during the call. ``run`` reads in a separate transaction, which may also lease rows and
+    commits before the call. An error of the provider causes a retry of the event. ``run`` returns the last phase as a
+    function ``(session, *, now)``, or None if nothing is left to apply.
 
-    The event's row is locked only to apply, in the transaction that marks the event done. Until then nothing is
-    locked. A worker that is killed during the call leaves an event that is due. Two workers at the same event call
-    the provider twice and apply once. So ``run`` must be fit to run more than once, and the last phase must check
-    again what was read.
+    The event's row is locked only in the last phase, in the transaction that marks the event as done. If a worker is
+    killed during the call, the event is still due. Two workers with the same event call the provider twice and apply
+    once. So ``run`` must be repeatable, and the last phase must check all read values again.
     """
 
     run: PhasedFunction
 
     def prepare(self, services: Services, payload: dict[str, Any]) -> Handler:
-        """Run the first two phases, and return the third as a handler.
-
-        :param payload: the event's
-        """
+        """Run the first two phases, and return the third phase as a handler."""
         apply = self.run(services, payload, services.clock())
 
         def handle(session: Session, _payload: dict[str, Any], now: datetime) -> None:
@@ -51,7 +47,7 @@ OutboxHandler = Handler | PhasedHandler
 
 
 class QueueSweeper(Protocol):
-    """The dispatcher, as far as periodic tasks use it."""
+    """The methods of the dispatcher that periodic tasks use."""
 
     def sweep_inbox(self, now: datetime) -> Any:
         """Enqueue the inbox rows that are due."""
@@ -68,22 +64,22 @@ _Periodic = TypeVar("_Periodic", bound=PeriodicFunction)
 
 @dataclass(frozen=True)
 class PeriodicTask(DeclaredTask):
-    """A periodic task: its purpose, its queue, its schedule in UTC, and the function that it runs.
+    """A periodic task: purpose, queue, schedule in UTC, and function.
 
-    A run may be interrupted at any point, and two runs may overlap in rare cases. So the function commits in steps
-    and locks the rows that it works on.
+    A run may be interrupted at any point, and two runs may overlap in rare cases. So the function must commit in steps
+    and lock the processed rows.
     """
 
     run: PeriodicFunction
 
 
-# Read them from tasks.all_tasks, which imports all modules that register something.
+# Use the names in tasks.all_tasks, which imports all registering modules.
 handlers: dict[str, OutboxHandler] = {}
 periodic_tasks: dict[str, PeriodicTask] = {}
 
 
 class AlreadyRegisteredError(Exception):
-    """A topic has a handler already, or a periodic task has the name already."""
+    """The topic already has a handler, or the name of the periodic task is taken."""
 
 
 def handler(topic: str) -> Callable[[_Function], _Function]:
@@ -100,7 +96,7 @@ def handler(topic: str) -> Callable[[_Function], _Function]:
 
 
 def phased_handler(topic: str) -> Callable[[_Phased], _Phased]:
-    """Register a function ``(services, payload, now)`` that calls a provider as the handler of an outbox topic.
+    """Register a function ``(services, payload, now)`` as the phased handler of an outbox topic.
 
     :raises AlreadyRegisteredError: the topic has a handler
     """
@@ -118,7 +114,7 @@ def periodic(name: str, *, queue: str, schedule: str, purpose: str) -> Callable[
     :param name: identifies the task for operators and in the database
     :param queue: the queue whose workers run the task
     :param schedule: a crontab expression or an interval such as ``every 15s``, in UTC
-    :param purpose: one sentence for operators, without a full stop
+    :param purpose: an imperative phrase for operators, without a full stop
     :raises AlreadyRegisteredError: the name is taken
     """
 

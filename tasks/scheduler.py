@@ -1,7 +1,7 @@
-"""What has periodic tasks run: every worker looks at the schedule once a second, and one of them gets each tick.
+"""The scheduler of periodic tasks: each worker polls the schedule every second, and a single worker starts each run.
 
-Runs have threads of their own, so that a long one keeps neither rows nor other tasks waiting, and go by the
-database alone: they go on while the queues' server is away.
+Each run has a separate thread, so that a long run delays neither rows nor other tasks. Scheduling needs the database
+only, so periodic tasks also run while the queue server is unavailable.
 """
 
 import contextlib
@@ -29,18 +29,18 @@ _log = structlog.get_logger(__name__)
 
 SCHEDULE_POLL_SECONDS = 1.0
 HEARTBEAT_SECONDS = 3.0
-# Whoever runs a task beats five times meanwhile, unless it is gone.
+# A live worker sends five heartbeats within this time.
 LOST_AFTER_SECONDS = 15.0
-# A tick that the queue's own workers left for so long is anybody's: they are gone, or busy.
+# Workers of other queues start a run that the queue's own workers have not started within this time.
 TAKEOVER_AFTER = timedelta(seconds=10)
 MAX_CONCURRENT_RUNS = 4
-_RECORD_ATTEMPTS = 20  # a second apart: a database that is restarted is back by then
+_RECORD_ATTEMPTS = 20  # one second apart, which is enough for a restart of the database
 
 
 def format_result(result: Any) -> str:
-    """Say in a few words what a task did.
+    """Format the result of a task as a short text.
 
-    :param result: nothing, a number, or a dataclass of counts, whose fields may have a ``label`` in their metadata
+    :param result: None, a number, or a dataclass of counts with optional ``label`` metadata on fields
     """
     if is_dataclass(result) and not isinstance(result, type):
         return ", ".join(
@@ -51,14 +51,14 @@ def format_result(result: Any) -> str:
 
 
 class HeartbeatMonitor:
-    """How long runs have not beaten, by this process's own measure of time, which no clock that is set changes."""
+    """The time since the last heartbeat of each run, measured by this process's monotonic clock."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._seen: dict[str, tuple[tuple[UUID, int], float]] = {}
 
     def is_stalled(self, state: PeriodicTaskState) -> bool:
-        """Tell whether a run has not beaten for so long that its worker must be gone."""
+        """Return whether a run has had no heartbeat for so long that the worker must be lost."""
         if state.run_id is None:
             self._seen.pop(state.name, None)
             return False
@@ -70,20 +70,20 @@ class HeartbeatMonitor:
         return self._monotonic() - previous[1] >= LOST_AFTER_SECONDS
 
     def reset(self) -> None:
-        """Begin anew: while the database was away, nobody could beat."""
+        """Restart the measurement after an outage of the database, which prevents all heartbeats."""
         self._seen.clear()
 
 
 class TaskRunner:
-    """The runs of this process: they beat while they go on, and what came of them is noted."""
+    """The runs of this process, with heartbeats and recorded results."""
 
     def __init__(
         self, services: Services, dispatcher: Dispatcher, *, runner_name: str, clock: Clock | None = None
     ) -> None:
-        """Prepare for running tasks.
+        """Prepare the runner.
 
-        :param runner_name: who runs them: the worker's name
-        :param clock: tells when they ran; none means the services' own
+        :param runner_name: the worker's name
+        :param clock: the clock for the end of runs; None for the services' clock
         """
         self._services = services
         self._dispatcher = dispatcher
@@ -92,10 +92,10 @@ class TaskRunner:
         self.runner_name = runner_name
 
     def perform(self, task: PeriodicTask, run_id: UUID) -> Any:
-        """Run a task whose run was claimed, and note what came of it.
+        """Perform a started run of a task, and record the result.
 
-        :return: what the task did
-        :raises Exception: whatever the task raised; it is noted too
+        :return: the task's result
+        :raises Exception: any error of the task, which is recorded too
         """
         started = time.monotonic()
         self._running[run_id] = task
@@ -111,13 +111,13 @@ class TaskRunner:
         self._record_result(
             task, run_id, started, outcome=schedule.SUCCEEDED, error=None, result=format_result(result)
         )
-        _log.info("periodic task ran", task=task.name, result=str(result))
+        _log.info("periodic task finished", task=task.name, result=str(result))
         return result
 
     def send_heartbeats(self) -> None:
-        """Tell that the runs go on.
+        """Send heartbeats of the current runs.
 
-        :raises ServiceUnavailableError: the database is away
+        :raises ServiceUnavailableError: the database is unavailable
         """
         running = list(self._running)
         if not running:
@@ -126,12 +126,12 @@ class TaskRunner:
         for run_id in set(running) - recorded:
             task = self._running.pop(run_id, None)
             if task is not None:
-                _log.warning("periodic task taken for lost while it ran", task=task.name)
+                _log.warning("running periodic task was marked as lost", task=task.name)
 
     def mark_interrupted(self) -> None:
-        """Note of what still runs that the process stops; it runs again at its next tick.
+        """Record that the process stops during current runs, whose tasks run again at the next tick.
 
-        If the database is away, it is taken for lost some time later, with the same effect.
+        If the database is unavailable, another worker later marks the runs as lost, with the same effect.
         """
         with contextlib.suppress(ServiceUnavailableError):
             for run_id, task in list(self._running.items()):
@@ -142,7 +142,7 @@ class TaskRunner:
     def _record_result(
         self, task: PeriodicTask, run_id: UUID, started: float, **result_fields: str | None
     ) -> None:
-        """Note a run's end, as soon as the database lets us; if it never does, the run is taken for lost."""
+        """Record the end of a run, with retries while the database is unavailable. An unrecorded run counts as lost."""
         milliseconds = round((time.monotonic() - started) * 1000)
         try:
             for _ in range(_RECORD_ATTEMPTS):
@@ -152,7 +152,7 @@ class TaskRunner:
                     time.sleep(SCHEDULE_POLL_SECONDS)
                 else:
                     return
-            _log.error("periodic task ran, but that could not be noted", task=task.name)
+            _log.error("result of periodic task not recorded", task=task.name)
         finally:
             self._running.pop(run_id, None)
 
@@ -169,11 +169,11 @@ class TaskRunner:
             milliseconds=milliseconds,
             now=self._clock(),
         ):
-            _log.warning("periodic task ended after it was taken for lost", task=task.name)
+            _log.warning("periodic task ended after it was marked as lost", task=task.name)
 
 
 class Scheduler:
-    """Starts what is due, as far as this worker gets it."""
+    """The scheduler of a worker, which starts due runs."""
 
     def __init__(
         self,
@@ -184,10 +184,10 @@ class Scheduler:
         tasks: Iterable[PeriodicTask] = PERIODIC_TASKS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare; ``run`` begins.
+        """Prepare the scheduler; ``run`` starts the polling.
 
-        :param queue: its tasks are this worker's own; others it takes over if they are left lying
-        :param monotonic: measures how long a run has not beaten
+        :param queue: the worker's queue; runs of other queues are started after a delay only
+        :param monotonic: the clock that measures the time since heartbeats
         """
         self._services = services
         self._runner = runner
@@ -198,9 +198,9 @@ class Scheduler:
         self._registered = False
 
     def run(self, stopping: threading.Event, ended: threading.Event) -> None:
-        """Look and beat until the process stops, and beat until it has ended.
+        """Start due runs until ``stopping`` is set, and send heartbeats until ``ended`` is set.
 
-        A database that is away is waited for.
+        Errors, such as an outage of the database, do not end the loop.
         """
         last_heartbeat = time.monotonic()
         while not ended.is_set():
@@ -212,16 +212,16 @@ class Scheduler:
                     self.start_due_tasks()
             except ServiceUnavailableError:
                 self._heartbeat_monitor.reset()
-            except Exception:  # noqa: BLE001 - logged with its trace; the schedule must go on
+            except Exception:  # noqa: BLE001 - logged with the traceback; polling must continue
                 self._heartbeat_monitor.reset()
-                _log.exception("schedule not looked at")
+                _log.exception("schedule not polled")
             (ended if stopping.is_set() else stopping).wait(SCHEDULE_POLL_SECONDS)
 
     def start_due_tasks(self) -> list[str]:
-        """Start what is due and is nobody else's, and set right what was left behind.
+        """Start due runs that no other worker has started, and mark stalled runs as lost.
 
-        :return: the names of the tasks that it started
-        :raises ServiceUnavailableError: the database is away
+        :return: the names of the started tasks
+        :raises ServiceUnavailableError: the database is unavailable
         """
         now = self._services.clock()
         tasks = self._tasks.values()
@@ -242,13 +242,13 @@ class Scheduler:
         ]
 
     def join(self, timeout_seconds: float) -> None:
-        """Wait for the runs of this process to end, but no longer than it is told."""
+        """Wait for the end of this process's runs, up to a timeout."""
         deadline = time.monotonic() + timeout_seconds
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _may_start(self, state: PeriodicTaskState, now: datetime) -> bool:
-        """Tell whether to try for a task's tick, having set right what stands in its way."""
+        """Return whether to start a run of a task, after marking a stalled run as lost."""
         if self._heartbeat_monitor.is_stalled(state):
             self._services.database.in_transaction(schedule.mark_run_lost, state=state, now=now)
         if state.run_id is not None or state.paused_at is not None:
@@ -273,5 +273,5 @@ class Scheduler:
     def _perform(self, task: PeriodicTask, run_id: UUID) -> None:
         try:
             self._runner.perform(task, run_id)
-        except Exception:  # noqa: BLE001 - logged with its trace and noted on the task's row
+        except Exception:  # noqa: BLE001 - logged with the traceback and recorded on the task's row
             _log.exception("periodic task failed", task=task.name)

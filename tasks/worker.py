@@ -1,4 +1,4 @@
-"""The worker process of one queue: ``python -m tasks.worker QUEUE``. Any number of them may run, on any host."""
+"""The worker process of a queue: ``python -m tasks.worker QUEUE``. Several workers may run on several hosts."""
 
 import contextlib
 import os
@@ -21,13 +21,14 @@ from tasks.scheduler import Scheduler, TaskRunner
 
 _log = structlog.get_logger(__name__)
 
-# What still runs then is broken off and put back; a periodic task has so much longer. Orchestrators wait for 30 s.
+# Rows still running after this time are interrupted and requeued. Periodic tasks get the second time in addition.
+# The sum stays below the 30 s that orchestrators wait before killing a process.
 _STOP_SECONDS = 15.0
 _STOP_PERIODIC_SECONDS = 8.0
 
 
 def main(arguments: list[str]) -> int:
-    """Work on a queue until SIGTERM; what it has begun it finishes, or puts back after 15 s.
+    """Process a queue until SIGTERM. Started rows are finished, or requeued after 15 s.
 
     :param arguments: the queue's name
     :return: the process's exit status
@@ -47,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_worker(queue: str, settings: Settings) -> None:
-    # Each pool may double: room for the consumer's threads, the periodic runs and the schedule.
+    # A pool may grow to twice this size: enough for the consumer's threads, periodic runs and the scheduler.
     pooled_settings = replace(settings, database_pool_size=max(settings.database_pool_size, 4))
     services = Services.from_settings(pooled_settings, application_name=f"worker {queue}")
     host, process_id, now = socket.gethostname(), os.getpid(), services.clock()
@@ -56,10 +57,8 @@ def _run_worker(queue: str, settings: Settings) -> None:
     connect_wakeups(dispatcher)
     runner = TaskRunner(services, dispatcher, runner_name=this_worker.name)
     scheduler = Scheduler(services, runner, queue=queue)
-    consumer = dispatcher.queues[
-        queue
-    ].create_consumer(
-        workers=4,  # so many rows at once: one that waits for a lock or a provider keeps the others from nothing
+    consumer = dispatcher.queues[queue].create_consumer(
+        workers=4,  # rows in parallel, so that a row that waits for a lock or a provider does not block others
         worker_type="thread",
         periodic=False,
         graceful_signal="TERM",
@@ -95,7 +94,7 @@ def _run_worker(queue: str, settings: Settings) -> None:
 def _send_heartbeats(
     services: Services, dispatcher: Dispatcher, this_worker: Worker, ended: threading.Event
 ) -> None:
-    """Tell each second that this worker lives and what it does, and at its end that it does not."""
+    """Send this worker's heartbeat every second, and remove the worker at the end."""
     while not ended.is_set():
         try:
             workers.record_heartbeat(
@@ -106,7 +105,7 @@ def _send_heartbeats(
             ended.wait(timeout=5.0)
         else:
             ended.wait(workers.HEARTBEAT_SECONDS)
-    # If the cache is away, it forgets by itself.
+    # If the cache is unavailable, the heartbeat expires.
     with contextlib.suppress(CacheDownError):
         workers.remove_worker(services.cache, this_worker.name)
 

@@ -56,7 +56,7 @@ def test_a_killed_workers_rows_are_taken_up_within_a_minute() -> None:
 
 
 def test_an_unknown_one_is_refused_naming_those_there_are() -> None:
-    with pytest.raises(UnknownPeriodicTaskError, match=r"sweep-the-floor is none of apply-proposals, "):
+    with pytest.raises(UnknownPeriodicTaskError, match=r"sweep-the-floor; use one of apply-proposals, "):
         get_periodic_task("sweep-the-floor")
 
 
@@ -65,7 +65,7 @@ def test_an_unknown_one_is_refused_naming_those_there_are() -> None:
     [
         (None, "done"),
         (3, "3"),
-        (QueueSweepResult(enqueued=2, processed_inline=1), "handed on 2, done here 1"),
+        (QueueSweepResult(enqueued=2, processed_inline=1), "enqueued 2, processed inline 1"),
     ],
 )
 def test_what_one_did_is_told_in_a_few_words(result: object, words: str) -> None:

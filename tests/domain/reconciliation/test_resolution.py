@@ -197,7 +197,7 @@ def test_much_is_no_charge_of_the_gateway(service: ReconciledService) -> None:
     service.paid_order()
     service.transfer("a-charge-of-nobody", 100_001)
     service.reconcile()
-    with pytest.raises(ResolutionNotAllowedError, match="by own_funds"):
+    with pytest.raises(ResolutionNotAllowedError, match="Use one of: own_funds"):
         resolve(service, "gateway_cost")
 
 

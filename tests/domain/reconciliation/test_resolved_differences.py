@@ -155,5 +155,5 @@ def test_what_is_no_success_any_more_does_not_come_back_again(service: Reconcile
     assert resolve(service, "came_back")["state"] == "proposed"
     with service.database.transaction() as session:
         second = make_officer(session)
-    with pytest.raises(ResolutionNotAllowedError, match="is reversed by now"):
+    with pytest.raises(ResolutionNotAllowedError, match="its status is reversed"):
         resolve(service, "came_back", officer=second)
