@@ -1,22 +1,22 @@
-"""What cached content of the catalog depends on."""
+"""Cache tags of the catalog: the data that cached responses depend on."""
 
 PRODUCTS = "products"
-"""Anything that a listing shows: titles, prices, pictures, whether something is in stock."""
+"""Data that listings show: titles, prices, images and whether a product is in stock."""
 
 TRENDING = "trending"
-"""In which order products trend."""
+"""The order of trending products."""
 
 CATEGORIES = "categories"
-"""Which listings are published, and in which category."""
+"""The published listings of each category."""
 
 FLASH_SALES = "flash-sales"
-"""Which flash sales run or are to come, and on what terms."""
+"""Running and upcoming flash sales with their terms."""
 
 BANNERS = "banners"
-"""The banners that are shown."""
+"""Running banners."""
 
 VIBES = "vibes"
-"""The vibes that are shown, and which products are in them."""
+"""Running vibes and their products."""
 
 FEATURED = "featured"
-"""Which products are featured, and in what order."""
+"""Featured products and their order."""

@@ -1,4 +1,4 @@
-"""Campuses as clients name them: by id or by slug."""
+"""Filters by a campus that a client names by id or slug."""
 
 from typing import Any
 from uuid import UUID
@@ -19,10 +19,10 @@ CAMPUS_PARAMETERS = (None, *_CAMPUS_SQL)
 
 
 def campus_parameters(campus: str | None) -> dict[str, Any]:
-    """Give the parameter that a named campus becomes, under the name of its condition.
+    """Return the SQL parameter for a campus, keyed by the name of its condition.
 
-    :param campus: its id or slug, or none
-    :return: one parameter, or none
+    :param campus: id, slug or None
+    :return: one parameter, or empty for None
     """
     if campus is None:
         return {}
@@ -31,7 +31,7 @@ def campus_parameters(campus: str | None) -> dict[str, Any]:
 
 
 def campus_sql(column: str, by: str | None) -> str:
-    """Write the condition that a column is the named campus, or is any.
+    """Write the SQL condition that a column equals the campus; without a campus it is always true.
 
     :param by: one of ``CAMPUS_PARAMETERS``
     """
@@ -39,9 +39,9 @@ def campus_sql(column: str, by: str | None) -> str:
 
 
 def campus_condition(column: InstrumentedAttribute[UUID], by: str) -> ColumnElement[bool]:
-    """Make the condition that a column is the named campus.
+    """Build the condition that a column equals the campus.
 
-    :param column: holds a campus's id
+    :param column: holds a campus id
     :param by: ``BY_CAMPUS_ID`` or ``BY_CAMPUS_SLUG``
     """
     if by == BY_CAMPUS_ID:

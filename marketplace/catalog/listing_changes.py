@@ -1,4 +1,4 @@
-"""Changes of a listing, whoever makes them: deletion, and content that a change made stale."""
+"""Steps that changes of a listing by vendors and by staff share: deletion and cache invalidation."""
 
 from datetime import datetime
 from uuid import UUID
@@ -11,10 +11,10 @@ from marketplace.infra.cache import drop_cached
 
 
 def mark_deleted(product: Product, *, now: datetime) -> None:
-    """Mark a listing as deleted; the row stays for its orders.
+    """Mark a listing as deleted. The row stays for existing orders.
 
-    :param product: its row is locked
-    :raises IllegalTransitionError: it is deleted already
+    :param product: the caller must hold the row lock
+    :raises IllegalTransitionError: the listing is already deleted
     """
     product.status = states.PRODUCT.target(product.status, "delete")
     product.held = False
@@ -24,11 +24,11 @@ def mark_deleted(product: Product, *, now: datetime) -> None:
 def drop_stale_listing_caches(
     session: Session, product: Product, *, old_status: str, old_category_id: UUID | None = None
 ) -> None:
-    """Drop the cached content that a change made stale, once it is committed.
+    """Drop cached content that a changed listing made stale, after the commit.
 
-    :param product: as it is now
-    :param old_status: as it was before the change
-    :param old_category_id: none if the change leaves the category
+    :param product: the listing after the change
+    :param old_status: the status before the change
+    :param old_category_id: None if the category is unchanged
     """
     was_shown, is_shown = old_status == "published", product.status == "published"
     if was_shown or is_shown:

@@ -15,7 +15,7 @@ _IN_MODERATION = text("status IN ('in_review', 'rejected', 'removed')")
 
 
 class Category(Entity):
-    """A node of the category tree. ``lineage`` holds the ids from the root down to the category itself."""
+    """A node of the category tree. ``lineage`` holds the ids from the root to the category itself."""
 
     __tablename__ = "categories"
     __table_args__ = (Index("ix_categories_lineage", "lineage", postgresql_using="gin"),)
@@ -29,11 +29,11 @@ class Category(Entity):
 
 
 class Image(Entity):
-    """A picture in object storage: its renditions, whose keys are made of its content's hash.
+    """An image in object storage with its renditions, under keys derived from a hash of the content.
 
-    A row is there before its objects are stored (``pending``) and until they are gone (``deleting``). It stays
-    for a while as ``deleted``, so that no key is used again while somebody may still be deleting its object.
-    What the seed drew has one rendition and no hash; rows of before there were sizes have a key alone.
+    A row exists before its objects are stored (``pending``) and until the objects are deleted (``deleting``). The row
+    then stays as ``deleted`` for a while. No key is reused while an old deletion may still run. Seeded images have a
+    single rendition and no hash. Rows older than the renditions have only a key.
     """
 
     __tablename__ = "images"
@@ -53,28 +53,32 @@ class Image(Entity):
     )
 
     owner_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
-    key: Mapped[str] = mapped_column(comment="Of the rendition that cards show")
+    key: Mapped[str] = mapped_column(comment="Object key of the rendition for cards")
     content_hash: Mapped[str | None] = mapped_column(
-        comment="Of the uploaded file and of the recipe that its renditions were made by"
+        comment="Hash of the uploaded file and of the version of the rendition recipe"
     )
-    content_type: Mapped[str | None] = mapped_column(comment="Of the uploaded file, by its content")
-    width: Mapped[int | None] = mapped_column(comment="Of the uploaded picture, upright, in pixels")
+    content_type: Mapped[str | None] = mapped_column(
+        comment="Media type of the uploaded file, detected from the content"
+    )
+    width: Mapped[int | None] = mapped_column(
+        comment="Width of the uploaded image in upright orientation, in pixels"
+    )
     height: Mapped[int | None]
     renditions: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default="[]")
     status: Mapped[str] = mapped_column(server_default="ready")
     unused_since: Mapped[datetime | None] = mapped_column(
         server_default=text("now()"),
-        comment="Since when no listing shows it, at the earliest; none while one does",
+        comment="Earliest time since when the image is unused; null while in use",
     )
     created_at: Mapped[CreatedAt]
 
 
 class Product(Timestamped, Entity):
-    """A listing. ``reserved`` of its ``quantity`` belongs to orders that are not paid yet.
+    """A listing. ``reserved`` units of ``quantity`` belong to unpaid orders.
 
-    ``cover_key`` repeats the key of the first picture, so that a listing needs no join for it. The rating
-    and popularity are written by the areas that count them. The columns of the sale repeat the flash sale that
-    runs or comes next, so that neither a listing nor an order need look for it.
+    ``cover_key`` repeats the key of the first image, so that listings need no join. Other areas write the rating and
+    the popularity. The sale columns repeat the running or next flash sale, so that listings and orders need no
+    lookup.
     """
 
     __tablename__ = "products"
@@ -159,32 +163,32 @@ class Product(Timestamped, Entity):
     sale_price_minor: Mapped[int | None]
     sale_starts_at: Mapped[datetime | None]
     sale_ends_at: Mapped[datetime | None]
-    sale_left: Mapped[int | None] = mapped_column(comment="None where the sale has no limit")
+    sale_left: Mapped[int | None] = mapped_column(comment="Units left in the sale; null without a limit")
     rating_sum: Mapped[int] = mapped_column(server_default=text("0"))
     rating_count: Mapped[int] = mapped_column(server_default=text("0"))
     rating_bayes: Mapped[int] = mapped_column(
         Computed("(rating_sum * 1000 + 15000) / (rating_count + 5)", persisted=True),
-        comment="Thousandths of a star, drawn to 3 by five imagined ratings, so that one 5 is not the best",
+        comment="Bayesian average in thousandths of a star, with five assumed ratings of 3 to temper few ratings",
     )
     exclusive: Mapped[bool] = mapped_column(server_default=text("false"))
     screened_at: Mapped[datetime | None] = mapped_column(
-        comment="When the content as it stands was found fit; none since a change that must be screened"
+        comment="When the current content passed the review; null after a change that must be screened"
     )
     review_round: Mapped[int] = mapped_column(
         server_default=text("0"),
-        comment="Goes up each time the listing is handed to the screening: answers of earlier rounds are dropped",
+        comment="Incremented with each submission for screening; results of earlier rounds are dropped",
     )
     held: Mapped[bool] = mapped_column(
         server_default=text("false"),
-        comment="In review: whether it waits for staff, the screening being over",
+        comment="In review: true while the listing waits for staff after the screening",
     )
     needs_staff: Mapped[bool] = mapped_column(
         server_default=text("false"),
-        comment="Staff rejected or removed it: the screening alone does not publish it again",
+        comment="Staff rejected or removed the listing, so the screening alone cannot publish it again",
     )
     review_reasons: Mapped[list[str]] = mapped_column(server_default="{}")
     moderated_at: Mapped[CreatedAt] = mapped_column(
-        comment="Since when its moderation stands as it does: submitted, held, rejected, removed or approved"
+        comment="Start of the current moderation state: submitted, held, rejected, removed or approved"
     )
     published_at: Mapped[datetime | None]
     revision: Mapped[int] = mapped_column(server_default=text("1"))
@@ -192,7 +196,7 @@ class Product(Timestamped, Entity):
 
 
 class ProductImage(Base):
-    """The pictures of a product, in order."""
+    """An image of a product at a position."""
 
     __tablename__ = "product_images"
     __table_args__ = (CheckConstraint("position BETWEEN 0 AND 7", name="position"),)
@@ -203,9 +207,9 @@ class ProductImage(Base):
 
 
 class BannedTerm(Entity):
-    """Words that name what may not be sold, as the screening folds them.
+    """A term for goods that may not be sold, stored as the screening folds words.
 
-    In the phrases of ``exceptions`` they are harmless.
+    Within a phrase of ``exceptions`` the term is harmless.
     """
 
     __tablename__ = "banned_terms"

@@ -1,4 +1,4 @@
-"""Categories, pictures, listings, banned terms and counters of listings."""
+"""Categories, images, products, banned terms and product counters."""
 
 from alembic import op
 
@@ -40,12 +40,12 @@ def upgrade() -> None:
         CONSTRAINT ck_images_size CHECK (width > 0 AND height > 0),
         CONSTRAINT ck_images_status CHECK (status IN ('pending', 'ready', 'deleting', 'deleted'))
     );
-    COMMENT ON COLUMN images.key IS 'Of the rendition that cards show';
+    COMMENT ON COLUMN images.key IS 'Object key of the rendition for cards';
     COMMENT ON COLUMN images.content_hash IS
-        'Of the uploaded file and of the recipe that its renditions were made by';
-    COMMENT ON COLUMN images.content_type IS 'Of the uploaded file, by its content';
-    COMMENT ON COLUMN images.width IS 'Of the uploaded picture, upright, in pixels';
-    COMMENT ON COLUMN images.unused_since IS 'Since when no listing shows it, at the earliest; none while one does';
+        'Hash of the uploaded file and of the version of the rendition recipe';
+    COMMENT ON COLUMN images.content_type IS 'Media type of the uploaded file, detected from the content';
+    COMMENT ON COLUMN images.width IS 'Width of the uploaded image in upright orientation, in pixels';
+    COMMENT ON COLUMN images.unused_since IS 'Earliest time since when the image is unused; null while in use';
     CREATE UNIQUE INDEX uq_images_owner_content ON images (owner_id, content_hash)
         WHERE status IN ('pending', 'ready');
     CREATE INDEX ix_images_content ON images (content_hash);
@@ -103,17 +103,17 @@ def upgrade() -> None:
                 AND (sale_left IS NULL OR (sale_id IS NOT NULL AND sale_left >= 0)))
     );
     COMMENT ON COLUMN products.rating_bayes IS
-        'Thousandths of a star, drawn to 3 by five imagined ratings, so that one 5 is not the best';
+        'Bayesian average in thousandths of a star, with five assumed ratings of 3 to temper few ratings';
     COMMENT ON COLUMN products.screened_at IS
-        'When the content as it stands was found fit; none since a change that must be screened';
+        'When the current content passed the review; null after a change that must be screened';
     COMMENT ON COLUMN products.review_round IS
-        'Goes up each time the listing is handed to the screening: answers of earlier rounds are dropped';
-    COMMENT ON COLUMN products.held IS 'In review: whether it waits for staff, the screening being over';
+        'Incremented with each submission for screening; results of earlier rounds are dropped';
+    COMMENT ON COLUMN products.held IS 'In review: true while the listing waits for staff after the screening';
     COMMENT ON COLUMN products.needs_staff IS
-        'Staff rejected or removed it: the screening alone does not publish it again';
+        'Staff rejected or removed the listing, so the screening alone cannot publish it again';
     COMMENT ON COLUMN products.moderated_at IS
-        'Since when its moderation stands as it does: submitted, held, rejected, removed or approved';
-    COMMENT ON COLUMN products.sale_left IS 'None where the sale has no limit';
+        'Start of the current moderation state: submitted, held, rejected, removed or approved';
+    COMMENT ON COLUMN products.sale_left IS 'Units left in the sale; null without a limit';
     CREATE INDEX ix_products_popular ON products (popularity DESC, id DESC) WHERE status = 'published';
     CREATE INDEX ix_products_campus_newest ON products (campus_id, published_at DESC, id DESC)
         WHERE status = 'published';
@@ -167,9 +167,9 @@ def upgrade() -> None:
         recount_at timestamptz
     );
     COMMENT ON COLUMN product_counts.trending IS
-        'Its place among what trends: the decayed score''s logarithm, which time alone does not change';
+        'Rank key of trending products: logarithm of the decayed score, constant while no event is counted';
     COMMENT ON COLUMN product_counts.recount_at IS
-        'When trending must be reckoned anew: it was counted, or an hour leaves the window';
+        'When trending must be recomputed: after a counted event, or when an hour leaves the window';
     CREATE INDEX ix_product_counts_recount_at ON product_counts (recount_at) WHERE recount_at IS NOT NULL;
     CREATE INDEX ix_product_counts_trending ON product_counts (trending DESC, product_id DESC)
         WHERE trending IS NOT NULL;

@@ -10,7 +10,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Create the tables."""
-    # Two sales of one product never overlap, nor do two featured places: the database refuses the second.
+    # The database refuses overlapping sales, and overlapping featured periods, of the same product.
     op.execute("""
     CREATE TABLE flash_sales (
         id uuid DEFAULT uuidv7() CONSTRAINT pk_flash_sales PRIMARY KEY,
@@ -38,7 +38,7 @@ def upgrade() -> None:
         CONSTRAINT ck_flash_sales_length CHECK (ends_at - starts_at <= interval '30 days'),
         CONSTRAINT ck_flash_sales_window CHECK (ends_at > starts_at)
     );
-    COMMENT ON COLUMN flash_sales.percent_off IS 'What the price was made of, where it was';
+    COMMENT ON COLUMN flash_sales.percent_off IS 'Percentage that the sale price was computed from; null for a fixed price';
     CREATE INDEX ix_flash_sales_over ON flash_sales (over_at, id);
     CREATE INDEX ix_flash_sales_product ON flash_sales (product_id, over_at);
     CREATE INDEX ix_flash_sales_starts ON flash_sales (starts_at, id);
@@ -134,7 +134,7 @@ def upgrade() -> None:
         CONSTRAINT ck_featured_products_position CHECK (position BETWEEN 0 AND 1000),
         CONSTRAINT ck_featured_products_window CHECK (ends_at > starts_at)
     );
-    COMMENT ON COLUMN featured_products.campus_id IS 'The product''s';
+    COMMENT ON COLUMN featured_products.campus_id IS 'Campus of the product';
     CREATE INDEX ix_featured_products_shown ON featured_products (position, id) WHERE ended_at IS NULL;
     """)
 

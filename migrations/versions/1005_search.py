@@ -1,4 +1,4 @@
-"""Search of the catalog: documents, words, synonyms, queries without results."""
+"""Search of the catalog: documents, words, synonyms and searches without results."""
 
 from alembic import op
 
@@ -10,12 +10,12 @@ depends_on = None
 
 def upgrade() -> None:
     """Create the tables, functions and triggers."""
-    # Stems without stop words: "it" and "the" are words of titles, and the beginnings of others.
+    # Stem without stop words: "it" and "the" occur in titles, and begin other words.
     op.execute("CREATE TEXT SEARCH DICTIONARY campus_stem (TEMPLATE = snowball, LANGUAGE = english)")
     op.execute("CREATE TEXT SEARCH CONFIGURATION campus (COPY = english)")
     op.execute("ALTER TEXT SEARCH CONFIGURATION campus ALTER MAPPING REPLACE english_stem WITH campus_stem")
-    # Without `fastupdate`: searches would read the list of pending entries, and one write in many would have to
-    # work the list off.
+    # Disable `fastupdate`: searches would read the pending list, and an occasional write would have to flush the
+    # list.
     op.execute("""
     CREATE TABLE search_documents (
         product_id uuid CONSTRAINT pk_search_documents PRIMARY KEY
@@ -78,13 +78,13 @@ def upgrade() -> None:
 
 
 def _create_functions() -> None:
-    # Fold accents and case; the quick way for ASCII, which most texts are.
+    # Fold accents and case. ASCII, the usual case, takes the fast path.
     op.execute(r"""
     CREATE FUNCTION search_fold(given text) RETURNS text STABLE STRICT PARALLEL SAFE LANGUAGE sql
     RETURN lower(CASE WHEN octet_length(given) = length(given) THEN given ELSE
         unaccent(regexp_replace(normalize(given, NFKD), '[\u0300-\u036f]', '', 'g')) END)
     """)
-    # Write a text as words between blanks. "fx-991ES" also gives "fx991es" and its parts "991" and "es".
+    # Write a text as words separated by spaces. "fx-991ES" also yields "fx991es" and the parts "991" and "es".
     op.execute(r"""
     CREATE FUNCTION search_words(given text) RETURNS text STABLE STRICT PARALLEL SAFE LANGUAGE plpgsql AS $$
     DECLARE
@@ -111,15 +111,15 @@ def _create_functions() -> None:
         RETURN words;
     END $$
     """)
-    # Rank by popularity in coarse steps, so that one more sale seldom rewrites the document, then by rating.
+    # Rank by popularity in coarse steps, then by rating. Coarse steps avoid rewriting the document after every sale.
     op.execute("""
     CREATE FUNCTION search_prior(popularity bigint, rating_bayes bigint) RETURNS integer
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE sql
     RETURN CAST(round(20 * ln(1 + greatest(popularity, 0)::float8)) AS integer) * 8
         + CAST(least(rating_bayes / 1000, 7) AS integer)
     """)
-    # Words as written are found by their beginning, stems in any inflection. A mark that is no word stands behind
-    # each part, or the last word of one part and the first of the next would be a phrase.
+    # Words as written match by prefix, stems match inflections. The separator `_` after each part keeps phrases from
+    # matching across parts.
     op.execute("""
     CREATE FUNCTION search_vector(words text, weight "char") RETURNS tsvector STABLE STRICT PARALLEL SAFE LANGUAGE sql
     RETURN setweight(to_tsvector('simple', words) || '_:1'::tsvector || to_tsvector('campus', words)
@@ -202,7 +202,8 @@ def _create_functions() -> None:
 
 
 def _create_triggers() -> None:
-    # Bulk loads index all rows of an INSERT at once. UPDATE goes row by row: a trigger with a column list can't do that.
+    # A bulk INSERT is indexed once for all rows. UPDATE needs row triggers: a transition table excludes a column
+    # list.
     op.execute("""
     CREATE TRIGGER search_inserted AFTER INSERT ON products REFERENCING NEW TABLE AS inserted
         FOR EACH STATEMENT EXECUTE FUNCTION search_products_inserted()

@@ -1,1 +1,1 @@
-"""Public listings of products, and the inventory that a vendor sees."""
+"""Public product listings and the vendor's inventory."""

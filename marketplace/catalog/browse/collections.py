@@ -1,4 +1,4 @@
-"""Listings of a purpose: what trends, what is new, what is exclusive, what one store has, and what somebody names."""
+"""Public product collections: trending, new arrivals, exclusives, a store's products, and products by id."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,13 +30,9 @@ def list_new_arrivals(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """List what was first published within ``NEW_ARRIVAL_PERIOD``, the newest first.
+    """List products first published within ``NEW_ARRIVAL_PERIOD``, newest first.
 
-    :param filters: what is wanted besides
-    :param page: which page
-    :param now: the time of the request
-    :param media_base_url: where pictures are read
-    :return: cards
+    :return: product cards
     """
     return listing.list_products(
         session,
@@ -56,15 +52,11 @@ def list_exclusives(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """List what verified stores say that they alone have, the newest first.
+    """List exclusive products of verified stores, newest first.
 
-    A store that is not verified any more has no exclusives, whatever its listings say.
+    A store without verification has no exclusives, even if listings are marked as exclusive.
 
-    :param filters: what is wanted besides
-    :param page: which page
-    :param now: the time of the request
-    :param media_base_url: where pictures are read
-    :return: cards
+    :return: product cards
     """
     return listing.list_products(
         session,
@@ -86,20 +78,15 @@ def list_vendor_products(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """List what the public sees of one store, nothing while it is on vacation.
+    """List the public products of a store. A store on vacation has none.
 
-    :param vendor_id: the vendor profile's
-    :param filters: what is wanted besides
-    :param sort: one of ``listings.SORTS``
-    :param page: which page
-    :param now: the time of the request
-    :param media_base_url: where pictures are read
-    :return: cards
-    :raises NotFoundError: there is no such store, or it is suspended or closed
+    :param sort: a name of ``listing.SORTS``
+    :return: product cards
+    :raises NotFoundError: the store does not exist, or is suspended or closed
     """
     store = vendor_queries.find_store(session, vendor_id=vendor_id)
     if store is None or store.status != "active":
-        raise NotFoundError("There is no such store.")
+        raise NotFoundError("Store not found.")
     return listing.list_products(
         session,
         filters=replace(filters, vendor_id=vendor_id),
@@ -124,12 +111,10 @@ _SELECT_CARDS_BY_IDS = Statement(
 def list_products_by_ids(
     session: Session, *, product_ids: Sequence[UUID], now: datetime, media_base_url: str
 ) -> tuple[list[listing.ProductCard], list[str]]:
-    """Give the products that somebody names, as far as the public sees them, in one query.
+    """Fetch publicly visible products by id in a single query.
 
-    :param product_ids: at most ``MAX_PRODUCT_IDS``; one that is named twice is given once, at its first place
-    :param now: the time of the request
-    :param media_base_url: where pictures are read
-    :return: cards in the order of the ids, and the ids of which there is none
+    :param product_ids: at most ``MAX_PRODUCT_IDS``; only the first place of a duplicate counts
+    :return: cards in the order of the ids, and the ids without a visible product
     """
     distinct_ids = list(dict.fromkeys(product_ids))
     rows_by_id = {
@@ -153,16 +138,13 @@ def list_trending(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """List published products of open stores by what was counted of them in 24 hours.
+    """List published products of open stores by trending score of the last 24 hours.
 
-    What was not counted at all follows by popularity, so that a quiet campus still sees something. It takes one
-    query, two where the page reaches what was not counted, and one more with a category.
+    Products without a score follow by popularity, so that a quiet campus still has results. The listing takes a
+    single query, a second query when a page reaches products without a score, and another with a category.
 
-    :param filters: what is wanted
-    :param page: which page; its position tells which of the two parts it is in
-    :param now: the time of the request
-    :param media_base_url: where pictures are read
-    :return: cards
+    :param page: the cursor position also says which of the two parts the page starts in
+    :return: product cards
     """
     conditions = listing.build_conditions(session, filters)
     if conditions is None:

@@ -1,11 +1,10 @@
-"""The public listing of products: cards, filters, sorts, pages by keyset, each combination built once.
+"""The public product listing: cards, filters, sort orders and keyset pages.
 
-A card is how every listing shows a product: its columns, and how a row becomes JSON.
+A card is the short form of a product in every listing. Each combination of filters and sort order is built once.
 
-Where filters narrow the listing, their values stand in the statement as literals (the driver writes them
-there), so that the planner knows them and chooses between the index of the order and that of the filter by
-the table's own statistics. Pages of the usual length without such filters have one good plan, the index of the
-order: they are prepared.
+Values of narrowing filters are literals in the SQL statement. The planner then knows the values and can choose
+between the index of the sort order and the index of the filter. Pages of the default length without narrowing filters
+always use the index of the sort order, so their statements are prepared.
 """
 
 from collections.abc import Callable
@@ -50,9 +49,9 @@ from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN
 
-# The sort value and the id of the last page's last row. Their literals are untyped: the server infers the types.
+# Sort value and id of the last page's last row. The literals are untyped: the server infers the types.
 LAST_ROW = tuple_(bindparam("last_position", type_=Text), bindparam("last_id", type_=Text))
-# Ids come as text: the driver would make UUID objects of them that are written as text again at once.
+# Ids are read as text, because the driver would build UUID objects that are converted to text again.
 CARD_COLUMNS: tuple[ColumnElement[Any], ...] = (
     cast(Product.id, Text).label("id"),
     Product.title.label("title"),
@@ -88,7 +87,10 @@ class StoreSummary:
 
 @dataclass
 class ProductCard:
-    """A product as listings show it. Not frozen, because making a frozen card takes three times as long."""
+    """A product in a listing.
+
+    The class is not frozen, because creating a frozen card takes three times as long.
+    """
 
     id: str
     title: str
@@ -107,7 +109,7 @@ class ProductCard:
 
 
 def build_card(row: tuple[Any, ...]) -> ProductCard:
-    """Make a card of a row that begins with ``CARD_COLUMNS``; what follows is left out."""
+    """Build a card from a row that begins with ``CARD_COLUMNS``; further columns are ignored."""
     (
         product_id,
         title,
@@ -150,10 +152,10 @@ def build_card(row: tuple[Any, ...]) -> ProductCard:
 def card_page(
     rows: list[tuple[Any, ...]], request: PageRequest, *, position_of: Callable[[tuple[Any, ...]], list[Any]]
 ) -> Page:
-    """Make a page of cards.
+    """Build a page of cards.
 
-    :param rows: at most one more than the page takes, each with ``CARD_COLUMNS`` first
-    :param position_of: gives a row's sort key
+    :param rows: at most one row more than the page holds, each beginning with ``CARD_COLUMNS``
+    :param position_of: returns the sort key of a row
     """
     page = page_of(rows, request=request, position_of=position_of)
     return Page([build_card(row) for row in page.items], page.limit, page.next_position)
@@ -161,7 +163,7 @@ def card_page(
 
 @dataclass(frozen=True, slots=True)
 class _Sort:
-    """A column that an index begins with, beside the product's id that it ends with."""
+    """A sort order: the first column of an index, and the product id as the last column."""
 
     column: Any
     descending: bool
@@ -174,7 +176,7 @@ _SORTS = {
     "price_desc": _Sort(Product.price_minor, descending=True),
     "popular": _Sort(Product.popularity, descending=True),
     "rating": _Sort(Product.rating_bayes, descending=True),
-    # Of what is counted; not for clients to choose, since it leaves out what nobody looked at.
+    # Covers counted products only, so clients cannot choose this order.
     "trending": _Sort(ProductCount.trending, descending=True, id_column=ProductCount.product_id),
 }
 SORTS = tuple(name for name in _SORTS if name != "trending")
@@ -183,17 +185,16 @@ DEFAULT_SORT = "newest"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductFilters:
-    """Filters of the public listing; a filter that is none is not applied.
+    """Filters of the public listing; None means no filter.
 
-    :param campus: its id or slug
-    :param category: its id or slug; products of categories below it are listed too
+    :param campus: id or slug
+    :param category: id or slug; subcategories are included
     :param min_price_minor: kobo, inclusive
     :param max_price_minor: kobo, inclusive
-    :param condition: one of the conditions
-    :param vendor_id: of the vendor profile
-    :param in_stock: true for what can be had, false for what is sold out
-    :param published_after: first published later than this
-    :param exclusive: true for what verified stores alone have, and say so
+    :param vendor_id: id of the vendor profile
+    :param in_stock: True for products in stock, False for sold-out products
+    :param published_after: exclusive bound of the first publication
+    :param exclusive: True for exclusive products of verified stores
     """
 
     campus: str | None = None
@@ -221,17 +222,17 @@ _CONDITIONS: dict[str, ColumnElement[bool]] = {
     "trends": and_(ProductCount.product_id == Product.id, ProductCount.trending.is_not(None)),
     "trends_not": ~exists().where(ProductCount.product_id == Product.id, ProductCount.trending.is_not(None)),
 }
-# Filters that leave the index of the order the best way to go; by campus there is one for the default order alone,
-# and a small campus has few rows in a long index.
+# The index of the sort order stays the best plan with these filters. With a campus that holds only for the default
+# sort, which has a campus index. A small campus has few rows in a long index.
 _INDEX_FRIENDLY_FILTERS = frozenset({"condition", "in_stock", "published_after", "trends", "trends_not"})
 _INDEX_FRIENDLY_IN_DEFAULT_SORT = _INDEX_FRIENDLY_FILTERS | {BY_CAMPUS_ID, BY_CAMPUS_SLUG}
 
 
-@lru_cache(maxsize=2048)  # more than there are combinations
+@lru_cache(maxsize=2048)  # more than the number of combinations
 def _listing_statement(
     sort: str, conditions: tuple[str, ...], *, has_cursor: bool, is_default_page: bool
 ) -> Statement[Row]:
-    """Build the listing once; ``is_default_page`` pages have the default length and no filter but plain ones."""
+    """Build a listing statement once; ``is_default_page`` needs the default length and index-friendly filters."""
     column, id_column, descending = _SORTS[sort].column, _SORTS[sort].id_column, _SORTS[sort].descending
     clause = (
         select(*CARD_COLUMNS, column.label("position"))
@@ -257,14 +258,11 @@ def list_products(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """List published products of open stores, in one query, or two with a category.
+    """List published products of open stores in a single query, or two with a category.
 
-    :param filters: what is wanted
-    :param sort: one of ``SORTS``
-    :param page: which page; its position is the sort column's value and the id of the last row shown
-    :param now: the time of the request, which tells whose vacation is over
-    :param media_base_url: where pictures are read
-    :return: cards; none for a campus or category that does not exist
+    :param sort: a name of ``SORTS``
+    :param page: the cursor position holds the sort value and the id of the last product shown
+    :return: product cards; none for a campus or category that does not exist
     """
     conditions = build_conditions(session, filters)
     if conditions is None:
@@ -284,14 +282,11 @@ def fetch_listing_rows(
     now: datetime,
     media_base_url: str,
 ) -> list[tuple[Any, ...]]:
-    """Fetch the rows of a page, and one more if there is one, in one query.
+    """Fetch the rows of a page, and a further row if the listing goes on, in a single query.
 
-    :param sort: one of those above, offered to clients or not
-    :param conditions: the conditions that apply, with their values, as ``build_conditions`` gives them
-    :param page: which page
-    :param now: the time of the request
-    :param media_base_url: where pictures are read
-    :return: each with a card's columns first, and what it is sorted by last
+    :param sort: any sort order of this module, including ``trending``
+    :param conditions: result of ``build_conditions``
+    :return: rows that begin with ``CARD_COLUMNS`` and end with the sort value
     """
     statement = _listing_statement(
         sort,
@@ -314,21 +309,20 @@ _CURSOR_PART_TYPES: dict[type, CursorValueType] = {datetime: "time", str: "text"
 
 
 def cursor_part_type(column: Any) -> CursorValueType:
-    """Tell what the values of a column are that a listing is sorted by."""
+    """Return the cursor value type of a sort column."""
     return _CURSOR_PART_TYPES.get(column.type.python_type, "number")
 
 
 def cursor_position(row: tuple[Any, ...]) -> list[Any]:
-    """Give the position of a row, after which the next page goes on."""
+    """Return the cursor position of a row: sort value and product id."""
     value = row[-1]
     return [iso(value) if isinstance(value, datetime) else value, row[0]]
 
 
 def build_conditions(session: Session, filters: ProductFilters) -> dict[str, Any] | None:
-    """Give the conditions that apply, with their values, in one order.
+    """Build the conditions of the filters with values, in a fixed order.
 
-    :param filters: what is wanted
-    :return: none if nothing can meet them, there being no such category
+    :return: None if no product can match, because the category does not exist
     """
     conditions = campus_parameters(filters.campus)
     if filters.category is not None:
@@ -364,8 +358,9 @@ _SELECT_CATEGORY_SUBTREE = Prepared(
 
 
 def list_category_subtree(session: Session, category: str) -> list[UUID]:
-    """Give the ids of a category and of all below it; none if there is no such category.
+    """List the ids of a category and of all subcategories.
 
-    :param category: its id or slug
+    :param category: id or slug
+    :return: empty if the category does not exist
     """
     return _SELECT_CATEGORY_SUBTREE.scalars(session, category_id=parse_uuid(category), slug=category)

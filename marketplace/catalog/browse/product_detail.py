@@ -1,4 +1,4 @@
-"""One product, what is like it, and the tree of categories."""
+"""Product details with related products, and the category tree."""
 
 from datetime import datetime
 from typing import Any
@@ -35,12 +35,12 @@ from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN, STORE_IS_OPEN_SQL
 
 MAX_RELATED_PRODUCTS = 8
-# So many next in price, on either side, are held against a product's title.
+# Number of products on either side in price that are compared by title.
 _MAX_PRICE_NEIGHBOURS = 8
 
 
 def _price_neighbours_clause(*, above: bool) -> Any:
-    """Select the cards next in price to a product, on one side of it, by the index of category and price."""
+    """Select the cards closest in price on either side of a product, using the index of category and price."""
     price: ColumnElement[int] = Product.price_minor.expression
     near = price >= bindparam("price_minor") if above else price < bindparam("price_minor")
     return (
@@ -60,7 +60,7 @@ def _price_neighbours_clause(*, above: bool) -> Any:
 
 
 def _related_clause() -> ClauseElement:
-    """Select what is most alike: title and price count the same, each from 0 to 1."""
+    """Select the most similar products. Title and price have equal weight, each from 0 to 1."""
     sides = union_all(
         _price_neighbours_clause(above=True).subquery().select(),
         _price_neighbours_clause(above=False).subquery().select(),
@@ -75,12 +75,12 @@ def _related_clause() -> ClauseElement:
 _SELECT_RELATED = Prepared(_related_clause())
 
 
-# Columns for the owner and for staff that manages products.
+# Columns for the owner and for staff with the permission to manage products.
 _PRIVATE_COLUMNS = (
     *("status", "status_reason", "review_state", "review_reasons"),
     *("quantity", "reserved", "revision", "created_at"),
 )
-# Ids as text: see listing.CARD_COLUMNS.
+# Ids are read as text for the same reason as in ``listing.CARD_COLUMNS``.
 _SELECT_DETAIL = Prepared(
     text(
         f"""
@@ -115,28 +115,23 @@ _SELECT_DETAIL = Prepared(
 def fetch_product_detail(
     session: Session, *, product_id: UUID, caller: Caller | None, now: datetime, media_base_url: str
 ) -> dict[str, Any]:
-    """Give a product with its vendor's reputation and related items, in two queries.
+    """Fetch a product with its vendor's reputation and related products in two queries.
 
-    One more query tells its owner what was counted of it.
+    A third query reads the counters for the private view. The owner and staff with the permission to manage products
+    see the product in any state, with private fields. Everyone else sees a published product of an active store.
+    Products of a store on vacation are visible but not orderable.
 
-    Its owner, and staff that may manage products, see it in any state and with its private fields; all
-    others see it while it is published and its store is active. A store on vacation still shows its
-    products, as not orderable.
-
-    :param product_id: which
-    :param caller: who looks, or none
-    :param now: the time of the request
-    :param media_base_url: where pictures are read
-    :raises NotFoundError: there is none, or it is not the caller's to see
+    :param caller: None for an anonymous request
+    :raises NotFoundError: the product does not exist or is not visible to the caller
     """
-    row = found(_SELECT_DETAIL.first(session, product_id=product_id, now=now), "There is no such product.")
+    row = found(_SELECT_DETAIL.first(session, product_id=product_id, now=now), "Product not found.")
     private = caller is not None and (
         caller.has_permission(MANAGE_PRODUCTS)
         or (str(caller.id) == row["user_id"] and row["status"] != "deleted")
     )
     public = row["status"] == "published" and row["vendor_status"] == "active"
     if not (public or private):
-        raise NotFoundError("There is no such product.")
+        raise NotFoundError("Product not found.")
     view = _public_view(row, now=now, media_base_url=media_base_url, orderable=public)
     if private:
         view |= {name: row[name] for name in _PRIVATE_COLUMNS}
@@ -204,7 +199,7 @@ def _public_view(
 
 
 def _average_response_minutes(seconds_sum: int, count: int) -> int | None:
-    """Give the average of responses in minutes, rounded up; none without any."""
+    """Return the average response time in minutes, rounded up, or None without responses."""
     return -(-seconds_sum // (count * 60)) if count else None
 
 
@@ -227,10 +222,11 @@ _SELECT_CATEGORIES = Statement(
 
 
 def fetch_category_tree(session: Session, *, now: datetime) -> list[dict[str, Any]]:
-    """Give the tree of categories, each with the number of listings in and below it.
+    """Fetch the category tree, each category with the number of listings in its subtree.
 
-    :param now: the time of the request; products of stores on vacation are not counted
-    :return: the roots, their children in ``children``
+    Products of stores on vacation are not counted.
+
+    :return: the root categories; subcategories are in ``children``
     """
     rows = _SELECT_CATEGORIES.all(session, now=now)
     nodes: dict[str | None, dict[str, Any]] = {
@@ -253,7 +249,7 @@ def fetch_category_tree(session: Session, *, now: datetime) -> list[dict[str, An
 
 
 def _sum_listing_counts(node: dict[str, Any]) -> int:
-    """Add the counts of what is below a category to its own; the tree is as deep as its lineages are long."""
+    """Add the counts of all subcategories to a category. Recursion is bounded by the depth of the tree."""
     node["listing_count"] += sum(_sum_listing_counts(child) for child in node["children"])
     total: int = node["listing_count"]
     return total

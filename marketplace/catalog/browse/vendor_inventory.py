@@ -1,4 +1,4 @@
-"""A store's own inventory: every listing in whatever state, with what its owner alone is told."""
+"""The inventory of a store: listings in every state, with fields that only the owner sees."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -46,7 +46,7 @@ _SORTS: dict[str, Any] = {
 }
 SORTS = tuple(_SORTS)
 
-# What only the owner is told, by its name on the wire.
+# Fields for the owner only, by API name.
 _OWNER_COLUMNS: dict[str, Any] = {
     "status": Product.status,
     "status_reason": Product.status_reason,
@@ -78,13 +78,12 @@ _CONDITIONS: dict[str, ColumnElement[bool]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryFilters:
-    """Filters of a vendor's inventory; a filter that is none is not applied.
+    """Filters of a vendor's inventory; None means no filter.
 
-    :param status: one of ``STATUSES``
-    :param low_stock: true for what has at most ``low_stock_at`` pieces to sell, false for what has more
-    :param low_stock_at: so few pieces are few
-    :param words: what the title holds, in whatever case
-    :param category: its id or slug; products of categories below it are listed too
+    :param status: a value of ``STATUSES``
+    :param low_stock: True for at most ``low_stock_at`` available units, False for more
+    :param words: part of the title, in any case
+    :param category: id or slug; subcategories are included
     """
 
     status: str | None = None
@@ -95,13 +94,13 @@ class InventoryFilters:
 
 
 def _apply_filters(clause: Any, conditions: tuple[str, ...]) -> Any:
-    # The statuses' condition is that of the index.
+    # The condition on the status equals the condition of the partial index.
     return clause.where(
         Product.vendor_id == bindparam("vendor_id"), text("products.status <> 'deleted'")
     ).where(*(_CONDITIONS[name] for name in conditions))
 
 
-@lru_cache(maxsize=2048)  # more than there are combinations
+@lru_cache(maxsize=2048)  # more than the number of combinations
 def _page_statement(
     sort: str, conditions: tuple[str, ...], *, descending: bool, has_cursor: bool
 ) -> Statement[Row]:
@@ -134,14 +133,10 @@ def list_inventory(
     now: datetime,
     media_base_url: str,
 ) -> TablePage:
-    """List what the caller's store has, in four queries, or five with a category.
+    """List the inventory of the caller's store in four queries, or five with a category.
 
-    :param user_id: whose store it is
-    :param filters: what is wanted
-    :param page: which page, sorted by one of ``SORTS``
-    :param now: the time of the request
-    :param media_base_url: where pictures are read
-    :return: cards with what their owner alone is told; ``counts`` of the whole store, by status, beside them
+    :param page: sorted by a name of ``SORTS``
+    :return: cards with the owner's fields; ``counts`` by status cover the whole store
     :raises StoreRequiredError: the caller has no store
     """
     store = require_store_of_user(session, user_id=user_id)
@@ -164,7 +159,7 @@ def list_inventory(
     page_rows = rows[: page.limit]
     return TablePage(
         items=[
-            # The owner's columns stand between those of the card and the position.
+            # The owner's columns stand between the card's columns and the sort value.
             vars(listing.build_card(row))
             | dict(zip(_OWNER_COLUMNS, row[len(listing.CARD_COLUMNS) : -1], strict=True))
             for row in page_rows
@@ -201,7 +196,7 @@ def _count_by_status(session: Session, *, vendor_id: UUID, low_stock_at: int) ->
 
 
 def _filter_parameters(session: Session, filters: InventoryFilters) -> dict[str, Any] | None:
-    """Give the conditions that apply, with their values; none if nothing can meet them."""
+    """Return the conditions of the filters with values, or None if no listing can match."""
     parameters: dict[str, Any] = {
         name: value
         for name, value in (("status", filters.status), ("words", filters.words))

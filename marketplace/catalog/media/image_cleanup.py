@@ -1,10 +1,10 @@
-"""Pictures that nothing shows are cleared away: condemned, their objects deleted, and their rows at last.
+"""Cleanup of images that no listing, promotion or order shows.
 
-Each step is committed before the next, so that one that was broken off is taken up by the next sweep:
+Each step is committed before the next, so that the next sweep resumes an interrupted cleanup:
 
-1. a row that nothing uses is condemned (``deleting``) under its lock: from then on nothing can show it;
-2. its objects are deleted, unless another row shows them: then the row alone goes;
-3. it stays as ``deleted`` for a week, and its keys with it: whoever still deletes them harms nobody.
+1. An unused row is marked ``deleting`` under its row lock. From then on no listing can use the image.
+2. The stored objects are deleted. If another row shares the objects, only the row is deleted.
+3. The row stays as ``deleted`` for a week and keeps its keys reserved. A late deletion of these keys is harmless.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ UNUSED_GRACE_PERIOD = timedelta(hours=24)
 DELETED_ROW_RETENTION = timedelta(days=7)
 MAX_IMAGES_PER_RUN = 500
 IMAGE_USING_TABLES = ("product_images", "banners", "vibes")
-"""The tables whose ``image_id`` keeps a picture."""
+"""The tables whose ``image_id`` keeps an image in use."""
 
 ImageUsageCheck = Callable[[Session, str], bool]
 
@@ -40,7 +40,7 @@ _IS_USED_SQL = " OR ".join(
 
 @dataclass(frozen=True)
 class ImageCleanupResult:
-    """What a sweep did: pictures condemned, and pictures whose objects were deleted."""
+    """Counts of a cleanup run: images marked for deletion, and images with deleted objects."""
 
     marked: int
     deleted: int
@@ -59,12 +59,12 @@ def delete_unused_images(
     is_used_elsewhere: ImageUsageCheck,
     now: datetime,
 ) -> ImageCleanupResult:
-    """Clear away pictures that nothing has shown for a day, uploads broken off included.
+    """Delete images that have been unused for a day, including interrupted uploads.
 
-    :param bucket: the public one
-    :param is_used_elsewhere: tells whether another area still shows an object, by its key
-    :param now: the time of the sweep
-    :return: what it did; what it could not delete, it leaves to the next one
+    Images that cannot be deleted now are left to the next sweep.
+
+    :param bucket: the public bucket
+    :param is_used_elsewhere: returns whether another area still shows an object key
     """
     unused_before = now - UNUSED_GRACE_PERIOD
     with database.reading() as session:
@@ -85,7 +85,7 @@ def delete_unused_images(
                 unused_before=unused_before,
                 is_used_elsewhere=is_used_elsewhere,
             ),
-            failure="picture not condemned",
+            failure="image not marked for deletion",
         )
     )
     deleted = _delete_marked_images(database, storage, bucket=bucket, now=now)
@@ -93,7 +93,7 @@ def delete_unused_images(
     return ImageCleanupResult(marked, deleted)
 
 
-# A statement of its own, after the lock: it sees what was committed while the lock was waited for.
+# A separate statement after the lock sees rows that were committed during the wait for the lock.
 _SELECT_IMAGE_USAGE = Statement(
     text(
         f"""
@@ -114,9 +114,9 @@ def _mark_for_deletion(
     unused_before: datetime,
     is_used_elsewhere: ImageUsageCheck,
 ) -> bool:
-    """Condemn a picture, if nothing uses it; one that shares its objects with another is forgotten at once."""
+    """Mark an unused image for deletion; delete the row at once if another image shares its objects."""
     LOCK_IMAGE_CONTENT.run(session, content=content)
-    # The whole row is locked, as a listing locks it that takes the picture, and as a foreign key does.
+    # FOR UPDATE conflicts with the lock of a listing that takes the image, and with foreign key checks.
     image = session.scalar(
         select(Image)
         .where(

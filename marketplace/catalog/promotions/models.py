@@ -1,7 +1,7 @@
-"""Tables of what staff promote: flash sales, banners, vibes, featured products.
+"""Tables of promotions: flash sales, banners, vibes and featured products.
 
-``over_at`` is when a promotion is over: at the end that was planned, or when it was ended early. One that was
-ended before it began was called off: it never ran.
+``over_at`` is the effective end: the planned end or the early end, whichever comes first. A promotion that was ended
+before its start was cancelled and never ran.
 """
 
 from datetime import datetime
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, Id, Timestamped
 
-# Of promotions that ran or will: an empty window can't overlap, and one that ends before it begins is no range.
+# Only promotions that ran or will run. A cancelled promotion ends before its start, which is not a valid range.
 _NOT_CANCELLED_BEFORE_START = text("over_at IS NULL OR over_at > starts_at")
 _IMAGE_COUNT_SQL = "num_nonnulls(image_id, image_url)"
 
@@ -29,7 +29,7 @@ def _exclude_overlaps(table: str) -> ExcludeConstraint:
 
 
 class Promotion(Timestamped):
-    """The columns of every promotion: its window, its early end, and who wrote it."""
+    """Common columns of promotions: period, early end and author."""
 
     id: Mapped[Id]
     starts_at: Mapped[datetime]
@@ -42,10 +42,10 @@ class Promotion(Timestamped):
 
 
 class FlashSale(Promotion, Base):
-    """A product for less, for a while. ``sold`` of its pieces are claimed by orders, paid or waiting.
+    """A product at a lower price for a limited period. Orders, paid or unpaid, hold ``sold`` units.
 
-    A row is changed under the lock of its product's row alone. Products repeat what a card needs of the sale
-    that runs or comes next.
+    A row is changed only under the row lock of the product. Products repeat the columns of the running or next sale
+    that a card needs.
     """
 
     __tablename__ = "flash_sales"
@@ -64,7 +64,9 @@ class FlashSale(Promotion, Base):
 
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"))
     sale_price_minor: Mapped[int]
-    percent_off: Mapped[int | None] = mapped_column(comment="What the price was made of, where it was")
+    percent_off: Mapped[int | None] = mapped_column(
+        comment="Percentage that the sale price was computed from; null for a fixed price"
+    )
     ends_at: Mapped[datetime] = mapped_column()
     over_at: Mapped[datetime] = mapped_column(Computed("least(ends_at, ended_at)", persisted=True))
     quantity: Mapped[int | None]
@@ -72,7 +74,7 @@ class FlashSale(Promotion, Base):
 
 
 class PicturedPromotion(Promotion):
-    """The columns of promotions with a picture, in an order that staff chose, on one campus or all."""
+    """Common columns of promotions with an image and a position, on a single campus or on all campuses."""
 
     image_id: Mapped[UUID | None] = mapped_column(ForeignKey("images.id"), index=True)
     image_url: Mapped[str | None]
@@ -81,7 +83,7 @@ class PicturedPromotion(Promotion):
 
 
 class Banner(PicturedPromotion, Base):
-    """A picture with a title on the pages of a campus, or of all."""
+    """An image with a title on the pages of a campus or of all campuses."""
 
     __tablename__ = "banners"
     __table_args__ = (
@@ -99,7 +101,7 @@ class Banner(PicturedPromotion, Base):
 
 
 class Vibe(PicturedPromotion, Base):
-    """A themed feed of products, in an order that staff chose."""
+    """A themed feed of products in an order chosen by staff."""
 
     __tablename__ = "vibes"
     __table_args__ = (
@@ -116,7 +118,7 @@ class Vibe(PicturedPromotion, Base):
 
 
 class VibeProduct(Base):
-    """A product's place in a vibe."""
+    """The position of a product in a vibe."""
 
     __tablename__ = "vibe_products"
     __table_args__ = (
@@ -130,7 +132,7 @@ class VibeProduct(Base):
 
 
 class FeaturedProduct(Promotion, Base):
-    """A product that staff put forward on its campus."""
+    """A product that staff feature on the product's campus."""
 
     __tablename__ = "featured_products"
     __table_args__ = (
@@ -146,5 +148,5 @@ class FeaturedProduct(Promotion, Base):
     )
 
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"))
-    campus_id: Mapped[UUID] = mapped_column(ForeignKey("campuses.id"), comment="The product's")
+    campus_id: Mapped[UUID] = mapped_column(ForeignKey("campuses.id"), comment="Campus of the product")
     position: Mapped[int] = mapped_column(server_default=text("0"))

@@ -1,4 +1,4 @@
-"""Tables of the search. The database's own triggers keep documents true, whoever writes products."""
+"""Tables of the search. Database triggers keep the documents current after every write of products."""
 
 from datetime import date, datetime
 from typing import Any
@@ -10,18 +10,18 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, Entity, Timestamped
 
-# Without a list of what is yet to be indexed: searches would read it through.
+# Without a pending list, which every search would read.
 _GIN: dict[str, Any] = {"postgresql_using": "gin", "postgresql_with": {"fastupdate": "off"}}
 _WITHOUT_DIGITS = text("word !~ '[0-9]'")
 
 
 class SearchDocument(Base):
-    """A published product, as the search sees it; a product that is hidden has none.
+    """The searchable form of a published product. Hidden products have no document.
 
-    It is a table of its own so that orders, which change stock, do not rewrite what is indexed. ``prior``
-    is how popular the product was when it was last looked at, in coarse steps, then how well rated. ``title``
-    holds title (weight A), tags (B) and category (C), as written and as stems; ``body`` all of it with the
-    store's name (C) and the description (D), as stems. ``words`` are those of all but the description.
+    The table is separate from products, so that stock changes of orders do not rewrite indexed data. ``prior`` ranks
+    by popularity in coarse steps, then by rating, as of the last refresh. ``title`` holds the title (weight A), tags
+    (B) and category (C), both as written and as stems. ``body`` also holds the store name (C) and the description
+    (D), as stems only. ``words`` holds all words except those of the description.
     """
 
     __tablename__ = "search_documents"
@@ -44,14 +44,14 @@ class SearchDocument(Base):
 
 
 class SearchTerm(Base):
-    """A word of titles, tags, stores and categories, and how many documents had it at the last count.
+    """A word of titles, tags, stores and categories with its number of documents at the last count.
 
-    ``in_title`` is how many had it in what ``SearchDocument.title`` holds: in all that but the store.
+    ``in_title`` counts documents with the word in ``SearchDocument.title``, which excludes the store name.
     """
 
     __tablename__ = "search_terms"
     __table_args__ = (
-        # Model numbers are no spelling of anything, and many.
+        # Model numbers are numerous and are never spelling corrections.
         Index(
             "ix_search_terms_word",
             "word",
@@ -69,7 +69,7 @@ class SearchTerm(Base):
 
 
 class SearchLexeme(Base):
-    """A lexeme that very many documents hold: a search for it must not read them all."""
+    """A lexeme of very many documents. A search for such a lexeme must not read all of them."""
 
     __tablename__ = "search_lexemes"
 
@@ -79,7 +79,7 @@ class SearchLexeme(Base):
 
 
 class SearchSynonyms(Timestamped, Entity):
-    """Words and phrases that mean the same, folded; staff edit them."""
+    """A group of folded words and phrases with the same meaning, edited by staff."""
 
     __tablename__ = "search_synonyms"
     __table_args__ = (
@@ -92,7 +92,7 @@ class SearchSynonyms(Timestamped, Entity):
 
 
 class SearchMiss(Entity):
-    """What was searched in vain on a day, and how often; it holds no personal data."""
+    """A query without results on a day, with its count. The row holds no personal data."""
 
     __tablename__ = "search_misses"
     __table_args__ = (UniqueConstraint("day", "campus_id", "query", postgresql_nulls_not_distinct=True),)

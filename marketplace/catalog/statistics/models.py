@@ -1,4 +1,4 @@
-"""Tables of what is counted of products."""
+"""Tables of product counters."""
 
 from datetime import datetime
 from uuid import UUID
@@ -10,7 +10,7 @@ from marketplace.infra.db import Base
 
 
 class CountedEvents:
-    """The columns of a product's counts, one for each type of event."""
+    """Counter columns of a product, one for each event type."""
 
     views: Mapped[int] = mapped_column(server_default=text("0"))
     cart_adds: Mapped[int] = mapped_column(server_default=text("0"))
@@ -18,7 +18,7 @@ class CountedEvents:
 
 
 class ProductStatistic(CountedEvents, Base):
-    """What was counted of a product in one hour, which its beginning names."""
+    """Counters of a product in one hour; ``hour`` is the start of the hour."""
 
     __tablename__ = "product_statistics"
 
@@ -27,9 +27,9 @@ class ProductStatistic(CountedEvents, Base):
 
 
 class ProductCount(CountedEvents, Base):
-    """What was counted of a product in all.
+    """Total counters of a product.
 
-    It stands beside the product, not in it: an order must not wait for a count, nor a count for an order.
+    The table is separate from products, so that orders and counters do not wait for each other's row locks.
     """
 
     __tablename__ = "product_counts"
@@ -45,15 +45,15 @@ class ProductCount(CountedEvents, Base):
 
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), primary_key=True)
     trending: Mapped[int | None] = mapped_column(
-        comment="Its place among what trends: the decayed score's logarithm, which time alone does not change"
+        comment="Rank key of trending products: logarithm of the decayed score, constant while no event is counted"
     )
     recount_at: Mapped[datetime | None] = mapped_column(
-        comment="When trending must be reckoned anew: it was counted, or an hour leaves the window"
+        comment="When trending must be recomputed: after a counted event, or when an hour leaves the window"
     )
 
 
 class StatisticsBatch(Base):
-    """A batch of counts that was added up, so that none is added twice."""
+    """A batch of counts that was added. The row prevents adding the batch twice."""
 
     __tablename__ = "statistics_batches"
 
