@@ -11,9 +11,8 @@ import pytest
 import requests
 from sqlalchemy import select
 
-from marketplace.catalog import vendor_products
+from marketplace.catalog import texts, vendor_products
 from marketplace.catalog.models import Product
-from marketplace.catalog.moderation import automated_review
 from marketplace.infra import outbox
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
@@ -264,7 +263,7 @@ class TestAProviderThatFails:
         waited = clock.now - NOW
         assert timedelta(minutes=10) <= waited <= timedelta(minutes=15)
         listing = market.row(Product, product_id)
-        assert (listing.held, listing.review_reasons) == (True, [automated_review.NOT_CHECKED_IN_TIME])
+        assert (listing.held, listing.review_reasons) == (True, [texts.NOT_CHECKED_IN_TIME])
         assert [told["type"] for told in notifications_of(database, store.user_id)] == ["product_held"]
 
 

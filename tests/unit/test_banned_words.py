@@ -214,9 +214,9 @@ class TestFindings:
         reasons = find_rule_violations(content, BANNED, [])
 
         assert len(reasons) == 3
-        assert reasons[0].startswith("The title holds a phone number.")
+        assert reasons[0].startswith("The title contains a phone number.")
         assert "an e-mail address and a name on another network" in reasons[1]
-        assert reasons[2].startswith("The tags hold a phone number.")
+        assert reasons[2].startswith("The tags contain a phone number.")
         assert not any(detail in " ".join(reasons) for detail in ("0803", "ada"))
 
     @pytest.mark.parametrize(

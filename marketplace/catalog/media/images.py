@@ -1,7 +1,7 @@
-"""Pictures that are uploaded: stored in several sizes under their content's hash, and shown by listings.
+"""Uploaded images: stored in several sizes under a hash of the content, and shown by listings.
 
-Nothing is ever in object storage that no row tells of: the row is written before the objects are stored, and
-stays until they are gone (``image_sweep``).
+Every stored object belongs to a row. The row is written before the objects are stored, and stays until the objects
+are deleted (``image_cleanup``).
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from uuid import UUID
 from sqlalchemy import case, select, text, update
 from sqlalchemy.orm import Session
 
+from marketplace.catalog import texts
 from marketplace.catalog.models import Image
 from marketplace.infra.db import Database, Statement
 from marketplace.infra.imaging.formats import Picture, Rendition
@@ -23,9 +24,9 @@ from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, ObjectStorage
 
 MAX_BYTES = 5 * 1024 * 1024
 RENDITION_SIZES = (320, 800, 1600)
-"""The longest sides, in pixels: for cards, for a listing's own page, and for looking closer."""
+"""The longest sides in pixels: for cards, for the product page, and for zooming."""
 DETAIL_IMAGE_SIZE = RENDITION_SIZES[1]
-# Goes up when renditions are made otherwise: their keys must change, since they are kept for good.
+# Increase when renditions are made differently: stored objects are cached forever, so the keys must change.
 _RENDITION_VERSION = 1
 
 
@@ -45,19 +46,18 @@ def upload_image(
     sha256: str,
     now: datetime,
 ) -> UUID:
-    """Take in a picture of a product, in phases; ``complete_upload`` is the last one.
+    """Store an uploaded product image in several phases; ``complete_upload`` is the last phase.
 
-    The same file of the same owner is the same picture: it is not stored again.
+    The same file of the same owner is stored once and keeps the same id.
 
-    :param bucket: the public one
-    :param owner_id: who uploads it, and may show it in listings
-    :param file: an open file of the system
-    :param sha256: of its content
-    :param now: the time of the request
-    :return: the picture's id
-    :raises UnsupportedMediaTypeError: it is no JPEG, PNG, WebP or GIF
-    :raises ValidationError: it is one that can't be decoded, or not within bounds
-    :raises ProviderUnavailableError: the storage does not take it
+    :param bucket: the public bucket
+    :param owner_id: the uploader; may use the image in listings
+    :param file: an open file of the operating system
+    :param sha256: hex digest of the file's content
+    :return: id of the image
+    :raises UnsupportedMediaTypeError: the file is not a JPEG, PNG, WebP or GIF image
+    :raises ValidationError: the image cannot be decoded or exceeds the limits
+    :raises ProviderUnavailableError: the storage failed
     """
     content_hash = hashlib.sha256(f"{_RENDITION_VERSION}:{sha256}".encode()).hexdigest()
     reused_image_id = database.in_transaction(
@@ -74,7 +74,7 @@ def upload_image(
 
 
 def _reuse_ready_image(session: Session, *, owner_id: UUID, content_hash: str, now: datetime) -> UUID | None:
-    """Find an owner's image of the same content, and restart its time without use."""
+    """Find an owner's image with the same content, and restart the grace period of an unused image."""
     return session.scalar(
         update(Image)
         .where(Image.owner_id == owner_id, Image.content_hash == content_hash, Image.status == "ready")
@@ -84,12 +84,11 @@ def _reuse_ready_image(session: Session, *, owner_id: UUID, content_hash: str, n
 
 
 def complete_upload(session: Session, *, image_id: UUID, media_base_url: str) -> dict[str, Any]:
-    """Make a picture whose objects are all stored one that listings can show.
+    """Make an image available to listings after all objects are stored.
 
-    :param image_id: as ``upload_image`` gave it
-    :param media_base_url: where pictures are read
-    :return: the picture, as ``image_view`` gives it
-    :raises ImageUploadExpiredError: it was cleared away meanwhile
+    :param image_id: result of ``upload_image``
+    :return: the image as built by ``image_view``
+    :raises ImageUploadExpiredError: the cleanup removed the image in the meantime
     """
     image = session.scalar(
         update(Image)
@@ -98,18 +97,17 @@ def complete_upload(session: Session, *, image_id: UUID, media_base_url: str) ->
         .returning(Image)
     )
     if image is None:
-        raise ImageUploadExpiredError("The upload took too long. Send the picture again.")
+        raise ImageUploadExpiredError(texts.IMAGE_UPLOAD_EXPIRED)
     return image_view(str(image.id), image.key, image.renditions, media_base_url=media_base_url)
 
 
 def image_view(
     image_id: str, key: str, renditions: Sequence[Mapping[str, Any]], *, media_base_url: str
 ) -> dict[str, Any]:
-    """Describe a picture as clients are shown it.
+    """Build the API view of an image.
 
-    :param key: of the rendition that cards show; rows of before there were sizes have no other
-    :param renditions: as the row has them
-    :return: ``url``, ``width`` and ``height`` are those of the size for a listing's own page
+    :param key: of the rendition for cards, the only rendition of rows older than the sizes
+    :return: ``url``, ``width`` and ``height`` describe the size for the product page
     """
     pages = [
         rendition
@@ -135,7 +133,7 @@ def image_view(
     }
 
 
-# Whoever adds a row of a content, or takes one away, does so alone: rows of one content share their objects.
+# Rows with the same content share objects, so only a single transaction may add or remove such rows at a time.
 LOCK_IMAGE_CONTENT = Statement(
     text("SELECT pg_advisory_xact_lock(hashtextextended('image:' || :content, 0))")
 )
@@ -144,9 +142,9 @@ LOCK_IMAGE_CONTENT = Statement(
 def _start_upload(
     session: Session, *, owner_id: UUID, content_hash: str, picture: Picture, now: datetime
 ) -> tuple[UUID, list[StoredObject]]:
-    """Write the row of an upload, or take up the one that it left when it was broken off before.
+    """Write the row of an upload, or resume the row of an interrupted upload.
 
-    :return: the picture's id, and the objects that the upload takes
+    :return: id of the image, and the objects to store
     """
     LOCK_IMAGE_CONTENT.run(session, content=content_hash)
     images = session.scalars(
@@ -189,7 +187,7 @@ def _start_upload(
 
 
 def _object_keys(content_hash: str, picture: Picture, images: Sequence[Image]) -> list[str]:
-    """Name the objects: as the live rows of this content do, or as none does whose objects are being deleted."""
+    """Choose object keys: the keys of live rows with this content, or unused keys if the objects are being deleted."""
     first = _key_suffix(picture.renditions[0])
     live = [image.key for image in images if image.status in ("pending", "ready")]
     if live:

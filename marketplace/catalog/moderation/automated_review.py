@@ -1,8 +1,8 @@
-"""The review of listings by machine: handed in, read, held against rules and provider, published or held.
+"""Automated review of listings: submit, screen by rules and provider, then publish or hold for staff.
 
-It comes in phases, since the provider is asked while no transaction is open: ``read_and_screen`` takes a listing down
-as it is, ``check_with_provider`` asks the provider about that, ``publish_or_hold`` publishes or holds it if it
-still is what was read. What was changed meanwhile has an event of its own, which decides.
+The review has three phases, because the provider is called without an open transaction. ``read_and_screen`` reads the
+listing, ``check_with_provider`` calls the provider, and ``publish_or_hold`` applies the result if the listing is
+unchanged. A change in the meantime has an event of its own, which starts a new review.
 """
 
 import re
@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import Select, select, text
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import states
+from marketplace.catalog import states, texts
 from marketplace.catalog.listing_changes import drop_stale_listing_caches
 from marketplace.catalog.models import BannedTerm, Product
 from marketplace.catalog.moderation import rules
@@ -29,16 +29,12 @@ from marketplace.providers.moderation import ContentModerator
 from marketplace.vendors import queries as vendor_queries
 
 SCREENING_TOPIC = "product.screen"
-# So long a listing waits for a provider that does not answer; then staff look at it instead.
+# After this wait for a provider that does not answer, the listing goes to staff.
 PROVIDER_MAX_WAIT = timedelta(minutes=10)
-# So long it waits for the screening as such: whatever keeps it from coming, nobody waits for ever.
+# After this wait for the screening itself, the listing goes to staff, so that no listing is stuck.
 MAX_SCREENING_TIME = timedelta(minutes=30)
 OVERDUE_BATCH_SIZE = 500
 
-PREVIOUSLY_REJECTED = "Staff turned down an earlier version of this listing, so they look at this one too."
-NOT_CHECKED_IN_TIME = (
-    "The listing could not be checked automatically in time. Staff look at it; there is nothing to do."
-)
 _PROVIDER_CATEGORY_NAME = re.compile(r"[a-z][a-z0-9 /_-]{0,39}")
 _MAX_PROVIDER_CATEGORIES = 5
 
@@ -47,9 +43,9 @@ _MAX_PRICES_PER_CATEGORY = 100
 
 @dataclass(frozen=True, slots=True)
 class ScreenedListing:
-    """A listing as it was read, and what the rules find.
+    """A listing as read, with the violations of the rules.
 
-    ``text`` is all of it that a provider gets to see.
+    ``text`` is the only part that the provider sees.
     """
 
     product_id: UUID
@@ -60,10 +56,9 @@ class ScreenedListing:
 
 
 def submit_for_screening(session: Session, product: Product, *, now: datetime) -> None:
-    """Hand a listing that came into review, or changed there, to the screening.
+    """Submit a new or changed listing in review for screening.
 
-    :param product: its row is locked, or new
-    :param now: the time of the request
+    :param product: a new product, or a product with a row lock held by the caller
     """
     product.review_round = (product.review_round or 0) + 1
     product.held = False
@@ -92,9 +87,9 @@ _SELECT_LISTING_TO_SCREEN = Statement(
 
 
 def read_and_screen(session: Session, *, product_id: UUID) -> ScreenedListing | None:
-    """Take down a listing that waits for its screening, and hold it against the rules.
+    """Read a listing that waits for screening, and check the listing against the rules.
 
-    :return: what was read, or none if the listing does not wait, or is gone
+    :return: None if the listing does not wait for screening or does not exist
     """
     row = _SELECT_LISTING_TO_SCREEN.first(session, product_id=product_id)
     if row is None:
@@ -116,12 +111,12 @@ def read_and_screen(session: Session, *, product_id: UUID) -> ScreenedListing | 
         product_id=row["id"],
         review_round=row["review_round"],
         submitted_at=row["moderated_at"],
-        findings=(*([PREVIOUSLY_REJECTED] if row["needs_staff"] else []), *violations),
+        findings=(*([texts.PREVIOUSLY_REJECTED] if row["needs_staff"] else []), *violations),
         text="\n".join((content.title, content.description, *content.tags)),
     )
 
 
-# Of all categories below one, and of it: some of each, so that the work is bounded by their number.
+# Covers a category and its subcategories. A limit per category bounds the work.
 _SELECT_PRICES_IN_SUBTREE = Statement(
     text(
         """
@@ -139,7 +134,7 @@ _SELECT_PRICES_IN_SUBTREE = Statement(
 
 
 def _fetch_comparable_prices(session: Session, *, product_id: UUID, lineage: Sequence[UUID]) -> list[int]:
-    """Read what else costs in the category; where too few know, what is below its parent, or else its root."""
+    """Fetch prices of the category. With too few, widen the search to the parent's subtree, then to the root's."""
     prices = session.scalars(_select_newest_prices(lineage[-1], product_id)).all()
     for wider_category_id in dict.fromkeys((*lineage[-2:-1], lineage[0])):
         if len(prices) >= rules.MIN_COMPARABLE_PRICES:
@@ -155,7 +150,7 @@ def _fetch_comparable_prices(session: Session, *, product_id: UUID, lineage: Seq
 
 
 def _select_newest_prices(category_id: UUID, product_id: UUID) -> Select[int]:
-    """Select the other products' prices in a category: the newest, which are current and bound the work."""
+    """Select prices of other products in a category, limited to the newest ones."""
     is_comparable = (
         Product.status == "published",
         Product.category_id == category_id,
@@ -168,14 +163,13 @@ def _select_newest_prices(category_id: UUID, product_id: UUID) -> Select[int]:
 def check_with_provider(
     moderator: ContentModerator | None, listing: ScreenedListing | None, *, now: datetime
 ) -> tuple[str, ...]:
-    """Ask the provider about a listing in which the rules find nothing.
+    """Send a listing without rule violations to the moderation provider.
 
-    :param moderator: the provider, or none where there is none
-    :param listing: what was read, if anything
-    :param now: the time, which tells whether the listing has waited for the provider long enough
-    :return: sentences for the vendor; none if there is nothing to say, or nothing to ask
-    :raises ProviderUnavailableError: no usable answer in time: ask again later
-    :raises ProviderRefusedError: the provider refused: ask again later, when whoever runs this has seen to it
+    :param moderator: None if no provider is configured
+    :param now: decides whether the listing has waited for the provider for ``PROVIDER_MAX_WAIT``
+    :return: sentences for the vendor; empty if the listing passed or needs no check
+    :raises ProviderUnavailableError: no usable answer yet; the caller must retry
+    :raises ProviderRefusedError: the provider refused the call; retry after an operator has fixed the cause
     """
     if moderator is None or listing is None or listing.findings:
         return ()
@@ -184,34 +178,31 @@ def check_with_provider(
     except (ProviderUnavailableError, ProviderRefusedError):
         if now - listing.submitted_at < PROVIDER_MAX_WAIT:
             raise
-        return (NOT_CHECKED_IN_TIME,)
+        return (texts.NOT_CHECKED_IN_TIME,)
     if not result.flagged:
         return ()
-    # What the provider names reaches the vendor: names only, and not any number of them.
+    # Provider text reaches the vendor, so only short plain names pass, and only a few.
     names = [name for name in result.categories if _PROVIDER_CATEGORY_NAME.fullmatch(name)][
         :_MAX_PROVIDER_CATEGORIES
     ]
-    suffix = f" ({', '.join(names)})" if names else ""
-    return (
-        f"The automatic check took the words of the listing amiss{suffix}. Say it in other words, or wait for staff.",
-    )
+    if names:
+        return (texts.FLAGGED_BY_PROVIDER_WITH_CATEGORIES.format(categories=", ".join(names)),)
+    return (texts.FLAGGED_BY_PROVIDER,)
 
 
 def publish_or_hold(
     session: Session, *, listing: ScreenedListing | None, provider_findings: Sequence[str] = (), now: datetime
 ) -> str | None:
-    """Publish a listing that was screened, or hold it for staff.
+    """Publish a screened listing, or hold the listing for staff.
 
-    It is safe to come twice or late: a listing in any other state, or changed since it was read, stays as it is.
+    Repeated and late calls are safe: a listing in another state, or changed since it was read, stays as it is.
 
-    :param listing: what was read, if anything
-    :param provider_findings: what the provider found beside the rules
-    :param now: the time of the task
-    :return: the state that it led to (``in_review`` when held), or none if there was nothing to do
+    :param provider_findings: sentences from ``check_with_provider``
+    :return: the resulting status (``in_review`` when held), or None if the listing stays as it is
     """
     if listing is None:
         return None
-    # Not FOR UPDATE: carts and orders that refer to the row need not wait for this.
+    # FOR NO KEY UPDATE does not block carts and orders that reference the row.
     product = session.scalar(
         select(Product).where(Product.id == listing.product_id).with_for_update(key_share=True)
     )
@@ -231,10 +222,9 @@ def publish_or_hold(
 
 
 def hold_overdue_screenings(session: Session, *, now: datetime) -> int:
-    """Hold listings for staff whose screening has not come for too long.
+    """Hold listings for staff after waiting ``MAX_SCREENING_TIME`` for the screening.
 
-    :param now: the time of the task
-    :return: how many, at most ``OVERDUE_BATCH_SIZE``
+    :return: number of held listings, at most ``OVERDUE_BATCH_SIZE``
     """
     overdue = session.scalars(
         select(Product)
@@ -244,21 +234,21 @@ def hold_overdue_screenings(session: Session, *, now: datetime) -> int:
         .with_for_update(key_share=True, skip_locked=True)
     ).all()
     for product in overdue:
-        _hold_for_staff(session, product, reasons=[NOT_CHECKED_IN_TIME], now=now)
+        _hold_for_staff(session, product, reasons=[texts.NOT_CHECKED_IN_TIME], now=now)
     return len(overdue)
 
 
 def mark_published(product: Product, *, now: datetime) -> None:
-    """Mark a listing's content as found fit; its status is the caller's to set.
+    """Mark the content of a listing as approved. The caller sets the status.
 
-    :param product: its row is locked
-    :param now: when it was found fit
+    :param product: the caller must hold the row lock
+    :param now: time of the approval
     """
     product.held = product.needs_staff = False
     product.review_reasons = []
     product.status_reason = None
     product.screened_at = product.moderated_at = now
-    # A listing that was changed keeps its place: editing is no way to the top of what is new.
+    # An edited listing keeps its first publication time, so that edits do not move old listings to the top.
     product.published_at = product.published_at or now
     product.updated_at = now
 
@@ -272,8 +262,8 @@ def _publish_product(session: Session, product: Product, *, now: datetime) -> No
         session,
         product,
         outcome="published",
-        title="Your listing is live",
-        body=f"{quoted_title(product)} can be seen and bought now.",
+        title=texts.PRODUCT_PUBLISHED_TITLE,
+        body=texts.PRODUCT_PUBLISHED_BODY.format(listing=product.title),
         cause_suffix=f"round-{product.review_round}",
         now=now,
     )
@@ -288,8 +278,8 @@ def _hold_for_staff(session: Session, product: Product, *, reasons: Sequence[str
         session,
         product,
         outcome="held",
-        title="Your listing waits for review",
-        body=f"{quoted_title(product)} waits for our staff. {product.status_reason}",
+        title=texts.PRODUCT_HELD_TITLE,
+        body=texts.PRODUCT_HELD_BODY.format(listing=product.title, reasons=product.status_reason),
         cause_suffix=f"round-{product.review_round}",
         now=now,
     )
@@ -305,10 +295,10 @@ def notify_vendor(
     cause_suffix: str,
     now: datetime,
 ) -> None:
-    """Notify a listing's vendor of what became of it.
+    """Notify a listing's vendor of a review result.
 
-    :param outcome: such as ``published``; the notification's type is made of it
-    :param cause_suffix: tells this time from others of the same outcome
+    :param outcome: suffix of the notification type, such as ``published``
+    :param cause_suffix: distinguishes repeated notifications with the same outcome
     """
     store = vendor_queries.find_store(session, vendor_id=product.vendor_id)
     if store is None:
@@ -323,8 +313,3 @@ def notify_vendor(
         cause=f"product.{outcome}:{product.id}:{cause_suffix}",
         now=now,
     )
-
-
-def quoted_title(product: Product) -> str:
-    """Name a listing in a sentence."""
-    return f"\u201c{product.title}\u201d"

@@ -1,4 +1,4 @@
-"""The table of what may not be sold, as staff keep it."""
+"""Banned terms: the table of words for goods that may not be sold, maintained by staff."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,9 +22,9 @@ class TermAlreadyBannedError(ConflictError):
 
 
 def list_terms(session: Session, *, page: PageRequest) -> Page:
-    """List the terms in their alphabet.
+    """List banned terms in alphabetical order.
 
-    :param page: which; its position is the last term shown
+    :param page: the cursor position is the last term shown
     """
     [after] = page.after("text")
     clause = select(BannedTerm).where(BannedTerm.term > (after or "")).order_by(BannedTerm.term)
@@ -44,23 +44,25 @@ def add_term(
     exceptions: Sequence[str],
     note: str | None,
 ) -> BannedTerm:
-    """Ban a term, from the next screening on.
+    """Ban a term from the next screening on.
 
-    :param term: a word or a phrase; it is kept as the screening folds it
-    :param category: one of ``banned_word_matcher.BANNED_CATEGORIES``
-    :param exceptions: phrases that hold the term, and in which it is harmless
+    :param term: a word or phrase; stored as the screening folds words
+    :param category: a key of ``banned_word_matcher.BANNED_CATEGORIES``
+    :param exceptions: phrases that contain the term and are harmless
     :param note: for other staff
-    :return: the row, as it is listed
-    :raises ValidationError: the term has no letters or digits, or an exception does not hold it
-    :raises TermAlreadyBannedError: it is banned already
+    :return: the new row
+    :raises ValidationError: the term has fewer than two letters or digits, or an exception does not contain the term
+    :raises TermAlreadyBannedError: the term is already banned
     """
     words = tokenize_phrase(term)
     if len("".join(words)) < 2:
-        raise ValidationError.of("term", "Must have two letters or digits at least.")
+        raise ValidationError.of("term", "Must have at least two letters or digits.")
     phrases = [tokenize_phrase(phrase) for phrase in exceptions]
     for index, phrase in enumerate(phrases):
         if not _contains_words(phrase, words):
-            raise ValidationError.of(f"exceptions[{index}]", "Must be a phrase that holds the term.")
+            raise ValidationError.of(
+                f"exceptions[{index}]", "Must be a longer phrase that contains the term."
+            )
     banned_term: BannedTerm | None = session.scalar(
         insert(BannedTerm)
         .values(
@@ -75,7 +77,7 @@ def add_term(
         .returning(BannedTerm)
     )
     if banned_term is None:
-        raise TermAlreadyBannedError("The term is in the table already.")
+        raise TermAlreadyBannedError("The term is already banned.")
     record_audit_entry(
         session,
         act=act,
@@ -88,11 +90,11 @@ def add_term(
 
 
 def remove_term(session: Session, *, act: Act, term_id: UUID) -> None:
-    """Allow a term again.
+    """Allow a banned term again.
 
-    :raises NotFoundError: there is no such term
+    :raises NotFoundError: the term does not exist
     """
-    term = found(session.get(BannedTerm, term_id, with_for_update=True), "There is no such term.")
+    term = found(session.get(BannedTerm, term_id, with_for_update=True), "Banned term not found.")
     record_audit_entry(
         session,
         act=act,

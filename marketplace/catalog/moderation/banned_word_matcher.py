@@ -1,8 +1,8 @@
-"""Finding words that name what may not be sold, however they are written, and nothing that only looks like them.
+"""Matcher for banned terms in any spelling, without false matches of similar words.
 
-Words are compared whole, folded: case, accents and look-alikes are gone, digits that stand for letters are read
-as letters, plural endings and drawn-out letters are taken back, and letters that were spaced out are put
-together. A phrase in which a term is harmless (a glue gun) is an exception of that term.
+Whole words are compared after folding. Folding removes case, accents and look-alike characters. Digits that stand for
+letters are read as letters. Plural endings and repeated letters are reduced, and spaced-out letters are joined. A
+harmless phrase that contains a term, such as "glue gun", is an exception of the term.
 """
 
 import re
@@ -15,13 +15,13 @@ from marketplace.kernel.text_normalization import normalize_text
 BANNED_CATEGORIES = {
     "weapon": "weapons",
     "drug": "drugs",
-    "medicine": "medicines that take a prescription",
-    "exam_malpractice": "help to cheat in examinations",
+    "medicine": "prescription medicines",
+    "exam_malpractice": "help with cheating in exams",
     "forgery": "forged, stolen or fraudulent goods",
     "adult": "adult content",
     "alcohol_tobacco": "alcohol or tobacco",
     "wildlife": "protected animals",
-    "other": "goods that are not allowed",
+    "other": "prohibited goods",
 }
 MAX_TERM_LENGTH = 60
 MAX_EXCEPTIONS = 30
@@ -32,26 +32,26 @@ _LEET_ONE_AS_I = str.maketrans("0345789@$!|1", "oeastbgasiii")
 _LEET_ONE_AS_L = str.maketrans("0345789@$!|1", "oeastbgasill")
 _REPEATED_LETTERS = re.compile(r"(.)\1{2,}")
 _MIN_SPACED_LETTERS = 3
-# Two pieces of a word are put together where the whole is long enough not to come about by chance.
+# Minimum length of a word written as two words; shorter joins match by chance.
 _MIN_JOINED_LENGTH = 6
-# In letters that were spaced out, a term this long is looked for anywhere, since no blank tells the words apart.
+# Minimum length of a term to match anywhere within spaced-out letters, which have no word boundaries.
 _MIN_SUBSTRING_LENGTH = 4
 _MAX_SPACED_LETTERS = 200
 _MIN_PLURAL_LENGTH = 3
 
 
 def tokenize_phrase(phrase: str) -> tuple[str, ...]:
-    """Give the folded words of a term or an exception."""
+    """Split a term or an exception into folded words."""
     return tuple(re.findall(r"[a-z0-9]+", _APOSTROPHES.sub("", normalize_text(phrase))))
 
 
 class BannedWords:
-    """Terms, made ready to be found in texts."""
+    """An index of banned terms for matching texts."""
 
     def __init__(self, terms: Iterable[BannedTerm]) -> None:
         """Index the terms.
 
-        :param terms: any number; one without words is passed over
+        :param terms: terms without words are ignored
         """
         self._phrases_by_first_word: dict[str, list[tuple[tuple[str, ...], BannedTerm]]] = defaultdict(list)
         self._phrases_by_joined_form: dict[str, BannedTerm] = {}
@@ -64,9 +64,9 @@ class BannedWords:
                 self._exceptions[term.term] = [tokenize_phrase(phrase) for phrase in term.exceptions]
 
     def find_phrases(self, text: str) -> list[BannedTerm]:
-        """Give the terms that a text holds, each once, in their order.
+        """Find the banned terms in a text, without duplicates.
 
-        :param text: as its writer wrote it
+        :param text: the original text, not folded
         """
         tokens = _TOKEN.findall(_APOSTROPHES.sub("", normalize_text(text)))
         forms = [_spelling_variants(token) for token in tokens]
@@ -87,7 +87,7 @@ class BannedWords:
     def _is_exception(
         self, forms: Sequence[frozenset[str]], start: int, words: tuple[str, ...], term: BannedTerm
     ) -> bool:
-        """Tell whether the words stand within one of the term's exceptions."""
+        """Return whether the words are part of an exception of the term."""
         for phrase in self._exceptions[term.term]:
             for before in range(len(phrase) - len(words) + 1):
                 at = start - before
@@ -102,7 +102,7 @@ class BannedWords:
     def _match_joined_or_split(
         self, tokens: Sequence[str], forms: Sequence[frozenset[str]], start: int
     ) -> Iterable[BannedTerm]:
-        """Find a phrase written as one word, and a word written as two."""
+        """Find a phrase written as one word, and a word written as two words."""
         for form in forms[start]:
             term = self._phrases_by_joined_form.get(form)
             if term is not None and " " in term.term:
@@ -115,7 +115,7 @@ class BannedWords:
 
 
 def _spelling_variants(token: str) -> frozenset[str]:
-    """Give the words that a token may stand for."""
+    """Return the words that a token may stand for."""
     bare = token.strip("!|")
     forms = {re.sub(r"[^a-z0-9]", "", bare)}
     if _may_be_leet(bare):
@@ -130,7 +130,7 @@ def _spelling_variants(token: str) -> frozenset[str]:
 
 
 def _may_be_leet(token: str) -> bool:
-    """Tell whether a token is a word with some digits for letters; 15D and 128GB are numbers with a unit."""
+    """Return whether a token is a word with digits for letters; 15D and 128GB are numbers with a unit."""
     letters = sum(character.isalpha() for character in token)
     digits = sum(character.isdigit() for character in token)
     return letters < len(token) and letters >= max(digits, 1)
@@ -143,7 +143,7 @@ def _matches_at(forms: Sequence[frozenset[str]], start: int, words: Sequence[str
 
 
 def _join_spaced_letters(tokens: Sequence[str]) -> Iterable[str]:
-    """Give what single characters that follow each other spell, three of them at least."""
+    """Join runs of at least three single characters."""
     run: list[str] = []
     for token in (*tokens, ""):
         if len(token) == 1 and len(run) < _MAX_SPACED_LETTERS:

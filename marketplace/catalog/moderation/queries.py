@@ -1,4 +1,4 @@
-"""What staff see of the listings that they moderate."""
+"""Staff views of listings in moderation."""
 
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from marketplace.kernel.errors import found
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
-# What the queue is narrowed to, as status and, in review, whether it is held.
+# Queue filters as status and ``held``, which matters in review only.
 QUEUE_STATES = {
     "held": ("in_review", True),
     "screening": ("in_review", False),
@@ -40,8 +40,8 @@ _SELECT_LISTING_SQL = f"""
         JOIN campuses k ON k.id = p.campus_id
         JOIN categories c ON c.id = p.category_id
 """
-# The page is taken before anything is joined to it, so that it is read in the index's order and no further. The
-# statuses are the index's, in its own words, so that it is the one that serves.
+# The page is selected before the joins, so that the index order limits the rows that are read. The list of statuses
+# equals the condition of the partial index, so that the planner can use the index.
 _QUEUE_PAGE_SQL = """(
         SELECT * FROM products p
         WHERE p.status IN ('in_review', 'rejected', 'removed') AND p.status = :status AND p.held = :held
@@ -66,12 +66,11 @@ _SELECT_QUEUE = {
 def list_moderation_queue(
     session: Session, *, state: str, campus: str | None, page: PageRequest, media_base_url: str
 ) -> Page:
-    """List listings in moderation, those that wait longest first.
+    """List listings in moderation, longest waiting first.
 
-    :param state: one of ``QUEUE_STATES``
-    :param campus: id or slug, or none for all
-    :param page: which; its position is the last row's time and id
-    :param media_base_url: where pictures are read
+    :param state: a key of ``QUEUE_STATES``
+    :param campus: id or slug, or None for all campuses
+    :param page: the cursor position holds the last row's time and id
     """
     status, held = QUEUE_STATES[state]
     campus_values = campus_parameters(campus)
@@ -95,11 +94,11 @@ _SELECT_LISTING = Statement(
 
 
 def fetch_listing_for_staff(session: Session, *, product_id: UUID, media_base_url: str) -> Row:
-    """Give one listing as staff see it, in whatever state it is.
+    """Fetch a listing in any state as staff see the listing.
 
-    :raises NotFoundError: there is none
+    :raises NotFoundError: the listing does not exist
     """
     return found(
         _SELECT_LISTING.first(session, product_id=product_id, media_base_url=media_base_url),
-        "There is no such product.",
+        "Product not found.",
     )

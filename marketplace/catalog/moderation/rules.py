@@ -1,12 +1,14 @@
-"""The rules that a listing is screened by. Nothing is read here: what they are held against is passed in."""
+"""Screening rules for listings. The module is pure: callers pass in all data to compare with."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from marketplace.catalog import texts
 from marketplace.catalog.moderation.banned_word_matcher import BANNED_CATEGORIES, BannedWords
 from marketplace.kernel.contact_detection import ContactKind, detect_contacts
+from marketplace.kernel.money import format_naira
 
 TITLE_LENGTHS = range(3, 141)
 MAX_DESCRIPTION_LENGTH = 5_000
@@ -18,22 +20,28 @@ MAX_TAGS = 10
 MAX_TAG_LENGTH = 30
 CONDITIONS = ("new", "like_new", "good", "fair")
 
-_MIN_TITLE_LETTERS = 2  # "TV" says what is sold; "12345" or "!!!" does not
+_MIN_TITLE_LETTERS = 2  # "TV" describes a product; "12345" or "!!!" does not
 _FORBIDDEN_RUN_LENGTH = 6
 
-# A price is doubtful beyond this multiple of what is usual in the category, or below its reciprocal, if there
-# are listings enough to tell; and where the category's prices lie far apart by nature, beyond four times their
-# own spread (the median of the distances from the median, on a scale of ratios).
+# A price is unusual beyond this multiple of the category's median, or below its reciprocal. The category needs enough
+# listings. Where prices vary widely, the limit is four times the spread instead. The spread is the median of the
+# distances from the median, on a logarithmic scale.
 UNUSUAL_PRICE_FACTOR = 20
 MIN_COMPARABLE_PRICES = 20
 MAX_COMPARABLE_PRICES = 1_000
 _MAX_DEVIATIONS = 4
-_MAD_TO_STANDARD_DEVIATION = 1.4826  # what a median of distances is multiplied by to be a standard deviation
+_MAD_TO_STANDARD_DEVIATION = 1.4826  # converts a median absolute deviation to a standard deviation
+
+_CONTACT_TEXTS = {
+    "title": texts.CONTACT_DETAILS_IN_TITLE,
+    "description": texts.CONTACT_DETAILS_IN_DESCRIPTION,
+    "tags": texts.CONTACT_DETAILS_IN_TAGS,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ListingContent:
-    """What is screened of a listing. The price is kobo."""
+    """The screened content of a listing. The price is in kobo."""
 
     title: str
     description: str
@@ -46,13 +54,13 @@ class ListingContent:
 def find_rule_violations(
     content: ListingContent, banned_words: BannedWords, comparable_prices_minor: Sequence[int]
 ) -> list[str]:
-    """Name what speaks against showing a listing, in sentences for its vendor.
+    """Find reasons against publishing a listing, as sentences for the vendor.
 
-    Each says what to change; none repeats contact details.
+    Each sentence says how to fix the violation. No sentence repeats contact details.
 
-    :param content: as it is stored; listings that came in otherwise than by the API are held to the same
-    :param comparable_prices_minor: prices of other listings in its category, in kobo
-    :return: none if the listing is fit to be published
+    :param content: the stored content; listings created outside the API obey the same rules
+    :param comparable_prices_minor: prices of other listings in the category, in kobo
+    :return: empty if the listing can be published
     """
     return [
         *_format_violations(content),
@@ -66,31 +74,36 @@ def _format_violations(content: ListingContent) -> list[str]:
     title_checks = (
         (
             len(content.title) in TITLE_LENGTHS,
-            f"The title must have {TITLE_LENGTHS[0]} to {TITLE_LENGTHS[-1]} characters.",
+            texts.TITLE_LENGTH.format(minimum=TITLE_LENGTHS[0], maximum=TITLE_LENGTHS[-1]),
         ),
         (
             sum(character.isalpha() for character in content.title) >= _MIN_TITLE_LETTERS,
-            "The title must say in words what is sold.",
+            texts.TITLE_WITHOUT_WORDS,
         ),
-        (not _has_repeated_character(content.title), "The title repeats one character."),
+        (
+            not _has_repeated_character(content.title),
+            texts.TITLE_REPEATS_LETTER.format(length=_FORBIDDEN_RUN_LENGTH),
+        ),
     )
     other_checks = (
         (
             len(content.description) <= MAX_DESCRIPTION_LENGTH,
-            f"The description has more than {MAX_DESCRIPTION_LENGTH} characters.",
+            texts.DESCRIPTION_TOO_LONG.format(maximum=MAX_DESCRIPTION_LENGTH),
         ),
         (
             MIN_PRICE_MINOR <= content.price_minor <= MAX_PRICE_MINOR,
-            f"The price must be from {MIN_PRICE_MINOR} to {MAX_PRICE_MINOR} kobo.",
+            texts.PRICE_OUT_OF_RANGE.format(
+                minimum=format_naira(MIN_PRICE_MINOR), maximum=format_naira(MAX_PRICE_MINOR)
+            ),
         ),
-        (content.condition in CONDITIONS, "The condition is not one that is known."),
+        (content.condition in CONDITIONS, texts.CONDITION_UNKNOWN.format(conditions=", ".join(CONDITIONS))),
         (
             len(content.tags) <= MAX_TAGS and all(len(tag) <= MAX_TAG_LENGTH for tag in content.tags),
-            f"There must be at most {MAX_TAGS} tags of at most {MAX_TAG_LENGTH} characters.",
+            texts.TOO_MANY_TAGS.format(tags=MAX_TAGS, characters=MAX_TAG_LENGTH),
         ),
-        (content.image_count <= MAX_IMAGES, f"There must be at most {MAX_IMAGES} pictures."),
+        (content.image_count <= MAX_IMAGES, texts.TOO_MANY_IMAGES.format(maximum=MAX_IMAGES)),
     )
-    # One sentence about the title is enough: the first.
+    # Report only the first problem of the title.
     title_reasons = [reason for passed, reason in title_checks if not passed]
     return title_reasons[:1] + [reason for passed, reason in other_checks if not passed]
 
@@ -110,14 +123,13 @@ def _banned_term_violations(content: ListingContent, banned_words: BannedWords) 
         for term in banned_words.find_phrases(text)
     }
     return [
-        f"\u201c{term.term}\u201d stands for {BANNED_CATEGORIES[term.category]}, which may not be offered here."
-        " If that is not what you offer, say it in other words."
+        texts.BANNED_TERM.format(term=term.term, category=BANNED_CATEGORIES[term.category])
         for term in terms.values()
     ]
 
 
 def _contact_violations(content: ListingContent) -> list[str]:
-    # Tags are read as one text: a number may be cut up over them.
+    # Tags are read as a single text, because a number may be split over several tags.
     places = {
         "title": content.title,
         "description": content.description,
@@ -128,18 +140,12 @@ def _contact_violations(content: ListingContent) -> list[str]:
     for place, text in places.items():
         kinds = detect_contacts(text)
         if kinds:
-            verb = "hold" if place == "tags" else "holds"
-            sentences.append(
-                f"The {place} {verb} {_join_names(kinds)}. Take that out: buyers write to you in the marketplace."
-            )
+            sentences.append(_CONTACT_TEXTS[place].format(contact_details=_join_names(kinds)))
             reported_kinds |= kinds
-    # What is cut up over title, description and tags is read by people in one go, so here too.
+    # Readers join contact details that are split over title, description and tags, so check all of them together.
     kinds = detect_contacts("\n".join(places.values())) - reported_kinds
     if kinds:
-        sentences.append(
-            f"Read one after the other, title, description and tags hold {_join_names(kinds)}. Take that out: buyers"
-            " write to you in the marketplace."
-        )
+        sentences.append(texts.CONTACT_DETAILS_ACROSS_FIELDS.format(contact_details=_join_names(kinds)))
     return sentences
 
 
@@ -149,7 +155,7 @@ def _join_names(kinds: frozenset[ContactKind]) -> str:
 
 
 def _unusual_price_violations(price_minor: int, comparable_prices_minor: Sequence[int]) -> list[str]:
-    """Hold a price against others on a scale of ratios, so that twice and half are equally far."""
+    """Compare a price with others on a logarithmic scale, so that double and half are equally far."""
     if len(comparable_prices_minor) < MIN_COMPARABLE_PRICES:
         return []
     logarithms = [math.log(price) for price in comparable_prices_minor]
@@ -158,7 +164,4 @@ def _unusual_price_violations(price_minor: int, comparable_prices_minor: Sequenc
     distance = math.log(price_minor) - usual
     if abs(distance) <= max(math.log(UNUSUAL_PRICE_FACTOR), _MAX_DEVIATIONS * spread):
         return []
-    side, slip = ("above", "a zero too many") if distance > 0 else ("below", "a zero too few")
-    return [
-        f"The price is far {side} what is usual in this category. Check the category, and the price for {slip}."
-    ]
+    return [texts.PRICE_FAR_ABOVE_USUAL if distance > 0 else texts.PRICE_FAR_BELOW_USUAL]

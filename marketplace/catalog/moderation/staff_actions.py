@@ -1,7 +1,7 @@
-"""Staff's actions on listings: approve, reject, take down, delete.
+"""Staff actions on listings: approve, reject, take down and delete.
 
-Each act of staff is made under the row's lock, is audited with before and after, and tells the vendor. Nobody
-acts on a listing of the own store.
+Each action runs under the row lock, is audited with before and after, and notifies the vendor. An officer may not act
+on listings of their own store.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
-from marketplace.catalog import states
+from marketplace.catalog import states, texts
 from marketplace.catalog.listing_changes import drop_stale_listing_caches, mark_deleted
 from marketplace.catalog.models import Product
 from marketplace.catalog.moderation import automated_review
@@ -36,7 +36,7 @@ class OwnListingError(ForbiddenError):
 
 @dataclass
 class BulkDeletionResult:
-    """What a bulk deletion found: ids that it deleted, that were deleted before, and that do not exist."""
+    """Ids of a bulk deletion: deleted now, already deleted, and missing."""
 
     deleted: list[UUID] = field(default_factory=list)
     already_deleted: list[UUID] = field(default_factory=list)
@@ -51,14 +51,14 @@ def approve_product(
     revision: int | None,
     note: str | None,
 ) -> None:
-    """Publish a listing that is in review or was rejected, or bring back a removed one.
+    """Publish a listing in review or a rejected listing, or restore a removed listing.
 
-    :param revision: the one that the officer read, or none not to compare
+    :param revision: the revision that the officer read, or None to skip the check
     :param note: for the audit trail
-    :raises NotFoundError: there is none
-    :raises OwnListingError: it is of the officer's own store
-    :raises StaleRevisionError: it changed since the officer read it
-    :raises IllegalTransitionError: its state does not allow it
+    :raises NotFoundError: the listing does not exist
+    :raises OwnListingError: the listing belongs to the officer's own store
+    :raises StaleRevisionError: the listing has changed since the officer read it
+    :raises IllegalTransitionError: the listing's status does not allow the action
     """
     product = _lock_product_for_officer(
         session, officer_id=act.person_id, product_id=product_id, revision=revision
@@ -71,8 +71,8 @@ def approve_product(
         trigger,
         note=note,
         outcome="published",
-        title="Your listing is live",
-        body="{listing} was looked at by our staff, and can be seen and bought now.",
+        title=texts.PRODUCT_APPROVED_TITLE,
+        body=texts.PRODUCT_APPROVED_BODY,
     ):
         product.status = states.PRODUCT.target(product.status, trigger)
         automated_review.mark_published(product, now=act.now)
@@ -82,13 +82,13 @@ REJECT, TAKE_DOWN = "reject", "take_down"
 _REFUSALS = {
     REJECT: {
         "outcome": "rejected",
-        "title": "Your listing was not approved",
-        "body": "{listing} was not approved: {reason} You can change it and hand it in again.",
+        "title": texts.PRODUCT_REJECTED_TITLE,
+        "body": texts.PRODUCT_REJECTED_BODY,
     },
     TAKE_DOWN: {
         "outcome": "removed",
-        "title": "Your listing was taken down",
-        "body": "{listing} was taken down by our staff: {reason}",
+        "title": texts.PRODUCT_REMOVED_TITLE,
+        "body": texts.PRODUCT_REMOVED_BODY,
     },
 }
 
@@ -102,13 +102,13 @@ def refuse_product(
     revision: int | None,
     reason: str,
 ) -> None:
-    """Reject a listing that is in review, or take a listing down.
+    """Reject a listing in review, or take a listing down.
 
-    The vendor may mend a rejected listing and hand it in again. Staff alone can bring back one that was taken down.
-    Parameters and errors are those of ``approve_product``.
+    The vendor may edit and resubmit a rejected listing. Only staff can restore a listing that was taken down.
+    Parameters and errors are the same as for ``approve_product``.
 
     :param trigger: ``REJECT`` or ``TAKE_DOWN``
-    :param reason: for the vendor
+    :param reason: shown to the vendor
     """
     product = _lock_product_for_officer(
         session, officer_id=act.person_id, product_id=product_id, revision=revision
@@ -129,17 +129,16 @@ def delete_product(
     product_id: UUID,
     revision: int | None,
 ) -> None:
-    """Delete a listing: the row stays for its orders, and nobody is shown it any more.
+    """Delete a listing as staff. The row stays for existing orders, but is no longer visible.
 
-    :param caller: staff that manages products
-    :param revision: the one that the caller read, or none not to compare
-    :raises PermissionRequiredError: no permission
-    :raises NotFoundError: there is none, or it was deleted before
-    :raises OwnListingError: it is of the officer's own store
-    :raises StaleRevisionError: it changed since the caller read it
+    :param revision: the revision that the caller read, or None to skip the check
+    :raises PermissionRequiredError: the caller may not manage products
+    :raises NotFoundError: the listing does not exist or is already deleted
+    :raises OwnListingError: the listing belongs to the officer's own store
+    :raises StaleRevisionError: the listing has changed since the caller read it
     """
     if not caller.has_permission(MANAGE_PRODUCTS):
-        raise PermissionRequiredError(f"This takes the permission {MANAGE_PRODUCTS}.")
+        raise PermissionRequiredError(f"You need the permission {MANAGE_PRODUCTS}.")
     product = _lock_product_for_officer(
         session, officer_id=caller.id, product_id=product_id, revision=revision
     )
@@ -153,14 +152,14 @@ def delete_products(
     product_ids: Sequence[UUID],
     reason: str,
 ) -> BulkDeletionResult:
-    """Delete listings that violate the rules, all of them or none.
+    """Delete listings that violate the rules. Either all deletions succeed or none.
 
-    :param product_ids: at most ``MAX_BULK_DELETIONS``, none twice
-    :param reason: for the vendors and the audit trail
-    :return: what became of each id, in the order in which they were given
-    :raises OwnListingError: one of them is of the officer's own store
+    :param product_ids: at most ``MAX_BULK_DELETIONS``, without duplicates
+    :param reason: shown to the vendors and kept in the audit trail
+    :return: ids by result, each list in request order
+    :raises OwnListingError: a listing belongs to the officer's own store
     """
-    # In the order of their ids, as everybody who takes several: no two can deadlock.
+    # All code locks several products in the order of their ids, which avoids deadlocks.
     products = {
         product.id: product
         for product in session.scalars(
@@ -172,7 +171,7 @@ def delete_products(
     }
     own_store = vendor_queries.find_store_of_user(session, user_id=act.person_id)
     if own_store is not None and any(product.vendor_id == own_store.id for product in products.values()):
-        raise OwnListingError("Nobody deletes listings of the own store as an officer.")
+        raise OwnListingError(texts.OWN_LISTINGS_IN_BULK)
     result = BulkDeletionResult()
     for product_id in product_ids:
         product = products.get(product_id)
@@ -199,9 +198,9 @@ def _staff_action(
     reason: str | None = None,
     note: str | None = None,
 ) -> Iterator[None]:
-    """Count and audit the change of a listing, drop what the change made stale, and notify the vendor.
+    """Audit a change of a listing, drop stale caches, and notify the vendor.
 
-    :param body: the notification's text about ``{listing}``, with the ``{reason}``
+    :param body: text of the notification with the placeholders ``{listing}`` and ``{reason}``
     """
     before = _audit_snapshot(product)
     old_status = product.status
@@ -223,14 +222,17 @@ def _staff_action(
         product,
         outcome=outcome,
         title=title,
-        body=body.format(listing=automated_review.quoted_title(product), reason=reason),
+        body=body.format(listing=product.title, reason=reason),
         cause_suffix=f"revision-{product.revision}",
         now=act.now,
     )
 
 
 def _audit_snapshot(product: Product) -> dict[str, Any]:
-    """Give what an act changes or judges. The trail is kept for years, so contact details stay out of it."""
+    """Return the fields of a listing for the audit trail.
+
+    Contact details are redacted, because the trail is kept for years.
+    """
     return {
         "status": product.status,
         "held": product.held,
@@ -253,24 +255,25 @@ def _lock_product_for_officer(
             .where(Product.id == product_id, Product.status != "deleted")
             .with_for_update(key_share=True)
         ),
-        "There is no such product.",
+        "Product not found.",
     )
     store = vendor_queries.find_store_of_user(session, user_id=officer_id)
     if store is not None and store.id == product.vendor_id:
-        raise OwnListingError("Nobody decides about a listing of the own store.")
+        raise OwnListingError("You cannot moderate your own store's listing.")
     StaleRevisionError.check(product.revision, revision, subject="The listing is")
     return product
 
 
 def _delete_by_staff(session: Session, act: Act, product: Product, *, reason: str | None) -> None:
+    sentences = [texts.PRODUCT_DELETED_BODY, *([texts.PRODUCT_DELETED_REASON] if reason else [])]
     with _staff_action(
         session,
         act,
         product,
         "delete",
         outcome="deleted",
-        title="Your listing was deleted",
-        body="{listing} was deleted by our staff" + (": {reason}" if reason else "."),
+        title=texts.PRODUCT_DELETED_TITLE,
+        body=" ".join(sentences),
         reason=reason,
     ):
         mark_deleted(product, now=act.now)

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from marketplace.audit.operations import Act
+from marketplace.catalog import texts
 from marketplace.catalog.models import BannedTerm, Product
 from marketplace.catalog.moderation import automated_review, staff_actions
 from marketplace.infra.db import Database
@@ -74,7 +75,7 @@ def test_a_doubtful_one_waits_for_staff_with_the_reasons(market: Market, store: 
 
     row = market.row(Product, product_id)
     assert (row.status, row.held, row.published_at, row.screened_at) == ("in_review", True, None, None)
-    assert row.review_reasons[0] == "The title must say in words what is sold."
+    assert row.review_reasons[0] == "The title must describe the product in words."
     assert "phone number" in row.review_reasons[1]
     assert row.status_reason == " ".join(row.review_reasons)
     [told] = notifications_of(market.database, store.user_id)
@@ -201,7 +202,7 @@ def test_what_staff_turned_down_is_not_published_without_them(market: Market, st
 
     assert screen(market, product_id) == "in_review"
 
-    assert market.row(Product, product_id).review_reasons == [automated_review.PREVIOUSLY_REJECTED]
+    assert market.row(Product, product_id).review_reasons == [texts.PREVIOUSLY_REJECTED]
 
 
 def test_prices_are_held_against_the_categorys_own(market: Market, store: Store) -> None:
@@ -273,7 +274,7 @@ class TestOverdueScreenings:
         assert (row.status, row.held, row.review_reasons) == (
             "in_review",
             True,
-            [automated_review.NOT_CHECKED_IN_TIME],
+            [texts.NOT_CHECKED_IN_TIME],
         )
         self.overdue(market, minutes=31)
         assert notified(market, store) == ["product_held"]
