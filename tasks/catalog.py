@@ -1,4 +1,4 @@
-"""Tasks of the catalog: screening of new and changed listings, promotions, pictures, search and statistics."""
+"""Tasks of the catalog: screening of listings, promotions, images, search and statistics."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -22,7 +22,7 @@ from tasks.registry import QueueSweeper, handler, periodic, phased_handler
 
 @phased_handler(automated_review.SCREENING_TOPIC)
 def screen_listing(services: Services, payload: dict[str, Any], _now: datetime) -> Callable[..., object]:
-    """Screen a listing, and publish it or hold it for staff."""
+    """Screen a listing, then publish the listing or hold it for staff."""
     listing = services.database.in_transaction(
         automated_review.read_and_screen, product_id=UUID(payload["productId"])
     )
@@ -32,18 +32,18 @@ def screen_listing(services: Services, payload: dict[str, Any], _now: datetime) 
 
 @handler(promotions.BOUNDARY_TOPIC)
 def handle_promotion_boundary(session: Session, payload: dict[str, Any], now: datetime) -> None:
-    """Drop what a promotion's beginning or end made stale, and bring the next sale forward."""
+    """Drop cached content after the start or end of a promotion, and update the product's current sale."""
     if "productId" in payload:
         flash_sales.on_boundary(session, product_id=UUID(payload["productId"]), now=now)
     drop_cached(session, *payload["tags"])
 
 
-# Not on the queue of the screening: that one may be stuck.
+# A separate queue, because the queue of the screening may be stuck.
 @periodic(
     "hold-overdue-listings",
     queue=queues.NOTIFICATIONS,
     schedule="*/5 * * * *",
-    purpose="Has staff look at listings whose screening has not come for half an hour",
+    purpose="Holds listings for staff that have waited half an hour for their screening",
 )
 def hold_overdue_listings(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Hold listings with an overdue screening for staff."""
@@ -54,7 +54,7 @@ def hold_overdue_listings(services: Services, _sweeper: QueueSweeper, now: datet
     "sweep-images",
     queue=queues.AI_MODERATION,
     schedule="47 * * * *",
-    purpose="Clears away pictures that nothing has shown for 24 hours",
+    purpose="Deletes images that have been unused for 24 hours",
 )
 def delete_unused_images(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Delete unused pictures."""
@@ -71,7 +71,7 @@ def delete_unused_images(services: Services, _sweeper: QueueSweeper, now: dateti
     "refresh-search-terms",
     queue=queues.AI_MODERATION,
     schedule="*/15 * * * *",
-    purpose="Counts the words of the catalog, and takes over how popular products are",
+    purpose="Refreshes word counts and popularity in the search index",
 )
 def refresh_search_terms(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Refresh the search index."""
@@ -82,10 +82,10 @@ def refresh_search_terms(services: Services, _sweeper: QueueSweeper, now: dateti
     "flush-statistics",
     queue=queues.NOTIFICATIONS,
     schedule="* * * * *",
-    purpose="Adds up views, cart adds and shares, and reckons what trends",
+    purpose="Adds up views, cart adds and shares, and updates the trending scores",
 )
 def flush_statistics(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
-    """Move the cache's counts to the database."""
+    """Move counts from the cache to the database."""
     return counters.flush_counts(services.database, services.cache, now=now)
 
 
