@@ -87,7 +87,7 @@ PRICE_FAR_BELOW_USUAL = (
 
 IMAGE_UPLOAD_EXPIRED = "The upload took too long and was cancelled. Upload the image again."
 IMAGES_NOT_FOUND = "Some images are not among your uploads. Upload them, then send their new ids."
-NO_STORE_YET = "You do not have a store yet. Wait until your vendor application is approved."
+NO_STORE_YET = "You do not have a store yet. Your vendor application must be approved first."
 NOT_BACK_TO_DRAFT = (
     "The listing is {status} and cannot become a draft again. To hide a published listing, pause it."
 )
@@ -103,7 +103,7 @@ ENDS_IN_PAST = "`endsAt` must be in the future."
 LASTS_TOO_LONG = "`endsAt` must be at most {days} days after `startsAt`."
 PROMOTION_ENDED = "The promotion ended at {ended_at}. Create a new one."
 OWN_STORE_PROMOTION = "You cannot promote your own store's products. Ask another officer."
-IMAGE_NOT_FOUND = "The image does not exist. Upload it first, then send its id."
+IMAGE_NOT_FOUND = "Image not found. Upload the image first, then send its id."
 FLASH_SALE_OVERLAPS = (
     "The product already has a flash sale from {starts_at} to {ends_at}. Choose another period."
 )

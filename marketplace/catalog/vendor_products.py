@@ -1,4 +1,4 @@
-"""Listings are made, changed and deleted by their vendors."""
+"""Listings of vendors: create, change and delete."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import case, delete, select, update
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import states
+from marketplace.catalog import states, texts
 from marketplace.catalog.listing_changes import drop_stale_listing_caches, mark_deleted
 from marketplace.catalog.models import Category, Image, Product, ProductImage
 from marketplace.catalog.moderation import automated_review
@@ -68,19 +68,18 @@ def create_product(
     status: str,
     now: datetime,
 ) -> UUID:
-    """Make a listing, and hand it to the screening unless it is a draft.
+    """Create a listing, and submit the listing for screening except a draft.
 
-    :param caller: a vendor, for the own store, or staff that manages products, for any store
-    :param vendor_id: the store; a vendor may leave it out
-    :param fields: columns of Product that a vendor decides: title, description, price_minor, category_id,
-        condition, quantity, tags, exclusive
-    :param image_ids: pictures that the caller or the vendor uploaded, the cover first
+    :param caller: a vendor for their own store, or staff with the permission to manage products for any store
+    :param vendor_id: the store; optional for a vendor
+    :param fields: columns of Product that a vendor sets: title, description, price_minor, category_id, condition,
+        quantity, tags, exclusive
+    :param image_ids: images that the caller or the vendor uploaded, the cover first
     :param status: ``published`` or ``draft``
-    :param now: the time of the request
     :return: the product's id
-    :raises ForbiddenError: no store, another's store, a store that is not active, or no permission
-    :raises VerifiedStoreRequiredError: a store that is not verified calls a listing exclusive
-    :raises ValidationError: the category, a picture or the store does not exist
+    :raises ForbiddenError: the caller has no store, another store, an inactive store, or no permission
+    :raises VerifiedStoreRequiredError: an unverified store marks a listing as exclusive
+    :raises ValidationError: the category, an image or the store does not exist
     """
     store = _resolve_store(session, caller=caller, vendor_id=vendor_id)
     _ensure_may_be_exclusive(caller, store, exclusive=fields.get("exclusive", False))
@@ -113,29 +112,28 @@ def update_product(
     status: str | None,
     now: datetime,
 ) -> None:
-    """Change a listing of the caller's own store; what is left out stays as it is.
+    """Change a listing of the caller's own store. Omitted fields stay unchanged.
 
-    What the public was promised by the screening is screened again when it changes: a published listing goes
-    back to review, one that is paused will when it is published again.
+    Changes of screened content need a new review. A published listing returns to review at once, a paused listing
+    when published again.
 
-    :param caller: the vendor
-    :param revision: the one that the client read, or none not to compare
+    :param revision: the revision that the client read, or None to skip the check
     :param changes: columns of Product, as for ``create_product``
-    :param image_ids: all pictures, the cover first, or none to leave them
-    :param status: ``published``, ``paused`` or ``draft``, or none to leave it
-    :param now: the time of the request
-    :raises NotFoundError: there is none, or it is another store's
+    :param image_ids: all images, the cover first, or None to keep the images
+    :param status: ``published``, ``paused`` or ``draft``, or None to keep the status
+    :raises NotFoundError: the product does not exist or belongs to another store
     :raises StoreNotActiveError: the store is suspended or closed
-    :raises StaleRevisionError: the revision is not the current one
-    :raises QuantityBelowReservedError: the quantity would be less than what orders have reserved
-    :raises VerifiedStoreRequiredError: a store that is not verified calls a listing exclusive
-    :raises ValidationError: the category or a picture does not exist
-    :raises ConflictError: the status can't be reached from the current one
+    :raises ListingTakenDownError: staff took the listing down
+    :raises StaleRevisionError: the revision is not current
+    :raises QuantityBelowReservedError: orders have reserved more than the new quantity
+    :raises VerifiedStoreRequiredError: an unverified store marks a listing as exclusive
+    :raises ValidationError: the category or an image does not exist
+    :raises IllegalTransitionError: the current status does not allow the requested status
     """
     product, store = _lock_own_product(session, caller=caller, product_id=product_id)
     _ensure_store_active(store)
     if product.status == "removed":
-        raise ListingTakenDownError("The listing was taken down by staff and can't be changed.")
+        raise ListingTakenDownError("Our staff took this listing down, so you cannot change it.")
     StaleRevisionError.check(product.revision, revision, subject="The listing is")
     if not product.exclusive:
         _ensure_may_be_exclusive(caller, store, exclusive=changes.get("exclusive", False))
@@ -163,14 +161,12 @@ def update_product(
 def delete_product(
     session: Session, *, caller: Caller, product_id: UUID, revision: int | None, now: datetime
 ) -> None:
-    """Delete a listing of the caller's own store; the row stays for its orders.
+    """Delete a listing of the caller's own store. The row stays for existing orders.
 
-    :param caller: the vendor
-    :param revision: the one that the client read, or none not to compare
-    :param now: the time of the request
-    :raises NotFoundError: there is none, it is another store's, or it was deleted before
+    :param revision: the revision that the client read, or None to skip the check
+    :raises NotFoundError: the product does not exist, belongs to another store, or is already deleted
     :raises StoreNotActiveError: the store is suspended or closed
-    :raises StaleRevisionError: the revision is not the current one
+    :raises StaleRevisionError: the revision is not current
     """
     product, store = _lock_own_product(session, caller=caller, product_id=product_id)
     _ensure_store_active(store)
@@ -183,41 +179,44 @@ def delete_product(
 def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) -> vendor_queries.Store:
     if caller.is_staff:
         if not caller.has_permission(MANAGE_PRODUCTS):
-            raise PermissionRequiredError("This takes the permission canManageProducts.")
+            raise PermissionRequiredError(f"You need the permission {MANAGE_PRODUCTS}.")
         if vendor_id is None:
-            raise ValidationError.of("vendorId", "Staff must name the vendor that the listing is for.")
+            raise ValidationError.of("vendorId", "Staff must name the store of the listing.")
         store = vendor_queries.find_store(session, vendor_id=vendor_id)
         if store is None:
-            raise ValidationError.of("vendorId", "There is no such vendor.")
+            raise ValidationError.of("vendorId", "Store not found.")
     else:
         store = vendor_queries.find_store_of_user(session, user_id=caller.id)
         if store is None:
-            raise vendor_queries.StoreRequiredError(
-                "The account has no store yet: its application must be approved first."
-            )
+            raise vendor_queries.StoreRequiredError(texts.NO_STORE_YET)
         if vendor_id not in (None, store.id):
-            raise ForeignStoreError("A vendor lists in the own store alone.")
+            raise ForeignStoreError("You can only list products in your own store.")
     _ensure_store_active(store)
     return store
 
 
 def _ensure_store_active(store: vendor_queries.Store) -> None:
     if store.status != "active":
-        raise StoreNotActiveError(f"The store is {store.status}.")
+        raise StoreNotActiveError(f"The store is {store.status}, so listings cannot be added or changed.")
 
 
 def _ensure_may_be_exclusive(caller: Caller, store: vendor_queries.Store, *, exclusive: bool) -> None:
-    """What a store alone has is its own word, which a verified store's is good for; or staff's."""
+    """Check that the caller may mark a listing as exclusive.
+
+    The claim is trusted from verified stores and from staff only.
+    """
     if exclusive and not (store.verified or caller.is_staff):
-        raise VerifiedStoreRequiredError.of("exclusive", "Only a verified store has exclusives.")
+        raise VerifiedStoreRequiredError.of(
+            "exclusive", "Only a verified store can mark a listing as exclusive."
+        )
 
 
 def _lock_own_product(
     session: Session, *, caller: Caller, product_id: UUID
 ) -> tuple[Product, vendor_queries.Store]:
-    missing = "There is no such product in the own store."
+    missing = "Product not found in your store."
     store = found(vendor_queries.find_store_of_user(session, user_id=caller.id), missing)
-    # Not FOR UPDATE: carts and orders that refer to the row need not wait for this.
+    # FOR NO KEY UPDATE does not block carts and orders that reference the row.
     product = session.scalar(
         select(Product)
         .where(Product.id == product_id, Product.vendor_id == store.id, Product.status != "deleted")
@@ -227,12 +226,12 @@ def _lock_own_product(
 
 
 def _apply_changes(session: Session, product: Product, changes: dict[str, Any]) -> set[str]:
-    """Set what differs, and give its names."""
+    """Set changed columns, and return the names of these columns."""
     differing = {name: value for name, value in changes.items() if getattr(product, name) != value}
     quantity = differing.get("quantity")
     if quantity is not None and quantity < product.reserved:
         raise QuantityBelowReservedError(
-            f"Orders that wait for payment have reserved {product.reserved}; the quantity can't be less.",
+            f"`quantity` must be at least {product.reserved}, because unpaid orders have reserved that many units.",
             invalid_params=[InvalidParam("quantity", f"Must be at least {product.reserved}.")],
         )
     if "category_id" in differing:
@@ -250,7 +249,7 @@ def _change_status(
     screened_content_changed: bool,
     now: datetime,
 ) -> None:
-    """Bring the listing to the status that its vendor wants, by way of the review where that is due."""
+    """Move the listing to the status that the vendor requests, through the review if required."""
     trigger = states.trigger_for(
         product.status,
         requested_status=requested_status,
@@ -265,11 +264,11 @@ def _change_status(
 
 def _ensure_category_exists(session: Session, category_id: UUID) -> None:
     if session.get(Category, category_id) is None:
-        raise ValidationError.of("categoryId", "There is no such category.")
+        raise ValidationError.of("categoryId", "Category not found.")
 
 
 def _list_image_ids(session: Session, product_id: UUID) -> list[UUID]:
-    """Give the ids of a listing's pictures in their order."""
+    """List the ids of a listing's images in order."""
     images = select(ProductImage.image_id).where(ProductImage.product_id == product_id)
     return list(session.scalars(images.order_by(ProductImage.position)))
 
@@ -281,10 +280,13 @@ def _resolve_image_keys(
     owners: set[UUID],
     product_id: UUID | None = None,
 ) -> list[str]:
-    """Give the pictures' keys in their order; a picture must be one's own, or the product's already."""
+    """Return the keys of the images in order.
+
+    An image must belong to an owner or already be part of the product.
+    """
     if not image_ids:
         return []
-    # Locked, so that none is cleared away while it is taken into the listing.
+    # The lock keeps the cleanup from deleting an image while the listing takes it.
     ready_images = session.scalars(
         select(Image)
         .where(Image.id.in_(image_ids), Image.status == "ready")
@@ -294,18 +296,18 @@ def _resolve_image_keys(
     images = {image.id: image for image in ready_images}
     current_image_ids = _list_image_ids(session, product_id) if product_id else []
     faults = [
-        InvalidParam(f"imageIds[{index}]", "There is no such picture of yours.")
+        InvalidParam(f"imageIds[{index}]", "The image is not among your uploads.")
         for index, image_id in enumerate(image_ids)
         if image_id not in images
         or not (images[image_id].owner_id in owners or image_id in current_image_ids)
     ]
     if faults:
-        raise ValidationError("Not all pictures are there.", invalid_params=faults)
+        raise ValidationError(texts.IMAGES_NOT_FOUND, invalid_params=faults)
     return [images[image_id].key for image_id in image_ids]
 
 
 def _replace_images(session: Session, product_id: UUID, image_ids: Sequence[UUID], *, now: datetime) -> None:
-    """Put the pictures in, and note which ones are shown from now on, and which are no longer."""
+    """Replace the images of a listing, and update when each image became unused."""
     touched = {*_list_image_ids(session, product_id), *image_ids}
     session.execute(delete(ProductImage).where(ProductImage.product_id == product_id))
     session.add_all(

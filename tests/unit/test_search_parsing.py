@@ -165,5 +165,5 @@ def test_recall_is_of_what_fits_on_the_page() -> None:
     assert (hits.recall, hits.reciprocal_rank) == (0.9, 0.5)
     assert (few.recall, few.reciprocal_rank) == (0.5, 1)
     assert Outcome(label, relevant=1, titles=()).reciprocal_rank == 0
-    with pytest.raises(ValueError, match="nothing in the catalogue"):
+    with pytest.raises(ValueError, match="no listing of the catalogue"):
         evaluate([label], catalogue=["Fan"], search=lambda _query: [])

@@ -1,4 +1,4 @@
-"""Banners: pictures with a title on the pages of one campus, or of all."""
+"""Banners: images with a title on the pages of a campus or of all campuses."""
 
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions.common import PromotionType

@@ -1,4 +1,4 @@
-"""What all promotions have in common: their windows, what they refer to, who may not, and the trail they leave."""
+"""Common parts of all promotions: periods, references, conflicts of interest, cache invalidation and audit."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +11,7 @@ from sqlalchemy import ARRAY, Uuid, any_, bindparam, select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
+from marketplace.catalog import texts
 from marketplace.catalog.models import Image, Product
 from marketplace.catalog.promotions.models import Promotion
 from marketplace.infra import outbox
@@ -51,7 +52,7 @@ _FoundT = TypeVar("_FoundT")
 
 @dataclass(frozen=True)
 class PromotableProduct:
-    """A product that a promotion shows."""
+    """A product that a promotion can show."""
 
     id: UUID
     campus_id: UUID
@@ -67,41 +68,38 @@ def ensure_valid_window(
     already_started: bool = False,
     max_duration: timedelta | None = None,
 ) -> None:
-    """Refuse a window that can't be meant.
+    """Validate the period of a promotion.
 
-    :param starts_at: its beginning
-    :param ends_at: its end, or none if it has none
-    :param now: the time of the request
-    :param already_started: whether the beginning is one that was accepted before, and may have come
-    :param max_duration: how long it may be at most
-    :raises ValidationError: it begins or ends in the past, ends before it begins, or is too long
+    :param ends_at: None for an open end
+    :param already_started: whether the start was accepted by an earlier request and may lie in the past
+    :raises ValidationError: the start or end is in the past, the end is not after the start, or the period is too
+        long
     """
     faults = []
     if not already_started and starts_at < now:
-        faults.append(InvalidParam("startsAt", "Is in the past; leave it out to begin at once."))
+        faults.append(InvalidParam("startsAt", texts.STARTS_IN_PAST))
     if ends_at is not None:
         if ends_at <= starts_at:
-            faults.append(InvalidParam("endsAt", "Must be after startsAt."))
+            faults.append(InvalidParam("endsAt", texts.STARTS_AFTER_END))
         elif ends_at <= now:
-            faults.append(InvalidParam("endsAt", "Is in the past."))
+            faults.append(InvalidParam("endsAt", texts.ENDS_IN_PAST))
         elif max_duration is not None and ends_at - starts_at > max_duration:
-            faults.append(InvalidParam("endsAt", f"Must be at most {max_duration.days} days after startsAt."))
+            faults.append(InvalidParam("endsAt", texts.LASTS_TOO_LONG.format(days=max_duration.days)))
     if faults:
-        raise ValidationError("The window can't be meant.", invalid_params=faults)
+        raise ValidationError(" ".join(fault.reason for fault in faults), invalid_params=faults)
 
 
 def ensure_changeable(row: Promotion, *, revision: int | None, now: datetime) -> None:
-    """Refuse to change what is over, or what the client did not see as it is.
+    """Check that a promotion has not ended, and that the client read the current revision.
 
-    :param row: the promotion, locked
-    :param revision: the one that the client read, or none not to compare
-    :param now: the time of the request
-    :raises PromotionEndedError: it is over
-    :raises StaleRevisionError: the revision is not the current one
+    :param row: the caller must hold the row lock
+    :param revision: the revision that the client read, or None to skip the check
+    :raises PromotionEndedError: the promotion has ended
+    :raises StaleRevisionError: the revision is not current
     """
     if row.over_at is not None and row.over_at <= now:
-        raise PromotionEndedError(f"It is over since {iso(row.over_at)}; make another one.")
-    StaleRevisionError.check(row.revision, revision, subject="It is")
+        raise PromotionEndedError(texts.PROMOTION_ENDED.format(ended_at=iso(row.over_at)))
+    StaleRevisionError.check(row.revision, revision, subject="The promotion is")
 
 
 _SELECT_PRODUCTS = Statement(
@@ -115,9 +113,9 @@ _SELECT_PRODUCTS = Statement(
 def find_promotable_products(
     session: Session, product_ids: Sequence[UUID], *, include_removed: bool = False
 ) -> dict[UUID, PromotableProduct]:
-    """Find the products that a promotion may show: neither taken down nor deleted.
+    """Find the products that a promotion can show, by id. Removed and deleted products are excluded.
 
-    :param include_removed: whether those are found too
+    :param include_removed: whether to include removed and deleted products
     """
     return {
         product.id: product
@@ -127,12 +125,12 @@ def find_promotable_products(
 
 
 def ensure_not_own_store(owner_id: UUID, *, user_id: UUID) -> None:
-    """Refuse an officer who would promote what is sold in the own store.
+    """Check that an officer does not promote products of their own store.
 
-    :raises ConflictOfInterestError: the caller runs the store
+    :raises ConflictOfInterestError: the officer owns the store
     """
     if owner_id == user_id:
-        raise ConflictOfInterestError("Nobody promotes what the own store sells: ask another officer.")
+        raise ConflictOfInterestError(texts.OWN_STORE_PROMOTION)
 
 
 _LOCK_READY_IMAGE = Statement(
@@ -141,20 +139,20 @@ _LOCK_READY_IMAGE = Statement(
 
 
 def ensure_references_exist(session: Session, fields: dict[str, Any]) -> None:
-    """Check that the picture and the campus of a promotion exist, where it names them.
+    """Check that the image and the campus of a promotion exist, if given.
 
-    A picture is locked, so that it is not cleared away while it is taken.
+    The image row is locked, so that the cleanup cannot delete an image in the meantime.
 
-    :raises ValidationError: one of them does not
+    :raises ValidationError: the image or the campus does not exist
     """
     faults = []
     image_id, campus_id = fields.get("image_id"), fields.get("campus_id")
     if image_id is not None and _LOCK_READY_IMAGE.first(session, image_id=image_id) is None:
-        faults.append(InvalidParam("imageId", "There is no such picture."))
+        faults.append(InvalidParam("imageId", texts.IMAGE_NOT_FOUND))
     if campus_id is not None and session.get(Campus, campus_id) is None:
-        faults.append(InvalidParam("campusId", "There is no such campus."))
+        faults.append(InvalidParam("campusId", "Campus not found."))
     if faults:
-        raise ValidationError("It names what does not exist.", invalid_params=faults)
+        raise ValidationError(" ".join(fault.reason for fault in faults), invalid_params=faults)
 
 
 def schedule_boundaries(
@@ -165,19 +163,19 @@ def schedule_boundaries(
     now: datetime,
     product_id: UUID | None = None,
 ) -> None:
-    """Have cached content dropped when a promotion begins and when it ends.
+    """Schedule cache invalidation for the start and the end of a promotion.
 
-    Each moment becomes a row of the outbox that is due then. One that was overtaken by a change does no harm.
+    Each time becomes an outbox row that is due then. A row that a later change made obsolete is harmless.
 
-    :param boundaries: when; those that have come are left out, what was written having dropped the content
-    :param tags: what the content depends on
-    :param product_id: of a flash sale: the product whose next sale it may be by then
+    :param boundaries: past times are skipped, because the write itself dropped the cached content
+    :param tags: cache tags to drop
+    :param product_id: only for flash sales: the product whose current sale must be updated
     """
     for moment in boundaries:
         if moment is not None and moment > now:
             outbox.enqueue(
                 session,
-                # Neither slow providers nor uploads hold up this queue, whose other tasks depend on the time too.
+                # This queue is not delayed by slow providers or uploads, and its other tasks are time-critical too.
                 queue=queues.ESCROW_RECONCILIATION,
                 topic=BOUNDARY_TOPIC,
                 payload={"tags": list(tags)} | ({"productId": str(product_id)} if product_id else {}),
@@ -187,12 +185,12 @@ def schedule_boundaries(
 
 @dataclass(frozen=True)
 class PromotionType(Generic[PromotionT]):
-    """One kind of promotion: its rows are created, changed and ended, cached content and audit trail following.
+    """A kind of promotion: create, change and end rows, with cache invalidation and audit.
 
-    :ivar name: of the audit trail, such as ``flash_sale``
+    :ivar name: name in the audit trail, such as ``flash_sale``
     :ivar audited_columns: columns that the audit trail keeps
-    :ivar tag: of the cached content that shows these promotions
-    :ivar max_duration: of their windows, or none
+    :ivar tag: cache tag of content that shows these promotions
+    :ivar max_duration: of the period, or None
     """
 
     model: type[PromotionT]
@@ -202,10 +200,10 @@ class PromotionType(Generic[PromotionT]):
     max_duration: timedelta | None = None
 
     def build(self, session: Session, act: Act, fields: dict[str, Any]) -> PromotionT:
-        """Make a promotion that is in no session yet.
+        """Build a promotion that is not yet in a session.
 
-        :param fields: columns; starts_at is none for now
-        :raises ValidationError: no such picture or campus, or the window can't be meant
+        :param fields: columns; without ``starts_at`` the promotion starts now
+        :raises ValidationError: the image or campus does not exist, or the period is invalid
         """
         starts_at = fields.get("starts_at") or act.now
         ensure_valid_window(
@@ -223,22 +221,22 @@ class PromotionType(Generic[PromotionT]):
 
         :param fields: columns; without ``starts_at`` the promotion starts now
         :return: the promotion's id
-        :raises ValidationError: no such picture or campus, or the window can't be meant
+        :raises ValidationError: the image or campus does not exist, or the period is invalid
         """
         return self.insert(session, act, self.build(session, act, fields))
 
     def update(
         self, session: Session, act: Act, row_id: UUID, *, revision: int | None, changes: dict[str, Any]
     ) -> None:
-        """Change columns of a promotion that has not ended; a new picture replaces the old one.
+        """Change columns of a promotion that has not ended. A new image replaces the old image.
 
-        :raises NotFoundError: see ``lock_to_change``, as for the other errors
+        The errors are those of ``lock_to_change``.
         """
         row = self.lock_to_change(session, act, row_id, revision=revision, changes=changes)
         self.change(session, act, row, changes)
 
     def insert(self, session: Session, act: Act, row: PromotionT) -> UUID:
-        """Add a promotion that was built, and give its id."""
+        """Insert a built promotion, and return the new id."""
         session.add(row)
         session.flush()
         self.publish_and_audit(session, act, "create", row, before=None)
@@ -247,7 +245,7 @@ class PromotionType(Generic[PromotionT]):
     def lock(self, session: Session, row_id: UUID) -> PromotionT:
         """Lock a promotion.
 
-        :raises NotFoundError: there is none
+        :raises NotFoundError: the promotion does not exist
         """
         return self.ensure_found(
             session.scalar(
@@ -259,14 +257,14 @@ class PromotionType(Generic[PromotionT]):
     def lock_to_change(
         self, session: Session, act: Act, row_id: UUID, *, revision: int | None, changes: dict[str, Any]
     ) -> PromotionT:
-        """Lock a promotion and check the changes that are common to all kinds.
+        """Lock a promotion and validate the changes that all kinds share.
 
-        :param revision: the one that the client read, or none not to compare
+        :param revision: the revision that the client read, or None to skip the check
         :param changes: columns
-        :raises NotFoundError: there is none
-        :raises PromotionEndedError: it is over
-        :raises StaleRevisionError: the revision is not the current one
-        :raises PromotionStartedError: it has begun and its beginning would change
+        :raises NotFoundError: the promotion does not exist
+        :raises PromotionEndedError: the promotion has ended
+        :raises StaleRevisionError: the revision is not current
+        :raises PromotionStartedError: the promotion has started, and its start would change
         :raises ValidationError: as for ``build``
         """
         row = self.lock(session, row_id)
@@ -274,7 +272,7 @@ class PromotionType(Generic[PromotionT]):
         starts_at, ends_at = changes.get("starts_at", row.starts_at), changes.get("ends_at", row.ends_at)
         start_changes = starts_at != row.starts_at
         if start_changes and row.starts_at <= act.now:
-            raise PromotionStartedError.of("startsAt", "It has begun, so that its beginning stays.")
+            raise PromotionStartedError.of("startsAt", "Cannot change after the promotion has started.")
         if start_changes or ends_at != row.ends_at:
             ensure_valid_window(
                 starts_at=starts_at,
@@ -288,22 +286,22 @@ class PromotionType(Generic[PromotionT]):
 
     @contextmanager
     def recorded(self, session: Session, act: Act, verb: str, row: PromotionT) -> Iterator[None]:
-        """Publish and audit what the body does to a locked promotion."""
+        """Publish and audit the changes that the body makes to a locked promotion."""
         before = self.snapshot(session, row)
         yield
         session.flush()
         self.publish_and_audit(session, act, verb, row, before=before)
 
     def change(self, session: Session, act: Act, row: PromotionT, changes: dict[str, Any]) -> None:
-        """Change columns of a locked promotion; a new picture takes the place of the old one."""
+        """Change columns of a locked promotion. A new image replaces the old image."""
         with self.recorded(session, act, "change", row):
             apply_changes(session, row, changes, now=act.now)
 
     def end(self, session: Session, act: Act, row_id: UUID) -> None:
         """End a promotion now.
 
-        :raises NotFoundError: there is none
-        :raises PromotionEndedError: it is over already
+        :raises NotFoundError: the promotion does not exist
+        :raises PromotionEndedError: the promotion has already ended
         """
         row = self.lock(session, row_id)
         with self.recorded(session, act, "end", row):
@@ -313,27 +311,27 @@ class PromotionType(Generic[PromotionT]):
             row.updated_at = act.now
 
     def ensure_found(self, row: _FoundT | None) -> _FoundT:
-        """Give a row that belongs to a promotion of this kind.
+        """Return the row of a promotion of this kind.
 
-        :raises NotFoundError: there is none
+        :raises NotFoundError: the row is None
         """
-        return found(row, f"There is no such {self.name.replace('_', ' ')}.")
+        return found(row, f"{self.name.replace('_', ' ').capitalize()} not found.")
 
     def snapshot(self, session: Session, row: PromotionT) -> dict[str, Any]:
-        """Write a promotion as the audit trail keeps it: as JSON scalars."""
+        """Return a promotion's audited columns as JSON values."""
         return {name: _to_json_value(getattr(row, name)) for name in self.audited_columns}
 
     def publish(self, session: Session, act: Act, row: PromotionT) -> None:
-        """Drop what a written promotion made stale, now and at its boundaries to come."""
+        """Drop cached content of a written promotion, now and at its future start and end."""
         drop_cached(session, self.tag)
         schedule_boundaries(session, boundaries=(row.starts_at, row.over_at), tags=(self.tag,), now=act.now)
 
     def publish_and_audit(
         self, session: Session, act: Act, verb: str, row: PromotionT, *, before: dict[str, Any] | None
     ) -> None:
-        """Drop what a written promotion made stale, and record the write.
+        """Drop cached content of a written promotion, and record the write.
 
-        :param before: its snapshot before, or none if it is new
+        :param before: snapshot before the write, or None for a new promotion
         """
         self.publish(session, act, row)
         record_audit_entry(
@@ -348,7 +346,7 @@ class PromotionType(Generic[PromotionT]):
 
 
 def apply_changes(session: Session, row: Any, changes: dict[str, Any], *, now: datetime) -> None:
-    """Change a locked promotion; a new picture takes the place of the old one.
+    """Change columns of a locked promotion. A new image replaces the old image.
 
     :param changes: columns
     """
@@ -360,7 +358,7 @@ def apply_changes(session: Session, row: Any, changes: dict[str, Any], *, now: d
     row.revision += 1
     row.updated_at = now
     session.flush()
-    # The clean-up looks at a picture again that nothing may show any longer.
+    # Restart the grace period of the old image, so that the cleanup deletes the image if nothing else shows it.
     if old_image_id is not None and row.image_id != old_image_id:
         session.execute(
             update(Image)

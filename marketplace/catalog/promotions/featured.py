@@ -1,4 +1,4 @@
-"""Featured products: put forward by staff, in an order of their own, each on its campus."""
+"""Featured products: chosen and ordered by staff, shown on the product's campus."""
 
 from datetime import datetime
 from functools import lru_cache
@@ -9,7 +9,7 @@ from sqlalchemy import and_, bindparam, literal_column, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
-from marketplace.catalog import cache_tags, stock
+from marketplace.catalog import cache_tags, stock, texts
 from marketplace.catalog.browse.listing import CARD_COLUMNS, LAST_ROW, card_page
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
@@ -52,22 +52,22 @@ def create_featured_product(
     starts_at: datetime | None,
     ends_at: datetime | None,
 ) -> UUID:
-    """Feature a product.
+    """Feature a product for a period.
 
-    :param product_id: of any state but taken down and deleted; it shows while the product does
-    :param position: the lowest is shown first; of equals, the one that was featured first
-    :param starts_at: none for now
-    :param ends_at: none for as long as staff like
-    :return: the entry's id
-    :raises ValidationError: no such product, or no such window
-    :raises ConflictOfInterestError: the product is the officer's own store's
-    :raises AlreadyFeaturedError: it is featured in that time
+    :param product_id: a product in any status except removed and deleted; shown only while the product is visible
+    :param position: lowest first; equal positions are ordered by creation
+    :param starts_at: None for now
+    :param ends_at: None for an open end
+    :return: id of the entry
+    :raises ValidationError: the product does not exist, or the period is invalid
+    :raises ConflictOfInterestError: the product belongs to the officer's own store
+    :raises AlreadyFeaturedError: the product is already featured in the period
     """
-    # Locked, so that two officers can't feature it at once.
+    # The lock keeps two officers from featuring the product at the same time.
     stock.lock_products(session, product_ids=[product_id])
     product = common.find_promotable_products(session, [product_id]).get(product_id)
     if product is None:
-        raise ValidationError.of("productId", "There is no such product.")
+        raise ValidationError.of("productId", "Product not found.")
     common.ensure_not_own_store(product.user_id, user_id=act.person_id)
     entry = _FEATURED.build(
         session,
@@ -82,15 +82,15 @@ def create_featured_product(
 def update_featured_product(
     session: Session, act: Act, *, entry_id: UUID, revision: int | None, changes: dict[str, Any]
 ) -> None:
-    """Change where, or when, a product is featured.
+    """Change the position or the period of a featured product.
 
-    :param revision: the one that the client read, or none not to compare
+    :param revision: the revision that the client read, or None to skip the check
     :param changes: columns: position, starts_at, ends_at
-    :raises NotFoundError: there is no such entry
-    :raises PromotionEndedError: it is over
-    :raises StaleRevisionError: the revision is not the current one
-    :raises ValidationError: the window can't be meant, or has begun and its beginning would change
-    :raises AlreadyFeaturedError: the product is featured in that time
+    :raises NotFoundError: the entry does not exist
+    :raises PromotionEndedError: the entry has ended
+    :raises StaleRevisionError: the revision is not current
+    :raises ValidationError: the period is invalid, or the entry has started and its start would change
+    :raises AlreadyFeaturedError: the product is already featured in the period
     """
     _lock_product_of_entry(session, act, entry_id)
     entry = _FEATURED.lock_to_change(session, act, entry_id, revision=revision, changes=changes)
@@ -105,10 +105,10 @@ def update_featured_product(
 
 
 def end_featured_product(session: Session, act: Act, *, entry_id: UUID) -> None:
-    """Feature a product no longer.
+    """Stop featuring a product now.
 
-    :raises NotFoundError: there is no such entry
-    :raises PromotionEndedError: it is over already
+    :raises NotFoundError: the entry does not exist
+    :raises PromotionEndedError: the entry has already ended
     """
     _lock_product_of_entry(session, act, entry_id)
     _FEATURED.end(session, act, entry_id)
@@ -139,12 +139,9 @@ def _cards_statement(*, campus: str | None, has_cursor: bool) -> Statement[Row]:
 def list_featured_cards(
     session: Session, *, campus: str | None, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
-    """List featured products of open stores as cards, in the order that staff chose.
+    """List featured products of open stores as cards, in the order chosen by staff.
 
-    :param campus: its id or slug, or none for all
-    :param page: which page
-    :param now: the time of the request
-    :param media_base_url: where pictures are read
+    :param campus: id or slug, or None for all campuses
     """
     campus_values = campus_parameters(campus)
     last_position, last_id = page.after("number", "id")
@@ -195,6 +192,8 @@ def _ensure_no_overlap(
     other_start = session.scalar(overlapping)
     if other_start is not None:
         raise AlreadyFeaturedError(
-            f"The product is featured from {iso(other_start)} already.",
-            invalid_params=[InvalidParam("startsAt", f"Overlaps with the entry from {iso(other_start)}.")],
+            texts.ALREADY_FEATURED.format(starts_at=iso(other_start)),
+            invalid_params=[
+                InvalidParam("startsAt", f"Overlaps with the period that starts at {iso(other_start)}.")
+            ],
         )

@@ -1,4 +1,4 @@
-"""Flash sales as the public sees them, and as staff do."""
+"""Flash sale listings for the public and for staff."""
 
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -49,7 +49,7 @@ _SALE_COLUMNS = (
 
 @lru_cache(maxsize=64)
 def _public_statement(*, state: str | None, campus: str | None, has_cursor: bool) -> Statement[Row]:
-    """Select what is public of sales that are not over: by their ends if they run, else by their beginnings."""
+    """Select public sales that have not ended; running sales are ordered by end, all others by start."""
     clause = (
         select(*CARD_COLUMNS, *_SALE_COLUMNS)
         .join(Product, Product.id == FlashSale.product_id)
@@ -66,7 +66,7 @@ def _public_statement(*, state: str | None, campus: str | None, has_cursor: bool
         clause = clause.where(campus_condition(Product.campus_id, campus))
     order: Any = FlashSale.over_at if state == RUNNING else FlashSale.starts_at
     if state != RUNNING:
-        # No sale is longer than that: older ones need not be looked at.
+        # No sale lasts longer, so older sales cannot match.
         clause = clause.where(FlashSale.starts_at > bindparam("oldest"))
     if has_cursor:
         clause = clause.where(tuple_(order, FlashSale.id) > LAST_ROW)
@@ -82,16 +82,13 @@ def list_public_flash_sales(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """List flash sales that run or are to come, of products that the public sees.
+    """List running and upcoming flash sales of publicly visible products.
 
-    A sale that the regular price has undercut is not listed. Running ones are sorted by their ends, the next to
-    end first; all others by their beginnings.
+    A sale is not listed if the regular price is equal or lower. Running sales are sorted by end, the next to end
+    first. All others are sorted by start.
 
-    :param state: one of ``PUBLIC_STATES``, or none for all of them
-    :param campus: its id or slug, or none for all
-    :param page: which page
-    :param now: the time of the request
-    :param media_base_url: where pictures are read
+    :param state: a value of ``PUBLIC_STATES``, or None for all of these states
+    :param campus: id or slug, or None for all campuses
     """
     campus_values = campus_parameters(campus)
     statement = _public_statement(
@@ -164,10 +161,9 @@ _STAFF_COLUMNS = (
 def list_flash_sales_for_staff(
     session: Session, *, state: str | None, product_id: UUID | None, page: PageRequest, now: datetime
 ) -> Page:
-    """List flash sales of any state, the last that was made first.
+    """List flash sales in any state, newest first.
 
-    :param state: one of ``FLASH_SALE_STATES``, or none for all
-    :param product_id: of one product, or none for all
+    :param state: a value of ``FLASH_SALE_STATES``, or None for all
     """
     [last_id] = page.after("id")
     clause = select(*_STAFF_COLUMNS).join(Product, Product.id == FlashSale.product_id)
@@ -182,12 +178,12 @@ def list_flash_sales_for_staff(
 
 
 def fetch_flash_sale_for_staff(session: Session, *, sale_id: UUID, now: datetime) -> Any:
-    """Fetch a flash sale as staff see it.
+    """Fetch a flash sale in any state.
 
     :raises NotFoundError: the sale does not exist
     """
     clause = select(*_STAFF_COLUMNS).join(Product, Product.id == FlashSale.product_id)
     return found(
         session.execute(clause.where(FlashSale.id == sale_id), {"now": now}).one_or_none(),
-        "There is no such flash sale.",
+        "Flash sale not found.",
     )

@@ -1,7 +1,7 @@
-"""Flash sales are made, changed and ended; orders claim their pieces and give them back.
+"""Flash sales: create, change and end sales; reserve and release units for orders.
 
-A sale's row is changed under the lock of its product's row alone: whoever holds that has all that a price
-depends on. The product repeats the terms of the sale that runs or comes next.
+A sale's row is changed only under the row lock of its product. That lock therefore covers everything that a price
+depends on. The product repeats the terms of the running or next sale.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
-from marketplace.catalog import cache_tags, stock
+from marketplace.catalog import cache_tags, stock, texts
 from marketplace.catalog.moderation.rules import MIN_PRICE_MINOR
 from marketplace.catalog.promotions import common
 from marketplace.catalog.promotions.models import FlashSale
@@ -45,17 +45,17 @@ class QuantityBelowSoldError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class Discount:
-    """What a sale costs: a price in kobo, or a percentage taken off the regular one."""
+    """The discount of a sale: a price in kobo, or a percentage off the regular price."""
 
     price_minor: int | None = None
     percent: int | None = None
 
     def sale_price(self, regular_minor: int) -> int:
-        """Tell the sale's price.
+        """Return the sale price in kobo.
 
-        :param regular_minor: the product's own price, in kobo
-        :raises ValidationError: it would not be below that, or below what ``MAX_PERCENT_OFF`` leaves of it or
-            what anything costs at least
+        :param regular_minor: the product's regular price, in kobo
+        :raises ValidationError: the price is not below the regular price, exceeds ``MAX_PERCENT_OFF``, or is below
+            the minimum price of a product
         """
         min_price = max(price_at_percent_off(regular_minor, percent=MAX_PERCENT_OFF), MIN_PRICE_MINOR)
         if self.percent is not None:
@@ -66,12 +66,15 @@ class Discount:
         if self.price_minor is None:
             raise ValueError("a discount is a price or a percentage")
         if self.price_minor >= regular_minor:
-            raise ValidationError.of("salePriceMinor", f"Must be below the regular price, {regular_minor}.")
+            raise ValidationError.of(
+                "salePriceMinor", f"Must be below the regular price of {regular_minor} kobo."
+            )
         if self.price_minor < min_price:
             raise ValidationError.of(
                 "salePriceMinor",
-                f"Must be at least {min_price}: at most {MAX_PERCENT_OFF} percent off, and a price of"
-                f" {MIN_PRICE_MINOR} kobo.",
+                texts.SALE_PRICE_TOO_LOW.format(
+                    minimum=min_price, max_percent=MAX_PERCENT_OFF, min_price=MIN_PRICE_MINOR
+                ),
             )
         return self.price_minor
 
@@ -98,21 +101,20 @@ def create_flash_sale(
     ends_at: datetime,
     quantity: int | None,
 ) -> UUID:
-    """Make a flash sale.
+    """Create a flash sale.
 
-    :param product_id: of any state but taken down and deleted; the sale shows while the product does
-    :param discount: a percentage is made a price here, of the regular price as it is now
-    :param starts_at: none for now
-    :param quantity: pieces that are sold at its price; none for as many as there are
+    :param product_id: a product in any status except removed and deleted; shown only while the product is visible
+    :param discount: a percentage is converted to a price from the current regular price
+    :param starts_at: None for now
+    :param quantity: units at the sale price; None for no limit
     :return: the sale's id
-    :raises ValidationError: no such product, no such window, or the price is not below the regular one or too far
-        below it
-    :raises ConflictOfInterestError: the product is the officer's own store's
-    :raises OverlappingSaleError: the product has another sale in that time
+    :raises ValidationError: the product does not exist, the period is invalid, or the price is too high or too low
+    :raises ConflictOfInterestError: the product belongs to the officer's own store
+    :raises OverlappingSaleError: the product has another sale in the period
     """
     product = _LOCK_PRODUCT.first(session, product_id=product_id)
     if product is None:
-        raise ValidationError.of("productId", "There is no such product.")
+        raise ValidationError.of("productId", "Product not found.")
     common.ensure_not_own_store(product["user_id"], user_id=act.person_id)
     sale = _SALES.build(
         session,
@@ -139,17 +141,17 @@ def update_flash_sale(
     discount: Discount | None,
     changes: dict[str, Any],
 ) -> None:
-    """Change a flash sale that is not over; orders that were placed keep their price.
+    """Change a flash sale that has not ended. Placed orders keep the old price.
 
-    :param revision: the one that the client read, or none not to compare
-    :param discount: none to leave the price
+    :param revision: the revision that the client read, or None to skip the check
+    :param discount: None to keep the price
     :param changes: columns: starts_at, ends_at, quantity
-    :raises NotFoundError: there is none
-    :raises PromotionEndedError: it is over
-    :raises StaleRevisionError: the revision is not the current one
-    :raises QuantityBelowSoldError: orders have claimed more than ``quantity``
-    :raises ValidationError: as for ``create_flash_sale``, or it has begun and its beginning would change
-    :raises OverlappingSaleError: the product has another sale in that time
+    :raises NotFoundError: the sale does not exist
+    :raises PromotionEndedError: the sale has ended
+    :raises StaleRevisionError: the revision is not current
+    :raises QuantityBelowSoldError: orders hold more units than ``quantity``
+    :raises ValidationError: as for ``create_flash_sale``, or the sale has started and its start would change
+    :raises OverlappingSaleError: the product has another sale in the period
     """
     product = _lock_product_of_sale(session, act, sale_id)
     sale = _SALES.lock_to_change(session, act, sale_id, revision=revision, changes=changes)
@@ -161,7 +163,7 @@ def update_flash_sale(
     quantity = changes.get("quantity")
     if quantity is not None and quantity < sale.sold:
         raise QuantityBelowSoldError(
-            f"Orders have claimed {sale.sold} pieces; the quantity can't be less.",
+            f"`quantity` must be at least {sale.sold}, because orders already hold that many units.",
             invalid_params=[InvalidParam("quantity", f"Must be at least {sale.sold}.")],
         )
     _ensure_no_overlap(
@@ -175,16 +177,16 @@ def update_flash_sale(
 
 
 def end_flash_sale(session: Session, act: Act, *, sale_id: UUID) -> None:
-    """End a flash sale now, or call it off if it has not begun.
+    """End a running flash sale now, or cancel an upcoming flash sale.
 
-    :raises NotFoundError: there is none
-    :raises PromotionEndedError: it is over already
+    :raises NotFoundError: the sale does not exist
+    :raises PromotionEndedError: the sale has already ended
     """
     _lock_product_of_sale(session, act, sale_id)
     _SALES.end(session, act, sale_id)
 
 
-# A locked product carries the sale that runs or comes next; where there is none, the columns become null.
+# Copies the running or next sale to the product. Without such a sale the columns become null.
 _UPDATE_CURRENT_SALE = Statement(
     text(
         """
@@ -200,8 +202,8 @@ _UPDATE_CURRENT_SALE = Statement(
 
 
 def on_boundary(session: Session, *, product_id: UUID, now: datetime) -> None:
-    """Bring a product's running or next sale forward, one having begun or ended."""
-    # Locked first: the statement that brings forward must begin after all that changed the sales has ended.
+    """Update the current sale of a product after a sale has started or ended."""
+    # Lock first: the update must start after all transactions that changed the sales have ended.
     stock.lock_products(session, product_ids=[product_id])
     _UPDATE_CURRENT_SALE.run(session, ids=[product_id], now=now)
     drop_cached(session, *_CACHE_TAGS)
@@ -210,10 +212,10 @@ def on_boundary(session: Session, *, product_id: UUID, now: datetime) -> None:
 def replace_ended_sales(
     session: Session, products: dict[UUID, stock.LockedProduct], *, now: datetime
 ) -> dict[UUID, stock.LockedProduct]:
-    """Bring forward what comes after sales that are over, where no task has done so yet.
+    """Replace ended sales of products by the next sales, if no task has done so yet.
 
-    :param products: locked, by id
-    :return: the same products, none of them with a sale that is over
+    :param products: by id; the caller must hold the row locks
+    :return: the same products without ended sales
     """
     over = [
         product.id for product in products.values() if product.sale_ends_at and product.sale_ends_at <= now
@@ -245,22 +247,22 @@ _ADD_SOLD_UNITS = Statement(
 
 
 def reserve_units(session: Session, *, units_by_sale: Mapping[UUID, int]) -> None:
-    """Claim pieces of sales for an order.
+    """Reserve units of sales for an order.
 
-    :param units_by_sale: by sale; the products' rows are locked, and their terms say that there are enough
+    :param units_by_sale: the caller must hold the products' row locks and have checked that enough units are left
     """
     if not units_by_sale:
         return
     ids = sorted(units_by_sale)
-    # What is left is shown to everybody; of a sale without limit nothing changes for anybody.
+    # Cached content shows the units left. A sale without a limit changes nothing that is shown.
     if _ADD_SOLD_UNITS.scalar(session, ids=ids, units=[units_by_sale[sale_id] for sale_id in ids]):
         drop_cached(session, *_CACHE_TAGS)
 
 
 def release_units(session: Session, *, units_by_sale: Mapping[UUID, int]) -> None:
-    """Give back the pieces that an order claimed, the order having come to nothing.
+    """Release the units of an order that was not completed.
 
-    :param units_by_sale: by sale; the products' rows are locked
+    :param units_by_sale: the caller must hold the products' row locks
     """
     reserve_units(session, units_by_sale={sale_id: -count for sale_id, count in units_by_sale.items()})
 
@@ -286,7 +288,7 @@ def _lock_product_of_sale(session: Session, act: Act, sale_id: UUID) -> dict[str
 def _ensure_no_overlap(
     session: Session, *, product_id: UUID, starts_at: datetime, ends_at: datetime, sale_id: UUID | None = None
 ) -> None:
-    """Refuse two sales of one product at once; the product's lock makes the answer last."""
+    """Refuse a second sale of a product in the period. The product's row lock excludes concurrent sales."""
     other = session.execute(
         select(FlashSale.starts_at, FlashSale.over_at)
         .where(
@@ -300,18 +302,20 @@ def _ensure_no_overlap(
         .limit(1)
     ).one_or_none()
     if other is not None:
-        when = f"from {iso(other.starts_at)} to {iso(other.over_at)}"
+        starts_at_text, ends_at_text = iso(other.starts_at), iso(other.over_at)
         raise OverlappingSaleError(
-            f"The product has another flash sale {when}.",
-            invalid_params=[InvalidParam("startsAt", f"Overlaps with the sale {when}.")],
+            texts.FLASH_SALE_OVERLAPS.format(starts_at=starts_at_text, ends_at=ends_at_text),
+            invalid_params=[
+                InvalidParam("startsAt", f"Overlaps with the sale from {starts_at_text} to {ends_at_text}.")
+            ],
         )
 
 
 class _FlashSaleType(common.PromotionType[FlashSale]):
-    """Flash sales; their products carry the sale that runs or comes next."""
+    """Flash sales; the products repeat the running or next sale."""
 
     def publish(self, session: Session, act: Act, row: FlashSale) -> None:
-        """Have the product carry the sale that runs or comes next, now and at the boundaries to come."""
+        """Update the product's current sale, now and at the future start and end."""
         _UPDATE_CURRENT_SALE.run(session, ids=[row.product_id], now=act.now)
         drop_cached(session, *_CACHE_TAGS)
         common.schedule_boundaries(

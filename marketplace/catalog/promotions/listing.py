@@ -1,4 +1,4 @@
-"""How banners, vibes and featured products are listed: their windows, their pictures, their pages."""
+"""Listings of banners, vibes and featured products: SQL for states and images, and pages."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,14 +19,14 @@ RUNNING = "running"
 ENDED = "ended"
 PROMOTION_STATES = (UPCOMING, RUNNING, ENDED)
 
-# Of statements that name the table ``t``. What is ended was ended before now, whatever its window.
+# SQL conditions for the table alias ``t``. ``ended_at`` is never in the future, so no comparison with now is needed.
 IS_RUNNING_SQL = "t.ended_at IS NULL AND t.starts_at <= :now AND (t.ends_at IS NULL OR t.ends_at > :now)"
 _STATE_CONDITIONS = {
     UPCOMING: "t.ended_at IS NULL AND t.starts_at > :now",
     RUNNING: IS_RUNNING_SQL,
     ENDED: "(t.ended_at IS NOT NULL OR t.ends_at <= :now)",
 }
-# An uploaded picture is shown in its largest size; one that has no sizes, as it is.
+# An uploaded image is shown in its largest size, or in the original size without renditions.
 IMAGE_URL_SQL = """
     coalesce(t.image_url, :media_base_url || '/' || (
         SELECT coalesce((
@@ -55,10 +55,10 @@ def _listing_statement(select: str, conditions: tuple[str, ...], order: str) -> 
 
 @dataclass(frozen=True)
 class PromotionTable:
-    """The rows of one kind of promotion, as replies show them.
+    """The rows of a kind of promotion, as API responses show the rows.
 
-    :param select: the SELECT up to its WHERE; the table is ``t``, position and id are among the columns
-    :param name: the kind's name in errors
+    :param select: the SELECT without WHERE; the table alias is ``t``, and position and id are among the columns
+    :param name: name of the kind in errors
     """
 
     select: str
@@ -74,10 +74,10 @@ class PromotionTable:
         now: datetime,
         **parameters: Any,
     ) -> Page:
-        """List promotions that run, by their position.
+        """List running promotions by position.
 
-        :param campus: its id or slug: its promotions and those of all campuses; none for every promotion
-        :param condition: a further one, in SQL
+        :param campus: id or slug: promotions of that campus and of all campuses; None for every promotion
+        :param condition: a further SQL condition
         :param parameters: of the statement
         """
         campus_values = campus_parameters(campus)
@@ -93,7 +93,7 @@ class PromotionTable:
     def list_for_staff(
         self, session: Session, *, state: str | None, page: PageRequest, now: datetime, media_base_url: str
     ) -> Page:
-        """List promotions in any state or in one of ``PROMOTION_STATES``, the latest first."""
+        """List promotions newest first, in any state or in one state of ``PROMOTION_STATES``."""
         [last_id] = page.after("id")
         conditions = [] if state is None else [_STATE_CONDITIONS[state]]
         conditions += [] if last_id is None else ["t.id < :last_id"]
@@ -110,4 +110,4 @@ class PromotionTable:
         row = _listing_statement(self.select, ("t.id = :row_id",), "t.id").first(
             session, row_id=row_id, now=now, media_base_url=media_base_url, limit=1
         )
-        return found(row, f"There is no such {self.name}.")
+        return found(row, f"{self.name.capitalize()} not found.")

@@ -1,4 +1,4 @@
-"""Vibes: themed feeds of products, in an order that staff chose, as staff keep them and the public sees them."""
+"""Vibes: themed feeds of products in an order chosen by staff."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
-from marketplace.catalog import cache_tags
+from marketplace.catalog import cache_tags, texts
 from marketplace.catalog.browse.listing import CARD_COLUMNS, ProductCard, build_card
 from marketplace.catalog.campus_filter import campus_condition, campus_parameters
 from marketplace.catalog.models import Product
@@ -31,7 +31,7 @@ SLUG_PATTERN = "[a-z0-9]+(-[a-z0-9]+)*"
 MAX_SLUG_LENGTH = 60
 RESERVED_SLUGS = frozenset({"all"})
 CARDS_PER_LISTED_VIBE = 12
-"""So many cards of each vibe are in the listing; all of them are in its detail."""
+"""Number of cards per vibe in the listing. The detail view has all cards."""
 
 
 class SlugTakenError(ConflictError):
@@ -41,16 +41,16 @@ class SlugTakenError(ConflictError):
 
 
 def create_vibe(session: Session, act: Act, *, fields: dict[str, Any], product_ids: Sequence[UUID]) -> UUID:
-    """Make a vibe.
+    """Create a vibe.
 
-    :param fields: columns: slug, title, description, image_id or image_url or neither, campus_id (none for all),
-        position, starts_at (none for now), ends_at (none for as long as staff like)
-    :param product_ids: its products, in their order
-    :return: its id
-    :raises ValidationError: no such picture, campus or product, a product is of another campus, or the window
-        can't be meant
-    :raises ConflictOfInterestError: a product is the officer's own store's
-    :raises SlugTakenError: another vibe, not ended, has the slug
+    :param fields: columns, with at most one of image_id and image_url. campus_id is None for all campuses, starts_at
+        for now, ends_at for an open end.
+    :param product_ids: in display order
+    :return: the vibe's id
+    :raises ValidationError: the image, the campus or a product does not exist, a product is of another campus, or the
+        period is invalid
+    :raises ConflictOfInterestError: a product belongs to the officer's own store
+    :raises SlugTakenError: another vibe that has not been ended uses the slug
     """
     vibe = VIBES.build(session, act, fields)
     _ensure_products_promotable(session, act, product_ids, campus_id=vibe.campus_id)
@@ -71,17 +71,17 @@ def update_vibe(
     changes: dict[str, Any],
     product_ids: Sequence[UUID] | None,
 ) -> None:
-    """Change a vibe that is not over.
+    """Change a vibe that has not ended.
 
-    :param revision: the one that the client read, or none not to compare
-    :param changes: columns, as for ``create_vibe``; a new picture takes the place of the old one
-    :param product_ids: all of its products in their order, or none to leave them
-    :raises NotFoundError: there is none
-    :raises PromotionEndedError: it is over
-    :raises StaleRevisionError: the revision is not the current one
-    :raises ValidationError: as for ``create_vibe``, or it has begun and its beginning would change
-    :raises ConflictOfInterestError: a product that is added is the officer's own store's
-    :raises SlugTakenError: another vibe, not ended, has the slug
+    :param revision: the revision that the client read, or None to skip the check
+    :param changes: columns, as for ``create_vibe``; a new image replaces the old image
+    :param product_ids: all products in display order, or None to keep the products
+    :raises NotFoundError: the vibe does not exist
+    :raises PromotionEndedError: the vibe has ended
+    :raises StaleRevisionError: the revision is not current
+    :raises ValidationError: as for ``create_vibe``, or the vibe has started and its start would change
+    :raises ConflictOfInterestError: an added product belongs to the officer's own store
+    :raises SlugTakenError: another vibe that has not been ended uses the slug
     """
     vibe = VIBES.lock_to_change(session, act, vibe_id, revision=revision, changes=changes)
     campus_id = changes.get("campus_id", vibe.campus_id)
@@ -107,7 +107,8 @@ def _unique_slug(session: Session, slug: str) -> Iterator[None]:
         if violated_constraint(error) != "uq_vibes_slug":
             raise
         raise SlugTakenError(
-            f"Another vibe has the slug {slug}.", invalid_params=[InvalidParam("slug", "Is taken.")]
+            f"Another vibe already uses the slug {slug}.",
+            invalid_params=[InvalidParam("slug", "Another vibe already uses this slug.")],
         ) from error
 
 
@@ -124,18 +125,21 @@ def _ensure_products_promotable(
     campus_id: UUID | None,
     current_product_ids: Sequence[UUID] = (),
 ) -> None:
-    """Check products that are chosen; those that the vibe holds already may be gone meanwhile, or one's own."""
+    """Check the products of a vibe.
+
+    Products that the vibe already holds may since have been removed, or may belong to the officer's store.
+    """
     products = common.find_promotable_products(session, product_ids, include_removed=True)
     promotable = common.find_promotable_products(session, product_ids)
     faults = []
     for index, product_id in enumerate(product_ids):
         product = products.get(product_id)
         if product is None or not (product_id in promotable or product_id in current_product_ids):
-            faults.append(InvalidParam(f"productIds[{index}]", "There is no such product."))
+            faults.append(InvalidParam(f"productIds[{index}]", "Product not found."))
         elif campus_id not in (None, product.campus_id):
-            faults.append(InvalidParam(f"productIds[{index}]", "Is of another campus than the vibe."))
+            faults.append(InvalidParam(f"productIds[{index}]", "Must belong to the vibe's campus."))
     if faults:
-        raise ValidationError("Not all products can be shown.", invalid_params=faults)
+        raise ValidationError(texts.VIBE_PRODUCTS_INVALID, invalid_params=faults)
     for product in products.values():
         if product.id not in current_product_ids:
             common.ensure_not_own_store(product.user_id, user_id=act.person_id)
@@ -151,10 +155,10 @@ def _replace_products(session: Session, vibe_id: UUID, product_ids: Sequence[UUI
 
 
 class _VibeType(common.PromotionType[Vibe]):
-    """Vibes; their snapshots hold the ids of their products."""
+    """Vibes; audit snapshots include the product ids."""
 
     def snapshot(self, session: Session, row: Vibe) -> dict[str, Any]:
-        """Write a vibe with its products as the audit trail keeps it."""
+        """Return a vibe's audited columns and product ids as JSON values."""
         products = [str(product_id) for product_id in _list_product_ids(session, row.id)]
         return super().snapshot(session, row) | {"product_ids": products}
 
@@ -181,9 +185,9 @@ VIBE_TABLE = listing.PromotionTable(_SELECT_VIBES_SQL, name="vibe")
 def list_running_vibes(
     session: Session, *, campus: str | None, page: PageRequest, now: datetime, media_base_url: str
 ) -> Page:
-    """List the vibes whose time it is with the first cards of each, in two queries.
+    """List running vibes, each with its first cards, in two queries.
 
-    :param campus: its id or slug: its vibes and those of all campuses, with what is sold there alone; none for
+    :param campus: id or slug: vibes of that campus and of all campuses, with products of that campus only; None for
         every vibe
     """
     running = VIBE_TABLE.list_running(
@@ -210,16 +214,18 @@ _SELECT_RUNNING_VIBE = {
 
 
 def fetch_running_vibe(session: Session, *, vibe: str, now: datetime, media_base_url: str) -> Row:
-    """Fetch a running vibe with all its cards, in two queries.
+    """Fetch a running vibe with all its cards in two queries.
 
-    :param vibe: its id or slug
-    :raises NotFoundError: the vibe does not exist or does not run
+    :param vibe: id or slug
+    :raises NotFoundError: the vibe does not exist or is not running
     """
     column = "slug" if parse_uuid(vibe) is None else "id"
     row = None
-    if column == "id" or fullmatch(SLUG_PATTERN, vibe):  # A path may hold text that the database cannot.
+    if column == "id" or fullmatch(
+        SLUG_PATTERN, vibe
+    ):  # A path may contain characters that the database rejects.
         row = _SELECT_RUNNING_VIBE[column].first(session, vibe=vibe, now=now, media_base_url=media_base_url)
-    row = found(row, "There is no such vibe.")
+    row = found(row, "Vibe not found.")
     feeds = _fetch_cards_by_vibe(
         session,
         [row["id"]],
@@ -233,7 +239,7 @@ def fetch_running_vibe(session: Session, *, vibe: str, now: datetime, media_base
 
 @lru_cache(maxsize=4)
 def _cards_statement(*, campus: str | None) -> Statement[Row]:
-    """Select, for each of some vibes, the first cards that the public sees."""
+    """Select the first publicly visible cards of each of several vibes."""
     vibe_ids = func.unnest(bindparam("ids", type_=ARRAY(Uuid))).table_valued("id").render_derived("wanted")
     vibe_cards = (
         select(*CARD_COLUMNS, VibeProduct.position.label("place"))

@@ -1,4 +1,4 @@
-"""What is called by several names: staff keep the list, and the next search goes by it."""
+"""Synonym groups, maintained by staff. A change takes effect with the next search."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -7,6 +7,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
+from marketplace.catalog import texts
 from marketplace.catalog.search.models import SearchSynonyms
 from marketplace.catalog.search.tokenizer import tokenize
 from marketplace.kernel.errors import (
@@ -25,7 +26,7 @@ _MAX_GROUPS = 2_000
 
 
 def list_synonyms(session: Session, *, page: PageRequest) -> Page:
-    """List the groups of synonyms, the first made first."""
+    """List the synonym groups, oldest first."""
     clause = select(SearchSynonyms).order_by(SearchSynonyms.id).limit(page.limit + 1)
     [last_id] = page.after("id")
     if last_id is not None:
@@ -34,15 +35,14 @@ def list_synonyms(session: Session, *, page: PageRequest) -> Page:
 
 
 def create_synonyms(session: Session, act: Act, *, terms: Sequence[str]) -> SearchSynonyms:
-    """Add a group of synonyms.
+    """Create a synonym group.
 
-    :param terms: words or phrases that mean the same; they are folded as searches are
-    :return: the group
-    :raises ValidationError: fewer than two are left, or one has no words, or too many
-    :raises LimitReachedError: there are as many groups as there may be
+    :param terms: words or phrases with the same meaning; stored folded
+    :raises ValidationError: fewer than two distinct terms remain, or a term has no words or too many
+    :raises LimitReachedError: the maximum number of groups is reached
     """
     if (session.scalar(select(func.count()).select_from(SearchSynonyms)) or 0) >= _MAX_GROUPS:
-        raise LimitReachedError(f"There are {_MAX_GROUPS} groups of synonyms; delete one first.")
+        raise LimitReachedError(texts.TOO_MANY_SYNONYM_GROUPS.format(maximum=_MAX_GROUPS))
     row = SearchSynonyms(terms=_normalize_terms(terms), created_at=act.now, updated_at=act.now)
     session.add(row)
     session.flush()
@@ -53,14 +53,12 @@ def create_synonyms(session: Session, act: Act, *, terms: Sequence[str]) -> Sear
 def update_synonyms(
     session: Session, act: Act, *, synonyms_id: UUID, revision: int | None, terms: Sequence[str]
 ) -> SearchSynonyms:
-    """Replace the terms of a group.
+    """Replace the terms of a synonym group.
 
-    :param synonyms_id: which
-    :param revision: the one that the client read, or none not to compare
+    :param revision: the revision that the client read, or None to skip the check
     :param terms: as for ``create_synonyms``
-    :return: the group
-    :raises NotFoundError: there is none
-    :raises StaleRevisionError: the revision is not the current one
+    :raises NotFoundError: the group does not exist
+    :raises StaleRevisionError: the revision is not current
     :raises ValidationError: as for ``create_synonyms``
     """
     row = _lock_synonyms(session, synonyms_id)
@@ -75,9 +73,9 @@ def update_synonyms(
 
 
 def delete_synonyms(session: Session, act: Act, *, synonyms_id: UUID) -> None:
-    """Delete a group.
+    """Delete a synonym group.
 
-    :raises NotFoundError: there is none
+    :raises NotFoundError: the group does not exist
     """
     row = _lock_synonyms(session, synonyms_id)
     session.delete(row)
@@ -86,22 +84,26 @@ def delete_synonyms(session: Session, act: Act, *, synonyms_id: UUID) -> None:
 
 def _lock_synonyms(session: Session, synonyms_id: UUID) -> SearchSynonyms:
     row = session.get(SearchSynonyms, synonyms_id, with_for_update=True, populate_existing=True)
-    return found(row, "There are no such synonyms.")
+    return found(row, "Synonym group not found.")
 
 
 def _normalize_terms(terms: Sequence[str]) -> list[str]:
-    """Fold the terms as queries are; what differs only in that is one."""
+    """Fold the terms like queries, and drop duplicates."""
     split = [tokenize(term, limit=MAX_TERM_WORDS + 1) for term in terms]
     faults = [
-        InvalidParam(f"terms[{index}]", f"Must have one to {MAX_TERM_WORDS} words.")
+        InvalidParam(f"terms[{index}]", f"Must have 1 to {MAX_TERM_WORDS} words.")
         for index, words in enumerate(split)
         if not 1 <= len(words) <= MAX_TERM_WORDS
     ]
     if faults:
-        raise ValidationError("Not all terms can be searched.", invalid_params=faults)
+        raise ValidationError(
+            texts.SYNONYM_TERMS_INVALID.format(maximum=MAX_TERM_WORDS), invalid_params=faults
+        )
     folded = list(dict.fromkeys(" ".join(words) for words in split))
     if len(folded) < 2:
-        raise ValidationError.of("terms", "Must be at least two that differ in more than case and accents.")
+        raise ValidationError.of(
+            "terms", "Must have at least two terms that differ in more than case and accents."
+        )
     return folded
 
 

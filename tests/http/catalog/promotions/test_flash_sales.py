@@ -262,7 +262,7 @@ class TestChanging:
             stage.post(f"{PATH}/{sale['id']}/end"),
         ):
             assert refused.status_code == 409
-            assert "over since" in refused.json["detail"]  # type: ignore[index]
+            assert "ended at" in refused.json["detail"]  # type: ignore[index]
 
     def test_ending_is_at_once_and_once(self, stage: Stage) -> None:
         product_id = stage.product()
