@@ -1,1 +1,1 @@
-"""Categories and products."""
+"""Catalog: categories, products, moderation, promotions and search."""

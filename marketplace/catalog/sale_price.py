@@ -1,6 +1,6 @@
-"""The terms of a flash sale, as a product carries them: when they count, and how they are shown.
+"""Prices under flash sales: the sale columns of a product, and the current sale for listings.
 
-Whether a sale counts is told by its window and the time of the request, never by a task having run.
+Whether a sale applies follows from its period and the time of the request, not from the run of a task.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ _SALE_IS_RUNNING_SQL = (
     "p.sale_ends_at > :now AND p.sale_starts_at <= :now AND p.sale_price_minor < p.price_minor"
     " AND (p.sale_left IS NULL OR p.sale_left > 0)"
 )
-# What counts of a product's sale at :now, or null: in both spellings, as text for statements that name the table
-# ``p``, and as a clause. One column, null for almost all products, costs a listing nothing.
+# The sale that applies at :now, or null: as SQL for the table alias ``p``, and as an SQLAlchemy clause. A single
+# column that is null for almost all products adds no cost to listings.
 CURRENT_SALE_SQL = (
     f"CASE WHEN {_SALE_IS_RUNNING_SQL} THEN"
     " json_build_object('price', p.sale_price_minor, 'ends', p.sale_ends_at, 'left', p.sale_left) END"
@@ -42,7 +42,7 @@ CURRENT_SALE = case(
     )
 )
 
-# The columns of ``PricedRow``, of statements that name the table ``p``.
+# The columns of ``PricedRow`` for the table alias ``p``.
 PRICE_COLUMNS_SQL = (
     "p.price_minor, p.sale_id, p.sale_price_minor, p.sale_starts_at, p.sale_ends_at, p.sale_left"
 )
@@ -50,9 +50,9 @@ PRICE_COLUMNS_SQL = (
 
 @dataclass(frozen=True)
 class PricedRow:
-    """The columns of ``PRICE_COLUMNS_SQL``: a product's regular price in kobo, and the sale that it carries.
+    """The columns of ``PRICE_COLUMNS_SQL``: a product's regular price in kobo, and the product's sale.
 
-    The sale runs, comes next, or is over by now. ``sale_left`` is none where the sale has no limit.
+    The sale may be running, upcoming or ended. ``sale_left`` is None for a sale without a limit.
     """
 
     price_minor: int
@@ -63,11 +63,11 @@ class PricedRow:
     sale_left: int | None
 
     def sale_price(self, *, quantity: int, now: datetime) -> int | None:
-        """Give the sale's price of a unit in kobo, if the sale runs and has units for the whole line.
+        """Return the sale price of a unit in kobo, if the sale runs and has enough units for the line.
 
-        A regular price that was lowered to the sale's or below wins.
+        A sale does not apply if the regular price is equal or lower.
 
-        :param quantity: units of the line
+        :param quantity: units of the order line
         """
         price, starts_at, ends_at = self.sale_price_minor, self.sale_starts_at, self.sale_ends_at
         if price is None or starts_at is None or ends_at is None:
@@ -77,20 +77,20 @@ class PricedRow:
         return price if applies else None
 
     def unit_price(self, *, quantity: int, now: datetime) -> int:
-        """Give the price of a unit in kobo: the sale's price if it applies to all units, or else the regular one.
+        """Return the price of a unit in kobo: the sale price if the sale covers all units, else the regular price.
 
-        :param quantity: units that are bought together
+        :param quantity: units bought together
         """
         sale_price = self.sale_price(quantity=quantity, now=now)
         return self.price_minor if sale_price is None else sale_price
 
 
 def percent_off(price_minor: int, *, sale_price_minor: int) -> int:
-    """Tell by how much a sale is cheaper, in whole percent, rounded to the nearest.
+    """Return the discount of a sale in percent, rounded to the nearest integer.
 
-    :param price_minor: the regular price, in kobo
-    :param sale_price_minor: the sale's, in kobo; less than the regular one
-    :return: 1 to 99: neither nothing nor everything
+    :param price_minor: regular price in kobo
+    :param sale_price_minor: sale price in kobo, below the regular price
+    :return: 1 to 99, never 0 or 100
     """
     percent = ((price_minor - sale_price_minor) * 200 + price_minor) // (2 * price_minor)
     return min(max(percent, 1), 99)
@@ -99,20 +99,20 @@ def percent_off(price_minor: int, *, sale_price_minor: int) -> int:
 def price_at_percent_off(price_minor: int, *, percent: int) -> int:
     """Take a percentage off a price, rounded to the nearest kobo, half a kobo up.
 
-    :param price_minor: the regular price, in kobo
-    :param percent: what is taken off, 1 to 90
-    :return: the sale's price, in kobo
+    :param price_minor: regular price in kobo
+    :param percent: 1 to 90
+    :return: sale price in kobo
     """
     remaining_bps = BASIS_POINTS - percent * 100
     return (price_minor * remaining_bps * 2 + BASIS_POINTS) // (2 * BASIS_POINTS)
 
 
 def sale_view(sale: dict[str, Any] | None, *, price_minor: int) -> dict[str, Any] | None:
-    """Write a running sale as cards show it.
+    """Build the API view of a running sale.
 
-    :param sale: what ``CURRENT_SALE`` or ``CURRENT_SALE_SQL`` gave
-    :param price_minor: the product's regular price, in kobo
-    :return: none while no sale runs; ``left`` is none where the sale has no limit
+    :param sale: value of ``CURRENT_SALE`` or ``CURRENT_SALE_SQL``
+    :param price_minor: the product's regular price in kobo
+    :return: None while no sale runs; ``left`` is None for a sale without a limit
     """
     if sale is None:
         return None

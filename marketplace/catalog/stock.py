@@ -1,6 +1,6 @@
-"""Stock under orders: reserved while they wait for payment, consumed when they are paid, freed otherwise.
+"""Stock of products: reserved for unpaid orders, consumed by paid orders, released otherwise.
 
-Whoever takes more than one product takes them in the order of their ids, so that no two can deadlock.
+Code that locks several products locks the rows in the order of their ids, which avoids deadlocks.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ _UPDATE_STOCK_SQL = (
 
 @dataclass(frozen=True)
 class LockedProduct(PricedRow):
-    """A product whose row is ours until the transaction ends, as an order takes it.
+    """A product with a row lock held by the current transaction, as an order needs the product.
 
-    :ivar commission_bps: its categories' rate; none for the platform's
+    :ivar commission_bps: rate of the product's categories in basis points; None for the platform's rate
     """
 
     id: UUID
@@ -53,10 +53,9 @@ _LOCK_PRODUCTS = Prepared(
 
 
 def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, LockedProduct]:
-    """Lock products for an order.
+    """Lock the rows of products for an order.
 
-    :param product_ids: any order, any number
-    :return: those that exist, by id
+    :return: existing products by id
     """
     return {product.id: product for product in _LOCK_PRODUCTS.all(session, ids=sorted(product_ids))}
 
@@ -72,8 +71,8 @@ _RESERVE_STOCK = Prepared(
 def reserve_stock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
     """Reserve stock of locked products.
 
-    :param quantities: pieces by product; the rows are locked and suffice
-    :return: whether anything sold out by it, so that what the public was shown is stale
+    :param quantities: units by product; the caller must hold the row locks and have checked the stock
+    :return: whether a product sold out, which makes cached content stale
     """
     return any(
         available == 0 for available in _RESERVE_STOCK.scalars(session, **_quantity_parameters(quantities))
@@ -89,10 +88,10 @@ _RELEASE_RESERVATION = Statement(
 
 
 def release_reservation(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
-    """Free reserved stock, the order having come to nothing.
+    """Release reserved stock of an order that was not completed.
 
-    :param quantities: pieces by product
-    :return: whether anything is to be had again by it
+    :param quantities: units by product
+    :return: whether a sold-out product is available again
     """
     lock_products(session, product_ids=list(quantities))
     return any(
@@ -112,9 +111,9 @@ _CONSUME_STOCK = Prepared(
 
 
 def consume_stock(session: Session, *, quantities: Mapping[UUID, int]) -> None:
-    """Take reserved stock out for good, the order having been paid.
+    """Deduct reserved stock of a paid order.
 
-    :param quantities: pieces by product
+    :param quantities: units by product
     """
     lock_products(session, product_ids=list(quantities))
     _CONSUME_STOCK.run(session, **_quantity_parameters(quantities))
@@ -131,10 +130,10 @@ _RESTOCK = Statement(
 
 
 def restock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
-    """Put consumed stock back, the paid order having been called off.
+    """Return the stock of a paid order that was cancelled.
 
-    :param quantities: pieces by product
-    :return: whether anything is to be had again by it
+    :param quantities: units by product
+    :return: whether a sold-out product is available again
     """
     lock_products(session, product_ids=list(quantities))
     return any(available <= 0 for available in _RESTOCK.scalars(session, **_quantity_parameters(quantities)))

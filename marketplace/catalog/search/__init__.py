@@ -1,1 +1,1 @@
-"""Full-text search, suggestions and their upkeep."""
+"""Full-text search, suggestions and index maintenance."""

@@ -1,4 +1,4 @@
-"""The search: products and merchants for what was typed, the nearest spelling, and what was not found."""
+"""Search for products and merchants, with spelling correction and a record of searches without results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,30 +37,36 @@ from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
 MAX_MERCHANTS = 5
-# From words as they were typed to what they may have meant.
+# Maps words as typed to possible corrections.
 SpellingCorrections = Mapping[str, Sequence[str]]
-# How the words are taken: as they were typed, with other spellings, or all of them but one.
+# Match strategies: words as typed, with corrections, or with any single word left out.
 TYPED, CORRECTED, PARTIAL = range(3)
-# A page is no longer than a block: it begins in one, and there is more if the next one has any.
+# A page is no longer than a block, so a page spans at most two blocks. A third tells whether more rows follow.
 _MAX_BLOCKS_PER_PAGE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _SearchPosition:
-    """The start of a page: the match strategy, the block of candidates and the last row shown."""
+    """The start of a page: match strategy, block of candidates and last row shown."""
 
     strategy: int
-    block_start: Sequence[Any] | None = None  # step, prior and id of the last candidate of the block before
-    block_end: Sequence[Any] | None = None  # the same of this block; none for the last one, or not known yet
+    block_start: Sequence[Any] | None = None  # step, prior and id of the previous block's last candidate
+    block_end: Sequence[Any] | None = None  # the same for this block; None if last or unknown
     last_row: Sequence[Any] | None = None  # score and id of the last row shown
 
     def to_cursor(self, corrections: SpellingCorrections) -> list[Any]:
-        """Write the position, with the spellings: words that are listed meanwhile must not change the query."""
+        """Write the position as cursor values.
+
+        The corrections are included, because words that are indexed meanwhile must not change the query.
+        """
         return [dict(corrections), self.strategy, self.block_start, self.block_end, self.last_row]
 
     @classmethod
     def from_cursor(cls, cursor_values: list[Any]) -> tuple[SpellingCorrections, "_SearchPosition"]:
-        """Read what ``to_cursor`` wrote; raise ``UnknownCursorError`` for what it did not."""
+        """Read the values that ``to_cursor`` wrote.
+
+        :raises UnknownCursorError: the values have another form
+        """
         if len(cursor_values) != 5:
             raise UnknownCursorError
         corrections, strategy, start, end, last = cursor_values
@@ -78,7 +84,7 @@ class _SearchPosition:
 
 
 def _is_spelling_corrections(value: Any) -> bool:
-    """Tell whether a value maps words to words."""
+    """Return whether a value maps words to lists of words."""
     return isinstance(value, dict) and all(
         isinstance(alternatives, list) and all(isinstance(word, str) for word in alternatives)
         for alternatives in value.values()
@@ -115,17 +121,15 @@ def search_catalog(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """Find products and, on the first page, merchants.
+    """Search for products and, on the first page, merchants.
 
-    What was typed is taken as it is; if that finds nothing, with the nearest spellings; then with one word left
-    out. It takes three queries, one more with a category; a misspelling takes up to ten. What is found in
-    neither of the first two ways is counted, unless filters other than the campus may have kept it away.
+    The search first matches the words as typed, then with corrected spellings, then with any single word left out.
+    The first strategy with results wins. The search takes three queries, and one more with a category. A misspelling
+    takes up to ten. A search without results in the first two strategies is recorded, unless a filter other than the
+    campus may be the cause.
 
-    :param query: as they were typed
-    :param filters: what is wanted
-    :param page: which page; only this module knows what its position means
-    :param now: the time of the request, which tells whose vacation is over
-    :param media_base_url: where pictures are read
+    :param query: as typed by the user
+    :param page: the cursor position is opaque outside this module
     :return: ``data`` has ``products`` (cards) and ``merchants``; ``extra_meta`` has ``suggestion``
     """
     words = tokenizer.tokenize(query)
@@ -142,7 +146,7 @@ def search_catalog(
         strategy = _build_strategy(position.strategy, context, lexicon, corrections)
         rows, next_position = _fetch_products(context, strategy, position, limit=page.limit)
         return _build_page(rows, [], page=page, position=next_position, strategy=strategy, context=context)
-    for strategy in _match_strategies(context, lexicon):  # there is one at least
+    for strategy in _match_strategies(context, lexicon):  # yields at least one strategy
         rows, next_position = _fetch_products(
             context, strategy, _SearchPosition(strategy.kind), limit=page.limit
         )
@@ -157,7 +161,7 @@ def search_catalog(
 
 
 def _match_strategies(context: _SearchContext, lexicon: query_builder.Lexicon) -> Iterator[_MatchStrategy]:
-    """Give the ways to take the words, in order; spellings are looked for when it comes to them."""
+    """Yield match strategies in order. Corrections are looked up only when a strategy needs them."""
     words, session = context.words, context.session
     corrections = None
     corrections_of_rare_words: SpellingCorrections = {}
@@ -209,7 +213,7 @@ def _build_step(
 def _fetch_products(
     context: _SearchContext, strategy: _MatchStrategy, position: _SearchPosition, *, limit: int
 ) -> tuple[list[ProductCard], _SearchPosition | None]:
-    """Give a page of cards, and the position after it if there is more; a block that ends is followed by the next."""
+    """Fetch a page of cards and the position of the next page, continuing into the next blocks."""
     statement = search_statement(
         strategy.steps,
         tuple(context.conditions),
@@ -253,7 +257,7 @@ def _block_parameters(
         **dict(zip(("end_step", "end_prior", "end_id"), end, strict=True)),
         "last_score": last_score,
         "last_id": last_id,
-        # What was added meanwhile must not push out what the first page had among its candidates.
+        # Rows added since the first page must not displace the first page's candidates.
         "most": candidates if position.last_row is None else 2 * candidates,
         "limit": limit,
         "now": context.now,
@@ -281,8 +285,8 @@ _SELECT_MERCHANTS: Mapping[str | None, Statement[Row]] = {
 def _fetch_merchants(
     context: _SearchContext, strategy: _MatchStrategy, filters: ProductFilters
 ) -> list[dict[str, Any]]:
-    """Find open stores by their names; of filters only the campus and the store itself say anything of them."""
-    # One word of a store's name is what many are called.
+    """Find open stores by name. Only the filters for campus and vendor apply to stores."""
+    # A single word of a store name matches too many stores.
     if filters.vendor_id is not None or strategy.kind == PARTIAL:
         return []
     campus_values = campus_parameters(filters.campus)
@@ -314,7 +318,7 @@ def _build_page(
     context: _SearchContext | None = None,
 ) -> Page:
     suggestion = None
-    # A spelling with which there still is a word too many is of no help, unless there is nothing else to offer.
+    # A correction is no help if a word still had to be left out, unless nothing else was found.
     if context and strategy and strategy.corrections and (strategy.kind == CORRECTED or not rows):
         suggestion = " ".join(query_builder.corrected_words(context.words, strategy.corrections))
     return Page(

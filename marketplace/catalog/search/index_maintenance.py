@@ -1,4 +1,4 @@
-"""The upkeep of the search: words counted anew, popularity taken over, what a restored backup left out put right."""
+"""Index maintenance: count words, update popularity, and repair documents after a restored backup."""
 
 from datetime import datetime
 
@@ -50,7 +50,7 @@ _RECOUNT_WORDS = Statement(
         """
     )
 )
-# Fewer documents are found by the index of words as fast as in any other way.
+# Lexemes of fewer documents are found through the index fast enough.
 _MIN_FREQUENT_DOCUMENTS = 500
 _RECOUNT_LEXEMES = Statement(
     text(
@@ -77,13 +77,12 @@ _RECOUNT_LEXEMES = Statement(
 
 
 def refresh_search_index(session: Session, *, now: datetime) -> dict[str, int]:
-    """Bring up to date what triggers do not keep: counts of words, and how popular products are.
+    """Refresh the data that triggers do not maintain: word counts and popularity ranks.
 
-    New listings are found without it, by words that are new too; it makes spellings and ranks good. It reads
-    all documents: about a second for 50,000.
+    New listings and new words are searchable without a refresh. The refresh improves spelling corrections and ranks.
+    All documents are read, which takes about a second for 50,000 documents.
 
-    :param now: the time of the task
-    :return: how many priors and words changed, and how many old counts of misses were deleted
+    :return: numbers of changed priors, words and lexemes, and of deleted old counts of searches without results
     """
     _REPAIR_DOCUMENTS.run(session)
     return {

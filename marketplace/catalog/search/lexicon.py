@@ -1,6 +1,6 @@
-"""What the catalog knows of words: how many documents have them, what else they are called, what looks like them.
+"""Lexicon of the catalog: document counts of words, synonyms and spelling corrections.
 
-A word's spelling is corrected by counting edits, a transposition as one; the more usual word is preferred.
+Corrections count edits, with a transposition as a single edit. Among equally near words the more frequent word wins.
 """
 
 import itertools
@@ -17,24 +17,24 @@ from marketplace.catalog.search.tokenizer import STOP_WORDS, find_phrases, word_
 from marketplace.infra.db import Prepared, Statement
 
 _MIN_CORRECTABLE_LENGTH = 3
-# Words so short may have one fault, words longer than the second three, all others two.
+# Words up to the first length may have one edit, up to the second length two edits, longer words three.
 _MAX_LENGTH_FOR_ONE_EDIT, _MAX_LENGTH_FOR_TWO_EDITS = 4, 8
 _MAX_CORRECTIONS = 2
-# A word that hardly anybody uses is taken for a misspelling of one that is so much more usual.
+# A word in at most this many documents may be a misspelling of a far more frequent word.
 RARE_WORD_DOCUMENTS = 2
 _MIN_DOMINANT_DOCUMENTS = 25
 
 
 @dataclass(frozen=True, slots=True)
 class SpellingCandidate:
-    """A word, or two, of the catalog, and in how many documents it is."""
+    """A word or pair of words of the catalog, with the number of documents."""
 
     text: str
     documents: int
 
 
-# What is asked for stands in a table of its own: planned with the values before it, a plan of it would look cheaper
-# than the one that holds for all, so that the server would plan it again for each search.
+# The inputs stand in a materialized table, so that the generic plan does not look worse than a custom plan. Otherwise
+# the server would plan each search again.
 _SELECT_LEXICON = Prepared(
     text(
         """
@@ -69,9 +69,9 @@ _SELECT_LEXICON = Prepared(
 
 
 def load_lexicon(session: Session, *, words: Sequence[str]) -> Lexicon:
-    """Look up, in one query, what is known of the words of a query.
+    """Load the lexicon entries for the words of a query in a single query.
 
-    :param words: at least one word, folded
+    :param words: at least one folded word
     """
     forms = [form for word in words for form in word_forms(word)]
     forms += [first + second for first, second in itertools.pairwise(words)]
@@ -100,7 +100,7 @@ def load_lexicon(session: Session, *, words: Sequence[str]) -> Lexicon:
     return Lexicon(documents, frequent, prefix_document_count, synonyms, total_documents)
 
 
-# A short word shares few trigrams with what was meant by it: its neighbours are found by counting edits.
+# A short word shares few trigrams with its correction, so short words are compared by edit distance.
 _SELECT_SIMILAR_WORDS = Statement(
     text(
         """
@@ -124,7 +124,7 @@ _SELECT_SIMILAR_WORDS = Statement(
                 JOIN search_terms a ON a.word = left(w.word, cut)
                 JOIN search_terms b ON b.word = substr(w.word, cut + 1)
             UNION
-            -- What only staff call something is meant as well; no listing need have it.
+            -- Words that only occur in synonyms are corrections too, even if no listing has them.
             SELECT s.word, 1
             FROM (SELECT DISTINCT regexp_split_to_table(unnest(terms), ' ') AS word FROM search_synonyms) s
             WHERE levenshtein_less_equal(s.word, left(w.word, 60), 3) <= 3 AND s.word !~ '[0-9]'
@@ -137,11 +137,11 @@ _SELECT_SIMILAR_WORDS = Statement(
 def find_corrections(
     session: Session, *, words: Sequence[str], lexicon: Lexicon
 ) -> Mapping[str, Sequence[str]]:
-    """Find what words may have meant that are not known, or hardly; in one query, if any.
+    """Find corrections for unknown and rare words, in at most one query.
 
     :param words: the words of a query
-    :param lexicon: what is known of them
-    :return: the words that have a nearer, or a far more usual spelling, with the nearest ones
+    :param lexicon: the entries for these words
+    :return: the nearest corrections of each word that has a nearer or far more frequent spelling
     """
     doubtful = [
         word
@@ -156,7 +156,7 @@ def find_corrections(
         return {}
     candidates: dict[str, list[SpellingCandidate]] = defaultdict(list)
     for word, similar_word, documents in _SELECT_SIMILAR_WORDS.tuples(session, words=doubtful):
-        if similar_word.isascii():  # a cursor holds what was chosen, and must stay short
+        if similar_word.isascii():  # cursors contain the corrections and must stay short
             candidates[word].append(SpellingCandidate(similar_word, documents))
     corrections = {
         word: choose_corrections(word, candidates[word], word_documents=lexicon.document_count(word))
@@ -166,19 +166,19 @@ def find_corrections(
 
 
 def max_edits(word: str) -> int:
-    """Tell how many faults a word may have and still be recognised."""
+    """Return the number of edits up to which a word counts as misspelled."""
     return 1 if len(word) <= _MAX_LENGTH_FOR_ONE_EDIT else 2 if len(word) <= _MAX_LENGTH_FOR_TWO_EDITS else 3
 
 
 def choose_corrections(
     word: str, candidates: Iterable[SpellingCandidate], *, word_documents: int = 0
 ) -> list[str]:
-    """Choose what a word that was typed may have meant.
+    """Choose the corrections of a word.
 
-    :param word: as it was typed, folded
-    :param candidates: words that look like it
-    :param word_documents: how many documents have the word itself; the corrections must be far more usual
-    :return: the nearest, the most usual first; none if nothing is near
+    :param word: folded word as typed
+    :param candidates: similar words
+    :param word_documents: number of documents with the word itself; corrections must be far more frequent
+    :return: the nearest candidates, most frequent first; empty if no candidate is near enough
     """
     max_distance = max_edits(word)
     matches = []
@@ -188,7 +188,7 @@ def choose_corrections(
             continue
         faults = _count_edits(word, candidate.text, max_distance)
         if faults <= (1 if word_documents else max_distance):
-            # Few get the first letter wrong.
+            # Typing errors in the first letter are rare.
             matches.append((faults, candidate.text[0] != word[0], -candidate.documents, candidate.text))
     matches.sort()
     nearest = dict.fromkeys(item[3] for item in matches if item[0] == matches[0][0])
@@ -196,9 +196,9 @@ def choose_corrections(
 
 
 def _count_edits(word: str, candidate: str, max_distance: int) -> int:
-    """Count the faults; a singular that was meant as a plural, or the other way round, has none for that."""
+    """Count the edits between two words; a difference of singular and plural is free."""
     if candidate.replace(" ", "") == word:
-        return 1  # a blank was forgotten
+        return 1  # a space is missing
     bare_word, bare_candidate = word.removesuffix("s"), candidate.removesuffix("s")
     return min(
         OSA.distance(word, candidate, score_cutoff=max_distance),
@@ -216,11 +216,11 @@ _SELECT_SYNONYMS = Prepared(
 def add_synonyms_of_corrections(
     session: Session, *, words: Sequence[str], lexicon: Lexicon, corrections: Mapping[str, Sequence[str]]
 ) -> Lexicon:
-    """Add the synonyms of what misspelled words may have meant; in one query, if any.
+    """Add the synonyms of corrected words to a lexicon, in at most one query.
 
     :param words: the words of a query
-    :param lexicon: what is known of them
-    :param corrections: what some of them may have meant
+    :param lexicon: the entries for these words
+    :param corrections: corrections of some of these words
     """
     if not corrections:
         return lexicon
@@ -232,6 +232,6 @@ def add_synonyms_of_corrections(
 
 
 def _next_character(letter: str) -> str:
-    """Give the next letter, past those that text can't hold."""
+    """Return the next code point, skipping the code points that text cannot hold."""
     following = ord(letter) + 1
     return chr(0xE000 if 0xD800 <= following <= 0xDFFF else min(following, 0x10FFFF))

@@ -1,6 +1,6 @@
-"""From words to the database's query language: a conjunction of groups, each a word and what may stand for it.
+"""Builder of text search queries: a conjunction of groups, each a word with alternatives.
 
-Everything here is text in, text out; what is known of words is looked up elsewhere and given.
+The module is pure: callers pass in the lexicon.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _MAX_SYNONYMS = 12
 
 @dataclass(frozen=True, slots=True)
 class LexemeFrequency:
-    """In how many documents a lexeme is: in titles, tags and categories, and anywhere."""
+    """Numbers of documents with a lexeme: in title, tags and category, and in any field."""
 
     in_title: int
     anywhere: int
@@ -26,31 +26,31 @@ class LexemeFrequency:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """What the catalog knows of the words of a query."""
+    """The lexicon entries for the words of a query."""
 
     documents: Mapping[str, int] = field(default_factory=dict)
-    """In how many documents a word is, as written, but in descriptions; a word that is in none has no entry."""
+    """Number of documents by word as written, without descriptions. Words without documents have no entry."""
 
     frequent: Mapping[str, LexemeFrequency] = field(default_factory=dict)
-    """The words whose stems very many documents have."""
+    """Frequencies of words with very common stems."""
 
     prefix_document_count: int = 0
-    """How many documents have words that begin like the last one, at most."""
+    """Upper bound of the number of documents with words that begin with the last word."""
 
     synonyms: Sequence[Sequence[str]] = ()
-    """Groups of words and phrases that mean the same."""
+    """Groups of words and phrases with the same meaning."""
 
     total_documents: int = 0
-    """How many documents there are, about."""
+    """Approximate number of all documents."""
 
     def document_count(self, word: str) -> int:
-        """Tell how many documents have a word, in the singular or the plural."""
+        """Return the number of documents with a word in singular or plural."""
         return max((self.documents.get(form, 0) for form in word_forms(word)), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryGroup:
-    """A word or phrase of the query: what was typed, what may also stand for it, and how many that finds."""
+    """A word or phrase of the query with alternatives and the estimated shares of matching documents."""
 
     exact: str
     alternatives: tuple[str, ...]
@@ -60,16 +60,16 @@ class QueryGroup:
 
     @property
     def with_alternatives(self) -> str:
-        """Write the group with all its alternatives."""
+        """The query of the group with all alternatives."""
         return _any_of([self.exact, *self.alternatives])
 
 
 @dataclass(frozen=True, slots=True)
 class TextSearchQuery:
-    """A query in three widths, as ``to_tsquery`` takes them, and the share of documents that each finds.
+    """A text search query in three widths for ``to_tsquery``, with the estimated shares of matching documents.
 
-    ``exact`` has the words alone, ``wide`` all that may stand for them, ``partial`` needs one of them less,
-    and is none where there is one alone.
+    ``exact`` has the words alone. ``wide`` adds all alternatives. ``partial`` leaves out any single word, and is None
+    for a single word.
     """
 
     exact: str
@@ -84,16 +84,15 @@ class TextSearchQuery:
 def build_query(
     query_words: Sequence[str], lexicon: Lexicon, *, corrections: Mapping[str, Sequence[str]] | None = None
 ) -> TextSearchQuery:
-    """Build the query of some words.
+    """Build the query for the words of a search.
 
-    :param query_words: at least one, folded
-    :param lexicon: what is known of them
-    :param corrections: what else a word may have meant
+    :param query_words: at least one folded word
+    :param corrections: possible corrections by word
     """
     groups = _build_groups(list(query_words), lexicon, corrections or {})
     rest = [groups[:index] + groups[index + 1 :] for index in range(len(groups))] if groups[1:] else []
     if not rest and len(query_words) > 1:
-        # A phrase that has synonyms as a whole is one group: without one of its words, the others are left.
+        # A phrase with synonyms forms a single group. The partial query then leaves out a word within the group.
         words = [word for word in query_words if word not in STOP_WORDS]
         rest = [
             [_build_group([word], [], lexicon, corrections=corrections or {}, is_last=False)]
@@ -114,7 +113,7 @@ def build_query(
 
 
 def corrected_words(query_words: Sequence[str], corrections: Mapping[str, Sequence[str]]) -> list[str]:
-    """Give each word of a query in its nearest spelling, which may be two words."""
+    """Replace each misspelled word of a query by the nearest correction, which may be two words."""
     return [corrections[word][0] if corrections.get(word) else word for word in query_words]
 
 
@@ -144,7 +143,7 @@ def _build_groups(
 def _find_alternatives(
     query_words: list[str], lexicon: Lexicon, corrections: Mapping[str, Sequence[str]]
 ) -> dict[tuple[int, int], list[str]]:
-    """Find the words and phrases that others may stand for: synonyms, and one word written as two."""
+    """Find alternatives by span of words: synonyms, and two words joined into a single word."""
     alternatives_by_span: dict[tuple[int, int], list[str]] = {}
     span_of_phrase = find_phrases(corrected_words(query_words, corrections)) | find_phrases(query_words)
     for terms in lexicon.synonyms:
@@ -190,7 +189,7 @@ def _build_group(
         exact,
         tuple(alternatives),
         min(1.0, min(_lexeme_frequency(word, lexicon).in_title for word in words) / total),
-        # What begins with the word has it in it.
+        # Documents with words of this prefix include the documents with the word itself.
         min(1.0, max(titles, prefix_document_count) / total),
         min(1.0, max(anywhere, prefix_document_count) / total),
     )
@@ -202,11 +201,10 @@ def _lexeme_frequency(word: str, lexicon: Lexicon) -> LexemeFrequency:
 
 
 def _estimate_share(groups: Sequence[QueryGroup], attribute: str) -> float:
-    """Estimate the share of documents that have all groups.
+    """Estimate the share of documents that match all groups.
 
-    Words that are searched for together stand together ("brand new"): each further one takes away less than if
-    they had nothing to do with each other. The rarest counts whole, the next by its square root, and so on, the
-    "exponential backoff" by which planners estimate conjunctions.
+    Words of a search tend to occur together ("brand new"), so the shares are not independent. The rarest group counts
+    fully, the next by its square root, and so on. Query planners call this formula "exponential backoff".
     """
     share = 1.0
     for number, group_share in enumerate(sorted(getattr(group, attribute) for group in groups)):
@@ -215,7 +213,7 @@ def _estimate_share(groups: Sequence[QueryGroup], attribute: str) -> float:
 
 
 def _word_query(word: str) -> str:
-    """Write a word, or its parts where letters meet digits: "fx991" finds "fx-991ES"."""
+    """Write the query of a word, or of the parts where letters meet digits: "fx991" finds "fx-991ES"."""
     parts = split_letters_and_digits(word)
     if len(parts) == 1:
         return _quoted(word)
@@ -229,7 +227,7 @@ def _phrase_query(words: Sequence[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    # Words are letters and digits alone: there is nothing in them to be escaped.
+    # Words consist of letters and digits, so nothing needs escaping.
     return f"'{word}'"
 
 

@@ -1,12 +1,12 @@
-"""The statement of the search: what matches is taken in steps, and no more of it ranked than must be.
+"""SQL of the search: matches are collected in steps, and only a bounded number of rows is ranked.
 
-Each step matches another query: the words as they are in titles, then all that may stand for them, then the
-whole text. Of each step the most popular ``CANDIDATES_PER_STEP`` are taken, and a later step is asked only if the
-earlier ones did not give as many. These alone are ranked. Where there is more, the page after the last of them takes
-the next ones, so that every match can be reached.
+Each step matches another query: the words as typed in titles, then all alternatives, then the whole text. A step
+takes the ``CANDIDATES_PER_STEP`` most popular matches. A later step runs only if the earlier steps found fewer. Only
+these candidates are ranked. The page after the last candidate continues with the next candidates, so that every match
+is reachable.
 
-A step finds its rows by the index of words. Where very many rows match, that reads them all: then the most
-popular rows are walked through first, until enough of them match or too many were looked at.
+A step finds its rows through the word index, which reads all matches. Where very many rows match, the step scans the
+most popular rows first, until enough of them match or the scan limit is reached.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,25 +24,25 @@ from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
 CANDIDATES_PER_STEP = 200
-# A row that is walked past costs less than half of one that is found by its words: of 50,000 rows, with so many
-# matches, both ways cost about the same.
+# A scanned row costs less than half of a row found through the index. With 50,000 rows and this many matches both
+# ways cost about the same.
 POPULARITY_SCAN_THRESHOLD = 2_500
 _MAX_SCANNED_ROWS = 5_000
-# With filters fewer candidates will do, and more rows must be walked for them, most without a look at their words:
-# that is worth it for very common words alone.
+# With filters, fewer candidates suffice, but a scan passes more rows, most without a text match. That pays off for
+# very common words only.
 FILTERED_CANDIDATES_PER_STEP = 100
 FILTERED_POPULARITY_SCAN_THRESHOLD = 12_000
 _MAX_SCANNED_ROWS_FILTERED = 12_000
 STEP_COUNT = 3
 _RANK_LEVELS = 64
-_PRIOR_LEVELS = 4_096  # search_prior stays below
+_PRIOR_LEVELS = 4_096  # upper bound of search_prior
 
-# Weights of description, store and category, tags, title; and once more what is in a category that is called so:
-# who searches for a laptop wants none of the pads and bags that have it in their titles.
+# Weights of description, store and category, tags, and title. A category match counts again: a search for "laptop"
+# wants laptops rather than bags with "laptop" in the title.
 _RANK_SQL = (
     "(ts_rank('{0.1, 0.3, 0.6, 1}', d.vector, d.query) + 0.8 * ts_rank('{0, 1, 0, 0}', d.vector, d.query))"
 )
-_LEVELS_PER_RANK_UNIT = 40  # of the ranks; more than one is seldom reached
+_LEVELS_PER_RANK_UNIT = 40  # ranks rarely exceed 1
 
 DOCUMENT_CONDITIONS = {
     **{by: campus_sql("d.campus_id", by) for by in (BY_CAMPUS_ID, BY_CAMPUS_SLUG)},
@@ -57,7 +57,7 @@ DOCUMENT_CONDITIONS = {
 
 
 def has_filters_besides_campus(conditions: Iterable[str]) -> bool:
-    """Tell whether filters take away more than other campuses' products do.
+    """Return whether there are filters that exclude more than other campuses.
 
     :param conditions: names of ``DOCUMENT_CONDITIONS``
     """
@@ -66,7 +66,7 @@ def has_filters_besides_campus(conditions: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SearchStep:
-    """One step: which of the two vectors is matched, and whether rows are walked through first."""
+    """A search step: the text search vector to match, and whether to scan by popularity first."""
 
     vector: str
     scans_by_popularity: bool
@@ -76,14 +76,14 @@ class SearchStep:
 def search_statement(
     steps: tuple[SearchStep, ...], conditions: tuple[str, ...], *, prepared: bool
 ) -> Statement[Row]:
-    """Build the statement of a search, once for each form.
+    """Build the statement of a search, once per form.
 
-    Its rows are ``listing.CARD_COLUMNS``, the score, and three columns that are the same in all rows: step, prior and
-    id of the last candidate where there may be more of them, else nulls.
+    Rows have ``listing.CARD_COLUMNS``, the score, and three columns that are equal in all rows. Those are step, prior
+    and id of the last candidate if more candidates may follow, else null.
 
-    :param steps: as many as ``STEP_COUNT``
+    :param steps: exactly ``STEP_COUNT``
     :param conditions: names of ``DOCUMENT_CONDITIONS``
-    :param prepared: whether it is worth keeping on the server
+    :param prepared: whether to prepare the statement on the server
     """
     rows = (
         _ranked_candidates_sql(steps, conditions)
@@ -138,7 +138,7 @@ def _ranked_candidates_sql(steps: Sequence[SearchStep], conditions: Sequence[str
 
 
 def _step_sql(number: int, step: SearchStep, conditions: Sequence[str]) -> str:
-    """Write the step's candidates: the most popular rows that match and that no earlier step matched."""
+    """Write the candidates of a step: the most popular matches that no earlier step matched."""
     columns = f"d.product_id, d.prior, d.{step.vector} AS vector, a.query_{number} AS query"
     order = "ORDER BY d.prior DESC, d.product_id DESC LIMIT"
     row_conditions = " AND ".join(
@@ -179,7 +179,7 @@ def _step_sql(number: int, step: SearchStep, conditions: Sequence[str]) -> str:
 
 
 def _step_is_due_sql(number: int) -> str:
-    """Write the condition that earlier steps left room, or that an earlier page came so far."""
+    """Write the condition that earlier steps found too few rows, or that an earlier page reached this step."""
     earlier = " + ".join(f"(SELECT count(*) FROM step_{other})" for other in range(number)) or "0"
     return (
         f"{earlier} < :most AND {number} >= CAST(:start_step AS integer)"
@@ -188,7 +188,7 @@ def _step_is_due_sql(number: int) -> str:
 
 
 def _row_is_in_range_sql(number: int) -> str:
-    """Write the condition that a row is after the last page's candidates, and not after this page's."""
+    """Write the condition that a row follows the last page's candidates, and is within this page's candidates."""
     here = "(d.prior, d.product_id)"
     return (
         f"({number} > :start_step OR CAST(:start_prior AS integer) IS NULL"

@@ -1,4 +1,4 @@
-"""Suggestions while somebody types: titles, categories and stores that have a word which begins so."""
+"""Search suggestions while a user types: titles, categories and stores with a word that has the prefix."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -15,9 +15,10 @@ from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
 MAX_SUGGESTIONS = 10
 PRODUCT, CATEGORY, STORE = KINDS = ("product", "category", "store")
-# Of the most popular listings so many are looked at: some have the same title.
+# Number of popular listings to read; some have the same title.
 _MAX_TITLE_CANDIDATES = 120
-# Where very many match, most of them may be tagged so and not titled: these many of the most popular are looked at.
+# With more matches than the threshold, only this many of the most popular listings are scanned. Most matches may be
+# in tags rather than titles.
 _POPULARITY_SCAN_THRESHOLD = 1_700
 _MAX_SCANNED_ROWS = 8_000
 _MAX_NAMES_PER_KIND = 2  # categories, and stores, at the end
@@ -25,7 +26,7 @@ _MAX_NAMES_PER_KIND = 2  # categories, and stores, at the end
 
 @lru_cache(maxsize=8)
 def _titles_statement(campus: str | None, *, scans_by_popularity: bool) -> Prepared[Row]:
-    """Build the statement of titles; where many match, the most popular listings are walked through instead."""
+    """Build the statement for titles; with many matches it scans the most popular listings instead."""
     row_conditions = f"d.vendor_id NOT IN (SELECT c.id FROM closed c) AND {campus_sql('d.campus_id', campus)}"
     order = "ORDER BY d.prior DESC, d.product_id DESC LIMIT"
     rows = (
@@ -33,7 +34,7 @@ def _titles_statement(campus: str | None, *, scans_by_popularity: bool) -> Prepa
         if scans_by_popularity
         else "search_documents"
     )
-    # The function does what the operator does, but never by the index.
+    # The function equals the operator but never uses the index.
     matches = "ts_match_vq(d.title, a.query)" if scans_by_popularity else "d.title @@ a.query"
     return Prepared(
         text(
@@ -53,7 +54,7 @@ def _titles_statement(campus: str | None, *, scans_by_popularity: bool) -> Prepa
 
 @lru_cache(maxsize=8)
 def _names_statement(campus: str | None) -> Prepared[Row]:
-    """Build the statement of categories and stores."""
+    """Build the statement for categories and stores."""
     return Prepared(
         text(
             f"""
@@ -78,23 +79,21 @@ def _names_statement(campus: str | None) -> Prepared[Row]:
 def suggest(
     session: Session, *, prefix: str, campus: str | None, limit: int, now: datetime
 ) -> list[dict[str, Any]]:
-    """Suggest what may be meant by what was typed so far, in three queries.
+    """Suggest search texts for a prefix, in three queries.
 
-    Titles of listings that the public sees, the most popular first, then categories and stores. All words but
-    the last must stand in them, the last must begin one of theirs.
+    Titles of visible listings come first, most popular first, then categories and stores. All words except the last
+    must occur in the text. The last word must begin a word of the text.
 
-    :param prefix: what was typed so far
-    :param campus: id or slug, or none for all
-    :param limit: how many, at most ``MAX_SUGGESTIONS``
-    :param now: the time of the request
-    :return: ``text`` and ``kind``; texts that differ only in case or accents come once
+    :param campus: id or slug, or None for all campuses
+    :param limit: at most ``MAX_SUGGESTIONS``
+    :return: ``text`` and ``kind``, without duplicates that differ only in case or accents
     """
     words = tokenizer.tokenize(prefix)
     if not words:
         return []
     campus_values = campus_parameters(campus)
     lexicon = search_lexicon.load_lexicon(session, words=words)
-    # Of the title's own words (weight A): what is only tagged so would not show why it is suggested.
+    # Match words of the title only (weight A). A match in a tag would not show why a title is suggested.
     exact, last = [f"'{word}':A" for word in words[:-1]], f"'{words[-1]}':*A"
     max_matches = min([lexicon.prefix_document_count, *(lexicon.document_count(word) for word in words[:-1])])
     name = next(iter(campus_values), None)
@@ -108,7 +107,7 @@ def suggest(
 def _merge_suggestions(
     titles: Iterable[tuple[str, str]], names: Iterable[tuple[str, str]], *, limit: int
 ) -> list[dict[str, Any]]:
-    """Join what folds to the same; names have their places at the end, or more where there are fewer titles."""
+    """Merge suggestions with equal folded text. Names take the last places, and more if titles are few."""
     products = _deduplicate(titles, limit=limit)
     named_items = {key: item for key, item in _deduplicate(names, limit=limit).items() if key not in products}
     room = max(limit - len(named_items), 1)
@@ -117,7 +116,7 @@ def _merge_suggestions(
 
 
 def _deduplicate(items: Iterable[tuple[str, str]], *, limit: int) -> dict[str, tuple[str, str]]:
-    """Give the first ones that differ; many are written the same, and folding costs more than comparing."""
+    """Return the first distinct items. Exact duplicates are dropped first, because folding is slow."""
     items_by_folded_text: dict[str, tuple[str, str]] = {}
     for kind, text_shown in dict.fromkeys(items):
         if len(items_by_folded_text) == limit:

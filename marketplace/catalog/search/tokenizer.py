@@ -1,4 +1,4 @@
-"""What is typed, as words: accents and case folded, as ``search_words`` of the database folds what is indexed."""
+"""Tokenizer of search queries. Accents and case are folded like the database function ``search_words`` does."""
 
 import re
 import unicodedata
@@ -7,7 +7,7 @@ MAX_WORDS = 10
 MAX_WORD_LENGTH = 40
 _MAX_PHRASE_WORDS = 4
 
-# Letters that no decomposition takes apart; casefold() does ß.
+# Letters without a Unicode decomposition. casefold() handles ß.
 _LETTER_REPLACEMENTS = str.maketrans(
     {"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "\u0131": "i", "þ": "th", "ħ": "h"}
 )
@@ -40,16 +40,16 @@ STOP_WORDS = frozenset(
         *("this", "to", "want", "was", "we", "with", "you", "your"),
     )
 )
-"""Words that need not be met, as long as there are others."""
+"""Words that are ignored in queries with other words."""
 
 MASK = "#"
 _ADDRESS_OR_HANDLE = re.compile(r"\S*@\S*|(?:https?://|www\.)\S*")
-# Fewer digits are a size, a price or a model; six or more may be somebody's number.
+# Shorter numbers are sizes, prices or models. Six or more digits may be a personal number.
 _LONG_NUMBER = re.compile(r"[+(]?[0-9](?:[ ().-]{0,2}[0-9]){5,}")
 
 
 def fold(text: str) -> str:
-    """Take accents and case out of a text."""
+    """Remove accents and case from a text."""
     bare = "".join(
         character
         for character in unicodedata.normalize("NFKD", text).casefold()
@@ -59,23 +59,22 @@ def fold(text: str) -> str:
 
 
 def tokenize(text: str, *, limit: int = MAX_WORDS) -> list[str]:
-    """Give the words of a text, folded.
+    """Split a text into folded words.
 
-    :param text: anything
-    :param limit: how many words, from the beginning; a word is cut at ``MAX_WORD_LENGTH`` characters
-    :return: letters and digits alone; empty where there are none
+    :param limit: maximum number of words; each word is cut at ``MAX_WORD_LENGTH`` characters
+    :return: words of letters and digits
     """
     folded = _THOUSANDS_SEPARATOR.sub("", _APOSTROPHES.sub("", fold(text)))
     return [word[:MAX_WORD_LENGTH] for word in _WORD.findall(folded)[:limit]]
 
 
 def split_letters_and_digits(word: str) -> list[str]:
-    """Take a word apart where letters meet digits: ``fx991es`` is ``fx``, ``991``, ``es``."""
+    """Split a word where letters meet digits: ``fx991es`` becomes ``fx``, ``991``, ``es``."""
     return _LETTER_DIGIT_BOUNDARY.split(word)
 
 
 def word_forms(word: str) -> list[str]:
-    """Give a word with the singular and plural forms that it may be, itself first."""
+    """Return a word and its possible singular and plural forms, the word itself first."""
     forms = [word]
     if word.endswith("ies"):
         forms.append(f"{word[:-3]}y")
@@ -89,10 +88,9 @@ def word_forms(word: str) -> list[str]:
 
 
 def find_phrases(words: list[str]) -> dict[str, tuple[int, int]]:
-    """Give the phrases of up to four words that stand in a query, each in all its forms.
+    """Find the phrases of up to four words in a query, each in all singular and plural forms.
 
-    :param words: the words
-    :return: from each phrase to the positions that it covers, the second exclusive
+    :return: the covered positions by phrase, the end exclusive
     """
     span_of_phrase: dict[str, tuple[int, int]] = {}
     for start in range(len(words)):
@@ -104,9 +102,8 @@ def find_phrases(words: list[str]) -> dict[str, tuple[int, int]]:
 
 
 def mask_personal_data(query: str) -> str:
-    """Give a query as it may be kept: folded, without what could name a person.
+    """Fold a query and mask possible personal data, so that the query may be stored.
 
-    :param query: as it was typed
-    :return: addresses and handles, and numbers of six digits and more, are masked
+    :return: the query without addresses, handles and numbers of six or more digits
     """
     return _LONG_NUMBER.sub(MASK, _ADDRESS_OR_HANDLE.sub(MASK, " ".join(fold(query).split())))

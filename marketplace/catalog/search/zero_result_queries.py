@@ -1,4 +1,4 @@
-"""What students searched in vain, counted by day, so that vendors can offer it."""
+"""Searches without results, counted by day, so that vendors see unmet demand."""
 
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -20,7 +20,7 @@ REPORTING_PERIOD = timedelta(days=30)
 SORTS = ("count", "last_at", "query")
 
 
-# A campus that does not exist has no students who could have missed anything.
+# An unknown campus inserts no row.
 _INCREMENT_COUNT_SQL = """
     INSERT INTO search_misses (query, campus_id, day, last_at)
     SELECT :query, {campus}, :day, :now {source}
@@ -39,13 +39,12 @@ _INCREMENT_COUNT = {
 
 
 def record_zero_result(session: Session, *, query: str, campus: str | None, now: datetime) -> None:
-    """Count a search that found nothing, in one statement.
+    """Count a search without results in a single statement.
 
-    Nothing is kept of who searched; addresses, handles and long numbers are masked.
+    The user is not recorded. Addresses, handles and long numbers are masked.
 
-    :param query: as they were typed
-    :param campus: id or slug, or none
-    :param now: the time of the request
+    :param query: as typed by the user
+    :param campus: id or slug, or None
     """
     campus_values = campus_parameters(campus)
     _INCREMENT_COUNT[next(iter(campus_values), None)].run(
@@ -54,7 +53,7 @@ def record_zero_result(session: Session, *, query: str, campus: str | None, now:
 
 
 _ORDER_BY = {"count": "count {0}, query", "last_at": "last_at {0}, query", "query": "query {0}"}
-# What was searched on no campus in particular was missed on all of them.
+# Searches without a campus count for every campus.
 _SELECT_QUERIES_SQL = """
     SELECT query, CAST(sum(count) AS bigint) AS count, max(last_at) AS last_at, count(*) OVER () AS total
     FROM search_misses
@@ -75,12 +74,10 @@ _SELECT_QUERIES = {
 def list_zero_result_queries(
     session: Session, *, campus: str | None, vendor_user_id: UUID | None, page: TableRequest, now: datetime
 ) -> TablePage:
-    """List what was searched in vain in the last 30 days.
+    """List searches without results of the last 30 days.
 
-    :param campus: id or slug; none is the vendor's own campus, or all for staff
-    :param vendor_user_id: the vendor's user, or none for staff
-    :param page: which page, and its order
-    :param now: the time of the request
+    :param campus: id or slug; None for the vendor's own campus, or for all campuses as staff
+    :param vendor_user_id: None for staff
     """
     campus_id: UUID | None = None
     if campus is not None:

@@ -1,9 +1,8 @@
-"""Views, cart adds and shares: counted in the cache, added up by the hour, and reckoned into what trends.
+"""Counters of views, cart adds and shares: counted in the cache, added up per hour, and used for trending.
 
-What trends is told by a score: the points of the last 24 hours, each hour's halved for every six hours that have
-passed since. Kept is the logarithm of that score plus the time in halvings. By it products stand in the same order
-as by their scores, and it does not change while time alone goes by: only what is counted, and hours that leave the
-window, move a product, so that pages follow each other.
+The trending score sums the points of the last 24 hours. The points of an hour halve every six hours. The stored value
+is the logarithm of the score plus the current time in half-lives. Products sort by that value as by score. The value
+changes only with new events and with hours that leave the window, so that pages stay consistent.
 """
 
 from collections import defaultdict
@@ -27,21 +26,21 @@ EVENT_TYPES = (VIEW, CART_ADD, SHARE)
 
 TRENDING_WINDOW = timedelta(hours=24)
 TRENDING_HALF_LIFE = timedelta(hours=6)
-CART_ADD_POINTS = 5  # of a view: 1
+CART_ADD_POINTS = 5  # a view has 1 point
 RETENTION = timedelta(days=90)
 
 _HOUR = timedelta(hours=1)
-_MAX_BATCHES_PER_FLUSH = 20  # of a flush; what is left over waits for the next one
+_MAX_BATCHES_PER_FLUSH = 20  # the rest waits for the next flush
 _MAX_RESCORED_PRODUCTS = 20_000
-_MAX_PURGED_ROWS = 200_000  # of an hour: more than are made in one by many products
-_SCORE_SCALE = 1_000  # of a halving: two scores that differ by less than a tenth of a percent are equal
+_MAX_PURGED_ROWS = 200_000  # per hourly run, more than an hour's new rows
+_SCORE_SCALE = 1_000  # per half-life: scores within a tenth of a percent are equal
 _SECONDS_PER_HOUR = 3_600
 
 _log = structlog.get_logger(__name__)
 
 
 def product_counters(cache: Cache) -> Counters:
-    """Give the counters of products."""
+    """Return the cache counters of products."""
     return Counters(cache, "products")
 
 
@@ -58,16 +57,14 @@ _SELECT_VISIBLE_PRODUCT = Prepared(
 def count_product_event(
     session: Session, *, cache: Cache, product_id: UUID, kind: str, now: datetime
 ) -> None:
-    """Count that a product was looked at, put into a cart, or shared.
+    """Count a view, a cart add or a share of a product.
 
-    It is counted in the cache; while that is down, in the table at once, which takes longer.
+    The event is counted in the cache. While the cache is down, the event goes directly to the table, which is slower.
 
     :param session: in autocommit
-    :param cache: where it is counted
-    :param product_id: of a product that the public can see
-    :param kind: one of ``EVENT_TYPES``
-    :param now: the time of the request
-    :raises NotFoundError: there is no such product, or the public can't see it
+    :param product_id: of a publicly visible product
+    :param kind: a value of ``EVENT_TYPES``
+    :raises NotFoundError: the product does not exist or is not publicly visible
     """
     if not _SELECT_VISIBLE_PRODUCT.tuples(session, product_id=product_id):
         raise NotFoundError("There is no such product.")
@@ -79,13 +76,12 @@ def count_product_event(
 
 
 def flush_counts(database: Database, cache: Cache, *, now: datetime) -> int:
-    """Add up what the cache has counted, and reckon anew what trends.
+    """Add the cache's counts to the tables, and update the trending scores.
 
-    A batch is added up in one transaction with its id, and discarded afterwards: whoever dies in between, or is
-    at it twice, adds it up once.
+    A batch is added in a single transaction together with its id, and then discarded. An interrupted or repeated
+    flush therefore adds each batch once.
 
-    :param now: the time of the task
-    :return: how many batches were added up
+    :return: the number of added batches
     """
     source, added = product_counters(cache), 0
     try:
@@ -95,7 +91,7 @@ def flush_counts(database: Database, cache: Cache, *, now: datetime) -> int:
             )
             source.discard_batch(batch_id)
     except CacheDownError:
-        _log.warning("counts not flushed: the cache is down")
+        _log.warning("counts not flushed: cache is down")
     database.in_transaction(_update_trending_scores, now=now)
     return added
 
@@ -123,20 +119,19 @@ _PURGE_BATCHES = Statement(
 
 
 def purge_old_counts(session: Session, *, now: datetime) -> int:
-    """Delete hours, and ids of batches, that are older than ``RETENTION``; totals stay.
+    """Delete hourly counts and batch ids older than ``RETENTION``. Totals stay.
 
-    :param now: the time of the task
-    :return: how many rows went
+    :return: the number of deleted rows
     """
     purged = _PURGE_HOURS.run(session, before=now - RETENTION, most=_MAX_PURGED_ROWS)
-    # A batch that comes back after its id went holds hours alone that are too old to be added up.
+    # A batch that returns after its id was deleted has only hours too old to be added.
     return purged + _PURGE_BATCHES.run(session, before=now - RETENTION - _HOUR, most=_MAX_PURGED_ROWS)
 
 
 def fetch_totals(session: Session, *, product_id: UUID) -> dict[str, int]:
-    """Give what was counted of a product in all: ``views``, ``cart_adds`` and ``shares``.
+    """Fetch the totals of a product: ``views``, ``cart_adds`` and ``shares``.
 
-    What was counted since the last flush is not in it yet.
+    Counts since the last flush are not included.
     """
     columns = select(ProductCount.views, ProductCount.cart_adds, ProductCount.shares)
     row = session.execute(columns.where(ProductCount.product_id == product_id)).one_or_none()
@@ -155,7 +150,7 @@ def _apply_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int]
     return 1
 
 
-# Rows are touched in one order, hours first, so that no two who add up wait for each other.
+# All flushes write rows in the same order, hours first, which avoids deadlocks.
 _ADD_COUNTS = Statement(
     text(
         """
@@ -185,7 +180,7 @@ _ADD_COUNTS = Statement(
 
 
 def _add_counts(session: Session, counted: Mapping[str, int], *, now: datetime) -> None:
-    """Add counts up; those of hours that are too old to be kept are left out."""
+    """Add counts to the tables, except for hours beyond the retention."""
     rows: dict[tuple[UUID, datetime], dict[str, int]] = defaultdict(lambda: dict.fromkeys(EVENT_TYPES, 0))
     for field, number in counted.items():
         hour, kind, product = field.split(":")
@@ -242,7 +237,7 @@ def _update_trending_scores(session: Session, *, now: datetime) -> None:
         session,
         now=now,
         hour=hour,
-        until=hour + _HOUR,  # clocks may differ; what is further ahead comes when its time has come
+        until=hour + _HOUR,  # clocks may differ; later hours count when due
         window=TRENDING_WINDOW,
         half_life=TRENDING_HALF_LIFE.total_seconds(),
         points_of_cart_add=CART_ADD_POINTS,

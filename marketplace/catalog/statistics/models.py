@@ -10,7 +10,7 @@ from marketplace.infra.db import Base
 
 
 class CountedEvents:
-    """Counter columns of a product, one for each event type."""
+    """Counter columns of a product, a column per event type."""
 
     views: Mapped[int] = mapped_column(server_default=text("0"))
     cart_adds: Mapped[int] = mapped_column(server_default=text("0"))
@@ -18,7 +18,7 @@ class CountedEvents:
 
 
 class ProductStatistic(CountedEvents, Base):
-    """Counters of a product in one hour; ``hour`` is the start of the hour."""
+    """Counters of a product in an hour; ``hour`` is the start of the hour."""
 
     __tablename__ = "product_statistics"
 
