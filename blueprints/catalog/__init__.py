@@ -1,1 +1,1 @@
-"""The catalog: products and categories."""
+"""HTTP routes of the catalog: products, moderation, promotions and search."""

@@ -1,1 +1,1 @@
-"""Collections of products, counters, and the vendor's own inventory."""
+"""Product collections, product counters, and the vendor's inventory."""

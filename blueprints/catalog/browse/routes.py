@@ -1,4 +1,4 @@
-"""Ways into the catalog: what trends, what is new, what is exclusive, what a store has, what somebody names."""
+"""Routes for product collections, product counters, and the vendor's inventory."""
 
 from typing import Any
 from uuid import UUID
@@ -21,9 +21,11 @@ from marketplace.kernel.paging import DataWithMeta, Page, TablePage
 from marketplace.vendors.queries import StoreRequiredError
 
 area = ContractBlueprint(
-    "discovery", "/api/products", "What trends, is new, exclusive, of one store, or named"
+    "discovery",
+    "/api/products",
+    "Product collections",
 )
-inventory_area = ContractBlueprint("inventory", "/api/products/vendor", "A vendor's own inventory")
+inventory_area = ContractBlueprint("inventory", "/api/products/vendor", "Vendor inventory")
 
 
 @area.get(
@@ -50,7 +52,7 @@ def list_trending(ctx: Context, query: dict[str, Any]) -> Page:
     tags=(cache_tags.PRODUCTS,),
 )
 def list_new_arrivals(ctx: Context, query: dict[str, Any]) -> Page:
-    """List products that were published within the last 14 days, the newest first."""
+    """List products published within the last 14 days, newest first."""
     return collections.list_new_arrivals(
         ctx.session, filters=ProductFilters(**query), **_listing_arguments(ctx)
     )
@@ -66,7 +68,7 @@ def list_new_arrivals(ctx: Context, query: dict[str, Any]) -> Page:
     tags=(cache_tags.PRODUCTS,),
 )
 def list_exclusives(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the exclusive products of verified stores, the newest first."""
+    """List exclusive products of verified stores, newest first."""
     return collections.list_exclusives(
         ctx.session, filters=ProductFilters(**query), **_listing_arguments(ctx)
     )
@@ -82,7 +84,7 @@ def list_exclusives(ctx: Context, query: dict[str, Any]) -> Page:
     tags=(cache_tags.PRODUCTS,),
 )
 def list_vendor_products(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -> Page:
-    """List the products of one store, the same for everybody."""
+    """List the public products of a store."""
     return collections.list_vendor_products(
         ctx.session,
         vendor_id=vendor_id,
@@ -102,7 +104,7 @@ def list_vendor_products(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -
     autocommit=True,
 )
 def list_products_by_ids(ctx: Context, body: dict[str, Any]) -> DataWithMeta:
-    """Give up to 100 products by their ids, in that order; `meta.missing` names the others."""
+    """List up to 100 products by id, in request order; `meta.missing` lists the other ids."""
     found, missing = collections.list_products_by_ids(
         ctx.session, product_ids=body["ids"], now=ctx.now, media_base_url=ctx.media_base_url
     )
@@ -118,7 +120,7 @@ def list_products_by_ids(ctx: Context, body: dict[str, Any]) -> DataWithMeta:
     autocommit=True,
 )
 def count_product_event(ctx: Context, product_id: UUID, type: str) -> dict[str, Any]:  # noqa: A002 - the specification's name
-    """Count that a product was looked at, put into a cart, or shared."""
+    """Count a view, a cart add or a share of a product."""
     counters.count_product_event(
         ctx.session, cache=ctx.services.cache, product_id=product_id, kind=type, now=ctx.now
     )
@@ -135,7 +137,7 @@ def count_product_event(ctx: Context, product_id: UUID, type: str) -> dict[str, 
     raises=(StoreRequiredError,),
 )
 def list_inventory(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List the own store's products in whatever state, by `page` or by `cursor`."""
+    """List your own store's products in every status, by `page` or by `cursor`."""
     return vendor_inventory.list_inventory(
         ctx.session,
         user_id=ctx.user.id,

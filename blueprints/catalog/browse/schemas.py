@@ -1,4 +1,4 @@
-"""What trending, new, exclusive, named and own listings are asked for, and what counters answer."""
+"""Schemas of product collections, product counters, and the vendor's inventory."""
 
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ from marketplace.catalog.statistics import counters
 
 
 class ProductIds(Schema, AcceptsBareArray):
-    """Products by their ids, or the ids alone as an array; one that is named twice is answered once."""
+    """Product ids, as an object or as a bare array. Duplicates are returned once."""
 
     ids = fields.List(Uuid(), required=True, validate=validate.Length(min=1, max=MAX_PRODUCT_IDS))
 
@@ -39,13 +39,13 @@ class ProductIds(Schema, AcceptsBareArray):
 
 
 class ProductsByIdMeta(MetaSchema):
-    """Which of the ids are no product that the public sees."""
+    """The ids without a visible product."""
 
     missing = fields.List(Uuid(), required=True)
 
 
 class CountedProductEvent(Schema):
-    """That something was counted, and of what product."""
+    """The counted event and its product."""
 
     counted = fields.Boolean(required=True)
     type = Choice(*counters.EVENT_TYPES, required=True)
@@ -53,24 +53,22 @@ class CountedProductEvent(Schema):
 
 
 class InventoryQuery(OffsetOrCursorQuery):
-    """What the own inventory is narrowed to, and how it is sorted."""
+    """Filters and sort order of the inventory."""
 
     sort = sort_choice(vendor_inventory.SORTS, default=vendor_inventory.DEFAULT_SORT)
     status = Choice(*vendor_inventory.STATUSES)
     low_stock = BooleanParameter(
-        metadata={"description": "`true` for what has at most `lowStockAt` pieces to sell, `false` for more."}
+        metadata={"description": "`true` for at most `lowStockAt` available units, `false` for more."}
     )
     low_stock_at = IntegerParameter(
         minimum=0, maximum=rules.MAX_QUANTITY, load_default=vendor_inventory.DEFAULT_LOW_STOCK
     )
-    words = Text(
-        data_key="q", max_length=140, metadata={"description": "What the title holds, in whatever case."}
-    )
-    category = Text(max_length=100, metadata={"description": "Id or slug; categories below it are included."})
+    words = Text(data_key="q", max_length=140, metadata={"description": "Part of the title, in any case."})
+    category = Text(max_length=100, metadata={"description": "Id or slug; subcategories are included."})
 
 
 class InventoryItem(ManagedListing, ProductCard):
-    """A listing, as its owner sees it in the inventory."""
+    """A listing in its owner's inventory."""
 
     status = Choice(*vendor_inventory.STATUSES, required=True)
     exclusive = fields.Boolean(required=True)
@@ -82,7 +80,7 @@ class InventoryItem(ManagedListing, ProductCard):
 
 
 class InventoryCounts(Schema):
-    """How many listings a store has: by state, with few pieces left, and with none."""
+    """Numbers of listings of a store: by status, with low stock, and out of stock."""
 
     draft = StrictInteger(minimum=0, required=True)
     in_review = StrictInteger(minimum=0, required=True, data_key="in_review")
@@ -95,6 +93,6 @@ class InventoryCounts(Schema):
 
 
 class InventoryMeta(OffsetOrCursorMetaSchema):
-    """The inventory's ``meta``."""
+    """The ``meta`` of the inventory."""
 
     counts = fields.Nested(InventoryCounts, required=True)

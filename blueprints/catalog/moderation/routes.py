@@ -1,4 +1,4 @@
-"""Deleting listings, and what staff do about them."""
+"""Routes for deletion and moderation of listings, and for banned terms."""
 
 from typing import Any
 from uuid import UUID
@@ -47,7 +47,7 @@ area = ContractBlueprint("moderation", "/api/products", "Moderation of listings"
     ),
 )
 def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
-    """Delete a listing: of the own store, or any as staff that manages products."""
+    """Delete a listing of your own store, or any listing as staff with the permission to manage products."""
     revision = expected_revision(None)
     if ctx.user.is_staff:
         staff_actions.delete_product(
@@ -69,7 +69,7 @@ def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     raises=(IllegalTransitionError, staff_actions.OwnListingError),
 )
 def delete_products(ctx: Context, body: dict[str, Any]) -> staff_actions.BulkDeletionResult:
-    """Delete listings that violate the rules, all of them or none."""
+    """Delete listings that violate the rules; either all deletions succeed or none."""
     return staff_actions.delete_products(
         ctx.session, act=ctx.act, product_ids=body["ids"], reason=body["reason"]
     )
@@ -83,7 +83,7 @@ def delete_products(ctx: Context, body: dict[str, Any]) -> staff_actions.BulkDel
     reply=ModeratedProduct(many=True),
 )
 def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the listings in moderation, those that wait longest first."""
+    """List listings in moderation, longest waiting first."""
     return queries.list_moderation_queue(
         ctx.session,
         state=query["status"],
@@ -102,7 +102,7 @@ def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
     raises=(IllegalTransitionError, staff_actions.OwnListingError, StaleRevisionError),
 )
 def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """Publish a listing that is in review or rejected, or bring back a removed one."""
+    """Publish a listing in review or a rejected listing, or restore a removed listing."""
     staff_actions.approve_product(
         ctx.session, note=body.get("note"), **_decision_arguments(ctx, product_id, body)
     )
@@ -118,7 +118,7 @@ def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, A
     raises=(IllegalTransitionError, staff_actions.OwnListingError, StaleRevisionError),
 )
 def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """Reject a listing that is in review; its vendor may mend it."""
+    """Reject a listing in review; the vendor may edit and resubmit the listing."""
     staff_actions.refuse_product(
         ctx.session,
         trigger=staff_actions.REJECT,
@@ -137,7 +137,7 @@ def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, An
     raises=(IllegalTransitionError, staff_actions.OwnListingError, StaleRevisionError),
 )
 def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """Take a listing down; staff alone bring it back."""
+    """Take a listing down; only staff can restore the listing."""
     staff_actions.refuse_product(
         ctx.session,
         trigger=staff_actions.TAKE_DOWN,
@@ -155,7 +155,7 @@ def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str,
     reply=BannedTermView(many=True),
 )
 def list_banned_terms(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the terms that name what may not be sold."""
+    """List the banned terms."""
     return banned_terms.list_terms(ctx.session, page=ctx.page)
 
 
@@ -169,7 +169,7 @@ def list_banned_terms(ctx: Context, query: dict[str, Any]) -> Page:
     raises=(banned_terms.TermAlreadyBannedError,),
 )
 def ban_term(ctx: Context, body: dict[str, Any]) -> BannedTerm:
-    """Ban a term, from the next screening on."""
+    """Ban a term from the next screening on."""
     return banned_terms.add_term(ctx.session, act=ctx.act, **body)
 
 
@@ -180,7 +180,7 @@ def ban_term(ctx: Context, body: dict[str, Any]) -> BannedTerm:
     reply=Deleted,
 )
 def unban_term(ctx: Context, term_id: UUID) -> dict[str, Any]:
-    """Allow a term again."""
+    """Allow a banned term again."""
     banned_terms.remove_term(ctx.session, act=ctx.act, term_id=term_id)
     return {"deleted": True, "id": term_id}
 

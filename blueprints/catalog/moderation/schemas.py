@@ -1,4 +1,4 @@
-"""What staff decide about listings with, and what they see of them."""
+"""Schemas of moderation and banned terms."""
 
 from marshmallow import fields
 
@@ -22,42 +22,46 @@ from marketplace.catalog.moderation import banned_word_matcher, queries, rules, 
 
 
 class ModerationQuery(CursorQuery):
-    """What the queue is narrowed to."""
+    """Filters of the moderation queue."""
 
     status = Choice(
         *queries.QUEUE_STATES,
         load_default=queries.DEFAULT_QUEUE_STATE,
-        metadata={"description": "`held` waits for staff, `screening` for the screening."},
+        metadata={
+            "description": "`held` listings wait for staff, `screening` listings wait for the screening."
+        },
     )
     campus = Text(max_length=100, metadata={"description": "Id or slug."})
 
 
 class ApproveProduct(ExpectedRevision):
-    """A listing may be shown."""
+    """Approval of a listing."""
 
-    note = Text(max_length=500, metadata={"description": "For the audit trail."})
+    note = Text(max_length=500, metadata={"description": "Kept in the audit trail."})
 
 
 class RefuseProduct(ExpectedRevision):
-    """A listing may not be shown, and why."""
+    """Rejection or takedown of a listing, with the reason."""
 
-    reason = Text(min_length=3, max_length=500, required=True, metadata={"description": "For the vendor."})
+    reason = Text(
+        min_length=3, max_length=500, required=True, metadata={"description": "Shown to the vendor."}
+    )
 
 
 class BulkDelete(Schema):
-    """Listings that violate the rules."""
+    """Listings to delete because of a violation of the rules."""
 
     ids = UniqueList(Uuid(), min_length=1, max_length=staff_actions.MAX_BULK_DELETIONS, required=True)
     reason = Text(
         min_length=3,
         max_length=500,
         load_default=staff_actions.BULK_DELETION_REASON,
-        metadata={"description": "For the vendors and the audit trail."},
+        metadata={"description": "Shown to the vendors and kept in the audit trail."},
     )
 
 
 class BulkDeleted(Schema):
-    """What became of each id."""
+    """Ids by result of the deletion."""
 
     deleted = fields.List(Uuid(), required=True)
     already_deleted = fields.List(Uuid(), required=True)
@@ -65,13 +69,13 @@ class BulkDeleted(Schema):
 
 
 class ModeratedVendor(StoreName):
-    """Whose listing it is."""
+    """The store of a listing."""
 
     verified = fields.Boolean(required=True)
 
 
 class ModeratedProduct(ManagedListing):
-    """A listing, as those see it who decide about it."""
+    """A listing as staff see it in moderation."""
 
     title = fields.String(required=True)
     description = fields.String(required=True)
@@ -84,11 +88,11 @@ class ModeratedProduct(ManagedListing):
     category = fields.Nested(CampusOrCategory, required=True)
     vendor = fields.Nested(ModeratedVendor, required=True)
     status = Choice(*sorted(states.PRODUCT.states), required=True)
-    since = Timestamp(required=True, metadata={"description": "Since when its moderation stands as it does."})
+    since = Timestamp(required=True, metadata={"description": "Start of the current moderation state."})
 
 
 class BanTerm(Schema):
-    """Words that name what may not be sold."""
+    """A term for goods that may not be sold."""
 
     term = SingleLineText(max_length=banned_word_matcher.MAX_TERM_LENGTH, required=True)
     category = Choice(*banned_word_matcher.BANNED_CATEGORIES, required=True)
@@ -96,13 +100,13 @@ class BanTerm(Schema):
         SingleLineText(max_length=banned_word_matcher.MAX_TERM_LENGTH),
         max_length=banned_word_matcher.MAX_EXCEPTIONS,
         load_default=list,
-        metadata={"description": "Phrases that hold the term, and in which it is harmless."},
+        metadata={"description": "Harmless phrases that contain the term."},
     )
     note = Text(max_length=500, load_default=None, allow_none=True)
 
 
 class BannedTermView(Created):
-    """A term that is banned, as the screening folds it."""
+    """A banned term, folded as for the screening."""
 
     term = fields.String(required=True)
     category = Choice(*banned_word_matcher.BANNED_CATEGORIES, required=True)

@@ -1,4 +1,4 @@
-"""Products, their pictures, and categories."""
+"""Routes for products, product images and categories."""
 
 from functools import partial
 from typing import Any
@@ -50,7 +50,7 @@ image_area = ContractBlueprint("images", "/api/products", "Products, catalog, di
     tags=(cache_tags.PRODUCTS,),
 )
 def list_products(ctx: Context, query: dict[str, Any]) -> Page:
-    """List published products, filtered and sorted."""
+    """List published products with filters and a sort order."""
     return listing.list_products(
         ctx.session,
         sort=query["sort"],
@@ -70,13 +70,13 @@ def list_products(ctx: Context, query: dict[str, Any]) -> Page:
     tags=(cache_tags.CATEGORIES,),
 )
 def list_categories(ctx: Context) -> list[dict[str, Any]]:
-    """Give the tree of categories with counts of active listings."""
+    """List the category tree with numbers of active listings."""
     return product_detail.fetch_category_tree(ctx.session, now=ctx.now)
 
 
 @area.get("/<uuid:product_id>", auth=OPTIONAL, limit=SharedLimit.CALLER_TIER, reply=ProductDetail)
 def get_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
-    """Show a product with its vendor's reputation and related items."""
+    """Fetch a product with the vendor's reputation and related products."""
     return _product_view(ctx, product_id)
 
 
@@ -97,7 +97,7 @@ def get_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     ),
 )
 def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """Make a listing and hand it to the screening, unless it is a draft."""
+    """Create a listing, and submit the listing for screening unless it is a draft."""
     product_id = vendor_products.create_product(
         ctx.session,
         caller=ctx.user,
@@ -126,7 +126,7 @@ def create_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     ),
 )
 def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """Change a listing of the own store."""
+    """Change a listing of your own store."""
     vendor_products.update_product(
         ctx.session,
         caller=ctx.user,
@@ -155,7 +155,7 @@ def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict
     raises=(images.ImageUploadExpiredError,),
 )
 def upload_image(ctx: Context, file: UploadedFile) -> FinalPhase:
-    """Take in a picture, which listings of the caller can show from then on."""
+    """Upload an image for use in your own listings."""
     settings = ctx.services.settings
     image_id = images.upload_image(
         ctx.services.database,

@@ -1,4 +1,4 @@
-"""What listings are searched, made and changed with, and what they look like."""
+"""Schemas of products, product images and categories."""
 
 from functools import partial
 from typing import Any
@@ -33,19 +33,19 @@ _STATUSES = sorted(states.PRODUCT.states)
 
 
 class CampusQuery(CursorQuery):
-    """Whose campus is looked at."""
+    """Filter by campus."""
 
     campus = Text(max_length=100, metadata={"description": "Id or slug."})
 
 
 class CampusCategoryQuery(CampusQuery):
-    """Where a listing is looked at, and of what kind."""
+    """Filters by campus and category."""
 
-    category = Text(max_length=100, metadata={"description": "Id or slug; categories below it are included."})
+    category = Text(max_length=100, metadata={"description": "Id or slug; subcategories are included."})
 
 
 class StoreProductQuery(CampusCategoryQuery):
-    """What a store's listing is narrowed to, and how it is sorted."""
+    """Filters and sort order of a store's products."""
 
     min_price_minor = IntegerParameter(
         data_key="minPrice", minimum=0, maximum=rules.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
@@ -55,25 +55,25 @@ class StoreProductQuery(CampusCategoryQuery):
     )
     condition = Choice(*rules.CONDITIONS)
     in_stock = BooleanParameter(
-        metadata={"description": "`true` for what can be had, `false` for what is sold out."}
+        metadata={"description": "`true` for products in stock, `false` for sold-out products."}
     )
     sort = Choice(*listing.SORTS, load_default=listing.DEFAULT_SORT)
 
     @validates_schema
     def check_prices(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse a range that nothing can be in."""
+        """Refuse a price range with a minimum above the maximum."""
         if data.get("min_price_minor", 0) > data.get("max_price_minor", rules.MAX_PRICE_MINOR):
-            raise ValidationError("Must not be more than maxPrice.", "minPrice")
+            raise ValidationError("Must not exceed `maxPrice`.", "minPrice")
 
 
 class ProductQuery(StoreProductQuery):
-    """What the listing of all stores is narrowed to, and how it is sorted."""
+    """Filters and sort order of products."""
 
-    vendor_id = Uuid(data_key="vendor", metadata={"description": "The vendor profile's id."})
+    vendor_id = Uuid(data_key="vendor", metadata={"description": "Id of the vendor profile."})
 
 
 class _LowercaseTag(SingleLineText):
-    """A tag: lower case, so that spellings meet."""
+    """A tag in lower case, so that spellings are equal."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         return super()._deserialize(value, attr, data, **kwargs).lower()
@@ -99,19 +99,26 @@ class AddProduct(Schema):
     image_ids = _image_ids(load_default=list)
     tags = _tags(load_default=list)
     exclusive = StrictBoolean(
-        load_default=False, metadata={"description": "That a verified store alone has it, or staff say so."}
+        load_default=False,
+        metadata={
+            "description": "Marks a product that only this store sells. For verified stores and staff."
+        },
     )
     status = Choice(
         "published",
         "draft",
         load_default="published",
-        metadata={"description": "`published` hands it to the screening, which publishes it."},
+        metadata={
+            "description": "`published` submits the listing for screening, which publishes the listing."
+        },
     )
-    vendor_id = Uuid(metadata={"description": "Staff name the vendor that the listing is for."})
+    vendor_id = Uuid(
+        metadata={"description": "The store of the listing; required for staff, optional for vendors."}
+    )
 
 
 class UpdateProduct(ExpectedRevision):
-    """Changes to a listing; what is left out stays as it is."""
+    """Changes to a listing. Omitted fields stay unchanged."""
 
     title = _title()
     description = _description()
@@ -126,25 +133,28 @@ class UpdateProduct(ExpectedRevision):
 
 
 class StoreSummary(StoreName):
-    """A store, as a card shows it."""
+    """The store of a product."""
 
     verified = fields.Boolean(required=True)
     rating = fields.Float(required=True, allow_none=True)
 
 
 class ActiveFlashSale(Schema):
-    """What a product costs while a flash sale runs, and how many pieces it still has for that."""
+    """A running flash sale of a product, with the sale price and the units left."""
 
     price_minor = MinorAmount(required=True)
     ends_at = Timestamp(required=True)
     percent_off = StrictInteger(minimum=1, maximum=99, required=True)
     left = StrictInteger(
-        minimum=1, required=True, allow_none=True, metadata={"description": "Null without a limit."}
+        minimum=1,
+        required=True,
+        allow_none=True,
+        metadata={"description": "Units left; null for a sale without a limit."},
     )
 
 
 class ProductCard(Identified):
-    """A product, as listings show it."""
+    """A product in a listing."""
 
     title = fields.String(required=True)
     price_minor = MinorAmount(required=True)
@@ -162,7 +172,7 @@ class ProductCard(Identified):
 
 
 class ManagedListing(Revised):
-    """The state of a listing, as its owner and staff see it."""
+    """The status of a listing, for the owner and staff."""
 
     quantity = StrictInteger(minimum=0, required=True)
     status_reason = fields.String(required=True, allow_none=True)
@@ -172,7 +182,7 @@ class ManagedListing(Revised):
 
 
 class ImageSize(Schema):
-    """One size of a picture, in one format."""
+    """A size of an image in a media type."""
 
     url = fields.String(required=True)
     width = StrictInteger(minimum=1, required=True)
@@ -181,7 +191,7 @@ class ImageSize(Schema):
 
 
 class ProductImageView(Identified):
-    """A picture of a product: in the size for its own page, and all sizes, the smallest first."""
+    """A product image: the size for the product page, and all sizes, smallest first."""
 
     url = fields.String(required=True)
     width = StrictInteger(minimum=1, required=True, allow_none=True)
@@ -190,38 +200,40 @@ class ProductImageView(Identified):
 
 
 class CampusOrCategory(NamedResource):
-    """A campus or category, by name."""
+    """A campus or category by name."""
 
 
 class StoreVacation(Schema):
-    """Until when a store is away, if it says so."""
+    """A store's vacation, with the end if known."""
 
     until = Timestamp(required=True, allow_none=True)
     note = fields.String(required=True, allow_none=True)
 
 
 class EstablishedStore(StoreSummary):
-    """A store with the number of its ratings and completed orders."""
+    """A store with the numbers of ratings and completed orders."""
 
     rating_count = StrictInteger(minimum=0, required=True)
     completed_orders = StrictInteger(minimum=0, required=True)
 
 
 class StoreReputation(EstablishedStore):
-    """A store with what speaks for it."""
+    """A store with its reputation."""
 
     response_minutes = StrictInteger(
         minimum=0,
         required=True,
         allow_none=True,
-        metadata={"description": "On average from an order's payment to its acceptance; null without any."},
+        metadata={
+            "description": "Average minutes from payment to acceptance of an order; null without orders."
+        },
     )
     member_since = Timestamp(required=True)
     vacation = fields.Nested(StoreVacation, required=True, allow_none=True)
 
 
 class ProductDetail(ProductCard):
-    """A product. The last fields are for its owner and for staff that manages products."""
+    """A product. The fields from `status` on are present for the owner and for staff who manage products."""
 
     description = fields.String(required=True)
     images = fields.List(fields.Nested(ProductImageView), required=True)
@@ -241,11 +253,11 @@ class ProductDetail(ProductCard):
         "screening",
         "held",
         allow_none=True,
-        metadata={"description": "In review: being screened, or held for staff."},
+        metadata={"description": "For a listing in review: `screening` or `held` for staff."},
     )
     review_reasons = fields.List(
         fields.String(),
-        metadata={"description": "What the screening found, in sentences that say what to change."},
+        metadata={"description": "Findings of the screening, each a sentence with the necessary change."},
     )
     quantity = StrictInteger(minimum=0)
     reserved = StrictInteger(minimum=0)
@@ -257,10 +269,10 @@ class ProductDetail(ProductCard):
 
 
 class CategoryNode(CampusOrCategory):
-    """A category with the number of active listings in and below it."""
+    """A category with the number of active listings in its subtree."""
 
     listing_count = StrictInteger(minimum=0, required=True)
     children = fields.List(
-        fields.Nested(lambda: CategoryNode()),  # noqa: PLW0108 - the name exists only later
+        fields.Nested(lambda: CategoryNode()),  # noqa: PLW0108 - the name is defined later
         required=True,
     )

@@ -1,4 +1,4 @@
-"""Banners, vibes, featured products and flash sales: listed for everybody, made, changed and ended by staff."""
+"""Routes for banners, vibes, featured products and flash sales: public listings, and changes by staff."""
 
 from typing import Any
 from uuid import UUID
@@ -61,7 +61,7 @@ _DISCOUNT_FIELDS = ("sale_price_minor", "percent_off")
     tags=(cache_tags.BANNERS,),
 )
 def list_banners(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the banners whose time it is, by their position."""
+    """List running banners by position."""
     return BANNER_TABLE.list_running(
         ctx.session,
         campus=query.get("campus"),
@@ -81,7 +81,7 @@ def list_banners(ctx: Context, query: dict[str, Any]) -> Page:
     reply=StaffBanner(many=True),
 )
 def list_banners_for_staff(ctx: Context, query: dict[str, Any]) -> Page:
-    """List banners of any state for staff, the last made first."""
+    """List banners in any state for staff, newest first."""
     return _list_for_staff(ctx, BANNER_TABLE, query)
 
 
@@ -89,7 +89,7 @@ def list_banners_for_staff(ctx: Context, query: dict[str, Any]) -> Page:
     "", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, body=AddBanner, reply=StaffBanner, status=201
 )
 def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """Make a banner."""
+    """Create a banner."""
     return _staff_view(ctx, BANNER_TABLE, BANNERS.create(ctx.session, ctx.act, body))
 
 
@@ -102,7 +102,7 @@ def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     raises=(PromotionEndedError, PromotionStartedError, StaleRevisionError),
 )
 def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """Change a banner that is not over."""
+    """Change a banner that has not ended."""
     BANNERS.update(
         ctx.session,
         ctx.act,
@@ -121,7 +121,7 @@ def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[s
     raises=(PromotionEndedError,),
 )
 def end_banner(ctx: Context, banner_id: UUID) -> dict[str, Any]:
-    """Take a banner down now."""
+    """End a banner now."""
     BANNERS.end(ctx.session, ctx.act, banner_id)
     return {"deleted": True, "id": banner_id}
 
@@ -136,7 +136,7 @@ def end_banner(ctx: Context, banner_id: UUID) -> dict[str, Any]:
     tags=_VIBE_CACHE_TAGS,
 )
 def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the vibes whose time it is, each with its first products."""
+    """List running vibes, each with its first products."""
     return vibes.list_running_vibes(
         ctx.session,
         campus=query.get("campus"),
@@ -155,7 +155,7 @@ def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
     tags=_VIBE_CACHE_TAGS,
 )
 def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
-    """Show a vibe, named by id or slug, with all its products."""
+    """Fetch a running vibe by id or slug, with all its products."""
     return vibes.fetch_running_vibe(ctx.session, vibe=vibe, now=ctx.now, media_base_url=ctx.media_base_url)
 
 
@@ -167,7 +167,7 @@ def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
     reply=StaffVibe(many=True),
 )
 def list_vibes_for_staff(ctx: Context, query: dict[str, Any]) -> Page:
-    """List vibes of any state for staff, the last made first."""
+    """List vibes in any state for staff, newest first."""
     return _list_for_staff(ctx, vibes.VIBE_TABLE, query)
 
 
@@ -181,7 +181,7 @@ def list_vibes_for_staff(ctx: Context, query: dict[str, Any]) -> Page:
     raises=(ConflictOfInterestError, vibes.SlugTakenError),
 )
 def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """Make a vibe."""
+    """Create a vibe."""
     vibe_id = vibes.create_vibe(
         ctx.session, ctx.act, fields=omit_fields(body, "product_ids"), product_ids=body["product_ids"]
     )
@@ -203,7 +203,7 @@ def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     ),
 )
 def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """Change a vibe that is not over."""
+    """Change a vibe that has not ended."""
     vibes.update_vibe(
         ctx.session,
         ctx.act,
@@ -223,7 +223,7 @@ def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, 
     raises=(PromotionEndedError,),
 )
 def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
-    """Take a vibe down now."""
+    """End a vibe now."""
     vibes.VIBES.end(ctx.session, ctx.act, vibe_id)
     return {"deleted": True, "id": vibe_id}
 
@@ -238,7 +238,7 @@ def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
     tags=(cache_tags.FEATURED, cache_tags.PRODUCTS),
 )
 def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the products that staff put forward, in their order."""
+    """List featured products in the order chosen by staff."""
     return featured.list_featured_cards(
         ctx.session,
         campus=query.get("campus"),
@@ -256,7 +256,7 @@ def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
     reply=StaffFeatured(many=True),
 )
 def list_featured_for_staff(ctx: Context, query: dict[str, Any]) -> Page:
-    """List featured products of any state for staff, the last made first."""
+    """List featured products in any state for staff, newest first."""
     return _list_for_staff(ctx, featured.FEATURED_TABLE, query)
 
 
@@ -297,7 +297,7 @@ def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     ),
 )
 def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """Change where, or when, a product is featured."""
+    """Change the position or the period of a featured product."""
     featured.update_featured_product(
         ctx.session,
         ctx.act,
@@ -316,7 +316,7 @@ def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[
     raises=(ConflictOfInterestError, PromotionEndedError),
 )
 def end_featured(ctx: Context, entry_id: UUID) -> dict[str, Any]:
-    """Feature a product no longer."""
+    """Stop featuring a product now."""
     featured.end_featured_product(ctx.session, ctx.act, entry_id=entry_id)
     return {"deleted": True, "id": entry_id}
 
@@ -331,7 +331,7 @@ def end_featured(ctx: Context, entry_id: UUID) -> dict[str, Any]:
     tags=(cache_tags.FLASH_SALES, cache_tags.PRODUCTS),
 )
 def list_active(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the flash sales that run and have pieces left, the next to end first."""
+    """List running flash sales with units left, the next to end first."""
     return _list_public(ctx, state=listing.RUNNING, campus=query.get("campus"))
 
 
@@ -339,7 +339,7 @@ def list_active(ctx: Context, query: dict[str, Any]) -> Page:
     "", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, query=FlashSaleQuery, reply=FlashSaleView(many=True)
 )
 def list_flash_sales(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the flash sales that run or are to come."""
+    """List running and upcoming flash sales."""
     return _list_public(ctx, state=query.get("state"), campus=query.get("campus"))
 
 
@@ -351,7 +351,7 @@ def list_flash_sales(ctx: Context, query: dict[str, Any]) -> Page:
     reply=StaffFlashSale(many=True),
 )
 def list_flash_sales_for_staff(ctx: Context, query: dict[str, Any]) -> Page:
-    """List flash sales of any state for staff, the last made first."""
+    """List flash sales in any state for staff, newest first."""
     return flash_sale_listing.list_flash_sales_for_staff(
         ctx.session,
         state=query.get("state"),
@@ -371,7 +371,7 @@ def list_flash_sales_for_staff(ctx: Context, query: dict[str, Any]) -> Page:
     raises=(ConflictOfInterestError, flash_sales.OverlappingSaleError),
 )
 def create_flash_sale(ctx: Context, body: dict[str, Any]) -> Any:
-    """Make a flash sale."""
+    """Create a flash sale."""
     sale_id = flash_sales.create_flash_sale(
         ctx.session,
         ctx.act,
@@ -400,7 +400,7 @@ def create_flash_sale(ctx: Context, body: dict[str, Any]) -> Any:
     ),
 )
 def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> Any:
-    """Change a flash sale that is not over."""
+    """Change a flash sale that has not ended."""
     discounted = any(name in body for name in _DISCOUNT_FIELDS)
     flash_sales.update_flash_sale(
         ctx.session,
@@ -421,7 +421,7 @@ def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> Any:
     raises=(ConflictOfInterestError, PromotionEndedError),
 )
 def end_flash_sale(ctx: Context, sale_id: UUID) -> Any:
-    """End a flash sale now, or call it off before it begins."""
+    """End a running flash sale now, or cancel an upcoming flash sale."""
     flash_sales.end_flash_sale(ctx.session, ctx.act, sale_id=sale_id)
     return _flash_sale_for_staff(ctx, sale_id)
 

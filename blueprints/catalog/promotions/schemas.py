@@ -1,4 +1,4 @@
-"""What banners, vibes and featured products are made and changed with, and what they look like."""
+"""Schemas of banners, vibes, featured products and flash sales."""
 
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ _MAX_LINK_LENGTH = 2_000
 
 
 class PromotedProduct(Identified):
-    """A product, as staff see it that promote it."""
+    """A promoted product for staff."""
 
     title = fields.String(required=True)
     status = Choice(*sorted(states.PRODUCT.states), required=True)
@@ -44,7 +44,7 @@ class PromotedProduct(Identified):
 
 
 class PromotionLifecycle(Revised):
-    """Who made a promotion, and what became of it."""
+    """Creation and early end of a promotion."""
 
     created_by = Uuid(required=True)
     ended_at = Timestamp(required=True, allow_none=True)
@@ -52,19 +52,19 @@ class PromotionLifecycle(Revised):
 
 
 class BannerQuery(CampusQuery):
-    """Which banners are listed."""
+    """Filters of banners."""
 
     placement = Choice(*banners.PLACEMENTS)
 
 
 class StaffPromotionQuery(CursorQuery):
-    """Which promotions staff want to see."""
+    """Filters of promotions for staff."""
 
     state = Choice(*listing.PROMOTION_STATES)
 
 
 class SafeLink(fields.String):
-    """Where a click leads: a path of our own pages, or an address of http or https without credentials."""
+    """A link target: a path of the marketplace, or an http or https URL without credentials."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(validate=validate.Length(min=1, max=_MAX_LINK_LENGTH), **kwargs)
@@ -73,13 +73,13 @@ class SafeLink(fields.String):
         link: str = super()._deserialize(value, attr, data, **kwargs)
         if not _is_safe_link(link):
             raise ValidationError(
-                "Must be a path such as /products, or an address of http or https without credentials."
+                "Must be a path such as /products, or an http or https URL without credentials."
             )
         return link
 
 
 def _is_safe_link(link: str) -> bool:
-    # Browsers take a backslash for a slash, and leave out line breaks: neither may hide another host or scheme.
+    # Browsers read a backslash as a slash and drop line breaks. Neither may hide another host or scheme.
     if not link.isprintable() or " " in link or "\\" in link:
         return False
     if link.startswith("/"):
@@ -91,17 +91,15 @@ def _is_safe_link(link: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
 
 
-_position = partial(
-    StrictInteger, minimum=0, maximum=MAX_POSITION, metadata={"description": "The lowest is first."}
-)
-_starts_at = partial(Timestamp, metadata={"description": "Left out, it begins at once."})
-_image_id = partial(Uuid, metadata={"description": "Of an uploaded picture."})
+_position = partial(StrictInteger, minimum=0, maximum=MAX_POSITION, metadata={"description": "Lowest first."})
+_starts_at = partial(Timestamp, metadata={"description": "Omit to start now."})
+_image_id = partial(Uuid, metadata={"description": "Id of an uploaded image."})
 
 
 class _PromotionFields(Schema):
     position = _position()
     starts_at = _starts_at()
-    ends_at = Timestamp(allow_none=True, metadata={"description": "Null for no end."})
+    ends_at = Timestamp(allow_none=True, metadata={"description": "Null for an open end."})
 
 
 class _PicturedPromotionFields(_PromotionFields):
@@ -110,7 +108,7 @@ class _PicturedPromotionFields(_PromotionFields):
 
     @validates_schema
     def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse two pictures at once."""
+        """Refuse two sources of an image."""
         if "image_id" in data and "image_url" in data:
             raise ValidationError("Send either imageId or imageUrl.", "imageId")
 
@@ -124,20 +122,20 @@ class _BannerFields(_PicturedPromotionFields):
 
 
 class ChangeBanner(_BannerFields, ExpectedRevision):
-    """Changes to a banner; what is left out stays as it is."""
+    """Changes to a banner. Omitted fields stay unchanged."""
 
 
 class AddBanner(_BannerFields):
-    """A new banner, with an uploaded picture or the address of one."""
+    """A new banner with an uploaded image or an image URL."""
 
     title = SingleLineText(max_length=120, required=True)
     placement = Choice(*banners.PLACEMENTS, required=True)
 
     @validates_schema
     def check_there_is_one(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Want a picture."""
+        """Require an image."""
         if "image_id" not in data and "image_url" not in data:
-            raise ValidationError("Send imageId or imageUrl.", "imageId")
+            raise ValidationError("Send `imageId` or `imageUrl`.", "imageId")
 
 
 class _Promotion(Identified):
@@ -165,13 +163,13 @@ class _StaffPromotion(PromotionLifecycle):
 
 
 class StaffBanner(BannerView, _StaffPromotion):
-    """A banner, as staff see it."""
+    """A banner for staff."""
 
     image_id = Uuid(required=True, allow_none=True)
 
 
 def _ensure_not_uuid(slug: str) -> None:
-    # A vibe is asked for by its slug or its id: the one must not look like the other.
+    # A path names a vibe by slug or id, so a slug must not look like an id.
     if parse_uuid(slug) is not None:
         raise ValidationError("Must not be a UUID.")
 
@@ -179,9 +177,9 @@ def _ensure_not_uuid(slug: str) -> None:
 _slug = partial(
     fields.String,
     validate=[
-        FullMatch(vibes.SLUG_PATTERN, error="Must be lower case words joined by hyphens."),
+        FullMatch(vibes.SLUG_PATTERN, error="Must be lower-case words joined by hyphens."),
         validate.Length(min=3, max=vibes.MAX_SLUG_LENGTH),
-        validate.NoneOf(vibes.RESERVED_SLUGS, error="Is taken by a path of the API."),
+        validate.NoneOf(vibes.RESERVED_SLUGS, error="Is reserved by the API."),
         _ensure_not_uuid,
     ],
 )
@@ -193,11 +191,11 @@ class _VibeFields(_PicturedPromotionFields):
     description = Text(min_length=0, max_length=1_000)
     image_id = _image_id(allow_none=True)
     image_url = HttpUrl(allow_none=True)
-    product_ids = _product_ids(metadata={"description": "All of them, in their order."})
+    product_ids = _product_ids(metadata={"description": "All products in display order."})
 
 
 class ChangeVibe(_VibeFields, ExpectedRevision):
-    """Changes to a vibe; what is left out stays as it is."""
+    """Changes to a vibe. Omitted fields stay unchanged."""
 
 
 class AddVibe(_VibeFields):
@@ -205,7 +203,7 @@ class AddVibe(_VibeFields):
 
     slug = _slug(required=True)
     title = SingleLineText(max_length=120, required=True)
-    product_ids = _product_ids(load_default=list, metadata={"description": "In their order."})
+    product_ids = _product_ids(load_default=list, metadata={"description": "In display order."})
 
 
 class _VibeBase(_PicturedPromotion):
@@ -219,46 +217,47 @@ class VibeView(_VibeBase):
 
     products = fields.List(fields.Nested(ProductCard), required=True)
     has_more = fields.Boolean(
-        required=True, metadata={"description": "Whether its own page has more products than the listing."}
+        required=True,
+        metadata={"description": "Whether the vibe's detail has more products than the listing."},
     )
 
 
 class StaffVibe(_VibeBase, _StaffPromotion):
-    """A vibe, as staff see it."""
+    """A vibe for staff."""
 
     image_id = Uuid(required=True, allow_none=True)
     product_ids = fields.List(Uuid(), required=True)
 
 
 class AddFeatured(_PromotionFields):
-    """A product that is to be featured."""
+    """A product to feature."""
 
     product_id = Uuid(required=True)
     position = _position(load_default=0)
-    ends_at = Timestamp(allow_none=True, load_default=None, metadata={"description": "Null for no end."})
+    ends_at = Timestamp(allow_none=True, load_default=None, metadata={"description": "Null for an open end."})
 
 
 class ChangeFeatured(_PromotionFields, ExpectedRevision):
-    """Changes to where, or when, a product is featured; what is left out stays as it is."""
+    """Changes to the position or the period of a featured product. Omitted fields stay unchanged."""
 
 
 class StaffFeatured(_Promotion, _StaffPromotion):
-    """A featured product, as staff see it."""
+    """A featured product for staff."""
 
     product = fields.Nested(PromotedProduct, required=True)
 
 
-_ENDS_AT_DESCRIPTION = f"At most {flash_sales.MAX_SALE_DURATION.days} days after startsAt."
+_ENDS_AT_DESCRIPTION = f"At most {flash_sales.MAX_SALE_DURATION.days} days after `startsAt`."
 
 
 class FlashSaleQuery(CampusQuery):
-    """Which flash sales are listed."""
+    """Filters of public flash sales."""
 
     state = Choice(*flash_sale_listing.PUBLIC_STATES)
 
 
 class StaffFlashSaleQuery(CursorQuery):
-    """Which flash sales staff want to see."""
+    """Filters of flash sales for staff."""
 
     state = Choice(*flash_sale_listing.FLASH_SALE_STATES)
     product_id = Uuid()
@@ -269,7 +268,7 @@ _sale_quantity = partial(
     minimum=1,
     maximum=flash_sales.MAX_QUANTITY,
     allow_none=True,
-    metadata={"description": "Pieces at the sale's price; null for as many as there are."},
+    metadata={"description": "Units at the sale price; null for no limit."},
 )
 
 
@@ -282,17 +281,17 @@ class _FlashSaleFields(Schema):
 
     @validates_schema
     def check_discount(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse a price and a percentage at once."""
+        """Refuse a price together with a percentage."""
         if "sale_price_minor" in data and "percent_off" in data:
-            raise ValidationError("Send either salePriceMinor or percentOff.", "salePriceMinor")
+            raise ValidationError("Send either `salePriceMinor` or `percentOff`.", "salePriceMinor")
 
 
 class ChangeFlashSale(_FlashSaleFields, ExpectedRevision):
-    """Changes to a flash sale; what is left out stays as it is."""
+    """Changes to a flash sale. Omitted fields stay unchanged."""
 
 
 class AddFlashSale(_FlashSaleFields):
-    """A new flash sale: its price, or by how much it is cheaper, and when."""
+    """A new flash sale with a price or a percentage off, and a period."""
 
     product_id = Uuid(required=True)
     starts_at = _starts_at()
@@ -301,9 +300,9 @@ class AddFlashSale(_FlashSaleFields):
 
     @validates_schema
     def check_there_is_a_discount(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Want a price or a percentage."""
+        """Require a price or a percentage."""
         if "sale_price_minor" not in data and "percent_off" not in data:
-            raise ValidationError("Send either salePriceMinor or percentOff.", "salePriceMinor")
+            raise ValidationError("Send either `salePriceMinor` or `percentOff`.", "salePriceMinor")
 
 
 class _FlashSale(Identified):
@@ -313,20 +312,23 @@ class _FlashSale(Identified):
 
 
 class FlashSaleView(_FlashSale):
-    """A flash sale, as everybody sees it."""
+    """A flash sale for the public."""
 
     state = Choice(*flash_sale_listing.PUBLIC_STATES, required=True)
     price_minor = MinorAmount(required=True)
     regular_price_minor = MinorAmount(required=True)
     percent_off = StrictInteger(minimum=1, maximum=99, required=True)
     left = StrictInteger(
-        minimum=0, required=True, allow_none=True, metadata={"description": "Null without a limit."}
+        minimum=0,
+        required=True,
+        allow_none=True,
+        metadata={"description": "Units left; null for a sale without a limit."},
     )
     product = fields.Nested(ProductCard, required=True)
 
 
 class StaffFlashSale(_FlashSale, PromotionLifecycle):
-    """A flash sale, as staff see it."""
+    """A flash sale for staff."""
 
     state = Choice(*flash_sale_listing.FLASH_SALE_STATES, required=True)
     product = fields.Nested(PromotedProduct, required=True)

@@ -1,4 +1,4 @@
-"""The search, suggestions, what was searched in vain, and the synonyms that staff keep."""
+"""Routes for search, suggestions, synonyms and searches without results."""
 
 from typing import Any
 from uuid import UUID
@@ -40,7 +40,7 @@ area = ContractBlueprint("search", "/api/products", "Search")
     "/search", auth=PUBLIC, limit="60/minute", query=SearchQuery, reply=SearchResults, meta=SearchMetaSchema
 )
 def search_products(ctx: Context, query: dict[str, Any]) -> Page:
-    """Find products and merchants, the most relevant first."""
+    """Search for products and merchants, most relevant first."""
     return find.search_catalog(
         ctx.session,
         query=query["q"],
@@ -61,7 +61,7 @@ def search_products(ctx: Context, query: dict[str, Any]) -> Page:
     tags=(cache_tags.CATEGORIES,),
 )
 def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
-    """Suggest titles, categories and stores that have a word which begins so."""
+    """Suggest titles, categories and stores with a word that has the typed prefix."""
     return suggestions.suggest(
         ctx.session,
         prefix=query["q"],
@@ -79,7 +79,7 @@ def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
     reply=ZeroResultSearch(many=True),
 )
 def list_zero_result_queries(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List what students searched in vain in the last 30 days, the most wanted first."""
+    """List searches without results of the last 30 days, most frequent first."""
     return zero_result_queries.list_zero_result_queries(
         ctx.session,
         campus=query.get("campus"),
@@ -97,7 +97,7 @@ def list_zero_result_queries(ctx: Context, query: dict[str, Any]) -> TablePage:
     reply=SynonymGroupView(many=True),
 )
 def list_synonyms(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the groups of words that mean the same."""
+    """List the synonym groups."""
     return synonyms.list_synonyms(ctx.session, page=ctx.page)
 
 
@@ -111,7 +111,7 @@ def list_synonyms(ctx: Context, query: dict[str, Any]) -> Page:
     raises=(LimitReachedError,),
 )
 def create_synonyms(ctx: Context, body: dict[str, Any]) -> SearchSynonyms:
-    """Add a group of words that mean the same."""
+    """Create a synonym group."""
     return synonyms.create_synonyms(ctx.session, ctx.act, terms=body["terms"])
 
 
@@ -124,7 +124,7 @@ def create_synonyms(ctx: Context, body: dict[str, Any]) -> SearchSynonyms:
     raises=(StaleRevisionError,),
 )
 def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> SearchSynonyms:
-    """Replace the words of a group."""
+    """Replace the terms of a synonym group."""
     return synonyms.update_synonyms(
         ctx.session,
         ctx.act,
@@ -138,6 +138,6 @@ def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> Se
     "/search/synonyms/<uuid:synonyms_id>", auth=PRODUCT_STAFF, limit=SharedLimit.CALLER_TIER, reply=Deleted
 )
 def delete_synonyms(ctx: Context, synonyms_id: UUID) -> dict[str, Any]:
-    """Delete a group of words that mean the same."""
+    """Delete a synonym group."""
     synonyms.delete_synonyms(ctx.session, ctx.act, synonyms_id=synonyms_id)
     return {"deleted": True, "id": synonyms_id}

@@ -1,4 +1,4 @@
-"""What is searched and suggested, and what staff and vendors see of it."""
+"""Schemas of search, suggestions, synonyms and searches without results."""
 
 from marshmallow import fields, validate
 
@@ -23,20 +23,20 @@ from marketplace.catalog.search import suggestions, synonyms, zero_result_querie
 
 
 class SearchQuery(ProductQuery):
-    """What is searched, and what it is narrowed to."""
+    """Search text and filters."""
 
-    q = Text(min_length=2, max_length=100, required=True, metadata={"description": "What a student types."})
+    q = Text(min_length=2, max_length=100, required=True, metadata={"description": "The search text."})
     sort = Choice("relevance", load_default="relevance")
 
 
 class Merchant(EstablishedStore):
-    """A store that was found by its name."""
+    """A store found by name."""
 
     campus_id = Uuid(required=True)
 
 
 class SearchResults(Schema):
-    """What was found. Merchants stand on the first page alone."""
+    """Results of a search. Only the first page has merchants."""
 
     products = fields.List(fields.Nested(ProductCard), required=True)
     merchants = fields.List(
@@ -45,13 +45,13 @@ class SearchResults(Schema):
 
 
 class SearchMetaSchema(CursorMetaSchema):
-    """The ``meta`` of a search: ``suggestion`` is the nearest spelling of the whole query, if another one."""
+    """The ``meta`` of a search. ``suggestion`` is a corrected spelling of the whole query, or null."""
 
     suggestion = fields.String(required=True, allow_none=True)
 
 
 class SuggestionQuery(Schema):
-    """What was typed so far."""
+    """The text typed so far."""
 
     q = Text(min_length=1, max_length=100, required=True)
     campus = Text(max_length=100, metadata={"description": "Id or slug."})
@@ -61,24 +61,26 @@ class SuggestionQuery(Schema):
 
 
 class Suggestion(Schema):
-    """What may be meant."""
+    """A suggested search text."""
 
     text = fields.String(required=True)
     kind = Choice(*suggestions.KINDS, required=True)
 
 
 class ZeroResultSearchQuery(OffsetQuery):
-    """Which misses, and in what order."""
+    """Filters and sort order of searches without results."""
 
     campus = Text(
         max_length=100,
-        metadata={"description": "Id or slug; a vendor's own campus unless given, all campuses for staff."},
+        metadata={
+            "description": "Id or slug. The default is the vendor's own campus, or all campuses for staff."
+        },
     )
     sort = sort_choice(zero_result_queries.SORTS, default="count")
 
 
 class ZeroResultSearch(Schema):
-    """What was searched in vain in the last 30 days, how often, and when last."""
+    """A search without results in the last 30 days, with its count and last time."""
 
     query = fields.String(required=True)
     count = StrictInteger(minimum=1, required=True)
@@ -86,21 +88,21 @@ class ZeroResultSearch(Schema):
 
 
 class AddSynonyms(Schema):
-    """Words and phrases that mean the same."""
+    """Words and phrases with the same meaning."""
 
     terms = UniqueList(
         SingleLineText(max_length=synonyms.MAX_TERM_LENGTH),
         max_length=synonyms.MAX_TERMS,
         required=True,
-        metadata={"description": "Words or phrases of up to four words that mean the same; two at least."},
+        metadata={"description": "At least two words or phrases of up to four words with the same meaning."},
     )
 
 
 class ChangeSynonyms(AddSynonyms, ExpectedRevision):
-    """All terms of a group."""
+    """The complete terms of a synonym group."""
 
 
 class SynonymGroupView(Revised):
-    """A group of synonyms, folded as searches are."""
+    """A synonym group with folded terms."""
 
     terms = fields.List(fields.String(), required=True)
