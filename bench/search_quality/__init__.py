@@ -1,1 +1,1 @@
-"""How well the search finds what is meant: labelled queries over the seeded catalogue."""
+"""Search quality: recall and ranks of labelled queries over the seeded catalogue."""

@@ -1,4 +1,4 @@
-"""``python -m bench.search_quality``: searches for what is labelled, and prints how much of it is found."""
+"""Command ``python -m bench.search_quality``: run the labelled queries and print recall and ranks."""
 
 import secrets
 import sys
@@ -30,16 +30,16 @@ _SHOWN_TITLES = 3
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help=f"""Measure how well the search finds what students mean, over the seeded catalogue.
+    help=f"""Measure the search quality over the seeded catalogue.
 
-    It starts PostgreSQL with data in a temporary directory. Recall at {DEPTH} is the share of the listings that
-    are meant which are among the first {DEPTH} results, of as many as fit there; the reciprocal rank is one
-    through the place of the first of them. It ends with status 1 if the mean recall is below {TARGET_RECALL}.
+    The command starts PostgreSQL with data in a temporary directory. Recall at {DEPTH} is the share of relevant
+    listings among the first {DEPTH} results, relative to the maximum possible. The reciprocal rank is 1 divided by
+    the rank of the first relevant listing. The exit status is 1 if the mean recall is below {TARGET_RECALL}.
 
     \b
     Examples:
       python -m bench.search_quality                     the demo's catalogue
-      python -m bench.search_quality --products 50000    that of load tests""",
+      python -m bench.search_quality --products 50000    the catalogue of load tests""",
 )
 @click.option(
     "--products",
@@ -49,9 +49,9 @@ _SHOWN_TITLES = 3
     type=click.IntRange(products.DEMO_PRODUCTS, products.MAX_PRODUCTS),
     help="Rows in the catalogue.",
 )
-@click.option("--all", "show_all", is_flag=True, help="Show all queries, not only those that miss something.")
+@click.option("--all", "show_all", is_flag=True, help="Show all queries, also those with full recall.")
 def main(*, count: int, show_all: bool) -> None:
-    """Measure, and print."""
+    """Run the labelled queries and print the measures."""
     with _database() as database:
         now = datetime.now(UTC)
         keys = {number: f"products/{number}.webp" for number in products.picture_numbers()}
@@ -84,7 +84,7 @@ def main(*, count: int, show_all: bool) -> None:
 def _database() -> Iterator[Database]:
     with tempfile.TemporaryDirectory(prefix="marketplace-search-quality-") as name:
         directory = Path(name)
-        # PostgreSQL runs as another user when root starts it, who must be able to pass through.
+        # Root starts PostgreSQL as another user, which needs to traverse the directory.
         directory.chmod(0o711)
         reservation = reserve_ports(("database",), first=_FIRST_PORT, remembered={})
         port = reservation.ports["database"]

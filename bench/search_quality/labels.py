@@ -1,7 +1,7 @@
-"""The labelled queries: what students type, and which things of the seeded catalogue they mean by it.
+"""Labelled queries: search texts of students, and the relevant products of the seeded catalogue.
 
-Labels say what is wanted, not what the search happens to give. A thing is named by the beginning of its titles;
-every listing of it is relevant.
+Labels state the desired results, not the current results. A product is named by the beginning of its titles. Every
+listing of the product is relevant.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ EXACT, PLURAL, ACCENT, TYPO, PREFIX, SYNONYM, SEVERAL, NUMBER, GLUED = (
 
 @dataclass(frozen=True)
 class Label:
-    """A query, what kind of query it is, and the beginnings of the titles that are meant."""
+    """A query, the kind of query, and the beginnings of the relevant titles."""
 
     query: str
     kind: str
     things: tuple[str, ...]
 
     def is_relevant(self, title: str) -> bool:
-        """Tell whether a listing is what is meant."""
+        """Return whether a title is relevant."""
         return title.startswith(self.things)
 
 

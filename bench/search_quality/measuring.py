@@ -10,9 +10,9 @@ DEPTH = 10
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the search gave for a label.
+    """The results of the search for a label.
 
-    :param relevant: how many listings of the catalogue are meant
+    :param relevant: number of relevant listings in the catalogue
     :param titles: the first ``DEPTH`` results
     """
 
@@ -22,13 +22,13 @@ class Outcome:
 
     @property
     def recall(self) -> float:
-        """Give the share of what is meant that is there, of as many as there is room for."""
+        """The share of relevant listings among the results, relative to the maximum possible."""
         hits = sum(self.label.is_relevant(title) for title in self.titles)
         return hits / min(DEPTH, self.relevant)
 
     @property
     def reciprocal_rank(self) -> float:
-        """Give one through the place of the first listing that is meant, or 0."""
+        """1 divided by the rank of the first relevant result, or 0 without a relevant result."""
         ranks = (place for place, title in enumerate(self.titles, 1) if self.label.is_relevant(title))
         return 1 / next(ranks, float("inf"))
 
@@ -38,20 +38,20 @@ def evaluate(
 ) -> list[Outcome]:
     """Search for each label.
 
-    :param labels: each must mean something that is there
-    :param catalogue: the titles of all listings
-    :param search: gives the titles that are found, the best first
-    :raises ValueError: a label means nothing that is there
+    :param labels: each must have a relevant listing
+    :param catalogue: titles of all listings
+    :param search: returns the titles of the results, best first
+    :raises ValueError: a label has no relevant listing
     """
     outcomes = []
     for label in labels:
         relevant = sum(label.is_relevant(title) for title in catalogue)
         if not relevant:
-            raise ValueError(f"nothing in the catalogue is meant by {label.query!r}")
+            raise ValueError(f"no listing of the catalogue is relevant to {label.query!r}")
         outcomes.append(Outcome(label, relevant, tuple(search(label.query)[:DEPTH])))
     return outcomes
 
 
 def mean(values: Sequence[float]) -> float:
-    """Give the mean of at least one value."""
+    """Return the mean of at least one value."""
     return sum(values) / len(values)
