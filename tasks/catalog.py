@@ -43,7 +43,7 @@ def handle_promotion_boundary(session: Session, payload: dict[str, Any], now: da
     "hold-overdue-listings",
     queue=queues.NOTIFICATIONS,
     schedule="*/5 * * * *",
-    purpose="Holds listings for staff that have waited half an hour for their screening",
+    purpose="Holds listings for staff review after half an hour without screening",
 )
 def hold_overdue_listings(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Hold listings with an overdue screening for staff."""
@@ -57,7 +57,7 @@ def hold_overdue_listings(services: Services, _sweeper: QueueSweeper, now: datet
     purpose="Deletes images that have been unused for 24 hours",
 )
 def delete_unused_images(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
-    """Delete unused pictures."""
+    """Delete unused images."""
     return image_cleanup.delete_unused_images(
         services.database,
         services.storage,

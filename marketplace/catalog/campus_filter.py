@@ -31,7 +31,7 @@ def campus_parameters(campus: str | None) -> dict[str, Any]:
 
 
 def campus_sql(column: str, by: str | None) -> str:
-    """Write the SQL condition that a column equals the campus; without a campus it is always true.
+    """Write the SQL condition that a column equals the campus, or that is always true without a campus.
 
     :param by: one of ``CAMPUS_PARAMETERS``
     """

@@ -60,18 +60,20 @@ BANNED_TERM = (
 )
 
 CONTACT_DETAILS_IN_TITLE = (
-    "The title contains {contact_details}. Remove contact details. Buyers reach you through the marketplace."
+    "The title contains {contact_details}."
+    " Remove contact details, because buyers reach you through the marketplace."
 )
 CONTACT_DETAILS_IN_DESCRIPTION = (
     "The description contains {contact_details}."
-    " Remove contact details. Buyers reach you through the marketplace."
+    " Remove contact details, because buyers reach you through the marketplace."
 )
 CONTACT_DETAILS_IN_TAGS = (
-    "The tags contain {contact_details}. Remove contact details. Buyers reach you through the marketplace."
+    "The tags contain {contact_details}."
+    " Remove contact details, because buyers reach you through the marketplace."
 )
 CONTACT_DETAILS_ACROSS_FIELDS = (
     "Read together, the title, the description and the tags contain {contact_details}."
-    " Remove contact details. Buyers reach you through the marketplace."
+    " Remove contact details, because buyers reach you through the marketplace."
 )
 
 PRICE_FAR_ABOVE_USUAL = (
@@ -101,7 +103,7 @@ STARTS_IN_PAST = "`startsAt` must not be in the past. Omit `startsAt` to start a
 STARTS_AFTER_END = "`startsAt` must be before `endsAt`."
 ENDS_IN_PAST = "`endsAt` must be in the future."
 LASTS_TOO_LONG = "`endsAt` must be at most {days} days after `startsAt`."
-PROMOTION_ENDED = "The promotion ended at {ended_at}. Create a new one."
+PROMOTION_ENDED = "The promotion ended at {ended_at}. Create a new promotion."
 OWN_STORE_PROMOTION = "You cannot promote your own store's products. Ask another officer."
 IMAGE_NOT_FOUND = "Image not found. Upload the image first, then send its id."
 FLASH_SALE_OVERLAPS = (

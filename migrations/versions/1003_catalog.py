@@ -167,7 +167,7 @@ def upgrade() -> None:
         recount_at timestamptz
     );
     COMMENT ON COLUMN product_counts.trending IS
-        'Rank key of trending products: logarithm of the decayed score, constant while no event is counted';
+        'Rank key of trending products: logarithm of the decayed score, independent of the current time';
     COMMENT ON COLUMN product_counts.recount_at IS
         'When trending must be recomputed: after a counted event, or when an hour leaves the window';
     CREATE INDEX ix_product_counts_recount_at ON product_counts (recount_at) WHERE recount_at IS NOT NULL;

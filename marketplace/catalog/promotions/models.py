@@ -13,7 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, Id, Timestamped
 
-# Only promotions that ran or will run. A cancelled promotion ends before its start, which is not a valid range.
+# Only promotions that ran or will run. A cancelled promotion ends at or before its start, which leaves no range.
 _NOT_CANCELLED_BEFORE_START = text("over_at IS NULL OR over_at > starts_at")
 _IMAGE_COUNT_SQL = "num_nonnulls(image_id, image_url)"
 

@@ -67,7 +67,7 @@ def count_product_event(
     :raises NotFoundError: the product does not exist or is not publicly visible
     """
     if not _SELECT_VISIBLE_PRODUCT.tuples(session, product_id=product_id):
-        raise NotFoundError("There is no such product.")
+        raise NotFoundError("Product not found.")
     field = f"{int(now.timestamp()) // _SECONDS_PER_HOUR}:{kind}:{product_id.hex}"
     try:
         product_counters(cache).increment(field)

@@ -45,7 +45,7 @@ class ProductCount(CountedEvents, Base):
 
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), primary_key=True)
     trending: Mapped[int | None] = mapped_column(
-        comment="Rank key of trending products: logarithm of the decayed score, constant while no event is counted"
+        comment="Rank key of trending products: logarithm of the decayed score, independent of the current time"
     )
     recount_at: Mapped[datetime | None] = mapped_column(
         comment="When trending must be recomputed: after a counted event, or when an hour leaves the window"
