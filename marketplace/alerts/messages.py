@@ -1,4 +1,4 @@
-"""What people are told of an alert, and that they are told it once on each channel."""
+"""Messages about alerts for chat and e-mail, sent once on each channel."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,8 +8,8 @@ import orjson
 from sqlalchemy import delete, select, text, update
 from sqlalchemy.orm import Session
 
-from marketplace.alerts import operations
-from marketplace.alerts.kinds import RESPONSE_MINUTES, SEVERITIES
+from marketplace.alerts import operations, texts
+from marketplace.alerts.kinds import ALERT_KINDS, RESPONSE_MINUTES, SEVERITIES
 from marketplace.alerts.models import Alert, AlertDelivery
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError
@@ -26,9 +26,9 @@ class DeliveryInProgressError(ConflictError):
 
 
 def is_severe_enough(channel_severity: str, severity: str) -> bool:
-    """Tell whether a channel is used for alerts of a severity.
+    """Return whether a channel receives alerts of a severity.
 
-    :param channel_severity: the least that it is used for
+    :param channel_severity: the minimum severity of the channel
     """
     return SEVERITIES.index(severity) <= SEVERITIES.index(channel_severity)
 
@@ -47,18 +47,20 @@ _LEASE_DELIVERY = Statement(
 
 
 def lease_delivery(session: Session, *, alert_id: UUID, channel: str, event: str, now: datetime) -> bool:
-    """Lease the delivery of a message; the lease must be committed before the message is sent.
+    """Lease the delivery of a message.
+
+    Commit the lease before you send the message.
 
     :param event: ``raised`` or ``resolved``
-    :return: false if the message was sent
+    :return: false if the message was already sent
     :raises DeliveryInProgressError: another worker has the lease
     """
     key = {"alert_id": alert_id, "channel": channel, "event": event}
-    # The lease is longer than sending may take: one that ran out was left by a worker that died.
+    # The lease is longer than a delivery takes: an expired lease belongs to a dead worker.
     if _LEASE_DELIVERY.first(session, **key, now=now, until=now + timedelta(minutes=3)) is not None:
         return True
     if session.scalar(select(AlertDelivery.sent_at).filter_by(**key)) is None:
-        raise DeliveryInProgressError("The message is being sent.")
+        raise DeliveryInProgressError("Another worker is sending the message.")
     return False
 
 
@@ -79,37 +81,58 @@ def release_delivery_lease(session: Session, *, alert_id: UUID, channel: str, ev
 
 
 def compose_message(alert: Alert, *, event: str) -> AlertMessage:
-    """Write what people are told.
+    """Compose the message about an alert.
 
     :param event: ``raised`` or ``resolved``
     """
-    summary = f"{alert.identifier}: {alert.title}"
-    lines = [f"About: {alert.subject}", f"Facts: {_format_facts(alert.latest_facts)}"]
-    if event == operations.RESOLVED:
-        headline = f"[RESOLVED {alert.severity}] {summary}"
-        times = "once" if alert.occurrences == 1 else f"{alert.occurrences} times"
-        lines += [
-            _resolution_line(alert),
-            f"It was raised {times}, first at {_format_time(alert.raised_at)}.",
-        ]
+    is_resolution = event == operations.RESOLVED
+    headline = texts.RESOLVED_HEADLINE if is_resolution else texts.RAISED_HEADLINE
+    lines = [
+        texts.SUBJECT_LINE.format(subject=alert.subject),
+        texts.FACTS_LINE.format(facts=_format_facts(alert.latest_facts)),
+    ]
+    if is_resolution:
+        lines += [_resolution_line(alert), _occurrences_line(alert)]
     else:
-        headline = f"[{alert.severity}] {summary}"
-        minutes = RESPONSE_MINUTES[alert.severity]
+        kind = ALERT_KINDS.get(alert.identifier)
         lines += [
-            f"Raised at {_format_time(alert.raised_at)}; to be looked at within {minutes} minutes.",
-            f"What it means: {alert.meaning}",
-            f"What to do first: {alert.first_step}",
+            texts.RAISED_LINE.format(
+                raised_at=_format_time(alert.raised_at), minutes=RESPONSE_MINUTES[alert.severity]
+            ),
+            texts.MEANING_LINE.format(meaning=alert.meaning),
+            texts.FIRST_STEP_LINE.format(first_step=alert.first_step),
         ]
+        if kind is not None:
+            lines.append(texts.RESOLUTION_LINE.format(resolution=kind.resolution_rule))
         if alert.resolved_at is not None:
-            lines.append(f"It is over already. {_resolution_line(alert)}")
-    lines.append(f"More: marketplace alerts show {alert.id}")
-    return AlertMessage(message_id=f"{alert.id}.{event}", headline=headline, text="\n".join(lines))
+            lines.append(f"{texts.ALREADY_RESOLVED_LINE} {_resolution_line(alert)}")
+    lines.append(texts.DETAILS_LINE.format(alert_id=alert.id))
+    return AlertMessage(
+        message_id=f"{alert.id}.{event}",
+        headline=headline.format(severity=alert.severity, identifier=alert.identifier, title=alert.title),
+        text="\n".join(lines),
+    )
+
+
+_RESOLUTION_LINES = {
+    "rule": texts.RESOLVED_BY_RULE_LINE,
+    "officer": texts.RESOLVED_BY_OFFICER_LINE,
+    "operator": texts.RESOLVED_BY_OPERATOR_LINE,
+}
 
 
 def _resolution_line(alert: Alert) -> str:
-    by = "by itself" if alert.resolution == "rule" else f"by an {alert.resolution}"
-    # What somebody wrote at night is nothing that we have looked through.
-    return f"Resolved {by} at {_format_time(alert.resolved_at)}: {redact_text(alert.note or '')}"
+    # A person wrote the note, and may have put secrets or personal data into it.
+    return _RESOLUTION_LINES[alert.resolution or ""].format(
+        resolved_at=_format_time(alert.resolved_at), note=redact_text(alert.note or "")
+    )
+
+
+def _occurrences_line(alert: Alert) -> str:
+    raised_at = _format_time(alert.raised_at)
+    if alert.occurrences == 1:
+        return texts.RAISED_ONCE_LINE.format(raised_at=raised_at)
+    return texts.RAISED_OFTEN_LINE.format(times=alert.occurrences, raised_at=raised_at)
 
 
 def _format_time(moment: datetime | None) -> str:

@@ -185,8 +185,8 @@ class TestTelling:
             case.run()
 
         assert told()[1].startswith("*[RESOLVED SEV-2] REFUND_REFUSED")
-        assert "Resolved by itself at 2026-11-20 09:30:00 UTC: The refund is processed." in told()[1]
-        assert "It was raised once" in told()[1]
+        assert "Resolved automatically at 2026-11-20 09:30:00 UTC: The refund is processed." in told()[1]
+        assert "The alert was raised once" in told()[1]
         assert mail.mails[1]["Message-ID"] == f"<{case.id}.resolved@shop.test>"
         assert (len(told()), len(mail.mails)) == (2, 2)
         assert case.done()
@@ -242,7 +242,7 @@ class TestTelling:
         case.run()
 
         first, second = told()
-        assert "It is over already. Resolved by itself" in first
+        assert "This alert is already resolved. Resolved automatically" in first
         assert second.startswith("*[RESOLVED")
 
     def test_sweep_delivers_alerts_of_lost_messages(

@@ -344,7 +344,7 @@ class TestDisputesOfCharges:
             assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_UNCLEAR": "SEV-2"}
             [_, alert] = alerts_about(session, about(session, data))
             assert (alert["facts"]["resolution"], alert["facts"]["booked"]) == (word or "", [])
-            assert "Nothing was booked" in ALERT_KINDS[alert["identifier"]].meaning
+            assert "Nothing was posted" in ALERT_KINDS[alert["identifier"]].meaning
         assert deliver(database, REMIND, data) == "ignored"
         assert deliver(database, RESOLVE, data | end) == "processed"
         with database.reading() as session:
