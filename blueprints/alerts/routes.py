@@ -1,4 +1,4 @@
-"""Alerts: what staff must see to, and that it is over."""
+"""Routes of alerts, for staff."""
 
 from typing import Any
 from uuid import UUID
@@ -25,7 +25,7 @@ def list_alerts(ctx: Context, query: dict[str, Any]) -> Page:
     raises=(operations.AlertAlreadyResolvedError, PermissionRequiredError),
 )  # fmt: skip
 def resolve_alert(ctx: Context, alert_id: UUID, body: dict[str, Any]) -> Alert:
-    """Resolve an alert by hand; money's take finance, all others the platform's staff."""
+    """Resolve an alert. Alerts about money require `canManageFinances`, all others `canManagePlatform`."""
     operations.resolve_manually(
         ctx.session, alert_id=alert_id, note=body["note"], act=ctx.act, officer=ctx.user
     )

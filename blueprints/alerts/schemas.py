@@ -1,4 +1,4 @@
-"""What alerts look like, and what they are resolved with."""
+"""Schemas of alerts."""
 
 from marshmallow import fields
 
@@ -18,7 +18,7 @@ _FACTS_METADATA = {"description": "Ids, counts and amounts; no personal data."}
 
 
 class AlertQuery(CursorQuery):
-    """Which alerts are listed; all that are not narrowed down."""
+    """Filters of the list of alerts. Without filters, all alerts are listed."""
 
     state = Choice(*queries.STATES, queries.ALL, load_default=queries.ALL)
     severity = Choice(*kinds.SEVERITIES, load_default=None)
@@ -26,15 +26,19 @@ class AlertQuery(CursorQuery):
 
 
 class AlertView(Identified):
-    """An alert: raised once for each subject while it is open, however often it happens."""
+    """An alert. Repeats about the same subject count up `occurrences` while the alert is open."""
 
     identifier = fields.String(required=True)
     severity = Choice(*kinds.SEVERITIES, required=True)
-    subject = fields.String(required=True, metadata={"description": "What it is about."})
+    subject = fields.String(
+        required=True, metadata={"description": "The thing concerned, such as `refund:<id>`."}
+    )
     title = fields.String(required=True)
     meaning = fields.String(required=True, allow_none=True)
     first_step = fields.String(
-        required=True, allow_none=True, metadata={"description": "What the operator does first."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "The first steps for the operator, numbered."},
     )
     facts = fields.Dict(required=True, metadata=_FACTS_METADATA)
     latest_facts = fields.Dict(required=True, metadata=_FACTS_METADATA)
@@ -49,11 +53,11 @@ class AlertView(Identified):
 
 
 class ResolveAlert(Schema):
-    """That an alert is over."""
+    """The resolution of an alert."""
 
     note = SingleLineText(
         min_length=3,
         max_length=operations.MAX_NOTE_LENGTH,
         required=True,
-        metadata={"description": "What was done about it."},
+        metadata={"description": "The action that was taken. Write no personal data or secrets."},
     )

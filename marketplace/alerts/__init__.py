@@ -1,1 +1,1 @@
-"""Alerts: what somebody must see to, told once, and kept until it is over."""
+"""Alerts for operators: raised once, sent once on each channel, open until resolved."""

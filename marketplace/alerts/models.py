@@ -14,7 +14,7 @@ _OPEN = text("resolved_at IS NULL")
 
 
 class Alert(Entity):
-    """Something that somebody must see to: one row for as long as it is open, however often it is raised."""
+    """An incident for an operator. Repeats of an open alert are counted in the same row."""
 
     __tablename__ = "alerts"
     __table_args__ = (
@@ -30,40 +30,42 @@ class Alert(Entity):
     )
 
     identifier: Mapped[str]
-    severity: Mapped[Severity] = mapped_column(Text, comment="The worst that it was raised with")
-    subject: Mapped[str] = mapped_column(comment="What it is about; open once for each")
+    severity: Mapped[Severity] = mapped_column(Text, comment="The worst severity so far")
+    subject: Mapped[str] = mapped_column(comment="The thing concerned; one alert is open for each")
     title: Mapped[str]
-    facts: Mapped[dict[str, Any]] = mapped_column(comment="Of the first time; ids, counts, amounts")
+    facts: Mapped[dict[str, Any]] = mapped_column(comment="Ids, counts and amounts of the first occurrence")
     latest_facts: Mapped[dict[str, Any]]
     occurrences: Mapped[int] = mapped_column(server_default=text("1"))
     raised_at: Mapped[datetime]
     last_raised_at: Mapped[datetime]
     resolved_at: Mapped[datetime | None]
-    resolution: Mapped[str | None] = mapped_column(comment="Who resolved it: the rule itself, or a person")
+    resolution: Mapped[str | None] = mapped_column(comment="Resolved by the rule itself, or by a person")
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
-    note: Mapped[str | None] = mapped_column(comment="Why it is over", info={"personal": "message"})
+    note: Mapped[str | None] = mapped_column(
+        comment="The reason of the resolution", info={"personal": "message"}
+    )
 
     @property
     def state(self) -> str:
-        """``open`` or ``resolved``."""
+        """The alert's state: ``open`` or ``resolved``."""
         return "open" if self.resolved_at is None else "resolved"
 
     @property
     def meaning(self) -> str | None:
-        """The kind's meaning; none for a kind that no longer exists."""
+        """The meaning of the alert's kind; none for a kind that no longer exists."""
         return kind.meaning if (kind := ALERT_KINDS.get(self.identifier)) else None
 
     @property
     def first_step(self) -> str | None:
-        """The kind's first step; none for a kind that no longer exists."""
+        """The first steps of the alert's kind; none for a kind that no longer exists."""
         return kind.first_step if (kind := ALERT_KINDS.get(self.identifier)) else None
 
 
 class AlertDelivery(Base):
-    """That an alert was told on a channel, once when it was raised and once when it was resolved.
+    """The delivery of an alert on a channel: one for ``raised`` and one for ``resolved``.
 
-    A channel is the chat, or one receiver of e-mail. Whoever sends it has claimed it before; a claim that ran out was
-    left by somebody who died.
+    A channel is the chat, or one e-mail recipient. A worker leases a delivery before sending. An expired lease belongs
+    to a dead worker.
     """
 
     __tablename__ = "alert_messages"

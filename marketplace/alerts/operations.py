@@ -1,7 +1,7 @@
-"""Raising alerts and resolving them, in the transaction of their cause.
+"""Raise and resolve alerts in the transaction of the cause.
 
-An alert is raised if, and only if, its cause is committed; so is the log line, and so are the messages about it,
-which the outbox hands to the channels. A rule that finds its condition gone resolves its alert itself.
+The alert, the log line and the messages to the channels are committed with the cause, or not at all. The outbox sends
+the messages. A rule resolves an alert when the condition no longer holds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,12 +38,12 @@ _MAX_ITEMS = 25
 
 
 class AlertAlreadyResolvedError(ConflictError):
-    """The alert is already resolved. If its cause occurs again, a new alert is raised."""
+    """The alert is already resolved. If the cause occurs again, a new alert is raised."""
 
     reason = "alert-already-resolved"
 
 
-# A repeat waits for whoever raised, or resolves, the same one; then it is counted, or a new one is opened.
+# A repeat waits for a concurrent transaction on the same alert, then counts up that alert or opens a new one.
 _UPSERT_ALERT = Statement(
     text(
         """
@@ -69,21 +69,19 @@ def raise_alert(
     now: datetime,
     severity: Severity | None = None,
 ) -> UUID:
-    """Raise an alert in the transaction of its cause, or count one up that is open.
+    """Raise an alert in the transaction of the cause, or count up the open alert.
 
-    While it is open, a repeat leaves the first facts and keeps its own as the latest; nobody is told again, unless
-    it is worse than before. Raised after it was resolved, it is a new one. It locks the alert's row until the
-    transaction ends, so it comes after all other locks.
+    A repeat keeps the first facts and updates the latest. Messages are sent again only if
+    the severity gets worse. After a resolution, the same cause raises a new alert.
 
-    :param session: in a transaction: what is rolled back raises nothing
-    :param identifier: of ``ALERT_KINDS``
-    :param subject: what it is about, such as ``refund:<id>``; ids, no personal data
-    :param title: what happened, in a few words that are the same each time
-    :param facts: ids, counts and amounts; what looks personal or secret in them is redacted, long ones are cut
-    :param now: when
-    :param severity: none for the kind's own
+    The alert's row stays locked until the transaction ends: take all other locks first.
+
+    :param subject: the thing concerned, such as ``refund:<id>``; ids, no personal data
+    :param title: the incident in a few words, the same each time
+    :param facts: ids, counts and amounts; personal data and secrets are redacted, long values are cut
+    :param severity: none for the kind's default
     :return: the alert's id
-    :raises KeyError: there is no such kind
+    :raises KeyError: the kind does not exist
     """
     kind = ALERT_KINDS[identifier]
     redacted_facts = redact_facts(facts)
@@ -99,7 +97,7 @@ def raise_alert(
     )
     alert_id: UUID = row["id"]
     if row["severity"] != row["severity_before"]:
-        # To those who were told when it was less bad, it is not told again: see the claim of a message.
+        # A channel that has sent the alert before does not send it again: see ``lease_delivery``.
         _enqueue_messages(session, alert_id, RAISED, now=now)
     outbox.after_commit(
         session,
@@ -117,7 +115,7 @@ def raise_alert(
 
 
 def redact_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Give facts as they are stored and sent: redacted, no longer than one reads at night."""
+    """Redact facts and cut long values, for storage and messages."""
     redacted: dict[str, Any] = _truncate(redact(dict(facts)))
     size = len(orjson.dumps(redacted, default=str))
     return redacted if size <= 8192 else {"cutBytes": size}
@@ -144,13 +142,12 @@ _LOCK_OPEN_ALERT = Statement(
 
 
 def lock_alert(session: Session, *, identifier: AlertIdentifier, subject: str) -> bool:
-    """Lock what is open about a subject, for a rule that looks whether its condition is gone.
+    """Lock the open alert about a subject, before a rule checks that the condition is gone.
 
-    Whoever raises it meanwhile has been waited for, and is seen, or waits for us, and raises a new one.
+    A concurrent repeat either commits first and is visible then, or waits and raises a new alert.
 
-    :param identifier: of ``ALERT_KINDS``
-    :param subject: as it was raised with
-    :return: whether there is something to resolve
+    :param subject: as in ``raise_alert``
+    :return: whether an alert is open
     """
     row = _LOCK_OPEN_ALERT.first(
         session, identifier=identifier, subject=redact_text(subject)[:_MAX_TEXT_LENGTH]
@@ -166,13 +163,11 @@ def resolve_alert(
     note: str,
     now: datetime,
 ) -> bool:
-    """Resolve what is open about a subject, for a rule whose condition is gone.
+    """Resolve the open alerts about a subject after the condition is gone.
 
-    :param identifier: of ``ALERT_KINDS``, one or several
-    :param subject: as it was raised with
-    :param note: what ended it, in words that are the same each time
-    :param now: when
-    :return: whether there was something to resolve
+    :param subject: as in ``raise_alert``
+    :param note: the reason, in the same words each time
+    :return: whether an alert was open
     """
     matching = (
         Alert.identifier.in_([identifier] if isinstance(identifier, str) else identifier),
@@ -184,12 +179,11 @@ def resolve_alert(
 def resolve_alerts_except(
     session: Session, *, identifier: AlertIdentifier, subjects: Sequence[str], note: str, now: datetime
 ) -> int:
-    """Resolve what is open of a kind, but for some subjects: for a rule that looks at all.
+    """Resolve the open alerts of a kind except about some subjects, for a rule that checks all subjects.
 
-    :param subjects: those whose condition still holds
-    :param note: what ended the others
-    :param now: when
-    :return: how many there were
+    :param subjects: the subjects whose condition still holds
+    :param note: the reason, in the same words each time
+    :return: the number of resolved alerts
     """
     matching = (
         Alert.identifier == identifier,
@@ -201,7 +195,7 @@ def resolve_alerts_except(
 def _resolve_open_alerts(
     session: Session, matching: Iterable[ColumnElement[bool]], *, note: str, now: datetime
 ) -> int:
-    """Resolve open alerts for a rule, and count them."""
+    """Resolve open alerts for a rule and return their number."""
     resolved = session.execute(
         update(Alert)
         .where(*matching, Alert.resolved_at.is_(None))
@@ -221,25 +215,25 @@ def resolve_manually(
     act: Act,
     officer: Caller | None = None,
 ) -> None:
-    """Resolve an alert for an officer, or for an operator at the command line, and audit it.
+    """Resolve an alert for an officer, or for an operator at the command line, and audit the resolution.
 
-    :param note: what was done about it
-    :param officer: who; none for the operator
-    :raises NotFoundError: there is no such alert
-    :raises PermissionRequiredError: the officer lacks the permission that the alert's kind takes
-    :raises AlertAlreadyResolvedError: it is resolved
+    :param note: the action that was taken
+    :param officer: none for the operator
+    :raises NotFoundError: the alert does not exist
+    :raises PermissionRequiredError: the officer lacks the permission of the alert's kind
+    :raises AlertAlreadyResolvedError: the alert is resolved
     """
     alert = found(
         session.get(Alert, alert_id, with_for_update={"key_share": True}, populate_existing=True),
-        "There is no such alert.",
+        "The alert does not exist.",
     )
-    # An alert of a kind that no longer exists is the platform's.
+    # Platform staff resolve alerts of kinds that no longer exist.
     kind = ALERT_KINDS.get(alert.identifier)
     permission = kind.permission if kind else MANAGE_PLATFORM
     if officer is not None and not officer.has_permission(permission):
-        raise PermissionRequiredError(f"To resolve {alert.identifier} takes the permission {permission}.")
+        raise PermissionRequiredError(f"Resolving {alert.identifier} requires the permission {permission}.")
     if alert.resolved_at is not None:
-        raise AlertAlreadyResolvedError("The alert is resolved already.")
+        raise AlertAlreadyResolvedError("The alert is already resolved.")
     alert.resolved_at, alert.note = act.now, note
     alert.resolution, alert.resolved_by = ("officer", officer.id) if officer else ("operator", None)
     _announce_resolved(session, alert_id, alert.identifier, alert.subject, resolved_by=act.role, now=act.now)
@@ -272,7 +266,7 @@ def _announce_resolved(
 
 
 def _enqueue_messages(session: Session, alert_id: UUID, event: str, *, now: datetime) -> None:
-    # Each channel has a message of its own: one that is down does not hold up the other.
+    # One message for each channel: a channel that is down must not delay the other.
     for channel in CHANNELS:
         outbox.enqueue(
             session,

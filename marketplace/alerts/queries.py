@@ -1,4 +1,4 @@
-"""Alerts as staff and operators read them."""
+"""Queries of alerts for staff and operators."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -36,8 +36,8 @@ def list_alerts(
 ) -> Page:
     """List alerts, the latest first.
 
-    :param page: its position is the last row's time and id
-    :param state: one of ``STATES``, or all
+    :param page: a position holds the last row's time and id
+    :param state: one of ``STATES``, or ``ALL``
     :param severity: none for any, as for ``identifier``
     """
     return page_of(
@@ -71,11 +71,11 @@ def fetch_alert(session: Session, *, alert_id: UUID) -> Alert:
 
     :raises NotFoundError: no alert has the id
     """
-    return found(session.get(Alert, alert_id, populate_existing=True), "There is no such alert.")
+    return found(session.get(Alert, alert_id, populate_existing=True), "The alert does not exist.")
 
 
 def list_deliveries(session: Session, *, alert_id: UUID) -> Sequence[AlertDelivery]:
-    """List an alert's messages that were sent or are being sent."""
+    """List the deliveries of an alert that were sent or are being sent."""
     return session.scalars(
         select(AlertDelivery)
         .where(AlertDelivery.alert_id == alert_id)
@@ -84,7 +84,7 @@ def list_deliveries(session: Session, *, alert_id: UUID) -> Sequence[AlertDelive
 
 
 def list_unsent_messages(session: Session, *, alert_id: UUID) -> Sequence[OutboxEvent]:
-    """List an alert's messages that a channel has not taken, also those that failed for good."""
+    """List the unsent messages of an alert, including those that failed permanently."""
     return session.scalars(select(OutboxEvent).from_statement(_select_unsent_messages(alert_id))).all()
 
 
@@ -94,7 +94,7 @@ def _select_unsent_messages(alert_id: UUID) -> CompoundSelect[OutboxEvent]:
         OutboxEvent.topic == SEND_ALERT_TOPIC,
         OutboxEvent.payload["alertId"].astext == str(alert_id),
     )
-    # Each half has an index of its own.
+    # Each half uses its own index.
     waiting = messages.where(OutboxEvent.done_at.is_(None), OutboxEvent.failed_at.is_(None))
     return union_all(waiting, messages.where(OutboxEvent.failed_at.is_not(None))).order_by("id")
 

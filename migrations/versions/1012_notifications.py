@@ -75,11 +75,11 @@ def upgrade() -> None:
         CONSTRAINT ck_alerts_officer CHECK (resolution IS DISTINCT FROM 'officer' OR resolved_by IS NOT NULL),
         CONSTRAINT ck_alerts_resolution CHECK (resolution IN ('officer', 'operator', 'rule'))
     );
-    COMMENT ON COLUMN alerts.severity IS 'The worst that it was raised with';
-    COMMENT ON COLUMN alerts.subject IS 'What it is about; open once for each';
-    COMMENT ON COLUMN alerts.facts IS 'Of the first time; ids, counts, amounts';
-    COMMENT ON COLUMN alerts.resolution IS 'Who resolved it: the rule itself, or a person';
-    COMMENT ON COLUMN alerts.note IS 'Why it is over';
+    COMMENT ON COLUMN alerts.severity IS 'The worst severity so far';
+    COMMENT ON COLUMN alerts.subject IS 'The thing concerned; one alert is open for each';
+    COMMENT ON COLUMN alerts.facts IS 'Ids, counts and amounts of the first occurrence';
+    COMMENT ON COLUMN alerts.resolution IS 'Resolved by the rule itself, or by a person';
+    COMMENT ON COLUMN alerts.note IS 'The reason of the resolution';
     CREATE UNIQUE INDEX uq_alerts_open ON alerts (identifier, subject) WHERE resolved_at IS NULL;
     CREATE INDEX ix_alerts_raised ON alerts (raised_at DESC, id DESC);
     CREATE INDEX ix_alerts_unresolved ON alerts (raised_at DESC, id DESC) WHERE resolved_at IS NULL;

@@ -330,12 +330,12 @@ def test_alerts_that_can_not_be_resolved(installation: Installation, database: D
     fails(installation.run("alerts", "resolve", alert_id), "--note", status=2)
     installation.ok("alerts", "resolve", alert_id, "--note", "Seen to.")
 
-    fails(installation.run("alerts", "resolve", alert_id, "--note", "Seen to."), "resolved already")
+    fails(installation.run("alerts", "resolve", alert_id, "--note", "Seen to."), "already resolved")
     nobody = str(uuid4())
     fails(installation.run("alerts", "resolve", nobody, "--note", "Seen to."), "alerts list --state all")
     fails(installation.run("alerts", "show", nobody), "alerts list --state all")
     for command in (["show"], ["resolve", "--note", "Seen to."]):
-        fails(installation.run("alerts", command[0], str(uuid4()), *command[1:]), "There is no alert ")
+        fails(installation.run("alerts", command[0], str(uuid4()), *command[1:]), "The alert does not exist")
     none = installation.run("alerts", "list", "--identifier", "GATEWAY_UNREACHABLE")
     assert (none.stdout, none.stderr) == ("", "No alert matches.\n")
 
