@@ -1,4 +1,4 @@
-"""What the parties of an order are told of its life, in plain words; the PIN stands on the order alone."""
+"""Notifications about orders for buyers and vendors. A notification never contains the delivery PIN."""
 
 from datetime import datetime
 
@@ -6,13 +6,14 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import NewNotification, notify, notify_all
+from marketplace.orders import texts
 from marketplace.orders.transitions import LockedOrder
 
 
 def notify_order_paid(session: Session, *, order: LockedOrder, now: datetime) -> None:
-    """Tell the vendor to prepare an order that was just paid, and its buyer that it is.
+    """Notify the vendor and the buyer of an order that was just paid.
 
-    It belongs to the transaction that pays it, whichever way the money came.
+    Call this in the transaction that records the payment.
     """
     link, cause = f"/orders/{order.id}", f"order:{order.id}:paid"
     notify_all(
@@ -21,18 +22,16 @@ def notify_order_paid(session: Session, *, order: LockedOrder, now: datetime) ->
             NewNotification(
                 order.vendor_user_id,
                 "order_received",
-                "You have a new order",
-                f"Order {order.number} is paid: accept it, and prepare it. Its money is kept until its buyer has the"
-                " goods.",
+                texts.ORDER_RECEIVED_TITLE,
+                texts.ORDER_RECEIVED_BODY.format(order_number=order.number),
                 link,
                 cause,
             ),
             NewNotification(
                 order.buyer_id,
                 "order_paid",
-                "Your order is paid",
-                f"Order {order.number} is paid, and the vendor was told to prepare it. Your delivery PIN is shown on"
-                " the order: give it to the vendor when you have the goods, not before.",
+                texts.ORDER_PAID_TITLE,
+                texts.ORDER_PAID_BODY.format(order_number=order.number),
                 link,
                 cause,
             ),
@@ -42,22 +41,21 @@ def notify_order_paid(session: Session, *, order: LockedOrder, now: datetime) ->
 
 
 def notify_order_expired(session: Session, *, order: LockedOrder, now: datetime) -> None:
-    """Tell a buyer that an order was not paid in time; its vendor never heard of it."""
-    back = (
-        f" The {format_naira(order.wallet_minor)} that your wallet had paid are back in it."
-        if order.wallet_minor
-        else ""
-    )
+    """Notify the buyer of an expired order. The vendor never saw the unpaid order."""
+    sentences = [texts.ORDER_EXPIRED_BODY.format(order_number=order.number)]
+    if order.wallet_minor:
+        sentences.append(texts.ORDER_EXPIRED_WALLET_RETURNED.format(amount=format_naira(order.wallet_minor)))
     if order.accepted_minor:
-        back += (
-            f" The {format_naira(order.accepted_minor)} that were accepted go back to where you paid from."
+        sentences.append(
+            texts.ORDER_EXPIRED_PAYMENT_RETURNED.format(amount=format_naira(order.accepted_minor))
         )
+    sentences.append(texts.ORDER_EXPIRED_NEXT_STEP)
     notify(
         session,
         user_id=order.buyer_id,
         type="order_expired",
-        title="An order was not paid in time",
-        body=f"Order {order.number} was not paid in time, and is over.{back} If you still want it, order it again.",
+        title=texts.ORDER_EXPIRED_TITLE,
+        body=" ".join(sentences),
         link=f"/orders/{order.id}",
         cause=f"order:{order.id}:expired",
         now=now,

@@ -1,4 +1,4 @@
-"""What happens to an order once it is placed."""
+"""Operations on placed orders: cancel, freeze, refund, expire, accept, ship, pay and release."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimitError, found
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
-from marketplace.orders import inventory, notifications, states
+from marketplace.orders import inventory, notifications, states, texts
 from marketplace.orders.deadlines import MAX_PIN_ATTEMPTS, PIN_LOCKOUT
 from marketplace.orders.models import Order
 from marketplace.orders.pin import pin_matches
@@ -32,7 +32,7 @@ from marketplace.orders.transitions import (
 
 
 class WrongPinError(MarketplaceError):
-    """The PIN is not this order's. The count of attempts is kept although the request is refused."""
+    """The PIN is wrong. The count of attempts is stored although the request is refused."""
 
     code = "DELIVERY_PIN_INVALID"
     reason = "wrong-pin"
@@ -40,7 +40,7 @@ class WrongPinError(MarketplaceError):
 
 
 class PinLockedError(RateLimitError):
-    """Too many wrong PINs: the order's verification is locked for a while."""
+    """Too many wrong PINs were submitted: verification of the order is locked for 15 minutes."""
 
     reason = "pin-locked"
 
@@ -48,15 +48,14 @@ class PinLockedError(RateLimitError):
 def cancel_order(
     session: Session, *, order: LockedOrder, actor: Actor, reason: str | None, now: datetime
 ) -> None:
-    """Cancel a locked order that is not shipped, and give its pieces back.
+    """Cancel a locked, unshipped order and restock its items.
 
-    What its buyer's wallet paid of an unpaid one goes back at once; what was accepted of held charges for it is the
-    payments area's to send, which calls this in the same transaction. Of a paid one the escrow's record is emptied
-    here; the money itself is the payments area's too.
+    For an unpaid order, this returns the wallet's part at once. For a paid order, this empties the escrow record. The
+    payments area calls this, and returns all other money in the same transaction.
 
-    :param actor: its buyer or its vendor
-    :param reason: for the trail
-    :raises IllegalTransitionError: it is shipped, or over
+    :param actor: the order's buyer or vendor
+    :param reason: for the order's events
+    :raises IllegalTransitionError: the order is shipped or has a final status
     """
     paid = order.status != states.PENDING_PAYMENT
     apply_transition(
@@ -80,12 +79,11 @@ def cancel_order(
 def freeze_order(
     session: Session, *, order: LockedOrder, trigger: str, actor: Actor, note: str, now: datetime
 ) -> None:
-    """Freeze a locked order and its escrow until it is ruled on.
+    """Freeze a locked order and the escrow until staff rule on the dispute.
 
-    :param trigger: of the order's table, one that leads to ``disputed``
-    :param actor: whose doing it is
-    :param note: why, for the trail
-    :raises IllegalTransitionError: it is not paid, or its escrow is released or refunded
+    :param trigger: a trigger of the order's state machine that leads to ``disputed``
+    :param note: the reason, for the order's events
+    :raises IllegalTransitionError: the order is not paid, or the escrow is released or refunded
     """
     apply_transition(
         session,
@@ -100,15 +98,13 @@ def freeze_order(
 
 
 def refund_fully(session: Session, *, order: LockedOrder, actor: Actor, reason: str, now: datetime) -> None:
-    """End a locked order whose escrow goes back to its buyer whole.
+    """Refund the whole escrow of a locked order and end the order.
 
-    The money itself is the payments area's to send, which calls this in the same transaction. Pieces that were not
-    shipped can be had again. What was shipped is out of the vendor's hands: whether it comes back, and can be sold
-    again, the vendor alone can tell, and raises the listing's quantity then.
+    The payments area calls this and sends the money in the same transaction. Unshipped units return to stock. Shipped
+    units do not: the vendor raises the listing's quantity if the goods come back and can be sold again.
 
-    :param actor: who refunds
-    :param reason: for the trail
-    :raises IllegalTransitionError: it is not paid, or over
+    :param reason: for the order's events
+    :raises IllegalTransitionError: the order is not paid or has a final status
     """
     apply_transition(
         session,
@@ -124,12 +120,11 @@ def refund_fully(session: Session, *, order: LockedOrder, actor: Actor, reason: 
 
 
 def expire_order(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
-    """Expire a locked order that nobody paid, free its stock, and tell its buyer.
+    """Expire a locked, unpaid order, release its stock and notify the buyer.
 
-    What was accepted of held charges for it is the payments area's to send back, which calls this in the same
-    transaction.
+    The payments area calls this, and returns the accepted part of quarantined charges in the same transaction.
 
-    :raises IllegalTransitionError: it is not waiting for payment
+    :raises IllegalTransitionError: the order does not wait for payment
     """
     apply_transition(
         session,
@@ -157,10 +152,10 @@ _RECORD_RESPONSE_TIME = Statement(
 
 
 def accept_order(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
-    """Have the vendor accept a paid order.
+    """Accept a paid order for the vendor.
 
-    :raises NotFoundError: it is no paid order of the caller's store
-    :raises IllegalTransitionError: it was accepted already, or is over
+    :raises NotFoundError: the caller's store has no such paid order
+    :raises IllegalTransitionError: the order is already accepted or has a final status
     """
     apply_transition(
         session,
@@ -176,11 +171,11 @@ def accept_order(session: Session, *, order_id: UUID, caller: Caller, now: datet
 def ship_order(
     session: Session, *, order_id: UUID, caller: Caller, tracking_note: str | None, now: datetime
 ) -> None:
-    """Have the vendor hand an accepted order over for delivery.
+    """Mark an accepted order as shipped, for the vendor.
 
     :param tracking_note: shown to the buyer
-    :raises NotFoundError: it is no paid order of the caller's store
-    :raises IllegalTransitionError: it is not in processing
+    :raises NotFoundError: the caller's store has no such paid order
+    :raises IllegalTransitionError: the order is not in processing
     """
     apply_transition(
         session,
@@ -203,15 +198,15 @@ def mark_paid(
     actor: Actor,
     now: datetime,
 ) -> None:
-    """Move a locked order to paid, hold its escrow, and tell its vendor and its buyer.
+    """Mark a locked order as paid, hold the escrow, and notify the vendor and the buyer.
 
-    The ledger's transaction is the payments area's, which calls this in the same database transaction, and
-    ``consume_stock`` when it is through with all orders of the payment.
+    The payments area calls this and posts the ledger transaction in the same database transaction. After all orders of
+    the payment, the caller calls ``consume_stock``.
 
-    :param reference: the payment's
-    :param channel: how it was paid: card, bank_transfer, ussd, ...
-    :param paid_at: when, as the gateway says
-    :raises IllegalTransitionError: it is not waiting for payment
+    :param reference: the payment's reference
+    :param channel: the payment method, such as ``card``, ``bank_transfer`` or ``ussd``
+    :param paid_at: the time of the payment at the gateway
+    :raises IllegalTransitionError: the order does not wait for payment
     """
     apply_transition(
         session,
@@ -231,9 +226,9 @@ def mark_paid(
 
 
 def consume_stock(session: Session, *, paid_orders: Sequence[LockedOrder]) -> None:
-    """Take the stock of orders that were just paid out for good, all of it at once.
+    """Consume the reserved stock of all orders that a payment just paid.
 
-    Products are locked by id over all the orders together, so that two payments can't deadlock.
+    Pass all orders together: products are locked in the order of their ids, so two payments cannot deadlock.
     """
     quantities: Counter[UUID] = Counter()
     for order in paid_orders:
@@ -244,15 +239,15 @@ def consume_stock(session: Session, *, paid_orders: Sequence[LockedOrder]) -> No
 def release_on_pin(
     session: Session, *, order_id: UUID, caller: Caller, pin: str, pin_key: str, now: datetime
 ) -> None:
-    """Release an order's escrow to its vendor, who submitted the buyer's PIN.
+    """Release an order's escrow to the vendor after checking the buyer's delivery PIN.
 
     :param caller: the vendor
     :param pin: six digits
-    :param pin_key: the key that PINs are derived with
-    :raises NotFoundError: it is no paid order of the caller's store
-    :raises IllegalTransitionError: it is not shipped
-    :raises PinLockedError: five wrong PINs came within the lock's time
-    :raises WrongPinError: the PIN is another; the error tells how many tries are left
+    :param pin_key: the key that PINs are derived from
+    :raises NotFoundError: the caller's store has no such paid order
+    :raises IllegalTransitionError: the order is not shipped
+    :raises PinLockedError: verification is locked after five wrong PINs
+    :raises WrongPinError: the PIN is wrong; the error has the number of attempts left
     """
     order = lock_order_of_vendor(session, order_id=order_id, user_id=caller.id)
     states.ORDER.target(order.status, states.VERIFY_CODE)
@@ -263,7 +258,7 @@ def release_on_pin(
 def _verify_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str, now: datetime) -> None:
     if order.pin_locked_until is not None and order.pin_locked_until > now:
         raise PinLockedError(
-            "Too many wrong PINs: verification of this order is locked for a while.",
+            texts.PIN_LOCKED,
             retry_after_seconds=int((order.pin_locked_until - now).total_seconds()) + 1,
         )
     if pin_matches(key=pin_key, order_id=order.id, counter=order.pin_counter, pin=pin):
@@ -275,20 +270,18 @@ def _verify_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str,
         .where(Order.id == order.id)
         .values(pin_failures=0 if locks else failures, pin_locked_until=now + PIN_LOCKOUT if locks else None)
     )
-    raise WrongPinError(
-        "The PIN is not this order's.", extensions={"attemptsLeft": MAX_PIN_ATTEMPTS - failures}
-    )
+    raise WrongPinError(texts.WRONG_PIN, extensions={"attemptsLeft": MAX_PIN_ATTEMPTS - failures})
 
 
 def confirm_receipt(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
-    """Release an order's escrow to its vendor, the buyer having confirmed the receipt.
+    """Release an order's escrow to the vendor after the buyer confirms receipt.
 
     :param caller: the buyer
-    :raises NotFoundError: it is no order of the caller's
-    :raises IllegalTransitionError: it is not shipped
+    :raises NotFoundError: the caller has no such order
+    :raises IllegalTransitionError: the order is not shipped
     """
     if fetch_party_role(session, order_id=order_id, caller=caller) != "buyer":
-        raise NotFoundError("There is no such order.")
+        raise NotFoundError("Order not found.")
     order = lock_order(session, order_id=order_id)
     _release_escrow(session, order, trigger=states.CONFIRM, actor=Actor("buyer", caller.id), now=now)
 
@@ -296,9 +289,9 @@ def confirm_receipt(session: Session, *, order_id: UUID, caller: Caller, now: da
 def _release_escrow(
     session: Session, order: LockedOrder, *, trigger: str, actor: Actor, now: datetime
 ) -> None:
-    """Release what escrow holds of a locked order: to the vendor less commission, the rest is ours.
+    """Release the escrow balance of a locked order to the vendor, less the platform's share.
 
-    Of an order that was refunded in part, each side bears its share of that.
+    After a partial refund, vendor and platform each bear a proportional share of the refund.
     """
     held = order.escrow_balance_minor
     apply_transition(
@@ -330,7 +323,7 @@ def _release_escrow(
     )
 
 
-# A vendor may cancel an order before it is paid too, although it is not listed to the vendor.
+# The vendor may cancel an unpaid order too, although unpaid orders are not listed to vendors.
 _SELECT_PARTY_ROLE = Statement(
     text(
         """
@@ -342,18 +335,18 @@ _SELECT_PARTY_ROLE = Statement(
 
 
 def fetch_party_role(session: Session, *, order_id: UUID, caller: Caller) -> str:
-    """Tell whether the caller is the buyer of an order or its vendor.
+    """Return the caller's role in an order: ``buyer`` or ``vendor``.
 
-    :raises NotFoundError: neither
+    :raises NotFoundError: the caller is neither, or the order does not exist
     """
     role: str | None = _SELECT_PARTY_ROLE.scalar(session, order_id=order_id, user_id=caller.id)
-    return found(role, "There is no such order.")
+    return found(role, "Order not found.")
 
 
 def _abandoned_payment_columns(order: LockedOrder) -> dict[str, str]:
-    """Give what to show of the payment of an order that ends unpaid: it waits for nothing any more.
+    """Return the payment columns of an order that ends unpaid.
 
-    Money that came and is held back stays so until finance has decided on it.
+    A quarantined payment stays quarantined until finance decides.
     """
     return {"payment_status": "abandoned"} if order.payment_status in ("initialized", "pending") else {}
 

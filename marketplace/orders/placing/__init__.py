@@ -1,1 +1,1 @@
-"""Placing orders: what is ordered is validated, reserved, paid from the wallet and written."""
+"""Placing of orders and checkouts: validation, prices, stock and payment from the wallet."""

@@ -1,4 +1,4 @@
-"""What is ordered, held against what is to be had: locked, checked, priced, and packed into a parcel per vendor."""
+"""Validate requested items: lock, check and price products, and plan an order for each vendor."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,13 @@ from marketplace.catalog import stock
 from marketplace.catalog.promotions import flash_sales
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
+from marketplace.orders import texts
 from marketplace.orders.pricing import Fees, OrderLine, Price, price_order
 from marketplace.vendors.queries import Store, find_stores
 
 
 class InsufficientStockError(ConflictError):
-    """Another buyer has taken the stock."""
+    """The requested quantity exceeds the available stock."""
 
     reason = "insufficient-stock"
 
@@ -29,33 +30,34 @@ class ProductUnavailableError(ValidationError):
 
 
 class OwnStoreOrderError(ValidationError):
-    """Vendors may not order from their own store."""
+    """A product belongs to the caller's own store."""
 
     reason = "own-store-order"
 
 
 class StoreClosedError(ValidationError):
-    """The store accepts no orders at the moment."""
+    """The store is closed or on vacation, and accepts no orders now."""
 
     reason = "store-closed"
 
 
 class OtherCampusError(ValidationError):
-    """The product is sold on another campus than the buyer's or than the other items."""
+    """A product is sold on another campus than the buyer's or the other items'."""
 
     reason = "other-campus"
 
 
 class SeveralVendorsError(ValidationError):
-    """An order has items of several vendors, which takes a checkout."""
+    """The items belong to several vendors. Use the checkout instead of a single order."""
 
     reason = "several-vendors"
 
 
 @dataclass(frozen=True)
 class VendorOrder:
-    """What one vendor is to deliver: priced, each line with the product that it is of, whose row is locked.
+    """A priced order to place with a vendor. The products' rows are locked.
 
+    :param products: the product of each line, in the same order
     :param wallet_minor: the part that the buyer's wallet pays, in kobo
     """
 
@@ -68,7 +70,7 @@ class VendorOrder:
 
     @property
     def due_minor(self) -> int:
-        """What remains to be paid, in kobo."""
+        """The amount left to pay after the wallet's part, in kobo."""
         return self.price.total_minor - self.wallet_minor
 
 
@@ -82,23 +84,20 @@ def validate_and_price(
     single_vendor: bool,
     now: datetime,
 ) -> list[VendorOrder]:
-    """Lock, check and price what somebody wants, and pack a parcel for each vendor.
+    """Lock, check and price the requested items, grouped by vendor.
 
-    The products' rows are locked by id over all vendors together, so that no two orders can deadlock.
+    Products are locked in the order of ids over all vendors, so two orders cannot deadlock.
 
     :param items: no product twice
-    :param buyer: who orders; nobody from the own store, or from another campus than the own
-    :param fees: the platform's, as they stand
-    :param is_delivery: whether each parcel is delivered (each vendor's delivery has its fee) or picked up
-    :param single_vendor: whether all must be of one vendor
-    :param now: the time of the request
-    :return: parcels in the order in which their vendors come first, each with its lines in their order
+    :param is_delivery: each vendor's delivery has a fee; pickup has none
+    :param single_vendor: whether all items must belong to a single vendor
+    :return: an order for each vendor, in the order of the vendors' first items
     :raises ProductUnavailableError: a product does not exist or is not published
-    :raises OwnStoreOrderError: a product is of the buyer's own store
-    :raises StoreClosedError: a store accepts no orders at the moment
-    :raises OtherCampusError: a product is of another campus
-    :raises SeveralVendorsError: ``single_vendor``, and the items are of several vendors
-    :raises InsufficientStockError: there is less than wished for; each such item is named
+    :raises OwnStoreOrderError: a product belongs to the buyer's own store
+    :raises StoreClosedError: a store accepts no orders now
+    :raises OtherCampusError: a product is sold on another campus
+    :raises SeveralVendorsError: ``single_vendor`` is set and the items belong to several vendors
+    :raises InsufficientStockError: a quantity exceeds the stock; the error names each such item
     """
     products = stock.lock_products(session, product_ids=[item.product_id for item in items])
     stores = find_stores(session, vendor_ids={product.vendor_id for product in products.values()})
@@ -144,38 +143,40 @@ def _ensure_orderable(
         product = products.get(item.product_id)
         error: type[ValidationError] | None = None
         if product is None or not product.published:
-            error, reason = ProductUnavailableError, "There is no such product to be had."
+            error, reason = ProductUnavailableError, "This product is not available."
         elif stores[product.vendor_id].user_id == buyer.id:
-            error, reason = OwnStoreOrderError, "Is of your own store."
+            error, reason = OwnStoreOrderError, "You cannot order from your own store."
         elif not stores[product.vendor_id].is_open(now):
-            error, reason = StoreClosedError, "Its store takes no orders at the moment."
+            error, reason = StoreClosedError, "The store of this product accepts no orders now."
         else:
             campus_id = campus_id or product.campus_id
             if product.campus_id != campus_id:
                 error = OtherCampusError
-                reason = "Is of another campus: what is ordered together is of one, your own."
+                reason = texts.OTHER_CAMPUS_ITEM
         if error:
             errors.append(error)
             faults.append(InvalidParam(f"items[{index}].productId", reason))
     if faults:
         raise errors[0](
-            f"Not everything can be ordered. {faults[0].name}: {faults[0].reason}", invalid_params=faults
+            texts.ITEMS_NOT_ORDERABLE.format(first_name=faults[0].name, first_reason=faults[0].reason),
+            invalid_params=faults,
         )
     if single_vendor and len({products[item.product_id].vendor_id for item in items}) > 1:
-        raise SeveralVendorsError.of(
-            "items", "They are of several vendors; an order is of one, a checkout takes them together."
-        )
+        raise SeveralVendorsError.of("items", texts.SEVERAL_VENDORS)
     shortages = [
-        InvalidParam(f"items[{index}].quantity", f"{products[item.product_id].available} are left.")
+        InvalidParam(
+            f"items[{index}].quantity",
+            f"Exceeds the available stock ({products[item.product_id].available}).",
+        )
         for index, item in enumerate(items)
         if products[item.product_id].available < item.quantity
     ]
     if shortages:
-        raise InsufficientStockError("There is less in stock than was ordered.", invalid_params=shortages)
+        raise InsufficientStockError(texts.INSUFFICIENT_STOCK, invalid_params=shortages)
 
 
 def _price_line(product: stock.LockedProduct, quantity: int, fees: Fees, *, now: datetime) -> OrderLine:
-    """Price a line: at the flash sale's price if one runs that has pieces for all of it."""
+    """Price a line, at the flash sale's price if a running sale has enough units for the whole line."""
     commission = fees.commission_bps if product.commission_bps is None else product.commission_bps
     sale_price = product.sale_price(quantity=quantity, now=now)
     if sale_price is not None:

@@ -1,4 +1,4 @@
-"""Placing orders, one or a whole checkout: checked, priced, reserved and written in one transaction."""
+"""Place an order or a checkout: validate, price, reserve stock and insert in a single transaction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from marketplace.infra.db import Json, Prepared
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import InsufficientFundsError, Posting, lock_balances, post_transaction
-from marketplace.orders import operations, states
+from marketplace.orders import operations, states, texts
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS, PAYMENT_WINDOW
 from marketplace.orders.placing.order_validation import VendorOrder, validate_and_price
 from marketplace.orders.pricing import Fees, allocate_in_order
@@ -46,7 +46,7 @@ class EmptyCartError(ValidationError):
 
 @dataclass(frozen=True)
 class Delivery:
-    """Where orders go: one of a saved address, an address, or a hub to pick them up at."""
+    """The destination of orders: a saved address, a given address, or a hub for pickup."""
 
     method: str
     address_id: UUID | None = None
@@ -56,7 +56,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class WalletUse:
-    """How much the wallet is to pay: an amount in kobo, or as much as it can."""
+    """The wallet's part of a payment: an amount in kobo, or the whole balance up to the total."""
 
     amount_minor: int = 0
     as_much_as_possible: bool = False
@@ -67,14 +67,11 @@ NO_WALLET = WalletUse()
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """What somebody orders.
+    """A request to place orders.
 
-    :param buyer: who orders
-    :param items: what, no product twice; none takes the whole cart
-    :param delivery: where it goes
-    :param note: for each vendor
-    :param expected_total_minor: what the client showed, in kobo, over all orders; another total is refused
-    :param wallet: how much of it the buyer's wallet pays
+    :param items: no product twice; none for the whole cart
+    :param note: a note for each vendor
+    :param expected_total_minor: the total that the client showed, in kobo over all orders; another total is refused
     """
 
     buyer: identity_queries.Caller
@@ -87,7 +84,7 @@ class OrderRequest:
 
 @dataclass(frozen=True)
 class Checkout:
-    """What a checkout placed: an order per vendor, and what is still to be paid for them, in kobo."""
+    """A placed checkout: an order for each vendor, and the amount left to pay in kobo."""
 
     id: UUID
     order_ids: tuple[UUID, ...]
@@ -95,19 +92,18 @@ class Checkout:
 
 
 def place_order(session: Session, *, request: OrderRequest, now: datetime) -> UUID:
-    """Place an order: priced, its stock reserved, its escrow record made.
+    """Place an order with a single vendor, reserve the stock and create the escrow record.
 
-    It waits for payment, unless the wallet pays all of it. The cart is emptied if it is what was ordered.
+    The order waits 30 minutes for payment, unless the wallet pays all of it. An order of the whole cart empties the
+    cart.
 
-    :param request: what is ordered, all of one vendor
-    :param now: the time of the request; payment has 30 minutes from it
     :return: the order's id
-    :raises ValidationError: an item, the address or the hub is not to be had, each named
-    :raises TooManyUnpaidOrdersError: five wait for payment already
-    :raises InsufficientStockError: there is less than wished for
-    :raises PriceChangedError: the total differs from the expected one
-    :raises InsufficientFundsError: the wallet holds less than it is to pay
-    :raises FeatureUnavailableError: nothing is placed for now: it is switched off, or there is maintenance
+    :raises ValidationError: an item, the address or the hub is not available; the error names each
+    :raises TooManyUnpaidOrdersError: the buyer already has five unpaid orders
+    :raises InsufficientStockError: a quantity exceeds the stock
+    :raises PriceChangedError: the total differs from the expected total
+    :raises InsufficientFundsError: the requested wallet part exceeds the wallet balance
+    :raises FeatureUnavailableError: checkout is switched off, or maintenance is on
     """
     planned = _plan_orders(
         session, request, _lock_requested_items(session, request), single_vendor=True, now=now
@@ -119,18 +115,16 @@ def place_order(session: Session, *, request: OrderRequest, now: datetime) -> UU
 
 
 def place_checkout(session: Session, *, request: OrderRequest, now: datetime) -> Checkout:
-    """Place an order with each vendor of what somebody wants: all of them, or none.
+    """Place an order with each vendor of the items: all orders, or none.
 
-    What was ordered is taken out of the cart, and nothing else.
+    The ordered quantities are removed from the cart. The wallet's part fills the orders in sequence.
 
-    :param request: what is ordered; its wallet's part fills the orders one after the other
-    :param now: the time of the request
-    :raises ValidationError: as for ``place_order``; of several vendors it may be
-    :raises TooManyUnpaidOrdersError: with these, more than five would wait for payment
-    :raises InsufficientStockError: there is less than wished for
-    :raises PriceChangedError: the sum of the totals differs from the expected one
-    :raises InsufficientFundsError: the wallet holds less than it is to pay
-    :raises FeatureUnavailableError: nothing is placed for now: it is switched off, or there is maintenance
+    :raises ValidationError: as for ``place_order``, but several vendors are allowed
+    :raises TooManyUnpaidOrdersError: the buyer would have more than five unpaid orders
+    :raises InsufficientStockError: a quantity exceeds the stock
+    :raises PriceChangedError: the sum of the totals differs from the expected total
+    :raises InsufficientFundsError: the requested wallet part exceeds the wallet balance
+    :raises FeatureUnavailableError: checkout is switched off, or maintenance is on
     """
     items = _lock_requested_items(session, request)
     planned = _plan_orders(session, request, items, single_vendor=False, now=now)
@@ -146,16 +140,17 @@ def place_checkout(session: Session, *, request: OrderRequest, now: datetime) ->
 
 
 def _lock_requested_items(session: Session, request: OrderRequest) -> Sequence[cart_operations.RequestedItem]:
-    """Give what is wanted. Two orders of one buyer at once come one after the other from here on.
+    """Return the requested items after locking the buyer's profile.
 
-    Otherwise each would count the other out of the limit, and both would order the same cart.
+    The lock puts concurrent requests of a buyer in sequence. Without the lock, both could exceed the limit of
+    unpaid orders, and both would order the same cart.
     """
     identity_operations.lock_profile(session, user_id=request.buyer.id)
     if request.items is not None:
         return request.items
     lines = cart_queries.list_cart_items(session, user_id=request.buyer.id)
     if not lines:
-        raise EmptyCartError.of("items", "The cart is empty: name items or fill the cart first.")
+        raise EmptyCartError.of("items", texts.EMPTY_CART)
     return [cart_operations.RequestedItem(line.product_id, line.quantity) for line in lines]
 
 
@@ -172,7 +167,7 @@ def _plan_orders(
     single_vendor: bool,
     now: datetime,
 ) -> list[VendorOrder]:
-    """Check and price everything, reserve it, and spread the wallet's part; all rows are locked after that."""
+    """Validate and price the items, reserve stock and allocate the wallet's part. All rows are locked afterwards."""
     settings = platform_queries.fetch_platform_settings(session)
     features.ensure_feature_on(settings, features.CHECKOUT, now=now)
     vendor_orders = validate_and_price(
@@ -192,8 +187,8 @@ def _plan_orders(
     total_minor = sum(totals_minor)
     if request.expected_total_minor not in (None, total_minor):
         raise PriceChangedError(
-            f"The total is {total_minor} kobo, not {request.expected_total_minor}.",
-            invalid_params=[InvalidParam("expectedTotalMinor", f"The total is {total_minor} by now.")],
+            texts.PRICE_CHANGED.format(total_minor=total_minor, expected_minor=request.expected_total_minor),
+            invalid_params=[InvalidParam("expectedTotalMinor", f"The total is now {total_minor}.")],
         )
     _reserve_stock(session, vendor_orders)
     wallet_parts_minor = _allocate_wallet_payment(
@@ -206,15 +201,13 @@ def _plan_orders(
     unpaid = _COUNT_UNPAID_ORDERS.scalar(session, buyer_id=request.buyer.id)
     new_unpaid = sum(order.due_minor > 0 for order in planned)
     if new_unpaid and unpaid + new_unpaid > MAX_UNPAID_ORDERS:
-        advice = "pay or cancel some first" if unpaid else "order from fewer vendors at a time"
-        raise TooManyUnpaidOrdersError(
-            f"{unpaid + new_unpaid} orders would wait for payment; at most {MAX_UNPAID_ORDERS} may: {advice}."
-        )
+        message = texts.TOO_MANY_UNPAID_ORDERS if unpaid else texts.TOO_MANY_VENDORS
+        raise TooManyUnpaidOrdersError(message.format(count=unpaid + new_unpaid, limit=MAX_UNPAID_ORDERS))
     return planned
 
 
 def _reserve_stock(session: Session, vendor_orders: Sequence[VendorOrder]) -> None:
-    """Reserve the stock of all parcels, and claim the pieces of flash sales; the products are locked."""
+    """Reserve stock and flash sale units of all orders. The caller holds the locks of the products."""
     quantities = {
         product.id: line.quantity
         for vendor_order in vendor_orders
@@ -236,27 +229,26 @@ def _reserve_stock(session: Session, vendor_orders: Sequence[VendorOrder]) -> No
 def _allocate_wallet_payment(
     session: Session, *, buyer_id: UUID, wallet_use: WalletUse, totals_minor: Sequence[int]
 ) -> list[int]:
-    """Tell what the wallet pays of each of several orders, its balance being locked from now.
+    """Lock the wallet's balance and allocate the wallet's part to orders.
 
-    The earlier order is filled first, so at most one of them is paid in part.
+    Earlier orders are filled first, so at most one order is paid partially.
 
-    :param wallet_use: how much in all
-    :param totals_minor: what the orders cost, in kobo
-    :return: kobo of each order, in their order; together exactly what was asked for
-    :raises ValidationError: more is to be paid than the orders cost
-    :raises InsufficientFundsError: the wallet holds less
+    :param totals_minor: the orders' totals in kobo
+    :return: the wallet's part of each order in kobo, in the same order
+    :raises ValidationError: the requested amount exceeds the sum of the totals
+    :raises InsufficientFundsError: the requested amount exceeds the balance
     """
     total = sum(totals_minor)
     if wallet_use.amount_minor > total:
-        raise ValidationError.of("walletMinor", f"Is more than the total, {total}.")
+        raise ValidationError.of("walletMinor", f"Exceeds the total ({total}).")
     if not wallet_use.amount_minor and not wallet_use.as_much_as_possible:
         return [0] * len(totals_minor)
     [balance] = lock_balances(session, accounts=[accounts.wallet(buyer_id)]).values()
     amount_minor = min(balance, total) if wallet_use.as_much_as_possible else wallet_use.amount_minor
     if amount_minor > balance:
         raise InsufficientFundsError(
-            f"The wallet holds {balance} kobo.",
-            invalid_params=[InvalidParam("walletMinor", f"The wallet holds {balance}.")],
+            f"`walletMinor` must not exceed the wallet balance ({balance}).",
+            invalid_params=[InvalidParam("walletMinor", f"Exceeds the wallet balance ({balance}).")],
         )
     return allocate_in_order(amount_minor, totals_minor)
 
@@ -300,11 +292,11 @@ _COPIED_ADDRESS_FIELDS = {
 def _resolve_delivery_address(
     session: Session, delivery: Delivery, *, buyer: identity_queries.Caller, campus_id: UUID
 ) -> dict[str, Any]:
-    """Copy where the order goes, so that it stays what it was when it was placed."""
+    """Copy the destination, so that later changes of the address do not change the order."""
     if delivery.method == "pickup":
         hub = platform_queries.find_hub(session, hub_id=delivery.hub_id) if delivery.hub_id else None
         if hub is None or hub.campus_id != campus_id:
-            raise ValidationError.of("hubId", "There is no such hub on the vendor's campus.")
+            raise ValidationError.of("hubId", "The vendor's campus has no such hub.")
         return {"hubId": str(hub.id), "hub": hub.name, "address": hub.address}
     if delivery.address is not None:
         return delivery.address
@@ -315,10 +307,10 @@ def _resolve_delivery_address(
                 for key, name in _COPIED_ADDRESS_FIELDS.items()
                 if getattr(address, name) is not None
             }
-    raise ValidationError.of("addressId", "There is no such address; save one or send shippingAddress.")
+    raise ValidationError.of("addressId", texts.ADDRESS_NOT_FOUND)
 
 
-# An order with its escrow, its lines and the first step of its trail.
+# A single statement inserts the order, the escrow, the lines and the first event.
 _INSERT_ORDER = Prepared(
     text(
         """
@@ -395,11 +387,9 @@ def _insert_order(
 def _pay_from_wallet(
     session: Session, *, buyer_id: UUID, amounts_minor: Mapping[UUID, int], now: datetime
 ) -> None:
-    """Move the wallet's part of orders into escrow; those that it pays whole are paid.
+    """Move the wallet's part of orders into escrow, and mark fully paid orders as paid.
 
-    :param buyer_id: whose wallet, and orders, they are
-    :param amounts_minor: kobo by order; the orders were placed in this transaction with that as their wallet part
-    :param now: the time of the request
+    :param amounts_minor: kobo by order; the orders were inserted in this transaction with these wallet parts
     :raises InsufficientFundsError: the wallet holds less
     """
     order_ids = sorted(order_id for order_id, minor in amounts_minor.items() if minor)

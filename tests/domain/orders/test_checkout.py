@@ -194,12 +194,15 @@ class TestPlacing:
             check_out(session, shops[0], wishes)
 
         assert refused.value.status == 422
-        assert [(fault.name, fault.reason.split(":")[0]) for fault in refused.value.invalid_params] == [
-            ("items[1].productId", "Is of your own store."),
-            ("items[2].productId", "Its store takes no orders at the moment."),
-            ("items[3].productId", "Is of another campus"),
-            ("items[4].productId", "There is no such product to be had."),
-            ("items[5].productId", "There is no such product to be had."),
+        assert [(fault.name, fault.reason) for fault in refused.value.invalid_params] == [
+            ("items[1].productId", "You cannot order from your own store."),
+            ("items[2].productId", "The store of this product accepts no orders now."),
+            (
+                "items[3].productId",
+                "This product is sold on another campus. Order products of your own campus only.",
+            ),
+            ("items[4].productId", "This product is not available."),
+            ("items[5].productId", "This product is not available."),
         ]
 
     def test_what_is_sold_out_is_named_and_nothing_is_placed(
@@ -211,7 +214,7 @@ class TestPlacing:
             check_out(session, shops[0], [RequestedItem(products[0], 1), RequestedItem(few, 2)])
 
         assert [(fault.name, fault.reason) for fault in refused.value.invalid_params] == [
-            ("items[1].quantity", "1 are left.")
+            ("items[1].quantity", "Exceeds the available stock (1).")
         ]
         assert stock_of(session, products[0]) == (5, 0)
 
@@ -230,7 +233,7 @@ class TestPlacing:
         for _ in range(MAX_UNPAID_ORDERS - 2):
             place(session, shops[0], products[0])
 
-        with pytest.raises(TooManyUnpaidOrdersError, match="6 orders would wait for payment"):
+        with pytest.raises(TooManyUnpaidOrdersError, match="6 unpaid orders"):
             check_out(session, shops[0], [RequestedItem(product_id, 1) for product_id in products])
         check_out(session, shops[0], [RequestedItem(product_id, 1) for product_id in products[:2]])
 

@@ -141,7 +141,7 @@ class TestPaid:
         assert row_of(session, "orders", id=order_id)["status"] == "paid_escrow"
         [(kind, words)] = news(session, shop.vendor.id)
         assert kind == "order_received"
-        assert words.startswith(f"Order {number} is paid: accept it, and prepare it.")
+        assert words.startswith(f"Order {number} is paid. Accept the order and prepare the items.")
         [words] = [words for kind, words in news(session, shop.buyer.id) if kind == "order_paid"]
         assert f"Order {number} is paid" in words
         assert "delivery PIN is shown on the order" in words
@@ -190,7 +190,7 @@ class TestOver:
         [(kind, words)] = news(session, shop.buyer.id)
         assert kind == "order_expired"
         assert words.startswith(f"Order {number_of(session, order_id)} was not paid in time")
-        assert f"{format_naira(5_000)} that your wallet had paid are back" in words
+        assert f"{format_naira(5_000)} that your wallet paid is back" in words
         assert news(session, shop.vendor.id) == []
 
     @pytest.mark.parametrize("by", ["buyer", "vendor"])

@@ -226,7 +226,7 @@ class TestTooMuch:
 
         assert refused.value.status == 409
         assert [(fault.name, fault.reason) for fault in refused.value.invalid_params] == [
-            ("walletMinor", f"The wallet holds {held}.")
+            ("walletMinor", f"Exceeds the wallet balance ({held}).")
         ]
         assert wallet_of(session, shop.buyer.id) == held
 

@@ -309,7 +309,9 @@ class TestTheWallet:
         short = desk.post(path, desk.buyer, body | {"walletMinor": 1_000}, key=new_key())
 
         problem = assert_problem(short, 409, "CONCURRENCY_CONFLICT")
-        assert problem["invalid_params"] == [{"name": "walletMinor", "reason": "The wallet holds 999."}]
+        assert problem["invalid_params"] == [
+            {"name": "walletMinor", "reason": "Exceeds the wallet balance (999)."}
+        ]
         above = desk.post(path, desk.buyer, body | {"walletMinor": TOTAL + 1}, key=new_key())
         assert faults(above) == ["walletMinor"]
         with desk.database.reading() as session:
@@ -346,7 +348,9 @@ class TestRefusals:
         short = desk.post(CHECKOUT, desk.buyer, {"items": wanted, "shippingAddress": ADDRESS}, key=new_key())
 
         problem = assert_problem(short, 409, "CONCURRENCY_CONFLICT")
-        assert problem["invalid_params"] == [{"name": "items[2].quantity", "reason": "1 are left."}]
+        assert problem["invalid_params"] == [
+            {"name": "items[2].quantity", "reason": "Exceeds the available stock (1)."}
+        ]
         homeless = desk.post(CHECKOUT, desk.buyer, {"items": items(products)}, key=new_key())
         assert faults(homeless) == ["addressId"]
         assert desk.get(ORDERS, desk.buyer).json["data"] == []
@@ -377,9 +381,7 @@ class TestRefusals:
             CHECKOUT, desk.buyer, {"items": items(products), "shippingAddress": ADDRESS}, key=new_key()
         )
 
-        assert (
-            "6 orders would wait for payment" in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
-        )
+        assert "6 unpaid orders" in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
 
     def test_who_may(self, desk: ShopClient, products: list[UUID]) -> None:
         body = {"items": items(products), "shippingAddress": ADDRESS}

@@ -135,7 +135,7 @@ def test_what_can_no_longer_be_cancelled_takes_a_dispute(desk: ShopClient) -> No
     problem = assert_problem(try_out(desk, desk.buyer, desk.shipped(), "cancel"), 409, "CONCURRENCY_CONFLICT")
     assert problem["detail"] == (
         "The order is shipped; cancel takes one that is pending_payment or paid_escrow or processing."
-        " What is on its way, or was delivered, takes a dispute."
+        " To contest a shipped or delivered order, open a dispute."
     )
 
 

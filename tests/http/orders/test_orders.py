@@ -168,7 +168,9 @@ class TestPlacing:
         short = assert_problem(
             desk.post(ORDERS, desk.buyer, basket(product_id, 3)), 409, "CONCURRENCY_CONFLICT"
         )
-        assert short["invalid_params"] == [{"name": "items[0].quantity", "reason": "2 are left."}]
+        assert short["invalid_params"] == [
+            {"name": "items[0].quantity", "reason": "Exceeds the available stock (2)."}
+        ]
         dearer = assert_problem(
             desk.post(ORDERS, desk.buyer, basket(product_id, expectedTotalMinor=1)),
             409,
