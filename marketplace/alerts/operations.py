@@ -225,7 +225,7 @@ def resolve_manually(
     """
     alert = found(
         session.get(Alert, alert_id, with_for_update={"key_share": True}, populate_existing=True),
-        "The alert does not exist.",
+        "Alert not found.",
     )
     # Platform staff resolve alerts of kinds that no longer exist.
     kind = ALERT_KINDS.get(alert.identifier)

@@ -71,7 +71,7 @@ def fetch_alert(session: Session, *, alert_id: UUID) -> Alert:
 
     :raises NotFoundError: no alert has the id
     """
-    return found(session.get(Alert, alert_id, populate_existing=True), "The alert does not exist.")
+    return found(session.get(Alert, alert_id, populate_existing=True), "Alert not found.")
 
 
 def list_deliveries(session: Session, *, alert_id: UUID) -> Sequence[AlertDelivery]:

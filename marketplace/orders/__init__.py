@@ -1,1 +1,1 @@
-"""Orders, their event trail and their escrow."""
+"""Orders, order events and escrow."""

@@ -1,6 +1,6 @@
-"""All orders as staff audit them: a table, sorted and filtered, with the escrow balance by the ledger.
+"""The table of all orders for staff: sorted, filtered, with each order's escrow balance from the ledger.
 
-A page takes three queries however long it is, and one more for a campus: the total, the page's ids, the page's rows.
+A page takes three queries: the total, the ids of the page, and the rows. A filter by campus adds a query.
 """
 
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ from marketplace.platform.models import Campus
 STUCK_REASONS = ("not_accepted", "not_delivered", "payment_held_back", "refund_failed")
 EXPORT_BATCH_SIZE = 500
 
-# Each is the order of an index, forwards and backwards; ends of a page's order are made sure by the id. Orders that
-# nobody paid sort before those that were.
+# Each sort order is that of an index, read forwards or backwards. The id makes the order unique. Unpaid orders sort
+# before paid orders.
 _SORTS = {
     "created_at": "o.created_at {direction}, o.id {direction}",
     "total_amount": "o.total_minor {direction}, o.id {direction}",
@@ -36,7 +36,7 @@ _SORTS = {
 }
 SORTS = tuple(_SORTS)
 
-# Each part has an index of its own, so that what is stuck is found without reading what is not.
+# Each part uses its own index, so the query does not read orders that are not stuck.
 _STUCK_ORDERS_SQL = """
     SELECT id, 'not_accepted' AS reason FROM orders
     WHERE status = 'paid_escrow' AND paid_at <= :accepted_since
@@ -49,8 +49,8 @@ _STUCK_ORDERS_SQL = """
     SELECT order_id, 'refund_failed' FROM refunds
     WHERE status IN ('failed', 'needs_attention') AND order_id IS NOT NULL
 """
-# By filter. Values are the driver's to write into the text, so that the planner knows them and chooses between the
-# index of the order and that of a filter by the table's own statistics.
+# SQL conditions by filter. The driver writes values into the text, so the planner knows them: the planner chooses
+# between the index of the sort order and the index of a filter by the table's statistics.
 _CONDITIONS = {
     "status": "o.status = :status",
     "escrow_status": "s.status = :escrow_status",
@@ -69,12 +69,12 @@ _CONDITIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class OrderFilters:
-    """What the table is narrowed to; none means that a filter is not applied.
+    """Filters of the table of orders. None means that a filter is not applied.
 
-    :param campus: its id or slug
-    :param min_total: kobo, inclusive, as ``max_total`` is
-    :param starts: of the time of placing; ``ends`` is exclusive
-    :param stuck: true for what an officer should look at, false for all else
+    :param campus: the campus's id or slug
+    :param min_total: kobo, inclusive; ``max_total`` likewise
+    :param starts: the earliest time of placing, inclusive; ``ends`` is exclusive
+    :param stuck: true for orders that need an officer, false for all others
     """
 
     status: str | None = None
@@ -127,7 +127,7 @@ _JOIN_PARTIES_SQL = """
 
 @dataclass(frozen=True)
 class AuditedOrder(_OrderOnCampus):
-    """A row of the table. ``escrow_minor`` is the ledger's balance in kobo; ages are whole hours."""
+    """A row of the table of orders. ``escrow_minor`` is the ledger's balance in kobo. Ages are whole hours."""
 
     escrow_status: str
     total_minor: int
@@ -171,9 +171,9 @@ def list_orders_for_staff(
 ) -> TablePage:
     """Fetch a page of the table of all orders.
 
-    :param caller: an officer; a campus representative sees the own campus alone
+    :param caller: an officer; a campus representative sees only orders of the own campus
     :param table: the page, sorted by one of ``SORTS``
-    :param now: ages count until then
+    :param now: the end of the rows' ages
     """
     parameters = _filter_parameters(session, caller, filters, now)
     if parameters is None:
@@ -198,11 +198,12 @@ def list_orders_for_staff(
 def export_orders(
     session: Session, *, caller: Caller, filters: OrderFilters, table: TableRequest, now: datetime
 ) -> Iterator[AuditedOrder]:
-    """Yield the first rows of the table, read in batches: a long file needs little memory.
+    """Yield the first rows of the table of orders.
 
-    One query settles the rows. Orders that change meanwhile are neither left out nor given twice.
+    Rows are read in batches, so a long export needs little memory. One query selects the ids first, so an order that
+    changes meanwhile is neither missed nor repeated.
 
-    :param table: the maximum of rows, and their order; from the first on
+    :param table: the maximum number of rows and the sort order; the offset is ignored
     """
     parameters = _filter_parameters(session, caller, filters, now)
     if parameters is None:
@@ -227,7 +228,7 @@ def _count_statement(conditions: tuple[str, ...]) -> Statement[Row]:
 
 @lru_cache(maxsize=4096)
 def _ids_statement(sort: str, conditions: tuple[str, ...], *, descending: bool) -> Statement[Row]:
-    """Compile the ids of a page, read in the order of an index before anything is joined to them."""
+    """Compile the query of a page's ids, which reads an index in order before any join."""
     direction, nulls = ("DESC", "LAST") if descending else ("ASC", "FIRST")
     order = _SORTS[sort].format(direction=direction, nulls=nulls)
     return Statement(
@@ -243,10 +244,10 @@ def _filtered_orders_sql(conditions: tuple[str, ...]) -> str:
 def _filter_parameters(
     session: Session, caller: Caller, filters: OrderFilters, now: datetime
 ) -> dict[str, Any] | None:
-    """Collect the conditions that apply, with their values; None if no order can meet them."""
+    """Collect the values of the filters that apply; None if no order can match."""
     parameters = vars(filters) | {"own_campus": _restricted_campus_id(caller)}
     if filters.campus is not None:
-        # Looked up first: by a value that the planner knows, a small campus is found by its index.
+        # Look up the id first: with a known value, the planner uses the index for a small campus.
         parameters["campus"] = _find_campus_id(session, filters.campus)
         if parameters["campus"] is None:
             return None
@@ -265,21 +266,21 @@ def _stuck_cutoffs(now: datetime) -> dict[str, datetime]:
 
 
 def _find_campus_id(session: Session, campus: str) -> UUID | None:
-    """Find a campus by its id or slug."""
+    """Find the id of a campus by id or slug."""
     return session.scalar(
         select(Campus.id).where(or_(cast(Campus.id, String) == campus, Campus.slug == campus))
     )
 
 
 def _restricted_campus_id(caller: Caller) -> UUID | None:
-    """Give the campus that a caller is restricted to, or None."""
-    # A representative without a campus sees no order: no campus has the id 0.
+    """Return the campus that a caller is restricted to, or None."""
+    # No campus has the id 0: a representative without a campus sees no orders.
     return (caller.campus_id or UUID(int=0)) if caller.staff_role == "campus_rep" else None
 
 
 @dataclass(frozen=True)
 class PickupHub:
-    """The hub where an order is picked up."""
+    """The hub where the buyer picks up an order."""
 
     id: str
     name: str
@@ -287,7 +288,7 @@ class PickupHub:
 
 @dataclass(frozen=True)
 class CampusOrder(_OrderOnCampus):
-    """A paid order, as the staff who hand it over see it."""
+    """A paid order in the list for staff of a campus."""
 
     delivery_method: str
     shipping_address: dict[str, Any]
@@ -298,7 +299,7 @@ class CampusOrder(_OrderOnCampus):
 
     @property
     def hub(self) -> PickupHub | None:
-        """The hub of a pickup."""
+        """The hub of a pickup order; None for a delivery."""
         address = self.shipping_address
         return PickupHub(address["hubId"], address["hub"]) if "hubId" in address else None
 
@@ -335,19 +336,19 @@ def list_orders_on_campus(
     delivery_method: str | None,
     page: PageRequest,
 ) -> Page:
-    """List the paid orders that are handed over on a campus, or on all, the latest first.
+    """List the paid orders of a campus, or of all campuses, the latest first.
 
-    :param caller: staff; a campus representative sees the own campus alone
-    :param campus: its id or slug, or None for every campus that the caller may see
-    :param status: one status, or None for all
-    :param delivery_method: delivery or pickup, or None for both
-    :raises NotFoundError: no such campus, or not the representative's
+    :param caller: staff; a campus representative sees only the own campus
+    :param campus: the campus's id or slug; None for every campus that the caller may see
+    :param status: None for every status
+    :param delivery_method: ``delivery`` or ``pickup``; None for both
+    :raises NotFoundError: the campus does not exist, or is not the representative's
     """
     campus_id = _restricted_campus_id(caller)
     if campus is not None:
         requested_id = _find_campus_id(session, campus)
         if requested_id is None or campus_id not in (None, requested_id):
-            raise NotFoundError("There is no such campus.")
+            raise NotFoundError("Campus not found.")
         campus_id = requested_id
     return page_of(
         _SELECT_ORDERS_ON_CAMPUS.all(

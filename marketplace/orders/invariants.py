@@ -1,4 +1,4 @@
-"""What the books have to say of orders and their escrow: rules, and the rows that break them."""
+"""Invariants of the ledger about orders and escrow: each query returns the rows that break the invariant."""
 
 from marketplace.ledger.queries import build_invariants
 
@@ -7,7 +7,7 @@ _ESCROW_BALANCES_SQL = """
     FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'escrow'
     GROUP BY e.order_id
 """
-# By the state of an order: the states that its escrow may be in.
+# The allowed states of the escrow, by state of the order.
 _ALLOWED_ESCROW_STATES_SQL = """
     (VALUES ('pending_payment', '{pending}'::text[]), ('expired', '{pending}'), ('cancelled', '{pending,refunded}'),
         ('paid_escrow', '{held}'), ('processing', '{held}'), ('shipped', '{held}'), ('disputed', '{frozen}'),
@@ -16,7 +16,7 @@ _ALLOWED_ESCROW_STATES_SQL = """
 
 INVARIANTS = build_invariants(
     {
-        "each order's escrow in the books is what its escrow record holds": f"""
+        "the ledger's escrow balance of each order equals its escrow record": f"""
             SELECT o.number, s.status AS escrow, expected.minor AS expected_minor, coalesce(b.minor, 0) AS booked_minor
             FROM escrows s JOIN orders o ON o.id = s.order_id
             CROSS JOIN LATERAL (SELECT CASE WHEN o.status = 'pending_payment' THEN o.wallet_minor + o.accepted_minor
@@ -25,18 +25,18 @@ INVARIANTS = build_invariants(
             LEFT JOIN ({_ESCROW_BALANCES_SQL}) b ON b.order_id = s.order_id
             WHERE expected.minor <> coalesce(b.minor, 0) LIMIT 100
             """,
-        "all money in escrow is of an order": f"""
+        "all money in escrow belongs to an order": f"""
             SELECT b.order_id::text AS order, b.minor AS booked_minor FROM ({_ESCROW_BALANCES_SQL}) b
             WHERE b.minor <> 0 AND NOT EXISTS (SELECT FROM escrows s WHERE s.order_id = b.order_id) LIMIT 100
             """,
-        "each escrow is in a state that its order's state allows": f"""
+        "each escrow's state is allowed by the state of its order": f"""
             SELECT o.number, o.status, s.status AS escrow
             FROM orders o LEFT JOIN escrows s ON s.order_id = o.id
                 LEFT JOIN {_ALLOWED_ESCROW_STATES_SQL} ON pair.status = o.status
             WHERE (s.status = ANY(pair.escrows)) IS NOT TRUE
                 OR (o.status = 'cancelled' AND (o.paid_at IS NULL) <> (s.status = 'pending')) LIMIT 100
             """,
-        "each escrow's sums are what its state says": """
+        "each escrow's amounts match its state": """
             SELECT o.number, s.status AS escrow, o.total_minor, s.amount_minor, s.released_minor, s.refunded_minor
             FROM escrows s JOIN orders o ON o.id = s.order_id
             WHERE s.amount_minor <> o.total_minor OR NOT CASE s.status
@@ -47,7 +47,7 @@ INVARIANTS = build_invariants(
                     AND s.released_minor + s.refunded_minor = s.amount_minor
                 ELSE s.released_minor = 0 AND s.refunded_minor < s.amount_minor END LIMIT 100
             """,
-        "what paid an order adds up to its total": """
+        "the payments of each paid order add up to its total": """
             SELECT o.number, o.status, o.total_minor, coalesce(paid.minor, 0) AS booked_minor
             FROM orders o LEFT JOIN LATERAL (
                 SELECT sum(e.amount_minor)::bigint AS minor
@@ -58,7 +58,7 @@ INVARIANTS = build_invariants(
             ) paid ON true
             WHERE o.paid_at IS NOT NULL AND coalesce(paid.minor, 0) <> o.total_minor LIMIT 100
             """,
-        "the wallet part of each order is in the books": """
+        "the wallet payment of each order is in the ledger": """
             SELECT o.number, o.wallet_minor, coalesce(paid.minor, 0) AS booked_minor
             FROM orders o LEFT JOIN (
                 SELECT e.order_id, sum(e.amount_minor)::bigint AS minor
@@ -68,7 +68,7 @@ INVARIANTS = build_invariants(
             ) paid ON paid.order_id = o.id
             WHERE coalesce(paid.minor, 0) <> o.wallet_minor LIMIT 100
             """,
-        "what was accepted of held charges for each order is in the books": """
+        "the accepted part of quarantined charges is in the ledger for each order": """
             SELECT o.number, o.accepted_minor, coalesce(paid.minor, 0) AS booked_minor
             FROM orders o LEFT JOIN (
                 SELECT e.order_id, sum(e.amount_minor)::bigint AS minor
@@ -78,7 +78,7 @@ INVARIANTS = build_invariants(
             ) paid ON paid.order_id = o.id
             WHERE coalesce(paid.minor, 0) <> o.accepted_minor LIMIT 100
             """,
-        "no order is paid without a time of payment": """
+        "every paid order has a time of payment": """
             SELECT number, status FROM orders
             WHERE paid_at IS NULL
                 AND status IN ('paid_escrow', 'processing', 'shipped', 'delivered', 'disputed', 'refunded')

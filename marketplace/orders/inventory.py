@@ -1,4 +1,4 @@
-"""The pieces of orders: freed, put back into stock, and refunded, each once."""
+"""Release, restock and refund the units of orders, each unit once."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -15,7 +15,7 @@ from marketplace.orders.transitions import Actor, LockedOrder, fetch_remaining_u
 
 
 def release_reservation(session: Session, *, order: LockedOrder) -> None:
-    """Free what is reserved for a locked order that ends unpaid."""
+    """Release the reserved stock of a locked order that ends unpaid."""
     remaining_units = fetch_remaining_units(session, order_id=order.id)
     if stock.release_reservation(session, quantities=remaining_units.by_product):
         drop_cached(session, cache_tags.PRODUCTS)
@@ -23,11 +23,11 @@ def release_reservation(session: Session, *, order: LockedOrder) -> None:
 
 
 def mark_all_units_refunded(session: Session, *, order: LockedOrder, restock: bool) -> None:
-    """Note that all pieces of a locked, paid order are refunded, those that were not before.
+    """Mark all remaining units of a locked, paid order as refunded.
 
-    Those of a flash sale stay sold at its price.
+    Units of a flash sale still count as sold in the sale.
 
-    :param restock: whether they can be had again
+    :param restock: whether the units return to stock
     """
     if restock:
         _restock(session, fetch_remaining_units(session, order_id=order.id).by_product)
@@ -48,15 +48,13 @@ def refund_partially(
     reason: str,
     now: datetime,
 ) -> None:
-    """Take a part of a locked order's escrow out, for pieces of it or for none; it goes on.
+    """Refund a part of a locked order's escrow, with or without units. The order continues.
 
-    The money itself is the payments area's to send, which calls this in the same transaction. Pieces that were not
-    shipped can be had again, as when all of it is refunded.
+    The payments area calls this and sends the money in the same transaction. Unshipped units return to stock.
 
-    :param quantities: by product; at most what is left of each, which the caller has seen to
-    :param amount_minor: kobo; less than what is held
-    :param actor: who refunds
-    :param reason: for the trail
+    :param quantities: units by product, at most the remaining units; the caller checks that
+    :param amount_minor: kobo; less than the escrow balance
+    :param reason: for the order's events
     """
     record_escrow_refund(session, order=order, amount_minor=amount_minor, actor=actor, note=reason, now=now)
     record_refunded_units(session, order=order, quantities=quantities)
@@ -65,9 +63,9 @@ def refund_partially(
 
 
 def record_refunded_units(session: Session, *, order: LockedOrder, quantities: Mapping[UUID, int]) -> None:
-    """Note that pieces of a locked order are refunded.
+    """Record that units of a locked order are refunded.
 
-    :param quantities: by product; at most what is left of each, which the caller has seen to
+    :param quantities: units by product, at most the remaining units; the caller checks that
     """
     for product_id, quantity in quantities.items():
         session.execute(

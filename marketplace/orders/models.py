@@ -1,4 +1,4 @@
-"""Tables of orders and their escrow."""
+"""Tables of orders and escrow."""
 
 from datetime import datetime
 from typing import Any
@@ -18,10 +18,10 @@ _STATUSES = (
 
 
 class Order(Timestamped, Entity):
-    """An order of one buyer with one vendor.
+    """An order of a buyer with a single vendor.
 
-    What payments know of it (reference, status, channel) is written here by them. The PIN itself is stored
-    nowhere: it is derived from a key, the id and ``pin_counter``.
+    The payments area writes the payment's reference, status and channel. The delivery PIN is not stored, but derived
+    from a key, the order's id and ``pin_counter``.
     """
 
     __tablename__ = "orders"
@@ -43,7 +43,7 @@ class Order(Timestamped, Entity):
         ),
         Index("ix_orders_buyer", "buyer_id", text("id DESC")),
         Index("ix_orders_vendor", "vendor_id", text("id DESC")),
-        # What a vendor has in escrow is asked for often, and is little beside what they ever sold.
+        # The escrow balance of a vendor is queried often, and covers few of the vendor's orders.
         Index(
             "ix_orders_vendor_in_escrow",
             "status",
@@ -73,11 +73,11 @@ class Order(Timestamped, Entity):
     discount_minor: Mapped[int]
     total_minor: Mapped[int]
     wallet_minor: Mapped[int] = mapped_column(
-        server_default=text("0"), comment="What of the total the buyer's wallet paid when it was placed"
+        server_default=text("0"), comment="The part of the total that the wallet paid at placing"
     )
     accepted_minor: Mapped[int] = mapped_column(
         server_default=text("0"),
-        comment="What of charges that were held back was accepted for it, before the rest was paid",
+        comment="The accepted part of quarantined charges, before the remainder was paid",
     )
     currency: Mapped[str] = mapped_column(server_default="NGN")
     delivery_method: Mapped[str]
@@ -105,7 +105,7 @@ class Order(Timestamped, Entity):
 
 
 class OrderItem(Base):
-    """A line of an order: title, price and commission are as they were when it was placed."""
+    """A line of an order, with the title, price and commission at the time of placing."""
 
     __tablename__ = "order_items"
     __table_args__ = (
@@ -127,15 +127,15 @@ class OrderItem(Base):
     line_total_minor: Mapped[int]
     commission_bps: Mapped[int]
     refunded_quantity: Mapped[int] = mapped_column(
-        server_default=text("0"), comment="How many of its pieces were paid back; none of them twice"
+        server_default=text("0"), comment="Refunded units; each unit is refunded once"
     )
     flash_sale_id: Mapped[UUID | None] = mapped_column(
-        ForeignKey("flash_sales.id"), comment="Whose price it has, and whose pieces it claimed"
+        ForeignKey("flash_sales.id"), comment="The flash sale whose price and units the line uses"
     )
 
 
 class OrderEvent(Base):
-    """One step of an order's trail, or an event that was ignored (``to_status`` equals ``from_status``)."""
+    """An event of an order: a transition, or an ignored event (``to_status`` equals ``from_status``)."""
 
     __tablename__ = "order_events"
     __table_args__ = (Index("ix_order_events_order", "order_id", "id"),)
@@ -152,7 +152,7 @@ class OrderEvent(Base):
 
 
 class Escrow(Timestamped, Base):
-    """What is held for an order. What was released and refunded never exceeds it."""
+    """The escrow of an order. Released and refunded amounts never exceed the escrow's amount."""
 
     __tablename__ = "escrows"
     __table_args__ = (
@@ -175,5 +175,5 @@ class Escrow(Timestamped, Base):
     released_minor: Mapped[int] = mapped_column(server_default=text("0"))
     refunded_minor: Mapped[int] = mapped_column(server_default=text("0"))
     clawed_back_minor: Mapped[int] = mapped_column(
-        server_default=text("0"), comment="What of the released went back to the buyer after all"
+        server_default=text("0"), comment="The released amount that was taken back for the buyer"
     )

@@ -1,4 +1,4 @@
-"""The delivery PIN: derived, never stored."""
+"""The delivery PIN, which is derived and never stored."""
 
 import hashlib
 import hmac
@@ -10,11 +10,10 @@ PIN_DIGITS = 6
 def delivery_pin(*, key: str, order_id: UUID, counter: int) -> str:
     """Derive an order's delivery PIN by HMAC-SHA256.
 
-    Whoever lacks the key can't predict it, and nothing that could leak holds it.
+    Without the key, the PIN cannot be predicted. No table or log contains the PIN.
 
-    :param key: the configured DELIVERY_PIN_KEY
-    :param order_id: the order's
-    :param counter: how often a new PIN was given out; the only part that is stored
+    :param key: the setting DELIVERY_PIN_KEY
+    :param counter: the number of times that a new PIN was issued; the order stores only this number
     :return: six digits
     """
     digest = hmac.digest(key.encode(), f"{order_id}:{counter}".encode(), hashlib.sha256)
@@ -23,5 +22,5 @@ def delivery_pin(*, key: str, order_id: UUID, counter: int) -> str:
 
 
 def pin_matches(*, key: str, order_id: UUID, counter: int, pin: str) -> bool:
-    """Compare a PIN in constant time."""
+    """Return whether a PIN is correct, comparing in constant time."""
     return hmac.compare_digest(delivery_pin(key=key, order_id=order_id, counter=counter), pin)

@@ -1,4 +1,4 @@
-"""What an order costs and who gets what of it: pure arithmetic on kobo."""
+"""Prices, escrow splits and allocations: pure arithmetic on kobo."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from marketplace.kernel.money import share_in_basis_points, split_by_weights
 
 @dataclass(frozen=True, slots=True)
 class Fees:
-    """The platform's fees: the default commission in basis points, and amounts in kobo on an order."""
+    """The platform's fees: default commission in basis points, and fees of an order in kobo."""
 
     commission_bps: int
     service_fee_minor: int
@@ -18,7 +18,7 @@ class Fees:
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """A priced line; ``commission_bps`` is frozen with it, as is the flash sale that its price is of, if any."""
+    """A priced line of an order, with the commission rate and the flash sale at the time of placing."""
 
     unit_price_minor: int
     quantity: int
@@ -27,18 +27,18 @@ class OrderLine:
 
     @property
     def total_minor(self) -> int:
-        """Give unit price times quantity."""
+        """The unit price times the quantity, in kobo."""
         return self.unit_price_minor * self.quantity
 
     @property
     def commission_minor(self) -> int:
-        """Give the platform's commission on the line, rounded down."""
+        """The platform's commission on the line in kobo, rounded down."""
         return share_in_basis_points(self.total_minor, self.commission_bps)
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What an order costs, in kobo: total = subtotal + delivery fee + service fee - discount."""
+    """The price of an order in kobo: total = subtotal + delivery fee + service fee - discount."""
 
     subtotal_minor: int
     delivery_fee_minor: int
@@ -47,23 +47,23 @@ class Price:
 
     @property
     def total_minor(self) -> int:
-        """Give what the buyer pays."""
+        """The amount that the buyer pays, in kobo."""
         return self.subtotal_minor + self.delivery_fee_minor + self.service_fee_minor - self.discount_minor
 
 
 @dataclass(frozen=True, slots=True)
 class EscrowSplit:
-    """Who gets what when escrow is released, in kobo; together it is the order's total."""
+    """The shares of vendor and platform in an order's escrow, in kobo. Together they are the order's total."""
 
     vendor_minor: int
     platform_minor: int
 
     def scaled_to(self, remaining_minor: int) -> "EscrowSplit":
-        """Split what is left in escrow in the same proportion, to the kobo.
+        """Split the remaining escrow in the same proportion, exact to the kobo.
 
-        Where a part was refunded, each side bears its share of that (largest remainder).
+        After a partial refund, vendor and platform bear proportional shares (largest remainder method).
 
-        :param remaining_minor: kobo; all of the order's total, or less
+        :param remaining_minor: kobo; at most the order's total
         """
         if remaining_minor == self.vendor_minor + self.platform_minor:
             return self
@@ -73,9 +73,9 @@ class EscrowSplit:
 def price_order(lines: Sequence[OrderLine], *, fees: Fees, is_delivery: bool) -> Price:
     """Price an order.
 
-    :param lines: at least one
-    :param fees: the platform's, as they stand when the order is placed
-    :param is_delivery: whether it is delivered (delivery fee) or picked up (none)
+    :param lines: at least one line
+    :param fees: the platform's fees at the time of placing
+    :param is_delivery: delivery has a delivery fee, pickup has none
     """
     return Price(
         subtotal_minor=sum(line.total_minor for line in lines),
@@ -86,25 +86,24 @@ def price_order(lines: Sequence[OrderLine], *, fees: Fees, is_delivery: bool) ->
 
 
 def split_escrow(price: Price, *, commission_minor: int) -> EscrowSplit:
-    """Split what escrow holds: items less commission and the delivery fee are the vendor's.
+    """Split an order's escrow: the vendor gets the items less commission, and the delivery fee.
 
-    :param price: the order's
-    :param commission_minor: the sum of its lines' commissions, in kobo
+    :param commission_minor: the sum of the lines' commissions, in kobo
     """
     vendor = price.subtotal_minor - commission_minor + price.delivery_fee_minor
     return EscrowSplit(vendor_minor=vendor, platform_minor=price.total_minor - vendor)
 
 
 def allocate_in_order(amount_minor: int, capacities_minor: Sequence[int]) -> list[int]:
-    """Pour an amount into orders, the earlier one being filled before the next gets anything.
+    """Allocate an amount to capacities in order: each is filled before the next gets anything.
 
-    :param amount_minor: kobo, not negative, at most what all of them take
-    :param capacities_minor: what each takes, in kobo, none negative
-    :return: kobo for each, in their order; together the amount
-    :raises ValueError: a negative amount or capacity, or an amount that they can't take
+    :param amount_minor: kobo; not negative, at most the sum of the capacities
+    :param capacities_minor: kobo; none negative
+    :return: kobo for each capacity, in the same order; the sum is the amount
+    :raises ValueError: the amount or a capacity is negative, or the amount exceeds the capacities
     """
     if amount_minor < 0 or amount_minor > sum(capacities_minor) or min(capacities_minor, default=0) < 0:
-        raise ValueError("what is poured is at least 0, and at most what there is room for")
+        raise ValueError("the amount must be between 0 and the sum of the capacities")
     allocated = []
     left_minor = amount_minor
     for capacity in capacities_minor:
@@ -116,13 +115,13 @@ def allocate_in_order(amount_minor: int, capacities_minor: Sequence[int]) -> lis
 def allocate_after(
     amount_minor: int, capacities_minor: Sequence[int], *, allocated_before_minor: int
 ) -> list[int]:
-    """Pour an amount into what holds some already, filled as ``allocate_in_order`` does.
+    """Allocate an amount to partly filled capacities, in the order of ``allocate_in_order``.
 
     :param amount_minor: kobo, not negative
-    :param capacities_minor: what each takes in all, in kobo
-    :param allocated_before_minor: kobo that were poured in before
-    :return: kobo that each gets of the amount
-    :raises ValueError: there is no room for it
+    :param capacities_minor: the full capacities in kobo
+    :param allocated_before_minor: kobo that were allocated before
+    :return: kobo of the amount for each capacity
+    :raises ValueError: the amount exceeds the remaining capacities
     """
     before = allocate_in_order(allocated_before_minor, capacities_minor)
     after = allocate_in_order(allocated_before_minor + amount_minor, capacities_minor)

@@ -1,4 +1,4 @@
-"""Orders as their buyer, their vendor and staff see them."""
+"""Queries of orders for buyers, vendors and staff."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ class BuyerColumns:
 
     @property
     def buyer(self) -> BuyerSummary:
-        """The buyer with the name alone."""
+        """The buyer's id and name."""
         return BuyerSummary(self.buyer_id, self.buyer_name)
 
 
@@ -66,7 +66,7 @@ class OrderParties(BuyerColumns):
 
 @dataclass(frozen=True)
 class OrderColumns:
-    """An order with its escrow's status: ``ORDER_COLUMNS_SQL``, then the store's owner. Amounts are kobo."""
+    """The columns of ``ORDER_COLUMNS_SQL``, and the store's owner. Amounts are kobo."""
 
     id: UUID
     number: str
@@ -97,7 +97,7 @@ class Cancellation:
 
 @dataclass(frozen=True)
 class OrderRow(OrderParties, OrderColumns):
-    """An order with its escrow and its parties. Amounts are kobo."""
+    """An order with escrow and parties. Amounts are kobo."""
 
     campus_id: UUID
     wallet_part_minor: int
@@ -130,7 +130,7 @@ class OrderRow(OrderParties, OrderColumns):
 
     @property
     def total(self) -> orjson.Fragment:
-        """The total in naira, written as digits: floats never touch money."""
+        """The total in naira as a JSON number, formatted from kobo without floats."""
         return orjson.Fragment(format_decimal(self.total_minor))
 
     @property
@@ -148,7 +148,7 @@ class OrderRow(OrderParties, OrderColumns):
 
 @dataclass(frozen=True)
 class OrderLineView:
-    """A line of an order, as it was when the order was placed."""
+    """A line of an order, as placed."""
 
     order_id: UUID
     product_id: UUID
@@ -163,7 +163,7 @@ class OrderLineView:
 
 @dataclass(frozen=True)
 class OrderPayment:
-    """The payment of an order; reference and channel are hidden from the vendor."""
+    """The payment of an order. Reference and channel are hidden from the vendor."""
 
     reference: str | None
     status: str | None
@@ -173,7 +173,7 @@ class OrderPayment:
 
 @dataclass(frozen=True)
 class RefundView:
-    """The fields of a refund that every viewer sees; ``destination`` is none for vendors."""
+    """The public fields of a refund. ``destination`` is none for vendors."""
 
     id: UUID
     destination: str | None
@@ -185,7 +185,7 @@ class RefundView:
 
 @dataclass(frozen=True)
 class RefundSummary:
-    """The refunds of an order, and the status that they give its payment."""
+    """The refunds of an order, and the payment status that results from the refunds."""
 
     payment_status: str | None
     refunds: Sequence[RefundView]
@@ -193,14 +193,13 @@ class RefundSummary:
 
 @dataclass(frozen=True)
 class OrderViewContext:
-    """The parts of an order's view that this area does not know.
+    """The inputs of an order's view from other areas.
 
-    :param media_base_url: the address of pictures
-    :param pin_key: the key of delivery PINs. Without a key no PIN is shown: a reply that is kept for replays must
-        not contain a PIN.
-    :param summarize_refunds: gives the refunds by order; takes the session, the orders, and whether the view is
-        the vendor's
-    :param now: the time of the request
+    :param media_base_url: the address of images
+    :param pin_key: the key of delivery PINs. Without a key no PIN is shown: a response stored for replays must not
+        contain a PIN.
+    :param summarize_refunds: returns the refunds by order; takes the session, the orders, and whether the viewer
+        is the vendor
     """
 
     media_base_url: str
@@ -210,9 +209,9 @@ class OrderViewContext:
 
 
 class OrderView(OrderRow):
-    """An order as its caller sees it.
+    """An order as the caller may see it.
 
-    The vendor sees neither the amounts that the buyer's wallet and accepted charges paid nor how the buyer paid.
+    The wallet's part, the accepted part and the payment method are hidden from the vendor.
     """
 
     items: Sequence[OrderLineView]
@@ -232,7 +231,7 @@ class OrderView(OrderRow):
         roles: Sequence[str],
         context: OrderViewContext,
     ) -> None:
-        """Copy the order's columns, and add the parts that depend on the caller."""
+        """Copy the order's columns and add the fields that depend on the caller."""
         hidden = roles == ["vendor"]
         payment = OrderPayment(
             None if hidden else order.payment_reference,
@@ -241,15 +240,15 @@ class OrderView(OrderRow):
             order.paid_at,
         )
         barred = {
-            # Finance decides about quarantined money, so there is nothing more to pay until then. An order past its
-            # time limit is about to expire.
+            # Finance decides about a quarantined payment before the buyer pays more. An order past its payment
+            # window is about to expire.
             states.PAY: not order.due_minor
             or order.payment_status == "quarantined"
             or order.expires_at <= context.now,
             states.VERIFY_CODE: order.pin_locked_until is not None and order.pin_locked_until > context.now,
         }
         shows_pin = "buyer" in roles and order.status in states.PIN_VISIBLE_STATES
-        # All at once: a frozen dataclass takes long to set attributes one by one, and order lists are hot.
+        # One update: setting attributes of a frozen dataclass one by one is slow, and lists of orders are hot.
         vars(self).update(
             vars(order),
             items=items,
@@ -288,10 +287,10 @@ _SELECT_ORDER_SQL = f"""
 def fetch_order_view(
     session: Session, *, order_id: UUID, caller: Caller, context: OrderViewContext
 ) -> OrderView:
-    """Fetch an order as its caller sees it.
+    """Fetch an order as the caller may see it.
 
     :param caller: the buyer, the vendor of a paid order, or staff (a campus rep: of the order's campus)
-    :raises NotFoundError: no such order in the caller's scope
+    :raises NotFoundError: the order does not exist, or is hidden from the caller
     """
     order, roles = fetch_order_with_roles(session, order_id=order_id, caller=caller)
     return _build_views(session, [order], roles=roles, context=context)[0]
@@ -326,7 +325,7 @@ def list_orders(
 
     :param role: ``buyer`` or ``vendor``
     :param owner_id: the buyer's id, or the store's
-    :param status: one status, or none for all
+    :param status: none for every status
     """
     rows = _SELECT_ORDERS[role].all(
         session, owner_id=owner_id, status=status, after=page.after("id")[0], limit=page.limit + 1
@@ -346,14 +345,14 @@ _SELECT_ORDERS_OF_CHECKOUT = Statement(
 def list_orders_of_checkout(
     session: Session, *, checkout_id: UUID, caller: Caller, context: OrderViewContext
 ) -> list[OrderView]:
-    """List the orders of a checkout, as their buyer sees them."""
+    """List the orders of a checkout, for the buyer."""
     orders = _SELECT_ORDERS_OF_CHECKOUT.all(session, checkout_id=checkout_id, user_id=caller.id)
     return _build_views(session, orders, roles=["buyer"], context=context)
 
 
 @dataclass(frozen=True)
 class VendorOrderCounts:
-    """Numbers of a store's paid orders by status; pending orders wait to be accepted."""
+    """The numbers of a store's paid orders by status. Pending orders wait for acceptance."""
 
     pending: int
     processing: int
@@ -380,7 +379,7 @@ def count_orders_of_vendor(session: Session, *, vendor_id: UUID) -> VendorOrderC
     return _COUNT_ORDERS_BY_STATUS.one(session, vendor_id=vendor_id)
 
 
-# The planner does not know the type of a parameter that is only concatenated.
+# The cast gives the planner the type of a parameter that is only concatenated.
 _SELECT_ITEMS = Prepared(
     text(
         """
@@ -398,16 +397,16 @@ def list_order_items(
 ) -> list[OrderLineView]:
     """List an order's items.
 
-    :raises NotFoundError: no such order in the caller's scope
+    :raises NotFoundError: the order does not exist, or is hidden from the caller
     """
     fetch_order_with_roles(session, order_id=order_id, caller=caller)
     return _SELECT_ITEMS.all(session, order_ids=[order_id], media_base_url=media_base_url)
 
 
 def list_order_events(session: Session, *, order_id: UUID, caller: Caller) -> Sequence[OrderEvent]:
-    """List an order's trail, the earliest first.
+    """List an order's events, the earliest first.
 
-    :raises NotFoundError: no such order in the caller's scope
+    :raises NotFoundError: the order does not exist, or is hidden from the caller
     """
     fetch_order_with_roles(session, order_id=order_id, caller=caller)
     return session.scalars(
@@ -421,13 +420,13 @@ _SELECT_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id"), ro
 def fetch_order_with_roles(session: Session, *, order_id: UUID, caller: Caller) -> tuple[OrderRow, list[str]]:
     """Fetch an order and the caller's roles in it.
 
-    :return: the order, with nothing hidden, and one or more of buyer, vendor and staff
-    :raises NotFoundError: no such order in the caller's scope
+    :return: the order with all fields, and one or more of ``buyer``, ``vendor`` and ``staff``
+    :raises NotFoundError: the order does not exist, or is hidden from the caller
     """
     order = _SELECT_ORDER.first(session, order_id=order_id)
     roles = _caller_roles(order, caller) if order else []
     if order is None or not roles:
-        raise NotFoundError("There is no such order.")
+        raise NotFoundError("Order not found.")
     return order, roles
 
 
@@ -459,8 +458,8 @@ def _build_views(
 
 
 def is_image_used_by_orders(session: Session, key: str) -> bool:
-    """Tell whether an order shows a picture, as the product had it when the order was placed.
+    """Return whether an order uses an image, copied from the product at placing.
 
-    :param key: of the object
+    :param key: the image's object key
     """
     return bool(session.scalar(select(exists().where(OrderItem.image_key == key))))

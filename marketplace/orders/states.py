@@ -1,4 +1,4 @@
-"""The life of an order, and of its escrow."""
+"""State machines of orders and escrow."""
 
 from marketplace.kernel.states import StateMachine, Transition
 
@@ -34,17 +34,17 @@ ORDER = StateMachine(
             (PENDING_PAYMENT, PAID_ESCROW, PROCESSING),
             CANCELLED,
             actors=("buyer", "vendor"),
-            advice="What is on its way, or was delivered, takes a dispute.",
+            advice="To contest a shipped or delivered order, open a dispute.",
         ),
         Transition(EXPIRE, (PENDING_PAYMENT,), EXPIRED),
         Transition(ACCEPT, (PAID_ESCROW,), PROCESSING, actors=("vendor",)),
         Transition(SHIP, (PROCESSING,), SHIPPED, actors=("vendor",)),
         Transition(VERIFY_CODE, (SHIPPED,), DELIVERED, actors=("vendor",)),
         Transition(CONFIRM, (SHIPPED,), DELIVERED, actors=("buyer",)),
-        # A party's dispute, or one of the bank of whoever paid: nothing moves until it is ruled on.
+        # A dispute of the buyer or the vendor, or of the payer's bank. The order is frozen until staff rule.
         Transition(DISPUTE, (PAID_ESCROW, PROCESSING, SHIPPED), DISPUTED),
         Transition(CHARGE_DISPUTE, (PAID_ESCROW, PROCESSING, SHIPPED), DISPUTED),
-        # All of it, by finance or by a ruling; what is refunded in part stays where it is.
+        # A full refund by finance or by a ruling. A partial refund keeps the state.
         Transition(REFUND, (PAID_ESCROW, PROCESSING, SHIPPED, DISPUTED), REFUNDED),
         Transition(RULE_FOR_VENDOR, (DISPUTED,), DELIVERED),
     ),
@@ -58,13 +58,13 @@ ESCROW = StateMachine(
         Transition("release", ("held",), "released"),
         Transition("freeze", ("held",), "frozen"),
         Transition("refund", ("held", "frozen"), "refunded"),
-        # What is left after a part was refunded, or what a ruling gives the vendor.
+        # The release after a partial refund, or the vendor's part of a ruling.
         Transition("release-rest", ("held", "frozen"), "partially_refunded"),
         Transition("release-frozen", ("frozen",), "released"),
     ),
 )
 
-# The buyer sees the PIN from payment on, as long as it can be used.
+# The buyer sees the PIN from payment until delivery.
 PIN_VISIBLE_STATES = frozenset({PAID_ESCROW, PROCESSING, SHIPPED})
 
 _DELIVERY_STATUS = {
@@ -82,10 +82,9 @@ DELIVERY_STATUSES = frozenset(_DELIVERY_STATUS.values())
 
 
 def delivery_status(status: str, *, was_shipped: bool) -> str:
-    """Tell how far the goods of an order are.
+    """Return the progress of an order's goods, for an order's status.
 
-    :param status: the order's
-    :param was_shipped: whether they were ever on their way: what was not can't come back
+    :param was_shipped: whether the order was ever shipped; unshipped goods cannot be returned
     """
     if status in (DISPUTED, REFUNDED) and not was_shipped:
         return "not_started"

@@ -1,4 +1,4 @@
-"""Moving an order along its table: status, its time and the event trail in one statement, under the row's lock."""
+"""Lock orders and apply transitions: a single statement writes status, escrow and event."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from marketplace.orders.queries import ORDER_COLUMNS_SQL, OrderColumns
 
 @dataclass(frozen=True)
 class LockedOrder(OrderColumns):
-    """An order whose row, and whose escrow's, is ours until the transaction ends. Amounts are kobo."""
+    """An order with row and escrow locked until the transaction ends. Amounts are kobo."""
 
     buyer_id: UUID
     vendor_id: UUID
@@ -35,7 +35,7 @@ class LockedOrder(OrderColumns):
 
     @property
     def due_minor(self) -> int:
-        """Give what is to be paid for the order beside what the wallet, and held charges, paid."""
+        """The total less the parts that the wallet and accepted charges paid, in kobo."""
         return self.total_minor - self.wallet_minor - self.accepted_minor
 
     @property
@@ -45,19 +45,19 @@ class LockedOrder(OrderColumns):
 
     @property
     def escrow_balance_minor(self) -> int:
-        """Give what escrow still holds of a paid order."""
+        """The escrow balance of a paid order in kobo; 0 in any other state."""
         if self.escrow_status not in ("held", "frozen"):
             return 0
         return self.escrow_minor - self.released_minor - self.refunded_minor
 
     @property
     def net_released_minor(self) -> int:
-        """Give what was released, to the vendor and to us, and did not go back since."""
+        """The amount released to vendor and platform, less clawbacks, in kobo."""
         return self.released_minor - self.clawed_back_minor
 
     @property
     def price(self) -> Price:
-        """Give what the order costs."""
+        """The price of the order."""
         return Price(
             self.subtotal_minor, self.delivery_fee_minor, self.service_fee_minor, self.discount_minor
         )
@@ -85,7 +85,7 @@ SYSTEM = Actor("system")
 GATEWAY = Actor("gateway")
 
 
-# The commission as pricing.OrderLine.commission_minor: rounded down for each line.
+# The commission is rounded down for each line, as in pricing.OrderLine.commission_minor.
 _SELECT_ORDER_SQL = f"""
     SELECT {ORDER_COLUMNS_SQL}, (SELECT user_id FROM vendor_profiles WHERE id = o.vendor_id) AS vendor_user_id,
         o.buyer_id, o.vendor_id, o.wallet_minor, o.accepted_minor, o.pin_failures,
@@ -94,7 +94,7 @@ _SELECT_ORDER_SQL = f"""
             FROM order_items i WHERE i.order_id = o.id) AS commission_minor
     FROM orders o JOIN escrows s ON s.order_id = o.id
 """
-# Rows are locked as the scan meets them: orders by id first, each with its escrow.
+# Rows are locked in scan order: orders by id, each with its escrow.
 _LOCK_ORDERS = Prepared(
     text(f"{_SELECT_ORDER_SQL} WHERE o.id = ANY(:order_ids) ORDER BY o.id FOR NO KEY UPDATE"),
     row=LockedOrder,
@@ -102,7 +102,7 @@ _LOCK_ORDERS = Prepared(
 
 
 def lock_orders(session: Session, *, order_ids: list[UUID]) -> list[LockedOrder]:
-    """Lock several orders and their escrows, in the order of their ids."""
+    """Lock several orders and escrows, in the order of the orders' ids."""
     return _LOCK_ORDERS.all(session, order_ids=order_ids)
 
 
@@ -110,11 +110,11 @@ _LOCK_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id FOR NO 
 
 
 def lock_order(session: Session, *, order_id: UUID) -> LockedOrder:
-    """Lock an order and its escrow.
+    """Lock an order and the escrow.
 
-    :raises NotFoundError: no such order
+    :raises NotFoundError: the order does not exist
     """
-    return found(_LOCK_ORDER.first(session, order_id=order_id), "There is no such order.")
+    return found(_LOCK_ORDER.first(session, order_id=order_id), "Order not found.")
 
 
 # Unpaid orders are hidden from the vendor.
@@ -129,14 +129,12 @@ _LOCK_ORDER_OF_VENDOR = Prepared(
 
 
 def lock_order_of_vendor(session: Session, *, order_id: UUID, user_id: UUID) -> LockedOrder:
-    """Lock a paid order of a user's store, and its escrow.
+    """Lock a paid order of a user's store, with the escrow.
 
     :param user_id: the store's owner
-    :raises NotFoundError: no such order in that scope
+    :raises NotFoundError: the store has no such paid order
     """
-    return found(
-        _LOCK_ORDER_OF_VENDOR.first(session, order_id=order_id, user_id=user_id), "There is no such order."
-    )
+    return found(_LOCK_ORDER_OF_VENDOR.first(session, order_id=order_id, user_id=user_id), "Order not found.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +175,11 @@ def apply_transition(
     escrow: EscrowTransition | None = None,
     columns: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Fire a trigger on a locked order.
+    """Apply a trigger to a locked order.
 
-    :param order: locked in this transaction
-    :param trigger: of the order's table
-    :param note: for the trail
-    :param escrow: the escrow's part in the transition
+    :param trigger: a trigger of the order's state machine
+    :param note: for the order's events
+    :param escrow: the change of the escrow in the same transition
     :param columns: further columns of the order to set
     :raises IllegalTransitionError: the order's or the escrow's state does not allow it
     """
@@ -202,10 +199,10 @@ def apply_transition(
 def record_escrow_refund(
     session: Session, *, order: LockedOrder, amount_minor: int, actor: Actor, note: str, now: datetime
 ) -> None:
-    """Take a part of a locked order's escrow out, for its buyer; the order's status stays.
+    """Record a partial refund of a locked order's escrow. The order's status does not change.
 
     :param amount_minor: kobo; less than the escrow balance
-    :param note: the reason, for the trail
+    :param note: the reason, for the order's events
     """
     _write_transition(
         session,
@@ -222,10 +219,10 @@ def record_escrow_refund(
 def record_clawback(
     session: Session, *, order: LockedOrder, amount_minor: int, actor: Actor, note: str, now: datetime
 ) -> None:
-    """Record that released money of a locked order was taken back; the order's status stays.
+    """Record a clawback of released money of a locked order. The order's status does not change.
 
     :param amount_minor: kobo; at most the net released amount
-    :param note: the reason, for the trail
+    :param note: the reason, for the order's events
     """
     _write_transition(
         session,

@@ -1,4 +1,4 @@
-"""What a vendor has in escrow: what they would get of their open orders, were all of it released."""
+"""The escrow balance of a vendor: the vendor's share of all orders in escrow."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -12,7 +12,7 @@ from marketplace.orders.pricing import EscrowSplit
 
 @dataclass(frozen=True, slots=True)
 class VendorEscrowBalance:
-    """A vendor's share of what escrow holds for their orders, in kobo: of running orders, and of disputed ones."""
+    """A vendor's share of the escrow in kobo: held for running orders, frozen for disputed orders."""
 
     held_minor: int = 0
     frozen_minor: int = 0
@@ -21,12 +21,12 @@ class VendorEscrowBalance:
 
     @property
     def total_minor(self) -> int:
-        """Give both together."""
+        """The held and frozen shares together, in kobo."""
         return self.held_minor + self.frozen_minor
 
 
-# Orders of which nothing was refunded are summed up; of the others each is split by itself, as its release would be.
-# The commission is rounded down for each line, as in pricing.Line.commission_minor.
+# Orders without refunds are summed. Each partly refunded order is split by itself, as at the release.
+# The commission is rounded down for each line, as in pricing.OrderLine.commission_minor.
 _SUM_VENDOR_SHARES = Statement(
     text(
         """
@@ -45,9 +45,9 @@ _SUM_VENDOR_SHARES = Statement(
 
 
 def fetch_vendor_escrow_balance(session: Session, *, vendor_id: UUID) -> VendorEscrowBalance:
-    """Tell what a vendor would get of what escrow holds for their orders.
+    """Fetch the vendor's share of all orders in escrow, as if released now.
 
-    :param vendor_id: the store's
+    :param vendor_id: the store's id
     """
     shares, orders = {"held": 0, "frozen": 0}, {"held": 0, "frozen": 0}
     for status, held, vendor, total, count in _SUM_VENDOR_SHARES.tuples(session, vendor_id=vendor_id):

@@ -78,9 +78,9 @@ def upgrade() -> None:
             CHECK (least(wallet_minor, accepted_minor) >= 0 AND wallet_minor + accepted_minor <= total_minor),
         CONSTRAINT ck_orders_delivery_method CHECK (delivery_method IN ('delivery', 'pickup'))
     );
-    COMMENT ON COLUMN orders.wallet_minor IS 'What of the total the buyer''s wallet paid when it was placed';
+    COMMENT ON COLUMN orders.wallet_minor IS 'The part of the total that the wallet paid at placing';
     COMMENT ON COLUMN orders.accepted_minor IS
-        'What of charges that were held back was accepted for it, before the rest was paid';
+        'The accepted part of quarantined charges, before the remainder was paid';
     CREATE INDEX ix_orders_buyer ON orders (buyer_id, id DESC);
     CREATE INDEX ix_orders_campus ON orders (campus_id, id DESC);
     CREATE INDEX ix_orders_checkout ON orders (checkout_id) WHERE checkout_id IS NOT NULL;
@@ -113,12 +113,12 @@ def upgrade() -> None:
         CONSTRAINT ck_order_items_refunded_quantity CHECK (refunded_quantity BETWEEN 0 AND quantity),
         CONSTRAINT ck_order_items_commission_bps CHECK (commission_bps BETWEEN 0 AND 10000)
     );
-    COMMENT ON COLUMN order_items.flash_sale_id IS 'Whose price it has, and whose pieces it claimed';
-    COMMENT ON COLUMN order_items.refunded_quantity IS 'How many of its pieces were paid back; none of them twice';
+    COMMENT ON COLUMN order_items.flash_sale_id IS 'The flash sale whose price and units the line uses';
+    COMMENT ON COLUMN order_items.refunded_quantity IS 'Refunded units; each unit is refunded once';
     CREATE INDEX ix_order_items_image_key ON order_items (image_key);
     CREATE INDEX ix_order_items_product_id ON order_items (product_id);
     """)
-    # An order's items come in one statement, so the check runs once for each order.
+    # One statement inserts all items of an order, so a statement trigger checks each order once.
     op.execute("""
     CREATE FUNCTION check_order_items() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
@@ -130,7 +130,7 @@ def upgrade() -> None:
             SELECT sum(i.line_total_minor) FROM order_items i WHERE i.order_id = o.id)
         LIMIT 1;
         IF FOUND THEN
-            RAISE EXCEPTION 'the lines of order % are not its subtotal', wrong USING ERRCODE = 'check_violation';
+            RAISE EXCEPTION 'items of order % do not add up to the subtotal', wrong USING ERRCODE = 'check_violation';
         END IF;
         RETURN NULL;
     END $$;
@@ -173,7 +173,7 @@ def upgrade() -> None:
                 amount_minor),
         CONSTRAINT ck_escrows_clawed_back CHECK (clawed_back_minor BETWEEN 0 AND released_minor)
     );
-    COMMENT ON COLUMN escrows.clawed_back_minor IS 'What of the released went back to the buyer after all';
+    COMMENT ON COLUMN escrows.clawed_back_minor IS 'The released amount that was taken back for the buyer';
     CREATE INDEX ix_escrows_status ON escrows (status);
     """)
 

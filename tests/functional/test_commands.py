@@ -335,7 +335,7 @@ def test_alerts_that_can_not_be_resolved(installation: Installation, database: D
     fails(installation.run("alerts", "resolve", nobody, "--note", "Seen to."), "alerts list --state all")
     fails(installation.run("alerts", "show", nobody), "alerts list --state all")
     for command in (["show"], ["resolve", "--note", "Seen to."]):
-        fails(installation.run("alerts", command[0], str(uuid4()), *command[1:]), "The alert does not exist")
+        fails(installation.run("alerts", command[0], str(uuid4()), *command[1:]), "There is no such alert")
     none = installation.run("alerts", "list", "--identifier", "GATEWAY_UNREACHABLE")
     assert (none.stdout, none.stderr) == ("", "No alert matches.\n")
 

@@ -111,7 +111,7 @@ def test_what_is_poured_fills_one_after_the_other(capacities: list[int], data: s
 
 @pytest.mark.parametrize(("amount", "capacities"), [(-1, [5]), (6, [5]), (1, []), (1, [5, -1])])
 def test_nonsense_is_not_poured(amount: int, capacities: list[int]) -> None:
-    with pytest.raises(ValueError, match="what is poured"):
+    with pytest.raises(ValueError, match="the amount must be between"):
         allocate_in_order(amount, capacities)
 
 

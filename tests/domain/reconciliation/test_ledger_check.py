@@ -104,18 +104,18 @@ DAMAGE = {
         SET balance_minor = balance_minor + 5 WHERE owner_id = :buyer""",
     "only gateway_clearing and own_funds may be negative": """UPDATE ledger_entries
         SET amount_minor = amount_minor + 10000 WHERE order_id = :paid AND direction = 'debit'""",
-    "each order's escrow in the books is what its escrow record holds": """UPDATE escrows
+    "the ledger's escrow balance of each order equals its escrow record": """UPDATE escrows
         SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded""",
-    "all money in escrow is of an order": "DELETE FROM escrows WHERE order_id = :paid",
-    "each escrow is in a state that its order's state allows": """UPDATE escrows SET status = 'frozen'
+    "all money in escrow belongs to an order": "DELETE FROM escrows WHERE order_id = :paid",
+    "each escrow's state is allowed by the state of its order": """UPDATE escrows SET status = 'frozen'
         WHERE order_id = :paid""",
-    "each escrow's sums are what its state says": """UPDATE escrows SET amount_minor = amount_minor - 1
+    "each escrow's amounts match its state": """UPDATE escrows SET amount_minor = amount_minor - 1
         WHERE order_id = :paid""",
-    "what paid an order adds up to its total": """UPDATE orders
+    "the payments of each paid order add up to its total": """UPDATE orders
         SET total_minor = total_minor + 1, subtotal_minor = subtotal_minor + 1 WHERE id = :paid""",
-    "the wallet part of each order is in the books": """UPDATE orders SET wallet_minor = wallet_minor - 1
+    "the wallet payment of each order is in the ledger": """UPDATE orders SET wallet_minor = wallet_minor - 1
         WHERE id = :unpaid""",
-    "no order is paid without a time of payment": "UPDATE orders SET paid_at = NULL WHERE id = :paid",
+    "every paid order has a time of payment": "UPDATE orders SET paid_at = NULL WHERE id = :paid",
     "every paid order has its charge, or the wallet paid it whole": """UPDATE gateway_charges
         SET outcome = 'returned' WHERE ledger_transaction_id IN (OF_PAID)""",
     "every payment that succeeded has its charge": """DELETE FROM gateway_charges
@@ -151,7 +151,7 @@ DAMAGE = {
         SET status = 'shipped' WHERE id = :disputed""",
     "what banks took back is of disputes that were lost": """UPDATE charge_disputes SET resolution = 'declined'
         WHERE amount_minor = 2000""",
-    "what was accepted of held charges for each order is in the books": """UPDATE orders
+    "the accepted part of quarantined charges is in the ledger for each order": """UPDATE orders
         SET accepted_minor = accepted_minor + 1 WHERE id = :unpaid""",
     "what was accepted for an order that ended unpaid goes back, once": """UPDATE orders
         SET status = 'expired', accepted_minor = 1 WHERE id = :unpaid""",
@@ -195,9 +195,9 @@ def test_an_order_paid_by_hand_is_found(session: Session) -> None:
     )
 
     assert rules_broken(session) == {
-        "what paid an order adds up to its total",
+        "the payments of each paid order add up to its total",
         "every paid order has its charge, or the wallet paid it whole",
-        "each escrow is in a state that its order's state allows",
+        "each escrow's state is allowed by the state of its order",
     }
 
 
@@ -281,7 +281,7 @@ def test_a_violation_names_its_rows(session: Session, order_id: UUID) -> None:
         )
 
     found = {violation.rule: violation.rows for violation in verify_ledger(session)}
-    [row] = found["each order's escrow in the books is what its escrow record holds"]
+    [row] = found["the ledger's escrow balance of each order equals its escrow record"]
     number = session.execute(text("SELECT number FROM orders WHERE id = :id"), {"id": order_id}).scalar_one()
     assert row["number"] == number
     assert row["booked_minor"] == row["expected_minor"] + 1
