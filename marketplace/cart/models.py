@@ -9,7 +9,7 @@ from marketplace.infra.db import Base, CreatedAt
 
 
 class CartItem(Base):
-    """A product in somebody's cart."""
+    """A product in a user's cart."""
 
     __tablename__ = "cart_items"
     __table_args__ = (CheckConstraint("quantity BETWEEN 1 AND 1000", name="quantity"),)
@@ -17,6 +17,6 @@ class CartItem(Base):
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), primary_key=True)
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), primary_key=True)
     quantity: Mapped[int]
-    price_minor_seen: Mapped[int] = mapped_column(comment="The price when the cart was last synchronised")
+    price_minor_seen: Mapped[int] = mapped_column(comment="The price at the last synchronization of the cart")
     position: Mapped[int]
     updated_at: Mapped[CreatedAt]

@@ -1,4 +1,4 @@
-"""The cart is synchronised with what a client keeps, and cleared."""
+"""Operations on the cart: synchronize with a client, clear, and remove ordered items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy import delete, text
 from sqlalchemy.orm import Session
 
+from marketplace.cart import texts
 from marketplace.cart.models import CartItem
 from marketplace.catalog.sale_price import PRICE_COLUMNS_SQL, PricedRow
 from marketplace.identity import operations as identity_operations
@@ -71,15 +72,14 @@ _UPSERT_LINES = Statement(
 def synchronise_cart(
     session: Session, *, caller: Caller, lines: Sequence[RequestedItem], now: datetime
 ) -> None:
-    """Make a cart hold these lines and nothing else.
+    """Replace the lines of the caller's cart.
 
-    Stock is not a reason to refuse: a cart keeps what is sold out, and says so.
+    Missing stock is no error: the cart keeps and marks sold-out products. All products must be of the caller's campus,
+    or of the first line's campus if the caller has none.
 
-    :param caller: whose cart it is
     :param lines: at most ``MAX_LINES``, no product twice
-    :param now: the time of the request
-    :raises InvalidCartError: a product is not offered, is of the caller's own store, or of another campus
-        than the caller's or, where that is not known, than the first line's
+    :raises InvalidCartError: a product is not available, belongs to the caller's own store, or is sold on another
+        campus
     """
     identity_operations.lock_profile(session, user_id=caller.id)
     ids = [line.product_id for line in lines]
@@ -98,7 +98,7 @@ def synchronise_cart(
 
 
 def clear_cart(session: Session, *, user_id: UUID) -> None:
-    """Empty somebody's cart."""
+    """Empty a user's cart."""
     session.execute(delete(CartItem).where(CartItem.user_id == user_id))
 
 
@@ -121,9 +121,9 @@ _SUBTRACT_QUANTITIES = Statement(
 def remove_from_cart(
     session: Session, *, user_id: UUID, quantities: Mapping[UUID, int], now: datetime
 ) -> None:
-    """Take pieces out of somebody's cart, as far as they are in it.
+    """Subtract ordered units from a user's cart. Products that are not in the cart are ignored.
 
-    :param quantities: pieces by product
+    :param quantities: units by product
     """
     _SUBTRACT_QUANTITIES.run(
         session, user_id=user_id, ids=list(quantities), quantities=list(quantities.values()), now=now
@@ -140,17 +140,17 @@ def _ensure_lines_allowed(
         product = products.get(line.product_id)
         reason = None
         if line.product_id in seen:
-            reason = "Is in the cart already: send one line with the whole quantity."
+            reason = texts.DUPLICATE_PRODUCT
         elif product is None or not product.offered:
-            reason = "There is no such product to be had."
+            reason = "This product is not available."
         elif product.user_id == caller.id:
-            reason = "Is of your own store."
+            reason = "You cannot order from your own store."
         else:
             campus_id = campus_id or product.campus_id
             if product.campus_id != campus_id:
-                reason = "Is of another campus: a cart is of one, your own."
+                reason = texts.OTHER_CAMPUS_ITEM
         seen.add(line.product_id)
         if reason:
             faults.append(InvalidParam(f"items[{index}].productId", reason))
     if faults:
-        raise InvalidCartError("Not everything can be in the cart.", invalid_params=faults)
+        raise InvalidCartError(texts.INVALID_CART, invalid_params=faults)

@@ -1,4 +1,4 @@
-"""The cart as it is now: prices (a flash sale's too) and stock may have changed since products were put in."""
+"""Queries of the cart with current prices, flash sales and stock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class CartVendor:
 
 @dataclass(frozen=True)
 class CartVendorTotal(CartVendor):
-    """A store with the total of its lines that can be ordered, in kobo."""
+    """A store in a cart, with the total of its orderable lines in kobo."""
 
     item_count: int
     subtotal_minor: int
@@ -42,7 +42,7 @@ class CartVendorTotal(CartVendor):
 
 @dataclass(frozen=True)
 class CartLineView(PricedRow):
-    """A line of a cart, compared with the current offer; amounts are kobo."""
+    """A line of a cart, compared with the current offer. Amounts are kobo."""
 
     product_id: UUID
     quantity: int
@@ -63,17 +63,17 @@ class CartLineView(PricedRow):
 
     @cached_property
     def unit_price_minor(self) -> int:
-        """The price of a unit now."""
+        """The current price of a unit, in kobo."""
         return self.unit_price(quantity=self.quantity, now=self.now)
 
     @property
     def line_total_minor(self) -> int:
-        """The price of all units now."""
+        """The current price of all units, in kobo."""
         return self.unit_price_minor * self.quantity
 
     @property
     def on_sale_until(self) -> datetime | None:
-        """The end of the flash sale whose price the line has."""
+        """The end of the flash sale, if the line has the sale's price."""
         return self.sale_ends_at if self.unit_price_minor < self.price_minor else None
 
     @property
@@ -88,7 +88,7 @@ class CartLineView(PricedRow):
 
     @property
     def problem(self) -> Problem | None:
-        """The first of ``PROBLEMS`` that the line has."""
+        """The first of ``PROBLEMS`` that applies to the line; none if the line is valid."""
         if not self.offered:
             return "not_available"
         if self.stock == 0:
@@ -99,12 +99,12 @@ class CartLineView(PricedRow):
 
     @property
     def previous_price_minor(self) -> int | None:
-        """The price that the buyer has seen, if it changed."""
+        """The price that the buyer saw, if the price has changed since."""
         return self.price_minor_seen if self.problem == "price_changed" else None
 
     @property
     def orderable(self) -> bool:
-        """Whether the line can be ordered; a changed price does not prevent that."""
+        """Whether the line can be ordered. A changed price does not prevent an order."""
         return self.problem in (None, "price_changed")
 
     @property
@@ -121,7 +121,7 @@ class CartLineView(PricedRow):
 
 @dataclass(frozen=True)
 class CartView:
-    """A cart; ``subtotal_minor`` is the total of the lines that can be ordered, in kobo."""
+    """A cart. ``subtotal_minor`` is the total of the orderable lines in kobo."""
 
     items: Sequence[CartLineView]
     vendors: Sequence[CartVendorTotal]
@@ -151,11 +151,11 @@ _SELECT_CART_LINES = Statement(
 
 
 def fetch_cart(session: Session, *, user_id: UUID, now: datetime, media_base_url: str) -> CartView:
-    """Fetch a user's cart, each line compared with the current offer, in one query.
+    """Fetch a user's cart in one query, each line compared with the current offer.
 
-    :param now: tells which sales run and which vacations are over
-    :param media_base_url: the address of pictures
-    :return: the lines in their order, and their vendors with a subtotal each
+    :param now: decides which sales run and which vacations have ended
+    :param media_base_url: the address of images
+    :return: the lines in order, and the vendors with subtotals
     """
     items = _SELECT_CART_LINES.all(session, user_id=user_id, now=now, media_base_url=media_base_url)
     items_by_vendor: dict[CartVendor, list[CartLineView]] = {}
@@ -181,7 +181,7 @@ def fetch_cart(session: Session, *, user_id: UUID, now: datetime, media_base_url
 
 
 def list_cart_items(session: Session, *, user_id: UUID) -> Sequence[CartItem]:
-    """List the lines of a user's cart, in their order."""
+    """List the lines of a user's cart in order."""
     return session.scalars(
         select(CartItem).where(CartItem.user_id == user_id).order_by(CartItem.position, CartItem.product_id)
     ).all()

@@ -1,1 +1,1 @@
-"""Idempotency keys: the same request twice has its effect once."""
+"""Idempotency keys: a repeated request has its effect once."""

@@ -9,7 +9,7 @@ from marketplace.infra.db import Entity
 
 
 class IdempotencyKey(Entity):
-    """A key as one caller used it on one method and concrete path; completed when it has an answer."""
+    """A key of a caller for a method and a concrete path. A completed key has a stored response."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (UniqueConstraint("caller", "method", "path", "key"),)

@@ -1,8 +1,8 @@
-"""Claiming, completing and freeing idempotency keys.
+"""Acquire, complete and release idempotency keys.
 
-A key is claimed in a transaction of its own, so that a second caller learns at once that the first is at
-work. It is completed in the transaction of the effect, so that a crash can't part the two: either both are
-there, or neither, and then the lease runs out and may be taken over.
+A separate transaction acquires the key, so a second request sees at once that the first is in progress. The
+transaction of the effect completes the key, so a crash loses both or neither. After a crash, the lease expires and
+another request can take over.
 """
 
 from dataclasses import dataclass
@@ -13,18 +13,19 @@ from sqlalchemy import bindparam, delete, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from marketplace.idempotency import texts
 from marketplace.idempotency.models import IdempotencyKey
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ValidationError
 
 LEASE_SECONDS = 120
-_MAX_RETRY_AFTER_SECONDS = 5  # nearly all operations end long before their lease does
+_MAX_RETRY_AFTER_SECONDS = 5  # nearly all operations end long before the lease
 RETENTION = timedelta(hours=24)
 
 
 @dataclass(frozen=True)
 class KeyScope:
-    """What makes a key one and the same: who used it on what, and with which body."""
+    """The scope of a key: caller, method, path, key and the hash of the body."""
 
     caller: str
     method: str
@@ -35,7 +36,7 @@ class KeyScope:
 
 @dataclass(frozen=True)
 class KeyLease:
-    """A key that is ours for 120 seconds from ``claimed_at``; the pair fences off who takes it over."""
+    """A lease of a key for 120 seconds. ``claimed_at`` tells the lease from a later lease of the same key."""
 
     id: UUID
     claimed_at: datetime
@@ -43,7 +44,7 @@ class KeyLease:
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """What a completed key answers, to the letter."""
+    """The stored response of a completed key, byte for byte."""
 
     status: int
     content_type: str
@@ -91,13 +92,10 @@ _ACQUIRE_KEY = Statement(
 
 
 def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease | StoredResponse:
-    """Claim a key, or tell what it answered before.
+    """Acquire a lease of a key, or return the stored response of a completed key.
 
-    :param scope: whose key it is, and of what
-    :param now: the time of the request
-    :return: a lease, or the stored answer of a completed key
     :raises IdempotencyKeyReusedError: the key was used with another body
-    :raises RequestInProgressError: a request with it is being worked on, since less than 120 s
+    :raises RequestInProgressError: a request with the key is in progress for less than 120 s
     """
     lease_id = _ACQUIRE_KEY.scalar(
         session,
@@ -114,15 +112,13 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
         )
     )
     if existing is None:
-        raise RequestInProgressError(
-            "A request with this Idempotency-Key just ended. Try again.", retry_after_seconds=1
-        )
+        raise RequestInProgressError(texts.REQUEST_JUST_ENDED, retry_after_seconds=1)
     if existing.request_hash != scope.request_hash:
-        raise IdempotencyKeyReusedError.of("Idempotency-Key", "The key was used with another body.")
+        raise IdempotencyKeyReusedError.of("Idempotency-Key", texts.KEY_REUSED)
     if existing.response_status is None or existing.response_type is None or existing.response_body is None:
         age = (now - existing.claimed_at).total_seconds()
         raise RequestInProgressError(
-            "The operation with this Idempotency-Key is already in progress.",
+            texts.REQUEST_IN_PROGRESS,
             retry_after_seconds=max(1, min(_MAX_RETRY_AFTER_SECONDS, int(LEASE_SECONDS - age))),
         )
     return StoredResponse(existing.response_status, existing.response_type, existing.response_body)
@@ -145,7 +141,7 @@ _COMPLETE_KEY = Statement(
 
 
 def complete_key(session: Session, *, lease: KeyLease, response: StoredResponse, now: datetime) -> None:
-    """Store the answer of a claimed key; it belongs in the transaction of the effect.
+    """Store the response of a leased key, in the transaction of the effect.
 
     :raises RequestTakenOverError: another request took over the lease, so the effect must not be committed
     """
@@ -159,11 +155,11 @@ def complete_key(session: Session, *, lease: KeyLease, response: StoredResponse,
         body=response.body,
     )
     if not stored:
-        raise RequestTakenOverError("The operation took too long and another request took it over.")
+        raise RequestTakenOverError(texts.REQUEST_TAKEN_OVER)
 
 
 def release_key(session: Session, *, lease: KeyLease) -> None:
-    """Free a claimed key, so that a retry, also with another body, can succeed."""
+    """Release a leased key, so that a retry can succeed, even with another body."""
     session.execute(
         delete(IdempotencyKey).filter_by(id=lease.id, claimed_at=lease.claimed_at, completed_at=None)
     )
@@ -183,9 +179,9 @@ _DELETE_EXPIRED_KEYS = Statement(
 
 
 def purge_keys(session: Session, *, now: datetime, limit: int) -> int:
-    """Delete keys whose time is up.
+    """Delete expired keys.
 
-    :param limit: at most so many
-    :return: how many they were
+    :param limit: the maximum number of deletions
+    :return: the number of deleted keys
     """
     return _DELETE_EXPIRED_KEYS.run(session, now=now, limit=limit)

@@ -110,7 +110,7 @@ def test_after_two_minutes_another_takes_over_and_the_first_one_is_undone(
     finally:
         pause.end()
     first = sent.result(WAIT_SECONDS)
-    assert "took it over" in assert_conflict(first)
+    assert "took over" in assert_conflict(first)
     assert counter.effects.count() == 1 + 2 * early(path)
     replay = counter.send(path, key, headers)
     assert (replay.get_data(), replay.headers["X-Cache-Lookup"]) == (second.get_data(), "HIT")
