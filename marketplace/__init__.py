@@ -1,1 +1,1 @@
-"""The domain of the campus marketplace: it knows neither Flask nor marshmallow nor Huey."""
+"""The domain of the campus marketplace, independent of Flask, marshmallow and Huey."""

@@ -1,4 +1,4 @@
-"""What the processes of the service share, made once from the settings."""
+"""The shared services of a process, created once from the settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,10 +42,9 @@ class Services:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, application_name: str) -> "Services":
-        """Make the services; nothing is connected to until it is used.
+        """Create the services. Each connects at first use.
 
-        :param settings: where everything is
-        :param application_name: names the process in the database's own views
+        :param application_name: the name of the process in the database's statistics views
         """
         use_keyring(make_keyring(settings.data_encryption_keys, settings.blind_index_key))
         cache = Cache(settings.redis_url)

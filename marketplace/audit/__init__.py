@@ -1,1 +1,1 @@
-"""The audit trail: it only grows, and each row carries the hash of the one before."""
+"""The append-only audit trail. Each row contains the hash of the previous row."""

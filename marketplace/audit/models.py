@@ -11,7 +11,7 @@ from marketplace.infra.db import Base
 
 
 class AuditLog(Base):
-    """One recorded act. The database refuses to change or delete it."""
+    """A recorded act. A trigger refuses updates and deletions."""
 
     __tablename__ = "audit_logs"
 

@@ -1,4 +1,4 @@
-"""Recording acts, each chained to the one before by its hash."""
+"""Record acts in the audit trail, chained by hashes."""
 
 import hashlib
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ GENESIS_HASH = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One act on the platform: who acts, in which role, from where and when.
+    """An act on the platform: actor, role, client and time.
 
     :param role: the staff role, ``vendor`` or ``buyer`` that the person acts as; otherwise ``operator NAME``,
         ``schedule`` or ``system``
     :param now: the time of the act, in UTC
     :param user_id: the person's profile; none for operators, the schedule and the system
-    :param ip_address: the client's address, as far as it is known
+    :param ip_address: the client's address, if known
     """
 
     role: str
@@ -41,11 +41,11 @@ class Act:
         :raises RuntimeError: no person acts
         """
         if self.user_id is None:
-            raise RuntimeError(f"{self.role} is no person")
+            raise RuntimeError(f"{self.role} is not a person")
         return self.user_id
 
 
-# Rows are chained, so they are written one after the other: the lock is held until the transaction ends.
+# Rows are chained, so inserts must not overlap. The advisory lock is held until the transaction ends.
 _LOCK_CHAIN = Statement(text("SELECT pg_advisory_xact_lock(hashtext('audit_logs'))"))
 
 
@@ -59,13 +59,12 @@ def record_audit_entry(
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
 ) -> None:
-    """Record an act in the transaction that does it.
+    """Record an act in the transaction of the act.
 
     :param action: such as ``webhook.replay``
-    :param target_type: what kind of thing it is done to
-    :param target_id: which one
-    :param before: what changed, as it was
-    :param after: as it is now
+    :param target_type: the kind of the changed object, such as ``order``
+    :param before: the changed fields before the act
+    :param after: the changed fields after the act
     """
     _LOCK_CHAIN.first(session)
     row = {
@@ -87,6 +86,6 @@ def record_audit_entry(
 
 
 def compute_hash(row: Mapping[str, Any]) -> str:
-    """Compute a row's hash: SHA-256 over all its other columns, the previous hash among them."""
+    """Compute a row's hash: SHA-256 over all other columns, including the previous hash."""
     hashed = {name: value for name, value in row.items() if name not in ("id", "hash")}
     return hashlib.sha256(orjson.dumps(hashed, option=orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z)).hexdigest()

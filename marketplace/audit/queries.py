@@ -1,4 +1,4 @@
-"""Whether the audit trail is as it was written."""
+"""Verification of the audit trail."""
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -10,10 +10,9 @@ _BATCH_SIZE = 1000
 
 
 def find_first_broken_link(session: Session) -> int | None:
-    """Walk the chain from its start.
+    """Verify the hash chain of the audit trail from the first row.
 
-    :return: the id of the first row whose hash, or whose link to the row before, is not what it must be;
-        none if the chain is whole
+    :return: the id of the first row with a wrong hash or a wrong link to the previous row; none if the chain is intact
     """
     previous, after_id = GENESIS_HASH, 0
     entries = select(AuditLog.__table__).order_by(AuditLog.id).limit(_BATCH_SIZE)

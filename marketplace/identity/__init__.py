@@ -1,1 +1,1 @@
-"""People: profiles, staff roles and their permissions, addresses."""
+"""Users: profiles, staff roles with permissions, and addresses."""

@@ -1,4 +1,4 @@
-"""Tables of people."""
+"""Tables of users, staff roles and addresses."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -11,7 +11,7 @@ from marketplace.infra.db import Base, Entity, Timestamped
 
 
 class AdminRole(Base):
-    """A staff role and the permissions that it holds."""
+    """A staff role with its permissions."""
 
     __tablename__ = "admin_roles"
 
@@ -20,7 +20,7 @@ class AdminRole(Base):
 
 
 class Profile(Timestamped, Base):
-    """A person. The id is the ``sub`` of the identity provider's tokens."""
+    """A user. The id is the ``sub`` claim of the identity provider's tokens."""
 
     __tablename__ = "profiles"
     __table_args__ = (
@@ -46,13 +46,13 @@ class Profile(Timestamped, Base):
     referral_code: Mapped[str] = mapped_column(
         unique=True, server_default=text("upper(substr(replace(gen_random_uuid()::text, '-', ''), 1, 10))")
     )
-    # Only ``queries.fetch_profile`` reads these two, from the tables that they are in.
+    # Only ``queries.fetch_profile`` fills these two attributes, from joined tables.
     permissions: Mapped[list[str]] = query_expression()
     campus: Mapped[dict[str, str] | None] = query_expression()
 
 
 class FormerContact(Entity):
-    """Where somebody could be reached before: who took an account over could have changed that first."""
+    """A replaced phone number or e-mail address. Notices also go there, in case the account was taken over."""
 
     __tablename__ = "former_contacts"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Profiles are made and changed; addresses are saved, changed and removed."""
+"""Create and change profiles; save, change and remove addresses."""
 
 from datetime import datetime
 from typing import Any
@@ -8,26 +8,25 @@ from sqlalchemy import bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from marketplace.identity import queries
+from marketplace.identity import queries, texts
 from marketplace.identity.models import Address, Profile
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import LimitReachedError, NotFoundError, ValidationError
 from marketplace.platform.models import Campus, CampusEmailDomain
 
-MAX_ADDRESSES = 20  # an address book is shown whole, so it has a bound
+MAX_ADDRESSES = 20  # clients show the whole list
 
 
 def create_profile(
     session: Session, *, user_id: UUID, email: str | None, name: str | None, now: datetime
 ) -> None:
-    """Make the profile of somebody seen for the first time, unless there is one.
+    """Create the profile of a new user, unless the profile exists.
 
-    They are a buyer, of the campus that their e-mail's domain belongs to.
+    The new user is a buyer of the campus that owns the e-mail address's domain.
 
-    :param user_id: the subject of their token
-    :param email: as the identity provider vouches for it
-    :param name: likewise
-    :param now: the time of the request
+    :param user_id: the subject of the token
+    :param email: the address verified by the identity provider
+    :param name: the name given by the identity provider
     """
     domain = email.rpartition("@")[2].lower() if email else None
     campus_id = session.scalar(select(CampusEmailDomain.campus_id).where(CampusEmailDomain.domain == domain))
@@ -38,18 +37,18 @@ def create_profile(
     )
 
 
-# Not FOR UPDATE: rows that refer to the profile can be written meanwhile.
+# FOR NO KEY UPDATE lets other transactions insert rows that refer to the profile.
 _LOCK_PROFILE = Statement(
     select(Profile.id).where(Profile.id == bindparam("user_id")).with_for_update(key_share=True)
 )
 
 
 def lock_profile(session: Session, *, user_id: UUID) -> None:
-    """Have changes to what somebody keeps (addresses, cart) come one after the other."""
+    """Lock a user's profile, so that changes of addresses and cart run one after the other."""
     _LOCK_PROFILE.run(session, user_id=user_id)
 
 
-# The row is locked, so that of two changes at once both numbers that were replaced are kept.
+# The row lock makes concurrent changes wait, so that each replaced number is stored.
 _INSERT_FORMER_PHONE = Statement(
     text(
         """
@@ -62,16 +61,15 @@ _INSERT_FORMER_PHONE = Statement(
 
 
 def update_profile(session: Session, *, user_id: UUID, changes: dict[str, Any], now: datetime) -> Profile:
-    """Change what people may change of their own profile.
+    """Change the editable fields of a user's profile.
 
-    :param changes: any of name, phone, campus_id, avatar_url
-    :param now: the time of the request
-    :return: the profile as its owner sees it
+    :param changes: any of ``name``, ``phone``, ``campus_id`` and ``avatar_url``
+    :return: the owner's view of the profile
     :raises ValidationError: the campus does not exist
     """
     campus_id = changes.get("campus_id")
     if campus_id is not None and session.get(Campus, campus_id) is None:
-        raise ValidationError.of("campusId", "There is no such campus.")
+        raise ValidationError.of("campusId", "Campus not found.")
     if "phone" in changes:
         _INSERT_FORMER_PHONE.run(session, user_id=user_id, phone=changes["phone"], now=now)
     session.execute(update(Profile).where(Profile.id == user_id).values(**changes, updated_at=now))
@@ -81,21 +79,19 @@ def update_profile(session: Session, *, user_id: UUID, changes: dict[str, Any], 
 def add_address(
     session: Session, *, user_id: UUID, fields: dict[str, Any], now: datetime
 ) -> queries.SavedAddress:
-    """Save a delivery address; the first one becomes the default.
+    """Save a delivery address. The first address becomes the default.
 
     :param fields: columns of Address
-    :param now: the time of the request
-    :return: the address
-    :raises LimitReachedError: there are as many as an address book takes
+    :raises LimitReachedError: the user already has ``MAX_ADDRESSES`` addresses
     """
     lock_profile(session, user_id=user_id)
     count = len(queries.list_addresses(session, user_id=user_id))
     if count >= MAX_ADDRESSES:
-        raise LimitReachedError(f"An account has at most {MAX_ADDRESSES} addresses; remove one first.")
+        raise LimitReachedError(texts.TOO_MANY_ADDRESSES.format(limit=MAX_ADDRESSES))
     is_default = bool(fields.get("is_default")) or count == 0
     if is_default:
         _clear_default_address(session, user_id=user_id)
-    # The fields are copied, not changed: a transaction that is tried again is given the same ones.
+    # Copy the fields: a retried transaction gets the same dictionary again.
     columns = fields | {"is_default": is_default, "user_id": user_id}
     address = Address(**columns, created_at=now, updated_at=now)
     session.add(address)
@@ -106,9 +102,9 @@ def add_address(
 def update_address(
     session: Session, *, user_id: UUID, address_id: UUID, fields: dict[str, Any], now: datetime
 ) -> queries.SavedAddress:
-    """Change a saved address; fields that are left out stay as they are.
+    """Change a saved address. Missing fields are unchanged.
 
-    :raises NotFoundError: there is none of that id, or it is somebody else's
+    :raises NotFoundError: the address does not exist, or belongs to another user
     """
     address = _lock_own_address(session, user_id=user_id, address_id=address_id)
     if fields.get("is_default") and not address.is_default:
@@ -121,11 +117,11 @@ def update_address(
 
 
 def remove_address(session: Session, *, user_id: UUID, address_id: UUID, now: datetime) -> None:
-    """Remove a saved address; orders keep the copy that they were placed with.
+    """Remove a saved address. Orders keep a copy of the address.
 
-    Where it was the default, the latest of the others becomes that.
+    After removal of the default address, the latest remaining address becomes the default.
 
-    :raises NotFoundError: there is none of that id, or it is somebody else's
+    :raises NotFoundError: the address does not exist, or belongs to another user
     """
     address = _lock_own_address(session, user_id=user_id, address_id=address_id)
     was_default, address.is_default, address.deleted_at = address.is_default, False, now
@@ -142,7 +138,7 @@ def _lock_own_address(session: Session, *, user_id: UUID, address_id: UUID) -> A
         )
     )
     if address is None:
-        raise NotFoundError("There is no such address.")
+        raise NotFoundError("Address not found.")
     return address
 
 

@@ -1,4 +1,4 @@
-"""The permissions that staff roles hold, as ``admin_roles`` stores them."""
+"""The permissions of staff roles, as stored in ``admin_roles``."""
 
 MANAGE_FINANCES = "canManageFinances"
 MANAGE_ORDERS = "canManageOrders"

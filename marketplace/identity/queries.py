@@ -1,4 +1,4 @@
-"""Who calls, and what people have saved."""
+"""Queries of callers, profiles, addresses and officers."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ from marketplace.platform.models import Campus
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The person behind a request. Role and permissions are the database's, assurance is the token's."""
+    """The user of a request. The database has the role and permissions, the token has the assurance level."""
 
     id: UUID
     email: str | None
@@ -30,11 +30,11 @@ class Caller:
 
     @property
     def is_staff(self) -> bool:
-        """Tell whether the caller has a staff role."""
+        """Whether the caller has a staff role."""
         return self.role == "staff"
 
     def has_permission(self, permission: str) -> bool:
-        """Tell whether the caller's staff role holds a permission."""
+        """Return whether the caller's staff role has a permission."""
         return permission in self.permissions
 
 
@@ -54,11 +54,11 @@ _SELECT_CALLER = Prepared(
 
 
 def find_caller(session: Session, *, user_id: UUID, aal: str) -> Caller | None:
-    """Look up the person that a valid token names.
+    """Find the caller for the subject of a valid token.
 
     :param user_id: the token's subject
     :param aal: the token's assurance level, ``aal1`` or ``aal2``
-    :return: the caller, or none if there is no profile yet
+    :return: none if the user has no profile yet
     """
     row = _SELECT_CALLER.first(session, user_id=user_id)
     if row is None:
@@ -68,19 +68,19 @@ def find_caller(session: Session, *, user_id: UUID, aal: str) -> Caller | None:
 
 
 def find_only_profile_with_phone(session: Session, *, phone: str) -> UUID | None:
-    """Find the one profile that has a phone number.
+    """Find the only profile with a phone number.
 
-    Numbers are what people say of themselves: of several with the same one, nobody knows whose it is.
+    Phone numbers in profiles are unverified, so a number of several profiles identifies none.
 
-    :param phone: in the international form
-    :return: its id; none if there is none, or several
+    :param phone: in international format
+    :return: the profile's id; none for no profile or several
     """
     ids = session.scalars(select(Profile.id).where(Profile.phone == phone).limit(2)).all()
     return ids[0] if len(ids) == 1 else None
 
 
 def fetch_profile(session: Session, *, user_id: UUID) -> Profile:
-    """Fetch a person's own view of their profile, with its permissions and its campus.
+    """Fetch the owner's view of a profile, with permissions and campus.
 
     :raises NotFoundError: the profile does not exist
     """
@@ -103,7 +103,7 @@ def fetch_profile(session: Session, *, user_id: UUID) -> Profile:
 
 @dataclass(frozen=True)
 class SavedAddress:
-    """A delivery address that a person saved."""
+    """A saved delivery address of a user."""
 
     id: UUID
     label: str | None
@@ -120,7 +120,7 @@ class SavedAddress:
 
     @property
     def position(self) -> list[Any]:
-        """The address's place in its list."""
+        """The position of the address in the paged list."""
         return [self.is_default, str(self.id)]
 
 
@@ -153,18 +153,18 @@ def list_addresses_page(session: Session, *, user_id: UUID, page: PageRequest) -
 
 
 def fetch_address(session: Session, *, user_id: UUID, address_id: UUID) -> SavedAddress:
-    """Fetch one of a person's saved addresses.
+    """Fetch a saved address of a user.
 
-    :raises NotFoundError: there is none of that id, or it is somebody else's
+    :raises NotFoundError: the address does not exist, or belongs to another user
     """
     for address in list_addresses(session, user_id=user_id):
         if address.id == address_id:
             return address
-    raise NotFoundError("There is no such address.")
+    raise NotFoundError("Address not found.")
 
 
-# Each once, and none that they can be reached at again. The earliest first: whoever takes an account over may change it
-# as often as they like, and does not get the first one out of the list by that.
+# Distinct contacts, without the current ones. The earliest come first: an attacker who changes the contact of a stolen
+# account many times cannot push the original contact out of the list.
 _SELECT_FORMER_CONTACTS = Statement(
     text(
         """
@@ -182,10 +182,10 @@ _SELECT_FORMER_CONTACTS = Statement(
 
 
 def list_former_contacts(session: Session, *, user_id: UUID, since: datetime, limit: int) -> list[UUID]:
-    """List where somebody could be reached before and can't be now, the earliest first, by id.
+    """List the ids of a user's former contacts, the earliest first.
 
-    :param since: those that were replaced since then; what was given up long ago may be somebody else's by now
-    :param limit: at most so many
+    :param since: ignore contacts replaced earlier; another person may have an old number by now
+    :param limit: the maximum number of contacts
     """
     return _SELECT_FORMER_CONTACTS.scalars(session, user_id=user_id, since=since, limit=limit)
 
@@ -206,9 +206,9 @@ _SELECT_OFFICERS_WITH_PERMISSION = Statement(
 def list_officers_with_permission(
     session: Session, *, permission: str, excluded_officer_id: UUID | None = None
 ) -> list[UUID]:
-    """Tell which officers hold a permission and may act, at most the 100 latest of them.
+    """List the ids of active officers with a permission, at most the 100 latest.
 
-    :param excluded_officer_id: an officer who is left out; none for nobody
+    :param excluded_officer_id: an officer to leave out
     """
     return _SELECT_OFFICERS_WITH_PERMISSION.scalars(
         session, permission=permission, excluded_id=excluded_officer_id, limit=_MAX_OFFICERS

@@ -1,1 +1,1 @@
-"""The feed of notifications: what people are told, once for each cause."""
+"""The notification feed of each user: one notification for each cause."""

@@ -1,4 +1,4 @@
-"""Tables of the notifications, and of what became of the messages about them."""
+"""Tables of notifications and message deliveries."""
 
 from datetime import datetime
 from uuid import UUID
@@ -10,7 +10,7 @@ from marketplace.infra.db import CreatedAt, Entity, Timestamped
 
 
 class Notification(Entity):
-    """One thing that a person is told. Delivery PINs and the like never stand in it."""
+    """A notification to a user. The text never contains a delivery PIN or another secret."""
 
     __tablename__ = "notifications"
     __table_args__ = (
@@ -28,18 +28,18 @@ class Notification(Entity):
     title: Mapped[str]
     body: Mapped[str] = mapped_column(info={"personal": "message"})
     link: Mapped[str | None]
-    cause: Mapped[str] = mapped_column(comment="One cause notifies a person once")
+    cause: Mapped[str] = mapped_column(comment="A user gets one notification for each cause")
     former_contact_id: Mapped[UUID | None] = mapped_column(
-        ForeignKey("former_contacts.id"), comment="It goes there alone, and stands in nobody's feed"
+        ForeignKey("former_contacts.id"), comment="Sent to this former contact only, not shown in a feed"
     )
     created_at: Mapped[CreatedAt]
     read_at: Mapped[datetime | None]
 
 
 class NotificationDeliveryLog(Timestamped, Entity):
-    """One message that was handed to a channel, and the latest that its provider told of it.
+    """A message handed to a channel, with the latest status that the provider reported.
 
-    Neither the message's text nor the address that it went to stands in it.
+    The row contains neither the message's text nor the recipient's address.
     """
 
     __tablename__ = "notification_delivery_logs"
@@ -54,5 +54,5 @@ class NotificationDeliveryLog(Timestamped, Entity):
     channel: Mapped[str]
     provider_message_id: Mapped[str | None] = mapped_column(unique=True, info={"personal": "phone"})
     status: Mapped[str] = mapped_column(server_default="queued")
-    status_at: Mapped[datetime | None] = mapped_column(comment="When it came to that, as the provider says")
-    error_code: Mapped[str | None] = mapped_column(comment="The provider's, of a message that failed")
+    status_at: Mapped[datetime | None] = mapped_column(comment="The time of the status at the provider")
+    error_code: Mapped[str | None] = mapped_column(comment="The provider's error code of a failed message")

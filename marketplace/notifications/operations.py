@@ -1,4 +1,4 @@
-"""Notifications: the feed is written here alone, each cause once; and the delivery statuses of messages."""
+"""Write notifications, once for each cause, and record the delivery status of messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.notifications.models import Notification
 
-# In this order, whatever order they come in. That somebody has it outweighs that a try failed.
+# The order of statuses, whatever order reports arrive in. A delivery outweighs a failed attempt.
 STATUS_ORDER = ("queued", "sent", "failed", "delivered", "read")
-# What a provider tells; the first is our own.
+# Statuses that a provider reports. The first status is set here.
 PROVIDER_STATUSES = frozenset(STATUS_ORDER[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class NewNotification:
-    """Something that somebody is told, as ``notify`` takes it."""
+    """A notification to write, with the parameters of ``notify``."""
 
     user_id: UUID
     type: str
@@ -30,7 +30,7 @@ class NewNotification:
     cause: str
 
 
-# In the order of their ids, so that two who tell the same people can't wait for each other.
+# Rows are inserted in the order of user ids, so concurrent inserts for the same users cannot deadlock.
 _INSERT_NOTIFICATIONS = Statement(
     text(
         """
@@ -47,10 +47,9 @@ _INSERT_NOTIFICATIONS = Statement(
 
 
 def notify_all(session: Session, *, notifications: Sequence[NewNotification], now: datetime) -> None:
-    """Write rows of several people's feeds at once, like ``notify``.
+    """Write notifications for several users at once, like ``notify``.
 
-    :param notifications: who is told what; none of them is told a cause twice
-    :param now: when
+    :param notifications: no user has the same cause twice
     """
     _INSERT_NOTIFICATIONS.run(
         session,
@@ -84,18 +83,16 @@ def notify(
     now: datetime,
     former_contact_id: UUID | None = None,
 ) -> UUID | None:
-    """Write a row of somebody's feed, in the transaction of what they are told of.
+    """Write a notification for a user, in the transaction of the cause.
 
-    :param user_id: whom to tell
-    :param type: what kind of news it is, such as ``product_held``
+    :param type: the kind of notification, such as ``product_held``
     :param title: a few words
-    :param body: a sentence or two; no secret stands in it
-    :param link: where it leads to, a path of the application, if anywhere
-    :param cause: names what happened, such as ``product.reject:<id>:<revision>``; a second telling of the
-        same cause does nothing
-    :param now: when
-    :param former_contact_id: for what goes to where this person could be reached before, and to no feed
-    :return: the notification's id, or none if this person was told of this cause before
+    :param body: a few sentences without secrets
+    :param link: a path of the client application
+    :param cause: the event, such as ``product.reject:<id>:<revision>``; a second notification of the same cause is
+        ignored
+    :param former_contact_id: the former contact to send to, instead of the feed
+    :return: the notification's id; none if the user was already notified of the cause
     """
     notification_id: UUID | None = _INSERT_NOTIFICATION.scalar(
         session,
@@ -142,14 +139,12 @@ def record_delivery_status(
     at: datetime,
     now: datetime,
 ) -> bool | None:
-    """Note what a provider tells of a message.
+    """Record the status of a message as reported by the provider.
 
-    :param provider_message_id: the provider's id of the message
-    :param status: of ``PROVIDER_STATUSES``
-    :param error_code: the provider's, of one that failed
-    :param at: when it came to that, as the provider says
-    :param now: the time
-    :return: whether that is news; none if no message of ours has this id
+    :param status: one of ``PROVIDER_STATUSES``
+    :param error_code: the provider's error code of a failed message
+    :param at: the time of the status at the provider
+    :return: whether the status changed; none if no message has this id
     """
     row = _UPDATE_STATUS.first(
         session,

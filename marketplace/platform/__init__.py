@@ -1,1 +1,1 @@
-"""The platform itself: campuses, hubs, settings."""
+"""The platform: campuses, hubs, settings, features, maintenance and payout halts."""

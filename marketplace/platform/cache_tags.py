@@ -1,4 +1,4 @@
-"""What cached content of the platform depends on."""
+"""Tags of cached responses about the platform."""
 
 STATUS = "status"
-"""Whether there is maintenance, which features are on, and whether payouts stand still."""
+"""The platform's status: maintenance, features and halted payouts."""

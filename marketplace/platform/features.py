@@ -1,6 +1,6 @@
-"""Features that officers switch, and maintenance: what is off is refused with 503, and clients are told so.
+"""Feature flags and maintenance. Requests of a feature that is off are refused with status 503.
 
-A flag that the service itself does not know is kept and shown, for applications that do.
+Flags unknown to the service are stored and shown to client applications.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from marketplace.kernel.errors import ServiceUnavailableError
+from marketplace.platform import texts
 
 MAINTENANCE = "maintenance"
 _FEATURE_PREFIX = "feature:"
-# How long clients wait before they look again, where nobody said when it ends.
+# The Retry-After of clients if the end of the maintenance is unknown.
 _RETRY_AFTER_SECONDS = 300
 _MAX_RETRY_AFTER_SECONDS = 3600
 
@@ -24,25 +25,25 @@ SCHEDULED_PAYOUTS = "scheduled_payouts"
 
 @dataclass(frozen=True)
 class Feature:
-    """Something of the service that can be switched off: what it is, and whether maintenance does so too."""
+    """A feature that officers can switch off. Maintenance may switch it off too."""
 
     meaning: str
     off_in_maintenance: bool = False
 
 
 FEATURES: dict[str, Feature] = {
-    CHECKOUT: Feature("Orders are placed.", off_in_maintenance=True),
+    CHECKOUT: Feature("Buyers place orders.", off_in_maintenance=True),
     EARLY_WITHDRAWALS: Feature(
-        "Vendors ask for what they have before the next batch.", off_in_maintenance=True
+        "Vendors request a payout of the balance before the next batch.", off_in_maintenance=True
     ),
-    WALLET_CASH_OUTS: Feature("Buyers have their wallets paid out.", off_in_maintenance=True),
+    WALLET_CASH_OUTS: Feature("Buyers withdraw wallet balances to bank accounts.", off_in_maintenance=True),
     SCHEDULED_PAYOUTS: Feature("The schedule stages batches of payouts."),
 }
 
 
 @dataclass(frozen=True)
 class Maintenance:
-    """Whether the platform is being worked on; ``until`` is when that ends by itself, if anybody said."""
+    """The state of maintenance. ``until`` is the automatic end, if officers set a time."""
 
     active: bool
     message: str | None = None
@@ -56,14 +57,14 @@ class FeatureUnavailableError(ServiceUnavailableError):
 
 
 def feature_setting_key(key: str) -> str:
-    """Name the platform setting that a flag is kept in."""
+    """Return the key of the platform setting that stores a flag."""
     return f"{_FEATURE_PREFIX}{key}"
 
 
 def read_features(settings: Mapping[str, Any]) -> dict[str, bool]:
-    """Tell which features are on: those of the service, and what was set beside them.
+    """Return the state of all features of the service and of all other flags.
 
-    :param settings: the platform's
+    :param settings: the platform's settings
     """
     return dict.fromkeys(FEATURES, True) | {
         name.removeprefix(_FEATURE_PREFIX): bool(value)
@@ -73,10 +74,10 @@ def read_features(settings: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def read_maintenance(settings: Mapping[str, Any], *, now: datetime) -> Maintenance:
-    """Tell whether the platform is being worked on.
+    """Return the state of maintenance.
 
-    :param settings: the platform's
-    :param now: when; what has ended by then is over
+    :param settings: the platform's settings
+    :param now: maintenance ends automatically at ``until``
     """
     stored = settings.get(MAINTENANCE) or {}
     until = datetime.fromisoformat(stored["until"]) if stored.get("until") else None
@@ -86,23 +87,21 @@ def read_maintenance(settings: Mapping[str, Any], *, now: datetime) -> Maintenan
 
 
 def is_feature_on(settings: Mapping[str, Any], feature: str, *, now: datetime) -> bool:
-    """Tell whether a feature of the service is on.
+    """Return whether a feature of the service is on and not paused by maintenance.
 
-    :param settings: the platform's
-    :param feature: of ``FEATURES``
-    :param now: when
+    :param settings: the platform's settings
+    :param feature: one of ``FEATURES``
     """
     paused = FEATURES[feature].off_in_maintenance and read_maintenance(settings, now=now).active
     return read_features(settings)[feature] and not paused
 
 
 def ensure_feature_on(settings: Mapping[str, Any], feature: str, *, now: datetime) -> None:
-    """Refuse what belongs to a feature that is off.
+    """Refuse a request if its feature is off.
 
-    :param settings: the platform's
-    :param feature: of ``FEATURES``
-    :param now: when
-    :raises FeatureUnavailableError: it is switched off, or the platform is being worked on
+    :param settings: the platform's settings
+    :param feature: one of ``FEATURES``
+    :raises FeatureUnavailableError: the feature is switched off, or the platform is under maintenance
     """
     maintenance = read_maintenance(settings, now=now)
     if FEATURES[feature].off_in_maintenance and maintenance.active:
@@ -110,12 +109,13 @@ def ensure_feature_on(settings: Mapping[str, Any], feature: str, *, now: datetim
         if maintenance.until is not None:
             left = int((maintenance.until - now).total_seconds())
             seconds = min(max(left, 1), _MAX_RETRY_AFTER_SECONDS)
-        message = f" {maintenance.message}" if maintenance.message else ""
         raise FeatureUnavailableError(
-            f"The platform is being worked on.{message}",
+            texts.MAINTENANCE_WITH_MESSAGE.format(message=maintenance.message)
+            if maintenance.message
+            else texts.MAINTENANCE,
             retry_after_seconds=seconds,
         )
     if not read_features(settings)[feature]:
         raise FeatureUnavailableError(
-            f"The feature {feature} is switched off for now.", retry_after_seconds=_RETRY_AFTER_SECONDS
+            f"The feature {feature} is switched off at the moment.", retry_after_seconds=_RETRY_AFTER_SECONDS
         )

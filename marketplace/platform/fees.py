@@ -1,4 +1,4 @@
-"""The fees and limits that officers may change, and within which bounds."""
+"""Fees and limits that officers may change, with the allowed ranges."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ _MAX_FEE_MINOR = 1_000_000
 
 @dataclass(frozen=True)
 class FeeSetting:
-    """A platform setting that is a number: what it is, and its least and greatest value."""
+    """A numeric platform setting with its allowed range."""
 
     minimum: int
     maximum: int
@@ -16,18 +16,16 @@ class FeeSetting:
 
 FEES: dict[str, FeeSetting] = {
     "commission_bps": FeeSetting(
-        0, 5_000, "The platform's commission on items, in basis points, where the category has none"
+        0, 5_000, "The platform's commission on items in basis points, for categories without a commission"
     ),
-    "service_fee_minor": FeeSetting(0, _MAX_FEE_MINOR, "The service fee on an order, in kobo"),
-    "delivery_fee_minor": FeeSetting(
-        0, _MAX_FEE_MINOR, "The delivery fee on an order that is delivered, in kobo"
-    ),
+    "service_fee_minor": FeeSetting(0, _MAX_FEE_MINOR, "The service fee of an order, in kobo"),
+    "delivery_fee_minor": FeeSetting(0, _MAX_FEE_MINOR, "The delivery fee of a delivered order, in kobo"),
     "minimum_payout_minor": FeeSetting(
-        # Below it the gateway's own fee would be a large part of what is paid.
+        # The gateway's fee would be a large part of a smaller payout.
         10_000,
         100_000_000,
-        "The least that a vendor or a wallet is paid out at once, in kobo",
+        "The minimum payout of a vendor or a wallet, in kobo",
     ),
 }
-# A category's own commission keeps to the bounds of the platform's.
+# A category's commission has the same range.
 COMMISSION = FEES["commission_bps"]

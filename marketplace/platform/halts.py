@@ -1,4 +1,4 @@
-"""Whether payouts stand still: they do from a drift of the books on, until two officers resume them."""
+"""Halt and resume payouts. After a drift of the ledger, two officers must resume payouts."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ from marketplace.infra.db import Json, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.paging import Page, PageRequest, page_of
-from marketplace.platform import cache_tags
+from marketplace.platform import cache_tags, texts
 from marketplace.platform.models import PayoutHalt
 
 _log = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ class PayoutsNotHaltedError(ConflictError):
     reason = "payouts-not-halted"
 
 
-# What officers resumed in spite of does not halt them again; what is found beside it does.
+# A finding known to officers at the resumption does not halt payouts again. A new finding does.
 _UPSERT_HALT = Statement(
     text(
         """
@@ -60,15 +60,13 @@ def halt_payouts(
     finding: str | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Halt payouts: none is staged by the schedule, dispatched or sent from the commit on.
+    """Halt payouts: from the commit on, no payout is staged by the schedule, dispatched or sent.
 
     :param reason: for officers, such as ``ESCROW_DRIFT: <rule>``; no personal data
-    :param now: when
-    :param finding: names just what was found, so that officers who resumed in spite of it are not overruled by its
-        being found again; none where it halts whatever they knew: then each time is another finding
-    :param facts: ids, counts and amounts that officers see before they resume, made of what JSON can say; of each
-        reason the latest are kept
-    :return: whether they went until now
+    :param finding: identifies the finding: a finding known to officers at the resumption does not halt again.
+        None always halts, as a new finding.
+    :param facts: ids, counts and amounts for officers, JSON-compatible; the latest of each reason are stored
+    :return: whether payouts were running until now
     """
     finding_name = finding or str(uuid4())
     findings = {reason: {"finding": finding_name, "facts": dict(facts or {}), "foundAt": iso(now)}}
@@ -90,7 +88,7 @@ def halt_payouts(
 
 
 def are_payouts_halted(session: Session) -> bool:
-    """Tell whether payouts stand still."""
+    """Return whether payouts are halted."""
     return fetch_current_halt(session) is not None
 
 
@@ -103,7 +101,7 @@ def fetch_current_halt(session: Session) -> PayoutHalt | None:
 
 
 def list_findings(halt: PayoutHalt) -> list[dict[str, Any]]:
-    """List what a halt's reasons found, the earliest first: of each reason the latest facts, and their time."""
+    """List the latest finding of each reason of a halt, the earliest first."""
     findings = [
         {"reason": reason, "facts": latest["facts"], "foundAt": latest["foundAt"]}
         for reason, latest in halt.found.items()
@@ -112,7 +110,7 @@ def list_findings(halt: PayoutHalt) -> list[dict[str, Any]]:
 
 
 def lock_halt(session: Session) -> None:
-    """Keep anything from being added to the open halt until the transaction ends."""
+    """Lock the open halt, so that no finding is added until the transaction ends."""
     open_halt = select(PayoutHalt.id).where(PayoutHalt.resumed_at.is_(None))
     session.execute(open_halt.with_for_update(key_share=True))
 
@@ -120,7 +118,7 @@ def lock_halt(session: Session) -> None:
 def list_halts(session: Session, *, page: PageRequest) -> Page:
     """List halts of payouts, the latest first.
 
-    :param page: its position is the last row's time and id
+    :param page: a position holds the last row's time and id
     """
     last_at, last_id = page.after("time", "id")
     clause = select(PayoutHalt).order_by(PayoutHalt.halted_at.desc(), PayoutHalt.id.desc())
@@ -142,18 +140,17 @@ def ensure_not_halted(session: Session) -> None:
     halt = fetch_current_halt(session)
     if halt is not None:
         raise PayoutsHaltedError(
-            f"Payouts are halted since {iso(halt.halted_at)} ({halt.reason}). They go on once two officers"
-            " have carried a proposal payout_resume."
+            texts.PAYOUTS_HALTED.format(halted_at=iso(halt.halted_at), reason=halt.reason)
         )
 
 
 def resume_payouts(session: Session, *, halt_id: UUID, mark: str, proposal_id: UUID, now: datetime) -> None:
-    """Resume payouts, for a proposal that two officers carried and nothing else.
+    """Resume payouts for an approved proposal.
 
-    :param halt_id: the halt that the officers decided on: a later one is another matter
-    :param mark: the halt's mark as the officers saw it: later findings are another matter, too
-    :param proposal_id: the proposal; the database holds that it resumes once
-    :raises PayoutsNotHaltedError: payouts are not halted, or for another reason
+    :param halt_id: the halt that the officers decided on, not a later halt
+    :param mark: the mark of the halt that the officers saw; a later finding changes the mark
+    :param proposal_id: the approved proposal; a constraint ensures that a proposal resumes payouts once
+    :raises PayoutsNotHaltedError: payouts are not halted, or the halt or its findings changed
     """
     closed = (
         update(PayoutHalt)
@@ -162,6 +159,6 @@ def resume_payouts(session: Session, *, halt_id: UUID, mark: str, proposal_id: U
         .returning(PayoutHalt.id)
     )
     if session.scalar(closed) is None:
-        raise PayoutsNotHaltedError("This halt of payouts is over, or more was found since.")
+        raise PayoutsNotHaltedError(texts.HALT_CHANGED)
     drop_cached(session, cache_tags.STATUS)
     outbox.after_commit(session, lambda: _log.warning("payouts resumed", haltId=str(halt_id)))

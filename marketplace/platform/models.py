@@ -1,4 +1,4 @@
-"""Tables of the platform: settings, campuses and their places."""
+"""Tables of the platform: settings, campuses, hostels, hubs and payout halts."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -35,7 +35,7 @@ class Campus(Entity):
 
 
 class CampusEmailDomain(Base):
-    """An e-mail domain whose holders belong to a campus."""
+    """An e-mail domain of a campus. New users with the domain belong to the campus."""
 
     __tablename__ = "campus_email_domains"
 
@@ -53,7 +53,7 @@ class Hostel(Entity):
 
 
 class Hub(Entity):
-    """A place where orders are picked up."""
+    """A pickup place for orders on a campus."""
 
     __tablename__ = "hubs"
 
@@ -68,12 +68,12 @@ class Hub(Entity):
 
 
 class PayoutHalt(Entity):
-    """Payouts stand still from here on, until a proposal that two officers carried resumes them."""
+    """A halt of all payouts, until a proposal approved by two officers resumes payouts."""
 
     __tablename__ = "payout_halts"
     __table_args__ = (
         CheckConstraint("(resumed_at IS NULL) = (proposal_id IS NULL)", name="resumed_by_proposal"),
-        # They stand still once, for however many reasons.
+        # At most one halt is open, for any number of reasons.
         Index(
             "uq_payout_halts_open",
             "resumed_at",
@@ -85,24 +85,22 @@ class PayoutHalt(Entity):
 
     reason: Mapped[str]
     findings: Mapped[list[str]] = mapped_column(
-        comment="What it was halted for: officers who resume know of it, and it halts no more"
+        comment="Findings of the halt; a finding known at the resumption does not halt again"
     )
-    found: Mapped[dict[str, Any]] = mapped_column(
-        comment="Of each reason the latest finding: its facts, and when it was found"
-    )
+    found: Mapped[dict[str, Any]] = mapped_column(comment="The latest finding of each reason: facts and time")
     halted_at: Mapped[datetime]
     resumed_at: Mapped[datetime | None]
     proposal_id: Mapped[UUID | None] = mapped_column(
-        ForeignKey("platform_proposals.id"), unique=True, comment="The proposal that resumed them"
+        ForeignKey("platform_proposals.id"), unique=True, comment="The proposal that resumed payouts"
     )
-    # Changes with every finding: PostgreSQL writes jsonb in one way only.
+    # The hash changes with every finding, because PostgreSQL writes jsonb in a canonical form.
     mark: Mapped[str] = column_property(
         func.encode(func.sha256(func.convert_to(cast(found, Text), "UTF8")), "hex")
     )
 
     @property
     def state(self) -> str:
-        """``halted`` or ``resumed``."""
+        """The state of the halt: ``halted`` or ``resumed``."""
         return "halted" if self.resumed_at is None else "resumed"
 
     @property

@@ -1,4 +1,4 @@
-"""What the platform is set to, changed: by a proposal that two officers carried, and by nothing else."""
+"""Changes of platform settings, for approved proposals only."""
 
 from datetime import datetime
 from typing import Any
@@ -23,12 +23,10 @@ _UPSERT_SETTING = Statement(
 
 
 def set_setting(session: Session, *, key: str, value: Any, description: str, now: datetime) -> None:
-    """Set a platform setting, or add one; what is placed from the commit on sees it.
+    """Set or add a platform setting. New orders use the value from the commit on.
 
-    :param key: its name
-    :param value: what JSON can say
-    :param description: of a new one; a setting that is there keeps its own
-    :param now: when
+    :param value: JSON-compatible
+    :param description: for a new setting; an existing setting keeps its description
     """
     _UPSERT_SETTING.run(session, key=key, value=Json(value), description=description, now=now)
     drop_cached(session, cache_tags.STATUS)

@@ -1,4 +1,4 @@
-"""What the platform is set to, and its places."""
+"""Queries of platform settings and hubs."""
 
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,7 @@ _SELECT_SETTINGS = Statement(select(PlatformSetting.key, PlatformSetting.value))
 
 
 def fetch_platform_settings(session: Session) -> dict[str, Any]:
-    """Give all platform settings by key; they are few."""
+    """Fetch all platform settings by key. The table is small."""
     return dict(_SELECT_SETTINGS.tuples(session))
 
 

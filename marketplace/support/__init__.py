@@ -1,1 +1,1 @@
-"""Support: what customers write to us, and who they are."""
+"""Support: contacts and their messages."""

@@ -1,4 +1,4 @@
-"""What customers write by the messaging provider: kept by contact, each message once."""
+"""Messages that customers send through the messaging provider, stored once for each message id."""
 
 import re
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.phones import normalise_phone
 from marketplace.support.models import SupportContactMessage
 
-# An international number without its plus, as the provider writes senders.
+# An international number without the plus sign, as the provider writes senders.
 _INTERNATIONAL_NUMBER = re.compile(r"[1-9][0-9]{6,14}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class IncomingMessage:
-    """A message as it came. ``content`` is what its type is described by, such as a picture's id at the provider."""
+    """An incoming message. ``content`` holds the data of other types than text, such as an image's id."""
 
     provider_message_id: str
     type: str
@@ -50,15 +50,14 @@ _UPSERT_CONTACT = Statement(
 def record_message(
     session: Session, *, sender: str, name: str | None, message: IncomingMessage, now: datetime
 ) -> UUID | None:
-    """Keep a message with its contact, which is linked to the profile that has its number.
+    """Store a message and its contact, linked to the only profile that has the sender's number.
 
-    A number that several profiles have, which nobody has proven, links to none of them.
+    Numbers in profiles are unverified, so a number of several profiles is linked to none.
 
-    :param sender: as the provider names it: the digits of an international number
-    :param name: what the sender goes by
-    :param message: what was written
-    :param now: when it came here
-    :return: the message's id; none if it was kept before
+    :param sender: the sender's id at the provider: the digits of an international number
+    :param name: the sender's chosen name
+    :param now: the time of arrival
+    :return: the message's id; none if the message was already stored
     """
     phone = parse_sender_phone(sender)
     contact_id = _UPSERT_CONTACT.scalar(
@@ -78,7 +77,7 @@ def record_message(
 
 
 def parse_sender_phone(sender: str) -> str | None:
-    """Give a sender's number in the form that profiles have, or none if it is no number."""
+    """Convert a sender's id to the phone format of profiles; none if the id is not a number."""
     if not _INTERNATIONAL_NUMBER.fullmatch(sender):
         return None
     return normalise_phone(f"+{sender}") or f"+{sender}"

@@ -11,7 +11,7 @@ from marketplace.infra.db import CreatedAt, Entity
 
 
 class SupportContact(Entity):
-    """Somebody who wrote by the messaging provider, and whose profile has the number that it came from."""
+    """A sender at the messaging provider, linked to the only profile that has the number."""
 
     __tablename__ = "support_contacts"
     __table_args__ = (
@@ -20,16 +20,17 @@ class SupportContact(Entity):
     )
 
     sender: Mapped[str] = mapped_column(
-        unique=True, comment="The provider's own name of the sender", info={"personal": "phone"}
+        unique=True, comment="The sender's id at the provider", info={"personal": "phone"}
     )
     phone: Mapped[str | None] = mapped_column(
-        comment="In the international form, where it is a number", info={"personal": "phone"}
+        comment="The number in international format, if the sender is a number", info={"personal": "phone"}
     )
     display_name: Mapped[str | None] = mapped_column(
-        comment="As the sender chose it; it proves nothing", info={"personal": "name"}
+        comment="The name chosen by the sender, unverified", info={"personal": "name"}
     )
     profile_id: Mapped[UUID | None] = mapped_column(
-        ForeignKey("profiles.id"), comment="The one profile that has the number; none where several have"
+        ForeignKey("profiles.id"),
+        comment="The only profile with the number; none if several profiles have it",
     )
     first_message_at: Mapped[datetime]
     last_message_at: Mapped[datetime]
@@ -37,7 +38,7 @@ class SupportContact(Entity):
 
 
 class SupportContactMessage(Entity):
-    """One message of a contact, of whatever type; ``text`` is what a person would read of it."""
+    """A message of a contact, of any type. ``text`` is the readable part."""
 
     __tablename__ = "support_contact_messages"
     __table_args__ = (Index("ix_support_contact_messages_contact", "contact_id", "sent_at", "id"),)
@@ -47,10 +48,10 @@ class SupportContactMessage(Entity):
     type: Mapped[str]
     text: Mapped[str | None] = mapped_column(info={"personal": "message"})
     content: Mapped[dict[str, Any] | None] = mapped_column(
-        comment="What its type is described by", info={"personal": "message"}
+        comment="The content of a message other than text", info={"personal": "message"}
     )
     replies_to: Mapped[str | None] = mapped_column(
-        comment="The provider's id of the message it answers", info={"personal": "phone"}
+        comment="The provider's id of the answered message", info={"personal": "phone"}
     )
-    sent_at: Mapped[datetime] = mapped_column(comment="As the provider says")
+    sent_at: Mapped[datetime] = mapped_column(comment="The time of sending at the provider")
     received_at: Mapped[CreatedAt]

@@ -1,1 +1,1 @@
-"""Vendor profiles."""
+"""Stores of vendors."""

@@ -1,4 +1,4 @@
-"""Tables of vendors."""
+"""Table of stores."""
 
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from marketplace.infra.db import Entity, Timestamped
 
 
 class VendorProfile(Timestamped, Entity):
-    """A store. Its rating and completed orders are written by the areas that know them."""
+    """A store. Other areas write the rating, the completed orders and the response times."""
 
     __tablename__ = "vendor_profiles"
     __table_args__ = (
@@ -36,15 +36,15 @@ class VendorProfile(Timestamped, Entity):
     vacation_until: Mapped[datetime | None]
     vacation_note: Mapped[str | None] = mapped_column(info={"personal": "message"})
     policies: Mapped[dict[str, Any]] = mapped_column(
-        server_default=text("'{}'"), comment="Any of returns, delivery, warranty: texts"
+        server_default=text("'{}'"), comment="Texts by policy: returns, delivery, warranty"
     )
     rating_sum: Mapped[int] = mapped_column(server_default=text("0"))
     rating_count: Mapped[int] = mapped_column(server_default=text("0"))
     completed_orders: Mapped[int] = mapped_column(server_default=text("0"))
     response_seconds_sum: Mapped[int] = mapped_column(
-        server_default=text("0"), comment="From the payment of each order to its acceptance"
+        server_default=text("0"), comment="The sum of times from payment to acceptance, in seconds"
     )
     response_count: Mapped[int] = mapped_column(server_default=text("0"))
     revision: Mapped[int] = mapped_column(server_default=text("1"))
-    # Of the name; the database's own trigger writes it, whatever is given.
+    # The search index of the name. A database trigger overwrites any given value.
     search: Mapped[Any] = mapped_column(TSVECTOR, server_default=FetchedValue(), deferred=True)

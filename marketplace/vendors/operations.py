@@ -1,4 +1,4 @@
-"""Stores are changed by who runs them."""
+"""Changes of a store's profile by its owner."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.contact_detection import detect_contacts
 from marketplace.kernel.errors import InvalidParam, NotFoundError, StaleRevisionError, ValidationError
+from marketplace.vendors import texts
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import Vacation
 
@@ -17,10 +18,10 @@ _SHOWN_ON_LISTINGS = frozenset({"display_name", "on_vacation", "vacation_until"}
 
 @dataclass(frozen=True, kw_only=True)
 class StoreProfileChanges:
-    """Changes to a store; none leaves a field as it is.
+    """Changes to a store. None leaves a field unchanged.
 
-    ``policies`` are any of returns, delivery and warranty; the others stay, and one that is none goes.
-    ``end_vacation`` opens the store again.
+    :param policies: texts by policy; None removes a policy, missing policies are unchanged
+    :param end_vacation: reopen the store
     """
 
     display_name: str | None = None
@@ -30,7 +31,7 @@ class StoreProfileChanges:
     end_vacation: bool = False
 
     def public_texts(self) -> dict[str, str]:
-        """Give what of it the public reads, by the field's name on the wire."""
+        """Return the public texts by API field name."""
         texts = {
             "displayName": self.display_name,
             "description": self.description,
@@ -43,11 +44,11 @@ class StoreProfileChanges:
 def ensure_owner_and_revision(
     session: Session, *, vendor_id: UUID, user_id: UUID, revision: int | None
 ) -> None:
-    """Make sure that somebody may change a store, and knows it as it is.
+    """Check that a user owns a store and has read its current revision.
 
-    :param revision: the one that the client read, or none not to compare
-    :raises NotFoundError: there is no such store, or it is somebody else's
-    :raises StaleRevisionError: the revision is not the current one
+    :param revision: the revision that the client read; none skips the comparison
+    :raises NotFoundError: the store does not exist, or belongs to another user
+    :raises StaleRevisionError: the store has changed since the client read it
     """
     _ensure_current(session.get(VendorProfile, vendor_id), user_id=user_id, revision=revision)
 
@@ -63,19 +64,15 @@ def update_profile(
 ) -> bool:
     """Change a store's profile.
 
-    :param vendor_id: the store's
-    :param user_id: who changes it
-    :param changes: what is to be otherwise
-    :param revision: the one that the client read, or none not to compare
-    :param now: the time of the request
-    :return: whether listings show something else by it
-    :raises ValidationError: a text holds contact details, or a vacation is over before it begins
-    :raises NotFoundError: there is no such store, or it is somebody else's
-    :raises StaleRevisionError: the revision is not the current one
+    :param revision: the revision that the client read; none skips the comparison
+    :return: whether a field changed that listings show
+    :raises ValidationError: a text contains contact details, or the vacation ends in the past
+    :raises NotFoundError: the store does not exist, or belongs to another user
+    :raises StaleRevisionError: the store has changed since the client read it
     """
     _ensure_no_contact_details(changes)
     if changes.vacation and changes.vacation.until and changes.vacation.until <= now:
-        raise ValidationError.of("vacationMode.until", "Is over already.")
+        raise ValidationError.of("vacationMode.until", "Must be in the future.")
     locked = session.get(
         VendorProfile, vendor_id, with_for_update={"key_share": True}, populate_existing=True
     )
@@ -93,7 +90,7 @@ def update_profile(
 
 
 def bump_store_revision(session: Session, *, vendor_id: UUID, now: datetime) -> None:
-    """Count a change to what belongs to a store but is kept elsewhere, such as its bank account."""
+    """Increase a store's revision after a change in another table, such as the bank account."""
     store = session.get_one(
         VendorProfile, vendor_id, with_for_update={"key_share": True}, populate_existing=True
     )
@@ -103,7 +100,7 @@ def bump_store_revision(session: Session, *, vendor_id: UUID, now: datetime) -> 
 
 
 def _changed_columns(store: VendorProfile, changes: StoreProfileChanges) -> dict[str, Any]:
-    """Give the columns that changes name, as they are to be."""
+    """Return the new values of the changed columns."""
     texts = {"display_name": changes.display_name, "description": changes.description}
     columns: dict[str, Any] = {name: value for name, value in texts.items() if value is not None}
     if changes.policies is not None:
@@ -122,17 +119,17 @@ def _changed_columns(store: VendorProfile, changes: StoreProfileChanges) -> dict
 
 def _ensure_current(store: VendorProfile | None, *, user_id: UUID, revision: int | None) -> VendorProfile:
     if store is None or store.user_id != user_id:
-        raise NotFoundError("There is no such store.")
+        raise NotFoundError("Store not found.")
     StaleRevisionError.check(store.revision, revision, subject="The store is")
     return store
 
 
 def _ensure_no_contact_details(changes: StoreProfileChanges) -> None:
-    """Refuse contact details: whoever deals beside the platform deals without its escrow."""
+    """Refuse contact details: a deal outside the platform has no escrow."""
     faults = [
-        InvalidParam(name, f"Holds {' and '.join(sorted(kind.value for kind in kinds))}: buyers write to you here.")
+        InvalidParam(name, texts.CONTACT_DETAILS_FIELD.format(kinds=" and ".join(sorted(kind.value for kind in kinds))))
         for name, text in changes.public_texts().items()
         if (kinds := detect_contacts(text))
     ]  # fmt: skip
     if faults:
-        raise ValidationError("Contact details do not stand in a store's profile.", invalid_params=faults)
+        raise ValidationError(texts.CONTACT_DETAILS_FOUND, invalid_params=faults)

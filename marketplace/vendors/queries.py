@@ -1,4 +1,4 @@
-"""Stores: whose they are, and whether they sell at the moment."""
+"""Queries of stores: owner, profile, and whether a store accepts orders."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from marketplace.kernel.errors import ForbiddenError, NotFoundError
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
 
-# What a store may state its terms of, by the names on the wire.
+# The policies of a store, by API field name.
 POLICIES = ("returns", "delivery", "warranty")
 
-# The one meaning of an open store, for every statement that joins vendor_profiles; it takes the time as "now".
-# In both spellings, as a clause and as text for statements that name the table ``v``.
+# The condition of an open store, for all statements that join vendor_profiles. The parameter "now" is the time.
+# The text version is for statements with the table alias ``v``.
 STORE_IS_OPEN_SQL = (
     "(v.status = 'active' AND NOT (v.on_vacation AND coalesce(v.vacation_until > :now, true)))"
 )
@@ -40,7 +40,7 @@ class StoreRequiredError(ForbiddenError):
 
 @dataclass(frozen=True)
 class Store:
-    """A store, as far as others must know it to decide what may be done with it."""
+    """The fields of a store that other areas need for decisions."""
 
     id: UUID
     user_id: UUID
@@ -51,9 +51,9 @@ class Store:
     vacation_until: datetime | None
 
     def is_open(self, now: datetime) -> bool:
-        """Tell whether the store sells: active, and not on vacation now.
+        """Return whether the store accepts orders: active and not on vacation.
 
-        :param now: the time of the request; a vacation ends by itself when its last day has come
+        :param now: a vacation ends automatically at ``vacation_until``
         """
         away = self.on_vacation and (self.vacation_until is None or self.vacation_until > now)
         return self.status == "active" and not away
@@ -74,7 +74,7 @@ _SELECT_STORE_OF_USER = Statement(
 
 
 def find_store_of_user(session: Session, *, user_id: UUID) -> Store | None:
-    """Find the store that somebody runs, or none."""
+    """Find the store of a user, or none."""
     return _SELECT_STORE_OF_USER.first(session, user_id=user_id)
 
 
@@ -85,7 +85,7 @@ def require_store_of_user(session: Session, *, user_id: UUID) -> Store:
     """
     store = find_store_of_user(session, user_id=user_id)
     if store is None:
-        raise StoreRequiredError("The account has no store.")
+        raise StoreRequiredError("Your account has no store.")
     return store
 
 
@@ -100,13 +100,13 @@ _SELECT_STORES = Statement(
 
 
 def find_stores(session: Session, *, vendor_ids: Collection[UUID]) -> dict[UUID, Store]:
-    """Find stores by their vendor profiles' ids, those that exist."""
+    """Find stores by vendor profile ids. Unknown ids are left out."""
     return {store.id: store for store in _SELECT_STORES.all(session, vendor_ids=list(vendor_ids))}
 
 
 @dataclass(frozen=True)
 class Vacation:
-    """The vacation of a store: until a time, or without one until the store ends it. The note is for buyers."""
+    """The vacation of a store. Without ``until``, the vacation lasts until the store ends it."""
 
     until: datetime | None = None
     note: str | None = None
@@ -114,7 +114,7 @@ class Vacation:
 
 @dataclass(frozen=True)
 class StoreProfile:
-    """A store's profile as the public sees it."""
+    """The public profile of a store."""
 
     id: UUID
     display_name: str
@@ -136,15 +136,15 @@ class StoreProfile:
 def fetch_store_profile(
     session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime
 ) -> StoreProfile:
-    """Show a store's profile; the owner sees a suspended or closed store too.
+    """Fetch a store's profile. The owner also sees a suspended or closed store.
 
     :param viewer_id: none for a client that is not signed in
-    :param now: a vacation ends by itself
-    :raises NotFoundError: the store does not exist, or is not open to the public
+    :param now: a vacation ends automatically at ``vacation_until``
+    :raises NotFoundError: the store does not exist, or is not public
     """
     store = session.get(VendorProfile, vendor_id, populate_existing=True)
     if store is None or (store.status != "active" and store.user_id != viewer_id):
-        raise NotFoundError("There is no such store.")
+        raise NotFoundError("Store not found.")
     until = store.vacation_until
     away = store.on_vacation and (until is None or until > now)
     return StoreProfile(
@@ -167,6 +167,6 @@ def fetch_store_profile(
 
 
 def is_store_owner(session: Session, *, vendor_id: UUID, user_id: UUID) -> bool:
-    """Tell whether somebody runs a store."""
+    """Return whether a user owns a store."""
     store = find_store(session, vendor_id=vendor_id)
     return store is not None and store.user_id == user_id

@@ -11,14 +11,14 @@ _EXTENSIONS = ("btree_gist", "fuzzystrmatch", "pg_trgm", "unaccent")
 
 
 def upgrade() -> None:
-    """Create the tables and what every area shares."""
-    # btree_gist lets exclusion constraints compare ids beside time ranges; the others serve the search.
+    """Create the tables, extensions and the shared trigger function."""
+    # btree_gist lets exclusion constraints combine ids and time ranges. The search uses the other extensions.
     for extension in _EXTENSIONS:
         op.execute(f"CREATE EXTENSION IF NOT EXISTS {extension}")
     op.execute("""
     CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        RAISE EXCEPTION '% only grows: % is refused', TG_TABLE_NAME, TG_OP USING ERRCODE = 'restrict_violation';
+        RAISE EXCEPTION '% is append-only: % is refused', TG_TABLE_NAME, TG_OP USING ERRCODE = 'restrict_violation';
     END $$;
     """)
     op.execute("""
@@ -110,7 +110,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the tables and what every area shares."""
+    """Drop the tables, extensions and the shared trigger function."""
     op.execute("""
     DROP TABLE idempotency_keys, audit_logs, platform_settings, hubs, hostels, campus_email_domains,
         campuses

@@ -73,7 +73,7 @@ def upgrade() -> None:
     );
     CREATE INDEX ix_former_contacts_user ON former_contacts (user_id, replaced_at);
     """)
-    # A trigger of the search writes the column `search`.
+    # A trigger of the search area writes the column `search`.
     op.execute("""
     CREATE TABLE vendor_profiles (
         id uuid DEFAULT uuidv7() CONSTRAINT pk_vendor_profiles PRIMARY KEY,
@@ -101,8 +101,8 @@ def upgrade() -> None:
         CONSTRAINT uq_vendor_profiles_slug UNIQUE (slug),
         CONSTRAINT ck_vendor_profiles_status CHECK (status IN ('active', 'suspended', 'closed'))
     );
-    COMMENT ON COLUMN vendor_profiles.response_seconds_sum IS 'From the payment of each order to its acceptance';
-    COMMENT ON COLUMN vendor_profiles.policies IS 'Any of returns, delivery, warranty: texts';
+    COMMENT ON COLUMN vendor_profiles.response_seconds_sum IS 'The sum of times from payment to acceptance, in seconds';
+    COMMENT ON COLUMN vendor_profiles.policies IS 'Texts by policy: returns, delivery, warranty';
     CREATE INDEX ix_vendor_profiles_campus_id ON vendor_profiles (campus_id);
     CREATE INDEX ix_vendor_profiles_search ON vendor_profiles USING gin (search) WITH (fastupdate = off);
     """)

@@ -22,7 +22,7 @@ def upgrade() -> None:
         CONSTRAINT pk_cart_items PRIMARY KEY (user_id, product_id),
         CONSTRAINT ck_cart_items_quantity CHECK (quantity BETWEEN 1 AND 1000)
     );
-    COMMENT ON COLUMN cart_items.price_minor_seen IS 'The price when the cart was last synchronised';
+    COMMENT ON COLUMN cart_items.price_minor_seen IS 'The price at the last synchronization of the cart';
     """)
     op.execute("""
     CREATE TABLE orders (

@@ -74,9 +74,9 @@ def upgrade() -> None:
         CONSTRAINT ck_payout_halts_resumed_by_proposal CHECK ((resumed_at IS NULL) = (proposal_id IS NULL))
     );
     COMMENT ON COLUMN payout_halts.findings IS
-        'What it was halted for: officers who resume know of it, and it halts no more';
-    COMMENT ON COLUMN payout_halts.found IS 'Of each reason the latest finding: its facts, and when it was found';
-    COMMENT ON COLUMN payout_halts.proposal_id IS 'The proposal that resumed them';
+        'Findings of the halt; a finding known at the resumption does not halt again';
+    COMMENT ON COLUMN payout_halts.found IS 'The latest finding of each reason: facts and time';
+    COMMENT ON COLUMN payout_halts.proposal_id IS 'The proposal that resumed payouts';
     CREATE UNIQUE INDEX uq_payout_halts_open ON payout_halts (resumed_at) NULLS NOT DISTINCT
         WHERE resumed_at IS NULL;
     """)

@@ -24,8 +24,8 @@ def upgrade() -> None:
         former_contact_id uuid CONSTRAINT fk_notifications_former_contact_id REFERENCES former_contacts,
         CONSTRAINT uq_notifications_user_id_cause UNIQUE (user_id, cause)
     );
-    COMMENT ON COLUMN notifications.cause IS 'One cause notifies a person once';
-    COMMENT ON COLUMN notifications.former_contact_id IS 'It goes there alone, and stands in nobody''s feed';
+    COMMENT ON COLUMN notifications.cause IS 'A user gets one notification for each cause';
+    COMMENT ON COLUMN notifications.former_contact_id IS 'Sent to this former contact only, not shown in a feed';
     CREATE INDEX ix_notifications_former_contact ON notifications (former_contact_id)
         WHERE former_contact_id IS NOT NULL;
     CREATE INDEX ix_notifications_feed ON notifications (user_id, id DESC);
@@ -47,8 +47,8 @@ def upgrade() -> None:
         CONSTRAINT ck_notification_delivery_logs_status
             CHECK (status IN ('queued', 'sent', 'failed', 'delivered', 'read'))
     );
-    COMMENT ON COLUMN notification_delivery_logs.status_at IS 'When it came to that, as the provider says';
-    COMMENT ON COLUMN notification_delivery_logs.error_code IS 'The provider''s, of a message that failed';
+    COMMENT ON COLUMN notification_delivery_logs.status_at IS 'The time of the status at the provider';
+    COMMENT ON COLUMN notification_delivery_logs.error_code IS 'The provider''s error code of a failed message';
     CREATE INDEX ix_notification_delivery_logs_notification_id ON notification_delivery_logs (notification_id);
     CREATE INDEX ix_notification_delivery_logs_user ON notification_delivery_logs (user_id, id DESC);
     """)
@@ -108,10 +108,10 @@ def upgrade() -> None:
         CONSTRAINT uq_support_contacts_sender UNIQUE (sender),
         CONSTRAINT ck_support_contacts_messages_in_order CHECK (first_message_at <= last_message_at)
     );
-    COMMENT ON COLUMN support_contacts.sender IS 'The provider''s own name of the sender';
-    COMMENT ON COLUMN support_contacts.phone IS 'In the international form, where it is a number';
-    COMMENT ON COLUMN support_contacts.display_name IS 'As the sender chose it; it proves nothing';
-    COMMENT ON COLUMN support_contacts.profile_id IS 'The one profile that has the number; none where several have';
+    COMMENT ON COLUMN support_contacts.sender IS 'The sender''s id at the provider';
+    COMMENT ON COLUMN support_contacts.phone IS 'The number in international format, if the sender is a number';
+    COMMENT ON COLUMN support_contacts.display_name IS 'The name chosen by the sender, unverified';
+    COMMENT ON COLUMN support_contacts.profile_id IS 'The only profile with the number; none if several profiles have it';
     CREATE INDEX ix_support_contacts_profile ON support_contacts (profile_id);
     """)
     op.execute("""
@@ -127,9 +127,9 @@ def upgrade() -> None:
         received_at timestamptz NOT NULL DEFAULT now(),
         CONSTRAINT uq_support_contact_messages_provider_message_id UNIQUE (provider_message_id)
     );
-    COMMENT ON COLUMN support_contact_messages.content IS 'What its type is described by';
-    COMMENT ON COLUMN support_contact_messages.replies_to IS 'The provider''s id of the message it answers';
-    COMMENT ON COLUMN support_contact_messages.sent_at IS 'As the provider says';
+    COMMENT ON COLUMN support_contact_messages.content IS 'The content of a message other than text';
+    COMMENT ON COLUMN support_contact_messages.replies_to IS 'The provider''s id of the answered message';
+    COMMENT ON COLUMN support_contact_messages.sent_at IS 'The time of sending at the provider';
     CREATE INDEX ix_support_contact_messages_contact ON support_contact_messages (contact_id, sent_at, id);
     """)
 

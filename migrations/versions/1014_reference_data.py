@@ -34,14 +34,14 @@ _PERMISSIONS = {
 _SETTINGS = {
     "commission_bps": (
         500,
-        "The platform's commission on items, in basis points, where the category has none",
+        "The platform's commission on items in basis points, for categories without a commission",
     ),
-    "service_fee_minor": (10_000, "The service fee on an order, in kobo"),
-    "delivery_fee_minor": (50_000, "The delivery fee on an order that is delivered, in kobo"),
-    "minimum_payout_minor": (100_000, "The least that a vendor or a wallet is paid out at once, in kobo"),
+    "service_fee_minor": (10_000, "The service fee of an order, in kobo"),
+    "delivery_fee_minor": (50_000, "The delivery fee of a delivered order, in kobo"),
+    "minimum_payout_minor": (100_000, "The minimum payout of a vendor or a wallet, in kobo"),
 }
 
-# Repeats the namespace of marketplace.ledger.accounts, since migrations must not change with the code.
+# A copy of the namespace of marketplace.ledger.accounts, because migrations must not change with the code.
 _NAMESPACE = UUID("5f0c2a44-5d0f-4b0e-9a51-6c1d7e8f9a10")
 _ACCOUNTS = {
     "gateway_clearing": "debit",
@@ -57,7 +57,7 @@ _ACCOUNTS = {
     "own_funds": "credit",
 }
 
-# Different names of one thing on a Nigerian campus. Staff change the list.
+# Synonyms on a Nigerian campus. Staff may change the list.
 _SYNONYMS = (
     ("keke", "keke napep", "tricycle"),
     ("okada", "motorcycle", "motorbike"),
@@ -109,7 +109,7 @@ _SYNONYMS = (
     ("playstation 5", "ps5"),
 )
 
-# Banned term to phrases in which it is harmless. Screening folds words to lower case, without accents, singular.
+# Banned terms with their harmless phrases. Screening folds words to lower case, without accents, singular.
 _BANNED = {
     "weapon": {
         "gun": (
