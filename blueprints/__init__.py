@@ -1,1 +1,1 @@
-"""HTTP only: no SQL and no business rule."""
+"""HTTP routes and schemas, without SQL and business rules."""

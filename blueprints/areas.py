@@ -1,4 +1,4 @@
-"""All areas, in the order of the specification."""
+"""All route areas, in the order of the specification."""
 
 from blueprints.alerts import routes as alerts
 from blueprints.background import routes as background
@@ -62,5 +62,5 @@ AREAS: tuple[ContractBlueprint, ...] = (
 
 
 def contracts() -> list[Contract]:
-    """Give the contracts of all routes."""
+    """Return the contracts of all routes."""
     return [contract for area in AREAS for contract in area.contracts]

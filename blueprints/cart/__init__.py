@@ -1,1 +1,1 @@
-"""The cart."""
+"""The cart over HTTP."""

@@ -1,4 +1,4 @@
-"""The cart that the server keeps."""
+"""Routes of the cart."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ area = ContractBlueprint("cart", "/api/cart", "The cart")
 
 @area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=CartView)
 def get_cart(ctx: Context) -> queries.CartView:
-    """Show the cart, each line with what is in stock and at what price now."""
+    """Get the cart, with the current stock and price of each line."""
     return _cart_view(ctx)
 
 
@@ -24,7 +24,7 @@ def get_cart(ctx: Context) -> queries.CartView:
     raises=(operations.InvalidCartError,),
 )
 def synchronise_cart(ctx: Context, body: dict[str, Any]) -> queries.CartView:
-    """Make the cart hold these items and nothing else."""
+    """Replace the cart with the given items."""
     operations.synchronise_cart(
         ctx.session,
         caller=ctx.user,
@@ -36,7 +36,7 @@ def synchronise_cart(ctx: Context, body: dict[str, Any]) -> queries.CartView:
 
 @area.delete("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=Deleted)
 def clear_cart(ctx: Context) -> dict[str, Any]:
-    """Clear the cart; its id is its owner's."""
+    """Clear the cart. The returned id is the user's id."""
     operations.clear_cart(ctx.session, user_id=ctx.user.id)
     return {"deleted": True, "id": ctx.user.id}
 

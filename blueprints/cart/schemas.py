@@ -1,4 +1,4 @@
-"""What a cart is filled with, and what it looks like."""
+"""Schemas of the cart."""
 
 from marshmallow import fields, validate
 
@@ -8,14 +8,14 @@ from marketplace.cart.queries import PROBLEMS
 
 
 class RequestedCartItem(Schema):
-    """A product and how many of it."""
+    """A product with a quantity."""
 
     product_id = Uuid(required=True)
     quantity = StrictInteger(minimum=1, maximum=MAX_QUANTITY, required=True)
 
 
 class SynchroniseCart(Schema):
-    """The whole cart; what is not named is taken out."""
+    """The complete cart. Products that are not listed are removed."""
 
     items = fields.List(
         fields.Nested(RequestedCartItem), required=True, validate=validate.Length(max=MAX_LINES)
@@ -30,21 +30,22 @@ class CartVendor(StoreName):
 
 
 class CartVendorTotal(CartVendor):
-    """A store with what its lines come to."""
+    """A store with the subtotal of the store's lines."""
 
     item_count = StrictInteger(minimum=0, required=True)
     subtotal_minor = MinorAmount(required=True)
 
 
 class CartLineView(Schema):
-    """A line of a cart, held against what is offered now."""
+    """A line of a cart, compared with the current offer."""
 
     product_id = Uuid(required=True)
     title = fields.String(required=True)
     image_url = fields.String(required=True, allow_none=True)
     condition = fields.String(required=True)
     unit_price_minor = MinorAmount(
-        required=True, metadata={"description": "A flash sale's while one runs that has pieces for the line."}
+        required=True,
+        metadata={"description": "The flash sale's price if a running sale has enough units for the line."},
     )
     price_minor = MinorAmount(required=True, data_key="regularPriceMinor")
     on_sale_until = Timestamp(required=True, allow_none=True)
@@ -58,7 +59,7 @@ class CartLineView(Schema):
         *PROBLEMS,
         required=True,
         allow_none=True,
-        metadata={"description": "`price_changed` does not stand in the way of ordering, the others do."},
+        metadata={"description": "`price_changed` does not prevent an order, the other problems do."},
     )
     vendor = fields.Nested(CartVendor, required=True)
 
@@ -70,6 +71,6 @@ class CartView(Schema):
     vendors = fields.List(fields.Nested(CartVendorTotal), required=True)
     campus_id = Uuid(required=True, allow_none=True)
     item_count = StrictInteger(minimum=0, required=True)
-    subtotal_minor = MinorAmount(required=True, metadata={"description": "Of the lines that can be ordered."})
+    subtotal_minor = MinorAmount(required=True, metadata={"description": "The total of the orderable lines."})
     currency = fields.String(required=True)
     valid = fields.Boolean(required=True)

@@ -1,1 +1,1 @@
-"""Probes."""
+"""Health probes."""

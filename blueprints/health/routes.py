@@ -1,4 +1,4 @@
-"""Health probes, outside the envelope."""
+"""Health probes, without the response envelope."""
 
 from flask import Response
 
@@ -7,7 +7,7 @@ from blueprints.http import JSON_TYPE, UNCHECKED, Context, ContractBlueprint, Pr
 from blueprints.http.envelope import dump_json
 from marketplace.health import queries
 
-area = ContractBlueprint("health", "/health", "Probes")
+area = ContractBlueprint("health", "/health", "Health probes")
 
 
 @area.get(
@@ -20,7 +20,7 @@ area = ContractBlueprint("health", "/health", "Probes")
     group=ProcessGroup.API,
 )
 def live(_ctx: Context) -> Response:
-    """Tell that the process answers, without asking anything else."""
+    """Confirm that the process is alive, without checking dependencies."""
     return Response(b'{"status":"live"}', content_type=JSON_TYPE)
 
 
@@ -34,7 +34,7 @@ def live(_ctx: Context) -> Response:
     group=ProcessGroup.API,
 )
 def ready(ctx: Context) -> Response:
-    """Tell whether the service can serve: the database and the cache answer."""
+    """Check that the service is ready: the database and the cache answer."""
     checks = queries.check_readiness(ctx.services.database, ctx.services.cache)
     is_ready = all(checks.values())
     body = {

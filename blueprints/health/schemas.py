@@ -1,4 +1,4 @@
-"""What the probes answer."""
+"""Responses of the health probes."""
 
 from marshmallow import fields
 
@@ -6,19 +6,19 @@ from blueprints.http.fields import Schema
 
 
 class LivenessView(Schema):
-    """Liveness."""
+    """The liveness of the process."""
 
     status = fields.String(required=True)
 
 
 class ReadinessChecks(Schema):
-    """Whether each dependency is up or down."""
+    """The state of each dependency: `up` or `down`."""
 
     database = fields.String(required=True)
     cache = fields.String(required=True)
 
 
 class ReadinessView(LivenessView):
-    """Readiness."""
+    """The readiness of the service."""
 
     checks = fields.Nested(ReadinessChecks, required=True)

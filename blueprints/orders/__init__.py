@@ -1,1 +1,1 @@
-"""Orders, as buyers, vendors and staff see and move them."""
+"""Orders over HTTP, for buyers, vendors and staff."""

@@ -1,4 +1,4 @@
-"""Orders: placed, paid for elsewhere, accepted, shipped, released on the buyer's PIN."""
+"""Routes of orders: place, accept, ship, cancel, and release escrow."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -68,12 +68,10 @@ from marketplace.payments.refunds.create import summarize_refunds
 from marketplace.platform.features import FeatureUnavailableError
 from marketplace.vendors.queries import StoreRequiredError, require_store_of_user
 
-area = ContractBlueprint("orders", "/api/orders", "Orders and their escrow")
+area = ContractBlueprint("orders", "/api/orders", "Orders and escrow")
 audit_area = ContractBlueprint("order-audit", "/api/orders", "All orders, for officers")
-campus_area = ContractBlueprint(
-    "campus-orders", "/api/campus-orders", "Orders that are handed over on a campus"
-)
-money_area = ContractBlueprint("order-money", "/api/orders", "Where an order's money is")
+campus_area = ContractBlueprint("campus-orders", "/api/campus-orders", "Orders of a campus, for staff")
+money_area = ContractBlueprint("order-money", "/api/orders", "Money trail of an order")
 
 _PIN_LIMIT = RouteLimit("10/minute", scope="orders.verify")
 _PLACE_LIMIT = RouteLimit("30/minute", scope="orders.place")
@@ -102,7 +100,7 @@ _CSV_COLUMNS = (
     raises=(*_PLACE_ERRORS, SeveralVendorsError),
 )  # fmt: skip
 def place(ctx: Context, body: dict[str, Any]) -> queries.OrderView:
-    """Place an order of one vendor's products and reserve their stock for 30 minutes."""
+    """Place an order with a single vendor. The stock is reserved for 30 minutes."""
     order_id = place_order(ctx.session, request=_parse_placement(ctx, body), now=ctx.now)
     return _order_view(ctx, order_id, with_pin=False)
 
@@ -113,9 +111,9 @@ def place(ctx: Context, body: dict[str, Any]) -> queries.OrderView:
     raises=(*_PLACE_ERRORS, IllegalTransitionError, NotPayableError),
 )  # fmt: skip
 def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """Place an order with each vendor of the cart, or of named items, and make one payment for all.
+    """Place an order with each vendor of the cart or the given items, with a single payment.
 
-    All are placed or none. Each order has its own delivery fee and service fee.
+    All orders are placed, or none. Each order has a delivery fee and a service fee.
     """
     done = check_out(ctx.session, placement=_parse_placement(ctx, body), now=ctx.now)
     return {
@@ -132,7 +130,7 @@ def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 
 @area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, query=OrderQuery, reply=OrderView(many=True))
 def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the caller's orders, the latest first."""
+    """List your orders as a buyer, the latest first."""
     return queries.list_orders(
         ctx.session,
         role="buyer",
@@ -152,7 +150,7 @@ def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
     raises=(StoreRequiredError,),
 )
 def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the paid orders of the caller's store, the latest first."""
+    """List the paid orders of your store, the latest first."""
     return queries.list_orders(
         ctx.session,
         role="vendor",
@@ -171,7 +169,7 @@ def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
     raises=(StoreRequiredError,),
 )
 def count_vendor_orders(ctx: Context) -> queries.VendorOrderCounts:
-    """Count the paid orders of the caller's store by how far they are."""
+    """Count the paid orders of your store by status."""
     return queries.count_orders_of_vendor(
         ctx.session, vendor_id=require_store_of_user(ctx.session, user_id=ctx.user.id).id
     )
@@ -179,7 +177,7 @@ def count_vendor_orders(ctx: Context) -> queries.VendorOrderCounts:
 
 @area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=OrderView)
 def detail(ctx: Context, order_id: UUID) -> queries.OrderView:
-    """Give an order to its buyer, its vendor or staff."""
+    """Get an order, as the buyer, the vendor or staff."""
     return _order_view(ctx, order_id)
 
 
@@ -206,7 +204,7 @@ def items(ctx: Context, order_id: UUID) -> list[queries.OrderLineView]:
     reply=OrderEventView(many=True),
 )
 def events(ctx: Context, order_id: UUID) -> Sequence[OrderEvent]:
-    """List an order's trail, the earliest step first."""
+    """List an order's events, the earliest first."""
     return queries.list_order_events(ctx.session, order_id=order_id, caller=ctx.user)
 
 
@@ -218,7 +216,7 @@ def events(ctx: Context, order_id: UUID) -> Sequence[OrderEvent]:
     raises=(IllegalTransitionError,),
 )
 def accept(ctx: Context, order_id: UUID) -> queries.OrderView:
-    """Have the vendor accept a paid order."""
+    """Accept a paid order, as the vendor."""
     operations.accept_order(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
     return _order_view(ctx, order_id)
 
@@ -232,7 +230,7 @@ def accept(ctx: Context, order_id: UUID) -> queries.OrderView:
     raises=(IllegalTransitionError,),
 )
 def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
-    """Have the vendor ship an accepted order."""
+    """Mark an accepted order as shipped, as the vendor."""
     operations.ship_order(
         ctx.session, order_id=order_id, caller=ctx.user, tracking_note=body.get("tracking_note"), now=ctx.now
     )
@@ -245,7 +243,7 @@ def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries
     raises=(IllegalTransitionError, operations.PinLockedError, operations.WrongPinError),
 )  # fmt: skip
 def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
-    """Release escrow once the vendor submits the buyer's PIN."""
+    """Submit the buyer's delivery PIN, as the vendor, to release the escrow."""
     return _release_on_pin(ctx, order_id, body)
 
 
@@ -255,7 +253,7 @@ def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.O
     raises=(IllegalTransitionError, operations.PinLockedError, operations.WrongPinError),
 )  # fmt: skip
 def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
-    """Release escrow like verify-code, under a required Idempotency-Key."""
+    """Submit the delivery PIN like `verify-code`, with a required Idempotency-Key."""
     return _release_on_pin(ctx, order_id, body)
 
 
@@ -265,7 +263,7 @@ def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queri
     raises=(IllegalTransitionError,),
 )  # fmt: skip
 def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
-    """Cancel an order that is not shipped; what was paid goes back."""
+    """Cancel an unshipped order. All payments are returned."""
     order_cancellation.cancel_order(
         ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now
     )
@@ -278,7 +276,7 @@ def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderV
     raises=(IllegalTransitionError,),
 )  # fmt: skip
 def confirm(ctx: Context, order_id: UUID) -> queries.OrderView:
-    """Release escrow once the buyer confirms that the order has come."""
+    """Confirm receipt, as the buyer, to release the escrow."""
     operations.confirm_receipt(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
     return _order_view(ctx, order_id)
 
@@ -318,12 +316,12 @@ def _parse_placement(ctx: Context, body: dict[str, Any]) -> OrderRequest:
 
 
 def _to_api_field_names(address: dict[str, Any]) -> dict[str, Any]:
-    """Keep an address under the names that clients know its fields by."""
+    """Rename an address's fields to the API's names."""
     return {("roomNumber" if name == "room_number" else name): value for name, value in address.items()}
 
 
 def _view_context(ctx: Context, *, with_pin: bool = True) -> queries.OrderViewContext:
-    """Build the context of order views; replies that may be kept for replays must not show the PIN."""
+    """Build the context of order views. A response stored for replays must not contain the PIN."""
     settings = ctx.services.settings
     return queries.OrderViewContext(
         media_base_url=settings.media_base_url,
@@ -338,7 +336,7 @@ def _view_context(ctx: Context, *, with_pin: bool = True) -> queries.OrderViewCo
     reply=OrderAuditRow(many=True), csv=True,
 )  # fmt: skip
 def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
-    """Show the orders of all campuses with their escrow, as JSON by page or as a CSV file."""
+    """List the orders of all campuses with escrow balances, as pages of JSON or as a CSV file."""
     as_csv = wants_csv(query.pop("format", None))
     table, filters = ctx.table, _build_filters(ctx, query)
     if not as_csv:
@@ -359,7 +357,7 @@ def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
     "", auth=STAFF, limit=SharedLimit.CALLER_TIER, query=CampusOrderQuery, reply=CampusOrder(many=True)
 )
 def list_campus_orders(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the paid orders of a campus, the latest first; a campus's own staff see theirs alone."""
+    """List the paid orders of a campus, the latest first. A campus representative sees only the own campus."""
     return admin_table.list_orders_on_campus(
         ctx.session,
         caller=ctx.user,
@@ -371,7 +369,7 @@ def list_campus_orders(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 def _build_filters(ctx: Context, query: dict[str, Any]) -> admin_table.OrderFilters:
-    """Give the filters; whatever of the two ends of the period comes first, holds."""
+    """Build the filters. The earlier of `to` and the limit of `olderThanHours` ends the period."""
     hours = query.pop("older_than_hours", None)
     ends = [query.pop("to", None), None if hours is None else ctx.now - timedelta(hours=hours)]
     return admin_table.OrderFilters(
@@ -384,7 +382,7 @@ def _build_filters(ctx: Context, query: dict[str, Any]) -> admin_table.OrderFilt
 
 
 def _flatten_row(row: admin_table.AuditedOrder) -> dict[str, Any]:
-    """Write a row for a file: names and ids beside each other, reasons in one cell."""
+    """Convert a row for the CSV file: names beside ids, all reasons in a single cell."""
     cells = (
         *(
             row.number,
@@ -412,5 +410,5 @@ def _flatten_row(row: admin_table.AuditedOrder) -> dict[str, Any]:
     "/<uuid:order_id>/money", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=MoneyTrailView
 )
 def show_money_trail(ctx: Context, order_id: UUID) -> MoneyTrail:
-    """Tell an order's buyer, its vendor or staff who holds its money, and what happens next."""
+    """Get the money trail of an order: the holders of the money and the next steps."""
     return build_money_trail(ctx.session, order_id=order_id, caller=ctx.user)

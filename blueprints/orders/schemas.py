@@ -1,4 +1,4 @@
-"""What orders are placed and moved with, and what they look like."""
+"""Schemas of orders, checkouts and money trails."""
 
 from typing import Any
 
@@ -40,20 +40,20 @@ _NULL_FOR_VENDOR_METADATA = {"description": "Null for the vendor."}
 
 
 class RequestedOrderItem(Schema):
-    """A product and how many of it."""
+    """A product with a quantity."""
 
     product_id = Uuid(required=True)
     quantity = StrictInteger(minimum=1, maximum=1000, required=True)
 
 
 class ShippingAddress(AddressFields):
-    """An address that is used once."""
+    """An address for this order only."""
 
     hostel = SingleLineText(max_length=120, required=True)
 
 
 class PlaceOrder(Schema):
-    """What is ordered: named items or the cart, to one of a saved address, an address, or a hub."""
+    """An order or checkout of the given items or the cart. Send at most one destination."""
 
     items = fields.List(fields.Nested(RequestedOrderItem), validate=validate.Length(min=1, max=MAX_LINES))
     address_id = Uuid()
@@ -62,75 +62,75 @@ class PlaceOrder(Schema):
     delivery_method = Choice("delivery", "pickup")
     note = Text(max_length=500)
     expected_total_minor = MinorAmount(
-        metadata={"description": "What the client showed; of a checkout, the sum over its orders."}
+        metadata={"description": "The total that the client showed. For a checkout, the sum over all orders."}
     )
-    wallet_minor = MinorAmount(metadata={"description": "What the buyer's wallet pays of it at once."})
-    use_wallet = StrictBoolean(metadata={"description": "Have the wallet pay as much as it can."})
+    wallet_minor = MinorAmount(metadata={"description": "The amount that the buyer's wallet pays at once."})
+    use_wallet = StrictBoolean(metadata={"description": "Pay as much as possible from the wallet."})
 
     @validates_schema
     def check_wallet(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse an amount beside as much as possible."""
+        """Refuse `walletMinor` together with `useWallet`."""
         if data.get("use_wallet") and "wallet_minor" in data:
-            raise ValidationError("Send one of walletMinor and useWallet.", "walletMinor")
+            raise ValidationError("Send either walletMinor or useWallet.", "walletMinor")
 
     @validates_schema
     def check_delivery(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Hold the delivery method and the place together."""
+        """Check that the destination matches the delivery method."""
         if len({"address_id", "shipping_address", "hub_id"} & data.keys()) > 1:
-            raise ValidationError("Send one of addressId, shippingAddress and hubId.", "addressId")
+            raise ValidationError("Send only one of addressId, shippingAddress and hubId.", "addressId")
         method = data.get("delivery_method") or ("pickup" if "hub_id" in data else "delivery")
         if method == "pickup" and "hub_id" not in data:
-            raise ValidationError("A pickup needs the hub that it is picked up at.", "hubId")
+            raise ValidationError("Required for a pickup.", "hubId")
         if method == "delivery" and "hub_id" in data:
-            raise ValidationError("A delivery goes to an address; a hub is for pickup.", "hubId")
+            raise ValidationError("Not allowed for a delivery.", "hubId")
 
     @validates_schema
     def check_items(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse a product that is named twice."""
+        """Refuse duplicate products."""
         seen = set()
         for index, item in enumerate(data.get("items", ())):
             if item["product_id"] in seen:
-                raise ValidationError({"items": {index: {"productId": ["Was named before."]}}})
+                raise ValidationError({"items": {index: {"productId": ["This product is listed twice."]}}})
             seen.add(item["product_id"])
 
 
 class DeliveryPin(Schema):
-    """The buyer's PIN."""
+    """The buyer's delivery PIN."""
 
     pin = fields.String(required=True, validate=FullMatch("[0-9]{6}", error="Must be 6 digits."))
 
 
 class FulfilmentUpdate(Schema):
-    """How far the vendor has come."""
+    """The progress of the order, from the vendor."""
 
     status = Choice("shipped", required=True)
     tracking_note = Text(max_length=500)
 
 
 class CancelOrder(Schema):
-    """Why an order is cancelled."""
+    """The reason of a cancellation."""
 
     reason = Text(max_length=500)
 
 
 class OrderQuery(CursorQuery):
-    """Which orders are listed."""
+    """Filters of the list of orders."""
 
     status = Choice(*_STATUSES, load_default=None)
 
 
 class BuyerSummary(Identified):
-    """A buyer, in short."""
+    """The id and name of a buyer."""
 
     name = fields.String(required=True, allow_none=True)
 
 
 class VendorSummary(StoreName):
-    """A vendor, in short."""
+    """The id and names of a store."""
 
 
 class OrderItemView(Schema):
-    """A line of an order, as it was when it was placed."""
+    """A line of an order, as placed."""
 
     product_id = Uuid(required=True)
     title = fields.String(required=True)
@@ -142,12 +142,12 @@ class OrderItemView(Schema):
     refunded_quantity = StrictInteger(
         minimum=0,
         required=True,
-        metadata={"description": "How many of its pieces were paid back: not to be shipped."},
+        metadata={"description": "The refunded units. Do not ship them."},
     )
 
 
 class PaymentSummary(Schema):
-    """How an order is paid."""
+    """The payment of an order."""
 
     reference = fields.String(required=True, allow_none=True, metadata=_NULL_FOR_VENDOR_METADATA)
     status = fields.String(required=True)
@@ -156,7 +156,7 @@ class PaymentSummary(Schema):
 
 
 class RefundView(Created):
-    """Money of an order that goes back to its buyer, or did."""
+    """A refund of an order, pending or completed."""
 
     destination = Choice(
         "gateway", "wallet", required=True, allow_none=True, metadata=_NULL_FOR_VENDOR_METADATA
@@ -167,7 +167,7 @@ class RefundView(Created):
 
 
 class CancellationView(Schema):
-    """Who cancelled an order, why and when."""
+    """The cancellation of an order: role, reason and time."""
 
     by = fields.String(required=True)
     reason = fields.String(required=True, allow_none=True)
@@ -175,7 +175,7 @@ class CancellationView(Schema):
 
 
 class OrderSummary(Identified):
-    """The fields that all views of an order have."""
+    """The common fields of all order views."""
 
     number = fields.String(required=True)
     status = Choice(*_STATUSES, required=True)
@@ -184,7 +184,7 @@ class OrderSummary(Identified):
 
 
 class DeliveredOrder(OrderSummary):
-    """The fields that all views of a delivery have."""
+    """The common fields of all delivery views."""
 
     delivery_method = Choice("delivery", "pickup", required=True)
     delivery_status = Choice(*sorted(states.DELIVERY_STATUSES), required=True)
@@ -194,7 +194,7 @@ class DeliveredOrder(OrderSummary):
 
 
 class OrderView(DeliveredOrder):
-    """An order. ``deliveryPin`` is shown to its buyer alone; ``nextActions`` is what the caller may do now."""
+    """An order. Only the buyer sees `deliveryPin`. `nextActions` lists the caller's possible actions."""
 
     escrow_status = Choice(*_ESCROW_STATUSES, required=True)
     campus_id = Uuid(required=True)
@@ -209,18 +209,15 @@ class OrderView(DeliveredOrder):
     wallet_minor = MinorAmount(
         required=True,
         allow_none=True,
-        metadata={"description": "What of the total the buyer's wallet paid; null for the vendor."},
+        metadata={"description": "The part that the buyer's wallet paid; null for the vendor."},
     )
     accepted_minor = MinorAmount(
         required=True,
         allow_none=True,
-        metadata={
-            "description": "What of payments that were held back was accepted for it before the rest was paid;"
-            " null for the vendor."
-        },
+        metadata={"description": "The accepted part of quarantined payments; null for the vendor."},
     )
     due_minor = MinorAmount(
-        required=True, metadata={"description": "What is still to be paid; 0 once it is."}
+        required=True, metadata={"description": "The amount left to pay; 0 after payment."}
     )
     currency = fields.String(required=True)
     shipping_address = fields.Dict(required=True)
@@ -242,7 +239,7 @@ class OrderView(DeliveredOrder):
 
 
 class CheckoutPayment(Schema):
-    """The one payment for all orders of a checkout that wait for it; ``payments/initialize`` opens its page."""
+    """The payment for all unpaid orders of a checkout. `payments/initialize` opens the payment page."""
 
     reference = fields.String(required=True)
     amount_minor = MinorAmount(required=True)
@@ -250,7 +247,7 @@ class CheckoutPayment(Schema):
 
 
 class CheckoutView(Schema):
-    """What came of a checkout: an order per vendor, each with its own delivery and fees."""
+    """A placed checkout: an order for each vendor, with separate delivery and fees."""
 
     checkout_id = Uuid(required=True)
     orders = fields.List(fields.Nested(OrderView), required=True)
@@ -258,12 +255,12 @@ class CheckoutView(Schema):
         CheckoutPayment,
         required=True,
         allow_none=True,
-        metadata={"description": "None where the wallet paid everything."},
+        metadata={"description": "Null if the wallet paid everything."},
     )
 
 
 class VendorOrderCounts(Schema):
-    """How many orders a store has in each state; pending ones are paid and wait to be accepted."""
+    """The number of a store's orders by status. Pending orders are paid and wait for acceptance."""
 
     pending = StrictInteger(minimum=0, required=True)
     processing = StrictInteger(minimum=0, required=True)
@@ -272,7 +269,7 @@ class VendorOrderCounts(Schema):
 
 
 class OrderEventView(Schema):
-    """One step of an order's trail."""
+    """An event of an order."""
 
     order_id = Uuid(required=True)
     from_status = fields.String(required=True, allow_none=True, data_key="from")
@@ -284,10 +281,10 @@ class OrderEventView(Schema):
 
 
 class MoneyHolderView(Schema):
-    """Who holds a part of the money now, why, what happens next, and by when at the latest.
+    """A holder of a part of the order's money, with the reason, the next step and the deadline.
 
-    ``transactionId`` is the ledger transaction that brought it there; none of what was never paid, and of money in
-    another currency, whose ``amountMinor`` is 0: ``why`` names it.
+    `transactionId` is the ledger transaction that moved the money there. The field is null for unpaid amounts and
+    for money in another currency. For the latter, `amountMinor` is 0 and `why` states the amount.
     """
 
     holder = Choice(*HOLDERS, required=True)
@@ -300,9 +297,9 @@ class MoneyHolderView(Schema):
 
 
 class MoneyMovementView(Schema):
-    """A movement of the money: the ledger's transaction, and what it was in plain words.
+    """A movement of the order's money, with the ledger transaction and a description.
 
-    Money in another currency is in no ledger: it has no ``transactionId``, and an ``amountMinor`` of 0.
+    Money in another currency is not in the ledger: `transactionId` is null and `amountMinor` is 0.
     """
 
     transaction_id = Uuid(required=True, allow_none=True)
@@ -315,7 +312,7 @@ class MoneyMovementView(Schema):
 
 
 class MoneyTrailView(Schema):
-    """Where an order's money is, and how it came there, the earliest movement first."""
+    """The money trail of an order: current holders, and movements with the earliest first."""
 
     order_id = Uuid(required=True, attribute="order.id")
     number = fields.String(required=True, attribute="order.number")
@@ -331,23 +328,23 @@ _MAX_TOTAL_MINOR = 10**15
 
 
 class OrderAuditQuery(DateRangeQuery, OffsetQuery):
-    """Which orders the table shows, sorted by what; ``to`` is exclusive, amounts are kobo."""
+    """Filters and order of the table of orders. `to` is exclusive. Amounts are kobo."""
 
     sort = sort_choice(admin_table.SORTS, default="created_at")
     status = Choice(*_STATUSES)
     escrow_status = Choice(*_ESCROW_STATUSES)
-    campus = Text(max_length=80, metadata={"description": "A campus by its id or slug."})
+    campus = Text(max_length=80, metadata={"description": "The campus's id or slug."})
     vendor = Uuid(metadata={"description": "The store's id."})
     buyer = Uuid()
     min_total = IntegerParameter(minimum=0, maximum=_MAX_TOTAL_MINOR)
     max_total = IntegerParameter(minimum=0, maximum=_MAX_TOTAL_MINOR)
-    from_ = DateRangeBound(data_key="from", metadata={"description": "Placed from then on."})
-    to = DateRangeBound(metadata={"description": "Placed before then."})
+    from_ = DateRangeBound(data_key="from", metadata={"description": "The earliest time of placing."})
+    to = DateRangeBound(metadata={"description": "The end of the period, exclusive."})
     older_than_hours = IntegerParameter(minimum=1, maximum=10 * 365 * 24)
     stuck = BooleanParameter(
         metadata={
-            "description": "Paid and not accepted for 24 hours, shipped and not delivered for 14 days, with a"
-            " payment that is held back or a refund that failed; false for all others."
+            "description": "True for orders that are stuck: not accepted for 24 hours after payment, not delivered for"
+            " 14 days after shipping, with a quarantined payment, or with a failed refund. False for all others."
         }
     )
     format = Choice(*FORMATS)
@@ -358,7 +355,7 @@ class OrderCampus(NamedResource):
 
 
 class OrderAuditRow(OrderSummary):
-    """An order in the table. ``escrowMinor`` is what the books hold for it now; ages are whole hours."""
+    """An order in the table. `escrowMinor` is the escrow balance in the ledger. Ages are whole hours."""
 
     escrow_status = Choice(*_ESCROW_STATUSES, required=True)
     campus = fields.Nested(OrderCampus, required=True)
@@ -374,21 +371,21 @@ class OrderAuditRow(OrderSummary):
 
 
 class CampusOrderQuery(CursorQuery):
-    """Which of the paid orders of a campus, or of all, are listed."""
+    """Filters of the list of paid orders of a campus."""
 
-    campus = Text(max_length=80, load_default=None, metadata={"description": "A campus by its id or slug."})
+    campus = Text(max_length=80, load_default=None, metadata={"description": "The campus's id or slug."})
     status = Choice(*_STATUSES, load_default=None)
     delivery_method = Choice("delivery", "pickup", load_default=None)
 
 
 class PickupHub(Identified):
-    """Where an order is picked up."""
+    """The hub of a pickup order."""
 
     name = fields.String(required=True)
 
 
 class CampusOrder(DeliveredOrder):
-    """A paid order, as those who hand it over see it."""
+    """A paid order, for staff of a campus."""
 
     hub = fields.Nested(PickupHub, required=True, allow_none=True)
     campus = fields.Nested(OrderCampus, required=True)

@@ -1,1 +1,1 @@
-"""The platform over HTTP: proposals of its officers, and its status."""
+"""Platform changes and service status over HTTP."""

@@ -1,4 +1,4 @@
-"""The platform: changes that two officers decide on, and how the service is."""
+"""Routes of the platform: proposals, payout halts and status."""
 
 from typing import Any
 from uuid import UUID
@@ -30,8 +30,8 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.platform import cache_tags, halts
 from marketplace.proposals import operations, queries
 
-area = ContractBlueprint("platform", "/api/platform", "Changes of the platform, with four eyes")
-status_area = ContractBlueprint("status", "/api/status", "How the service is")
+area = ContractBlueprint("platform", "/api/platform", "Platform changes that require two officers")
+status_area = ContractBlueprint("status", "/api/status", "Status of the service")
 
 
 @area.post(
@@ -44,7 +44,7 @@ status_area = ContractBlueprint("status", "/api/status", "How the service is")
     raises=(halts.PayoutsNotHaltedError,),
 )
 def propose(ctx: Context, body: dict[str, Any]) -> queries.ProposalDetail:
-    """Propose a change of the platform: a fee, a commission, a feature, maintenance, payouts."""
+    """Propose a change of a fee, a commission, a feature, maintenance, or the resumption of payouts."""
     return _proposal_view(ctx, operations.propose(ctx.session, act=ctx.act, **body))
 
 
@@ -56,13 +56,13 @@ def propose(ctx: Context, body: dict[str, Any]) -> queries.ProposalDetail:
     reply=ProposalRow(many=True),
 )
 def list_proposals(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List proposals, with what each changes and what that does."""
+    """List proposals with the change and effect of each."""
     return queries.list_proposals(ctx.session, status=query["status"], kind=query["kind"], page=ctx.table)
 
 
 @area.get("/proposals/<uuid:proposal_id>", auth=PLATFORM_STAFF, limit=SharedLimit.CALLER_TIER, reply=Proposal)
 def show_proposal(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
-    """Show a proposal; of an open one, what it does as of now."""
+    """Get a proposal. For an open proposal, the effect is computed from the current values."""
     return _proposal_view(ctx, proposal_id)
 
 
@@ -80,7 +80,7 @@ def show_proposal(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
     ),
 )
 def approve_proposal(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
-    """Approve another officer's proposal; it takes effect at once, or when it is due."""
+    """Approve another officer's proposal. The change takes effect at once, or at `effectiveAt`."""
     operations.approve_proposal(ctx.session, proposal_id=proposal_id, act=ctx.act)
     return _proposal_view(ctx, proposal_id)
 
@@ -91,7 +91,7 @@ def approve_proposal(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
     raises=(IllegalTransitionError,),
 )  # fmt: skip
 def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> queries.ProposalDetail:
-    """Reject a proposal that did not take effect yet, or take the caller's own back."""
+    """Reject a proposal before it takes effect, or withdraw your own proposal."""
     operations.reject_proposal(ctx.session, proposal_id=proposal_id, act=ctx.act, reason=body["reason"])
     return _proposal_view(ctx, proposal_id)
 
@@ -100,7 +100,7 @@ def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> qu
     "/halts", auth=STAFF, limit=SharedLimit.CALLER_TIER, query=CursorQuery, reply=PayoutHaltView(many=True)
 )
 def list_halts(ctx: Context, query: dict[str, Any]) -> Page:
-    """List when and why payouts stood still, the latest first."""
+    """List the halts of payouts with reasons, the latest first."""
     return halts.list_halts(ctx.session, page=ctx.page)
 
 
@@ -113,5 +113,5 @@ def _proposal_view(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
     phased=True, group=ProcessGroup.API,
 )  # fmt: skip
 def show_status(ctx: Context) -> dict[str, Any]:
-    """Tell whether there is maintenance, and how each part of the service is."""
+    """Get the status of the service: maintenance, components and features."""
     return health.fetch_service_status(ctx.services.database, ctx.services.cache, now=ctx.now)

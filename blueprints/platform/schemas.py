@@ -1,4 +1,4 @@
-"""What proposals are made of and look like, and the platform's status."""
+"""Schemas of proposals, payout halts and the platform's status."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ from marketplace.proposals.kinds import CHANGES
 
 _REASON_LENGTH = {"min_length": 3, "max_length": 500}
 _STATUSES = sorted(states.PROPOSAL.states)
-# By kind: what its payload must have, and what it may have beside.
+# The required and the optional payload fields, by kind.
 _PAYLOAD_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "fee": (frozenset({"key", "value"}), frozenset()),
     "category_commission": (frozenset({"category_id", "commission_bps"}), frozenset()),
@@ -33,65 +33,76 @@ _PAYLOAD_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "maintenance": (frozenset({"active"}), frozenset({"message", "until"})),
     "payout_resume": (frozenset({"reason"}), frozenset()),
 }
-_STATE_METADATA = {"description": "What it changes: as it was when it was proposed, and as it would be."}
+_STATE_METADATA = {
+    "description": "The changed values: `before` at the time of the proposal, `after` with the proposal in effect."
+}
 
 
 class ProposalPayload(Schema):
-    """What is proposed: fields by kind."""
+    """The payload of a proposal. The allowed fields depend on the kind."""
 
     key = SingleLineText(
         max_length=64,
-        metadata={"description": f"fee: one of {', '.join(FEES)}; feature_flag: the name of the feature."},
+        metadata={
+            "description": f"For `fee`: one of {', '.join(FEES)}. For `feature_flag`: the name of the feature."
+        },
     )
-    value = StrictInteger(minimum=0, metadata={"description": "fee: basis points or kobo."})
-    category_id = Uuid(metadata={"description": "category_commission."})
+    value = StrictInteger(minimum=0, metadata={"description": "For `fee`: basis points or kobo."})
+    category_id = Uuid(metadata={"description": "For `category_commission`."})
     commission_bps = StrictInteger(
         minimum=0,
         allow_none=True,
-        metadata={"description": "category_commission: basis points; null for the platform's own rate."},
+        metadata={
+            "description": "For `category_commission`: basis points; null for the platform's default rate."
+        },
     )
-    enabled = StrictBoolean(metadata={"description": "feature_flag."})
-    active = StrictBoolean(metadata={"description": "maintenance."})
+    enabled = StrictBoolean(metadata={"description": "For `feature_flag`."})
+    active = StrictBoolean(metadata={"description": "For `maintenance`."})
     message = SingleLineText(
-        max_length=300, allow_none=True, metadata={"description": "maintenance: what people are told."}
+        max_length=300, allow_none=True, metadata={"description": "For `maintenance`: a message for users."}
     )
-    until = Timestamp(allow_none=True, metadata={"description": "maintenance: when it ends by itself."})
-    reason = Text(**_REASON_LENGTH, metadata={"description": "payout_resume: why it is safe to go on."})
+    until = Timestamp(allow_none=True, metadata={"description": "For `maintenance`: the automatic end."})
+    reason = Text(
+        **_REASON_LENGTH, metadata={"description": "For `payout_resume`: why payouts are safe again."}
+    )
 
 
 class CreateProposal(Schema):
-    """A change of the platform, and why."""
+    """A proposed change of the platform, with the reason."""
 
     kind = Choice(*CHANGES, required=True)
     payload = fields.Nested(ProposalPayload, required=True)
     reason = Text(**_REASON_LENGTH, required=True)
     effective_at = Timestamp(
         allow_none=True,
-        metadata={"description": "When it takes effect; without it, as soon as it is approved."},
+        metadata={
+            "description": "The time of the change. Without a time, the change takes effect at the approval."
+        },
     )
 
     @validates_schema
     def check_payload(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse a payload that is not of its kind."""
+        """Check the payload's fields against the kind."""
         needed, allowed = _PAYLOAD_FIELDS[data["kind"]]
         names = {name: field.data_key for name, field in ProposalPayload().fields.items()}
         provided = data["payload"].keys()
         errors = {names[name]: ["Missing data for required field."] for name in needed - provided}
         errors |= {
-            names[name]: [f"Is not of the kind {data['kind']}."] for name in provided - needed - allowed
+            names[name]: [f"Is not allowed for the kind {data['kind']}."]
+            for name in provided - needed - allowed
         }
         if errors:
             raise ValidationError({"payload": errors})
 
 
 class RejectProposal(Schema):
-    """Why a proposal is not carried."""
+    """The reason to reject a proposal."""
 
     reason = Text(**_REASON_LENGTH, required=True)
 
 
 class ProposalQuery(OffsetQuery):
-    """Which proposals are listed."""
+    """Filters of the list of proposals."""
 
     sort = sort_choice(queries.SORTS, default="created_at")
     status = Choice(*_STATUSES, load_default=None)
@@ -99,13 +110,13 @@ class ProposalQuery(OffsetQuery):
 
 
 class ProposalOfficer(Identified):
-    """An officer who had to do with it."""
+    """An officer in a proposal's decisions."""
 
     name = fields.String(required=True, allow_none=True)
 
 
 class ProposalRow(Created):
-    """A proposal: what it changes from what to what, what that does, and who decided on it."""
+    """A proposal with the change, the effect and the decisions."""
 
     kind = Choice(*CHANGES, required=True)
     status = Choice(*_STATUSES, required=True)
@@ -115,7 +126,8 @@ class ProposalRow(Created):
     before = fields.Dict(required=True, metadata=_STATE_METADATA)
     after = fields.Dict(required=True, metadata=_STATE_METADATA)
     effect = fields.Dict(
-        required=True, metadata={"description": "Such as a sample order before the change and after it."}
+        required=True,
+        metadata={"description": "The effect of the change, such as a sample order before and after."},
     )
     effective_at = Timestamp(required=True, allow_none=True)
     expires_at = Timestamp(required=True)
@@ -130,18 +142,18 @@ class ProposalRow(Created):
 
 
 class Proposal(ProposalRow):
-    """A proposal with what it changes as of now, and what the caller may do with it."""
+    """A proposal with the current values and the caller's possible actions."""
 
     current = fields.Dict(
         required=True,
         allow_none=True,
-        metadata={"description": "What it changes, as it is now; null of one that is over."},
+        metadata={"description": "The current values; null for a closed proposal."},
     )
     next_actions = fields.List(Choice(states.APPROVE, states.REJECT), required=True)
 
 
 class PayoutHaltView(Identified):
-    """A time in which payouts stood still."""
+    """A halt of all payouts."""
 
     state = Choice("halted", "resumed", required=True)
     reason = fields.String(required=True)
@@ -149,17 +161,17 @@ class PayoutHaltView(Identified):
         attribute="finding_count",
         minimum=0,
         required=True,
-        metadata={"description": "How many different things were found meanwhile."},
+        metadata={"description": "The number of different findings during the halt."},
     )
     halted_at = Timestamp(required=True)
     resumed_at = Timestamp(required=True, allow_none=True)
     proposal_id = Uuid(
-        required=True, allow_none=True, metadata={"description": "The proposal that resumed them."}
+        required=True, allow_none=True, metadata={"description": "The proposal that resumed payouts."}
     )
 
 
 class MaintenanceState(Schema):
-    """Whether the platform is being worked on."""
+    """The state of maintenance."""
 
     active = fields.Boolean(required=True)
     message = fields.String(required=True, allow_none=True)
@@ -167,19 +179,19 @@ class MaintenanceState(Schema):
 
 
 class ServiceComponent(Schema):
-    """A part of the service, and how it is."""
+    """A component of the service with its status."""
 
     name = Choice(*health.COMPONENTS, required=True)
     status = Choice(*health.COMPONENT_STATUSES, required=True)
 
 
 class PlatformStatus(Schema):
-    """How the service is, for everybody."""
+    """The public status of the service."""
 
     status = Choice(*health.COMPONENT_STATUSES, health.MAINTENANCE, required=True)
     maintenance = fields.Nested(MaintenanceState, required=True)
     components = fields.List(fields.Nested(ServiceComponent), required=True)
     features = fields.Dict(
         keys=fields.String(), values=fields.Boolean(), required=True,
-        metadata={"description": "Which features are on."},
+        metadata={"description": "The state of each feature: true if on."},
     )  # fmt: skip

@@ -1,1 +1,1 @@
-"""One's own account and addresses."""
+"""The caller's account and addresses over HTTP."""

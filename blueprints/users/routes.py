@@ -1,4 +1,4 @@
-"""One's own account and delivery addresses."""
+"""Routes of the caller's account and delivery addresses."""
 
 from typing import Any
 from uuid import UUID
@@ -18,18 +18,18 @@ from marketplace.identity.models import Profile
 from marketplace.kernel.errors import LimitReachedError
 from marketplace.kernel.paging import Page
 
-area = ContractBlueprint("users", "/api/users", "One's own account and addresses")
+area = ContractBlueprint("users", "/api/users", "Your account and addresses")
 
 
 @area.get("/me", auth=AUTHENTICATED_ANY_STATUS, limit=SharedLimit.CALLER_TIER, reply=Me)
 def get_me(ctx: Context) -> Profile:
-    """Show the caller's profile, campus, role and badges, whatever the account's status."""
+    """Get your profile, campus, role and badges. Suspended accounts can use this route too."""
     return queries.fetch_profile(ctx.session, user_id=ctx.user.id)
 
 
 @area.put("/me", auth=AUTHENTICATED, limit="30/minute", body=UpdateMe, reply=Me)
 def update_me(ctx: Context, body: dict[str, Any]) -> Profile:
-    """Change the caller's name, phone number, campus or avatar."""
+    """Change your name, phone number, campus or avatar."""
     return operations.update_profile(ctx.session, user_id=ctx.user.id, changes=body, now=ctx.now)
 
 
@@ -41,7 +41,7 @@ def update_me(ctx: Context, body: dict[str, Any]) -> Profile:
     reply=AddressView(many=True),
 )
 def list_addresses(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the caller's saved addresses, the default one first."""
+    """List your saved addresses, the default address first."""
     return queries.list_addresses_page(ctx.session, user_id=ctx.user.id, page=ctx.page)
 
 
@@ -55,7 +55,7 @@ def list_addresses(ctx: Context, query: dict[str, Any]) -> Page:
     raises=(LimitReachedError,),
 )
 def add_address(ctx: Context, body: dict[str, Any]) -> queries.SavedAddress:
-    """Save a delivery address; the first one becomes the default."""
+    """Save a delivery address. The first address becomes the default."""
     return operations.add_address(ctx.session, user_id=ctx.user.id, fields=body, now=ctx.now)
 
 
@@ -67,7 +67,7 @@ def add_address(ctx: Context, body: dict[str, Any]) -> queries.SavedAddress:
     reply=AddressView,
 )
 def update_address(ctx: Context, address_id: UUID, body: dict[str, Any]) -> queries.SavedAddress:
-    """Change one of the caller's addresses."""
+    """Change a saved address."""
     return operations.update_address(
         ctx.session, user_id=ctx.user.id, address_id=address_id, fields=body, now=ctx.now
     )
@@ -75,6 +75,6 @@ def update_address(ctx: Context, address_id: UUID, body: dict[str, Any]) -> quer
 
 @area.delete("/me/addresses/<uuid:address_id>", auth=AUTHENTICATED, limit="20/minute", reply=Deleted)
 def remove_address(ctx: Context, address_id: UUID) -> dict[str, Any]:
-    """Remove one of the caller's addresses."""
+    """Remove a saved address."""
     operations.remove_address(ctx.session, user_id=ctx.user.id, address_id=address_id, now=ctx.now)
     return {"deleted": True, "id": address_id}

@@ -1,4 +1,4 @@
-"""What people change of their own account, and how they see it."""
+"""Schemas of accounts and addresses."""
 
 from marshmallow import fields
 
@@ -16,7 +16,7 @@ from blueprints.http.fields import (
 
 
 class UpdateMe(Schema):
-    """Changes to one's own profile; what is left out stays as it is."""
+    """Changes of the profile. Missing fields are unchanged."""
 
     name = SingleLineText(max_length=100)
     phone = Phone(allow_none=True)
@@ -25,11 +25,11 @@ class UpdateMe(Schema):
 
 
 class MyCampus(NamedResource):
-    """The campus that somebody belongs to."""
+    """The campus of the user."""
 
 
 class Me(Updated):
-    """One's own profile."""
+    """The profile of the user."""
 
     email = fields.String(required=True, allow_none=True)
     name = fields.String(required=True, allow_none=True)
@@ -48,7 +48,7 @@ class Me(Updated):
 
 
 class UpdateAddress(AddressFields):
-    """Changes to an address; what is left out stays as it is."""
+    """Changes of an address. Missing fields are unchanged."""
 
     is_default = StrictBoolean()
 
