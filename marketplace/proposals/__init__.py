@@ -1,1 +1,1 @@
-"""Changes of the platform that two officers decide on: one proposes, another approves."""
+"""Platform changes that an officer proposes and another officer approves."""

@@ -1,4 +1,4 @@
-"""What can be proposed: of each kind what is checked, what it changes, what that does, and how it is done."""
+"""Kinds of proposals: validation, current and proposed state, effect, and application of each kind."""
 
 import re
 from abc import ABC, abstractmethod
@@ -21,6 +21,7 @@ from marketplace.platform import features, halts
 from marketplace.platform.fees import COMMISSION, FEES, FeeSetting
 from marketplace.platform.operations import set_setting
 from marketplace.platform.queries import fetch_platform_settings
+from marketplace.proposals import texts
 
 Payload = dict[str, Any]
 
@@ -30,14 +31,14 @@ _SAMPLE_PRICE_MINOR = 1_000_000
 
 
 def _format_timestamp(at: datetime | None) -> str | None:
-    """Write a time as answers do: without a fraction of a second that there is none of."""
+    """Format a time as in API responses, without a fraction of zero."""
     return None if at is None else iso(at).replace(".000000Z", "Z")
 
 
 class Change(ABC):
-    """A kind of proposal. A payload is as it is kept: what JSON can say, named as on the wire.
+    """A kind of proposal. Payloads are stored as JSON with the field names of the API.
 
-    ``ignores_prior_state`` says that it is a switch: what it was before does not matter to those who approved it.
+    ``ignores_prior_state`` marks a switch: an approval stays valid when the target's prior state changes.
     """
 
     ignores_prior_state: ClassVar[bool] = False
@@ -46,38 +47,38 @@ class Change(ABC):
     def validate_payload(
         self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
     ) -> Payload:
-        """Check what is proposed, and give it as it is kept.
+        """Validate a proposed payload and return the payload to store.
 
-        :param payload_input: as it was read; what a kind takes is there
-        :param now: when it would take effect
-        :raises ValidationError: it is out of range, or names something that there is none of
-        :raises ConflictError: there is nothing to do it to
+        :param payload_input: the parsed request, with the fields of the kind
+        :param now: the time when the change would take effect
+        :raises ValidationError: a value is out of range, or names a missing record
+        :raises ConflictError: the target does not allow the change now
         """
 
-    def lock_target(self, session: Session) -> None:  # noqa: B027 - most are changed by proposals alone
-        """Keep what is changed as it is until the transaction ends, from what is no proposal."""
+    def lock_target(self, session: Session) -> None:  # noqa: B027 - most targets change by proposals only
+        """Lock the target until the transaction ends, against changes other than proposals."""
 
     def target(self, payload: Payload) -> str:
-        """Name what is changed."""
+        """Return the name of the change's target."""
         return str(payload["key"])
 
     @abstractmethod
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        """Give what is changed as it is now."""
+        """Return the target's current state."""
 
     def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
-        """Give what is changed as it would be."""
+        """Return the target's proposed state."""
         return dict(payload)
 
     @abstractmethod
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
-        """Show what the change does."""
+        """Return the effect of the change, for the deciding officers."""
 
     @abstractmethod
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
-        """Do it.
+        """Apply the change.
 
-        :raises ConflictError: there is nothing to do it to any more
+        :raises ConflictError: the target no longer allows the change
         """
 
 
@@ -88,10 +89,9 @@ def _ensure_in_range(value: Any, fee: FeeSetting, name: str) -> int:
 
 
 def _price_sample_order(settings: Mapping[str, Any], *, commission_bps: int | None = None) -> dict[str, int]:
-    """Price a sample order as the platform would, and split it up, in kobo.
+    """Price a sample order with the platform's settings and split the escrow, in kobo.
 
-    :param settings: the platform's
-    :param commission_bps: of the item's category; none for the platform's own
+    :param commission_bps: the rate of the item's category; the platform's rate by default
     """
     fees = Fees(
         commission_bps=settings["commission_bps"],
@@ -115,10 +115,10 @@ def _price_sample_order(settings: Mapping[str, Any], *, commission_bps: int | No
 
 
 def _compare_sample_orders(before: dict[str, int], after: dict[str, int]) -> dict[str, Any]:
-    """Show a sample order before a change and after it."""
+    """Build the effect of a price change: a sample order before and after the change."""
     return {
         "sampleOrder": {
-            "description": "One item of NGN 10,000.00, delivered",
+            "description": "One item for NGN 10,000.00, with delivery",
             "before": before,
             "after": after,
         }
@@ -137,11 +137,12 @@ _COUNT_PAYABLE_VENDORS = Statement(
 
 
 class FeeChange(Change):
-    """A fee, or a limit, of the platform."""
+    """A change of a platform fee or limit."""
 
     def validate_payload(
         self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
     ) -> Payload:
+        """Check the setting's key and the range of the new value."""
         fee = FEES.get(payload_input["key"])
         if fee is None:
             raise ValidationError.of("payload.key", f"Must be one of: {', '.join(FEES)}.")
@@ -151,9 +152,11 @@ class FeeChange(Change):
         }
 
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        """Return the setting's current value."""
         return {"key": payload["key"], "value": fetch_platform_settings(session)[payload["key"]]}
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
+        """Return a sample order before and after, or for the minimum payout the counts of payable vendors."""
         settings = fetch_platform_settings(session)
         changed = settings | {payload["key"]: payload["value"]}
         if payload["key"] == _MINIMUM_PAYOUT:
@@ -165,6 +168,7 @@ class FeeChange(Change):
         return _compare_sample_orders(_price_sample_order(settings), _price_sample_order(changed))
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
+        """Write the setting's new value."""
         key = payload["key"]
         set_setting(session, key=key, value=payload["value"], description=FEES[key].meaning, now=now)
 
@@ -189,29 +193,37 @@ _COUNT_PRODUCTS = Statement(
 
 
 class CategoryCommission(Change):
-    """A category's own commission, and of those below it that have none; none means that of the one above it."""
+    """A change of a category's own commission rate, which subcategories without a rate inherit.
+
+    A null rate makes the category inherit the parent category's rate.
+    """
 
     def validate_payload(
         self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
     ) -> Payload:
+        """Check that the category exists and that the rate is in range."""
         bps = payload_input["commission_bps"]
         if bps is not None:
             _ensure_in_range(bps, COMMISSION, "payload.commissionBps")
         if _SELECT_CATEGORY.first(session, category_id=payload_input["category_id"]) is None:
-            raise ValidationError.of("payload.categoryId", "There is no such category.")
+            raise ValidationError.of("payload.categoryId", "Category not found.")
         return {"categoryId": str(payload_input["category_id"]), "commissionBps": bps}
 
     def target(self, payload: Payload) -> str:
+        """Return the category's id."""
         return str(payload["categoryId"])
 
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        """Return the category's own rate."""
         row = self._select_category(session, payload)
         return self._serialize(row, row["commission_bps"])
 
     def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
+        """Return the category with the proposed rate."""
         return self._serialize(self._select_category(session, payload), payload["commissionBps"])
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
+        """Return a sample order before and after, and the number of affected published products."""
         row, settings = self._select_category(session, payload), fetch_platform_settings(session)
         own_bps = payload["commissionBps"]
         before = _price_sample_order(settings, commission_bps=row["rate_bps"])
@@ -223,6 +235,7 @@ class CategoryCommission(Change):
         }
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
+        """Write the category's own rate."""
         session.execute(
             update(Category)
             .where(Category.id == UUID(payload["categoryId"]))
@@ -230,7 +243,7 @@ class CategoryCommission(Change):
         )
 
     def _select_category(self, session: Session, payload: Payload) -> dict[str, Any]:
-        # Categories are never deleted: one that was there when it was proposed is there.
+        # Categories are never deleted, so the proposed category still exists.
         return _SELECT_CATEGORY.one(session, category_id=UUID(payload["categoryId"]))
 
     def _serialize(self, row: dict[str, Any], bps: int | None) -> dict[str, Any]:
@@ -238,34 +251,34 @@ class CategoryCommission(Change):
 
 
 class FeatureFlag(Change):
-    """A feature that is switched on or off."""
+    """A switch of a feature flag."""
 
     ignores_prior_state = True
 
     def validate_payload(
         self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
     ) -> Payload:
+        """Check the format of the flag's key."""
         if not _FLAG_KEY_PATTERN.fullmatch(payload_input["key"]):
             raise ValidationError.of(
                 "payload.key",
-                "Must be 2 to 64 letters, digits, dots, hyphens or underscores, a letter first.",
+                "Must be 2 to 64 letters, digits, dots, hyphens or underscores, and start with a letter.",
             )
         return {"key": payload_input["key"], "enabled": payload_input["enabled"]}
 
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        """Return the flag's current value, or none for a new flag."""
         flags = features.read_features(fetch_platform_settings(session))
         return {"key": payload["key"], "enabled": flags.get(payload["key"])}
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
+        """Return the meaning of the flag, and whether the service uses the flag."""
         feature = features.FEATURES.get(payload["key"])
-        meaning = (
-            feature.meaning
-            if feature
-            else "The service itself does nothing by it; applications are told of it."
-        )
+        meaning = feature.meaning if feature else texts.UNUSED_FLAG_EFFECT
         return {"usedByService": feature is not None, "meaning": meaning}
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
+        """Write the flag."""
         set_setting(
             session,
             key=features.feature_setting_key(payload["key"]),
@@ -276,16 +289,17 @@ class FeatureFlag(Change):
 
 
 class MaintenanceChange(Change):
-    """That the platform is being worked on, or no longer."""
+    """The start or the end of platform maintenance."""
 
     ignores_prior_state = True
 
     def validate_payload(
         self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
     ) -> Payload:
+        """Check that the maintenance ends after its start."""
         until = payload_input.get("until")
         if until is not None and until <= now:
-            raise ValidationError.of("payload.until", "Must be after it takes effect.")
+            raise ValidationError.of("payload.until", "Must be after the time when the change takes effect.")
         return {
             "active": payload_input["active"],
             "message": payload_input.get("message"),
@@ -293,9 +307,11 @@ class MaintenanceChange(Change):
         }
 
     def target(self, payload: Payload) -> str:
+        """Return the key of the maintenance setting."""
         return features.MAINTENANCE
 
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        """Return the current maintenance, if any."""
         maintenance = features.read_maintenance(fetch_platform_settings(session), now=now)
         return {
             "active": maintenance.active,
@@ -304,6 +320,7 @@ class MaintenanceChange(Change):
         }
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
+        """Return the features that the maintenance switches off."""
         return {
             "switchedOff": [
                 name
@@ -313,16 +330,17 @@ class MaintenanceChange(Change):
         }
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
+        """Write the maintenance setting."""
         set_setting(
             session,
             key=features.MAINTENANCE,
             value=payload,
-            description="Whether the platform is being worked on",
+            description="Whether the platform is under maintenance",
             now=now,
         )
 
 
-# What a halt is shown as while there is none.
+# The state of payouts without a halt.
 _NOT_HALTED: dict[str, Any] = {
     "halted": False,
     "haltId": None,
@@ -335,27 +353,31 @@ _NOT_HALTED: dict[str, Any] = {
 
 
 class PayoutResume(Change):
-    """That payouts go on, which a drift had halted.
+    """The end of a halt of payouts.
 
-    It is for the halt that there was when it was proposed, with what was found by then. Drift that is found later,
-    also after it was approved, is not carried with it.
+    The proposal covers the halt and the findings that existed at the filing. A later finding makes the proposal
+    stale, also after the approval.
     """
 
     def validate_payload(
         self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
     ) -> Payload:
+        """Check that payouts are halted, and store the halt's id and mark."""
         halt = halts.fetch_current_halt(session)
         if halt is None:
-            raise halts.PayoutsNotHaltedError("Payouts are not halted: there is nothing to resume.")
+            raise halts.PayoutsNotHaltedError("Payouts are not halted, so there is nothing to resume.")
         return {"reason": payload_input["reason"], "haltId": str(halt.id), "haltMark": halt.mark}
 
     def lock_target(self, session: Session) -> None:
+        """Lock the current halt, so that no finding is added meanwhile."""
         halts.lock_halt(session)
 
     def target(self, payload: Payload) -> str:
+        """Return the fixed name of the target."""
         return "payouts"
 
     def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
+        """Return the current halt with the findings."""
         halt = halts.fetch_current_halt(session)
         if halt is None:
             return dict(_NOT_HALTED)
@@ -370,15 +392,18 @@ class PayoutResume(Change):
         }
 
     def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
+        """Return the state without a halt."""
         return dict(_NOT_HALTED)
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
+        """Return the open drift alerts, and whether the proposal still matches the current halt."""
         drifts = sorted(list_open_subjects(session, identifier="ESCROW_DRIFT"))
         halt = halts.fetch_current_halt(session)
         halt_now = (str(halt.id), halt.mark) if halt else None
         return {"resumes": halt_now == (payload["haltId"], payload["haltMark"]), "openDrifts": drifts}
 
     def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
+        """Resume payouts, unless another finding was added to the halt."""
         halts.resume_payouts(
             session,
             halt_id=UUID(payload["haltId"]),

@@ -11,7 +11,7 @@ from marketplace.infra.db import Entity, Timestamped
 
 
 class PlatformProposal(Timestamped, Entity):
-    """A change of the platform that an officer proposes. The database holds that another one approves it."""
+    """An officer's proposal to change the platform. The database requires the approval of another officer."""
 
     __tablename__ = "platform_proposals"
     __table_args__ = (
@@ -30,29 +30,35 @@ class PlatformProposal(Timestamped, Entity):
         CheckConstraint("(status = 'expired') = (expired_at IS NOT NULL)", name="expired"),
         Index("ix_platform_proposals_status", "status", text("id DESC")),
         Index("ix_platform_proposals_kind", "kind", text("id DESC")),
-        # What the schedule looks for: it is little, however many there were.
+        # Partial indexes for the schedule: few proposals are pending or approved at a time.
         Index("ix_platform_proposals_expiring", "expires_at", postgresql_where=text("status = 'pending'")),
         Index("ix_platform_proposals_due", "effective_at", postgresql_where=text("status = 'approved'")),
     )
 
     kind: Mapped[str]
-    target: Mapped[str] = mapped_column(comment="What it changes: a setting's key, a category's id, ...")
-    payload: Mapped[dict[str, Any]] = mapped_column(comment="As it was proposed")
+    target: Mapped[str] = mapped_column(
+        comment="Target of the change, such as a setting's key or a category's id"
+    )
+    payload: Mapped[dict[str, Any]] = mapped_column(comment="Proposed change")
     reason: Mapped[str] = mapped_column(info={"personal": "message"})
     status: Mapped[str]
-    before: Mapped[dict[str, Any]] = mapped_column(comment="What it changes, as it was when it was proposed")
+    before: Mapped[dict[str, Any]] = mapped_column(comment="State of the target when the proposal was filed")
     after: Mapped[dict[str, Any]]
-    effect: Mapped[dict[str, Any]] = mapped_column(comment="What it does to a sample order, and the like")
+    effect: Mapped[dict[str, Any]] = mapped_column(
+        comment="Effect of the change, such as the price of a sample order"
+    )
     proposed_by: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), index=True)
-    effective_at: Mapped[datetime | None] = mapped_column(comment="None: as soon as it is approved")
-    expires_at: Mapped[datetime] = mapped_column(comment="Unless it is approved by then")
+    effective_at: Mapped[datetime | None] = mapped_column(
+        comment="Time when the change takes effect; null means on approval"
+    )
+    expires_at: Mapped[datetime] = mapped_column(comment="Deadline for the approval")
     approved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
     approved_at: Mapped[datetime | None]
     activated_at: Mapped[datetime | None]
     rejected_by: Mapped[UUID | None] = mapped_column(
         ForeignKey("profiles.id"),
         index=True,
-        comment="None of a rejected one: it no longer fitted when it was due",
+        comment="Null if the schedule rejected a stale proposal",
     )
     rejected_at: Mapped[datetime | None]
     rejection_reason: Mapped[str | None] = mapped_column(info={"personal": "message"})

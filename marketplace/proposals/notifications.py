@@ -1,4 +1,4 @@
-"""What officers are told of proposals."""
+"""Notifications to officers about proposals."""
 
 from datetime import datetime
 
@@ -7,19 +7,27 @@ from sqlalchemy.orm import Session
 from marketplace.identity.permissions import MANAGE_PLATFORM
 from marketplace.identity.queries import list_officers_with_permission
 from marketplace.notifications.operations import NewNotification, notify_all
+from marketplace.proposals import states, texts
 from marketplace.proposals.models import PlatformProposal
+
+_PROGRESS_TEXTS = {
+    states.APPROVED: (texts.PROPOSAL_APPROVED_TITLE, texts.PROPOSAL_APPROVED_BODY),
+    states.ACTIVE: (texts.PROPOSAL_ACTIVE_TITLE, texts.PROPOSAL_ACTIVE_BODY),
+    states.REJECTED: (texts.PROPOSAL_REJECTED_TITLE, texts.PROPOSAL_REJECTED_BODY),
+    states.EXPIRED: (texts.PROPOSAL_EXPIRED_TITLE, texts.PROPOSAL_EXPIRED_BODY),
+}
 
 
 def notify_proposal_filed(session: Session, proposal: PlatformProposal, *, now: datetime) -> None:
-    """Notify the officers who may decide on a proposal, except for the proposer."""
+    """Notify the officers with the permission to decide on a proposal, except for the proposer."""
     notify_all(
         session,
         notifications=[
             NewNotification(
                 user_id=user_id,
                 type="proposal_filed",
-                title="A change waits for your approval",
-                body=f"An officer proposes a change of the platform ({proposal.kind}): {proposal.reason}",
+                title=texts.PROPOSAL_FILED_TITLE,
+                body=texts.PROPOSAL_FILED_BODY.format(kind=proposal.kind, reason=proposal.reason),
                 link=f"/admin/proposals/{proposal.id}",
                 cause=f"proposal:{proposal.id}:filed",
             )
@@ -32,21 +40,22 @@ def notify_proposal_filed(session: Session, proposal: PlatformProposal, *, now: 
 
 
 def notify_proposal_progress(
-    session: Session, proposal: PlatformProposal, step: str, body: str, *, now: datetime
+    session: Session, proposal: PlatformProposal, step: str, *, now: datetime, **values: str
 ) -> None:
-    """Tell the two officers whose proposal it is how it went on.
+    """Notify the proposer and the approver of a proposal's new status.
 
-    :param step: the state that it came to
-    :param body: what that means
+    :param step: the new status
+    :param values: further placeholders of the status's text
     """
+    title, body = _PROGRESS_TEXTS[step]
     notify_all(
         session,
         notifications=[
             NewNotification(
                 user_id=user_id,
                 type=f"proposal_{step}",
-                title=f"A proposal is {step}",
-                body=f"{proposal.kind}, {proposal.target}: {body}",
+                title=title,
+                body=body.format(kind=proposal.kind, target=proposal.target, **values),
                 link=f"/admin/proposals/{proposal.id}",
                 cause=f"proposal:{proposal.id}:{step}",
             )

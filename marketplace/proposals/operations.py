@@ -1,4 +1,4 @@
-"""Proposals: filed by an officer, carried or rejected by another, put into force when they are due."""
+"""File, approve and reject proposals, and apply approved proposals when due."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,20 +19,19 @@ from marketplace.kernel.errors import (
     ValidationError,
     found,
 )
-from marketplace.proposals import notifications, states
+from marketplace.proposals import notifications, states, texts
 from marketplace.proposals.kinds import CHANGES
 from marketplace.proposals.models import PlatformProposal
 
 EXPIRES_AFTER = timedelta(days=7)
-# A change that lies further ahead would be approved by people who can't know what it meets.
+# Officers cannot judge the effect of a change that is further ahead.
 LATEST_START = timedelta(days=90)
 _BATCH_SIZE = 200
 _TARGET_TYPE = "platform_proposal"
-_STALE_PROPOSAL = "What it changes is no longer what it was when it was proposed."
 
 
 class ProposalExpiredError(ConflictError):
-    """The proposal expired before its approval. The expiry is kept although the request is refused."""
+    """The proposal expired before its approval. The expiry is saved although the request is refused."""
 
     reason = "proposal-expired"
     keeps_changes = True
@@ -46,7 +45,7 @@ class StaleProposalError(ConflictError):
 
 @dataclass(frozen=True)
 class DueProposalsResult:
-    """How many proposals took effect, no longer fitted, and expired."""
+    """Counts of proposals that took effect, were rejected as stale, and expired."""
 
     activated: int
     rejected: int
@@ -62,20 +61,20 @@ def propose(
     reason: str,
     effective_at: datetime | None = None,
 ) -> UUID:
-    """File a proposal, and notify the officers who may decide on it.
+    """File a proposal, and notify the officers with the permission to decide.
 
-    :param kind: one of ``CHANGES``
-    :param payload: as the kind takes it
-    :param reason: for the officer who decides
-    :param effective_at: when the change takes effect; by default as soon as it is approved
+    :param kind: a key of ``CHANGES``
+    :param payload: the parsed fields of the kind
+    :param reason: shown to the deciding officer
+    :param effective_at: the time when the change takes effect; on approval by default
     :return: the proposal's id
-    :raises ValidationError: it is out of range, names something that there is none of, or begins in the past
-    :raises ConflictError: there is nothing to do it to
+    :raises ValidationError: a value or ``effective_at`` is out of range, or the payload names a missing record
+    :raises ConflictError: the target does not allow the change now
     """
     change = CHANGES[kind]
     if effective_at is not None and not act.now <= effective_at <= act.now + LATEST_START:
         raise ValidationError.of(
-            "effectiveAt", f"Must be in the future, and at most {LATEST_START.days} days away."
+            "effectiveAt", f"Must be in the future and at most {LATEST_START.days} days ahead."
         )
     change.lock_target(session)
     stored = change.validate_payload(session, payload, now=effective_at or act.now)
@@ -113,52 +112,48 @@ def propose(
 
 
 def approve_proposal(session: Session, *, proposal_id: UUID, act: Act) -> None:
-    """Approve a proposal for a second officer; it takes effect at once, or when it is due.
+    """Approve a proposal as the second officer. The change takes effect now or at the effective time.
 
-    :raises NotFoundError: there is no such proposal
-    :raises SecondApproverRequiredError: the officer proposed it
-    :raises IllegalTransitionError: it is decided on
-    :raises ProposalExpiredError: it waited for more than seven days
-    :raises StaleProposalError: what it changes was changed since
+    :raises NotFoundError: the proposal does not exist
+    :raises SecondApproverRequiredError: the officer filed the proposal
+    :raises IllegalTransitionError: the proposal is not pending
+    :raises ProposalExpiredError: the proposal was pending for more than seven days
+    :raises StaleProposalError: the target has changed since the filing
     """
     proposal = _lock_proposal(session, proposal_id)
     if proposal.proposed_by == act.person_id:
-        raise SecondApproverRequiredError("You proposed it: another officer has to approve it.")
+        raise SecondApproverRequiredError("You filed this proposal, so another officer must approve it.")
     states.PROPOSAL.target(proposal.status, states.APPROVE)
     if proposal.expires_at <= act.now:
         _expire(session, proposal, now=act.now)
-        raise ProposalExpiredError(
-            f"The proposal expired at {iso(proposal.expires_at)}: nobody had approved it. File it anew."
-        )
+        raise ProposalExpiredError(texts.PROPOSAL_EXPIRED.format(expires_at=iso(proposal.expires_at)))
     if not _is_target_unchanged(session, proposal, now=act.now):
-        raise StaleProposalError(f"{_STALE_PROPOSAL} File it anew.")
+        raise StaleProposalError(texts.PROPOSAL_STALE)
     _transition(session, proposal, states.APPROVE, act, approved_by=act.person_id, approved_at=act.now)
     if proposal.effective_at is None or proposal.effective_at <= act.now:
         _activate(session, proposal, act)
     else:
         notifications.notify_proposal_progress(
-            session, proposal, "approved", f"It takes effect at {iso(proposal.effective_at)}.", now=act.now
+            session, proposal, states.APPROVED, effective_at=iso(proposal.effective_at), now=act.now
         )
 
 
 def reject_proposal(session: Session, *, proposal_id: UUID, act: Act, reason: str) -> None:
-    """Reject a proposal that did not take effect yet; its proposer may take it back so, too.
+    """Reject a proposal that has not taken effect. The proposer may withdraw a proposal in the same way.
 
-    :param reason: why
-    :raises NotFoundError: there is no such proposal
-    :raises IllegalTransitionError: it took effect, or is over
+    :raises NotFoundError: the proposal does not exist
+    :raises IllegalTransitionError: the proposal has taken effect or has another final status
     """
     _reject(session, _lock_proposal(session, proposal_id), act=act, reason=reason)
 
 
 def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsResult:
-    """Put approved proposals into force that are due, and end those that nobody approved.
+    """Apply approved proposals that are due, and expire pending proposals after the deadline.
 
-    Each is a transaction of its own: one that fails keeps no other waiting, and is due again. One that no longer fits
-    is rejected, and both officers are told.
+    Each proposal has a separate transaction: a failure does not delay the others, and the next run retries. A stale
+    proposal is rejected, and both officers are notified.
 
-    :param now: when
-    :return: how many; at most 200 of each in one run
+    :return: the counts; at most 200 due and 200 expired proposals in a run
     """
     with database.reading() as session:
         due = session.scalars(
@@ -193,16 +188,16 @@ def _lock_proposal(session: Session, proposal_id: UUID) -> PlatformProposal:
         session.get(
             PlatformProposal, proposal_id, with_for_update={"key_share": True}, populate_existing=True
         ),
-        "There is no such proposal.",
+        texts.PROPOSAL_NOT_FOUND,
     )
 
 
-# What is changed is compared and changed by one at a time, whichever proposals it is of.
+# Comparisons and changes of targets run serially, across all proposals.
 _ACQUIRE_CHANGE_LOCK = Statement(text("SELECT pg_advisory_xact_lock(hashtext('platform_proposals'))"))
 
 
 def _is_target_unchanged(session: Session, proposal: PlatformProposal, *, now: datetime) -> bool:
-    """Tell whether what a proposal changes is still as it was shown to those who decide."""
+    """Lock a proposal's target, and return whether the target is unchanged since the filing."""
     change = CHANGES[proposal.kind]
     _ACQUIRE_CHANGE_LOCK.first(session)
     change.lock_target(session)
@@ -213,19 +208,19 @@ def _is_target_unchanged(session: Session, proposal: PlatformProposal, *, now: d
 
 
 def _lock_if_allowed(session: Session, proposal_id: UUID, step: str) -> PlatformProposal | None:
-    """Lock a proposal that a step is allowed for, unless another process has it."""
+    """Lock a proposal that allows a step, unless another process holds the lock."""
     lock = {"key_share": True, "skip_locked": True}
     proposal = session.get(PlatformProposal, proposal_id, with_for_update=lock, populate_existing=True)
     return proposal if proposal and states.PROPOSAL.allows(proposal.status, step) else None
 
 
 def _apply_due_proposal(session: Session, *, proposal_id: UUID, now: datetime) -> str | None:
-    """Put one into force, unless somebody else is at it, or was."""
+    """Apply a due proposal, unless another process is applying or has applied the proposal."""
     proposal = _lock_if_allowed(session, proposal_id, states.ACTIVATE)
     if proposal is None:
         return None
     if not _is_target_unchanged(session, proposal, now=now):
-        _reject(session, proposal, act=Act("system", now), reason=_STALE_PROPOSAL)
+        _reject(session, proposal, act=Act("system", now), reason=texts.PROPOSAL_STALE_REASON)
         return states.REJECTED
     _activate(session, proposal, Act("system", now))
     return states.ACTIVE
@@ -252,7 +247,7 @@ def _activate(session: Session, proposal: PlatformProposal, act: Act) -> None:
         audited=({"change": before}, {"change": after}),
         activated_at=act.now,
     )
-    notifications.notify_proposal_progress(session, proposal, "active", "It is in force.", now=act.now)
+    notifications.notify_proposal_progress(session, proposal, states.ACTIVE, now=act.now)
 
 
 def _reject(session: Session, proposal: PlatformProposal, *, act: Act, reason: str) -> None:
@@ -266,14 +261,12 @@ def _reject(session: Session, proposal: PlatformProposal, *, act: Act, reason: s
         rejected_at=act.now,
         rejection_reason=reason,
     )
-    notifications.notify_proposal_progress(session, proposal, "rejected", reason, now=act.now)
+    notifications.notify_proposal_progress(session, proposal, states.REJECTED, reason=reason, now=act.now)
 
 
 def _expire(session: Session, proposal: PlatformProposal, *, now: datetime) -> None:
     _transition(session, proposal, states.EXPIRE, Act("system", now), expired_at=now)
-    notifications.notify_proposal_progress(
-        session, proposal, "expired", "Nobody approved it in time.", now=now
-    )
+    notifications.notify_proposal_progress(session, proposal, states.EXPIRED, now=now)
 
 
 def _transition(
@@ -285,7 +278,10 @@ def _transition(
     audited: tuple[dict[str, Any], dict[str, Any]] = ({}, {}),
     **columns: Any,
 ) -> None:
-    """Move a proposal to its next status, write its columns, and audit the status and more, before and after."""
+    """Move a proposal to the next status, write columns, and record an audit entry.
+
+    :param audited: values before and after, for the audit entry beside the status
+    """
     previous, status = proposal.status, states.PROPOSAL.target(proposal.status, trigger)
     for name, value in {**columns, "status": status, "updated_at": act.now}.items():
         setattr(proposal, name, value)

@@ -1,4 +1,4 @@
-"""Proposals as officers read them."""
+"""Queries of proposals, for officers."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from marketplace.infra.db import Statement
 from marketplace.infra.tables import SortedTable
 from marketplace.kernel.errors import found
 from marketplace.kernel.paging import TablePage, TableRequest
-from marketplace.proposals import states
+from marketplace.proposals import states, texts
 from marketplace.proposals.kinds import CHANGES
 
 SORTS = {"created_at": "p.created_at", "effective_at": "p.effective_at", "expires_at": "p.expires_at"}
@@ -21,7 +21,7 @@ SORTS = {"created_at": "p.created_at", "effective_at": "p.effective_at", "expire
 
 @dataclass(frozen=True)
 class ProposalView:
-    """A proposal, and the officers who took part: each with ``id`` and ``name``."""
+    """A proposal with the participating officers, each as ``id`` and ``name``."""
 
     id: UUID
     kind: str
@@ -47,9 +47,9 @@ class ProposalView:
 
 @dataclass(frozen=True)
 class ProposalDetail(ProposalView):
-    """A proposal with the current state of its target, and the caller's possible next steps.
+    """A proposal with the target's current state and the caller's possible next steps.
 
-    :param current: none for a proposal that is final
+    ``current`` is none for a proposal with a final status.
     """
 
     current: dict[str, Any] | None
@@ -82,9 +82,9 @@ _PROPOSALS = SortedTable(
 def list_proposals(
     session: Session, *, status: str | None, kind: str | None, page: TableRequest
 ) -> TablePage:
-    """List proposals, in two queries. Filters that are none are not applied.
+    """List proposals in two queries. Filters that are none are not applied.
 
-    :param page: sorted by one of ``SORTS``
+    :param page: sorted by a key of ``SORTS``
     """
     return _PROPOSALS.fetch_page(session, page, status=status, kind=kind)
 
@@ -95,12 +95,11 @@ _SELECT_PROPOSAL = Statement(
 
 
 def show_proposal(session: Session, *, proposal_id: UUID, caller: Caller, now: datetime) -> ProposalDetail:
-    """Show a proposal; the effect of an open one is computed anew.
+    """Show a proposal. The effect of an open proposal is computed anew.
 
-    :param caller: gets the possible next steps
     :raises NotFoundError: the proposal does not exist
     """
-    proposal = found(_SELECT_PROPOSAL.first(session, proposal_id=proposal_id), "There is no such proposal.")
+    proposal = found(_SELECT_PROPOSAL.first(session, proposal_id=proposal_id), texts.PROPOSAL_NOT_FOUND)
     change, fields = CHANGES[proposal.kind], vars(proposal) | {"current": None}
     if states.PROPOSAL.allows(proposal.status, states.REJECT):
         fields["current"] = change.current_state(session, proposal.payload, now=now)

@@ -1,4 +1,4 @@
-"""The life of a proposal."""
+"""States of a proposal."""
 
 from marketplace.kernel.states import StateMachine, Transition
 
@@ -17,11 +17,13 @@ PROPOSAL = StateMachine(
     name="proposal",
     initial=PENDING,
     transitions=(
-        Transition(APPROVE, (PENDING,), APPROVED, advice="File it anew if it is still wanted."),
-        Transition(ACTIVATE, (APPROVED,), ACTIVE),
-        # Until it takes effect it can be taken back.
         Transition(
-            REJECT, (PENDING, APPROVED), REJECTED, advice="What took effect is undone by another proposal."
+            APPROVE, (PENDING,), APPROVED, advice="File a new proposal if the change is still needed."
+        ),
+        Transition(ACTIVATE, (APPROVED,), ACTIVE),
+        # A proposal can be withdrawn until the change takes effect.
+        Transition(
+            REJECT, (PENDING, APPROVED), REJECTED, advice="To undo a change in force, file another proposal."
         ),
         Transition(EXPIRE, (PENDING,), EXPIRED),
     ),

@@ -1,4 +1,4 @@
-"""Proposals that two officers decide on, and halts of payouts that end by such a proposal."""
+"""Proposals of platform changes, and halts of payouts that such a proposal ends."""
 
 from alembic import op
 
@@ -45,14 +45,13 @@ def upgrade() -> None:
         CONSTRAINT ck_platform_proposals_four_eyes CHECK (approved_by <> proposed_by),
         CONSTRAINT ck_platform_proposals_approved CHECK ((approved_by IS NULL) = (approved_at IS NULL))
     );
-    COMMENT ON COLUMN platform_proposals.target IS 'What it changes: a setting''s key, a category''s id, ...';
-    COMMENT ON COLUMN platform_proposals.payload IS 'As it was proposed';
-    COMMENT ON COLUMN platform_proposals.before IS 'What it changes, as it was when it was proposed';
-    COMMENT ON COLUMN platform_proposals.effect IS 'What it does to a sample order, and the like';
-    COMMENT ON COLUMN platform_proposals.effective_at IS 'None: as soon as it is approved';
-    COMMENT ON COLUMN platform_proposals.expires_at IS 'Unless it is approved by then';
-    COMMENT ON COLUMN platform_proposals.rejected_by IS
-        'None of a rejected one: it no longer fitted when it was due';
+    COMMENT ON COLUMN platform_proposals.target IS 'Target of the change, such as a setting''s key or a category''s id';
+    COMMENT ON COLUMN platform_proposals.payload IS 'Proposed change';
+    COMMENT ON COLUMN platform_proposals.before IS 'State of the target when the proposal was filed';
+    COMMENT ON COLUMN platform_proposals.effect IS 'Effect of the change, such as the price of a sample order';
+    COMMENT ON COLUMN platform_proposals.effective_at IS 'Time when the change takes effect; null means on approval';
+    COMMENT ON COLUMN platform_proposals.expires_at IS 'Deadline for the approval';
+    COMMENT ON COLUMN platform_proposals.rejected_by IS 'Null if the schedule rejected a stale proposal';
     CREATE INDEX ix_platform_proposals_approved_by ON platform_proposals (approved_by);
     CREATE INDEX ix_platform_proposals_due ON platform_proposals (effective_at) WHERE status = 'approved';
     CREATE INDEX ix_platform_proposals_expiring ON platform_proposals (expires_at) WHERE status = 'pending';
