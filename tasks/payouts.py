@@ -1,4 +1,4 @@
-"""Tasks of payouts: they are sent by the gateway, and it is asked about those that its events leave unclear."""
+"""Tasks of payouts: staging, submission to the gateway, status polls, and alerts about stalled payouts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from tasks.registry import QueueSweeper, periodic, phased_handler
 
 @dataclass(frozen=True)
 class StalledCounts:
-    """How many payments it is unclear of whether they were made, and how many payouts were found to wait too long."""
+    """Counts of stalled payments and of newly flagged payouts."""
 
     payments: int
     payouts_flagged: int
@@ -27,7 +27,7 @@ class StalledCounts:
 
 @phased_handler(submit.SEND_TOPIC)
 def submit_payouts(services: Services, payload: dict[str, Any], now: datetime) -> Callable[..., object]:
-    """Send a batch's payouts by the gateway."""
+    """Submit the next payouts of a batch to the gateway."""
     leased = services.database.in_transaction(_lease_payouts, batch_id=UUID(payload["batchId"]), now=now)
     answers = submit.submit_payouts(services.transfers, leased.claimed)
     return partial(submit.record_submission, found=leased, answers=answers)
@@ -50,7 +50,7 @@ def poll_transfer(services: Services, payload: dict[str, Any], _now: datetime) -
     "requery-transfers",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="* * * * *",
-    purpose="Asks the gateway about payouts that nothing was heard of, and has dispatched batches go on",
+    purpose="Polls the gateway for payouts without a final status, and resumes dispatched batches",
 )
 def poll_transfers(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Poll the gateway for transfers without a final status, and resume dispatched batches."""
@@ -61,7 +61,7 @@ def poll_transfers(services: Services, _sweeper: QueueSweeper, now: datetime) ->
     "stage-payouts",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="0 6 * * *",
-    purpose="Stages what vendors can be paid, and what people have asked for, into a batch that two officers approve",
+    purpose="Stages payable balances and requested payouts into a batch for approval by two officers",
 )
 def stage_payouts(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
     """Stage due payouts and withdrawal requests into a batch."""
@@ -72,8 +72,7 @@ def stage_payouts(services: Services, _sweeper: QueueSweeper, now: datetime) -> 
     "flag-stalled-intents",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="*/5 * * * *",
-    purpose="Raises payments of which it is unclear for hours whether they were made,"
-    " and payouts that wait for 48 hours",
+    purpose="Raises alerts about payments without an outcome for hours, and about payouts in transit for 48 hours",
 )
 def flag_stalled_intents(services: Services, _sweeper: QueueSweeper, now: datetime) -> StalledCounts:
     """Raise alerts about stalled payments and payouts."""

@@ -1,8 +1,8 @@
 """Ledger transactions of payouts: reservations, and transfers that were sent, failed or returned.
 
-A reservation moves the amount of a payout out of the payee's balance when the payout is requested or staged. No balance
-is ever negative, so nothing is reserved twice. A reservation locks the balances first and looks for pending payouts
-after that: two reservations at once can neither take the same money nor deadlock.
+A reservation moves the amount of a payout out of the payee's balance when the payout is requested or staged. Balances
+are never negative, so no amount is reserved twice. A reservation locks the balances before the look-up of pending
+payouts. Concurrent reservations can therefore neither reserve the same amount nor deadlock.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,7 +23,7 @@ from marketplace.ledger.operations import (
     post_transactions,
 )
 from marketplace.payments.chargebacks.losses import CHARGEBACK
-from marketplace.payouts import states
+from marketplace.payouts import states, texts
 from marketplace.payouts.models import PayoutTransferIntent
 
 STAGED = "payout_staged"
@@ -34,36 +34,36 @@ ALREADY_PENDING = "waiting"
 
 _SOURCE_PREFIX = "payout:"
 
-# What vendors come to owe us for, other than refunds.
+# Causes of vendors' debts, other than refunds.
 _DEBT_REASONS = {
-    CHARGEBACK: "an order whose payment a bank took back",
-    SENT_AFTER_ALL: "a payout that was sent although its money was back",
+    CHARGEBACK: texts.LEDGER_DEBT_CHARGEBACK,
+    SENT_AFTER_ALL: texts.LEDGER_DEBT_PAYOUT_SENT_AFTER_RETURN,
 }
 
 
 @dataclass(frozen=True)
 class Payee:
-    """A vendor who is paid for a store or, without a store, a person who is paid out of the wallet."""
+    """The recipient of a payout: a vendor paid for a store or, without a store, a person paid from the wallet."""
 
     user_id: UUID
     vendor_id: UUID | None
 
     @property
     def balance_account(self) -> accounts.Account:
-        """The ledger account that the payee is paid from."""
+        """The payee's ledger account that payouts are debited from."""
         if self.vendor_id is None:
             return accounts.wallet(self.user_id)
         return accounts.vendor_payable(self.vendor_id)
 
     @property
     def debt_account(self) -> accounts.Account | None:
-        """The ledger account of the vendor's debt, which is collected before the vendor is paid."""
+        """The ledger account of the vendor's debt, which is collected before payouts."""
         return None if self.vendor_id is None else accounts.vendor_receivable(self.vendor_id)
 
 
 @dataclass(frozen=True)
 class PayeePayout:
-    """A payout and its payee."""
+    """A payout and the payee."""
 
     id: UUID
     user_id: UUID
@@ -77,7 +77,7 @@ class PayeePayout:
 
 @dataclass(frozen=True)
 class Reservation(PayeePayout):
-    """A payout with the amount that is reserved for it, in kobo."""
+    """A payout with the reserved amount in kobo."""
 
     amount_minor: int
     status: str
@@ -85,7 +85,7 @@ class Reservation(PayeePayout):
 
 @dataclass(frozen=True)
 class PayoutRequest:
-    """An amount to pay to a payee's bank account, in kobo. Without an amount the whole balance is paid."""
+    """An amount in kobo to pay to a payee's bank account; by default the full balance."""
 
     payee: Payee
     account_id: UUID
@@ -103,7 +103,7 @@ class ReservationResult:
 
 @dataclass(frozen=True)
 class OutgoingTransfer:
-    """A payout's transfer to the payee's bank account. Without a recipient code the gateway does not know it yet."""
+    """A payout's transfer to the payee's bank account. The recipient code is none until the gateway has one."""
 
     reference: str
     amount_minor: int
@@ -116,7 +116,7 @@ class OutgoingTransfer:
 
 @dataclass(frozen=True)
 class Payout(Reservation, OutgoingTransfer):
-    """A payout of a dispatched batch, with its transfer and its bank account."""
+    """A payout of a dispatched batch, with transfer and bank account."""
 
     batch_id: UUID
     gateway_transfer_id: str | None
@@ -156,12 +156,12 @@ def reserve_payouts(
     requested_by_payee: bool = False,
     now: datetime,
 ) -> ReservationResult:
-    """Reserve payouts from their payees' balances, after debts are collected.
+    """Reserve payouts from the payees' balances, after debts are collected.
 
     Payees with a pending payout and payees below the minimum are skipped.
 
     :param requests: at most one for each payee
-    :param batch_id: the batch that pays; without it the payouts wait for the next batch
+    :param batch_id: the batch that pays; without a batch, the payouts wait for the next batch
     :param minimum_minor: kobo
     :raises InsufficientFundsError: a request exceeds the balance
     """
@@ -200,7 +200,10 @@ def reserve_payouts(
         session,
         transactions=[
             *_build_collection_movements(session, collected),
-            *(_build_reservation_movement(payout, STAGED, "Payout", reserving=True) for payout in reserved),
+            *(
+                _build_reservation_movement(payout, STAGED, texts.LEDGER_PAYOUT, reserving=True)
+                for payout in reserved
+            ),
         ],
         now=now,
     )
@@ -219,9 +222,9 @@ def reserve_payouts(
 def cancel_reservations(
     session: Session, *, payouts: Collection[Reservation], now: datetime
 ) -> list[Reservation]:
-    """Cancel pending payouts and return their amounts to the payees' balances.
+    """Cancel pending payouts and return the amounts to the payees' balances.
 
-    :param payouts: locked; payouts in other states are left as they are
+    :param payouts: locked by the caller; payouts with other statuses are ignored
     :return: the cancelled payouts
     """
     cancelled = [payout for payout in payouts if payout.status == states.PENDING]
@@ -237,7 +240,7 @@ def cancel_reservations(
         session,
         transactions=[
             _build_reservation_movement(
-                payout, "payout_cancelled", "Payout that was called off", reserving=False
+                payout, "payout_cancelled", texts.LEDGER_PAYOUT_CANCELLED, reserving=False
             )
             for payout in cancelled
         ],
@@ -247,12 +250,12 @@ def cancel_reservations(
 
 
 def payout_source(payout_id: UUID) -> str:
-    """Name a payout as the source of its ledger transactions."""
+    """Format a payout's id as the source of ledger transactions."""
     return f"{_SOURCE_PREFIX}{payout_id}"
 
 
 def parse_payout_source(source: str) -> UUID:
-    """Parse a name that ``payout_source`` gave."""
+    """Parse the payout's id from a source in the format of ``payout_source``."""
     return UUID(source.removeprefix(_SOURCE_PREFIX))
 
 
@@ -262,8 +265,8 @@ def _collectable_debt(payee: Payee, balances: dict[accounts.Account, int]) -> in
     return min(balances[payee.balance_account], balances[payee.debt_account])
 
 
-# The sum of former collections only grows, so it distinguishes the collections from one vendor. The oldest debts are
-# paid off first, so this sum and the amount tell which debts a collection pays off.
+# The sum of earlier collections only grows, so the sum identifies a vendor's collection. The oldest debts are paid off
+# first, so the sum and the collected amount determine the debts that a collection pays off.
 _SELECT_DEBTS_PAID_OFF = Statement(
     text(
         """
@@ -286,7 +289,7 @@ _SELECT_DEBTS_PAID_OFF = Statement(
 
 
 def _build_collection_movements(session: Session, collected: dict[Payee, int]) -> list[NewTransaction]:
-    """Build the transactions that offset vendors' debts against their balances."""
+    """Build the transactions that offset vendors' debts against balances."""
     debts = {payee.debt_account: payee for payee in collected if payee.debt_account is not None}
     if not debts:
         return []
@@ -297,16 +300,14 @@ def _build_collection_movements(session: Session, collected: dict[Payee, int]) -
         )
     }
     reasons = {
-        debt_id: sorted(
-            {_DEBT_REASONS.get(kind, "an order that was refunded after its release") for kind in row["kinds"]}
-        )
+        debt_id: sorted({_DEBT_REASONS.get(kind, texts.LEDGER_DEBT_REFUND) for kind in row["kinds"]})
         for debt_id, row in paid_off.items()
     }
     return [
         NewTransaction(
             "clawback_collected",
             f"clawback:{payee.vendor_id}:{paid_off[debt.id]['before_minor']}",
-            f"Taken for {', and for '.join(reasons[debt.id])}",
+            " ".join(reasons[debt.id]),
             [
                 Posting(payee.balance_account, "debit", collected[payee]),
                 Posting(debt, "credit", collected[payee]),
@@ -332,15 +333,15 @@ def _build_reservation_movement(
 
 
 def post_payout_sent(session: Session, payout: Payout, *, fee_minor: int, now: datetime) -> None:
-    """Post that a payout left the gateway.
+    """Post a payout that the gateway has sent.
 
-    :param fee_minor: the gateway's fee beside the amount, in kobo
+    :param fee_minor: the gateway's fee in kobo, not included in the amount
     """
     post_transaction(
         session,
         kind="payout",
         source=payout_source(payout.id),
-        description="Payout sent by the gateway",
+        description=texts.LEDGER_PAYOUT_SENT,
         postings=[
             Posting(accounts.PAYOUTS_IN_TRANSIT, "debit", payout.amount_minor),
             *([Posting(accounts.GATEWAY_FEES, "debit", fee_minor)] if fee_minor else []),
@@ -351,9 +352,9 @@ def post_payout_sent(session: Session, payout: Payout, *, fee_minor: int, now: d
 
 
 def post_payout_returned(session: Session, payout: Payout, *, fee_minor: int, now: datetime) -> None:
-    """Post that a payout was not sent, or came back to the gateway, and return the amount to the payee's balance.
+    """Post a failed or reversed payout, and return the amount to the payee's balance.
 
-    :param fee_minor: the part of the gateway's fee that came back, in kobo; the rest stays our cost
+    :param fee_minor: the returned part of the gateway's fee in kobo; the rest stays the platform's cost
     """
     was_sent = payout.status == states.SUCCESS
     times_returned, source = payout.times_returned + 1, payout_source(payout.id)
@@ -361,7 +362,7 @@ def post_payout_returned(session: Session, payout: Payout, *, fee_minor: int, no
         session,
         kind="payout_reversed" if was_sent else "payout_returned",
         source=source if times_returned == 1 else f"{source}:{times_returned}",
-        description="Payout that came back" if was_sent else "Payout that was not sent",
+        description=texts.LEDGER_PAYOUT_REVERSED if was_sent else texts.LEDGER_PAYOUT_FAILED,
         postings=[
             Posting(
                 accounts.GATEWAY_CLEARING if was_sent else accounts.PAYOUTS_IN_TRANSIT,
@@ -376,11 +377,11 @@ def post_payout_returned(session: Session, payout: Payout, *, fee_minor: int, no
 
 
 def post_payout_sent_after_all(session: Session, payout: Payout, *, fee_minor: int, now: datetime) -> int:
-    """Post that a payout was sent although its amount was returned before.
+    """Post a payout that was sent although the amount had already been returned.
 
-    The payee's balance pays as much as it has. The rest becomes a debt, collected from the next amounts.
+    The payee's balance is debited as far as possible. The rest becomes a debt, collected from the next amounts.
 
-    :param fee_minor: the gateway's fee beside the amount, in kobo
+    :param fee_minor: the gateway's fee in kobo, not included in the amount
     :return: the debt in kobo
     """
     payee = payout.payee
@@ -396,7 +397,7 @@ def post_payout_sent_after_all(session: Session, payout: Payout, *, fee_minor: i
         session,
         kind=SENT_AFTER_ALL,
         source=f"{payout_source(payout.id)}:{payout.times_returned}",
-        description="Payout that was sent although its money was back",
+        description=texts.LEDGER_PAYOUT_SENT_AFTER_RETURN,
         postings=[
             *(Posting(account, "debit", minor) for account, minor in debits if minor),
             Posting(accounts.GATEWAY_CLEARING, "credit", payout.amount_minor + fee_minor),

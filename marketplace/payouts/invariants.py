@@ -1,18 +1,18 @@
-"""Ledger rules of payouts."""
+"""Ledger invariants of payouts."""
 
 from marketplace.ledger.queries import build_invariants
 
-# A payout's transactions name it as their cause; those of a second time name that besides.
+# The source of a payout's transactions is the payout's id, with a suffix when a failure or reversal is repeated.
 _PAYOUT_TRANSACTION_KINDS = """('payout_staged', 'payout_cancelled', 'payout', 'payout_returned', 'payout_reversed',
     'payout_sent_after_all')"""
 _PAYOUT_SOURCE = "'payout:' || split_part(t.source, ':', 2)"
-# What is taken out of payees' balances and has not arrived, and what is taken out of them for good or until then.
+# Statuses of payouts in transit, and of payouts whose amount is debited from the payee's balance.
 _IN_TRANSIT_STATUSES = "('pending', 'submitted', 'unknown')"
 _DEBITED_STATUSES = "('pending', 'submitted', 'unknown', 'success')"
 
 INVARIANTS = build_invariants(
     {
-        "of each payout is in transit what is neither paid nor given back": f"""
+        "each payout has its amount in transit exactly until its status is final": f"""
             SELECT i.id::text AS payout, booked.source, i.status, expected.minor AS expected_minor,
                 coalesce(booked.minor, 0) AS booked_minor
             FROM payout_transfer_intents i FULL JOIN (
@@ -27,7 +27,7 @@ INVARIANTS = build_invariants(
             ) expected
             WHERE i.id IS NULL OR booked.source IS NULL OR expected.minor <> booked.minor LIMIT 100
             """,
-        "payouts in transit in all are those that are under way": f"""
+        "the balance of payouts in transit equals the sum of open payouts": f"""
             SELECT * FROM (SELECT (
                 SELECT coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END),
                     0)::bigint
@@ -37,8 +37,8 @@ INVARIANTS = build_invariants(
                 WHERE status IN {_IN_TRANSIT_STATUSES}) AS expected_minor) both_sides
             WHERE booked_minor <> expected_minor
             """,
-        # What was sent although its money was back comes out of what the payee has by then, and is owed beyond that.
-        "each payout is out of its payee's own balance as long as it is under way or paid": f"""
+        # A payout sent after its return is debited from the payee's balance at that time. The rest becomes a debt.
+        "each open or successful payout is debited from the balance of its payee": f"""
             SELECT i.id::text AS payout, i.status, expected.minor AS expected_minor,
                 coalesce(booked.minor, 0) AS booked_minor
             FROM payout_transfer_intents i LEFT JOIN (
@@ -55,7 +55,7 @@ INVARIANTS = build_invariants(
             ) expected
             WHERE expected.minor <> coalesce(booked.minor, 0) LIMIT 100
             """,
-        "what left the gateway for a payout is its amount if it was paid, and what the gateway kept for it": f"""
+        "the gateway's outflow for each payout is its amount, if successful, plus the gateway's fee": f"""
             SELECT i.id::text AS payout, i.status, expected.minor AS expected_minor,
                 coalesce(booked.minor, 0) AS booked_minor
             FROM payout_transfer_intents i LEFT JOIN payout_transfers x ON x.intent_id = i.id LEFT JOIN (
@@ -69,7 +69,7 @@ INVARIANTS = build_invariants(
                 + CASE i.status WHEN 'success' THEN i.amount_minor ELSE 0 END AS minor) expected
             WHERE expected.minor <> coalesce(booked.minor, 0) LIMIT 100
             """,
-        "two officers have approved what is sent, none of whom is paid by it": """
+        "each approved batch has the approvals of two officers whom the batch does not pay": """
             SELECT b.id::text AS batch, b.status, officers.count AS officers
             FROM payout_batches b CROSS JOIN LATERAL (
                 SELECT count(DISTINCT officer_id) AS count FROM (
@@ -81,7 +81,7 @@ INVARIANTS = build_invariants(
             ) officers
             WHERE b.status NOT IN ('staged', 'rejected') AND officers.count < 2 LIMIT 100
             """,
-        "nothing of a batch is on its way that was not sent, and nothing waits in one that is over": """
+        "each payout has a status that the status of its batch allows": """
             SELECT b.id::text AS batch, b.status, i.id::text AS payout, i.status AS payout_status
             FROM payout_transfer_intents i JOIN payout_batches b ON b.id = i.batch_id
             WHERE NOT CASE WHEN b.status IN ('staged', 'approved') THEN i.status IN ('pending', 'cancelled')

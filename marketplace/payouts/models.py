@@ -16,16 +16,16 @@ VISIBLE_DIGITS = 4
 
 
 def mask_account_number(account_number: str) -> str:
-    """Mask an account number except for its last four digits."""
+    """Mask an account number except for the last four digits."""
     return "*" * (len(account_number) - VISIBLE_DIGITS) + account_number[-VISIBLE_DIGITS:]
 
 
 class PayoutAccount(Entity):
-    """A person's bank account that payouts go to. Replaced accounts are kept for what was sent to them."""
+    """A person's bank account for payouts. Replaced accounts are kept because earlier payouts refer to them."""
 
     __tablename__ = "payout_accounts"
     __table_args__ = (
-        # A statement that forgets to encrypt is refused.
+        # Refuses statements that forget to encrypt the number.
         CheckConstraint(f"account_number ~ '{ENCRYPTED_VALUE_PATTERN}'", name="account_number"),
         Index(
             "uq_payout_accounts_current", "user_id", unique=True, postgresql_where=text("replaced_at IS NULL")
@@ -42,29 +42,31 @@ class PayoutAccount(Entity):
         nullable=False,
         default=lambda context: context.get_current_parameters()["account_number"],
         info={"personal": "bank_account"},
-        comment="Equal for equal account numbers",
+        comment="Blind index; equal for equal account numbers",
     )
-    account_name: Mapped[str] = mapped_column(comment="As the bank says", info={"personal": "name"})
+    account_name: Mapped[str] = mapped_column(
+        comment="Name of the account holder as reported by the bank", info={"personal": "name"}
+    )
     recipient_code: Mapped[str | None] = mapped_column(
-        comment="The gateway's; made when it is first paid to, where it came from before payouts"
+        comment="Recipient code at the gateway; null until the next payout creates the recipient"
     )
     created_at: Mapped[CreatedAt]
     replaced_at: Mapped[datetime | None]
 
     @validates("account_number")
     def _index_account_number(self, _name: str, account_number: str) -> str:
-        # The column's default is for inserts past the ORM: it does not follow a change.
+        # The column's default covers inserts without the ORM, but not later changes.
         self.account_number_index = account_number
         return account_number
 
     @property
     def masked_number(self) -> str:
-        """The account number with only its last four digits."""
+        """The account number with only the last four digits."""
         return mask_account_number(self.account_number)
 
 
 class PayoutBatch(Timestamped, Entity):
-    """Payouts that officers approve and send together. ``staged_by`` is empty where the schedule staged it."""
+    """Payouts that officers approve and send together. ``staged_by`` is null for batches of the schedule."""
 
     __tablename__ = "payout_batches"
     __table_args__ = (
@@ -79,8 +81,8 @@ class PayoutBatch(Timestamped, Entity):
 
     status: Mapped[str]
     staged_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
-    content_hash: Mapped[str] = mapped_column(comment="SHA-256 of what it pays, as it was staged")
-    approved_hash: Mapped[str | None] = mapped_column(comment="Of what the second officer approved")
+    content_hash: Mapped[str] = mapped_column(comment="SHA-256 fingerprint of the payments at the staging")
+    approved_hash: Mapped[str | None] = mapped_column(comment="Fingerprint that the second officer approved")
     approved_at: Mapped[datetime | None]
     rejected_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     rejected_at: Mapped[datetime | None]
@@ -92,7 +94,7 @@ class PayoutBatch(Timestamped, Entity):
 
 
 class PayoutApproval(Entity):
-    """An officer's word for a batch as it was then: each officer's once for the same content."""
+    """An officer's approval of a batch's fingerprint, once for each officer and fingerprint."""
 
     __tablename__ = "payout_approvals"
     __table_args__ = (UniqueConstraint("batch_id", "officer_id", "content_hash"),)
@@ -105,10 +107,10 @@ class PayoutApproval(Entity):
 
 
 class PayoutTransferIntent(Timestamped, Entity):
-    """What somebody is to be paid: reserved from their balance in the books when it is made.
+    """A payout whose amount is reserved from the payee's ledger balance at the creation.
 
-    A vendor's comes from what we owe them, another's (``vendor_id`` is empty) from their wallet. One without a
-    batch was asked for by the payee, and joins the next batch.
+    A vendor's payout comes from the store's balance. Without ``vendor_id`` the payout comes from the person's wallet.
+    A payout without a batch was requested by the payee and joins the next batch.
     """
 
     __tablename__ = "payout_transfer_intents"
@@ -119,7 +121,7 @@ class PayoutTransferIntent(Timestamped, Entity):
         ),
         CheckConstraint("amount_minor > 0", name="amount_positive"),
         CheckConstraint("batch_id IS NOT NULL OR status IN ('pending', 'cancelled')", name="sent_in_batch"),
-        # What waits to be sent is one sum for each payee and source.
+        # At most one pending payout for each payee and source.
         Index(
             "uq_payout_transfer_intents_waiting",
             "user_id",
@@ -131,7 +133,7 @@ class PayoutTransferIntent(Timestamped, Entity):
         Index("ix_payout_transfer_intents_batch", "batch_id", "id"),
         Index("ix_payout_transfer_intents_vendor", "vendor_id", text("id DESC")),
         Index("ix_payout_transfer_intents_user", "user_id", text("id DESC")),
-        # Whether a batch has any left is asked each time that one of its own is settled.
+        # Each final status of a payout checks whether the batch has open payouts left.
         Index(
             "ix_payout_transfer_intents_open",
             "batch_id",
@@ -147,14 +149,16 @@ class PayoutTransferIntent(Timestamped, Entity):
     amount_minor: Mapped[int]
     status: Mapped[str]
     asked_for: Mapped[bool] = mapped_column(
-        server_default=text("false"), comment="By the payee, before it was staged"
+        server_default=text("false"), comment="Requested by the payee before the staging"
     )
-    failure_reason: Mapped[str | None] = mapped_column(comment="In words for the payee")
-    stalled_at: Mapped[datetime | None] = mapped_column(comment="Flagged, having been pending over 48 hours")
+    failure_reason: Mapped[str | None] = mapped_column(comment="Reason shown to the payee")
+    stalled_at: Mapped[datetime | None] = mapped_column(
+        comment="Time when the payout was flagged after 48 hours in transit"
+    )
 
 
 class PayoutTransfer(Timestamped, Entity):
-    """An intent's transfer at the gateway. Its reference is kept before the first call, and never replaced."""
+    """A payout's transfer at the gateway. The reference is committed before the first call and never changes."""
 
     __tablename__ = "payout_transfers"
     __table_args__ = (
@@ -175,16 +179,18 @@ class PayoutTransfer(Timestamped, Entity):
     gateway_transfer_id: Mapped[str | None]
     transfer_code: Mapped[str | None] = mapped_column(unique=True)
     fee_minor: Mapped[int] = mapped_column(server_default=text("0"))
-    attempts: Mapped[int] = mapped_column(server_default=text("0"), comment="How often it was asked about")
-    times_returned: Mapped[int] = mapped_column(
-        server_default=text("0"), comment="How often it came back, or was said not to have left"
+    attempts: Mapped[int] = mapped_column(
+        server_default=text("0"), comment="Number of status polls at the gateway"
     )
-    ask_at: Mapped[datetime | None] = mapped_column(comment="When the gateway is asked what became of it")
-    sent_at: Mapped[datetime | None] = mapped_column(comment="When the call began that sends it")
+    times_returned: Mapped[int] = mapped_column(
+        server_default=text("0"), comment="Number of times that the gateway reported a failure or reversal"
+    )
+    ask_at: Mapped[datetime | None] = mapped_column(comment="Time of the next status poll")
+    sent_at: Mapped[datetime | None] = mapped_column(comment="Start time of the call that sends the transfer")
 
 
 class PayoutException(Entity):
-    """A transfer that failed, came back, or is none of ours, as the gateway told of it; finance sees to it."""
+    """A failed, reversed or unrecognized transfer, as reported by the gateway, for finance to resolve."""
 
     __tablename__ = "payout_exceptions"
     __table_args__ = (

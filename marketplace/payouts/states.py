@@ -1,4 +1,4 @@
-"""The lives of a batch of payouts, and of each payment in it."""
+"""States of payout batches and of payouts."""
 
 from marketplace.kernel.states import StateMachine, Transition
 
@@ -14,17 +14,17 @@ BATCH = StateMachine(
     initial=STAGED,
     transitions=(
         Transition("approve", (STAGED,), APPROVED),
-        # What was approved is no longer what is there: it takes two officers again.
+        # The payments differ from the approved payments: two approvals are needed again.
         Transition("reopen", (APPROVED,), STAGED),
         Transition("reject", (STAGED, APPROVED), REJECTED),
         Transition(
             "dispatch",
             (APPROVED,),
             DISPATCHING,
-            advice="It is sent once, after two officers have approved it.",
+            advice="A batch is sent once, after two officers have approved it.",
         ),
         Transition("complete", (DISPATCHING, PARTIALLY_FAILED), COMPLETED),
-        # A transfer that had succeeded may be reversed days later.
+        # A successful transfer may be reversed days later.
         Transition("fail-in-part", (DISPATCHING, COMPLETED), PARTIALLY_FAILED),
     ),
 )
@@ -44,11 +44,11 @@ PAYOUT = StateMachine(
         Transition("cancel", (PENDING,), CANCELLED),
         Transition("submit", (PENDING, UNKNOWN), SUBMITTED),
         Transition("lose", (PENDING, SUBMITTED), UNKNOWN),
-        # The gateway's word may come before the answer to our own call.
+        # An event may arrive before the response to the service's own call.
         Transition("succeed", (PENDING, SUBMITTED, UNKNOWN), SUCCESS),
         Transition("fail", (PENDING, SUBMITTED, UNKNOWN), FAILED),
         Transition("reverse", (PENDING, SUBMITTED, UNKNOWN, SUCCESS), REVERSED),
-        # What the gateway had said was over left all the same: it says so when asked.
+        # A poll reports success for a payout that was reported as failed or reversed.
         Transition("turn-out-sent", (FAILED, REVERSED), SUCCESS),
     ),
 )

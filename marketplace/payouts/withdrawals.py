@@ -1,6 +1,6 @@
-"""Withdrawal requests: vendors' early withdrawals, cash-outs of wallets, and their cancellation.
+"""Withdrawal requests: vendors' early withdrawals and wallet cash-outs.
 
-A request is reserved at once and joins the next batch that is staged.
+The amount of a request is reserved at once. The request joins the next staged batch.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import lock_balances
 from marketplace.orders.vendor_escrow_balance import fetch_vendor_escrow_balance
 from marketplace.payments.refunds import buyer_accounts
-from marketplace.payouts import accounting, states
+from marketplace.payouts import accounting, states, texts
 from marketplace.payouts.payees import payout_history
 from marketplace.payouts.payees.balances import (
     fetch_remaining_rewards,
@@ -84,10 +84,10 @@ def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     :raises NotFoundError: the caller has no store
     :raises FeatureUnavailableError: early withdrawals are switched off, or the service is in maintenance
     :raises EscrowLockedError: the amount includes funds in escrow
-    :raises PayoutsOnHoldError: the vendor's or all payouts are on hold
+    :raises PayoutsOnHoldError: the vendor is on hold, or all payouts are halted
     :raises InsufficientBalanceError: the amount exceeds the balance, and nothing is in escrow
     :raises PayoutBelowMinimumError: the amount is below the minimum payout
-    :raises PendingPayoutExistsError: another payout waits
+    :raises PendingPayoutExistsError: the payee has another pending payout
     """
     store = found(find_store_of_user(session, user_id=caller.id), "You have no store.")
     features.ensure_feature_on(fetch_platform_settings(session), features.EARLY_WITHDRAWALS, now=now)
@@ -100,13 +100,13 @@ def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
         if escrow.total_minor:
             parts = [
                 *_describe_amounts(
-                    (escrow.held_minor, "are in escrow until the buyers have their orders"),
-                    (escrow.frozen_minor, "are frozen by disputes"),
+                    (escrow.held_minor, texts.UNAVAILABLE_IN_ESCROW),
+                    (escrow.frozen_minor, texts.UNAVAILABLE_FROZEN),
                 ),
                 *_describe_unavailable_amounts(session, payee, balances[debt]),
             ]
             raise EscrowLockedError(
-                f"{format_naira(available_minor)} can be withdrawn; {'; '.join(parts)}.",
+                " ".join((_describe_available(available_minor), *parts)),
                 invalid_params=[_amount_too_large(available_minor)],
                 extensions={
                     "availableMinor": available_minor,
@@ -123,10 +123,10 @@ def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now
 
     :param amount_minor: kobo
     :raises FeatureUnavailableError: cash-outs are switched off, or the service is in maintenance
-    :raises PayoutsOnHoldError: the person's or all payouts are on hold
+    :raises PayoutsOnHoldError: the person is on hold, or all payouts are halted
     :raises InsufficientBalanceError: the amount exceeds the withdrawable balance
     :raises PayoutBelowMinimumError: the amount is below the minimum payout
-    :raises PendingPayoutExistsError: another payout waits
+    :raises PendingPayoutExistsError: the payee has another pending payout
     """
     features.ensure_feature_on(fetch_platform_settings(session), features.WALLET_CASH_OUTS, now=now)
     buyer_accounts.offset_against_wallet(session, buyer_id=caller.id, now=now)
@@ -161,18 +161,19 @@ _LOCK_OWN_PAYOUT = Statement(
 
 
 def cancel_request(session: Session, *, payout_id: UUID, caller: Caller, now: datetime) -> PayoutView:
-    """Cancel the caller's payout before it joins a batch, and return the amount to the balance.
+    """Cancel the caller's payout that is not in a batch, and return the amount to the balance.
 
     :raises NotFoundError: the caller has no such payout
     :raises PayoutNotCancellableError: the payout is in a batch or has a final status
     """
     row = found(
-        _LOCK_OWN_PAYOUT.first(session, payout_id=payout_id, user_id=caller.id), "There is no such payout."
+        _LOCK_OWN_PAYOUT.first(session, payout_id=payout_id, user_id=caller.id), texts.PAYOUT_NOT_FOUND
     )
     if row.status != states.PENDING or row.batch_id is not None:
-        state = "in a batch" if row.status == states.PENDING else row.status
         raise PayoutNotCancellableError(
-            f"The payout is {state}: only one that waits for a batch can be called off."
+            texts.PAYOUT_IN_BATCH_NOT_CANCELLABLE
+            if row.status == states.PENDING
+            else texts.PAYOUT_NOT_CANCELLABLE.format(status=row.status)
         )
     accounting.cancel_reservations(session, payouts=[row], now=now)
     return payout_history.show_payout(session, payout_id=payout_id)
@@ -187,21 +188,21 @@ def _reserve_request(
     debt_minor: int,
     now: datetime,
 ) -> PayoutView:
-    """Reserve a requested amount; the caller has locked the balances."""
+    """Reserve a requested amount. The caller must have locked the balances."""
     if amount_minor > available_minor:
         unavailable = _describe_unavailable_amounts(session, payee, debt_minor)
         raise InsufficientBalanceError(
-            f"{'; '.join((f'{format_naira(available_minor)} can be paid out', *unavailable))}.",
+            " ".join((_describe_available(available_minor), *unavailable)),
             invalid_params=[_amount_too_large(available_minor)],
         )
     minimum = minimum_payout(session)
     if amount_minor < minimum:
         raise PayoutBelowMinimumError.of(
-            "amountMinor", f"Is less than the least payout, {format_naira(minimum)}."
+            "amountMinor", f"Must be at least {format_naira(minimum)}, the minimum payout."
         )
     account = find_current_account(session, user_id=payee.user_id)
     if account is None:
-        raise LookupError("nobody without a bank account gets here")
+        raise LookupError("the payee has no bank account")
     result = accounting.reserve_payouts(
         session,
         requests=[accounting.PayoutRequest(payee, account.id, amount_minor)],
@@ -211,9 +212,7 @@ def _reserve_request(
         now=now,
     )
     if not result.reservations:
-        raise PendingPayoutExistsError(
-            "A payout of yours waits to be sent already. Wait for it, or call it off first."
-        )
+        raise PendingPayoutExistsError(texts.PENDING_PAYOUT_EXISTS)
     return payout_history.show_payout(session, payout_id=result.reservations[0].id)
 
 
@@ -232,16 +231,20 @@ def _ensure_not_on_hold(session: Session, holds: tuple[Hold, ...]) -> None:
 
 
 def _describe_unavailable_amounts(session: Session, payee: accounting.Payee, debt_minor: int) -> list[str]:
-    """Describe the payee's amounts that can't be paid out, apart from escrow."""
+    """Describe the payee's amounts that cannot be paid out, apart from escrow."""
     in_transit = sum_payouts_in_transit(session, user_id=payee.user_id, vendor_id=payee.vendor_id)
     return _describe_amounts(
-        (in_transit.waiting_minor, "are in a payout that waits to be sent"), (debt_minor, "are owed to us")
+        (in_transit.waiting_minor, texts.UNAVAILABLE_PENDING), (debt_minor, texts.UNAVAILABLE_OWED)
     )
 
 
+def _describe_available(available_minor: int) -> str:
+    return texts.WITHDRAWAL_TOO_LARGE.format(available=format_naira(available_minor))
+
+
 def _describe_amounts(*parts: tuple[int, str]) -> list[str]:
-    return [f"{format_naira(minor)} {description}" for minor, description in parts if minor]
+    return [sentence.format(amount=format_naira(minor)) for minor, sentence in parts if minor]
 
 
 def _amount_too_large(available_minor: int) -> InvalidParam:
-    return InvalidParam("amountMinor", f"Is more than {format_naira(available_minor)}.")
+    return InvalidParam("amountMinor", f"Must not exceed {format_naira(available_minor)}.")

@@ -1,4 +1,4 @@
-"""Payouts: bank accounts, batches, approvals, payouts and their transfers."""
+"""Tables of payouts: bank accounts, batches, approvals, payouts and transfers."""
 
 from alembic import op
 
@@ -10,8 +10,8 @@ depends_on = None
 
 def upgrade() -> None:
     """Create the tables."""
-    # Accounts belong to people, since not only vendors are paid. Account numbers are encrypted by the application; the
-    # check refuses plain ones.
+    # Bank accounts belong to persons, since not only vendors are paid. The application encrypts account numbers, and a
+    # check refuses plain numbers.
     op.execute("""
     CREATE TABLE payout_accounts (
         id uuid DEFAULT uuidv7() CONSTRAINT pk_payout_accounts PRIMARY KEY,
@@ -26,10 +26,10 @@ def upgrade() -> None:
         replaced_at timestamptz,
         CONSTRAINT ck_payout_accounts_account_number CHECK (account_number ~ '^v1:[a-z0-9_-]{1,32}:[A-Za-z0-9_-]{38,}$')
     );
-    COMMENT ON COLUMN payout_accounts.account_number_index IS 'Equal for equal account numbers';
-    COMMENT ON COLUMN payout_accounts.account_name IS 'As the bank says';
+    COMMENT ON COLUMN payout_accounts.account_number_index IS 'Blind index; equal for equal account numbers';
+    COMMENT ON COLUMN payout_accounts.account_name IS 'Name of the account holder as reported by the bank';
     COMMENT ON COLUMN payout_accounts.recipient_code IS
-        'The gateway''s; made when it is first paid to, where it came from before payouts';
+        'Recipient code at the gateway; null until the next payout creates the recipient';
     CREATE UNIQUE INDEX uq_payout_accounts_current ON payout_accounts (user_id) WHERE replaced_at IS NULL;
     CREATE INDEX ix_payout_accounts_user ON payout_accounts (user_id, created_at);
     """)
@@ -55,8 +55,8 @@ def upgrade() -> None:
         CONSTRAINT ck_payout_batches_status
             CHECK (status IN ('staged', 'approved', 'dispatching', 'completed', 'partially_failed', 'rejected'))
     );
-    COMMENT ON COLUMN payout_batches.content_hash IS 'SHA-256 of what it pays, as it was staged';
-    COMMENT ON COLUMN payout_batches.approved_hash IS 'Of what the second officer approved';
+    COMMENT ON COLUMN payout_batches.content_hash IS 'SHA-256 fingerprint of the payments at the staging';
+    COMMENT ON COLUMN payout_batches.approved_hash IS 'Fingerprint that the second officer approved';
     CREATE INDEX ix_payout_batches_status ON payout_batches (status, id DESC);
     """)
     op.execute("""
@@ -91,9 +91,9 @@ def upgrade() -> None:
         CONSTRAINT ck_payout_transfer_intents_status
             CHECK (status IN ('pending', 'submitted', 'success', 'failed', 'reversed', 'unknown', 'cancelled'))
     );
-    COMMENT ON COLUMN payout_transfer_intents.asked_for IS 'By the payee, before it was staged';
-    COMMENT ON COLUMN payout_transfer_intents.failure_reason IS 'In words for the payee';
-    COMMENT ON COLUMN payout_transfer_intents.stalled_at IS 'Flagged, having been pending over 48 hours';
+    COMMENT ON COLUMN payout_transfer_intents.asked_for IS 'Requested by the payee before the staging';
+    COMMENT ON COLUMN payout_transfer_intents.failure_reason IS 'Reason shown to the payee';
+    COMMENT ON COLUMN payout_transfer_intents.stalled_at IS 'Time when the payout was flagged after 48 hours in transit';
     CREATE UNIQUE INDEX uq_payout_transfer_intents_waiting ON payout_transfer_intents (user_id, vendor_id) NULLS
         NOT DISTINCT WHERE status = 'pending';
     CREATE INDEX ix_payout_transfer_intents_account_id ON payout_transfer_intents (account_id);
@@ -124,10 +124,10 @@ def upgrade() -> None:
         CONSTRAINT ck_payout_transfers_reference CHECK (reference ~ '^payout-[0-9a-f]{32}$'),
         CONSTRAINT ck_payout_transfers_status CHECK (status IN ('pending', 'submitted', 'success', 'unknown'))
     );
-    COMMENT ON COLUMN payout_transfers.attempts IS 'How often it was asked about';
-    COMMENT ON COLUMN payout_transfers.times_returned IS 'How often it came back, or was said not to have left';
-    COMMENT ON COLUMN payout_transfers.ask_at IS 'When the gateway is asked what became of it';
-    COMMENT ON COLUMN payout_transfers.sent_at IS 'When the call began that sends it';
+    COMMENT ON COLUMN payout_transfers.attempts IS 'Number of status polls at the gateway';
+    COMMENT ON COLUMN payout_transfers.times_returned IS 'Number of times that the gateway reported a failure or reversal';
+    COMMENT ON COLUMN payout_transfers.ask_at IS 'Time of the next status poll';
+    COMMENT ON COLUMN payout_transfers.sent_at IS 'Start time of the call that sends the transfer';
     CREATE INDEX ix_payout_transfers_due ON payout_transfers (ask_at) WHERE ask_at IS NOT NULL;
     """)
     op.execute("""

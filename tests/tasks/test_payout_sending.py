@@ -404,7 +404,7 @@ class TestTrouble:
         refused = by_payee.pop(case.payees[0].user.id)
         assert (refused["payout_status"], refused["failure_reason"]) == (
             "failed",
-            "The bank account could not be paid to: the bank does not know it.",
+            "The bank could not find your bank account.",
         )
         assert {row["payout_status"] for row in by_payee.values()} == {"submitted"}
         with case.database.reading() as session:

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text
 
-from marketplace.payouts.transfers import notifications
+from marketplace.payouts import texts
 from marketplace.services import Services
 from tasks.dispatcher import Dispatcher
 from tests.support.dispatched_batches import Case
@@ -37,7 +37,7 @@ def test_what_was_approved_for_an_account_that_was_replaced_is_the_payees_again(
     by_payee = {row["user_id"]: row for row in case.transfers}
     given_up = by_payee.pop(payee.user.id)
     assert (given_up["payout_status"], given_up["sent_at"]) == ("failed", None)
-    assert given_up["failure_reason"] == notifications.ACCOUNT_REPLACED
+    assert given_up["failure_reason"] == texts.FAILED_ACCOUNT_REPLACED
     assert {row["payout_status"] for row in by_payee.values()} == {"submitted"}
     assert case.gateway.calls(given_up["reference"]) == {}
     with case.database.reading() as session:
@@ -46,7 +46,7 @@ def test_what_was_approved_for_an_account_that_was_replaced_is_the_payees_again(
         assert_books_are_whole(session)
     assert notice["type"] == "payout_failed"
     assert notice["body"].endswith(
-        f"{notifications.ACCOUNT_REPLACED} The money is back in your balance. It is paid with the next payouts."
+        f"{texts.FAILED_ACCOUNT_REPLACED} The amount is back in your balance. {texts.RETRIED_WITH_NEXT_BATCH}"
     )
 
 

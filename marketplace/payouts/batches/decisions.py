@@ -1,7 +1,8 @@
-"""Officers' decisions about a batch: two approve it before anything is sent, one may reject it or exclude payments.
+"""Officers' decisions about payout batches: approve, reject, and exclude payments.
 
-An approval is for what the batch pays now. Staging a batch approves what was staged. After a change, because a payee
-has another bank account or a payment was excluded, the batch needs two officers again.
+Two officers must approve a batch before the dispatch. An approval covers the payments at that time, and staging is the
+stager's approval of the staged payments. A payee's new bank account or an excluded payment invalidates earlier
+approvals.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from marketplace.kernel.errors import (
 )
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import NewNotification, notify_all
-from marketplace.payouts import states
+from marketplace.payouts import states, texts
 from marketplace.payouts.accounting import Reservation, cancel_reservations
 from marketplace.payouts.models import PayoutApproval, PayoutBatch, PayoutTransferIntent
 
@@ -40,7 +41,7 @@ class EmptyBatchError(ConflictError):
 
 
 class DuplicateApprovalError(ForbiddenError):
-    """The officer has already approved the batch, by staging it or by an approval."""
+    """The officer has already approved or staged the batch."""
 
     reason = "duplicate-approval"
 
@@ -52,14 +53,14 @@ class BatchChangedError(ConflictError):
 
 
 def lock_batch(session: Session, *, batch_id: UUID, officer_id: UUID) -> PayoutBatch:
-    """Lock a batch for an officer's decision. Its payouts and then balances are locked after it.
+    """Lock a batch for an officer's decision. Lock order: the batch, then payouts, then balances.
 
     :raises NotFoundError: the batch does not exist
     :raises ConflictOfInterestError: the batch pays the officer
     """
     batch = found(
         session.get(PayoutBatch, batch_id, with_for_update={"key_share": True}, populate_existing=True),
-        "There is no such batch.",
+        texts.BATCH_NOT_FOUND,
     )
     own_payments = select(PayoutTransferIntent.id).where(
         PayoutTransferIntent.batch_id == batch_id,
@@ -67,14 +68,14 @@ def lock_batch(session: Session, *, batch_id: UUID, officer_id: UUID) -> PayoutB
         PayoutTransferIntent.status != states.CANCELLED,
     )
     if session.scalar(own_payments.limit(1)) is not None:
-        raise ConflictOfInterestError("You are paid by this batch: other officers have to decide on it.")
+        raise ConflictOfInterestError("This batch pays you, so other officers must decide on it.")
     return batch
 
 
 def ensure_has_pending_payments(session: Session, batch_id: UUID) -> int:
     """Count a batch's pending payments.
 
-    :raises EmptyBatchError: there are none
+    :raises EmptyBatchError: the batch has no pending payments
     """
     payments = session.scalar(
         select(func.count(PayoutTransferIntent.id)).where(
@@ -82,11 +83,11 @@ def ensure_has_pending_payments(session: Session, batch_id: UUID) -> int:
         )
     )
     if not payments:
-        raise EmptyBatchError("The batch would pay nobody: reject it.")
+        raise EmptyBatchError(texts.BATCH_EMPTY)
     return payments
 
 
-# The payee's current account, not that of the staging: a payee who replaces it changes what the batch pays.
+# The payee's current bank account counts, so a replacement after the staging changes the fingerprint.
 _SELECT_FINGERPRINT_ROWS = Statement(
     text(
         """
@@ -102,13 +103,13 @@ _SELECT_FINGERPRINT_ROWS = Statement(
 
 
 def compute_fingerprint(session: Session, *, batch_id: UUID) -> str:
-    """Compute the SHA-256 of what a batch pays: each payment with its payee, amount and bank account.
+    """Compute the SHA-256 fingerprint of a batch's payments, with payees, amounts and bank accounts.
 
-    The hash is over the batch's id and a JSON array of each payment, in the order of ids: the payment's id, user,
-    vendor and kobo, and the id, bank, number and recipient code of the payee's current account. The blind index stands
-    for the number, so that the hash does not reveal it.
+    The hash covers the batch's id and a JSON array for each payment, in the order of ids. An array holds the payment's
+    id, user, vendor and kobo, and the current account's id, bank, number and recipient code. The blind index replaces
+    the account number, so the hash does not reveal the number.
 
-    :param batch_id: locked by the caller, where nothing may change meanwhile
+    :param batch_id: locked by the caller if the batch must not change meanwhile
     :return: 64 lowercase hexadecimal digits
     """
     digest = hashlib.sha256(orjson.dumps(str(batch_id)))
@@ -118,14 +119,14 @@ def compute_fingerprint(session: Session, *, batch_id: UUID) -> str:
 
 
 def change_status(batch: PayoutBatch, status: str, *, now: datetime) -> None:
-    """Write the status that a transition led to; the caller holds the batch's lock."""
+    """Write the new status of a batch. The caller must hold the batch's row lock."""
     batch.status, batch.updated_at, batch.revision = status, now, batch.revision + 1
 
 
 def set_approval(batch: PayoutBatch, status: str, *, approved_hash: str | None, now: datetime) -> None:
-    """Approve a locked batch, or withdraw its approval.
+    """Approve a locked batch, or withdraw the approval.
 
-    :param approved_hash: the fingerprint that two officers have approved, if they have
+    :param approved_hash: the fingerprint approved by two officers; none withdraws the approval
     """
     batch.approved_hash, batch.approved_at = approved_hash, now if approved_hash else None
     change_status(batch, status, now=now)
@@ -134,10 +135,7 @@ def set_approval(batch: PayoutBatch, status: str, *, approved_hash: str | None, 
 def audit_batch_action(
     session: Session, act: Act, action: str, batch_id: UUID, *, status_before: str, after: dict[str, Any]
 ) -> None:
-    """Record an action on a batch in the audit log.
-
-    :param action: such as ``approve``
-    """
+    """Record an action on a batch in the audit log, such as ``approve``."""
     record_audit_entry(
         session,
         act=act,
@@ -149,7 +147,7 @@ def audit_batch_action(
     )
 
 
-# Payouts go to the accounts at the time of the approval.
+# Payouts go to the bank accounts that were current at the approval.
 _UPDATE_TO_CURRENT_ACCOUNTS = Statement(
     text(
         """
@@ -170,17 +168,17 @@ def approve_batch(
     comment: str | None = None,
     expected_fingerprint: str | None = None,
 ) -> str:
-    """Record an officer's approval of what a batch pays. The second officer's approval approves the batch.
+    """Record an officer's approval of a batch's payments. The second officer's approval approves the batch.
 
-    An approved batch that has changed since is staged again, with the officer as the first.
+    An approved batch that has changed since is staged again, with this approval as the first.
 
     :param comment: for the audit log and other officers
-    :param expected_fingerprint: the fingerprint that the officer read
+    :param expected_fingerprint: the fingerprint of the batch as shown to the officer
     :return: the batch's status: ``approved``, or ``staged`` while another officer is needed
     :raises NotFoundError: the batch does not exist
     :raises ConflictOfInterestError: the batch pays the officer
     :raises DuplicateApprovalError: the officer has already approved the batch
-    :raises ConflictError: the batch is not staged, pays nobody, or differs from the expected fingerprint
+    :raises ConflictError: the batch is not staged, has no payments, or differs from the expected fingerprint
     """
     batch = lock_batch(session, batch_id=batch_id, officer_id=act.person_id)
     fingerprint = compute_fingerprint(session, batch_id=batch_id)
@@ -189,13 +187,11 @@ def approve_batch(
         status = states.BATCH.target(status, "reopen")
     approved = states.BATCH.target(status, "approve")
     if expected_fingerprint is not None and expected_fingerprint != fingerprint:
-        raise BatchChangedError(
-            "The batch changed since you read it. Look at it again before you approve it."
-        )
+        raise BatchChangedError(texts.BATCH_CHANGED)
     ensure_has_pending_payments(session, batch_id)
     officers = find_approvers(session, batch_id=batch_id, fingerprint=fingerprint)
     if act.person_id in officers:
-        raise DuplicateApprovalError("You have approved this batch already: another officer has to.")
+        raise DuplicateApprovalError(texts.BATCH_ALREADY_APPROVED)
     session.add(
         PayoutApproval(
             batch_id=batch_id,
@@ -227,7 +223,7 @@ def approve_batch(
     return batch.status
 
 
-# The approval of an officer who was suspended since, or has lost the role, does not count. Staging is an approval.
+# Approvals of officers without the role or with a suspended account do not count. Staging is an approval.
 _SELECT_APPROVERS = Statement(
     text(
         """
@@ -242,7 +238,7 @@ _SELECT_APPROVERS = Statement(
 
 
 def find_approvers(session: Session, *, batch_id: UUID, fingerprint: str) -> set[UUID]:
-    """Find the officers who have approved a fingerprint of a batch and may still approve."""
+    """Find the officers with a valid approval of a batch's fingerprint."""
     return set(_SELECT_APPROVERS.scalars(session, batch_id=batch_id, fingerprint=fingerprint))
 
 
@@ -264,12 +260,12 @@ _LOCK_PAYOUTS = Statement(
 
 
 def reject_batch(session: Session, *, batch_id: UUID, act: Act, reason: str) -> None:
-    """Reject a batch and return its amounts to the payees' balances.
+    """Reject a batch and return the amounts to the payees' balances.
 
-    :param reason: for other officers, not for payees
+    :param reason: shown to officers, not to payees
     :raises NotFoundError: the batch does not exist
     :raises ConflictOfInterestError: the officer is a payee
-    :raises IllegalTransitionError: the batch is being sent, or its status is final
+    :raises IllegalTransitionError: the batch is being sent or has a final status
     """
     batch = lock_batch(session, batch_id=batch_id, officer_id=act.person_id)
     status_before, status = batch.status, states.BATCH.target(batch.status, "reject")
@@ -294,9 +290,9 @@ def reject_batch(session: Session, *, batch_id: UUID, act: Act, reason: str) -> 
 def exclude_payments(
     session: Session, *, batch_id: UUID, payout_ids: Sequence[UUID], act: Act, reason: str
 ) -> str:
-    """Exclude payments from a batch and return their amounts. The rest needs two approvals again.
+    """Exclude payments from a batch and return the amounts. The rest needs two approvals again.
 
-    :param reason: for other officers, not for payees
+    :param reason: shown to officers, not to payees
     :return: the batch's status: ``staged``
     :raises NotFoundError: the batch does not exist
     :raises ConflictOfInterestError: the officer is a payee
@@ -305,13 +301,13 @@ def exclude_payments(
     """
     batch = lock_batch(session, batch_id=batch_id, officer_id=act.person_id)
     status_before = batch.status
-    # A batch that may be rejected may be shortened, too.
+    # Payments may be excluded as long as the batch may be rejected.
     states.BATCH.target(status_before, "reject")
     payouts = _LOCK_PAYOUTS.all(session, batch_id=batch_id, ids=list(payout_ids))
     pending_ids = {payout.id for payout in payouts if payout.status == states.PENDING}
     for index, payout_id in enumerate(payout_ids):
         if payout_id not in pending_ids:
-            raise ValidationError.of(f"intentIds[{index}]", "Is not a payment of this batch.")
+            raise ValidationError.of(f"intentIds[{index}]", "Must be a pending payment of this batch.")
     cancelled = _cancel(session, payouts, now=act.now)
     ensure_has_pending_payments(session, batch_id)
     status = (
@@ -335,7 +331,7 @@ def exclude_payments(
 
 
 def _cancel(session: Session, payouts: Sequence[_BatchPayout], *, now: datetime) -> list[Reservation]:
-    """Cancel payouts. Payees who had requested theirs are notified; the others never knew of theirs."""
+    """Cancel payouts, and notify payees of requested payouts. Other payees never saw the payouts."""
     cancelled = cancel_reservations(session, payouts=payouts, now=now)
     requested_ids = {payout.id for payout in payouts if payout.asked_for}
     notify_all(
@@ -344,9 +340,12 @@ def _cancel(session: Session, payouts: Sequence[_BatchPayout], *, now: datetime)
             NewNotification(
                 payout.user_id,
                 "payout_called_off",
-                "Your payout was called off",
-                f"The {format_naira(payout.amount_minor)} that you asked for are in your"
-                f" {'balance' if payout.vendor_id else 'wallet'} again. Ask support if you want to know more.",
+                texts.PAYOUT_CANCELLED_TITLE,
+                (
+                    texts.PAYOUT_CANCELLED_BODY_STORE
+                    if payout.vendor_id
+                    else texts.PAYOUT_CANCELLED_BODY_WALLET
+                ).format(amount=format_naira(payout.amount_minor)),
                 "/payouts" if payout.vendor_id else "/wallet",
                 f"payout_called_off:{payout.id}",
             )

@@ -1,4 +1,4 @@
-"""A batch as an officer reads it before the approval: each payment with its risks, the riskiest first."""
+"""Detail of a payout batch for the approving officers: all payments with risk flags, the riskiest first."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
 from marketplace.kernel.paging import Page, PageRequest, page_of
-from marketplace.payouts import states
+from marketplace.payouts import states, texts
 from marketplace.payouts.accounting import Reservation
 from marketplace.payouts.batches.queries import FILTERS, UNDISBURSED, BatchView, show_batch
 from marketplace.payouts.batches.staging import PAYEES_LIMIT
@@ -22,30 +22,30 @@ from marketplace.platform.halts import are_payouts_halted
 
 ANY_RISK = "any"
 _CHANGES_LIMIT = 100
-# An account that is younger was changed lately, or was never paid to before.
+# Bank accounts younger than this are flagged as changed.
 _NEW_ACCOUNT_PERIOD = timedelta(days=30)
-# Of so many payments that arrived, the latest ones, the average is what is usual; so many times that is not.
+# An amount is unusual if it exceeds this multiple of the average of the latest successful payouts.
 _HISTORY_LENGTH = 12
 _UNUSUAL_AMOUNT_FACTOR = 3
 
-# In the order in which an officer looks at them, and in words.
+# In the order of importance for officers.
 RISK_FLAGS: dict[str, str] = {
-    "on_hold": "Nothing is paid to the payee now: `holds` says why and until when. The batch is not sent meanwhile.",
-    "account_changed_since_staging": "The payee has another bank account than when the batch was staged.",
-    "account_changed": "The bank account has been the payee's for less than 30 days.",
-    "name_differs": "The bank account's name is like neither the store's nor the person's.",
-    "first_payout": "No payment has arrived at the payee before.",
-    "amount_unusual": "It is more than three times the average of the latest 12 payments that arrived.",
-    "under_dispute": "An order of the store is under dispute, here or at a customer's bank.",
-    "not_active": "The store or the person's account is suspended, restricted or closed.",
-    "owes_money": "The vendor owes money for orders that were refunded after their release.",
-    "failed_before": "The latest payment to the payee failed, or came back.",
+    "on_hold": texts.RISK_ON_HOLD,
+    "account_changed_since_staging": texts.RISK_ACCOUNT_CHANGED_SINCE_STAGING,
+    "account_changed": texts.RISK_ACCOUNT_CHANGED,
+    "name_differs": texts.RISK_NAME_DIFFERS,
+    "first_payout": texts.RISK_FIRST_PAYOUT,
+    "amount_unusual": texts.RISK_AMOUNT_UNUSUAL,
+    "under_dispute": texts.RISK_UNDER_DISPUTE,
+    "not_active": texts.RISK_NOT_ACTIVE,
+    "owes_money": texts.RISK_OWES_MONEY,
+    "failed_before": texts.RISK_FAILED_BEFORE,
 }
 
 
 @dataclass(frozen=True)
 class PaymentFacts(Reservation):
-    """A payment of a batch with its payee, its bank account, and the payee's history; amounts in kobo."""
+    """A payment of a batch with payee, bank account and the payee's payout history. Amounts are in kobo."""
 
     asked_for: bool
     failure_reason: str | None
@@ -72,16 +72,16 @@ class PaymentFacts(Reservation):
 
     @property
     def payee_view(self) -> "PaymentFacts":
-        """The payee with names, in columns of the payment itself."""
+        """The payee's columns of this row, for the nested view."""
         return self
 
 
 @dataclass(frozen=True)
 class BatchPayment(PaymentFacts):
-    """A payment of a batch with its holds and risks.
+    """A payment of a batch with holds and risk flags.
 
-    ``account`` is the bank account that the payment goes or went to, ``staged_account`` another one at the staging.
-    Payments off the page have neither.
+    ``account`` is the bank account that the payment goes or went to. ``staged_account`` is the account at the staging,
+    if different. Both are loaded only for payments on the requested page.
     """
 
     holds: tuple[Hold, ...]
@@ -96,7 +96,7 @@ class BatchPayment(PaymentFacts):
 
     @property
     def history(self) -> PaymentFacts:
-        """The payee's former payouts, in columns of the payment itself."""
+        """The columns of this row about earlier payouts, for the nested view."""
         return self
 
     @property
@@ -113,7 +113,7 @@ class BatchPayment(PaymentFacts):
 
     @property
     def sort_key(self) -> tuple[int, int, str]:
-        """The payment's place among the others: the most risks first, then the largest amount."""
+        """The sort key: most risk flags first, then the largest amount."""
         return -len(self.risks), -self.amount_minor, str(self.id)
 
 
@@ -127,13 +127,13 @@ class PaymentsTotal:
 
     @property
     def meaning(self) -> str | None:
-        """The description of a risk."""
+        """The description of the risk flag; none for a status."""
         return RISK_FLAGS.get(self.name)
 
 
 @dataclass(frozen=True)
 class BatchDetail(BatchView):
-    """A batch with its payments' totals and changes, and a page of its payments."""
+    """A batch with totals and changes of the payments, and a page of payments."""
 
     halted: bool
     statuses: list[PaymentsTotal]
@@ -142,8 +142,8 @@ class BatchDetail(BatchView):
     intents: list[BatchPayment]
 
 
-# One pass over the batch; an index finds each payee's history. Sent payments went to the account that was approved,
-# whichever account the payee has now.
+# A single pass over the batch; an index finds each payee's history. Sent payments went to the approved account, which
+# may differ from the payee's current account.
 _SELECT_PAYMENTS = Statement(
     text(
         """
@@ -197,14 +197,14 @@ _SELECT_PAYMENTS = Statement(
 def show_batch_detail(
     session: Session, *, batch_id: UUID, risk: str | None, page: PageRequest, now: datetime
 ) -> Page:
-    """Show a batch with its payments, those with the most risks and then the largest first.
+    """Show a batch with a page of payments: most risk flags first, then the largest amount.
 
-    :param risk: only payments with this one of ``RISK_FLAGS``, or with ``any``
-    :return: a page of payments, with the ``BatchDetail`` as its data
+    :param risk: one of ``RISK_FLAGS`` or ``any``, to filter the payments
+    :return: a page of payments, with the ``BatchDetail`` as data
     :raises NotFoundError: the batch does not exist
     """
     batch = show_batch(session, batch_id=batch_id)
-    # Cancelled payments may exceed the limit of a batch, by as many again at most.
+    # Cancelled payments can at most double the number of payments.
     rows = _SELECT_PAYMENTS.all(session, batch_id=batch_id, history=_HISTORY_LENGTH, limit=2 * PAYEES_LIMIT)
     is_undisbursed = batch.status in FILTERS[UNDISBURSED]
     holds = find_payout_holds(session, payouts=rows, now=now) if is_undisbursed else {}
@@ -260,7 +260,7 @@ def _add_accounts(session: Session, payments: list[BatchPayment]) -> list[BatchP
 
 
 def _sum_up(payments: Iterable[tuple[str, BatchPayment]]) -> dict[str, PaymentsTotal]:
-    """Sum payments up by a name."""
+    """Sum up payments by name."""
     amounts: defaultdict[str, list[int]] = defaultdict(list)
     for name, payment in payments:
         amounts[name].append(payment.amount_minor)
@@ -268,7 +268,7 @@ def _sum_up(payments: Iterable[tuple[str, BatchPayment]]) -> dict[str, PaymentsT
 
 
 def _find_risk_flags(facts: PaymentFacts, holds: tuple[Hold, ...], *, now: datetime) -> list[str]:
-    """Find the risks of a payment, in the order of ``RISK_FLAGS``."""
+    """Find the risk flags of a payment, in the order of ``RISK_FLAGS``."""
     present = {
         "on_hold": bool(holds),
         "account_changed_since_staging": not facts.is_staged_account,

@@ -1,4 +1,4 @@
-"""Batches as officers see them: a table of all, and one as it is now."""
+"""Queries of payout batches, for officers: list and detail."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,13 +12,13 @@ from marketplace.infra.tables import SortedTable
 from marketplace.kernel.errors import found
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
-from marketplace.payouts import states
+from marketplace.payouts import states, texts
 from marketplace.payouts.batches.decisions import REQUIRED_APPROVALS, compute_fingerprint, find_approvers
 from marketplace.payouts.batches.staging import SKIPPED_SHOWN_LIMIT, SkippedPayee, StagingResult
 
 SORTS = {"created_at": "b.created_at", "updated_at": "b.updated_at"}
 AWAITING, UNDISBURSED, ALL = "awaiting", "undisbursed", "all"
-# The statuses of each filter: batches that wait for officers, batches that are not paid yet, and each status.
+# Statuses by filter: awaiting officers, not yet disbursed, all, and each single status.
 FILTERS: dict[str, tuple[str, ...]] = {
     AWAITING: (states.STAGED, states.APPROVED),
     UNDISBURSED: (states.STAGED, states.APPROVED, states.DISPATCHING),
@@ -29,7 +29,7 @@ FILTERS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Officer:
-    """An officer who decided about a batch."""
+    """An officer with a decision on a batch."""
 
     id: UUID
     name: str | None
@@ -37,7 +37,7 @@ class Officer:
 
 @dataclass(frozen=True)
 class BatchRow:
-    """A batch with the officers who decided, and the sums of its payments in kobo. Cancelled payments do not count."""
+    """A batch with the deciding officers, and payment sums in kobo without cancelled payments."""
 
     id: UUID
     status: str
@@ -66,17 +66,17 @@ class BatchRow:
 
     @property
     def staged_by(self) -> Officer | None:
-        """The officer who staged the batch; none where the schedule did."""
+        """The staging officer; none if the schedule staged the batch."""
         return Officer(self.staged_by_id, self.staged_by_name) if self.staged_by_id else None
 
     @property
     def rejected_by(self) -> Officer | None:
-        """The officer who rejected the batch."""
+        """The rejecting officer."""
         return Officer(self.rejected_by_id, self.rejected_by_name) if self.rejected_by_id else None
 
     @property
     def dispatched_by(self) -> Officer | None:
-        """The officer who dispatched the batch."""
+        """The dispatching officer."""
         return Officer(self.dispatched_by_id, self.dispatched_by_name) if self.dispatched_by_id else None
 
 
@@ -119,18 +119,18 @@ def list_batches(
     ends: datetime | None,
     page: TableRequest,
 ) -> TablePage:
-    """List batches by the time of their staging, in two queries.
+    """List batches by staging time, in two queries.
 
-    :param status: of ``FILTERS``
+    :param status: a key of ``FILTERS``
     :param ends: exclusive
-    :param page: sorted by one of ``SORTS``
+    :param page: sorted by a key of ``SORTS``
     """
     return _BATCHES.fetch_page(session, page, statuses=list(FILTERS[status]), starts=starts, ends=ends)
 
 
 @dataclass(frozen=True)
 class Approval:
-    """An officer's approval. It counts while the batch is as it was then."""
+    """An officer's approval, which counts while the batch has the approved fingerprint."""
 
     officer_id: UUID
     officer_name: str | None
@@ -141,13 +141,13 @@ class Approval:
 
     @property
     def officer(self) -> Officer:
-        """The officer who approved the batch."""
+        """The approving officer."""
         return Officer(self.officer_id, self.officer_name)
 
 
 @dataclass(frozen=True)
 class BatchView(BatchRow):
-    """A batch with its approvals. The fingerprint is the current or, from the dispatch on, the approved one."""
+    """A batch with approvals. ``content_hash`` is the current or, after the dispatch, the approved fingerprint."""
 
     content_hash: str
     approvals: list[Approval]
@@ -155,12 +155,12 @@ class BatchView(BatchRow):
 
     @property
     def changed_since_staging(self) -> bool:
-        """Whether the batch pays something else than was staged."""
+        """Whether the payments differ from the staged payments."""
         return self.content_hash != self.staged_hash
 
     @property
     def changed_since_approval(self) -> bool:
-        """Whether the batch pays something else than was approved."""
+        """Whether the payments differ from the approved payments."""
         return self.approved_hash is not None and self.content_hash != self.approved_hash
 
 
@@ -181,11 +181,11 @@ _SELECT_APPROVALS = Statement(
 
 
 def show_batch(session: Session, *, batch_id: UUID) -> BatchView:
-    """Show a batch with its approvals.
+    """Show a batch with approvals.
 
     :raises NotFoundError: the batch does not exist
     """
-    row = found(_SELECT_BATCH.first(session, batch_id=batch_id), "There is no such batch.")
+    row = found(_SELECT_BATCH.first(session, batch_id=batch_id), texts.BATCH_NOT_FOUND)
     is_open = row.status in FILTERS[AWAITING]
     fingerprint = compute_fingerprint(session, batch_id=batch_id) if is_open else row.approved_hash
     fingerprint = fingerprint or row.staged_hash
@@ -200,16 +200,16 @@ def show_batch(session: Session, *, batch_id: UUID) -> BatchView:
 
 @dataclass(frozen=True)
 class StagedBatch(BatchView):
-    """A batch that was just staged, with the collected debts in kobo and the vendors who were left out."""
+    """A newly staged batch, with the collected debts in kobo and the skipped vendors."""
 
     collected_minor: int
     left_out: tuple[SkippedPayee, ...]
 
 
 def show_staged_batch(session: Session, *, result: StagingResult) -> StagedBatch:
-    """Show the batch of a staging with the first 100 vendors who were left out.
+    """Show the batch of a staging with the first 100 skipped vendors.
 
-    :raises NothingToStageError: there is no batch
+    :raises NothingToStageError: no batch was staged
     """
     return StagedBatch(
         **vars(show_batch(session, batch_id=result.require_batch())),

@@ -1,4 +1,4 @@
-"""Staging: a batch of what vendors can be paid, joined by the payouts that were requested."""
+"""Staging of payout batches: payable vendor balances and requested payouts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,8 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, InvalidParam, ValidationError
 from marketplace.kernel.money import format_naira
-from marketplace.kernel.pluralize import format_count
 from marketplace.notifications.operations import NewNotification, notify_all
-from marketplace.payouts import accounting, states
+from marketplace.payouts import accounting, states, texts
 from marketplace.payouts.batches.decisions import compute_fingerprint
 from marketplace.payouts.models import PayoutBatch
 from marketplace.payouts.payees.balances import minimum_payout
@@ -27,7 +26,7 @@ from marketplace.platform import features
 from marketplace.platform.halts import are_payouts_halted
 from marketplace.platform.queries import fetch_platform_settings
 
-# A batch that officers can still look through, and that is staged well within a request's time.
+# Officers can review a batch of this size, and a request can stage the batch in time.
 PAYEES_LIMIT = 10_000
 SKIPPED_SHOWN_LIMIT = 100
 
@@ -43,7 +42,7 @@ class NothingToStageError(ConflictError):
 
 @dataclass(frozen=True)
 class SkippedPayee:
-    """A vendor who is not paid, with the reason, and its end if known."""
+    """A vendor without a payment, with the reason and the end of the reason if known."""
 
     vendor_id: UUID
     reason: str
@@ -52,7 +51,7 @@ class SkippedPayee:
 
 @dataclass(frozen=True)
 class StagingResult:
-    """The batch, if there is one, with its payments and amounts in kobo, and the vendors who were left out."""
+    """The staged batch, if any, with the number of payments, amounts in kobo, and skipped vendors."""
 
     batch_id: UUID | None
     payments: int = 0
@@ -61,14 +60,14 @@ class StagingResult:
     skipped: tuple[SkippedPayee, ...] = ()
 
     def require_batch(self) -> UUID:
-        """Return the batch.
+        """Return the batch's id.
 
-        :raises NothingToStageError: there is no batch
+        :raises NothingToStageError: no batch was staged
         """
         if self.batch_id is not None:
             return self.batch_id
         raise NothingToStageError(
-            "Nobody can be paid: each has too little that is released, waits for a batch already, or is on hold.",
+            texts.NOTHING_TO_STAGE,
             extensions={
                 "leftOut": [
                     {
@@ -82,7 +81,7 @@ class StagingResult:
         )
 
 
-# Vendors who keep enough for another payout after their requested one.
+# Vendors with enough balance for another payout besides the requested payout.
 _SELECT_VENDORS_WITH_REMAINDER = Statement(
     text(
         """
@@ -97,14 +96,15 @@ _SELECT_VENDORS_WITH_REMAINDER = Statement(
 
 
 def stage_batch(session: Session, *, act: Act, vendor_ids: Sequence[UUID] | None = None) -> StagingResult:
-    """Stage a batch of what can be paid, and reserve each payment from its payee's balance.
+    """Stage a batch of payable balances, and reserve each payment from the payee's balance.
 
-    Vendors are paid their balance without their debt, from the minimum payout on. Requested payouts join the batch.
-    Payees on hold are left out (see ``holds``), and so is the officer's own money: staging is the first approval.
+    Vendors receive the balance minus debts, if at least the minimum payout is left. Requested payouts join the batch.
+    Payees on hold are skipped (see ``holds``). The officer's own payouts are excluded, since staging is the first
+    approval.
 
-    :param vendor_ids: the only vendors to pay
+    :param vendor_ids: only these vendors are paid; all by default
     :raises ValidationError: a vendor does not exist
-    :raises ConflictOfInterestError: the officer names their own store
+    :raises ConflictOfInterestError: the named vendors include the officer's own store
     """
     minimum = minimum_payout(session)
     rows, skipped = _select_candidates(session, act.user_id, vendor_ids, minimum_minor=minimum, now=act.now)
@@ -134,7 +134,7 @@ def stage_batch(session: Session, *, act: Act, vendor_ids: Sequence[UUID] | None
         for payee, reason in result.skipped.items()
         if payee.vendor_id is not None
     ]
-    # The rest of the balance of vendors who had requested a payout waits, too.
+    # The rest of the balance has to wait for the requested payout.
     vendors_with_remainder = _SELECT_VENDORS_WITH_REMAINDER.scalars(
         session, vendor_ids=joined_vendor_ids, minimum_minor=max(minimum, 1), limit=SKIPPED_SHOWN_LIMIT
     )
@@ -168,9 +168,9 @@ def stage_batch(session: Session, *, act: Act, vendor_ids: Sequence[UUID] | None
 
 
 def stage_manually(session: Session, *, act: Act, vendor_ids: Sequence[UUID] | None = None) -> StagingResult:
-    """Stage a batch for an officer, like ``stage_batch``. A halt of payouts prevents only its dispatch.
+    """Stage a batch for an officer, like ``stage_batch``. A halt of payouts prevents only the dispatch.
 
-    :raises NothingToStageError: nobody can be paid; nothing was changed
+    :raises NothingToStageError: no payee can be paid; the transaction is rolled back
     """
     result = stage_batch(session, act=act, vendor_ids=vendor_ids)
     result.require_batch()
@@ -196,8 +196,8 @@ _SELECT_VENDORS = f"""
         LEFT JOIN ledger_accounts b ON b.kind = 'vendor_payable' AND b.owner_id = v.id
         LEFT JOIN payout_accounts a ON a.user_id = v.user_id AND a.replaced_at IS NULL
 """
-# Vendors beyond the limit are in the next batch: those of this batch have a pending payout then. Vendors with a debt
-# are selected below the minimum, too, since the debt is collected.
+# Vendors beyond the limit are in the next batch, since vendors of this batch then have a pending payout. Vendors with a
+# debt are selected even below the minimum, so that the debt is collected.
 _SELECT_PAYABLE_VENDORS = Statement(
     text(
         f"""
@@ -220,7 +220,7 @@ def _select_candidates(
     minimum_minor: int,
     now: datetime,
 ) -> tuple[list[dict[str, Any]], list[SkippedPayee]]:
-    """Select the vendors who may be paid, and those who may not with a reason."""
+    """Select the payable vendors, and the other vendors with a reason each."""
     if vendor_ids is None:
         candidates = _SELECT_PAYABLE_VENDORS.all(
             session, officer_id=officer_id, minimum_minor=minimum_minor, limit=PAYEES_LIMIT
@@ -248,28 +248,28 @@ def _select_named_vendors(
     vendors = _SELECT_NAMED_VENDORS.all(session, vendor_ids=list(vendor_ids))
     known_ids = {row["vendor_id"] for row in vendors}
     invalid_params = [
-        InvalidParam(f"vendorIds[{index}]", "There is no such vendor.")
+        InvalidParam(f"vendorIds[{index}]", "Vendor not found.")
         for index, vendor_id in enumerate(vendor_ids)
         if vendor_id not in known_ids
     ]
     if invalid_params:
-        raise ValidationError("vendorIds: There is no such vendor.", invalid_params=invalid_params)
+        raise ValidationError("vendorIds names a vendor that does not exist.", invalid_params=invalid_params)
     if officer_id is not None and any(row["user_id"] == officer_id for row in vendors):
-        raise ConflictOfInterestError("You would be paid by this: another officer has to stage it.")
+        raise ConflictOfInterestError("The batch would pay your own store, so another officer must stage it.")
     return vendors
 
 
 def _find_skip_reason(row: dict[str, Any], holds: tuple[Hold, ...]) -> Hold | None:
-    """Find the reason not to pay a vendor, as far as it is known before the balances are locked."""
+    """Find the reason not to pay a vendor, as far as known before the balances are locked."""
     if not row["balance_minor"] and not row["waits"]:
         return Hold(NOTHING_TO_PAY)
     if holds:
         return holds[0]
-    # The whole balance is in a pending payout.
+    # The full balance is in a pending payout.
     return None if row["balance_minor"] else Hold(accounting.ALREADY_PENDING)
 
 
-# Requests that are being cancelled at the moment are skipped.
+# A concurrent cancellation holds the lock: skip that request.
 _LOCK_PENDING_REQUESTS = Statement(
     text(
         """
@@ -301,7 +301,7 @@ def _add_requests_to_batch(
     *,
     now: datetime,
 ) -> list[accounting.Reservation]:
-    """Add the requested payouts that wait to the batch, unless they are on hold."""
+    """Add pending payout requests to the batch, except for payees on hold."""
     payouts = _LOCK_PENDING_REQUESTS.all(
         session,
         officer_id=officer_id,
@@ -318,16 +318,17 @@ def _add_requests_to_batch(
 def _notify_officers(
     session: Session, staged: StagingResult, *, stager_id: UUID | None, now: datetime
 ) -> None:
-    """Notify the officers who may approve the batch."""
+    """Notify the officers with the permission to approve the batch."""
     notify_all(
         session,
         notifications=[
             NewNotification(
                 officer_id,
                 "payout_batch_staged",
-                "A batch of payouts waits for approval",
-                f"{format_count(staged.payments, 'payment')}, {format_naira(staged.amount_minor)} in all."
-                " Two officers approve it first.",
+                texts.PAYOUT_BATCH_STAGED_TITLE,
+                texts.PAYOUT_BATCH_STAGED_BODY.format(
+                    payments=f"{staged.payments:,}", amount=format_naira(staged.amount_minor)
+                ),
                 f"/payouts/batches/{staged.batch_id}",
                 f"payout_batch.staged:{staged.batch_id}",
             )

@@ -1,8 +1,8 @@
-"""Payees' balances: available, in escrow, in transit, on hold, owed to us, and the withdrawable part of a wallet.
+"""Payees' balances: available, in escrow, in transit, on hold, owed, and the withdrawable part of a wallet.
 
-A wallet pays out refunds and overpayments, but no rewards. Rewards pay for orders first, whatever else is in the
-wallet. The refund of an order is reward money again, up to the rewards that paid the order: otherwise an order that is
-placed and cancelled would turn rewards into cash.
+A wallet pays out refunds and overpayments, but no rewards. Rewards pay for orders first. The refund of an order counts
+as rewards again, up to the rewards that paid the order. Otherwise placing and cancelling an order would turn rewards
+into cash.
 """
 
 from collections import defaultdict
@@ -29,14 +29,14 @@ DEBT_SORTS = {"owed_minor": "a.balance_minor", "last_claimed_at": "sums.last_cla
 
 @dataclass(frozen=True)
 class TransitAmounts:
-    """Amounts in transit to a payee, in kobo: of payouts that wait and of payouts that were sent."""
+    """Amounts in transit to a payee, in kobo: of pending payouts and of sent payouts."""
 
     waiting_minor: int
     sent_minor: int
 
     @property
     def total_minor(self) -> int:
-        """The sum of both."""
+        """The sum of pending and sent payouts."""
         return self.waiting_minor + self.sent_minor
 
 
@@ -63,7 +63,7 @@ class StoreBalance(PayeeBalance):
 
     @property
     def held_until(self) -> datetime | None:
-        """The end of all holds, unless one of them does not end by time."""
+        """The end of the last hold; none if a hold has no end date."""
         ends = [hold.until for hold in self.holds if hold.until is not None]
         return max(ends) if ends and len(ends) == len(self.holds) else None
 
@@ -78,12 +78,12 @@ class WalletBalance(PayeeBalance):
 
 
 def minimum_payout(session: Session) -> int:
-    """Return the minimum amount of a payout in kobo, as officers have set it."""
+    """Return the minimum amount of a payout in kobo, a setting of the officers."""
     return int(fetch_platform_settings(session)["minimum_payout_minor"])
 
 
 def show_store_balance(session: Session, *, vendor_id: UUID, now: datetime) -> StoreBalance:
-    """Show a vendor's balance. Debts are collected before payouts, so they are not available."""
+    """Show a vendor's balance. The available amount excludes debts, which are collected before payouts."""
     payable_minor, owed_minor = fetch_balances(
         session, accounts.vendor_payable(vendor_id), accounts.vendor_receivable(vendor_id)
     )
@@ -105,7 +105,7 @@ def show_store_balance(session: Session, *, vendor_id: UUID, now: datetime) -> S
 
 
 def show_wallet_balance(session: Session, *, user_id: UUID, now: datetime) -> WalletBalance:
-    """Show a wallet's balance, and the part of it that can be paid out."""
+    """Show a wallet's balance with the withdrawable part."""
     balance, owed = fetch_balances(session, accounts.wallet(user_id), accounts.buyer_receivable(user_id))
     rewards = fetch_remaining_rewards(session, user_id=user_id, balance_minor=balance)
     return WalletBalance(
@@ -144,7 +144,7 @@ def sum_payouts_in_transit(
 
 @dataclass(frozen=True)
 class WalletMovement:
-    """A wallet's movement of one transaction and order, in kobo. ``rewards`` means that rewards paid the movement."""
+    """A wallet's movement by transaction and order, in kobo. ``rewards`` marks movements paid by rewards."""
 
     kind: str
     order_id: UUID | None
@@ -152,7 +152,7 @@ class WalletMovement:
     minor: int
 
 
-# By transaction and order; most wallets never had a reward, and of those nothing is read.
+# Grouped by transaction and order. Most wallets never had a reward and return no rows.
 _SELECT_WALLET_MOVEMENTS = Statement(
     text(
         """
@@ -175,7 +175,7 @@ _SELECT_WALLET_MOVEMENTS = Statement(
 def fetch_remaining_rewards(session: Session, *, user_id: UUID, balance_minor: int) -> int:
     """Compute the part of a wallet that came from rewards, in kobo.
 
-    :param balance_minor: the wallet's balance; the caller locks its row where the result decides something
+    :param balance_minor: the wallet's balance in kobo; the caller must lock the balance before a debit
     """
     movements = _SELECT_WALLET_MOVEMENTS.all(
         session, wallet_id=accounts.wallet(user_id).id, rewards_id=accounts.REWARDS.id
@@ -184,13 +184,16 @@ def fetch_remaining_rewards(session: Session, *, user_id: UUID, balance_minor: i
 
 
 def remaining_rewards(movements: Iterable[WalletMovement]) -> int:
-    """Compute the rest of a wallet's rewards from its movements, the earliest first, in kobo."""
+    """Compute the remaining rewards of a wallet in kobo.
+
+    :param movements: of the wallet, the earliest first
+    """
     remaining = 0
     paid_by_rewards: defaultdict[UUID | None, int] = defaultdict(int)
     for movement in movements:
         order_id, minor = movement.order_id, movement.minor
         if movement.rewards:
-            # A revoked reward takes at most the rest.
+            # A revoked reward takes at most the remaining rewards.
             remaining = max(remaining + minor, 0)
         elif minor < 0 and movement.kind == "wallet_payment":
             spent = min(remaining, -minor)
@@ -205,7 +208,7 @@ def remaining_rewards(movements: Iterable[WalletMovement]) -> int:
 
 @dataclass(frozen=True)
 class VendorDebt:
-    """A vendor's debt in kobo, and our debt to the vendor."""
+    """A vendor's debt in kobo, and the balance payable to the vendor."""
 
     vendor_id: UUID
     vendor_name: str
@@ -221,7 +224,7 @@ _WHERE_INDEBTED = """
     WHERE a.kind = 'vendor_receivable' AND a.balance_minor > 0
         AND (CAST(:vendor_id AS uuid) IS NULL OR a.owner_id = :vendor_id)
 """
-# Few vendors owe something, so all of their entries are summed.
+# Few vendors have debts, so summing all entries is cheap.
 _VENDOR_DEBTS = SortedTable(
     """
     SELECT v.id AS vendor_id, v.display_name AS vendor_name, a.balance_minor AS owed_minor,
@@ -249,10 +252,9 @@ _SUM_VENDOR_DEBTS = Statement(
 
 
 def list_vendor_debts(session: Session, *, vendor_id: UUID | None, page: TableRequest) -> TablePage:
-    """List the vendors with debts, in three queries; the page's meta gives the sum of the debts.
+    """List the vendors with debts, in three queries. The page's meta has the sum of the debts in kobo.
 
-    :param vendor_id: the only vendor to list
-    :param page: sorted by one of ``DEBT_SORTS``
+    :param page: sorted by a key of ``DEBT_SORTS``
     """
     return replace(
         _VENDOR_DEBTS.fetch_page(session, page, vendor_id=vendor_id),

@@ -1,4 +1,4 @@
-"""Bank accounts that payouts go to. The bank names their holders, and replaced accounts are kept."""
+"""Payees' bank accounts. The bank reports the holder's name, and replaced accounts are kept."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,18 +14,19 @@ from marketplace.infra.cache import Cache
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.notifications.operations import notify
 from marketplace.payments.intents.banks import ResolvedAccount, UnknownBankAccountError, resolve_account
+from marketplace.payouts import texts
 from marketplace.payouts.models import VISIBLE_DIGITS, PayoutAccount, mask_account_number
 from marketplace.payouts.payees.holds import account_held_until
 from marketplace.providers.gateway.payments import PaymentGateway
 from marketplace.providers.gateway.transfers import TransferGateway
 
-# A number that was given up longer ago may be somebody else's by now.
+# An older contact may belong to another person by now.
 _FORMER_CONTACT_PERIOD = timedelta(days=30)
 
 
 @dataclass(frozen=True)
 class BankAccount:
-    """A bank account that payouts went to."""
+    """A bank account of a payout."""
 
     bank_code: str
     bank_name: str | None
@@ -34,7 +35,7 @@ class BankAccount:
 
     @property
     def masked_number(self) -> str:
-        """The account number with only its last four digits."""
+        """The account number with only the last four digits."""
         return mask_account_number(self.account_number)
 
 
@@ -48,7 +49,7 @@ class OwnAccount:
 
 @dataclass(frozen=True)
 class PayoutRecipient(ResolvedAccount):
-    """A bank account as the bank reports it, with its recipient code at the gateway."""
+    """A bank account as reported by the bank, with the recipient code at the gateway."""
 
     recipient_code: str
 
@@ -62,10 +63,10 @@ def resolve_payout_account(
     bank_code: str,
     field_prefix: str = "",
 ) -> PayoutRecipient:
-    """Fetch the account's holder from the bank, and make the account a recipient at the gateway.
+    """Fetch the account's holder from the bank, and create a recipient at the gateway.
 
     :param account_number: ten digits
-    :param field_prefix: the path of the account in the request, with a dot at its end, for error messages
+    :param field_prefix: the path of the account's fields in the request, ending with a dot, for error messages
     :raises ValidationError: the bank does not exist
     :raises UnknownBankAccountError: the bank or the gateway does not know the account
     :raises ProviderUnavailableError: the gateway gave no usable answer
@@ -84,7 +85,7 @@ def resolve_payout_account(
     )
     if recipient_code is None:
         raise UnknownBankAccountError.of(
-            f"{field_prefix}accountNumber", "Is not an account that can be paid to."
+            f"{field_prefix}accountNumber", "Must be an account that can receive transfers."
         )
     return PayoutRecipient(**vars(resolved), recipient_code=recipient_code)
 
@@ -92,10 +93,10 @@ def resolve_payout_account(
 def replace_payout_account(session: Session, *, user_id: UUID, account: PayoutRecipient, act: Act) -> bool:
     """Replace the bank account of a person's payouts, and notify the person at current and former contacts.
 
-    Payouts are held for a day from then. For an unchanged account only the recipient code is renewed, without a
+    Payouts are on hold for the next 24 hours. For an unchanged account only the recipient code is renewed, without a
     hold or a notification.
 
-    :return: whether the account is another one
+    :return: whether the account has changed
     """
     lock_profile(session, user_id=user_id)
     before = find_current_account(session, user_id=user_id)
@@ -104,7 +105,7 @@ def replace_payout_account(session: Session, *, user_id: UUID, account: PayoutRe
             _renew_recipient(session, before, account.recipient_code, act=act)
             return False
         before.replaced_at = act.now
-        # The unit of work would insert the new account first, and a person has only one current account.
+        # The unit of work would insert first, and an index allows a single current account.
         session.flush()
     current = PayoutAccount(
         user_id=user_id,
@@ -133,26 +134,26 @@ def replace_payout_account(session: Session, *, user_id: UUID, account: PayoutRe
 def replace_and_show_account(
     session: Session, *, user_id: UUID, account: PayoutRecipient, act: Act
 ) -> OwnAccount | None:
-    """Replace the bank account as ``replace_payout_account`` does, and show the current one."""
+    """Replace the bank account like ``replace_payout_account``, and show the current account."""
     replace_payout_account(session, user_id=user_id, account=account, act=act)
     return show_current_account(session, user_id=user_id, now=act.now)
 
 
 def find_current_account(session: Session, *, user_id: UUID) -> PayoutAccount | None:
-    """Find the bank account that a person's payouts go to."""
+    """Find a person's current bank account for payouts."""
     return session.scalar(
         select(PayoutAccount).where(PayoutAccount.user_id == user_id, PayoutAccount.replaced_at.is_(None))
     )
 
 
 def show_current_account(session: Session, *, user_id: UUID, now: datetime) -> OwnAccount | None:
-    """Show a person the bank account that payouts go to, if there is one."""
+    """Show a person's current bank account for payouts, if any."""
     account = find_current_account(session, user_id=user_id)
     return None if account is None else _show_account(account, now)
 
 
 def list_account_history(session: Session, *, user_id: UUID, now: datetime) -> list[OwnAccount]:
-    """List a person's bank accounts, the current one first; at most 50."""
+    """List a person's latest 50 bank accounts, the current account first."""
     latest = select(PayoutAccount).where(PayoutAccount.user_id == user_id).order_by(PayoutAccount.id.desc())
     return [_show_account(account, now) for account in session.scalars(latest.limit(50))]
 
@@ -163,7 +164,7 @@ def _show_account(account: PayoutAccount, now: datetime) -> OwnAccount:
 
 
 def _renew_recipient(session: Session, account: PayoutAccount, recipient_code: str, *, act: Act) -> None:
-    """Pay to the same account by another recipient: the gateway may have deleted the former one."""
+    """Renew the recipient code of an unchanged account, since the gateway may have deleted the recipient."""
     former_code, account_id = account.recipient_code, str(account.id)
     if former_code == recipient_code:
         return
@@ -184,17 +185,17 @@ def _notify_account_changed(session: Session, account: PayoutAccount, *, now: da
     former = list_former_contacts(
         session, user_id=account.user_id, since=now - _FORMER_CONTACT_PERIOD, limit=20
     )
-    body = (
-        f"Your payouts go to an account at {account.bank_name} now that ends with"
-        f" {account.account_number[-VISIBLE_DIGITS:]}. None is sent before"
-        f" {account_held_until(now):%d %B %Y, %H:%M} UTC. If this was not you, contact support before then."
+    body = texts.BANK_ACCOUNT_CHANGED_BODY.format(
+        bank_name=account.bank_name,
+        last_digits=account.account_number[-VISIBLE_DIGITS:],
+        held_until=f"{account_held_until(now):%d %B %Y, %H:%M}",
     )
     for contact in (None, *former):
         notify(
             session,
             user_id=account.user_id,
             type="bank_account_changed",
-            title="The bank account of your payouts was changed",
+            title=texts.BANK_ACCOUNT_CHANGED_TITLE,
             body=body,
             link="/payouts",
             cause=f"payout_account:{account.id}" + (f":former:{contact}" if contact else ""),

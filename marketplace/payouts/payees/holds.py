@@ -1,4 +1,4 @@
-"""Holds: reasons why a payee may not be paid, each with its end if known."""
+"""Holds: reasons that block a payee's payouts, each with the end if known."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,11 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
+from marketplace.payouts import texts
 from marketplace.payouts.accounting import PayeePayout, Payout
 from marketplace.platform.halts import are_payouts_halted
 
-# Whoever took over an account and had the money sent elsewhere is noticed within it: both contacts are told.
+# Leaves the owner of a hijacked account time to react: current and former contacts are notified of a change.
 ACCOUNT_HOLD = timedelta(hours=24)
 
 NO_BANK_ACCOUNT = "no_bank_account"
@@ -22,38 +23,38 @@ ACCOUNT_RESTRICTED = "account_restricted"
 ACCOUNT_SUSPENDED = "account_suspended"
 STORE_SUSPENDED = "store_suspended"
 HOLD_REASONS = (NO_BANK_ACCOUNT, BANK_ACCOUNT_CHANGED, ACCOUNT_RESTRICTED, ACCOUNT_SUSPENDED, STORE_SUSPENDED)
-# Nobody's own, but shown beside them.
+# A halt of all payouts, shown beside a payee's own holds.
 PAYOUTS_HALTED = "payouts_halted"
 ALL_HOLD_REASONS = (*HOLD_REASONS, PAYOUTS_HALTED)
-# A payment goes to the account that officers approved it for, or nowhere.
+# A payment may only go to the bank account that officers approved.
 ACCOUNT_REPLACED = "account_replaced"
-# What the payee can do about each, in their words.
+# Texts for payees, by reason.
 _REMEDIES = {
-    NO_BANK_ACCOUNT: "There is no bank account to pay to. Give one.",
-    BANK_ACCOUNT_CHANGED: "The bank account is new, so nothing is sent there for 24 hours. Wait until then.",
-    ACCOUNT_RESTRICTED: "Your account is restricted. Contact support.",
-    ACCOUNT_SUSPENDED: "Your account is suspended. Contact support.",
-    STORE_SUSPENDED: "Your store is suspended. Contact support.",
-    PAYOUTS_HALTED: "All payouts are halted while we look into something. Your money is safe; wait.",
+    NO_BANK_ACCOUNT: texts.HOLD_NO_BANK_ACCOUNT,
+    BANK_ACCOUNT_CHANGED: texts.HOLD_BANK_ACCOUNT_CHANGED,
+    ACCOUNT_RESTRICTED: texts.HOLD_ACCOUNT_RESTRICTED,
+    ACCOUNT_SUSPENDED: texts.HOLD_ACCOUNT_SUSPENDED,
+    STORE_SUSPENDED: texts.HOLD_STORE_SUSPENDED,
+    PAYOUTS_HALTED: texts.HOLD_PAYOUTS_HALTED,
 }
 
 
 @dataclass(frozen=True)
 class Hold:
-    """A reason of ``ALL_HOLD_REASONS`` for not paying a payee. Without ``until``, time does not end the hold."""
+    """A reason of ``ALL_HOLD_REASONS`` that blocks payouts. Without ``until`` the hold has no end date."""
 
     reason: str
     until: datetime | None = None
 
     @property
     def detail(self) -> str:
-        """The payee's remedy."""
+        """The text for the payee: the reason and the next step."""
         return _REMEDIES[self.reason]
 
 
 @dataclass(frozen=True)
 class WaitingPayout(PayeePayout):
-    """A payout to send, and whether its bank account was replaced after the approval."""
+    """A payout to send, and whether the bank account was replaced after the approval."""
 
     account_replaced: bool
 
@@ -75,7 +76,7 @@ def find_vendor_holds(
 ) -> dict[UUID, tuple[Hold, ...]]:
     """Find the holds of stores' payouts in one query, apart from a halt of all payouts.
 
-    :return: the holds of each store that exists; none of a store that may be paid
+    :return: the holds by id of each existing store; an empty tuple for a store that may be paid
     """
     return {
         row["id"]: _derive_holds(row, now=now) for row in _SELECT_VENDORS.all(session, ids=list(vendor_ids))
@@ -96,7 +97,7 @@ def find_wallet_holds(
 ) -> dict[UUID, tuple[Hold, ...]]:
     """Find the holds of payouts from wallets in one query, apart from a halt of all payouts.
 
-    :return: the holds of each person who exists; none of a person who may be paid
+    :return: the holds by id of each existing person; an empty tuple for a person that may be paid
     """
     return {row["id"]: _derive_holds(row, now=now) for row in _SELECT_USERS.all(session, ids=list(user_ids))}
 
@@ -104,7 +105,7 @@ def find_wallet_holds(
 def find_payout_holds(
     session: Session, *, payouts: Sequence[PayeePayout], now: datetime
 ) -> dict[UUID, tuple[Hold, ...]]:
-    """Find the holds of payouts, by their ids, in two queries."""
+    """Find the holds of payouts by payout id, in two queries."""
     vendor_ids = [payout.vendor_id for payout in payouts if payout.vendor_id]
     user_ids = [payout.user_id for payout in payouts if not payout.vendor_id]
     vendor_holds = find_vendor_holds(session, vendor_ids=vendor_ids, now=now) if vendor_ids else {}
@@ -118,7 +119,7 @@ def find_payout_holds(
 def send_blockers(
     session: Session, *, payouts: Sequence[WaitingPayout | Payout], now: datetime
 ) -> dict[UUID, tuple[str, ...]]:
-    """Find the reasons why approved payouts may not be sent, apart from a halt of all payouts.
+    """Find the reasons that block approved payouts, apart from a halt of all payouts.
 
     :return: ``account_replaced`` and ``HOLD_REASONS`` by payout id; payouts that may be sent are left out
     """
@@ -134,12 +135,12 @@ def send_blockers(
 
 
 def include_platform_halt(session: Session, holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
-    """Add the halt of all payouts, if there is one, to a payee's holds."""
+    """Add the halt of all payouts, if any, to a payee's holds."""
     return (*holds, Hold(PAYOUTS_HALTED)) if are_payouts_halted(session) else holds
 
 
 def account_held_until(since: datetime) -> datetime:
-    """Return the end of the hold of a bank account that was given at a time."""
+    """Return the end of the hold of a bank account that was added at ``since``."""
     return since + ACCOUNT_HOLD
 
 
@@ -151,7 +152,7 @@ def _derive_holds(row: dict[str, Any], *, now: datetime) -> tuple[Hold, ...]:
         holds.append(Hold(BANK_ACCOUNT_CHANGED, account_held_until(row["account_since"])))
     if row["account_status"] == "suspended":
         holds.append(Hold(ACCOUNT_SUSPENDED))
-    # Whoever leaves is paid first: their account is restricted meanwhile.
+    # A person who deletes the account is paid out first, although the account is restricted meanwhile.
     elif row["account_status"] == "restricted" and row["status_reason"] != "deletion_pending":
         holds.append(Hold(ACCOUNT_RESTRICTED))
     if row["store_status"] == "suspended":

@@ -1,11 +1,11 @@
-"""Whether the name of a bank account may be the payee's: banks write names in any order, and cut them short."""
+"""Name matching of bank accounts. Banks report names in any order and shorten long names."""
 
 import re
 
 from marketplace.kernel.text_normalization import normalize_text
 
 _WORD = re.compile(r"[a-z0-9]{2,}")
-# They stand in many names, and tell nobody from anybody.
+# Common words that do not distinguish names.
 _COMMON_WORDS = frozenset(
     {
         *("and", "the", "of", "co", "ltd", "limited", "plc", "nig", "nigeria", "global", "company"),
@@ -13,17 +13,17 @@ _COMMON_WORDS = frozenset(
         *("store", "stores", "shop", "shops", "mr", "mrs", "ms", "dr"),
     }
 )
-# Two words in common are no accident; a name of one word has no more to give.
+# Two shared words are unlikely to be a coincidence. A name of a single word has to match with that word.
 _SUFFICIENT_SHARED_WORDS = 2
 
 
 def is_plausible_account_name(account_name: str, *expected_names: str | None) -> bool:
-    """Tell whether a bank account's name is like one of somebody's.
+    """Return whether a bank account's name resembles an expected name.
 
-    Letters count without case and accents, in any order; words that stand in many names do not count.
+    Case, accents and the order of words are ignored, and so are common words.
 
-    :param account_name: as the bank says
-    :param expected_names: of the store and of who runs it; none that there is not
+    :param account_name: as reported by the bank
+    :param expected_names: names of the store and the store's owner; none for a missing name
     """
     account_words = _extract_significant_words(account_name)
     return any(

@@ -1,4 +1,4 @@
-"""Payouts as a table: a payee's own, or all of them for finance."""
+"""Lists of payouts: a payee's own payouts, or all payouts for finance."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,19 +11,19 @@ from marketplace.infra.db import Statement
 from marketplace.kernel.errors import found
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
-from marketplace.payouts import states
+from marketplace.payouts import states, texts
 from marketplace.payouts.models import ACCOUNT_NUMBER
 from marketplace.payouts.payees.bank_accounts import BankAccount
 
 SOURCES = ("store", "wallet")
-# Ids are made in the order of time.
+# Ids are ordered by creation time.
 SORTS = {"created_at": "i.id", "amount_minor": "i.amount_minor"}
 _FINAL_STATUSES = (states.SUCCESS, states.FAILED, states.REVERSED, states.CANCELLED)
 
 
 @dataclass(frozen=True)
 class PayoutPayee:
-    """The person who is paid."""
+    """The payee of a payout."""
 
     id: UUID
     name: str | None
@@ -31,7 +31,7 @@ class PayoutPayee:
 
 @dataclass(frozen=True)
 class PayoutVendor:
-    """The store that a person is paid for."""
+    """The store of a payout's payee."""
 
     id: UUID
     display_name: str | None
@@ -39,7 +39,7 @@ class PayoutVendor:
 
 @dataclass(frozen=True)
 class PayoutView(BankAccount):
-    """A payout with its payee, its transfer and its bank account."""
+    """A payout with payee, transfer and bank account."""
 
     id: UUID
     status: str
@@ -60,22 +60,22 @@ class PayoutView(BankAccount):
 
     @property
     def payee(self) -> PayoutPayee:
-        """The payee."""
+        """The payout's payee."""
         return PayoutPayee(self.payee_id, self.payee_name)
 
     @property
     def vendor(self) -> PayoutVendor | None:
-        """The payee's store; none of a payout from a wallet."""
+        """The payee's store; none for a payout from a wallet."""
         return PayoutVendor(self.vendor_id, self.vendor_name) if self.vendor_id else None
 
     @property
     def settled_at(self) -> datetime | None:
-        """The time of the final status."""
+        """The time of the final status, if reached."""
         return self.updated_at if self.status in _FINAL_STATUSES else None
 
     @property
     def bank_account(self) -> BankAccount:
-        """The bank account that the payout goes to, in columns of the payout itself."""
+        """The payout's bank account: columns of this row, for the nested view."""
         return self
 
 
@@ -93,7 +93,7 @@ _JOINS = """
 """
 
 
-# The driver writes values into the text, so that the planner knows which filters are used.
+# The driver inlines parameter values, so the planner sees the filters in use.
 _FROM_MATCHING_PAYOUTS = """
     FROM payout_transfer_intents i
     WHERE (CAST(:user_id AS uuid) IS NULL OR i.user_id = :user_id)
@@ -140,9 +140,9 @@ def list_payouts(
     starts: datetime | None,
     ends: datetime | None,
 ) -> TablePage:
-    """List payouts, in two queries. Filters that are none are not applied.
+    """List payouts in two queries. Filters that are none are not applied.
 
-    :param page: sorted by one of ``SORTS``
+    :param page: sorted by a key of ``SORTS``
     :param source: one of ``SOURCES``
     :param ends: exclusive
     """
@@ -169,8 +169,8 @@ _SELECT_PAYOUT = Statement(
 
 
 def show_payout(session: Session, *, payout_id: UUID) -> PayoutView:
-    """Show a payout as in the listing.
+    """Show a payout with the columns of the list.
 
     :raises NotFoundError: the payout does not exist
     """
-    return found(_SELECT_PAYOUT.first(session, payout_id=payout_id), "There is no such payout.")
+    return found(_SELECT_PAYOUT.first(session, payout_id=payout_id), texts.PAYOUT_NOT_FOUND)

@@ -1,4 +1,4 @@
-"""A vendor's statement of a period: all ledger movements between the opening and the closing balance."""
+"""Vendors' statements: all ledger entries of a period, between the opening and the closing balance."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from marketplace.infra.db import Statement as Sql
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
-from marketplace.payouts import accounting, states
+from marketplace.payouts import accounting, states, texts
 from marketplace.payouts.models import ACCOUNT_NUMBER
 from marketplace.payouts.payees.bank_accounts import BankAccount
 from marketplace.vendors.queries import Store
 
 LONGEST_PERIOD = timedelta(days=366)
-# Limits of CSV files, and of JSON and PDF.
+# Maximum entries of CSV files, and of JSON and PDF.
 FILE_ROWS_LIMIT = 10_000
 PAGED_ROWS_LIMIT = 1_000
 _SENT_STATUSES = [states.SUBMITTED, states.UNKNOWN, states.SUCCESS]
@@ -34,7 +34,7 @@ class StatementPeriod:
 
 @dataclass(frozen=True)
 class VendorStatementEntry:
-    """A ledger movement and the balance after it, in kobo. Rows of a balance alone have no movement."""
+    """A ledger entry and the resulting balance in kobo. Opening and closing rows have only a balance."""
 
     at: datetime
     kind: str
@@ -61,9 +61,9 @@ class StatementVendor:
 
 @dataclass(frozen=True)
 class VendorStatement:
-    """A vendor's statement. Amounts are in kobo; the vendor owes us a negative balance.
+    """A vendor's statement. Amounts are in kobo, and the vendor owes a negative balance.
 
-    ``paid_accounts`` are the bank accounts of the period's payouts, not the vendor's current one.
+    ``paid_accounts`` are the bank accounts of the period's payouts, not the vendor's current account.
     """
 
     vendor: StatementVendor
@@ -94,39 +94,39 @@ class VendorStatement:
     def rows(self) -> Iterator[VendorStatementEntry]:
         """Iterate over the entries, between rows of the opening and the closing balance."""
         yield VendorStatementEntry(
-            self.period.starts, "opening_balance", "Balance at the beginning", self.opening_balance_minor
+            self.period.starts, "opening_balance", texts.STATEMENT_OPENING_BALANCE, self.opening_balance_minor
         )
         yield from self.entries
         yield VendorStatementEntry(
-            self.period.ends, "closing_balance", "Balance at the end", self.closing_balance_minor
+            self.period.ends, "closing_balance", texts.STATEMENT_CLOSING_BALANCE, self.closing_balance_minor
         )
 
 
 def resolve_period(starts: datetime | None, ends: datetime | None, *, now: datetime) -> StatementPeriod:
-    """Resolve the period of a statement, by default the month of its end.
+    """Resolve the period of a statement, by default the UTC month of the end.
 
     :param ends: exclusive; now by default and at the latest
-    :raises ValidationError: the period ends before it begins, or is longer than a year
+    :raises ValidationError: the start is not before the end, or the period is longer than 366 days
     """
     last = now if ends is None else min(ends, now)
     first = starts
     if first is None:
-        # The end is exclusive: an end at the first of a month stands for the month before.
+        # The end is exclusive, so the first of a month belongs to the month before.
         last_moment = (last - timedelta(microseconds=1)).astimezone(UTC)
         first = last_moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     if first >= last:
-        raise ValidationError.of("from", "Is not before the end of the period.")
+        raise ValidationError.of("from", "Must be before the end of the period.")
     if last - first > LONGEST_PERIOD:
         raise ValidationError.of(
-            "from", f"Is more than {LONGEST_PERIOD.days} days before the end of the period."
+            "from", f"Must be at most {LONGEST_PERIOD.days} days before the end of the period."
         )
     return StatementPeriod(first, last)
 
 
-# A vendor's debt is deducted from our debt to the vendor: a credit of either account adds to the balance. One statement
-# reads one moment of the ledger. The opening balance is the current balance without the entries since the beginning, so
-# that the order of simultaneous transactions does not matter. Entries of accounts with owners have a balance after
-# them, and the index is of those alone.
+# A statement's balance is the payable balance minus the vendor's debt, so a credit of either account increases the
+# balance. The query reads a consistent snapshot of the ledger. The opening balance is the current balance minus the
+# entries since the start, so the order of simultaneous transactions does not matter. All entries of accounts with an
+# owner have a ``balance_after_minor``. The condition lets the planner use the partial index.
 _SELECT_ENTRIES = Sql(
     text(
         """
@@ -157,8 +157,8 @@ _SELECT_ENTRIES = Sql(
     ),
     row=VendorStatementEntry,
 )
-# Failed and returned payouts went nowhere, and waiting ones may still go elsewhere. An account that was replaced and
-# used again later is listed once.
+# Failed and reversed payouts reached no account, and pending payouts may still go to another account. An account that
+# was replaced and used again later is listed once.
 _SELECT_PAID_ACCOUNTS = Sql(
     text(
         """
@@ -189,7 +189,7 @@ def build_statement(
     """Build a vendor's statement, in three queries.
 
     :param limit: the maximum number of entries
-    :raises ValidationError: the period has more entries, and a part of them would be no statement
+    :raises ValidationError: the period has more entries; a partial statement would be misleading
     """
     rows = _SELECT_ENTRIES.all(
         session,
@@ -201,9 +201,10 @@ def build_statement(
     entries = [row for row in rows if row.transaction_id is not None]
     if len(entries) > limit:
         raise ValidationError(
-            f"There are more than {limit} movements in this period: choose a shorter one"
-            f"{', or CSV' if limit < FILE_ROWS_LIMIT else ''}.",
-            invalid_params=[InvalidParam("to", f"More than {limit} movements.")],
+            (
+                texts.STATEMENT_TOO_LONG_EXCEPT_CSV if limit < FILE_ROWS_LIMIT else texts.STATEMENT_TOO_LONG
+            ).format(limit=limit),
+            invalid_params=[InvalidParam("to", f"The period has more than {limit} entries.")],
         )
     payout_ids = [
         accounting.parse_payout_source(entry.source)

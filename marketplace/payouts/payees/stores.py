@@ -1,4 +1,4 @@
-"""Stores of payees: the store that a caller may ask about, and its profile with what its owner alone sees."""
+"""Payees' stores: access checks, and profiles with the bank account and holds for the owner."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,40 +22,40 @@ from marketplace.vendors.queries import StoreProfile
 
 @dataclass(frozen=True)
 class OwnStoreProfile(StoreProfile):
-    """A store's profile as its owner sees it."""
+    """A store's profile as shown to the owner."""
 
     bank_account: OwnAccount | None
     payout_holds: tuple[Hold, ...]
 
 
 def ensure_finance_permission(caller: Caller) -> None:
-    """Refuse staff who have nothing to do with finances.
+    """Refuse staff without the finance permission.
 
     :raises PermissionRequiredError: the caller lacks the permission
     """
     if not caller.has_permission(MANAGE_FINANCES):
-        raise PermissionRequiredError(f"This takes the permission {MANAGE_FINANCES}.")
+        raise PermissionRequiredError(f"You need the permission {MANAGE_FINANCES}.")
 
 
 def resolve_store_for_caller(session: Session, *, caller: Caller, vendor_id: UUID | None) -> queries.Store:
-    """Give the store that somebody asks about.
+    """Find the store that a request is about.
 
-    :param caller: a vendor, or staff
-    :param vendor_id: the store's; staff name one, a vendor needs none
-    :raises PermissionRequiredError: staff without the permission
-    :raises ValidationError: staff named no store
-    :raises NotFoundError: there is no such store, or it is not the vendor's
+    :param caller: a vendor, or staff with the finance permission
+    :param vendor_id: the store's id; required for staff, optional for vendors
+    :raises PermissionRequiredError: the caller is staff without the permission
+    :raises ValidationError: the caller is staff and named no store
+    :raises NotFoundError: the store does not exist or belongs to another vendor
     """
     if caller.is_staff:
         ensure_finance_permission(caller)
         if vendor_id is None:
-            raise ValidationError.of("vendorId", "Is needed: staff name the vendor.")
+            raise ValidationError.of("vendorId", "Is required for staff.")
         store = queries.find_store(session, vendor_id=vendor_id)
     else:
         store = queries.find_store_of_user(session, user_id=caller.id)
         if store is not None and vendor_id not in (None, store.id):
             store = None
-    return found(store, "There is no such store.")
+    return found(store, "Store not found.")
 
 
 def update_store_profile(
@@ -68,14 +68,14 @@ def update_store_profile(
     revision: int | None,
     act: Act,
 ) -> StoreProfile:
-    """Change a store's profile and where its payouts go, all of it or nothing.
+    """Change a store's profile and bank account, in a single transaction.
 
     :param user_id: the owner
-    :param account: the new bank account of the payouts; none for no change
-    :return: the profile as its owner sees it
+    :param account: the new bank account for payouts; none for no change
+    :return: the profile as shown to the owner
     :raises ValidationError: see ``vendors.operations.update_profile``
-    :raises NotFoundError: there is no such store, or it is somebody else's
-    :raises StaleRevisionError: the revision is not the current one
+    :raises NotFoundError: the store does not exist or belongs to another person
+    :raises StaleRevisionError: the revision is outdated
     """
     if operations.update_profile(
         session, vendor_id=vendor_id, user_id=user_id, changes=changes, revision=revision, now=act.now
@@ -91,9 +91,9 @@ def update_store_profile(
 def show_store_profile(
     session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime
 ) -> StoreProfile:
-    """Show a store's profile, to its owner as an ``OwnStoreProfile``.
+    """Show a store's profile; the owner gets an ``OwnStoreProfile``.
 
-    :raises NotFoundError: there is no such store, or it is not open to the public
+    :raises NotFoundError: the store does not exist or is not public
     """
     profile = queries.fetch_store_profile(session, vendor_id=vendor_id, viewer_id=viewer_id, now=now)
     if viewer_id is None or not queries.is_store_owner(session, vendor_id=vendor_id, user_id=viewer_id):

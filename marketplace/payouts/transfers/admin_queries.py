@@ -1,4 +1,4 @@
-"""Tables for finance: transfers that failed, and payouts that stand still."""
+"""Lists for finance: failed, reversed and unrecognized transfers, and stalled payouts."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +19,7 @@ STALLED_SORTS = {"created_at": "i.created_at", "stalled_at": "i.stalled_at", "am
 
 @dataclass(frozen=True)
 class PayoutIssue:
-    """A payout or a transfer that finance sees to."""
+    """A payout or a transfer that needs the attention of finance."""
 
     id: UUID
     status: str
@@ -32,7 +32,7 @@ class PayoutIssue:
 
 @dataclass(frozen=True)
 class TransferException(PayoutIssue):
-    """A transfer that failed, came back, or is unrecognized, with its payout if there is one."""
+    """A failed, reversed or unrecognized transfer, with the payout if known."""
 
     outcome: str
     reference: str
@@ -73,18 +73,18 @@ _EXCEPTIONS = SortedTable(
 def list_exceptions(
     session: Session, *, status: str | None, outcome: str | None, page: TableRequest
 ) -> TablePage:
-    """List transfers that failed, came back or are unrecognized, in two queries.
+    """List failed, reversed and unrecognized transfers, in two queries.
 
     :param status: ``open`` or ``resolved``
     :param outcome: ``failed``, ``reversed`` or ``unexpected``
-    :param page: sorted by one of ``EXCEPTION_SORTS``
+    :param page: sorted by a key of ``EXCEPTION_SORTS``
     """
     return _EXCEPTIONS.fetch_page(session, page, status=status, outcome=outcome)
 
 
 @dataclass(frozen=True)
 class StalledPayout(PayoutIssue):
-    """A payout that is overdue, with its transfer's polls."""
+    """A stalled payout, with the status polls of the transfer."""
 
     batch_status: str | None
     payee_id: UUID
@@ -118,8 +118,8 @@ _STALLED_PAYOUTS = SortedTable(
 
 
 def list_stalled_payouts(session: Session, *, page: TableRequest, now: datetime) -> TablePage:
-    """List payouts that were flagged after 48 hours, in two queries.
+    """List open payouts that were flagged as stalled, in two queries.
 
-    :param page: sorted by one of ``STALLED_SORTS``
+    :param page: sorted by a key of ``STALLED_SORTS``
     """
     return _STALLED_PAYOUTS.fetch_page(session, page, now=now)

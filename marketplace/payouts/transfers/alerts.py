@@ -1,4 +1,4 @@
-"""Alerts about payouts in transit: raise and resolve them."""
+"""Raise and resolve alerts about payouts in transit."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,24 +9,25 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.payouts import texts
 from marketplace.payouts.accounting import Payout
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
 _TITLES = {
-    "TRANSFER_DIFFERS": "The gateway tells of another amount of a payout",
-    "TRANSFER_SENT_AFTER_ALL": "A payout was sent after all",
-    "TRANSFER_UNSETTLED": "It is unclear what became of a payout",
-    "TRANSFER_WANTS_OTP": "Transfers wait for a one-time password",
-    "PAYOUT_FUNDS_SHORT": "The gateway's balance does not suffice for payouts",
-    "PAYOUTS_REFUSED": "The gateway takes no payouts",
+    "TRANSFER_DIFFERS": texts.ALERT_TRANSFER_DIFFERS_TITLE,
+    "TRANSFER_SENT_AFTER_ALL": texts.ALERT_TRANSFER_SENT_AFTER_ALL_TITLE,
+    "TRANSFER_UNSETTLED": texts.ALERT_TRANSFER_UNSETTLED_TITLE,
+    "TRANSFER_WANTS_OTP": texts.ALERT_TRANSFER_WANTS_OTP_TITLE,
+    "PAYOUT_FUNDS_SHORT": texts.ALERT_PAYOUT_FUNDS_SHORT_TITLE,
+    "PAYOUTS_REFUSED": texts.ALERT_PAYOUTS_REFUSED_TITLE,
 }
-# Alerts that are resolved when the gateway accepts payouts of a batch, and when all of them are final.
+# Alerts resolved when the gateway accepts payouts of a batch, and when all payouts of a batch are final.
 RESOLVED_BY_ACCEPTANCE: tuple[AlertIdentifier, ...] = ("PAYOUT_FUNDS_SHORT", "PAYOUTS_REFUSED")
 RESOLVED_BY_BATCH_END: tuple[AlertIdentifier, ...] = ("TRANSFER_WANTS_OTP", *RESOLVED_BY_ACCEPTANCE)
 
 
 def batch_subject(batch_id: UUID) -> str:
-    """Name a batch as the subject of an alert."""
+    """Format a batch's id as the subject of alerts."""
     return f"payout-batch:{batch_id}"
 
 
@@ -41,8 +42,8 @@ def raise_payout_alert(
 ) -> None:
     """Raise an alert about a locked payout.
 
-    :param reported: the transfer as the gateway reports it, if the alert is about that
-    :param facts: further facts
+    :param reported: the gateway's report, if the alert is about a report
+    :param facts: added to the facts of the payout and the report
     """
     reported_facts = (
         {}
@@ -74,9 +75,9 @@ def raise_payout_alert(
 def raise_batch_alert(
     session: Session, identifier: AlertIdentifier, *, batch_id: UUID, facts: Mapping[str, Any], now: datetime
 ) -> None:
-    """Raise an alert about a batch whose payouts are not sent.
+    """Raise an alert about a batch with payouts that cannot be sent.
 
-    :param facts: beside the batch's id
+    :param facts: added to the batch's id
     """
     raise_alert(
         session,
@@ -89,12 +90,12 @@ def raise_batch_alert(
 
 
 def resolve_payout_alerts(session: Session, payout: Payout, *, status: str, now: datetime) -> None:
-    """Resolve the alerts about a payout that has a final status now."""
+    """Resolve the alerts about a payout with a new final status."""
     resolve_alert(
         session,
         identifier=("TRANSFER_DIFFERS", "TRANSFER_UNSETTLED"),
         subject=f"payout:{payout.id}",
-        note=f"The payout is {status}.",
+        note=texts.RESOLVED_PAYOUT_FINAL.format(status=status),
         now=now,
     )
 

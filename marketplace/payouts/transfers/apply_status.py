@@ -1,8 +1,8 @@
-"""Apply the gateway's statuses to payouts. Events and polling report them in any order and any number of times.
+"""Apply the gateway's statuses to payouts. Events and polls may repeat a status and arrive in any order.
 
-The batch is locked first, then the payout with its transfer, and ledger balances last. A repeated status changes
-nothing. An event that contradicts a final status may be outdated, so it only starts polling. The polled status counts,
-unless the payout changed meanwhile.
+Locks are taken in the order batch, payout with transfer, ledger balances. A repeated status changes nothing. An event
+that contradicts a final status may be outdated, so the event only starts a poll. The polled status counts, unless the
+payout changed meanwhile.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from marketplace.infra import outbox
 from marketplace.infra.db import Statement
 from marketplace.kernel import money, queues
 from marketplace.kernel.errors import found
-from marketplace.payouts import accounting, states
+from marketplace.payouts import accounting, states, texts
 from marketplace.payouts.batches.decisions import change_status
 from marketplace.payouts.models import ACCOUNT_NUMBER, PayoutBatch, PayoutTransfer, PayoutTransferIntent
 from marketplace.payouts.transfers import alerts, exceptions, notifications
@@ -60,7 +60,7 @@ _LOCK_PAYOUT = Statement(
 
 
 def lock_payout(session: Session, *, reference: str) -> accounting.Payout:
-    """Lock a payout with its transfer, after its batch.
+    """Lock a payout and the transfer, after the batch.
 
     :raises UnknownTransferError: no payout has the reference
     """
@@ -72,7 +72,7 @@ def lock_payout(session: Session, *, reference: str) -> accounting.Payout:
 
 
 def find_reference(session: Session, *, payout_id: UUID) -> tuple[str, str | None]:
-    """Find the status of a payout and, once its batch is dispatched, the reference of its transfer.
+    """Find the status of a payout and, after the dispatch, the reference of the transfer.
 
     :raises NotFoundError: the payout does not exist
     """
@@ -81,14 +81,14 @@ def find_reference(session: Session, *, payout_id: UUID) -> tuple[str, str | Non
         .outerjoin(PayoutTransfer, PayoutTransfer.intent_id == PayoutTransferIntent.id)
         .where(PayoutTransferIntent.id == payout_id)
     ).first()
-    status, reference = found(payout, "There is no such payout.")
+    status, reference = found(payout, texts.PAYOUT_NOT_FOUND)
     return status, reference
 
 
 def contradicts_final_status(status: str, reported: GatewayTransfer) -> bool:
-    """Check whether an event contradicts a payout's final status, perhaps because the event is older.
+    """Return whether an event contradicts a payout's final status, perhaps because the event is outdated.
 
-    The reversal of a success is no contradiction, and neither is one failed status after another.
+    The reversal of a success is no contradiction. A second failure or reversal is no contradiction either.
     """
     if reported.succeeded:
         return status in _RETURNED_STATUSES
@@ -100,7 +100,7 @@ def handle_transfer_event(
 ) -> None:
     """Handle the gateway's event about a transfer. Unrecognized transfers are logged for finance.
 
-    :param outcome: success, failed or reversed, by the type of the event; it overrides the status in the data
+    :param outcome: success, failed or reversed; the event's type overrides the status in the event's data
     """
     reported = replace(transfer, status=outcome)
     try:
@@ -109,7 +109,7 @@ def handle_transfer_event(
         exceptions.log_unrecognized_transfer(session, transfer=reported, now=now)
         return
     if contradicts_final_status(payout.status, reported):
-        _log.warning("event contradicts a settled payout", payoutId=str(payout.id), outcome=outcome)
+        _log.warning("event contradicts final payout status", payoutId=str(payout.id), outcome=outcome)
         enqueue_polling(session, reference=reported.reference, now=now)
     else:
         apply_gateway_status(session, payout, reported, now=now)
@@ -125,9 +125,9 @@ def enqueue_polling(session: Session, *, reference: str, now: datetime) -> None:
 def apply_gateway_status(
     session: Session, payout: accounting.Payout, reported: GatewayTransfer, *, now: datetime
 ) -> str:
-    """Apply a reported status to a locked payout: post it, notify the payee, and refresh the batch.
+    """Apply a reported status to a locked payout: post to the ledger, notify the payee, and update the batch.
 
-    The caller ensures that the status is not older than the payout's own.
+    The caller must ensure that the report is not older than the payout's status.
 
     :return: the payout's status
     """
@@ -148,13 +148,13 @@ def apply_gateway_status(
         return before
     status = states.PAYOUT.target(before, trigger)
     if status in _RETURNED_STATUSES:
-        reason = notifications.REVERSED if status == states.REVERSED else notifications.FAILED
+        reason = texts.FAILED_REVERSED if status == states.REVERSED else texts.FAILED_BY_BANK
         _return_to_payee(session, payout, reported, trigger, reason=reason, now=now)
     elif status == states.SUCCESS:
         _apply_success(session, payout, reported, now=now)
     else:
         _update_status(session, payout, reported, status, now=now)
-    _log.info("payout settled", payoutId=str(payout.id), before=before, status=status)
+    _log.info("payout status changed", payoutId=str(payout.id), before=before, status=status)
     return status
 
 
@@ -163,16 +163,16 @@ def mark_rejected(
     payout: accounting.Payout,
     *,
     refusal_status: int | None,
-    reason: str = notifications.ACCOUNT_NOT_PAYABLE,
+    reason: str = texts.FAILED_ACCOUNT_NOT_PAYABLE,
     now: datetime,
 ) -> None:
-    """Fail a locked payout that never left, because the gateway refused it or an officer voided it.
+    """Fail a locked payout that was never sent: refused by the gateway or voided.
 
     :param refusal_status: the HTTP status of the refusal; none for an unknown account and for voided payouts
-    :param reason: one of ``notifications``, for the payee
+    :param reason: the reason shown to the payee, one of ``texts.FAILED_*``
     """
-    _log.warning("payout given up", payoutId=str(payout.id), refusedWith=refusal_status)
-    # The gateway gave the refused transfer no id: the reference takes its place.
+    _log.warning("payout rejected", payoutId=str(payout.id), refusedWith=refusal_status)
+    # The gateway assigns no id to a refused transfer, so the reference serves as the id.
     reported = GatewayTransfer(
         payout.reference, payout.reference, payout.amount_minor, money.CURRENCY, status="rejected"
     )
@@ -180,9 +180,9 @@ def mark_rejected(
 
 
 def reverse_success(session: Session, payout: accounting.Payout, *, fee_minor: int, now: datetime) -> None:
-    """Reverse a locked successful payout that was not paid, as officers found out.
+    """Reverse a locked successful payout that officers found to be unpaid.
 
-    :param fee_minor: the part of the gateway's fee that came back as well, in kobo
+    :param fee_minor: the returned part of the gateway's fee, in kobo
     """
     reported = GatewayTransfer(
         payout.gateway_transfer_id or payout.reference,
@@ -192,13 +192,13 @@ def reverse_success(session: Session, payout: accounting.Payout, *, fee_minor: i
         status="reversed",
     )
     _return_to_payee(
-        session, payout, reported, "reverse", reason=notifications.NEVER_MADE, fee_minor=fee_minor, now=now
+        session, payout, reported, "reverse", reason=texts.FAILED_NEVER_MADE, fee_minor=fee_minor, now=now
     )
-    _log.warning("payout taken back", payoutId=str(payout.id))
+    _log.warning("payout reversed", payoutId=str(payout.id))
 
 
 def _choose_trigger(status: str, reported: GatewayTransfer) -> str:
-    """Choose the transition that a reported status means for a payout's status."""
+    """Choose the transition of a payout for a reported status."""
     if reported.succeeded:
         return "turn-out-sent" if status in _RETURNED_STATUSES else "succeed"
     if reported.reversed or (reported.failed and status == states.SUCCESS):
@@ -232,7 +232,7 @@ def _return_to_payee(
     fee_minor: int = 0,
     now: datetime,
 ) -> None:
-    """Fail or reverse a payout: its amount returns to the payee's balance."""
+    """Fail or reverse a payout, and return the amount to the payee's balance."""
     status = states.PAYOUT.target(payout.status, trigger)
     _update_status(session, payout, reported, status, reason=reason, fee_minor=-fee_minor, now=now)
     accounting.post_payout_returned(session, payout, fee_minor=fee_minor, now=now)
@@ -245,13 +245,13 @@ def _return_to_payee(
         reported,
         "reversed" if status == states.REVERSED else "failed",
         identifier="PAYOUT_EXCEPTION",
-        title="A transfer failed or came back",
+        title=texts.ALERT_PAYOUT_EXCEPTION_TITLE,
         now=now,
     )
     _refresh_batch_status(session, payout.batch_id, now=now)
 
 
-# The transfer keeps its status when it fails or comes back, as specified: the payout carries it.
+# The specification keeps the transfer's status at a failure or reversal. Only the payout's status changes.
 _UPDATE_STATUS = Statement(
     text(
         """
@@ -297,7 +297,7 @@ def _update_status(
     )
 
 
-# The second condition is evaluated only once no payout is in transit any more.
+# The second condition is evaluated only when no payout is in transit.
 _SELECT_BATCH_TRIGGER = Statement(
     text(
         """
@@ -312,7 +312,7 @@ _SELECT_BATCH_TRIGGER = Statement(
 
 
 def _refresh_batch_status(session: Session, batch_id: UUID, *, now: datetime) -> None:
-    """Finish a locked batch once all of its payouts have a final status, or correct the status of a finished one."""
+    """Finish a locked batch once all payouts are final, or correct the status of a finished batch."""
     trigger = _SELECT_BATCH_TRIGGER.scalar(session, batch_id=batch_id)
     if trigger is None:
         return
@@ -325,6 +325,6 @@ def _refresh_batch_status(session: Session, batch_id: UUID, *, now: datetime) ->
         session,
         alerts.RESOLVED_BY_BATCH_END,
         batch_id=batch_id,
-        note="All payouts of the batch are settled.",
+        note=texts.RESOLVED_BATCH_FINAL,
         now=now,
     )

@@ -1,4 +1,4 @@
-"""Dispatch a batch: what two officers have approved is sent as they approved it, or not at all."""
+"""Dispatch approved batches. A batch is sent exactly as two officers approved the payments, or not at all."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ from marketplace.audit.operations import Act
 from marketplace.infra.db import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
-from marketplace.payouts import states
+from marketplace.payouts import states, texts
 from marketplace.payouts.accounting import PayeePayout
 from marketplace.payouts.batches.decisions import (
     audit_batch_action,
@@ -44,7 +44,7 @@ class PayeesOnHoldError(ConflictError):
 
 @dataclass(frozen=True)
 class DispatchedPayouts:
-    """A batch that is being sent or a vendor's own payout, with the number and the sum of its payments in kobo."""
+    """A dispatched batch or a vendor's requested payout, with the number and the sum of payments in kobo."""
 
     payments: int
     amount_minor: int
@@ -53,7 +53,7 @@ class DispatchedPayouts:
     payout_id: UUID | None = None
 
 
-# Each payment's reference exists before anything is sent, and never changes.
+# Each payment gets a reference before the first call. The reference never changes.
 _INSERT_TRANSFERS = Statement(
     text(
         """
@@ -71,17 +71,17 @@ _INSERT_TRANSFERS = Statement(
 
 
 def dispatch_batch(session: Session, *, batch_id: UUID, act: Act) -> DispatchedPayouts:
-    """Dispatch a batch: give each payment a reference, and have a worker send the payments.
+    """Dispatch a batch: create a transfer with a reference for each payment, and enqueue the submission.
 
-    A batch that changed after its approval is refused and staged again.
+    A batch that changed after the approval is refused and staged again.
 
     :raises NotFoundError: the batch does not exist
     :raises ConflictOfInterestError: the officer is a payee
     :raises PayoutsHaltedError: payouts are halted
     :raises IllegalTransitionError: the batch is not approved, or was dispatched before
-    :raises ChangedSinceApprovalError: the batch changed; the refusal has changes to keep
+    :raises ChangedSinceApprovalError: the batch changed; the new status is saved despite the refusal
     :raises PayeesOnHoldError: a payee is on hold
-    :raises EmptyBatchError: the batch pays nobody
+    :raises EmptyBatchError: the batch has no payments
     """
     batch = lock_batch(session, batch_id=batch_id, officer_id=act.person_id)
     ensure_not_halted(session)
@@ -98,10 +98,7 @@ def dispatch_batch(session: Session, *, batch_id: UUID, act: Act) -> DispatchedP
             status_before=status_before,
             after={"status": reopened, "contentHash": fingerprint},
         )
-        raise ChangedSinceApprovalError(
-            "The batch changed since it was approved: it is staged again. Two officers approve it as it is now, or"
-            " take out what they do not want to pay."
-        )
+        raise ChangedSinceApprovalError(texts.BATCH_CHANGED_SINCE_APPROVAL)
     payments = ensure_has_pending_payments(session, batch_id)
     _ensure_no_payee_on_hold(session, batch_id, now=act.now)
     batch.dispatched_by, batch.dispatched_at = act.person_id, act.now
@@ -133,8 +130,6 @@ def _ensure_no_payee_on_hold(session: Session, batch_id: UUID, *, now: datetime)
         return
     ends = [hold.until for holds in holds_of_held for hold in holds]
     latest = max((end for end in ends if end is not None), default=None)
-    until = f" until {iso(latest)}" if latest is not None and None not in ends else ""
-    raise PayeesOnHoldError(
-        f"Payees on hold{until}: {len(holds_of_held)}. The batch says who and why. Send it when that is over, or"
-        " take those payments out and have two officers approve the rest."
-    )
+    if latest is None or None in ends:
+        raise PayeesOnHoldError(texts.PAYEES_ON_HOLD.format(count=len(holds_of_held)))
+    raise PayeesOnHoldError(texts.PAYEES_ON_HOLD_UNTIL.format(count=len(holds_of_held), until=iso(latest)))

@@ -1,4 +1,4 @@
-"""Transfers that failed, came back, or are unrecognized: log each once, alert finance, and resolve."""
+"""Exceptions: log failed, reversed and unrecognized transfers once, alert finance, and resolve."""
 
 from datetime import datetime
 from typing import Literal
@@ -13,12 +13,12 @@ from marketplace.alerts.operations import lock_alert, raise_alert, resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, found
+from marketplace.payouts import texts
 from marketplace.payouts.models import PayoutException, PayoutTransfer, PayoutTransferIntent
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
-# Other users of the gateway's account may have any number of transfers fail: one alert is for all of them.
+# Other users of the gateway's account may cause many failed transfers, so all share a single alert.
 UNRECOGNIZED_FAILURES_SUBJECT = "gateway-transfers"
-_RESOLVED_NOTE = "Finance has seen to it."
 
 
 class PayoutExceptionAlreadyResolvedError(ConflictError):
@@ -28,14 +28,14 @@ class PayoutExceptionAlreadyResolvedError(ConflictError):
 
 
 def log_unrecognized_transfer(session: Session, *, transfer: GatewayTransfer, now: datetime) -> None:
-    """Log a transfer that this service did not send, and raise an alert about it, once each."""
+    """Log a transfer that this service did not send, and raise an alert, once each."""
     if transfer.failed or transfer.reversed:
         log_exception(
             session,
             transfer,
             "failed" if transfer.failed else "reversed",
             identifier="TRANSFER_UNKNOWN_FAILED",
-            title="A transfer that is none of ours failed or came back",
+            title=texts.ALERT_TRANSFER_UNKNOWN_FAILED_TITLE,
             subject=UNRECOGNIZED_FAILURES_SUBJECT,
             now=now,
         )
@@ -45,7 +45,7 @@ def log_unrecognized_transfer(session: Session, *, transfer: GatewayTransfer, no
             transfer,
             "unexpected",
             identifier="TRANSFER_UNKNOWN",
-            title="The gateway made a transfer that is none of ours",
+            title=texts.ALERT_TRANSFER_UNKNOWN_TITLE,
             now=now,
         )
 
@@ -68,9 +68,9 @@ def log_exception(
     subject: str | None = None,
     now: datetime,
 ) -> None:
-    """Log a transfer that failed, came back or is unrecognized, and raise an alert about it, once each.
+    """Log a failed, reversed or unrecognized transfer, and raise an alert, once each.
 
-    :param subject: of the alert; the exception itself by default
+    :param subject: the alert's subject; the exception by default
     """
     exception_id = _INSERT_EXCEPTION.scalar(
         session,
@@ -86,7 +86,7 @@ def log_exception(
     raise_alert(
         session,
         identifier=identifier,
-        # Our id, not the gateway's: redaction would take a number for a person's.
+        # The exception's id, since redaction would treat the gateway's number as personal data.
         subject=subject or f"payout-exception:{exception_id}",
         title=title,
         facts={
@@ -112,7 +112,7 @@ _SELECT_OPEN_UNRECOGNIZED_FAILURE = Statement(
 
 
 def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: Act) -> PayoutException:
-    """Resolve an exception with an officer's note. The amounts were posted when the transfer failed.
+    """Resolve an exception with an officer's note. The ledger was updated when the transfer failed.
 
     :raises NotFoundError: the exception does not exist
     :raises ConflictOfInterestError: the officer is the payee
@@ -122,7 +122,7 @@ def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: A
         session.get(
             PayoutException, exception_id, with_for_update={"key_share": True}, populate_existing=True
         ),
-        "There is no such exception.",
+        "Payout exception not found.",
     )
     payee_id = session.scalar(
         select(PayoutTransferIntent.user_id)
@@ -130,15 +130,17 @@ def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: A
         .where(PayoutTransfer.reference == exception.reference)
     )
     if payee_id == act.person_id:
-        raise ConflictOfInterestError("It was your own payout: another officer has to see to it.")
+        raise ConflictOfInterestError(
+            "This exception is about your own payout, so another officer must resolve it."
+        )
     if exception.resolved_at is not None:
-        raise PayoutExceptionAlreadyResolvedError("The exception is resolved already.")
+        raise PayoutExceptionAlreadyResolvedError("The exception is already resolved.")
     exception.resolved_at, exception.resolved_by, exception.resolution_note = act.now, act.person_id, note
     resolve_alert(
         session,
         identifier=("PAYOUT_EXCEPTION", "TRANSFER_UNKNOWN"),
         subject=f"payout-exception:{exception_id}",
-        note=_RESOLVED_NOTE,
+        note=texts.RESOLVED_BY_FINANCE,
         now=act.now,
     )
     if payee_id is None:
@@ -150,7 +152,7 @@ def resolve_exception(session: Session, *, exception_id: UUID, note: str, act: A
                 session,
                 identifier="TRANSFER_UNKNOWN_FAILED",
                 subject=UNRECOGNIZED_FAILURES_SUBJECT,
-                note=_RESOLVED_NOTE,
+                note=texts.RESOLVED_BY_FINANCE,
                 now=act.now,
             )
     record_audit_entry(

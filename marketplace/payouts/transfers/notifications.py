@@ -1,4 +1,4 @@
-"""Notify payees of payouts that were sent or failed, each once."""
+"""Notify payees of sent and failed payouts, once each."""
 
 from datetime import datetime
 
@@ -6,26 +6,19 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
+from marketplace.payouts import texts
 from marketplace.payouts.accounting import Payout
 from marketplace.payouts.models import mask_account_number
 
-ACCOUNT_NOT_PAYABLE = "The bank account could not be paid to: the bank does not know it."
-VOIDED = "The transfer could not be sent."
-FAILED = "The bank did not take the transfer."
-REVERSED = "The bank sent the transfer back."
-NEVER_MADE = "The transfer turned out not to have been made."
-ACCOUNT_REPLACED = "You gave another bank account before it was sent, so nothing went to the former one."
-
 
 def notify_payout_sent(session: Session, payout: Payout, *, now: datetime) -> None:
-    """Notify a payee that the payout was sent."""
+    """Notify a payee of a sent payout."""
     notify(
         session,
         user_id=payout.user_id,
         type="payout_sent",
-        title="Your payout was sent",
-        body=f"{format_naira(payout.amount_minor)} were sent to your bank account"
-        f" {mask_account_number(payout.account_number)}.",
+        title=texts.PAYOUT_SENT_TITLE,
+        body=_fill(texts.PAYOUT_SENT_BODY, payout),
         link=_link(payout),
         cause=f"payout:{payout.id}:sent",
         now=now,
@@ -33,30 +26,32 @@ def notify_payout_sent(session: Session, payout: Payout, *, now: datetime) -> No
 
 
 def notify_payout_sent_after_all(session: Session, payout: Payout, *, owed_minor: int, now: datetime) -> None:
-    """Notify a payee that a returned payout was sent after all, and of the amount that we take back.
+    """Notify a payee that a returned payout was sent after all, and of the deducted and owed amounts.
 
     :param owed_minor: the part that the balance did not cover, in kobo
     """
-    balance = _balance_name(payout)
-    debited_minor = payout.amount_minor - owed_minor
-    debited_text = (
-        f" {format_naira(debited_minor)} were taken from your {balance} again." if debited_minor else ""
-    )
-    debt_text = (
-        f" You owe us {format_naira(owed_minor)}, taken from what your {balance} gets next."
-        if owed_minor
-        else ""
-    )
+    if payout.vendor_id is None:
+        body, deducted, owed = (
+            texts.PAYOUT_SENT_AFTER_RETURN_BODY_WALLET,
+            texts.RETURNED_AMOUNT_DEDUCTED_WALLET,
+            texts.RETURNED_AMOUNT_OWED_WALLET,
+        )
+    else:
+        body, deducted, owed = (
+            texts.PAYOUT_SENT_AFTER_RETURN_BODY_STORE,
+            texts.RETURNED_AMOUNT_DEDUCTED_STORE,
+            texts.RETURNED_AMOUNT_OWED_STORE,
+        )
+    parts = ((deducted, payout.amount_minor - owed_minor), (owed, owed_minor))
+    sentences = [sentence.format(amount=format_naira(minor)) for sentence, minor in parts if minor]
     notify(
         session,
         user_id=payout.user_id,
         type="payout_sent",
-        title="Your payout was sent after all",
-        body=f"{format_naira(payout.amount_minor)} were sent to your bank account"
-        f" {mask_account_number(payout.account_number)} after all, although they were back in your {balance}:"
-        f" they had reached you twice.{debited_text}{debt_text}",
+        title=texts.PAYOUT_SENT_AFTER_RETURN_TITLE,
+        body=" ".join((_fill(body, payout), *sentences)),
         link=_link(payout),
-        # It may come back once more, and be sent after all again.
+        # A payout may be returned and sent after all repeatedly.
         cause=f"payout:{payout.id}:sent_after_all:{payout.times_returned}",
         now=now,
     )
@@ -65,39 +60,40 @@ def notify_payout_sent_after_all(session: Session, payout: Payout, *, owed_minor
 def notify_payout_returned(
     session: Session, payout: Payout, *, reason: str, times_returned: int, now: datetime
 ) -> None:
-    """Notify a payee that a payout failed, with the reason and the next step.
+    """Notify a payee of a failed payout, with the reason and the next step.
 
-    :param reason: one of this module's
+    :param reason: one of ``texts.FAILED_*``
     :param times_returned: including this time
     """
     suffix = "" if times_returned == 1 else f":{times_returned}"
+    body = texts.PAYOUT_FAILED_BODY_WALLET if payout.vendor_id is None else texts.PAYOUT_FAILED_BODY_STORE
     notify(
         session,
         user_id=payout.user_id,
         type="payout_failed",
-        title="Your payout did not reach you",
-        body=f"{format_naira(payout.amount_minor)} to your bank account"
-        f" {mask_account_number(payout.account_number)}: {reason}"
-        f" The money is back in your {_balance_name(payout)}. {_describe_next_step(payout, reason)}",
+        title=texts.PAYOUT_FAILED_TITLE,
+        body=" ".join((_fill(body, payout, reason=reason), *_next_steps(payout, reason))),
         link=_link(payout),
         cause=f"payout:{payout.id}:came_back{suffix}",
         now=now,
     )
 
 
-def _describe_next_step(payout: Payout, reason: str) -> str:
-    """Describe the next step: a balance is staged on schedule, a wallet's cash-out must be requested again."""
-    next_step = (
-        "ask for it to be paid out anew" if payout.vendor_id is None else "it is paid with the next payouts"
+def _next_steps(payout: Payout, reason: str) -> list[str]:
+    """List the next steps after a failure. Balances are staged again on schedule, but wallets are not."""
+    retry = texts.REQUEST_PAYOUT_AGAIN if payout.vendor_id is None else texts.RETRIED_WITH_NEXT_BATCH
+    # Nothing was sent to the account, so the account may be correct.
+    if reason in (texts.FAILED_VOIDED, texts.FAILED_ACCOUNT_REPLACED):
+        return [retry]
+    return [texts.CHECK_BANK_ACCOUNT, retry]
+
+
+def _fill(template: str, payout: Payout, **values: str) -> str:
+    return template.format(
+        amount=format_naira(payout.amount_minor),
+        account_number=mask_account_number(payout.account_number),
+        **values,
     )
-    # Nothing was sent to the account, so it may be right.
-    if reason in (VOIDED, ACCOUNT_REPLACED):
-        return f"{next_step[0].upper()}{next_step[1:]}."
-    return f"Look whether your bank account is right and can receive money, or give another one; then {next_step}."
-
-
-def _balance_name(payout: Payout) -> str:
-    return "wallet" if payout.vendor_id is None else "balance"
 
 
 def _link(payout: Payout) -> str:

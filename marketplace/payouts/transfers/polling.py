@@ -1,8 +1,8 @@
 """Poll the gateway for transfers without a final status. Events and responses can be lost.
 
-A transfer is polled five minutes after its call began, after an hour, and then each day for five days. A transfer that
-the gateway does not know was never sent, and is sent then under the same reference: if the first call still arrives,
-both are one transfer. Payouts that may not be sent any more stay unknown and are polled.
+A transfer is polled five minutes after the start of the call, after an hour, and then daily for five days. A transfer
+unknown to the gateway was never sent, so it is resubmitted under the same reference. The gateway merges calls with the
+same reference, in case the first call still arrives. Payouts that may no longer be sent stay unknown and are polled.
 """
 
 from dataclasses import dataclass
@@ -31,16 +31,16 @@ from marketplace.providers.gateway.transfers import TransferGateway
 
 _log = structlog.get_logger(__name__)
 
-# After the call began; ``attempts`` counts the polls.
+# Since the start of the call; ``attempts`` counts the polls.
 POLL_DELAYS = (
     submit.FIRST_POLL_DELAY,
     timedelta(hours=1),
     *(timedelta(days=day) for day in (1, 2, 3, 4, 5)),
 )
-# Overdue polls, after the sweeps stood still, are not made in quick succession.
+# Prevents polls in quick succession when sweeps resume after an outage.
 _MINIMUM_PAUSE = timedelta(minutes=5)
 _BATCH_SIZE = 200
-# Every change of a payout changes one of them.
+# Every change of a payout changes at least one of these columns.
 _CHANGE_MARKERS = ("status", "attempts", "times_returned", "updated_at")
 _IN_TRANSIT_STATUSES = (states.PENDING, states.SUBMITTED, states.UNKNOWN)
 
@@ -53,7 +53,7 @@ class PayoutNotSentError(ConflictError):
 
 @dataclass
 class TransferPollingResult:
-    """The counts of a sweep: polled, finalized and resubmitted payouts, and enqueued batches."""
+    """Counts of a sweep: polled, finalized and resubmitted payouts, and enqueued batches."""
 
     polled: int = 0
     finalized: int = 0
@@ -70,7 +70,7 @@ _SELECT_DUE_PAYOUTS = Statement(
 
 
 def poll_transfers(database: Database, gateway: TransferGateway, *, now: datetime) -> TransferPollingResult:
-    """Poll the gateway for due payouts, at most 200 in a sweep, and resume dispatched batches that no worker sends."""
+    """Poll the gateway for at most 200 due payouts, and resume dispatched batches without a queued submission."""
     result = TransferPollingResult()
     result.batches_enqueued = database.in_transaction(_enqueue_unqueued_batches, now=now)
     with database.reading() as session:
@@ -79,7 +79,7 @@ def poll_transfers(database: Database, gateway: TransferGateway, *, now: datetim
     def apply(payout: Payout, reported: GatewayTransfer | None) -> None:
         status = database.in_transaction(record_status, payout, reported, now=now)
         result.finalized += status not in _IN_TRANSIT_STATUSES
-        # A transfer that the gateway does not know was never sent.
+        # A transfer unknown to the gateway was never sent.
         if reported is None and status == states.UNKNOWN:
             result.resubmitted += _resubmit(database, gateway, payout, now=now)
 
@@ -104,7 +104,7 @@ _SELECT_PAYOUT = Statement(
 
 
 def find_transfer(session: Session, *, reference: str) -> Payout:
-    """Find the payout to poll by its transfer's reference."""
+    """Find the payout to poll by the transfer's reference."""
     return _SELECT_PAYOUT.one(session, reference=reference)
 
 
@@ -113,10 +113,10 @@ def record_status(
 ) -> str:
     """Apply the polled status of a payout, and schedule the next poll.
 
-    :param polled: the payout as it was before the gateway was asked
+    :param polled: the payout as read before the poll
     :param reported: the gateway's transfer, if the gateway knows the reference
     :return: the payout's status
-    :raises ChangedWhilePolledError: the payout changed since it was read
+    :raises ChangedWhilePolledError: the payout changed during the poll
     """
     payout = apply_status.lock_payout(session, reference=polled.reference)
     ensure_unchanged(payout, polled, _CHANGE_MARKERS)
@@ -128,7 +128,7 @@ def record_status(
     if status in _IN_TRANSIT_STATUSES:
         _schedule_next_poll(session, payout, known_at_gateway=reported is not None, now=now)
     else:
-        # A final status is polled once more when an officer wants it, or an event contradicts it.
+        # A final status is polled again on an officer's request or after a contradicting event.
         _update_transfer(session, payout, attempts=payout.attempts + 1, ask_at=None, updated_at=now)
     return status
 
@@ -137,17 +137,17 @@ def restart_polling(session: Session, *, payout_id: UUID, now: datetime) -> Payo
     """Restart the polling of a payout from the beginning of the schedule.
 
     :raises NotFoundError: the payout does not exist
-    :raises PayoutNotSentError: the payout was not sent, so the gateway has no status
+    :raises PayoutNotSentError: the payout was not sent
     """
     _, reference = apply_status.find_reference(session, payout_id=payout_id)
     payout = None if reference is None else apply_status.lock_payout(session, reference=reference)
     if payout is None or payout.sent_at is None:
-        raise PayoutNotSentError("The payout was not sent yet: there is nothing to ask about.")
+        raise PayoutNotSentError("The payout has not been sent, so the gateway has no status for it.")
     _update_transfer(session, payout, attempts=0, ask_at=now, updated_at=now)
     return payout
 
 
-# No other worker will send the rest of these batches: their event failed for good, or found payouts halted.
+# These batches have no queued submission: the event failed for good, or payouts were halted at the time.
 _LOCK_UNQUEUED_BATCHES = Statement(
     text(
         """
@@ -167,7 +167,7 @@ _LOCK_UNQUEUED_BATCHES = Statement(
 def _enqueue_unqueued_batches(session: Session, *, now: datetime) -> int:
     if are_payouts_halted(session):
         return 0
-    # All waiting payouts of a batch may be blocked for a while.
+    # All pending payouts of a batch may be on hold.
     ready = [
         batch_id
         for batch_id in _LOCK_UNQUEUED_BATCHES.scalars(session, topic=submit.SEND_TOPIC, limit=_BATCH_SIZE)
@@ -179,11 +179,11 @@ def _enqueue_unqueued_batches(session: Session, *, now: datetime) -> int:
 
 
 def _resubmit(database: Database, gateway: TransferGateway, polled: Payout, *, now: datetime) -> bool:
-    """Send a payout that the gateway does not know, unless the payout is blocked or its polling has ended."""
+    """Resubmit a payout unknown to the gateway, unless the payout is blocked or polling has ended."""
     if not database.in_transaction(_lease_for_resubmission, polled.reference, now=now):
         return False
     result = submit.submit_payouts(gateway, [polled])
-    # The answer may be lost again. Payouts that were certainly not sent stay unknown until the next poll.
+    # The response may be lost again, so unsent payouts stay unknown until the next poll.
     result.unsent = []
     database.in_transaction(_record_resubmission, polled, result, now=now)
     return bool(result.sent)
@@ -195,14 +195,14 @@ def _lease_for_resubmission(session: Session, reference: str, *, now: datetime) 
         return False
     blockers = _list_send_blockers(session, payout, now=now)
     if blockers:
-        _log.info("payout not sent again", reference=reference, reasons=blockers)
+        _log.info("payout not resubmitted", reference=reference, reasons=blockers)
         return False
     _update_transfer(session, payout, sent_at=now, updated_at=now)
     return True
 
 
 def _list_send_blockers(session: Session, payout: Payout, *, now: datetime) -> list[str]:
-    """List the reasons why a locked payout may not be sent."""
+    """List the reasons that block a locked payout."""
     reasons = send_blockers(session, payouts=[payout], now=now).get(payout.id, ())
     return [*reasons, *([PAYOUTS_HALTED] if are_payouts_halted(session) else [])]
 
@@ -218,7 +218,7 @@ def _record_resubmission(
 
 
 def _schedule_next_poll(session: Session, payout: Payout, *, known_at_gateway: bool, now: datetime) -> None:
-    """Schedule a payout's next poll, or raise an alert after the last one."""
+    """Schedule a payout's next poll, or raise an alert after the last poll."""
     attempts = payout.attempts + 1
     ask_at = None
     if attempts < len(POLL_DELAYS):
@@ -259,7 +259,7 @@ def _mark_unknown(session: Session, payout: Payout, *, now: datetime) -> str:
 def _record_gateway_unreachable(
     session: Session, polled: Payout, error: ProviderUnavailableError, *, now: datetime
 ) -> None:
-    """Mark a pending payout as unknown whose status can't even be polled; it stays due."""
+    """Mark a pending payout as unknown if the gateway is unreachable. The poll stays due."""
     payout = apply_status.lock_payout(session, reference=polled.reference)
     markers = attrgetter(*_CHANGE_MARKERS)
     if payout.status == states.PENDING and markers(payout) == markers(polled):

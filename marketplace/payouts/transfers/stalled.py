@@ -1,4 +1,4 @@
-"""Payouts that wait for more than 48 hours: flagged, raised for finance, and listed."""
+"""Stalled payouts: flag payouts in transit for more than 48 hours, and alert finance."""
 
 from datetime import datetime, timedelta
 
@@ -8,14 +8,15 @@ from sqlalchemy.orm import Session
 from marketplace.alerts.operations import raise_alert, resolve_alerts_except
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.infra.db import Statement
+from marketplace.payouts import texts
 from marketplace.payouts.transfers import alerts
 
 STALLED_AFTER = timedelta(hours=48)
-# What waits for a batch is one subject: nobody is to be woken for each.
+# Payouts without a batch share a single alert, so that officers are not woken for each payout.
 WITHOUT_BATCH_SUBJECT = "payouts without a batch"
 _GROUPS_LIMIT = 500
 
-# Until it is sent a payout waits since it was made, and then since its batch was dispatched.
+# A pending payout is in transit since the creation, and a sent payout since the dispatch of the batch.
 _FLAG_STALLED_PAYOUTS = Statement(
     text(
         """
@@ -43,12 +44,11 @@ _SELECT_STALLED_BY_BATCH = Statement(
 
 
 def flag_stalled_payouts(session: Session, *, now: datetime) -> int:
-    """Flag payouts that have waited for more than 48 hours, and raise an alert for each batch.
+    """Flag payouts in transit for more than 48 hours, and raise an alert for each batch.
 
-    What is raised of a batch none of whose payouts waits any more is resolved. At most 500 batches are looked at.
+    Alerts of batches without stalled payouts are resolved. At most 500 batches are handled.
 
-    :param now: when
-    :return: how many payouts were flagged just now
+    :return: the number of newly flagged payouts
     """
     flagged = _FLAG_STALLED_PAYOUTS.run(session, before=now - STALLED_AFTER, now=now)
     groups = _SELECT_STALLED_BY_BATCH.all(session, limit=_GROUPS_LIMIT)
@@ -63,7 +63,7 @@ def flag_stalled_payouts(session: Session, *, now: datetime) -> int:
                 session,
                 identifier="PAYOUT_STALLED",
                 subject=subject,
-                title="Payouts wait for more than 48 hours",
+                title=texts.ALERT_PAYOUT_STALLED_TITLE,
                 facts={
                     "batchId": batch_id,
                     "payments": group["payments"],
@@ -72,13 +72,13 @@ def flag_stalled_payouts(session: Session, *, now: datetime) -> int:
                 },
                 now=now,
             )
-    # Of more than are looked at, those beyond may wait still.
+    # Beyond the limit, further batches may still have stalled payouts.
     if len(groups) < _GROUPS_LIMIT:
         resolve_alerts_except(
             session,
             identifier="PAYOUT_STALLED",
             subjects=subjects,
-            note="None of its payouts waits any more.",
+            note=texts.RESOLVED_NOT_STALLED,
             now=now,
         )
     return flagged

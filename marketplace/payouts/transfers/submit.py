@@ -1,8 +1,8 @@
-"""Payouts on their way out: a hundred at a time, each under a reference that was committed before the first call.
+"""Submit payouts to the gateway in bulk, each under a reference that is committed before the first call.
 
-A worker leases some, noting that their call begins; it calls, with no transaction open; and it notes the answer,
-handing the next ones on. Wherever it dies, what it had leased is never sent blindly again: the gateway is asked about
-the references first (see ``polling``), and a second call with the same reference is the same transfer there.
+A worker leases payouts and records the start of the call. The call runs without an open transaction. The worker then
+records the results and enqueues the next payouts. After a crash, leased payouts are not resubmitted blindly. Instead,
+``polling`` first polls the gateway by reference. The gateway treats a repeated reference as the same transfer.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from marketplace.infra.db import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import gateway_alerts
-from marketplace.payouts import states
+from marketplace.payouts import states, texts
 from marketplace.payouts.accounting import OutgoingTransfer
 from marketplace.payouts.models import ACCOUNT_NUMBER, PayoutTransfer
 from marketplace.payouts.payees.holds import WaitingPayout, send_blockers
@@ -37,16 +37,16 @@ from marketplace.providers.gateway.transfers import (
 _log = structlog.get_logger(__name__)
 
 SEND_TOPIC = "payout.send"
-# After a lost answer, and while the gateway takes nothing, the next ones wait so long.
+# Pause after a lost response, and while the gateway accepts no payouts.
 RETRY_PAUSE = timedelta(minutes=5)
-# When the gateway is first asked about what was sent: events come sooner, and a call is over by then.
+# Events usually arrive before the first poll, and the call has ended by then.
 FIRST_POLL_DELAY = timedelta(minutes=5)
 TRANSFER_REASON = "Campus Marketplace payout"
 
 
 @dataclass(frozen=True)
 class LeasedPayouts:
-    """Payouts of a batch whose call begins."""
+    """Leased payouts of a batch. The start of the call is recorded."""
 
     batch_id: UUID
     claimed: Sequence[OutgoingTransfer]
@@ -54,15 +54,15 @@ class LeasedPayouts:
 
 @dataclass
 class BulkTransferResult:
-    """What became of a call, by reference.
+    """Results of a submission, by transfer reference.
 
-    :ivar sent: what the gateway took, as it describes it
-    :ivar rejected: what it will never take, and the HTTP status of its refusal; none where there is no such account
-    :ivar rejected_all_status: the HTTP status with which it took none of them, for a reason of its own
-    :ivar unconfirmed: of what it is unknown whether it was sent
-    :ivar unsent: what was certainly not sent, and may be
-    :ivar recipients: the code of each account that was made a recipient
-    :ivar unknown_recipients: the code that was refused since the gateway knows no such recipient, by reference
+    :ivar sent: accepted transfers as reported by the gateway
+    :ivar rejected: permanently refused transfers with the HTTP status; none if the bank account does not exist
+    :ivar rejected_all_status: the HTTP status if the gateway refused all transfers for a reason of the gateway
+    :ivar unconfirmed: transfers without a response, possibly sent
+    :ivar unsent: transfers that were certainly not sent and may be retried
+    :ivar recipients: new recipient codes by bank account id
+    :ivar unknown_recipients: recipient codes refused as unknown, by transfer reference
     """
 
     sent: dict[str, GatewayTransfer] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class BulkTransferResult:
 
 
 def enqueue_submission(session: Session, *, batch_id: UUID, due_at: datetime) -> None:
-    """Have a worker send the next payouts of a batch."""
+    """Enqueue the submission of a batch's next payouts."""
     outbox.enqueue(
         session,
         queue=queues.WEBHOOKS,
@@ -98,7 +98,7 @@ _SELECT_WAITING_PAYOUTS = Statement(
     ),
     row=WaitingPayout,
 )
-# Workers take different payouts. Halted payouts stay until they are enqueued again.
+# Concurrent workers lease different payouts. During a halt no payout is leased.
 _LEASE_PAYOUTS = Statement(
     text(
         """
@@ -122,15 +122,12 @@ _LEASE_PAYOUTS = Statement(
 
 
 def lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> LeasedPayouts:
-    """Lease the next payouts of a batch, noting that their call begins.
+    """Lease the next payouts of a batch, and record the start of the call.
 
-    From then on the gateway is asked what became of them, whatever happens to the caller. None are leased while
-    payouts are halted, nor those whose payee is on hold by now: they wait. Nor those whose account was replaced: they
-    were given up (see ``void``), but for what was replaced since.
+    Leased payouts are polled from then on, even if the caller crashes. No payout is leased during a halt, while the
+    payee is on hold, or after a replacement of the bank account. The caller must commit before the call.
 
-    :param session: of a transaction that commits before the call is made
-    :param now: when
-    :return: at most as many as the gateway takes at once
+    :return: at most as many payouts as the gateway accepts in a call
     """
     waiting = _SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id)
     leased = _LEASE_PAYOUTS.all(
@@ -145,13 +142,13 @@ def lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> LeasedP
 
 
 def has_sendable_payouts(session: Session, *, batch_id: UUID, now: datetime) -> bool:
-    """Tell whether a batch has payouts that would be leased now, if they are not halted."""
+    """Return whether a batch has payouts that can be leased now, apart from a halt of all payouts."""
     waiting = _SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id)
     return len(send_blockers(session, payouts=waiting, now=now)) < len(waiting)
 
 
 def has_payouts_to_send_or_void(session: Session, *, batch_id: UUID, now: datetime) -> bool:
-    """Tell whether a batch has payouts that would be leased now, or given up."""
+    """Return whether a batch has payouts that can be leased or voided now."""
     waiting = _SELECT_WAITING_PAYOUTS.all(session, batch_id=batch_id)
     return any(payout.account_replaced for payout in waiting) or has_sendable_payouts(
         session, batch_id=batch_id, now=now
@@ -159,12 +156,12 @@ def has_payouts_to_send_or_void(session: Session, *, batch_id: UUID, now: dateti
 
 
 def submit_payouts(gateway: TransferGateway, payouts: Sequence[OutgoingTransfer]) -> BulkTransferResult:
-    """Have the gateway send payouts, by one call as far as it takes that.
+    """Submit leased payouts to the gateway, with a single call if possible.
 
-    It raises nothing: what is unknown is an answer too.
+    Provider errors are not raised but become part of the result.
 
-    :param payouts: at most as many as it takes at once; the lease is committed
-    :return: what became of each
+    :param payouts: with a committed lease; at most as many as the gateway accepts in a call
+    :return: the result of each payout
     """
     result = BulkTransferResult()
     try:
@@ -185,7 +182,7 @@ def submit_payouts(gateway: TransferGateway, payouts: Sequence[OutgoingTransfer]
 def _build_orders(
     gateway: TransferGateway, payouts: Sequence[OutgoingTransfer], result: BulkTransferResult
 ) -> list[TransferInstruction]:
-    """Write the orders of payouts, having accounts made recipients that are none yet."""
+    """Build the transfer instructions, and create missing recipients at the gateway."""
     orders = []
     for payout in payouts:
         code = payout.recipient_code or result.recipients.get(payout.account_id)
@@ -197,7 +194,7 @@ def _build_orders(
             except GatewayKeyRefusedError:
                 raise
             except ProviderUnavailableError:
-                # Those behind it would wait as long for nothing.
+                # Further calls would time out as well.
                 break
             if code is None:
                 result.rejected[payout.reference] = None
@@ -213,7 +210,7 @@ def _submit_in_bulk(
     try:
         sent = gateway.send_bulk(orders)
     except TransferRefusedError:
-        # One that it will not take, or has already, keeps it from taking the others.
+        # A single refused or duplicate transfer makes the gateway refuse the bulk call.
         _submit_individually(gateway, orders, result)
         return
     except GatewayKeyRefusedError:
@@ -227,9 +224,9 @@ def _submit_in_bulk(
 def _submit_individually(
     gateway: TransferGateway, orders: Sequence[TransferInstruction], result: BulkTransferResult
 ) -> None:
-    """Send payouts one by one; what is refused while others are taken is refused for good.
+    """Submit payouts individually. Any refusal counts as permanent if the gateway accepts other payouts.
 
-    Where none is taken it may be all of them that the gateway does not take just now: they wait.
+    If the gateway accepts none, the cause may be general and temporary, so the payouts are retried later.
     """
     soft_refusals: dict[str, int] = {}
     for order in orders:
@@ -243,7 +240,7 @@ def _submit_individually(
         except GatewayKeyRefusedError:
             raise
         except ProviderUnavailableError:
-            # Those behind it were not sent, and would wait as long for nothing.
+            # Further payouts were not sent, and their calls would time out as well.
             result.unconfirmed.append(order.reference)
             break
     if result.sent:
@@ -258,11 +255,10 @@ _LOCK_BATCH = Statement(text("SELECT id FROM payout_batches WHERE id = :batch_id
 def record_submission(
     session: Session, *, found: LeasedPayouts, answers: BulkTransferResult, now: datetime
 ) -> None:
-    """Note what became of a call, and hand the next payouts of the batch on.
+    """Record the results of a submission, and enqueue the next payouts of the batch.
 
-    :param found: what was leased
-    :param answers: what became of it
-    :param now: when
+    :param found: the leased payouts
+    :param answers: the results of the leased payouts
     """
     _LOCK_BATCH.run(session, batch_id=found.batch_id)
     if not found.claimed:
@@ -271,7 +267,7 @@ def record_submission(
                 session,
                 alerts.RESOLVED_BY_ACCEPTANCE,
                 batch_id=found.batch_id,
-                note="None of the batch's payouts waits for the gateway any more.",
+                note=texts.RESOLVED_NOTHING_TO_SEND,
                 now=now,
             )
         return
@@ -282,7 +278,7 @@ def record_submission(
             session,
             alerts.RESOLVED_BY_ACCEPTANCE,
             batch_id=found.batch_id,
-            note="The gateway took payouts of the batch.",
+            note=texts.RESOLVED_PAYOUTS_ACCEPTED,
             now=now,
         )
     awaiting_otp = [reference for reference, reported in answers.sent.items() if reported.awaits_otp]
@@ -304,12 +300,7 @@ def record_submission(
 def raise_alerts(
     session: Session, *, leased: LeasedPayouts, result: BulkTransferResult, now: datetime
 ) -> None:
-    """Raise that the gateway takes nothing of a batch, and why.
-
-    :param leased: what was to be sent
-    :param result: what became of it
-    :param now: when
-    """
+    """Raise alerts if the gateway's balance is too low or the gateway refuses all payouts of a batch."""
     if result.funds_short:
         alerts.raise_batch_alert(
             session,
@@ -361,7 +352,7 @@ _SAVE_RECIPIENT_CODES = Statement(
         """
     )
 )
-# A code that was renewed meanwhile stays.
+# Keeps a code that was renewed meanwhile.
 _CLEAR_RECIPIENT_CODES = Statement(
     text(
         """
@@ -376,12 +367,11 @@ _CLEAR_RECIPIENT_CODES = Statement(
 
 
 def record_results(session: Session, *, result: BulkTransferResult, now: datetime) -> None:
-    """Note what became of a call: of each payout by itself.
+    """Record the results of a submission, payout by payout.
 
-    What an event has settled meanwhile stays as it is.
+    Payouts that an event finalized meanwhile keep the final status.
 
-    :param result: of payouts of one batch, which is locked
-    :param now: when
+    :param result: results of payouts of a single batch, locked by the caller
     """
     references = sorted([*result.sent, *result.rejected, *result.unconfirmed])
     statuses = {
@@ -392,7 +382,7 @@ def record_results(session: Session, *, result: BulkTransferResult, now: datetim
             session, accounts=list(result.recipients), codes=list(result.recipients.values())
         )
     if result.unknown_recipients:
-        # The next payout makes the account a recipient anew, or learns that there is none such any more.
+        # The next payout creates a new recipient, or finds that the account no longer exists.
         _CLEAR_RECIPIENT_CODES.run(
             session,
             references=list(result.unknown_recipients),

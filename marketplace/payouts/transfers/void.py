@@ -1,6 +1,6 @@
-"""Void payouts that were never sent: their amounts return to the payees' balances.
+"""Void payouts that were never sent, and return the amounts to the payees' balances.
 
-Officers void payouts. The worker voids those whose bank account was replaced after the approval.
+Officers void single payouts. The worker voids payouts with a bank account that was replaced after the approval.
 """
 
 from dataclasses import replace
@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError
-from marketplace.payouts import states
+from marketplace.payouts import states, texts
 from marketplace.payouts.accounting import Payout
-from marketplace.payouts.transfers import apply_status, notifications
+from marketplace.payouts.transfers import apply_status
 
 
 class PayoutMayBeInFlightError(ConflictError):
@@ -31,35 +31,30 @@ class PayoutAlreadyFinalError(ConflictError):
 
 
 def void_payout(session: Session, *, payout_id: UUID, note: str, act: Act) -> Payout:
-    """Void a payout of a dispatched batch that was not sent, or that the gateway never knew.
+    """Void a payout of a dispatched batch that was not sent, or is still unknown to the gateway after all polls.
 
-    The amount returns to the payee's balance. If the gateway has sent the payout after all, that is posted when the
-    gateway reports it.
+    The amount returns to the payee's balance. If the gateway has sent the payout after all, the success is posted when
+    the gateway reports it.
 
     :param note: for the audit log
     :raises NotFoundError: the payout does not exist
     :raises ConflictOfInterestError: the officer is the payee
-    :raises PayoutAlreadyFinalError: the payout failed, came back or was cancelled
-    :raises PayoutMayBeInFlightError: the payout may have been sent, or its batch was not dispatched
+    :raises PayoutAlreadyFinalError: the payout failed, was reversed or was cancelled
+    :raises PayoutMayBeInFlightError: the payout may have been sent, or the batch was not dispatched
     """
     status, reference = apply_status.find_reference(session, payout_id=payout_id)
     _ensure_not_final(status)
     if reference is None:
-        raise PayoutMayBeInFlightError(
-            "The payout's batch was not dispatched: reject it, or take the payout out of it."
-        )
+        raise PayoutMayBeInFlightError(texts.PAYOUT_NOT_DISPATCHED)
     payout = apply_status.lock_payout(session, reference=reference)
     if payout.user_id == act.person_id:
-        raise ConflictOfInterestError("It is your own payout: another officer has to see to it.")
+        raise ConflictOfInterestError("This is your own payout, so another officer must void it.")
     _ensure_not_final(payout.status)
-    # Polling has ended without a transfer.
+    # Polling has ended, and the gateway never knew the transfer.
     never_known = payout.status == states.UNKNOWN and payout.ask_at is None
     if not (_is_unsent(payout) or never_known):
-        raise PayoutMayBeInFlightError(
-            f"The payout is {payout.status}, and was sent or may have been. Have the gateway asked about it; what it"
-            " does not know after five days can be given up."
-        )
-    apply_status.mark_rejected(session, payout, refusal_status=None, reason=notifications.VOIDED, now=act.now)
+        raise PayoutMayBeInFlightError(texts.PAYOUT_MAY_BE_IN_FLIGHT.format(status=payout.status))
+    apply_status.mark_rejected(session, payout, refusal_status=None, reason=texts.FAILED_VOIDED, now=act.now)
     record_audit_entry(
         session,
         act=act,
@@ -85,20 +80,19 @@ _SELECT_UNSENT_TO_REPLACED_ACCOUNTS = Statement(
 
 
 def void_payouts_to_replaced_accounts(session: Session, *, batch_id: UUID, now: datetime) -> int:
-    """Void the unsent payouts of a dispatched batch whose approved bank account was replaced since.
+    """Void unsent payouts of a dispatched batch if the payee replaced the approved bank account.
 
-    They may go to no other account than the approved one, and the payee does not want that one. The next batch pays
-    to the new account.
+    Payouts may only go to the approved account, which the payee no longer uses. The next batch pays to the new account.
 
     :return: the number of voided payouts
     """
     voided = 0
     for reference in _SELECT_UNSENT_TO_REPLACED_ACCOUNTS.scalars(session, batch_id=batch_id):
         payout = apply_status.lock_payout(session, reference=reference)
-        # Another worker may have begun the call before the account was replaced.
+        # Another worker may have started the call before the replacement.
         if _is_unsent(payout):
             apply_status.mark_rejected(
-                session, payout, refusal_status=None, reason=notifications.ACCOUNT_REPLACED, now=now
+                session, payout, refusal_status=None, reason=texts.FAILED_ACCOUNT_REPLACED, now=now
             )
             voided += 1
     return voided
@@ -111,5 +105,5 @@ def _is_unsent(payout: Payout) -> bool:
 def _ensure_not_final(status: str) -> None:
     if status in (states.FAILED, states.REVERSED, states.CANCELLED):
         raise PayoutAlreadyFinalError(
-            f"The payout is {status} already: its money is back in its payee's balance."
+            f"The payout is already {status}, and its amount is back in the payee's balance."
         )

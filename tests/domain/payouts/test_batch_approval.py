@@ -347,7 +347,7 @@ def test_dispatching_batch_cannot_be_dispatched_again(session: Session) -> None:
         begin(session, batch_id, make_officer(session))
 
     assert refused.value.detail.startswith("The payout batch is dispatching;")
-    assert refused.value.detail.endswith("It is sent once, after two officers have approved it.")
+    assert refused.value.detail.endswith("A batch is sent once, after two officers have approved it.")
 
 
 def test_nothing_is_sent_while_payouts_are_halted(session: Session) -> None:
@@ -397,5 +397,5 @@ def test_a_batch_whose_payments_were_all_called_off_is_not_approved(session: Ses
         text("UPDATE payout_transfer_intents SET status = 'cancelled' WHERE batch_id = :id"), {"id": batch_id}
     )
 
-    with pytest.raises(ConflictError, match="would pay nobody"):
+    with pytest.raises(ConflictError, match="no payments to send"):
         approve(session, batch_id, make_officer(session))

@@ -12,20 +12,20 @@ from tests.support.purchases import assert_books_are_whole
 IN_TRANSIT = "(SELECT id FROM ledger_accounts WHERE kind = 'payouts_in_transit')"
 OF_FIRST = "(SELECT id FROM ledger_transactions WHERE source = 'payout:' || :first)"
 DAMAGE = {
-    "of each payout is in transit what is neither paid nor given back": (
+    "each payout has its amount in transit exactly until its status is final": (
         "UPDATE payout_transfer_intents SET amount_minor = amount_minor + 1 WHERE id = :first"
     ),
-    "payouts in transit in all are those that are under way": f"""UPDATE ledger_entries
+    "the balance of payouts in transit equals the sum of open payouts": f"""UPDATE ledger_entries
         SET amount_minor = amount_minor + 1 WHERE transaction_id = {OF_FIRST} AND account_id = {IN_TRANSIT}""",
-    "each payout is out of its payee's own balance as long as it is under way or paid": f"""UPDATE ledger_entries
+    "each open or successful payout is debited from the balance of its payee": f"""UPDATE ledger_entries
         SET account_id = (SELECT account_id FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id
             WHERE t.source = 'payout:' || :second AND e.direction = 'debit')
         WHERE transaction_id = {OF_FIRST} AND direction = 'debit'""",
-    "what left the gateway for a payout is its amount if it was paid, and what the gateway kept for it": """
+    "the gateway's outflow for each payout is its amount, if successful, plus the gateway's fee": """
         UPDATE payout_transfer_intents SET status = 'success' WHERE id = :first""",
-    "two officers have approved what is sent, none of whom is paid by it": """DELETE FROM payout_approvals
+    "each approved batch has the approvals of two officers whom the batch does not pay": """DELETE FROM payout_approvals
         WHERE id = (SELECT id FROM payout_approvals WHERE batch_id = :batch_id LIMIT 1)""",
-    "nothing of a batch is on its way that was not sent, and nothing waits in one that is over": """
+    "each payout has a status that the status of its batch allows": """
         UPDATE payout_transfer_intents SET status = 'submitted' WHERE id = :first""",
 }
 
@@ -68,7 +68,9 @@ def test_an_approval_by_somebody_who_is_paid_is_found(session: Session) -> None:
         {"id": batch_id},
     )
 
-    assert broken(session) == {"two officers have approved what is sent, none of whom is paid by it"}
+    assert broken(session) == {
+        "each approved batch has the approvals of two officers whom the batch does not pay"
+    }
 
 
 def test_a_payment_in_the_books_that_there_is_no_payout_for_is_found(session: Session) -> None:
@@ -82,4 +84,4 @@ def test_a_payment_in_the_books_that_there_is_no_payout_for_is_found(session: Se
         {"id": batch_id},
     )
 
-    assert "of each payout is in transit what is neither paid nor given back" in broken(session)
+    assert "each payout has its amount in transit exactly until its status is final" in broken(session)

@@ -16,6 +16,7 @@ from marketplace.ledger.queries import fetch_balance
 from marketplace.payouts.batches import staging
 from marketplace.payouts.batches.decisions import compute_fingerprint
 from marketplace.payouts.batches.staging import NothingToStageError
+from marketplace.payouts.texts import PAYOUT_BATCH_STAGED_BODY
 from marketplace.platform.features import SCHEDULED_PAYOUTS, feature_setting_key
 from marketplace.platform.halts import halt_payouts
 from tests.support.finance import act_of, audited, make_officer, told
@@ -278,9 +279,9 @@ def test_what_is_taken_says_which_debts_it_pays_off_the_oldest_first(session: Se
     for number, kind in enumerate(("clawback", "chargeback", "payout_sent_after_all")):
         owes(session, payee, 10_000, kind=kind, now=later(minutes=number))
     refunded, taken_back, sent = (
-        "an order that was refunded after its release",
-        "an order whose payment a bank took back",
-        "a payout that was sent although its money was back",
+        "Deducted for an order that was refunded after its release.",
+        "Deducted for an order whose payment was charged back by the buyer's bank.",
+        "Deducted for a payout that was sent although its amount had been returned.",
     )
 
     found = []
@@ -290,10 +291,10 @@ def test_what_is_taken_says_which_debts_it_pays_off_the_oldest_first(session: Se
         found.append(_last_collected(session))
 
     assert found == [
-        f"Taken for {refunded}",
-        f"Taken for {refunded}",
-        f"Taken for {sent}, and for {taken_back}",
-        f"Taken for {sent}",
+        refunded,
+        refunded,
+        f"{sent} {taken_back}",
+        sent,
     ]
     assert owed(session, payee) == 0
 
@@ -358,7 +359,7 @@ def test_staging_is_audited_and_the_other_officers_are_told(session: Session) ->
     assert (after["payments"], after["amountMinor"]) == (1, OWED_MINOR)
     assert told(session, other.id) == ["payout_batch_staged"]
     news = row_of(session, "notifications", user_id=other.id)
-    assert news["body"] == "1 payment, NGN 5,000.00 in all. Two officers approve it first."
+    assert news["body"] == PAYOUT_BATCH_STAGED_BODY.format(payments="1", amount="NGN 5,000.00")
     assert told(session, officer.id) == []
 
 

@@ -155,12 +155,12 @@ def test_payee_of_failed_payout_is_notified_with_masked_account(session: Session
     news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_failed")
     number = row_of(session, "payout_accounts", id=case.payee.account_id)["account_number"]
     assert "NGN 5,000.00" in news["body"]
-    assert "The bank did not take the transfer." in news["body"]
-    assert news["body"].endswith("or give another one; then it is paid with the next payouts.")
+    assert "The bank did not accept the transfer." in news["body"]
+    assert news["body"].endswith("or change it. We will include the amount in the next payouts.")
     assert number[-4:] in news["body"]
     assert number not in news["body"]
     intent = row_of(session, "payout_transfer_intents", id=case.transfer["intent_id"])
-    assert intent["failure_reason"] == "The bank did not take the transfer."
+    assert intent["failure_reason"] == "The bank did not accept the transfer."
 
 
 def test_failed_wallet_payout_returns_to_the_wallet(session: Session) -> None:
@@ -180,11 +180,11 @@ def test_failed_wallet_payout_returns_to_the_wallet(session: Session) -> None:
     body = row_of(session, "notifications", user_id=payee.user.id)["body"]
     assert "back in your wallet" in body
     # No batch takes it by itself.
-    assert body.endswith("or give another one; then ask for it to be paid out anew.")
+    assert body.endswith("or change it. You can request the payout again.")
     answer(session, transfer, "success")
     assert owed(session, payee) == 0
     news = row_of(session, "notifications", user_id=payee.user.id, type="payout_sent")
-    assert news["body"].endswith("NGN 5,000.00 were taken from your wallet again.")
+    assert news["body"].endswith("We deducted NGN 5,000.00 from your wallet again.")
     assert_books_are_whole(session)
 
 
@@ -261,9 +261,9 @@ def test_what_was_sent_after_all_is_taken_back_from_the_balance(
     assert owed(session, case.payee) == 0
     assert case.moved("gateway_clearing") == -OWED_MINOR - FEE_MINOR
     news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_sent")
-    assert news["title"] == "Your payout was sent after all"
+    assert news["title"] == "Your returned payout was sent after all"
     assert news["body"].endswith(
-        " they had reached you twice. NGN 5,000.00 were taken from your balance again."
+        " returned the amount to your balance. We deducted NGN 5,000.00 from your balance again."
     )
     assert open_about(session, case.about) == {"TRANSFER_SENT_AFTER_ALL": "SEV-1"}
     assert batch_status(session, case.batch_id) == "completed"
@@ -290,8 +290,8 @@ def test_what_was_sent_after_all_and_is_not_there_any_more_is_owed(session: Sess
     assert fetch_balance(session, account=debt) == OWED_MINOR - 100
     news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_sent")
     assert news["body"].endswith(
-        " NGN 1.00 were taken from your balance again."
-        " You owe us NGN 4,999.00, taken from what your balance gets next."
+        " We deducted NGN 1.00 from your balance again."
+        " You owe us NGN 4,999.00. We will deduct it from your next earnings."
     )
     assert_books_are_whole(session)
 
@@ -309,7 +309,10 @@ def test_a_cash_out_that_was_sent_after_all_is_paid_off_by_the_wallet_as_no_refu
     ask(session, payee, OWED_MINOR)
     answer(session, transfer, "success")
     news = row_of(session, "notifications", user_id=payee.user.id, type="payout_sent")
-    assert news["body"].endswith("twice. You owe us NGN 5,000.00, taken from what your wallet gets next.")
+    assert news["body"].endswith(
+        "to your wallet. You owe us NGN 5,000.00."
+        " We will deduct it from the next amounts that your wallet receives."
+    )
 
     owe(session, payee, OWED_MINOR)
     assert buyer_accounts.offset_against_wallet(session, buyer_id=payee.user.id, now=NOW)

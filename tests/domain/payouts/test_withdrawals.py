@@ -121,11 +121,11 @@ class TestWithdrawal:
         payee = make_payee(session, owed_minor=300_000)
         owes(session, payee, 120_000)
         with pytest.raises(
-            InsufficientBalanceError, match=r"NGN 1,800\.00 can be paid out; NGN 1,200\.00 are owed to us\."
+            InsufficientBalanceError, match=r"at most NGN 1,800\.00\. NGN 1,200\.00 is owed to us"
         ) as refused:
             withdraw(session, payee, 180_001)
         [fault] = refused.value.invalid_params
-        assert (fault.name, fault.reason) == ("amountMinor", "Is more than NGN 1,800.00.")
+        assert (fault.name, fault.reason) == ("amountMinor", "Must not exceed NGN 1,800.00.")
 
         withdraw(session, payee, 180_000)
         assert owed(session, payee) == 0
@@ -153,9 +153,12 @@ class TestWithdrawal:
 
         with pytest.raises(EscrowLockedError) as refused:
             withdraw(session, payee, MINIMUM)
-        waits = f"{format_naira(SHARE)} are in a payout that waits to be sent; NGN 200.00 are owed to us."
-        assert refused.value.detail.startswith("NGN 0.00 can be withdrawn; ")
-        assert refused.value.detail.endswith(waits)
+        assert refused.value.detail == (
+            "You can withdraw at most NGN 0.00."
+            f" {format_naira(SHARE)} is in escrow until the buyers have received their orders."
+            f" {format_naira(SHARE)} is in a payout that has not been sent yet."
+            " NGN 200.00 is owed to us and deducted first."
+        )
 
     def test_what_is_frozen_is_locked(self, session: Session) -> None:
         shop, payee = in_shop(session)
@@ -176,7 +179,7 @@ class TestWithdrawal:
 
     def test_less_than_the_least_payout_is_refused(self, session: Session) -> None:
         payee = make_payee(session)
-        with pytest.raises(ValidationError, match=r"least payout, NGN 1,000\.00\."):
+        with pytest.raises(ValidationError, match=r"at least NGN 1,000\.00, the minimum payout\."):
             withdraw(session, payee, MINIMUM - 1)
         withdraw(session, payee, MINIMUM)
 
@@ -195,7 +198,7 @@ class TestWithdrawal:
         with pytest.raises(PendingPayoutExistsError):
             withdraw(session, payee, MINIMUM)
         with pytest.raises(
-            InsufficientBalanceError, match=r"; NGN 1,000\.00 are in a payout that waits to be sent\."
+            InsufficientBalanceError, match=r"\. NGN 1,000\.00 is in a payout that has not been sent yet\."
         ):
             withdraw(session, payee, OWED_MINOR)
         assert owed(session, payee) == OWED_MINOR - MINIMUM
@@ -215,7 +218,7 @@ class TestWithdrawal:
         shop = make_shop(session)
         payee = Payee(shop.vendor, shop.store_id, uuid4())
         owe(session, payee, OWED_MINOR)
-        with pytest.raises(PayoutsOnHoldError, match="Give one"):
+        with pytest.raises(PayoutsOnHoldError, match="Add a bank account"):
             withdraw(session, payee, MINIMUM)
 
     def test_while_payouts_are_halted_nothing_can_be_asked_for(self, session: Session) -> None:
@@ -267,7 +270,7 @@ class TestCashOut:
     def test_rewards_are_not_paid_out(self, session: Session) -> None:
         payee = make_wallet_payee(session, owed_minor=200_000)
         reward(session, payee, 70_000)
-        with pytest.raises(InsufficientBalanceError, match=r"NGN 2,000\.00 can be paid out"):
+        with pytest.raises(InsufficientBalanceError, match=r"at most NGN 2,000\.00"):
             cash_out(session, payee, 200_001)
         cash_out(session, payee, 200_000)
 

@@ -18,9 +18,7 @@ from tests.support.reconciliation_resolution import resolve
 __all__ = ["service"]
 
 LATER = timedelta(hours=3)
-OUT_OF_GATEWAY = (
-    "what left the gateway for a payout is its amount if it was paid, and what the gateway kept for it"
-)
+OUT_OF_GATEWAY = "the gateway's outflow for each payout is its amount, if successful, plus the gateway's fee"
 BY_TWO = "every accepted difference above the single-approver limit has two approvers"
 PAID_MINOR, FEE_MINOR = 200_000, 1_000
 

@@ -264,7 +264,10 @@ def test_a_strangers_transfer_is_shown_by_its_exception_and_its_alert(database: 
     assert result.changes.work == []
     assert describe_changes(result) == [
         f"payout exception: transfer {data['reference']} unexpected, {format_naira(data['amount'])}",
-        f"alert raised: SEV-2 TRANSFER_UNKNOWN, The gateway made a transfer that is none of ours ({subject})",
+        (
+            "alert raised: SEV-2 TRANSFER_UNKNOWN,"
+            f" The gateway made a transfer that this service did not request ({subject})"
+        ),
     ]
     with database.reading() as session:
         assert alerts_about(session, subject) == []

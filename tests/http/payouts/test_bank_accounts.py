@@ -117,7 +117,7 @@ class TestBankAccount:
 
         told = notifications_of(desk.database, vendor)
         assert {row["type"] for row in told} == {"bank_account_changed"}
-        assert {row["title"] for row in told} == {"The bank account of your payouts was changed"}
+        assert {row["title"] for row in told} == {"Your bank account for payouts was changed"}
         with desk.database.reading() as session:
             sent_to = session.execute(
                 text(
@@ -129,7 +129,7 @@ class TestBankAccount:
             # The first number was given up more than 30 days ago, so it may be somebody else's.
             assert sent_to.scalars().all() == [None, "+2348031234562", "+2348031234564"]
         for row in told:
-            assert "ends with 7890" in row["body"]
+            assert "ends in 7890" in row["body"]
             assert "2234567890" not in str(row)
             assert "10 January 2027, 09:30 UTC" in row["body"]
 

@@ -76,7 +76,7 @@ class TestExceptions:
         assert row["payoutId"] == str(transfer["intent_id"])
         assert (row["payeeId"], row["payeeName"]) == (str(payee.id), "Ngozi's Lamps")
         assert (row["payoutStatus"], row["amountMinor"]) == ("failed", OWED_MINOR)
-        assert row["reason"] == "The bank did not take the transfer."
+        assert row["reason"] == "The bank did not accept the transfer."
         assert of_row(desk, officer, self.PATH, exception_id, outcome="reversed") == []
         assert of_row(desk, officer, self.PATH, exception_id, status="resolved") == []
 
@@ -275,14 +275,16 @@ class TestGivingUp:
         with desk.database.reading() as session:
             body = row_of(session, "notifications", user_id=payee.user.id, type="payout_failed")["body"]
         assert body.endswith(
-            "The transfer could not be sent. The money is back in your balance. It is paid with the next payouts."
+            "The transfer could not be sent. The amount is back in your balance."
+            " We will include the amount in the next payouts."
         )
 
         again = desk.post(path, officer, {"note": NOTE})
 
         assert again.status_code == 409
         assert (
-            again.json["detail"] == "The payout is failed already: its money is back in its payee's balance."
+            again.json["detail"]
+            == "The payout is already failed, and its amount is back in the payee's balance."
         )
 
     def test_what_was_called_off_is_over(self, desk: ShopClient, officer: dict[str, str]) -> None:
@@ -293,7 +295,7 @@ class TestGivingUp:
 
         answer = desk.post(f"/api/payouts/{payout_id}/give-up", officer, {"note": NOTE})
 
-        assert (answer.status_code, "is cancelled already" in answer.json["detail"]) == (409, True)
+        assert (answer.status_code, "is already cancelled" in answer.json["detail"]) == (409, True)
 
     def test_not_everybody_may_and_not_of_anything(
         self, desk: ShopClient, officer: dict[str, str], transfer: dict[str, Any]

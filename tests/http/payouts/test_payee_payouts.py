@@ -11,9 +11,8 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
-from marketplace.payouts import withdrawals
+from marketplace.payouts import texts, withdrawals
 from marketplace.payouts.batches import staging
-from marketplace.payouts.transfers import notifications
 from marketplace.reconciliation import ledger_check
 from tests.support.payouts import (
     Payee,
@@ -84,7 +83,7 @@ class TestHistory:
             "total_pages": 1,
         }
         failed = found["data"][0]
-        assert (failed["status"], failed["reason"]) == ("failed", notifications.FAILED)
+        assert (failed["status"], failed["reason"]) == ("failed", texts.FAILED_BY_BANK)
         assert (failed["amountMinor"], failed["currency"], failed["source"]) == (250_000, "NGN", "store")
         assert failed["vendor"]["id"] == str(payee.store_id)
         assert failed["payee"]["id"] == str(payee.user.id)

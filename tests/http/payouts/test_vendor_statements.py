@@ -193,12 +193,12 @@ class TestStatement:
         for form in ("json", "pdf"):
             refused = desk.get(STATEMENT, own, format=form)
             assert list(faults(refused)) == ["to"]
-            assert refused.json["detail"].endswith("choose a shorter one, or CSV.")
+            assert refused.json["detail"].endswith("Choose a shorter period or the CSV format.")
         assert desk.get(STATEMENT, own, format="csv").status_code == 200
         monkeypatch.setattr(statements, "FILE_ROWS_LIMIT", 4)
         refused = desk.get(STATEMENT, own, format="csv")
         assert list(faults(refused)) == ["to"]
-        assert refused.json["detail"].endswith("choose a shorter one.")
+        assert refused.json["detail"].endswith("Choose a shorter period.")
 
     def test_statement_takes_a_constant_number_of_queries(
         self, desk: ShopClient, payee: Payee, clock: MovableClock
@@ -242,13 +242,13 @@ class TestFiles:
         for words in (
             "Statement of account",
             "Ṣọlá's ₦ Lights",
-            "From 2026-11-01 00:00 to before 2026-11-20 09:30 UTC",
+            "Period: 2026-11-01 00:00 to 2026-11-20 09:30 UTC (end excluded)",
             "NGN 9,000.00",
             "NGN 6,500.00",
             "-NGN 11,000.00",
             "NGN 4,500.00",
             # On two lines.
-            "Taken for an order that was refunded",
+            "Deducted for an order that was",
             "its release",
             "Page 1 of 1",
         ):
@@ -334,7 +334,7 @@ class TestFiles:
 
     def test_a_long_name_leaves_room_at_the_foot(self) -> None:
         text = text_of(statement_pdf.render_pdf(_long(1, name="W" * 80), generated_at=NOW))
-        [foot] = re.findall(r"(W+)… · drawn up 2026-11-20 09:30 UTC", text)
+        [foot] = re.findall(r"(W+)… · generated 2026-11-20 09:30 UTC", text)
         # At most a half of the page, beside its number.
         assert len(foot) < 40
         assert "Page 1 of 1" in text
