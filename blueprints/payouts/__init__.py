@@ -1,1 +1,1 @@
-"""Payouts: to vendors and out of wallets."""
+"""HTTP API of payouts to vendors and from wallets."""

@@ -1,1 +1,1 @@
-"""Payout batches, for finance."""
+"""HTTP API of payout batches, for finance."""

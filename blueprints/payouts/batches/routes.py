@@ -1,4 +1,4 @@
-"""Batches: staged, looked at, approved by two officers, or called off."""
+"""Routes of payout batches: stage, list, review, approve, reject, exclude payments."""
 
 from typing import Any
 from uuid import UUID
@@ -22,12 +22,12 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.payouts.batches import decisions, detail, queries, staging
 
-area = ContractBlueprint("batches", "/api/payouts/batches", "Batches of payouts, for finance")
+area = ContractBlueprint("batches", "/api/payouts/batches", "Payout batches, for finance")
 
 
 @area.get("", auth=FINANCE, limit="30/minute", query=BatchQuery, reply=PayoutBatchRow(many=True))
 def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List batches, the latest first: those that await disbursement, or all."""
+    """List payout batches, the latest first; by default batches that are not yet disbursed."""
     return queries.list_batches(
         ctx.session, status=query["status"], starts=query["from_"], ends=query["to"], page=ctx.table
     )
@@ -39,7 +39,7 @@ def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
     raises=(ConflictOfInterestError, InsufficientFundsError, staging.NothingToStageError),
 )  # fmt: skip
 def stage_batch(ctx: Context, body: dict[str, Any]) -> queries.StagedBatch:
-    """Stage what vendors can be paid, and what was asked for; the stager is its first officer."""
+    """Stage a payout batch of payable balances and requested payouts. Staging counts as the first approval."""
     return queries.show_staged_batch(
         ctx.session,
         result=staging.stage_manually(ctx.session, act=ctx.act, vendor_ids=body.get("vendor_ids")),
@@ -50,7 +50,7 @@ def stage_batch(ctx: Context, body: dict[str, Any]) -> queries.StagedBatch:
     "/<uuid:batch_id>", auth=FINANCE, limit="30/minute", query=BatchDetailQuery, reply=PayoutBatchDetail
 )
 def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
-    """Show a batch with all that is risky in it, and a page of its payments, the riskiest first."""
+    """Show a payout batch with risk totals and a page of payments, the riskiest first."""
     return detail.show_batch_detail(
         ctx.session, batch_id=batch_id, risk=query["risk"], page=ctx.page, now=ctx.now
     )
@@ -65,7 +65,7 @@ def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
     ),
 )  # fmt: skip
 def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
-    """Note an officer's approval of a batch; the second officer's makes it ready for dispatch."""
+    """Approve a payout batch. The second officer's approval makes the batch ready for dispatch."""
     decisions.approve_batch(
         ctx.session,
         batch_id=batch_id,
@@ -82,7 +82,7 @@ def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries
     raises=(ConflictOfInterestError, IllegalTransitionError),
 )  # fmt: skip
 def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
-    """Call a batch off: its money goes back to the balances that it was taken from."""
+    """Reject a payout batch, and return the amounts to the payees' balances."""
     decisions.reject_batch(ctx.session, batch_id=batch_id, act=ctx.act, reason=body["reason"])
     return queries.show_batch(ctx.session, batch_id=batch_id)
 
@@ -93,7 +93,7 @@ def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.
     raises=(ConflictOfInterestError, decisions.EmptyBatchError, IllegalTransitionError),
 )  # fmt: skip
 def exclude_payments(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
-    """Take payments out of a batch; what is left takes two approvals anew."""
+    """Exclude payments from a payout batch. The rest needs two approvals again."""
     decisions.exclude_payments(
         ctx.session, batch_id=batch_id, payout_ids=body["intent_ids"], act=ctx.act, reason=body["reason"]
     )

@@ -1,4 +1,4 @@
-"""What officers stage, approve and call off batches with, and what batches look like."""
+"""Schemas of payout batches: requests and responses."""
 
 from marshmallow import fields
 
@@ -36,44 +36,46 @@ def _payment_count() -> StrictInteger:
 
 
 class StageBatch(Schema):
-    """Whom to pay; without it, all who can be."""
+    """The vendors to pay; all payable vendors by default."""
 
     vendor_ids = UniqueList(
         Uuid(),
         min_length=1,
         max_length=1_000,
-        metadata={"description": "Stores' ids; without it, all."},
+        metadata={"description": "Ids of the stores to pay; all by default."},
     )
 
 
 class ApproveBatch(Schema):
-    """What an officer says with their approval."""
+    """An officer's approval of a batch."""
 
-    comment = Text(max_length=500, metadata={"description": "For the other officers."})
+    comment = Text(max_length=500, metadata={"description": "Shown to the other officers."})
     content_hash = fields.String(
         validate=FullMatch("[0-9a-f]{64}", error="Must be 64 lowercase hexadecimal digits."),
-        metadata={"description": "What you read: if the batch is not that any more, this answers 409."},
+        metadata={
+            "description": "The `contentHash` that you reviewed. If the batch has changed since, the response is 409."
+        },
     )
 
 
 class RejectBatch(Schema):
-    """Why a batch is called off."""
+    """The reason to reject a batch."""
 
     reason = SingleLineText(
-        min_length=10, max_length=500, required=True, metadata={"description": "For the other officers."}
+        min_length=10, max_length=500, required=True, metadata={"description": "Shown to the other officers."}
     )
 
 
 class ExcludePayments(RejectBatch):
-    """Which payments are taken out of a batch, and why."""
+    """The payments to exclude from a batch, and the reason."""
 
     intent_ids = UniqueList(Uuid(), min_length=1, max_length=100, required=True)
 
 
 class BatchQuery(DateRangeQuery, OffsetQuery):
-    """Which batches are listed; ``to`` is exclusive.
+    """Filters of batches; ``to`` is exclusive.
 
-    ``undisbursed`` are those that are staged, approved or dispatching, ``awaiting`` of these what waits for officers.
+    ``undisbursed`` selects staged, approved and dispatching batches. ``awaiting`` selects staged and approved batches.
     """
 
     sort = sort_choice(queries.SORTS, default="created_at")
@@ -81,7 +83,7 @@ class BatchQuery(DateRangeQuery, OffsetQuery):
 
 
 class BatchDetailQuery(CursorQuery):
-    """Which payments of a batch are shown: those with a risk, with ``any``, or all."""
+    """Filter of a batch's payments by a risk flag; ``any`` selects payments with any flag."""
 
     risk = Choice(
         detail.ANY_RISK,
@@ -94,13 +96,13 @@ class BatchDetailQuery(CursorQuery):
 
 
 class BatchOfficer(Identified):
-    """Somebody of staff."""
+    """An officer."""
 
     name = fields.String(required=True, allow_none=True)
 
 
 class PayoutBatchRow(Revised):
-    """A batch. ``stagedBy`` is none where the schedule staged it; what was called off is in none of the sums."""
+    """A batch. ``stagedBy`` is null for batches of the schedule. The sums exclude cancelled payments."""
 
     status = Choice(*_STATUSES, required=True)
     payments = _payment_count()
@@ -112,7 +114,7 @@ class PayoutBatchRow(Revised):
         minimum=0,
         maximum=_MAX_PAYEES,
         required=True,
-        metadata={"description": "Under way for over 48 hours."},
+        metadata={"description": "Payments in transit for more than 48 hours."},
     )
     staged_by = fields.Nested(BatchOfficer, required=True, allow_none=True)
     approved_at = Timestamp(required=True, allow_none=True)
@@ -125,7 +127,7 @@ class PayoutBatchRow(Revised):
 
 
 class BatchApproval(Schema):
-    """An officer's word for a batch; it counts as long as the batch is what it was then."""
+    """An officer's approval, which counts while the batch still has the approved ``contentHash``."""
 
     officer = fields.Nested(BatchOfficer, required=True)
     content_hash = fields.String(required=True)
@@ -135,9 +137,9 @@ class BatchApproval(Schema):
 
 
 class PayoutBatchView(PayoutBatchRow):
-    """A batch with what of it was approved by whom.
+    """A batch with approvals.
 
-    ``contentHash`` is of what it pays as of now, or, once it is being sent, of what was approved.
+    ``contentHash`` is the fingerprint of the current payments or, after the dispatch, of the approved payments.
     """
 
     content_hash = fields.String(required=True)
@@ -148,13 +150,13 @@ class PayoutBatchView(PayoutBatchRow):
     approvals = fields.List(
         fields.Nested(BatchApproval),
         required=True,
-        metadata={"description": "Beside the staging, which is the stager's."},
+        metadata={"description": "Without the staging, which counts as the stager's approval."},
     )
     approvals_missing = StrictInteger(minimum=0, maximum=2, required=True)
 
 
 class SkippedVendor(Schema):
-    """A vendor whose money stays where it is, and why."""
+    """A vendor without a payment in the batch, and the reason."""
 
     vendor_id = Uuid(required=True)
     reason = Choice(*staging.SKIP_REASONS, required=True)
@@ -162,16 +164,16 @@ class SkippedVendor(Schema):
 
 
 class StagedPayoutBatch(PayoutBatchView):
-    """A batch that was just staged, what was taken for debts first, and vendors who could not be paid."""
+    """A newly staged batch, with the amount collected for debts and the skipped vendors."""
 
     collected_minor = MinorAmount(required=True)
     left_out = fields.List(
-        fields.Nested(SkippedVendor), required=True, metadata={"description": "At most 100 of them."}
+        fields.Nested(SkippedVendor), required=True, metadata={"description": "Skipped vendors, at most 100."}
     )
 
 
 class BatchPayee(Schema):
-    """Who is paid: a vendor for the store, or somebody out of their wallet (without store)."""
+    """The payee: a vendor with a store, or a person paid from the wallet (without a store)."""
 
     user_id = Uuid(required=True)
     vendor_id = Uuid(required=True, allow_none=True)
@@ -181,21 +183,21 @@ class BatchPayee(Schema):
 
 
 class BatchAccount(PayoutAccountView):
-    """A bank account; of its number the last four digits are shown."""
+    """A bank account, with only the last four digits of the account number."""
 
     id = Uuid(required=True)
     since = Timestamp(required=True, attribute="created_at")
 
 
 class PayeeHold(Schema):
-    """Why nothing is paid to somebody, and until when, if it ends by itself."""
+    """A reason that blocks payouts to a payee, with the end if known."""
 
     reason = Choice(*holds.HOLD_REASONS, required=True)
     until = Timestamp(required=True, allow_none=True)
 
 
 class PayeeHistory(Schema):
-    """The latest 12 payments that arrived at a payee before."""
+    """The payee's latest 12 successful payouts before this payment."""
 
     payments = StrictInteger(minimum=0, maximum=100, required=True, attribute="successful_payouts")
     average_minor = MinorAmount(required=True, allow_none=True)
@@ -204,16 +206,19 @@ class PayeeHistory(Schema):
 
 
 class BatchPayment(Updated):
-    """A payment of a batch, with what is risky in it.
+    """A payment of a batch with risk flags.
 
-    ``account`` is where it would go now, or went; ``stagedAccount`` the one at staging where that is another.
+    ``account`` is the bank account that the payment would go to now, or went to. ``stagedAccount`` is the account at
+    the staging, if different.
     """
 
     payee = fields.Nested(BatchPayee, required=True, attribute="payee_view")
     source = Choice("vendor", "wallet", required=True)
     amount_minor = MinorAmount(minimum=1, required=True)
     status = Choice(*_PAYOUT_STATUSES, required=True)
-    asked_for = fields.Boolean(required=True, metadata={"description": "By the payee, before the staging."})
+    asked_for = fields.Boolean(
+        required=True, metadata={"description": "Whether the payee requested the payment before the staging."}
+    )
     account = fields.Nested(BatchAccount, required=True)
     staged_account = fields.Nested(BatchAccount, required=True, allow_none=True)
     risks = fields.List(Choice(*detail.RISK_FLAGS), required=True)
@@ -226,7 +231,7 @@ class BatchPayment(Updated):
 
 
 class BatchStatusTotal(Schema):
-    """How many payments are in a status, and how much they come to."""
+    """The number and the sum of payments with a status."""
 
     status = Choice(*_PAYOUT_STATUSES, required=True, attribute="name")
     payments = _payment_count()
@@ -234,7 +239,7 @@ class BatchStatusTotal(Schema):
 
 
 class BatchRiskTotal(Schema):
-    """In how many payments something is risky, and how much they come to."""
+    """The number and the sum of payments with a risk flag."""
 
     risk = Choice(*detail.RISK_FLAGS, required=True, attribute="name")
     meaning = fields.String(required=True)
@@ -243,7 +248,7 @@ class BatchRiskTotal(Schema):
 
 
 class BatchChange(Schema):
-    """What of a batch is not any more as it was staged."""
+    """A change of a payment since the staging."""
 
     intent_id = Uuid(required=True, attribute="id")
     change = Choice("called_off", "account_changed", required=True)
@@ -253,20 +258,23 @@ class BatchChange(Schema):
 
 
 class PayoutBatchDetail(PayoutBatchView):
-    """A batch with all that an officer looks at before approving it, and a page of its payments."""
+    """A batch with the details that officers review before an approval, and a page of payments."""
 
     halted = fields.Boolean(
-        required=True, metadata={"description": "All payouts stand still: nothing is sent until they resume."}
+        required=True,
+        metadata={"description": "Whether all payouts are halted. Nothing is sent until payouts resume."},
     )
     statuses = fields.List(fields.Nested(BatchStatusTotal), required=True)
     risks = fields.List(fields.Nested(BatchRiskTotal), required=True)
     changes = fields.List(
-        fields.Nested(BatchChange), required=True, metadata={"description": "At most 100 of them."}
+        fields.Nested(BatchChange),
+        required=True,
+        metadata={"description": "Changes since the staging, at most 100."},
     )
     intents = fields.List(
         fields.Nested(BatchPayment),
         required=True,
         metadata={
-            "description": "Those with the most risks first, then the largest; what was called off is not here."
+            "description": "Payments with the most risk flags first, then the largest. Cancelled payments are left out."
         },
     )

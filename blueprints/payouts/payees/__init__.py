@@ -1,1 +1,1 @@
-"""Payouts, balances and statements of payees."""
+"""HTTP API of payouts, balances and statements, for payees."""

@@ -1,4 +1,4 @@
-"""Payouts for those who are paid: their history, their balance, and calling off what they asked for."""
+"""Routes for payees: payout history, balance, statement and cancellation; and debts for finance."""
 
 from typing import Any
 from uuid import UUID
@@ -42,15 +42,15 @@ _STATEMENT_COLUMNS = (
 _render_entry = compile_renderer(StatementEntry())
 _FORMATS = {"json": "application/json", "csv": "text/csv", "pdf": "application/pdf"}
 
-area = ContractBlueprint("payouts", "/api/payouts", "Payouts, for those who are paid")
-receivables_area = ContractBlueprint("receivables", "/api/payouts", "What vendors owe us")
+area = ContractBlueprint("payouts", "/api/payouts", "Payouts, for payees")
+receivables_area = ContractBlueprint("receivables", "/api/payouts", "Debts of vendors")
 
 
 @area.get(
     "", auth=VENDOR_OR_STAFF, limit=SharedLimit.CALLER_TIER, query=PayoutQuery, reply=PayoutView(many=True)
 , raises=(PermissionRequiredError,))  # fmt: skip
 def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List payouts: a vendor's own, and all of them for finance."""
+    """List payouts: the caller's own payouts, or all payouts for finance."""
     if ctx.user.is_staff:
         stores.ensure_finance_permission(ctx.user)
     return payout_history.list_payouts(
@@ -75,7 +75,7 @@ def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
     raises=(PermissionRequiredError,),
 )
 def balance(ctx: Context, query: dict[str, Any]) -> balances.StoreBalance:
-    """Tell what a vendor has: to be paid, in escrow, on its way, held and why; finance names one."""
+    """Show a vendor's balance: available, in escrow, in transit, and on hold with the reasons."""
     store = stores.resolve_store_for_caller(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     return balances.show_store_balance(ctx.session, vendor_id=store.id, now=ctx.now)
 
@@ -86,7 +86,7 @@ def balance(ctx: Context, query: dict[str, Any]) -> balances.StoreBalance:
     raises=(PermissionRequiredError,),
 )  # fmt: skip
 def statement(ctx: Context, query: dict[str, Any]) -> statements.VendorStatement | Response:
-    """Give a vendor's statement of a period, as JSON, CSV or PDF; finance names the vendor."""
+    """Show a vendor's statement of a period as JSON, CSV or PDF."""
     store = stores.resolve_store_for_caller(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     period = statements.resolve_period(query["from_"], query["to"], now=ctx.now)
     format_name = negotiate_format(query["format"], _FORMATS)
@@ -102,7 +102,7 @@ def statement(ctx: Context, query: dict[str, Any]) -> statements.VendorStatement
         )
     if format_name == "pdf":
         headers = {"Content-Disposition": f'attachment; filename="{name}.pdf"'}
-        # It brings a decoder of pictures along, which a web process need not hold before somebody wants a PDF.
+        # The import loads an image library, so a web process defers the import until the first PDF.
         from blueprints.payouts.payees import statement_pdf  # noqa: PLC0415
 
         return Response(
@@ -119,7 +119,7 @@ def statement(ctx: Context, query: dict[str, Any]) -> statements.VendorStatement
     raises=(IllegalTransitionError, withdrawals.PayoutNotCancellableError),
 )  # fmt: skip
 def cancel(ctx: Context, payout_id: UUID) -> payout_history.PayoutView:
-    """Call off a payout that the caller had asked for, as long as it is in no batch."""
+    """Cancel a payout that the caller requested and that is not in a batch yet."""
     return withdrawals.cancel_request(ctx.session, payout_id=payout_id, caller=ctx.user, now=ctx.now)
 
 
@@ -128,5 +128,5 @@ def cancel(ctx: Context, payout_id: UUID) -> payout_history.PayoutView:
     reply=VendorDebtView(many=True), meta=VendorDebtsMeta,
 )  # fmt: skip
 def list_indebted_vendors(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List vendors who owe us something: of orders that were refunded after their release."""
+    """List vendors with debts to the marketplace."""
     return balances.list_vendor_debts(ctx.session, vendor_id=query["vendor_id"], page=ctx.table)

@@ -1,4 +1,4 @@
-"""Payouts, balances and stores as their payees and finance see them, and what payees ask for."""
+"""Schemas of payouts, balances, statements and store profiles: requests and responses."""
 
 from marshmallow import fields
 
@@ -29,45 +29,45 @@ _MAX_POLICY_LENGTH = 2_000
 
 
 class VendorSelectionQuery(Schema):
-    """Which store is asked about: staff name one, a vendor's own is meant otherwise."""
+    """The store of the request: required for staff, and the vendor's own store by default."""
 
     vendor_id = Uuid(load_default=None)
 
 
 class CashOutQuery(DateRangeQuery, OffsetQuery):
-    """Which payouts out of the caller's wallet are listed; ``to`` is exclusive."""
+    """Filters of payouts from the caller's wallet; ``to`` is exclusive."""
 
     sort = sort_choice(payout_history.SORTS, default="created_at")
     status = Choice(*sorted(states.PAYOUT.states), load_default=None)
 
 
 class PayoutQuery(CashOutQuery, VendorSelectionQuery):
-    """Which payouts are listed; ``to`` is exclusive."""
+    """Filters of payouts; ``to`` is exclusive."""
 
     source = Choice(*payout_history.SOURCES, load_default=None)
     batch_id = Uuid(load_default=None)
 
 
 class RequestPayout(Schema):
-    """How much is to be paid out."""
+    """The amount to pay out, in kobo."""
 
     amount_minor = MinorAmount(minimum=1, required=True)
 
 
 class PayeeView(Identified):
-    """Who is paid."""
+    """The payee of a payout."""
 
     name = fields.String(required=True, allow_none=True)
 
 
 class PayoutVendor(Identified):
-    """The store that somebody is paid for."""
+    """The store that a payout is for."""
 
     display_name = fields.String(required=True)
 
 
 class PayoutAccountView(Schema):
-    """Where a payout goes, or went; of the account's number the last four digits alone are shown."""
+    """The bank account of a payout, with only the last four digits of the account number."""
 
     bank_code = fields.String(required=True)
     bank_name = fields.String(required=True, allow_none=True)
@@ -76,9 +76,9 @@ class PayoutAccountView(Schema):
 
 
 class PayoutView(Updated):
-    """A payout. ``reason`` tells why it failed or came back; ``settledAt`` is when it came to its end, whatever it is.
+    """A payout. ``reason`` explains a failure or reversal, and ``settledAt`` is the time of the final status.
 
-    ``reference`` names its transfer once there is one; ``batchId`` its batch, once it is in one.
+    ``reference`` identifies the transfer after the dispatch. ``batchId`` is null until the payout joins a batch.
     """
 
     status = Choice(*sorted(states.PAYOUT.states), required=True)
@@ -97,7 +97,7 @@ class PayoutView(Updated):
 
 
 class PayoutHoldReasonView(Schema):
-    """What holds payouts back, and until when if time ends it."""
+    """A hold: the reason that blocks payouts, and the end if known."""
 
     reason = Choice(*holds.ALL_HOLD_REASONS, required=True)
     until = Timestamp(required=True, allow_none=True)
@@ -105,7 +105,7 @@ class PayoutHoldReasonView(Schema):
 
 
 class PayeeBalanceView(Schema):
-    """What a payee has, in kobo; ``inTransitMinor`` is on its way to the bank."""
+    """A payee's balance in kobo; ``inTransitMinor`` is the sum of payouts in transit to the bank."""
 
     currency = fields.String(required=True)
     in_transit_minor = MinorAmount(required=True, attribute="in_transit.total_minor")
@@ -115,12 +115,13 @@ class PayeeBalanceView(Schema):
 
 
 class VendorBalanceView(PayeeBalanceView):
-    """What a vendor has, in kobo.
+    """A vendor's balance in kobo.
 
-    ``availableMinor`` can be withdrawn now; ``onHoldMinor`` is that money as long as ``holds`` hold it back, until
-    ``heldUntil`` if time alone ends them. ``inEscrowMinor`` and ``frozenMinor`` are the vendor's share of running
-    and of disputed orders. ``inTransitMinor`` is claimed for payouts: those that wait, and those that were sent.
-    ``payableMinor`` is what the books owe the vendor, ``owedMinor`` what the vendor owes us, taken from it first.
+    ``availableMinor`` can be withdrawn now. While ``holds`` block payouts, the same amount is ``onHoldMinor`` instead.
+    ``heldUntil`` is the end of the holds if all have an end date. ``inEscrowMinor`` and ``frozenMinor`` are the
+    vendor's shares of open and of disputed orders. ``inTransitMinor`` is the sum of pending and sent payouts.
+    ``payableMinor`` is the ledger balance payable to the vendor. ``owedMinor`` is the vendor's debt, which is deducted
+    first.
     """
 
     vendor_id = Uuid(required=True)
@@ -137,9 +138,9 @@ class VendorBalanceView(PayeeBalanceView):
 
 
 class WalletView(PayeeBalanceView):
-    """What is in a wallet. ``cashableMinor`` can be paid out, unless ``holds`` hold it back.
+    """A wallet's balance in kobo. ``cashableMinor`` can be paid out, unless ``holds`` block payouts.
 
-    Rewards can't be paid out, and what is owed to us is taken first. ``inTransitMinor`` is on its way to the bank.
+    Rewards cannot be paid out, and debts are deducted first. ``inTransitMinor`` is the sum of payouts in transit.
     """
 
     balance_minor = MinorAmount(required=True)
@@ -148,13 +149,13 @@ class WalletView(PayeeBalanceView):
 
 
 class StatementQuery(DateRangeQuery, VendorSelectionQuery):
-    """Which period a statement is of; ``to`` is exclusive. By default it is the month that ``to`` is in."""
+    """The period of a statement; ``to`` is exclusive. The default is the UTC month of ``to``."""
 
     format = Choice("json", "csv", "pdf", load_default=None)
 
 
 class StatementEntry(Schema):
-    """A movement, and the balance after it: of what is owed to the vendor, less what the vendor owes us."""
+    """A ledger entry and the resulting balance: the amount payable to the vendor minus the vendor's debt."""
 
     at = Timestamp(required=True)
     kind = fields.String(required=True)
@@ -169,7 +170,7 @@ class StatementEntry(Schema):
 
 
 class StatementView(Schema):
-    """A vendor's statement of a period, the earliest movement first; a balance below zero is owed to us."""
+    """A vendor's statement of a period, the earliest entry first. The vendor owes a negative balance."""
 
     vendor = fields.Nested(PayoutVendor, required=True)
     from_ = Timestamp(required=True, data_key="from", attribute="period.starts")
@@ -183,19 +184,19 @@ class StatementView(Schema):
 
 
 class VendorDebtQuery(OffsetQuery, VendorSelectionQuery):
-    """Which vendors are listed."""
+    """Filters of vendors with debts."""
 
     sort = sort_choice(balances.DEBT_SORTS, default="owed_minor")
 
 
 class VendorDebtView(Schema):
-    """What a vendor owes us: what was claimed in all, less what was collected from their payouts."""
+    """A vendor's debt: all claims minus the amounts collected from payouts."""
 
     vendor_id = Uuid(required=True)
     vendor_name = fields.String(required=True)
     owed_minor = MinorAmount(minimum=1, required=True)
     payable_minor = MinorAmount(
-        required=True, metadata={"description": "What we owe them: what they owe is taken out of it first."}
+        required=True, metadata={"description": "Balance payable to the vendor. The debt is deducted first."}
     )
     claimed_minor = MinorAmount(required=True)
     collected_minor = MinorAmount(required=True)
@@ -203,20 +204,20 @@ class VendorDebtView(Schema):
 
 
 class VendorDebtsMeta(OffsetMetaSchema):
-    """The page, and what is owed in all by those who are listed."""
+    """The page, and the sum of the debts of all matching vendors."""
 
     owed_minor = MinorAmount(required=True, data_key="owedMinor")
 
 
 class SetBankAccount(Schema):
-    """A bank account that payouts are to go to."""
+    """A new bank account for payouts."""
 
     bank_code = BankCode(required=True)
     account_number = AccountNumber(required=True)
 
 
 class UpdateStorePolicies(Schema):
-    """A store's terms; what is left out stays as it is, and null takes one away."""
+    """Changes of a store's policies. Omitted fields stay unchanged, and null removes a policy."""
 
     returns = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
     delivery = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
@@ -224,26 +225,26 @@ class UpdateStorePolicies(Schema):
 
 
 class SetStoreVacation(Schema):
-    """That a store is away: until a time, or until it says otherwise."""
+    """A store's vacation, until a time or until the store ends the vacation."""
 
     until = Timestamp(allow_none=True, load_default=None)
     note = Text(max_length=300, allow_none=True, load_default=None)
 
 
 class UpdateStoreProfile(ExpectedRevision):
-    """Changes to a store; what is left out stays as it is."""
+    """Changes of a store's profile. Omitted fields stay unchanged."""
 
     display_name = SingleLineText(min_length=2, max_length=80)
     description = Text(min_length=0, max_length=5_000)
     policies = fields.Nested(UpdateStorePolicies)
     vacation_mode = fields.Nested(
-        SetStoreVacation, allow_none=True, metadata={"description": "Null ends it."}
+        SetStoreVacation, allow_none=True, metadata={"description": "Null ends the vacation."}
     )
     bank_account = fields.Nested(SetBankAccount)
 
 
 class StorePoliciesView(Schema):
-    """A store's terms, as far as it states any."""
+    """A store's policies; null for a missing policy."""
 
     returns = fields.String(required=True, allow_none=True)
     delivery = fields.String(required=True, allow_none=True)
@@ -251,16 +252,16 @@ class StorePoliciesView(Schema):
 
 
 class StoreVacationView(Schema):
-    """That a store is away, and until when if that is known."""
+    """A store's vacation, with the end if known."""
 
     until = Timestamp(required=True, allow_none=True)
     note = fields.String(required=True, allow_none=True)
 
 
 class BankAccountView(Schema):
-    """A bank account that payouts go to, or went to; of its number the last four digits alone are shown.
+    """A bank account for payouts, with only the last four digits of the account number.
 
-    ``heldUntil`` is until when nothing is sent there, since it is new.
+    ``heldUntil`` is the end of the hold of a new account.
     """
 
     id = Uuid(required=True, attribute="account.id")
@@ -274,7 +275,7 @@ class BankAccountView(Schema):
 
 
 class StoreProfileView(StoreName):
-    """A store. Bank account and holds are shown to whoever runs it."""
+    """A store's profile. Only the owner sees the bank account and the holds."""
 
     campus_id = Uuid(required=True)
     description = fields.String(required=True)

@@ -1,4 +1,4 @@
-"""A vendor's statement as a PDF file: what JSON and CSV have of it, laid out to be read and printed."""
+"""Vendors' statements as PDF files for reading and printing, with the same content as JSON and CSV."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,30 +7,31 @@ from fpdf import FPDF, XPos, YPos
 from fpdf.fonts import TTFFont
 
 from marketplace.kernel.money import format_naira
+from marketplace.payouts import texts
 from marketplace.payouts.payees.statements import VendorStatement, VendorStatementEntry
 
-# Letters of all languages that are written in Latin, the naira sign among them; see LICENSE_DEJAVU beside them.
+# Fonts with all Latin letters and the naira sign; see LICENSE_DEJAVU in the same folder.
 _FONTS = {"": "DejaVuSans.ttf", "B": "DejaVuSans-Bold.ttf"}
 _FONT_FAMILY = "DejaVu"
-# Heading, width in mm, alignment. Together they are what A4 has between its margins.
+# Heading, width in mm, alignment. The widths add up to the width of A4 without margins.
 _TABLE_COLUMNS = (
-    ("Date (UTC)", 31, "L"),
-    ("What", 61, "L"),
-    ("Order", 20, "L"),
-    ("In", 26, "R"),
-    ("Out", 26, "R"),
-    ("Balance", 26, "R"),
+    (texts.STATEMENT_COLUMN_DATE, 31, "L"),
+    (texts.STATEMENT_COLUMN_DESCRIPTION, 61, "L"),
+    (texts.STATEMENT_COLUMN_ORDER, 20, "L"),
+    (texts.STATEMENT_COLUMN_CREDIT, 26, "R"),
+    (texts.STATEMENT_COLUMN_DEBIT, 26, "R"),
+    (texts.STATEMENT_COLUMN_BALANCE, 26, "R"),
 )
 _DESCRIPTION_COLUMN = 1
 _TABLE_FONT_SIZE = 7.5
 _MARGIN, _LINE_HEIGHT, _FOOTER_HEIGHT = 10, 5.5, 15
 _ELLIPSIS = "\u2026"
-# Stands for the number of pages until that is known. No font has a letter for it, so nobody's name can hold it.
+# Replaced by the number of pages at the end. No font has these code points, so no name can contain the placeholder.
 _PAGE_COUNT_PLACEHOLDER = "\ufdd0" * 3
 
 
 class _StatementPdf(FPDF):
-    """A4 pages that say at the foot whose statement it is, and which page of how many."""
+    """A4 pages with a footer of the store's name, the time of generation and the page number."""
 
     def __init__(self, name: str, generated_at: str) -> None:
         super().__init__(format="A4")
@@ -38,35 +39,40 @@ class _StatementPdf(FPDF):
             self.add_font(_FONT_FAMILY, style, Path(__file__).parent / "fonts" / file)
         fonts = [font for font in self.fonts.values() if isinstance(font, TTFFont)]
         self._supported_code_points = frozenset[int].intersection(*(frozenset(font.cmap) for font in fonts))
-        self._name, self._generated_label = name, f" · drawn up {generated_at} UTC"
+        self._name, self._generated_label = name, texts.STATEMENT_GENERATED.format(generated_at=generated_at)
         self.alias_nb_pages(_PAGE_COUNT_PLACEHOLDER)
         self.set_margins(_MARGIN, _MARGIN)
         self.set_auto_page_break(auto=True, margin=_FOOTER_HEIGHT)
 
     def footer(self) -> None:
-        """Write a page's foot; the library calls it."""
+        """Write the footer of a page. The library calls this method."""
         self.set_y(-_FOOTER_HEIGHT + 3)
         self.set_font(_FONT_FAMILY, size=7)
         width = self.epw / 2
         name = self.truncate_to_width(self._name, width - self.get_string_width(self._generated_label))
         self.cell(width, 4, name + self._generated_label)
-        self.cell(width, 4, f"Page {self.page_no()} of {_PAGE_COUNT_PLACEHOLDER}", align="R")
+        self.cell(
+            width,
+            4,
+            texts.STATEMENT_PAGE.format(page=self.page_no(), page_count=_PAGE_COUNT_PLACEHOLDER),
+            align="R",
+        )
 
     def write_line(
         self, text: str, *, size: float = 9, style: str = "", height: float = _LINE_HEIGHT
     ) -> None:
-        """Write a line of text, cut to the width of the page."""
+        """Write a line of text, truncated to the width of the page."""
         self.set_font(_FONT_FAMILY, style, size)
         self.cell(
             self.epw, height, self.truncate_to_width(text, self.epw), new_x=XPos.LMARGIN, new_y=YPos.NEXT
         )
 
     def replace_missing_glyphs(self, text: str) -> str:
-        """Put a mark in the place of what the fonts lack, such as pictures and other scripts."""
+        """Replace characters missing in the fonts, such as emoji and other scripts, with a question mark."""
         return "".join(letter if ord(letter) in self._supported_code_points else "?" for letter in text)
 
     def truncate_to_width(self, text: str, width: float) -> str:
-        """Cut a text to a width, in the font that is set."""
+        """Truncate a text to a width in mm, in the current font."""
         text = self.replace_missing_glyphs(text)
         room = width - 2 * self.c_margin
         if self.get_string_width(text) <= room:
@@ -76,9 +82,9 @@ class _StatementPdf(FPDF):
         return text.rstrip() + _ELLIPSIS
 
     def write_row(self, cells: list[str], *, style: str = "", fill: bool = False) -> None:
-        """Write a row of the table, what stands under ``What`` on as many lines as it takes.
+        """Write a row of the table, with the description wrapped to several lines if needed.
 
-        A row that does not fit on the page any more begins another one, under the table's heading.
+        A row that does not fit on the page starts a new page with the table's heading.
         """
         self.set_font(_FONT_FAMILY, style, _TABLE_FONT_SIZE)
         lines = self._wrap_text(cells[_DESCRIPTION_COLUMN], _TABLE_COLUMNS[_DESCRIPTION_COLUMN][1])
@@ -91,7 +97,7 @@ class _StatementPdf(FPDF):
             shown[_DESCRIPTION_COLUMN] = line
             border = "B" if number == len(lines) else ""
             for text, (_heading, width, align) in zip(shown, _TABLE_COLUMNS, strict=True):
-                # An amount is never cut: it would be another one.
+                # A truncated amount would be a wrong amount.
                 fitted = text if align == "R" else self.truncate_to_width(text, width)
                 self.cell(width, _LINE_HEIGHT, fitted, align=align, border=border, fill=fill)
             self.ln(_LINE_HEIGHT)
@@ -103,7 +109,7 @@ class _StatementPdf(FPDF):
         self.set_fill_color(245)
 
     def _wrap_text(self, text: str, width: float) -> list[str]:
-        """Break a text between its words so that each line fits, in the font that is set."""
+        """Wrap a text at word boundaries to a width in mm, in the current font."""
         text = self.replace_missing_glyphs(text)
         room = width - 2 * self.c_margin
         lines = [""]
@@ -117,15 +123,14 @@ class _StatementPdf(FPDF):
 
 
 def render_pdf(statement: VendorStatement, *, generated_at: datetime) -> bytes:
-    """Draw a statement.
+    """Render a statement as a PDF file.
 
-    :param statement: what stands in it
-    :param generated_at: when it is drawn up; the same statement of the same time is the same file
-    :return: the PDF file
+    :param generated_at: printed in the footer; equal arguments produce an identical file
+    :return: the bytes of the PDF file
     """
     paper = _StatementPdf(statement.vendor.display_name, _format_time(generated_at))
     paper.set_creation_date(generated_at)
-    paper.set_title("Statement of account")
+    paper.set_title(texts.STATEMENT_TITLE)
     paper.set_lang("en")
     paper.set_draw_color(200)
     paper.add_page()
@@ -138,36 +143,40 @@ def render_pdf(statement: VendorStatement, *, generated_at: datetime) -> bytes:
 
 
 def _write_header(paper: _StatementPdf, statement: VendorStatement) -> None:
-    paper.write_line("Statement of account", size=16, style="B", height=9)
+    paper.write_line(texts.STATEMENT_TITLE, size=16, style="B", height=9)
     paper.write_line(statement.vendor.display_name, size=12, style="B", height=7)
     if statement.vendor.owner_name:
         paper.write_line(statement.vendor.owner_name)
     if len(statement.paid_accounts) == 1:
         [account] = statement.paid_accounts
         bank = account.bank_name or account.bank_code
-        paper.write_line(f"Paid to {bank}, {account.masked_number}, {account.account_name}")
+        paper.write_line(
+            texts.STATEMENT_PAID_ACCOUNT.format(
+                bank=bank, account_number=account.masked_number, account_name=account.account_name
+            )
+        )
     elif statement.paid_accounts:
-        paper.write_line("Paid to several accounts")
+        paper.write_line(texts.STATEMENT_SEVERAL_PAID_ACCOUNTS)
     period = statement.period
-    paper.write_line(f"From {_format_time(period.starts)} to before {_format_time(period.ends)} UTC")
-    paper.write_line(f"Store {statement.vendor.id}", size=7)
+    paper.write_line(
+        texts.STATEMENT_PERIOD.format(starts=_format_time(period.starts), ends=_format_time(period.ends))
+    )
+    paper.write_line(texts.STATEMENT_STORE.format(store_id=statement.vendor.id), size=7)
     paper.ln(3)
 
 
 def _write_totals(paper: _StatementPdf, statement: VendorStatement) -> None:
-    for words, minor in (
-        ("Balance at the beginning", statement.opening_balance_minor),
-        ("Came in", statement.credited_minor),
-        ("Went out", -statement.debited_minor),
-        ("Balance at the end", statement.closing_balance_minor),
+    for label, style, minor in (
+        (texts.STATEMENT_OPENING_BALANCE, "B", statement.opening_balance_minor),
+        (texts.STATEMENT_TOTAL_CREDITS, "", statement.credited_minor),
+        (texts.STATEMENT_TOTAL_DEBITS, "", -statement.debited_minor),
+        (texts.STATEMENT_CLOSING_BALANCE, "B", statement.closing_balance_minor),
     ):
-        paper.set_font(_FONT_FAMILY, "B" if words.startswith("Balance") else "", 9)
-        paper.cell(60, _LINE_HEIGHT, words)
+        paper.set_font(_FONT_FAMILY, style, 9)
+        paper.cell(60, _LINE_HEIGHT, label)
         paper.cell(45, _LINE_HEIGHT, format_naira(minor), align="R", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
     if statement.closing_balance_minor < 0:
-        paper.write_line(
-            "What is below zero is owed to the marketplace, and taken from what comes in next.", size=8
-        )
+        paper.write_line(texts.STATEMENT_NEGATIVE_BALANCE, size=8)
     paper.ln(4)
 
 
@@ -188,5 +197,5 @@ def _format_time(at: datetime) -> str:
 
 
 def _format_amount(minor: int) -> str:
-    """Write an amount without its currency, which the sums name."""
+    """Format an amount without the currency, which the totals show."""
     return format_naira(minor).replace("NGN ", "")

@@ -1,4 +1,4 @@
-"""Stores' profiles: what the public sees, and what their owners change, the bank account among it."""
+"""Routes of store profiles, including the owner's bank account for payouts."""
 
 from functools import partial
 from typing import Any
@@ -20,16 +20,16 @@ from marketplace.payouts.payees import bank_accounts, stores
 from marketplace.vendors.operations import StoreProfileChanges, ensure_owner_and_revision
 from marketplace.vendors.queries import Vacation
 
-area = ContractBlueprint("vendors", "/api/vendors", "Stores and where their payouts go")
+area = ContractBlueprint("vendors", "/api/vendors", "Store profiles, with the bank account for payouts")
 
 
 @area.get("/profile/<uuid:vendor_id>", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, reply=StoreProfileView)
 def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
-    """Show a store: to whoever runs it with the bank account and what holds payouts back."""
+    """Show a store's profile. The owner also sees the bank account and the payout holds."""
     profile = stores.show_store_profile(
         ctx.session, vendor_id=vendor_id, viewer_id=ctx.caller.id if ctx.caller else None, now=ctx.now
     )
-    # As a dict: the renderer leaves out optional fields of other viewers, which a dict may lack.
+    # A dict may lack the owner's fields, which the renderer then leaves out.
     return vars(profile)
 
 
@@ -39,7 +39,7 @@ def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
     raises=(StaleRevisionError, UnknownBankAccountError),
 )  # fmt: skip
 def update_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> FinalPhase:
-    """Change the caller's store; a new bank account is asked about first, and held for a day."""
+    """Change the caller's store profile. The bank verifies a new bank account, which is on hold for 24 hours."""
     revision = expected_revision(body.get("revision"))
     bank_account_input = body.get("bank_account")
     account = None

@@ -1,4 +1,4 @@
-"""The caller's wallet: money of theirs that the service keeps, to pay orders with or to have paid out to their bank."""
+"""Routes of the caller's wallet: balance, bank account and cash-outs."""
 
 from functools import partial
 from typing import Any
@@ -19,14 +19,14 @@ from marketplace.payouts import withdrawals
 from marketplace.payouts.payees import balances, bank_accounts, payout_history
 from marketplace.platform.features import FeatureUnavailableError
 
-area = ContractBlueprint("wallet", "/api/wallet", "The caller's wallet, and payouts out of it")
+area = ContractBlueprint("wallet", "/api/wallet", "The caller's wallet, and cash-outs")
 
 
 @area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=WalletView)
 def balance(ctx: Context) -> balances.WalletBalance:
-    """Tell what is in the caller's wallet, and what of it can be paid out.
+    """Show the balance of the caller's wallet, and the part that can be paid out.
 
-    Its entries are in their statement.
+    The buyer's statement lists the entries of the wallet.
     """
     return balances.show_wallet_balance(ctx.session, user_id=ctx.user.id, now=ctx.now)
 
@@ -35,7 +35,7 @@ def balance(ctx: Context) -> balances.WalletBalance:
     "/bank-account", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=BankAccountView(many=True)
 )
 def list_accounts(ctx: Context) -> list[bank_accounts.OwnAccount]:
-    """List the bank accounts that the caller's payouts went to, the present one first."""
+    """List the caller's bank accounts for payouts, the current account first."""
     return bank_accounts.list_account_history(ctx.session, user_id=ctx.user.id, now=ctx.now)
 
 
@@ -49,9 +49,9 @@ def list_accounts(ctx: Context) -> list[bank_accounts.OwnAccount]:
     raises=(UnknownBankAccountError,),
 )
 def set_bank_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
-    """Have the caller's payouts go to another bank account, once the bank said whose it is.
+    """Set the caller's bank account for payouts, after the bank has confirmed the account's holder.
 
-    Nothing is sent there for 24 hours.
+    Payouts to a new account are on hold for 24 hours.
     """
     account = bank_accounts.resolve_payout_account(
         ctx.services.cache,
@@ -78,7 +78,7 @@ def set_bank_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     reply=PayoutView(many=True),
 )
 def list_cash_outs(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List the payouts out of the caller's wallet."""
+    """List the payouts from the caller's wallet."""
     return payout_history.list_payouts(
         ctx.session,
         page=ctx.table,
@@ -100,7 +100,7 @@ def list_cash_outs(ctx: Context, query: dict[str, Any]) -> TablePage:
     ),
 )  # fmt: skip
 def request_cash_out(ctx: Context, body: dict[str, Any]) -> payout_history.PayoutView:
-    """Have money of the caller's wallet, but no rewards, paid out with the next batch."""
+    """Request a cash-out of the caller's wallet with the next batch. Rewards cannot be paid out."""
     return withdrawals.request_cash_out(
         ctx.session, caller=ctx.user, amount_minor=body["amount_minor"], now=ctx.now
     )

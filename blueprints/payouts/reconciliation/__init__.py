@@ -1,1 +1,1 @@
-"""Reconciliation runs, for finance."""
+"""HTTP API of reconciliation runs, for finance."""

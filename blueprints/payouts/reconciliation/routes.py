@@ -1,4 +1,4 @@
-"""Reconciliation, for finance: starting one, their history, what they found, and what is done about it."""
+"""Routes of reconciliation, for finance: start and list runs, list and resolve differences."""
 
 from typing import Any
 from uuid import UUID
@@ -21,7 +21,7 @@ from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import AlreadyPostedError
 from marketplace.reconciliation import queries, resolution, run
 
-area = ContractBlueprint("reconciliation", "/api/payouts", "What the gateway holds, compared with the books")
+area = ContractBlueprint("reconciliation", "/api/payouts", "Reconciliation of the ledger with the gateway")
 
 
 @area.post(
@@ -30,7 +30,7 @@ area = ContractBlueprint("reconciliation", "/api/payouts", "What the gateway hol
     raises=(run.ReconciliationRunningError, run.ReconciliationStuckError),
 )  # fmt: skip
 def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """Start a reconciliation of what the gateway holds with the books; a worker performs it."""
+    """Start a reconciliation of the ledger with the gateway, in the background."""
     run_id = run.start_reconciliation(
         ctx.session,
         started_by=run.OFFICER,
@@ -46,7 +46,7 @@ def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     reply=ReconciliationView(many=True),
 )  # fmt: skip
 def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List reconciliations, the latest first."""
+    """List reconciliation runs, the latest first."""
     return queries.list_runs(ctx.session, status=query["status"], page=ctx.table)
 
 
@@ -54,7 +54,7 @@ def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
     "/reconciliations/<uuid:run_id>", auth=FINANCE, limit=SharedLimit.CALLER_TIER, reply=ReconciliationDetail
 )
 def show_run(ctx: Context, run_id: UUID) -> queries.RunDetail:
-    """Show a reconciliation: its figures, and what it found with what is suggested."""
+    """Show a reconciliation run with totals, differences and suggested resolutions."""
     return queries.show_run(ctx.session, run_id=run_id)
 
 
@@ -63,7 +63,7 @@ def show_run(ctx: Context, run_id: UUID) -> queries.RunDetail:
     reply=FindingView(many=True),
 )  # fmt: skip
 def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TablePage:
-    """List what a reconciliation found."""
+    """List the differences that a reconciliation run found."""
     return queries.list_exceptions(
         ctx.session,
         run_id=run_id,
@@ -84,7 +84,7 @@ def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TableP
     ),
 )  # fmt: skip
 def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> resolution.Resolution:
-    """Resolve what the latest reconciliation found: ask the gateway, or book what it is."""
+    """Resolve a difference of the latest reconciliation run: poll the gateway, or accept the difference."""
     return resolution.resolve_difference(
         ctx.session,
         run_id=run_id,

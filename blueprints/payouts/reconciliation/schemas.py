@@ -1,4 +1,4 @@
-"""What finance starts and reads reconciliations with, and what they look like."""
+"""Schemas of reconciliation: requests and responses."""
 
 from marshmallow import fields
 
@@ -22,24 +22,24 @@ _MIN_AMOUNT_MINOR = -(10**15)
 
 
 class StartReconciliation(Schema):
-    """Over which window the gateway's lists are compared; its balance is compared as it is now, whatever the window."""
+    """The period of the compared gateway records. The gateway's balance is always compared as of now."""
 
     from_ = Timestamp(
         data_key="from",
-        metadata={"description": "Without it, since the last one that matched, at most 31 days ago."},
+        metadata={"description": "By default the end of the last matching run, at most 31 days ago."},
     )
-    to = Timestamp(metadata={"description": "Without it, now."})
+    to = Timestamp(metadata={"description": "Now by default."})
 
 
 class StartedReconciliation(Schema):
-    """A reconciliation that goes on in the background."""
+    """A reconciliation run that continues in the background."""
 
     run_id = Uuid(required=True)
     status = Choice(*run.STATUSES, required=True)
 
 
 class GatewayRecordCounts(Schema):
-    """How many records of the gateway were read."""
+    """Counts of the gateway's records that were read."""
 
     movements = StrictInteger(minimum=0, required=True)
     charges = StrictInteger(minimum=0, required=True)
@@ -49,7 +49,7 @@ class GatewayRecordCounts(Schema):
 
 
 class ReconciliationView(StartedReconciliation):
-    """A reconciliation: ``gatewayMinor`` = ``booksMinor`` + ``inFlightMinor`` + ``driftMinor``."""
+    """A reconciliation run: ``gatewayMinor`` = ``booksMinor`` + ``inFlightMinor`` + ``driftMinor``."""
 
     started_by = Choice(run.OFFICER, run.SCHEDULE, run.OPERATOR, required=True)
     officer_id = Uuid(required=True, allow_none=True)
@@ -59,19 +59,21 @@ class ReconciliationView(StartedReconciliation):
         minimum=_MIN_AMOUNT_MINOR,
         required=True,
         allow_none=True,
-        metadata={"description": "What the gateway holds, by its own word."},
+        metadata={"description": "The gateway's balance as reported by the gateway."},
     )
     books_minor = MinorAmount(
         minimum=_MIN_AMOUNT_MINOR,
         required=True,
         allow_none=True,
-        metadata={"description": "What gateway_clearing says that it holds."},
+        metadata={"description": "The gateway's balance in the ledger, account `gateway_clearing`."},
     )
     in_flight_minor = MinorAmount(
         minimum=_MIN_AMOUNT_MINOR,
         required=True,
         allow_none=True,
-        metadata={"description": "What it moved, and the books do not know yet: no drift."},
+        metadata={
+            "description": "Movements at the gateway that the ledger will post later. They are no drift."
+        },
     )
     drift_minor = MinorAmount(minimum=_MIN_AMOUNT_MINOR, required=True, allow_none=True)
     in_flight = StrictInteger(minimum=0, required=True, attribute="totals.in_flight")
@@ -85,7 +87,7 @@ class ReconciliationView(StartedReconciliation):
         values=fields.Integer(),
         required=True,
         attribute="totals.balances",
-        metadata={"description": "The books by kind of account: what we hold, owe and earned."},
+        metadata={"description": "Ledger balances by kind of account: held, owed and earned."},
     )
     failure = fields.String(required=True, allow_none=True)
     created_at = Timestamp(required=True)
@@ -93,19 +95,19 @@ class ReconciliationView(StartedReconciliation):
 
 
 class FindingView(Identified):
-    """Something that is otherwise at the gateway (there) than in the books (here), and what is suggested."""
+    """A difference between the gateway (there) and the ledger (here), with a suggested resolution."""
 
     kind = Choice(*queries.EXCEPTION_KINDS, required=True)
     problem = Choice(*classification.PROBLEMS, required=True)
     action = Choice(*classification.ACTIONS, required=True)
     suggestion = fields.String(required=True)
     here_minor = MinorAmount(
-        minimum=_MIN_AMOUNT_MINOR, required=True, metadata={"description": "What the books moved for it."}
+        minimum=_MIN_AMOUNT_MINOR, required=True, metadata={"description": "Amount that the ledger moved."}
     )
     there_minor = MinorAmount(
         minimum=_MIN_AMOUNT_MINOR,
         required=True,
-        metadata={"description": "What the gateway's balance moved for it."},
+        metadata={"description": "Amount that the gateway's balance moved."},
     )
     difference_minor = MinorAmount(minimum=_MIN_AMOUNT_MINOR, required=True)
     here_status = fields.String(required=True, allow_none=True)
@@ -123,7 +125,7 @@ class FindingView(Identified):
         *RESOLUTIONS,
         required=True,
         allow_none=True,
-        metadata={"description": "What an officer proposed, and another one has to confirm."},
+        metadata={"description": "Resolution that an officer proposed and another officer has to confirm."},
     )
     proposed_by = Uuid(required=True, allow_none=True)
     proposed_at = Timestamp(required=True, allow_none=True)
@@ -135,20 +137,20 @@ class FindingView(Identified):
 
 
 class ReconciliationDetail(ReconciliationView):
-    """A reconciliation with what it found, the largest differences first, at most 100."""
+    """A reconciliation run with at most 100 differences, the largest first."""
 
     exceptions = fields.List(fields.Nested(FindingView), required=True)
 
 
 class ReconciliationQuery(OffsetQuery):
-    """Which reconciliations are listed."""
+    """Filters of reconciliation runs."""
 
     sort = sort_choice(queries.RUN_SORTS, default="created_at")
     status = Choice(*run.STATUSES, load_default=None)
 
 
 class FindingQuery(OffsetQuery):
-    """Which of a reconciliation's exceptions are listed; ``open`` are those that nobody resolved."""
+    """Filters of a run's differences; ``open`` selects unresolved differences."""
 
     sort = sort_choice(queries.EXCEPTION_SORTS, default="difference_minor")
     kind = Choice(*queries.EXCEPTION_KINDS, load_default=None)
@@ -157,27 +159,29 @@ class FindingQuery(OffsetQuery):
 
 
 class ResolveFinding(Schema):
-    """How an exception is resolved, and why."""
+    """The resolution of a difference, and the reason."""
 
     resolution = Choice(
         *RESOLUTIONS,
         required=True,
         metadata={
-            "description": "ask: have the gateway asked, and its word taken; own_funds: the difference is the company's"
-            " own money at the gateway; gateway_cost: the gateway charged it."
+            "description": "ask: poll the gateway and apply the reported status. own_funds: the difference is the"
+            " company's own money at the gateway. gateway_cost: the difference is a charge of the gateway."
         },
     )
-    note = Text(min_length=10, max_length=500, required=True, metadata={"description": "Why, for the audit."})
+    note = Text(
+        min_length=10, max_length=500, required=True, metadata={"description": "Reason, for the audit log."}
+    )
 
 
 class ResolvedFinding(Schema):
-    """What came of it: by how many kobo ``gateway_clearing`` moved; none as long as it is only proposed."""
+    """The result of a resolution: the posted amount on ``gateway_clearing`` in kobo, zero for a proposal."""
 
     exception_id = Uuid(required=True)
     state = Choice(
         *STATES,
         required=True,
-        metadata={"description": "proposed: it takes the same word of another officer."},
+        metadata={"description": "proposed: another officer must confirm the same resolution."},
     )
     resolution = Choice(*RESOLUTIONS, required=True)
     booked_minor = MinorAmount(minimum=_MIN_AMOUNT_MINOR, required=True)

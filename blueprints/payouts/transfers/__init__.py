@@ -1,1 +1,1 @@
-"""Dispatch of payouts, exceptions and stalled payouts."""
+"""HTTP API of dispatch, exceptions and stalled payouts."""

@@ -1,4 +1,4 @@
-"""Payouts on their way: batches are sent, vendors ask for theirs early, and finance sees to what goes wrong."""
+"""Routes of payouts in transit: dispatch, early withdrawals, exceptions, stalled payouts, polls and voids."""
 
 from typing import Any
 from uuid import UUID
@@ -34,7 +34,7 @@ from marketplace.payouts.transfers import admin_queries, dispatch, exceptions, p
 from marketplace.platform.features import FeatureUnavailableError
 from marketplace.platform.halts import PayoutsHaltedError
 
-area = ContractBlueprint("payout-dispatch", "/api/payouts", "Payouts on their way")
+area = ContractBlueprint("payout-dispatch", "/api/payouts", "Dispatch and follow-up of payouts")
 
 
 @area.post(
@@ -49,13 +49,13 @@ area = ContractBlueprint("payout-dispatch", "/api/payouts", "Payouts on their wa
     ),
 )  # fmt: skip
 def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dispatch.DispatchedPayouts:
-    """Have an approved batch sent, for an officer, or ask for an early payout, for a vendor."""
+    """Dispatch an approved batch as an officer, or request an early withdrawal as a vendor."""
     if ctx.user.is_staff:
         if "batch_id" not in body:
-            raise ValidationError.of("batchId", "An officer names the batch that is sent.")
+            raise ValidationError.of("batchId", "Is required for officers.")
         return dispatch.dispatch_batch(ctx.session, batch_id=body["batch_id"], act=ctx.act)
     if "amount_minor" not in body:
-        raise ValidationError.of("amountMinor", "A vendor names what they want to be paid.")
+        raise ValidationError.of("amountMinor", "Is required for vendors.")
     payout = withdrawals.request_payout(
         ctx.session, caller=ctx.user, amount_minor=body["amount_minor"], now=ctx.now
     )
@@ -70,7 +70,7 @@ def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dispatch.DispatchedP
     reply=TransferExceptionRow(many=True),
 )
 def list_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List the transfers that failed, came back, or are none of ours."""
+    """List failed, reversed and unrecognized transfers."""
     return admin_queries.list_exceptions(
         ctx.session, status=query["status"], outcome=query["outcome"], page=ctx.table
     )
@@ -82,7 +82,7 @@ def list_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
     raises=(ConflictOfInterestError, exceptions.PayoutExceptionAlreadyResolvedError),
 )  # fmt: skip
 def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) -> models.PayoutException:
-    """Note what was done about a transfer that went wrong; it moves no money."""
+    """Resolve a transfer exception with a note. No money moves."""
     return exceptions.resolve_exception(
         ctx.session,
         exception_id=exception_id,
@@ -99,7 +99,7 @@ def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) ->
     reply=StalledPayoutRow(many=True),
 )
 def list_stalled(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List the payouts that have waited for more than 48 hours, and wait still."""
+    """List payouts that have been in transit for more than 48 hours."""
     return admin_queries.list_stalled_payouts(ctx.session, page=ctx.table, now=ctx.now)
 
 
@@ -109,7 +109,7 @@ def list_stalled(ctx: Context, query: dict[str, Any]) -> TablePage:
     raises=(polling.PayoutNotSentError,),
 )  # fmt: skip
 def poll_payout(ctx: Context, payout_id: UUID) -> accounting.Payout:
-    """Have the gateway asked anew what became of a payout."""
+    """Restart the status polls of a payout at the gateway."""
     return polling.restart_polling(ctx.session, payout_id=payout_id, now=ctx.now)
 
 
@@ -122,7 +122,7 @@ def poll_payout(ctx: Context, payout_id: UUID) -> accounting.Payout:
     ),
 )  # fmt: skip
 def void_payout(ctx: Context, payout_id: UUID, body: dict[str, Any]) -> accounting.Payout:
-    """Give up a payout that certainly was not sent; its money goes back to its payee's balance."""
+    """Void a payout that was not sent, and return the amount to the payee's balance."""
     return void.void_payout(
         ctx.session,
         payout_id=payout_id,

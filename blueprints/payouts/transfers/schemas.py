@@ -1,4 +1,4 @@
-"""What payouts are sent with, and what finance sees of those that went wrong or do not move."""
+"""Schemas of dispatch, transfer exceptions and stalled payouts: requests and responses."""
 
 from typing import Any
 
@@ -25,22 +25,22 @@ _OUTCOMES = ("failed", "reversed", "unexpected")
 
 
 class DispatchPayouts(Schema):
-    """An officer names the batch that is sent, a vendor what they want to be paid."""
+    """The batch to dispatch, from an officer, or the amount to withdraw, from a vendor."""
 
-    batch_id = Uuid(metadata={"description": "Of an approved batch, from an officer."})
-    amount_minor = MinorAmount(minimum=1, metadata={"description": "An early withdrawal, from a vendor."})
+    batch_id = Uuid(metadata={"description": "Approved batch to dispatch; for officers."})
+    amount_minor = MinorAmount(minimum=1, metadata={"description": "Amount to withdraw early; for vendors."})
 
     @validates_schema
     def check_target(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse a body that names both, or neither."""
+        """Refuse a body with both fields or neither."""
         if len(data) != 1:
-            raise ValidationError("Takes either batchId or amountMinor.", "batchId")
+            raise ValidationError("Exactly one of batchId and amountMinor is required.", "batchId")
 
 
 class DispatchedPayouts(Schema):
-    """What is on its way: a batch, or a vendor's own payout, which joins the next one.
+    """A dispatched batch, or a vendor's requested payout, which joins the next batch.
 
-    What is left of that vendor's balance is paid with the batch after.
+    The rest of the vendor's balance is paid with the batch after that.
     """
 
     batch_id = Uuid(required=True, allow_none=True)
@@ -51,7 +51,7 @@ class DispatchedPayouts(Schema):
 
 
 class TransferExceptionQuery(OffsetQuery):
-    """Which exceptions are listed."""
+    """Filters of transfer exceptions."""
 
     sort = sort_choice(admin_queries.EXCEPTION_SORTS, default="created_at")
     status = Choice("open", "resolved", load_default=None)
@@ -59,7 +59,7 @@ class TransferExceptionQuery(OffsetQuery):
 
 
 class PayoutIssueRow(Created):
-    """A payout, or a transfer, that finance sees to."""
+    """A payout or a transfer that needs the attention of finance."""
 
     batch_id = Uuid(required=True, allow_none=True)
     payee_name = fields.String(required=True, allow_none=True)
@@ -67,7 +67,7 @@ class PayoutIssueRow(Created):
 
 
 class TransferExceptionRow(PayoutIssueRow):
-    """A transfer that failed, came back, or that we did not send (``unexpected``: without payout and payee)."""
+    """A failed, reversed or unrecognized transfer (``unexpected``: without payout and payee)."""
 
     status = Choice("open", "resolved", required=True)
     outcome = Choice(*_OUTCOMES, required=True)
@@ -85,13 +85,13 @@ class TransferExceptionRow(PayoutIssueRow):
 
 
 class OfficerNote(Schema):
-    """What was done about a transfer that went wrong, or why a payout is given up."""
+    """An officer's note: the action taken on an exception, or the reason to void a payout."""
 
     note = SingleLineText(min_length=10, max_length=500, required=True)
 
 
 class ResolvedTransferException(Identified):
-    """An exception that an officer has seen to."""
+    """A resolved transfer exception."""
 
     status = Choice("resolved", required=True)
     resolution_note = fields.String(required=True)
@@ -99,13 +99,13 @@ class ResolvedTransferException(Identified):
 
 
 class StalledPayoutQuery(OffsetQuery):
-    """How stalled payouts are listed."""
+    """Sort order of stalled payouts."""
 
     sort = sort_choice(admin_queries.STALLED_SORTS, default="created_at")
 
 
 class StalledPayoutRow(PayoutIssueRow):
-    """A payout that has waited for more than 48 hours; ``askedNextAt`` is when the gateway is asked about it next."""
+    """A payout in transit for more than 48 hours; ``askedNextAt`` is the time of the next status poll."""
 
     status = Choice(states.PENDING, states.SUBMITTED, states.UNKNOWN, required=True)
     batch_status = Choice(*sorted(states.BATCH.states), required=True, allow_none=True)
@@ -120,13 +120,13 @@ class StalledPayoutRow(PayoutIssueRow):
 
 
 class PolledPayout(Identified):
-    """A payout that the gateway is asked about within a minute."""
+    """A payout with a status poll within the next minute."""
 
     status = Choice(*_PAYOUT_STATUSES, required=True)
     reference = fields.String(required=True)
 
 
 class VoidedPayout(PolledPayout):
-    """A payout that was given up: its money is the payee's again."""
+    """A voided payout; the amount is back in the payee's balance."""
 
     status = Choice(states.FAILED, required=True)
