@@ -84,9 +84,12 @@ def _alerts() -> str:
                 "",
                 f"{kind.severity}. Subject: {kind.subject_description}. Resolve by hand with `{kind.permission}`.",
                 "",
-                f"- **Meaning:** {kind.meaning}",
-                f"- **First step:** {kind.first_step}",
-                f"- **Resolved:** {kind.resolution_rule}.",
+                kind.meaning,
+                "",
+                # The numbered steps of one text, as a list.
+                *re.split(r" (?=\d\. )", kind.first_step),
+                "",
+                kind.resolution_rule,
             ]
         )
         for identifier, kind in ALERT_KINDS.items()
