@@ -101,7 +101,7 @@ class AddProduct(Schema):
     exclusive = StrictBoolean(
         load_default=False,
         metadata={
-            "description": "Marks a product that only this store sells. For verified stores and staff."
+            "description": "Whether only this store sells the product; only verified stores and staff may set `true`."
         },
     )
     status = Choice(
@@ -109,7 +109,7 @@ class AddProduct(Schema):
         "draft",
         load_default="published",
         metadata={
-            "description": "`published` submits the listing for screening, which publishes the listing."
+            "description": "`published` submits the listing for screening; a listing that passes is published."
         },
     )
     vendor_id = Uuid(

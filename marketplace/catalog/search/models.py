@@ -20,8 +20,8 @@ class SearchDocument(Base):
 
     The table is separate from products, so that stock changes of orders do not rewrite indexed data. ``prior`` ranks
     by popularity in coarse steps, then by rating, as of the last refresh. ``title`` holds the title (weight A), tags
-    (B) and category (C), both as written and as stems. ``body`` also holds the store name (C) and the description
-    (D), as stems only. ``words`` holds all words except those of the description.
+    (B) and category (C), both as written and as stems. ``body`` holds the same fields, the store name (C) and the
+    description (D), as stems only. ``words`` holds all words except those of the description.
     """
 
     __tablename__ = "search_documents"
