@@ -65,7 +65,7 @@ class AlertKind:
 
     @property
     def meaning(self) -> str:
-        """The incident and its effect, for the operator."""
+        """The incident and the effect, for the operator."""
         return self.texts.meaning
 
     @property

@@ -122,7 +122,7 @@ _RESOLUTION_LINES = {
 
 
 def _resolution_line(alert: Alert) -> str:
-    # A person wrote the note, and may have put secrets or personal data into it.
+    # The note was written by a person, and may contain secrets or personal data.
     return _RESOLUTION_LINES[alert.resolution or ""].format(
         resolved_at=_format_time(alert.resolved_at), note=redact_text(alert.note or "")
     )

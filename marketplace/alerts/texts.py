@@ -1,7 +1,7 @@
 """Texts of all alerts: subject, meaning, first steps and resolution, and the messages that channels send.
 
-Write for an operator who was just woken up: at most three sentences of meaning, then numbered steps with the exact
-command or route. ``GET`` and ``POST`` routes need a staff token.
+Write for an operator just woken up: at most three sentences of meaning, then numbered steps with the exact command or
+route. Routes need the token of an officer.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 class AlertTexts:
     """The texts of an alert's kind.
 
-    :param subject: the thing that an alert of the kind is about; one alert is open for each
-    :param meaning: the incident and its effect
-    :param first_step: numbered steps for the operator, in one line
-    :param resolution: when the alert ends, and whether an officer has to resolve it
+    :param subject: the thing concerned; a single alert is open for each subject
+    :param meaning: the incident and the effect
+    :param first_step: numbered steps for the operator, in a single line
+    :param resolution: when the alert ends, and whether an officer must resolve the alert
     """
 
     subject: str
@@ -85,8 +85,8 @@ GATEWAY_UNREACHABLE = AlertTexts(
         " Overdue unpaid orders cannot expire and keep their stock reserved. No payment is lost."
     ),
     first_step=(
-        "1. Check the gateway's status page. 2. Check the network of the workers: look for `provider called` in a"
-        " worker's log. 3. Wait: the sweeps continue when the gateway answers. To try at once, run"
+        "1. Check the gateway's status page. 2. Find the reason in the worker's log (`provider unavailable`), and check"
+        " the worker's network. 3. Wait: the sweeps continue when the gateway answers. To try at once, run"
         " `marketplace periodic run expire-checkouts`."
     ),
     resolution=(
@@ -109,7 +109,7 @@ WEBHOOK_DEAD = AlertTexts(
 OUTBOX_GIVEN_UP = AlertTexts(
     subject="a topic of the outbox",
     meaning=(
-        "A task failed on its last try, up to 23 hours after the first."
+        "A task failed on its last try, almost 23 hours after the first."
         " The worker does not retry the task any more."
     ),
     first_step=(
@@ -231,8 +231,8 @@ TRANSFER_SENT_AFTER_ALL = AlertTexts(
         " the payee owes any part that the balance does not cover."
     ),
     first_step=(
-        "1. Ask the gateway for the cause, with the reference in the facts. 2. Look up the payee's debt in the"
-        " receivables: `GET /api/payouts/receivables`. The debt is deducted from the payee's next earnings."
+        "1. Ask the gateway for the cause, with the reference in the facts. 2. For a vendor, look up the debt:"
+        " `GET /api/payouts/receivables`. The debt is collected from the payee's next amounts."
     ),
     resolution="An officer must resolve it.",
 )
@@ -392,7 +392,7 @@ PAYMENT_STALLED = AlertTexts(
     resolution="Ends when the payment has a final status, or an officer resolves it.",
 )
 
-# Messages of chat and e-mail: a headline and lines. The first words of a headline are for filters.
+# Messages of chat and e-mail: a headline and lines. Filters of mail clients may use the start of a headline.
 RAISED_HEADLINE = "[{severity}] {identifier}: {title}"
 RESOLVED_HEADLINE = "[RESOLVED {severity}] {identifier}: {title}"
 SUBJECT_LINE = "About: {subject}"
