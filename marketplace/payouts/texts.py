@@ -93,7 +93,7 @@ RISK_FIRST_PAYOUT = "No earlier payout has reached the payee."
 RISK_AMOUNT_UNUSUAL = (
     "The amount is more than three times the average of the payee's latest 12 successful payouts."
 )
-RISK_UNDER_DISPUTE = "An order of the store is under dispute, or has an open chargeback."
+RISK_UNDER_DISPUTE = "The store has an order under dispute or with an open chargeback."
 RISK_NOT_ACTIVE = "The store or the payee's account is suspended, restricted or closed."
 RISK_OWES_MONEY = "The vendor owes the marketplace money."
 RISK_FAILED_BEFORE = "The payee's latest payout failed or was reversed."
@@ -163,7 +163,7 @@ RESOLVED_NOTHING_TO_SEND = "The batch has no payouts left to send."
 RESOLVED_PAYOUTS_ACCEPTED = "The gateway accepted payouts of the batch."
 RESOLVED_BATCH_FINAL = "All payouts of the batch have a final status."
 RESOLVED_BY_FINANCE = "Finance has resolved the exception."
-RESOLVED_NOT_STALLED = "No payout of the batch is stalled any more."
+RESOLVED_NOT_STALLED = "The payouts of this alert are no longer stalled."
 
 # Descriptions of ledger transactions, which vendors read in statements.
 LEDGER_PAYOUT = "Payout"
@@ -196,7 +196,7 @@ STATEMENT_SEVERAL_PAID_ACCOUNTS = "Paid to several accounts"
 STATEMENT_PERIOD = "Period: {starts} to {ends} UTC (end excluded)"
 STATEMENT_STORE = "Store {store_id}"
 STATEMENT_NEGATIVE_BALANCE = (
-    "You owe a negative balance to the marketplace. We will deduct it from your next earnings."
+    "A negative balance is a debt to the marketplace. We will deduct it from your next earnings."
 )
 STATEMENT_GENERATED = " · generated {generated_at} UTC"
 STATEMENT_PAGE = "Page {page} of {page_count}"

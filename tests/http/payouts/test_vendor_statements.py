@@ -156,7 +156,7 @@ class TestStatement:
         assert statement(desk, payee)["closingBalanceMinor"] == -70_000
         pdf = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf")
         assert "-NGN 700.00" in text_of(pdf.data)
-        assert "is owed to the marketplace" in text_of(pdf.data)
+        assert "is a debt to the marketplace" in text_of(pdf.data)
 
     @pytest.mark.parametrize(
         ("query", "named"),
