@@ -294,7 +294,7 @@ def _record_failure(
 
     Many events of a topic may fail together, so there is a single alert per topic, with a count.
 
-    :return: the time of the next attempt; None after the last attempt
+    :return: the time of the next attempt, if any
     """
     failure = outbox.record_failure(session, event_id=event_id, error=error, now=now, delay_factor=share)
     if failure is not None and failure.due_at is None:

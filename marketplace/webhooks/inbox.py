@@ -100,7 +100,7 @@ def process_event(
     except (UnknownReferenceError, RetryableEventError) as error:
         return record(str(error), jitter_source=random)
     except Exception as error:  # noqa: BLE001 - logged with its trace and kept on the row
-        # An unexpected error must neither lose the event nor block the events behind.
+        # An unexpected error must neither lose the event nor block later events.
         _log.exception("webhook event failed", inboxId=str(inbox_id))
         return record(describe_error(error), jitter_source=random)
     if result is not None and result.event is not None:
