@@ -1,1 +1,1 @@
-"""Pure building blocks: nothing here reads the clock, randomness, the network or the environment."""
+"""Pure building blocks that never read the clock, randomness, the network or the environment."""

@@ -1,4 +1,4 @@
-"""Time is passed in: a clock is a function, and everything below the edge is given its ``now``."""
+"""Clocks: functions that return the current time. Only the edge calls a clock; the domain receives ``now``."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,16 +7,15 @@ Clock = Callable[[], datetime]
 
 
 def system_clock() -> datetime:
-    """Tell the current time, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 def iso(moment: datetime) -> str:
-    """Write a time as ISO 8601 in UTC with ``Z``, to the microsecond.
+    """Format a time as ISO 8601 in UTC with ``Z`` and microseconds.
 
-    :param moment: a time with its zone
-    :raises ValueError: a time without zone
+    :raises ValueError: the time has no time zone
     """
     if moment.tzinfo is None:
-        raise ValueError("a time needs its zone")
+        raise ValueError("the time has no time zone")
     return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"

@@ -1,4 +1,4 @@
-"""Opaque cursors: a position in one listing under one set of filters, signed so that it can't be altered."""
+"""Opaque signed cursors. A cursor is a position in one listing under one set of filters."""
 
 import hmac
 from hashlib import sha256
@@ -13,11 +13,11 @@ _MAX_LENGTH = 1024
 
 
 class InvalidCursorError(ValueError):
-    """The cursor was altered, or was made for another listing or other filters."""
+    """The cursor was altered or belongs to another listing or other filters."""
 
 
 class _ShortHmac(SigningAlgorithm):
-    """The first 128 bits of HMAC-SHA-256 in one call. The library's own HMAC doubles the time of a cursor."""
+    """The first 128 bits of HMAC-SHA-256. The library's own HMAC doubles the time per cursor."""
 
     def get_signature(self, key: bytes, value: bytes) -> bytes:
         return hmac.digest(key, value, "sha256")[:16]
@@ -37,25 +37,23 @@ def _signer(key: bytes, listing: str) -> Signer:
 
 
 def encode_cursor(key: bytes, *, listing: str, position: list[Any]) -> str:
-    """Write a position as a URL-safe cursor.
+    """Encode a position as a URL-safe cursor.
 
     :param key: the secret that signs cursors
-    :param listing: names the listing and its filters; the cursor is good for these alone
-    :param position: the sort key's values of the last row shown, as JSON scalars
-    :return: URL-safe text
+    :param listing: names the listing and its filters; the cursor is valid only for these
+    :param position: the sort key of the last row shown, as JSON scalars
     """
     payload = base64_encode(orjson.dumps(position))
     return _signer(key, listing).sign(payload).decode()
 
 
 def decode_cursor(key: bytes, *, listing: str, cursor: str) -> list[Any]:
-    """Read a cursor that ``encode_cursor`` made for the same listing.
+    """Decode a cursor that ``encode_cursor`` made for the same listing.
 
     :param key: the secret that signs cursors
-    :param listing: as given when the cursor was made
-    :param cursor: what the client sent
-    :return: the position
-    :raises InvalidCursorError: it is not such a cursor
+    :param listing: the value that was passed to ``encode_cursor``
+    :return: the position, as JSON scalars
+    :raises InvalidCursorError: the cursor was altered or belongs to another listing
     """
     if len(cursor) > _MAX_LENGTH:
         raise InvalidCursorError
@@ -63,7 +61,7 @@ def decode_cursor(key: bytes, *, listing: str, cursor: str) -> list[Any]:
         payload = _signer(key, listing).unsign(cursor)
     except (BadSignature, UnicodeError) as error:
         raise InvalidCursorError from error
-    # itsdangerous reads a signature leniently: only the one spelling that was given out is accepted.
+    # itsdangerous accepts several spellings of a signature. Accept only the spelling that was issued.
     signature = cursor.rpartition(".")[2]
     if base64_encode(base64_decode(signature)).decode() != signature:
         raise InvalidCursorError

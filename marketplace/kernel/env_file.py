@@ -1,22 +1,22 @@
-"""Environment variables in a file, one ``KEY=value`` in a line, as a shell reads them too (``. ./stack.env``)."""
+"""Environment files with one ``KEY=value`` per line. A shell can read the same file (``. ./stack.env``)."""
 
 import shlex
 from collections.abc import Mapping
 
 
 def format_variables(variables: Mapping[str, str]) -> str:
-    """Write variables, their values quoted for a shell where they need it.
+    """Format variables, with shell quotes around values that need quotes.
 
-    :param variables: by name; values of one line
+    :param variables: values by name; a value must not contain a line break
     """
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
 def parse_variables(text: str) -> dict[str, str]:
-    """Read variables as a shell does that expands nothing.
+    """Parse variables like a shell without expansions.
 
-    Empty lines, comments and lines without a variable count for nothing. A value that is no one word of a shell's
-    (blanks, or a quote that is left open) is taken as it stands, since somebody may have written it without quotes.
+    Empty lines, comments and lines without a variable are ignored. A value that is not exactly one shell word stays
+    unchanged, because a hand-written file may lack quotes. Examples are values with blanks or an unclosed quote.
     """
     lines = (line.strip() for line in text.split("\n"))
     pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))

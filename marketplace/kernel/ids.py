@@ -1,4 +1,4 @@
-"""Identifiers as clients write them. Rows get theirs (UUID version 7) from the database."""
+"""Parsing of identifiers from clients. The database generates the ids of rows (UUID version 7)."""
 
 import re
 from uuid import UUID
@@ -7,11 +7,10 @@ _CANONICAL_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[
 
 
 def parse_uuid(text: str, *, version: int | None = None) -> UUID | None:
-    """Read a UUID in its canonical form of 36 characters.
+    """Parse a UUID in the canonical form of 36 characters.
 
-    :param text: what the client wrote
-    :param version: the version that it must have, or none for any
-    :return: the UUID, or none if the text is not one
+    :param version: the required UUID version; none accepts any version
+    :return: none if the text is not such a UUID
     """
     if not _CANONICAL_UUID.fullmatch(text):
         return None

@@ -1,4 +1,4 @@
-"""The names of the four background queues; each has a worker process of its own."""
+"""The names of the four background queues. Each queue has a separate worker process."""
 
 NOTIFICATIONS = "notifications"
 WEBHOOKS = "webhooks"

@@ -1,12 +1,14 @@
-"""The one redaction function: every sink (logs, error tracker, provider call logs) passes through it.
+"""Redaction of secrets and personal data. Every sink (logs, error tracker, provider call logs) uses this module.
 
-Three nets. A value whose field's name is on the specification's list is replaced whatever it looks like. In
-texts, what stands behind such a name (``pin=…``, ``"password": "…"``, ``Authorization: …``) is replaced the
-same way; and what gives itself away by its shape is, wherever it stands: tokens, keys, hashes, phone and
-account numbers, card numbers, addresses of e-mail.
+Redaction has three layers:
 
-Every expression takes time in proportion to the text, whatever the text: repetitions are bounded or
-possessive, since anybody can have a text of their choice logged.
+- The value of a field with a listed name is always replaced.
+- In a text, the value after a listed name is replaced (``pin=…``, ``"password": "…"``, ``Authorization: …``).
+- In a text, values with a telling shape are replaced: tokens, keys, hashes, phone, account and card numbers, and
+  e-mail addresses.
+
+Clients control logged texts, so every expression runs in time proportional to the text. Repetitions are therefore
+bounded or possessive.
 """
 
 import re
@@ -18,8 +20,8 @@ from uuid import UUID
 
 MARKER = "[REDACTED]"
 
-# Compared without case and separators: one entry covers snake_case, camelCase and header spelling. A name
-# is also secret if it ends in one of these (buyerPhone, new_password, x-gateway-signature).
+# Names are compared without case and separators, so an entry covers snake_case, camelCase and header spelling.
+# A name is also secret if its last words are an entry (buyerPhone, new_password, x-gateway-signature).
 _SECRET_KEYS = frozenset(
     """
     pin pincode pins deliverypin pinhash otp otpcode password passwords passwordhash passwd pwd passphrase
@@ -37,13 +39,13 @@ _SECRET_KEYS = frozenset(
     trackingnote vacationnote resolutionnote proposalnote cancellationreason statusreason rejectionreason
     """.split()  # noqa: SIM905 - a list of so many quoted words reads worse
 )
-# Names that no other word ends in: these are found at the end of words written together, too (userpassword).
+# Long names are unlikely endings of other words. They also match inside one word, such as userpassword.
 _LONG_KEYS = tuple(key for key in _SECRET_KEYS if len(key) >= 8)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
-# What stands between a name and its value: in JSON, also as a text in JSON, in Python, in queries, in headers.
+# Separators between a name and its value in JSON, JSON inside a JSON string, Python, queries and headers.
 _BETWEEN = r"""\\*["']?\s{0,3}(?:[:=]>?|->|%3[AD])\s{0,3}"""
-# Names of several words, as people write them.
+# Names of several words in prose.
 _PHRASE = r"""(?:
     (?:account|phone|mobile|card|bvn|nin)\s(?:number|no\b\.?) | last[\s-](?:four|4)(?:\sdigits)? | e-?mail\saddress
   | (?:delivery|pin|access|auth|authori[sz]ation|otp)\scode | (?:secret|api|private)\skey | (?:pin|password)\shash
@@ -68,15 +70,14 @@ _VALUE = re.compile(
     """,
     re.VERBOSE,
 )
-# These may hold spaces: all up to the end of the line or the quoted text is taken.
+# Values that may contain spaces extend to the end of the line or of the quoted text.
 _LINE = re.compile(r"""\\*["']?[^"'\r\n]++""")
 
-# What may stand between the digits of a phone number, and what may not stand around numbers: then they are
-# parts of ids, of decimals, of times.
+# Separators allowed inside a phone number, and boundaries that exclude digits of ids, decimals and times.
 _GAP = r"(?:[\s().\u2010-\u2015-]|%20|\\xa0|\\u20[01][0-9a-f]){0,3}"
 _BEFORE = r"(?:(?<![\da-fA-F])(?<!\d[.-])|(?<=%2B)|(?<=%20))"
 _AFTER = r"(?![\dA-Za-z]|-\w|\.\d)"
-# A name starts a word, or a part of one: pin, delivery_pin, deliveryPin, but not spin.
+# A name begins a word or a part of a word: pin, delivery_pin and deliveryPin match, spin does not.
 _START = r"(?-i:(?<![A-Za-z0-9])|(?<=[a-z])(?=[A-Z]))"
 _SHAPES = re.compile(
     rf"""
@@ -103,38 +104,38 @@ _SHAPES = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-# Cheap tests before the expressions: most texts hold neither a name with a value behind it nor a shape.
+# Cheap checks before the full expressions, because most texts contain nothing to redact.
 _NAME_HINT = re.compile(r"[:=>]|%3[AD]|\b(?:is|was)\b|[\"'],", re.IGNORECASE)
 _SHAPE_HINT = re.compile(
     r"\d{3}|(?:\d[\s().\u2010-\u2015-]{1,3}){4}|@|%40|bearer|basic|eyJ|sk_|auth_|\$[2as]|pbkdf2|scrypt",
     re.IGNORECASE,
 )
-# Ids are in most paths and lines, and are none of the shapes: they would only keep the expressions busy.
+# Ids are frequent and never secret. Removing ids first lets the cheap check skip most paths and lines.
 _ID = re.compile(
     r"(?<![\w.-])(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?:checkout|payout)-[0-9a-f]{32})(?![\w.-])",
     re.IGNORECASE,
 )
-# Short texts that hold nothing to be redacted; messages, names of fields and paths come again and again.
+# Short texts without secrets. Log messages, field names and paths repeat often.
 _texts_without_secrets: set[str] = set()
 
 
 @lru_cache(maxsize=4096)
 def is_secret_key(key: str) -> bool:
-    """Tell whether a field's value is replaced because of the field's name.
+    """Return whether the name of a field requires redaction of the value.
 
-    :param key: in any spelling; a name that ends in a secret's name is one too
+    :param key: a field name in any spelling; endings count too (``buyerPhone``)
     """
     words = [word.lower() for word in _WORD.findall(key[-100:])]
     if any("".join(words[start:]) in _SECRET_KEYS for start in range(len(words))):
         return True
-    # Numbered ones (phone1, pin_2), and several words written as one.
+    # Names with numbers (phone1, pin_2), and several words written as one word.
     while words and words[-1].isdigit():
         words.pop()
     return bool(words) and (words[-1] in _SECRET_KEYS or "".join(words).endswith(_LONG_KEYS))
 
 
 def redact_text(text: str) -> str:
-    """Replace what gives itself away by its shape in a text."""
+    """Replace named values and values with a telling shape in a text."""
     if text in _texts_without_secrets:
         return text
     redacted = _redact_named_values(text) if _NAME_HINT.search(text) else text
@@ -150,7 +151,7 @@ def redact_text(text: str) -> str:
 
 
 def _redact_named_values(text: str) -> str:
-    """Replace what stands behind a secret's name, and keep the name."""
+    """Replace the values after secret names. The names stay."""
     pieces: list[str] = []
     copied = position = 0
     while match := _NAMED.search(text, position):
@@ -165,13 +166,12 @@ def _redact_named_values(text: str) -> str:
 
 
 def redact(value: Any, *, depth: int = 0) -> Any:
-    """Copy a value of mappings, sequences and scalars without the secrets in it.
+    """Copy a value of a log or an error event without its secrets.
 
-    :param value: anything that a log or an error event carries
-    :param depth: how deep the value stands; below twelve levels everything is replaced
-    :return: the copy; other objects are replaced by their redacted ``str``
+    :param value: mappings, sequences and scalars; other objects become redacted strings
+    :param depth: the current nesting level; everything below twelve levels is replaced
     """
-    # Amounts, ids and times are what a log is read for.
+    # Amounts, ids and times stay readable.
     if value is None or isinstance(value, bool | int | float | date | UUID):
         return value
     if isinstance(value, Mapping | list | tuple | set | frozenset):
@@ -183,7 +183,7 @@ def _redact_container(value: Any, depth: int) -> Any:
     if isinstance(value, Mapping):
         return dict(_redact_field(key, item, depth) for key, item in value.items())
     if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[0], str | bytes):
-        # A name and its value, as headers and forms come.
+        # A pair of name and value, as in headers and forms.
         return list(_redact_field(value[0], value[1], depth))
     return [redact(item, depth=depth) for item in value]
 
@@ -193,5 +193,5 @@ def _redact_field(name: Any, value: Any, depth: int) -> tuple[Any, Any]:
     if not isinstance(key, str):
         return key, redact(value, depth=depth)
     secret = value is not None and is_secret_key(key)
-    # What stands before the colon may itself be somebody's number.
+    # A key can itself be personal data, such as a phone number.
     return redact_text(key), MARKER if secret else redact(value, depth=depth)

@@ -1,8 +1,8 @@
-"""Folding of texts: what people read as the same letters and digits becomes the same characters."""
+"""Normalisation of texts: look-alike letters and digits become the same characters."""
 
 import unicodedata
 
-# Letters of other scripts that look like Latin ones, as far as they stay themselves under NFKD.
+# Letters of other scripts that look like Latin letters and stay unchanged under NFKD.
 _LOOKALIKES = str.maketrans(
     {
         **dict(zip("аеорсхуіѕјԁԛԝһкмнтв", "aeopcxyisjdqwhkmhtb", strict=True)),
@@ -15,13 +15,12 @@ _LOOKALIKES = str.maketrans(
 
 
 def normalize_text(text: str) -> str:
-    """Write a text in lower case, without accents, in Latin letters and ASCII digits.
+    """Convert a text to lower case, without accents, in Latin letters and ASCII digits.
 
-    Characters of other scripts that look like a letter become that letter; full-width, circled and other
-    scripts' digits become digits; what can't be seen is left out. Spaces and line breaks stay where they are.
+    Look-alike characters of other scripts become Latin letters. Full-width, circled and foreign digits become ASCII
+    digits. Invisible characters are removed. Spaces and line breaks stay.
 
-    :param text: as somebody wrote it
-    :return: for comparing, not for showing: it may be longer or shorter
+    :return: a text for comparison only; its length can differ
     """
     if text.isascii():
         return text.lower()
@@ -30,7 +29,7 @@ def normalize_text(text: str) -> str:
     for character in decomposed:
         if character.isascii():
             kept.append(character)
-        # Marks and format characters are not seen.
+        # Skip invisible characters: marks and format characters.
         elif unicodedata.category(character) not in ("Mn", "Me", "Cf"):
             digit = unicodedata.digit(character, None)
             kept.append(character if digit is None else str(digit))
