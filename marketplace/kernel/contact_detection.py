@@ -1,12 +1,13 @@
-"""Contact details in what people write to each other in public or before they have bought: told by kind.
+"""Detection of contact details in listings and messages.
 
-Whoever deals beside the platform deals without its escrow, so listings and messages carry no phone numbers, bank
-accounts, addresses of e-mail, links or names on other networks. They are found also when spaced out, spelled in
-words, or written in other digits or look-alike letters. Prices, sizes, model numbers, ISBNs, dates and times of
-day are none of them.
+Deals outside the platform bypass the escrow. Listings and messages therefore may not contain phone numbers, bank
+accounts, e-mail addresses, links or usernames on other networks. Detection also covers digits that are spaced out,
+spelled in words, or replaced by other scripts and look-alike letters. Prices, sizes, model numbers, ISBNs, dates and
+times of day are not contact details.
 
-This is for deciding; what reaches a log is redacted by ``marketplace.kernel.redaction``, which errs on the other
-side. All expressions take time in proportion to the text: repetitions are bounded.
+Detection avoids false positives because listings are refused on its result. ``marketplace.kernel.redaction`` serves
+logs and prefers false positives. All expressions run in time proportional to the text, because repetitions are
+bounded.
 """
 
 import re
@@ -18,28 +19,28 @@ from marketplace.kernel.text_normalization import normalize_text
 
 
 class ContactKind(Enum):
-    """A kind of contact details, as a sentence names it."""
+    """A kind of contact details. The value is a noun phrase for messages."""
 
     PHONE = "a phone number"
     ACCOUNT = "a bank account number"
     EMAIL = "an e-mail address"
     LINK = "a link"
-    HANDLE = "a name on another network"
+    HANDLE = "a username on another network"
 
 
-# What may stand between the digits of one number.
+# Characters allowed between the digits of one number.
 _GAP = r"[\s().,/_*~|\u2022\u00b7\u2010-\u2015+-]{0,3}"
-# A digit of another number does not stand right before or behind, nor beyond a hyphen, slash or point.
+# No digit of another number is adjacent, not even across a hyphen, slash or point.
 _BEFORE = r"(?<!\d)(?<!\d[-/.,:])"
 _AFTER = r"(?!\d)(?![-/.,:]\d)"
-# The National Numbering Plan, as in marketplace.kernel.phones, but with anything between the digits.
+# The National Numbering Plan, as in marketplace.kernel.phones, but with gaps between the digits.
 _MOBILE = re.compile(
     rf"(?<!\d)(?:\+?{_GAP}2{_GAP}3{_GAP}4{_GAP}(?:\(?0\)?{_GAP})?|0{_GAP})[789]{_GAP}[01](?:{_GAP}\d){{8}}(?!\d)"
 )
-# Without the prefix 0: at a stretch, or grouped as phone numbers are.
+# Without the prefix 0: contiguous, or grouped like a phone number.
 _MOBILE_BARE = re.compile(rf"(?<![a-z]){_BEFORE}[789][01]\d{{8}}{_AFTER}(?![a-z])")
 _MOBILE_GROUPED = re.compile(rf"{_BEFORE}([789][01]\d)[\s.-](\d{{3}})[\s.-](\d{{4}}){_AFTER}")
-# Told in pieces, with words between that only lead on from one to the next.
+# Filler words between the groups of a number, as in "0803 and then 123 4567".
 _WORDS_BETWEEN_DIGITS = re.compile(
     r"(?<=\d)[\s,;:.()]{1,3}(?:(?:"
     r"and|then|next|after\s(?:that|this|which)|followed|by|plus|add|also|finally|lastly|last|the|rest|is|its|it|comes"
@@ -51,7 +52,7 @@ _MOBILE_WITHOUT_WORDS = re.compile(
 )
 _FOREIGN_PHONE = re.compile(r"(?<![\w+])\+[1-9](?:[\s().-]{0,2}\d){9,14}(?!\d)")
 
-# Ten digits: at a stretch, in groups where the text speaks of an account or a bank, or one by one.
+# Ten digits: contiguous, separated one by one, or grouped near a word for an account or a bank.
 _TEN_DIGITS = re.compile(rf"(?<![a-z]){_BEFORE}\d{{10}}{_AFTER}(?![a-z])")
 _TEN_DIGITS_GROUPED = re.compile(rf"{_BEFORE}\d(?:[\s.-]{{0,2}}\d){{9}}{_AFTER}")
 _TEN_DIGITS_SPACED = re.compile(r"(?<!\d)(?<!\d\W)\d(?:[\s.,_*-]{1,3}\d){9}(?!\d)(?!\W\d)")
@@ -63,14 +64,14 @@ _CONTEXT_CHARACTERS = 60
 _PRODUCT_NUMBER_PREFIX = re.compile(
     r"\b(?:isbn(?:-?1[03])?|issn|ean|upc|barcode|serial|s/n|imei|model|part|sku)(?:\s?(?:no|number|code))?[\s:#.]{0,3}$"
 )
-# Round numbers are prices, and seconds since 1970 a machine's: no account, if nothing speaks of one.
+# Round numbers are usually prices, and numbers like 1700000000 are Unix timestamps.
 _ROUND_NUMBER_OR_TIMESTAMP = re.compile(r"\d{1,5}0{5,}|1[6-9]\d{8}")
 _UUID = re.compile(
     r"(?<![\w-])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![\w-])|(?<!\w)(?=\d*[a-f])[0-9a-f]{32}(?!\w)"
 )
 _ISBN_13 = re.compile(r"(?<!\d)97[89][ -]?(?:\d[ -]?){9}\d(?!\d)")
 
-# A date with its year: its digits are no part of a number.
+# A date with a year. The digits of a date do not count as part of a number.
 _DATE = re.compile(
     r"(?<![\d-])(?:\d{1,2}[-/.]\d{1,2}[-/.](?:19|20)\d\d|(?:19|20)\d\d[-/.]\d{1,2}[-/.]\d{1,2})(?![-/.]?\d)"
 )
@@ -79,7 +80,7 @@ _DIGIT_NAMES = {
     **dict.fromkeys(("o", "oh", "nil", "nought"), "0"),
 }
 _PLAIN_DIGIT_NAMES = "zero|one|two|three|four|five|six|seven|eight|nine"
-# The same words with digits for some letters (zer0, thr33): each holds a letter that no digit stands for.
+# The same words with digits for some letters (zer0, thr33). Each keeps a letter that has no look-alike digit.
 _LOOKALIKE_DIGIT_NAMES = (
     *("z[e3]r[o0]", "[o0]n[e3]", "[t7]w[o0]", "[t7]hr[e3][e3]", "f[o0]ur", "f[i1l]v[e3]", "s[i1l]x|5[il]x"),
     *("s[e3]v[e3]n|5[e3]v[e3]n", "[e3][i1l][g9]h[t7]", "n[i1l]n[e3]"),
@@ -107,17 +108,17 @@ _EMAIL = re.compile(
 )
 _LINK = re.compile(
     rf"\bhttps?\s?:\s?/\s?/|\bwww\s?\.\s?[a-z0-9]"
-    # Endings that no sentence begins with; the others count only with a path.
+    # Sentences do not begin with these endings. The other endings count only with a path.
     rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:com|ng|org|net|xyz|biz|info|online)(?![a-z0-9-])"
     rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}"
     rf"\.(?:me|ly|gg|io|co|shop|store|link|app|site|africa|to|uk|cc|bio|page){_SLASH}[a-z0-9@+]"
     rf"|(?<![a-z0-9'\u2019])(?:t|wa|fb|m|ig|bit|linktr|discord){_DOT}(?:me|ly|ee|gg){_SLASH}[a-z0-9@+]"
     rf"|(?<![a-z0-9]){_HOST}\s{{0,2}}[(\[{{]?\s?\bdot\s?[)\]}}]?\s{{0,2}}(?:com|ng|org|net)\b"
 )
-# Characters written one by one, and what they spell if it is an address whose dots and signs were spelled too.
+# Characters written one by one, and the e-mail address that the joined characters spell.
 _SPACED_CHARACTERS = re.compile(r"(?<![a-z0-9])(?:[a-z0-9@.][\s*_~|/,-]{1,3}){2,200}[a-z0-9](?![a-z0-9])")
 _SPELLED_EMAIL = re.compile(rf"(?:{_MAILERS})(?:dot|\.){{0,1}}(?:com|co|ng)")
-# Names that end like a host and are none.
+# Product names that look like host names.
 _PRODUCT_NAME_LIKE_HOST = re.compile(r"\b(?:asp|vb|ado|ml|paint)\.net\b")
 
 _NETWORKS = (
@@ -134,17 +135,13 @@ _HANDLE = re.compile(
 
 
 def detect_contacts(text: str) -> frozenset[ContactKind]:
-    """Tell which kinds of contact details a text holds.
-
-    :param text: as its writer wrote it, of any length that a request may have
-    :return: the kinds; none if it holds no contact details
-    """
+    """Return the kinds of contact details in a text."""
     folded = normalize_text(text)
     return frozenset(_detect_in_digits(folded)) | frozenset(_detect_in_letters(folded))
 
 
 def _detect_in_letters(folded: str) -> Iterator[ContactKind]:
-    """Find what is written in letters."""
+    """Find e-mail addresses, links and handles, also when spelled character by character."""
     together = _SPACED_CHARACTERS.sub(_join_characters, folded)
     if together != folded:
         yield from _detect_in_text(together)
@@ -168,10 +165,10 @@ def _detect_in_text(folded: str) -> Iterator[ContactKind]:
 
 
 def _detect_in_digits(folded: str) -> Iterator[ContactKind]:
-    """Find what is made of digits, in whatever way they are written."""
+    """Find phone and account numbers, in any notation of the digits."""
     digits = _replace_spelled_digits(_UUID.sub(" id ", folded))
     numbers = _ISBN_13.sub(" isbn ", _DATE.sub(" date ", digits))
-    # No phone or account has fewer than ten digits.
+    # Phone and account numbers have at least ten digits.
     if sum(character.isdigit() for character in numbers) < 10:
         return
     if _has_phone(numbers):
@@ -181,7 +178,7 @@ def _detect_in_digits(folded: str) -> Iterator[ContactKind]:
 
 
 def _replace_spelled_digits(folded: str) -> str:
-    """Write digits that are spelled in words, or as letters that look like them, as digits."""
+    """Replace number words and look-alike letters with digits."""
     text = _DIGIT_WORD.sub(
         lambda word: _DIGIT_NAMES[word[0]],
         _JOINED_DIGIT_WORDS.sub(
@@ -189,7 +186,7 @@ def _replace_spelled_digits(folded: str) -> str:
         ),
     )
     text = _LOOKALIKE_DIGIT_WORD.sub(
-        # The groups are numbered from 1, the digits from 0.
+        # Group numbers start at 1, digits at 0.
         lambda words: _LOOKALIKE_DIGIT_INSIDE.sub(lambda word: str((word.lastindex or 0) - 1), words[0]),
         text,
     )
@@ -207,7 +204,7 @@ def _has_phone(text: str) -> bool:
         bool(_MOBILE.search(text) or _FOREIGN_PHONE.search(text))
         or bool(_MOBILE_WITHOUT_WORDS.search(_WORDS_BETWEEN_DIGITS.sub(" ", text)))
         or any(not _is_product_number(text, match) for match in _MOBILE_BARE.finditer(text))
-        # Three round numbers in a row are prices.
+        # Three round numbers in a row are usually prices.
         or any(
             not all(part.endswith("0") for part in match.groups()) for match in _MOBILE_GROUPED.finditer(text)
         )
@@ -231,7 +228,7 @@ def _has_account_number(text: str) -> bool:
 
 
 def _is_product_number(text: str, match: re.Match[str]) -> bool:
-    """Tell whether what stands before a number says that it is an article's own."""
+    """Return whether a label such as ISBN or SKU precedes the number."""
     return (
         _PRODUCT_NUMBER_PREFIX.search(text[max(match.start() - _CONTEXT_CHARACTERS, 0) : match.start()])
         is not None
@@ -239,6 +236,6 @@ def _is_product_number(text: str, match: re.Match[str]) -> bool:
 
 
 def _is_consecutive(text: str) -> bool:
-    """Tell whether digits go up or down one by one: the keys of a calculator, not an account."""
+    """Return whether digits are a sequence such as 1234567890, as on a keypad, and not an account number."""
     digits = [int(character) for character in text if character.isdigit()]
     return len({following - digit for digit, following in pairwise(digits)}) == 1

@@ -1,14 +1,16 @@
-"""The catalog of errors that reach a client, as classes. The edge turns them into problem details."""
+"""Classes of the errors that reach a client. The HTTP edge turns these errors into problem details."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
+
+from marketplace.kernel import texts
 
 _RowT = TypeVar("_RowT")
 
 
 @dataclass(frozen=True)
 class InvalidParam:
-    """One fault of a request: the path of the field (``items[0].quantity``) and what is wrong with it."""
+    """An invalid field of a request: the path of the field (``items[0].quantity``) and the reason."""
 
     name: str
     reason: str
@@ -16,7 +18,7 @@ class InvalidParam:
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """What the catalog says of a code: its HTTP status, its title and what it means."""
+    """The HTTP status, title and meaning of an error code."""
 
     status: int
     title: str
@@ -24,74 +26,33 @@ class CatalogEntry:
 
 
 CATALOG: dict[str, CatalogEntry] = {
-    "AUTH_UNAUTHORIZED": CatalogEntry(401, "Unauthorized", "The bearer token is missing or not valid."),
-    "AUTH_TOKEN_EXPIRED": CatalogEntry(
-        401, "Token Expired", "The token has expired. Get a fresh one and try again."
-    ),
-    "AUTH_FORBIDDEN": CatalogEntry(
-        403, "Forbidden", "The account, its role or its permissions do not allow this."
-    ),
-    "AUTH_AAL2_REQUIRED": CatalogEntry(
-        403,
-        "Two-Factor Required",
-        "This action needs a token with assurance level aal2. Sign in with two factors.",
-    ),
-    "VALIDATION_FAILED": CatalogEntry(
-        422,
-        "Unprocessable Entity",
-        "The body or a parameter is not as the API describes it; invalid_params names each fault. "
-        "A body that is not JSON at all answers 400 with the same code.",
-    ),
-    "RESOURCE_NOT_FOUND": CatalogEntry(
-        404, "Not Found", "There is no such resource, or it is not yours to see."
-    ),
-    "METHOD_NOT_ALLOWED": CatalogEntry(
-        405, "Method Not Allowed", "The resource does not know this method; Allow names those it knows."
-    ),
-    "CONCURRENCY_CONFLICT": CatalogEntry(
-        409, "Conflict", "The resource is in another state, or someone changed it meanwhile. Read it again."
-    ),
-    "ESCROW_BALANCE_DEFICIT": CatalogEntry(
-        409, "Escrow Balance Deficit", "More was asked for than the verified escrow balance holds."
-    ),
-    "PAYLOAD_TOO_LARGE": CatalogEntry(
-        413, "Payload Too Large", "The request's body is larger than this route takes."
-    ),
-    "UNSUPPORTED_MEDIA_TYPE": CatalogEntry(
-        415, "Unsupported Media Type", "The route does not take a body of this content type or encoding."
-    ),
-    "ESCROW_LOCKED": CatalogEntry(423, "Locked", "The funds are locked in escrow and can't be withdrawn."),
-    "DELIVERY_PIN_INVALID": CatalogEntry(
-        400,
-        "Delivery PIN Invalid",
-        "The PIN is not this order's. attemptsLeft tells how many tries are left.",
-    ),
-    "RATE_LIMIT_EXCEEDED": CatalogEntry(
-        429, "Too Many Requests", "The quota is used up. Wait the seconds that Retry-After names."
-    ),
-    "INTERNAL_ERROR": CatalogEntry(
-        500,
-        "Internal Server Error",
-        "Something failed on our side and was reported. Quote the correlationId.",
-    ),
-    "PROVIDER_UNAVAILABLE": CatalogEntry(
-        502, "Bad Gateway", "A provider that this needs failed or did not answer in time. Try again."
-    ),
-    "SERVICE_UNAVAILABLE": CatalogEntry(
-        503,
-        "Service Unavailable",
-        "The service can't take this just now. Try again after Retry-After seconds.",
-    ),
+    "AUTH_UNAUTHORIZED": CatalogEntry(401, "Unauthorized", texts.AUTH_UNAUTHORIZED),
+    "AUTH_TOKEN_EXPIRED": CatalogEntry(401, "Token Expired", texts.AUTH_TOKEN_EXPIRED),
+    "AUTH_FORBIDDEN": CatalogEntry(403, "Forbidden", texts.AUTH_FORBIDDEN),
+    "AUTH_AAL2_REQUIRED": CatalogEntry(403, "Two-Factor Required", texts.AUTH_AAL2_REQUIRED),
+    "VALIDATION_FAILED": CatalogEntry(422, "Unprocessable Entity", texts.VALIDATION_FAILED),
+    "RESOURCE_NOT_FOUND": CatalogEntry(404, "Not Found", texts.RESOURCE_NOT_FOUND),
+    "METHOD_NOT_ALLOWED": CatalogEntry(405, "Method Not Allowed", texts.METHOD_NOT_ALLOWED),
+    "CONCURRENCY_CONFLICT": CatalogEntry(409, "Conflict", texts.CONCURRENCY_CONFLICT),
+    "ESCROW_BALANCE_DEFICIT": CatalogEntry(409, "Escrow Balance Deficit", texts.ESCROW_BALANCE_DEFICIT),
+    "PAYLOAD_TOO_LARGE": CatalogEntry(413, "Payload Too Large", texts.PAYLOAD_TOO_LARGE),
+    "UNSUPPORTED_MEDIA_TYPE": CatalogEntry(415, "Unsupported Media Type", texts.UNSUPPORTED_MEDIA_TYPE),
+    "ESCROW_LOCKED": CatalogEntry(423, "Locked", texts.ESCROW_LOCKED),
+    "DELIVERY_PIN_INVALID": CatalogEntry(400, "Delivery PIN Invalid", texts.DELIVERY_PIN_INVALID),
+    "RATE_LIMIT_EXCEEDED": CatalogEntry(429, "Too Many Requests", texts.RATE_LIMIT_EXCEEDED),
+    "INTERNAL_ERROR": CatalogEntry(500, "Internal Server Error", texts.INTERNAL_ERROR),
+    "PROVIDER_UNAVAILABLE": CatalogEntry(502, "Bad Gateway", texts.PROVIDER_UNAVAILABLE),
+    "SERVICE_UNAVAILABLE": CatalogEntry(503, "Service Unavailable", texts.SERVICE_UNAVAILABLE),
 }
 
 
 class MarketplaceError(Exception):
-    """An error that the API answers as a problem.
+    """An error that the API returns as a problem.
 
-    ``reason`` identifies the condition among those that share a code. Clients depend on its value, so it stays
-    the same when the class is renamed. Errors without a specific condition have none.
-    ``keeps_changes`` commits what the transaction wrote before the refusal, such as a wrong PIN's count.
-    Any other error rolls the transaction back.
+    ``reason`` identifies the condition among errors with the same code. Clients depend on the value, so a renamed
+    class keeps the value. Errors without a specific condition have no reason.
+    ``keeps_changes`` commits the changes made before the error, such as the count of wrong PINs. Any other error
+    rolls the transaction back.
     """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
@@ -115,29 +76,29 @@ class MarketplaceError(Exception):
 
     @property
     def status(self) -> int:
-        """Give the HTTP status of the answer."""
+        """The HTTP status of the response."""
         return self.entry.status
 
     @property
     def title(self) -> str:
-        """Give the title of the answer."""
+        """The title of the problem."""
         return self.entry.title
 
 
 class UnauthorizedError(MarketplaceError):
-    """The bearer token is missing or not valid."""
+    """The bearer token is missing or invalid."""
 
     code = "AUTH_UNAUTHORIZED"
 
 
 class TokenExpiredError(MarketplaceError):
-    """The token was valid once."""
+    """The token has expired."""
 
     code = "AUTH_TOKEN_EXPIRED"
 
 
 class ForbiddenError(MarketplaceError):
-    """The account, its role or its permissions do not allow this."""
+    """The account, role or permissions do not allow this action."""
 
     code = "AUTH_FORBIDDEN"
 
@@ -173,39 +134,39 @@ class SecondApproverRequiredError(ForbiddenError):
 
 
 class StepUpRequiredError(MarketplaceError):
-    """The action needs assurance level aal2."""
+    """The action requires two-factor authentication (assurance level aal2)."""
 
     code = "AUTH_AAL2_REQUIRED"
 
 
 class ValidationError(MarketplaceError):
-    """The body or a parameter is not as described."""
+    """The body or a parameter is invalid."""
 
     code = "VALIDATION_FAILED"
 
     @classmethod
     def of(cls, name: str, reason: str) -> "ValidationError":
-        """Make the error of one fault."""
+        """Create the error for a single invalid field."""
         return cls(f"{name}: {reason}", invalid_params=[InvalidParam(name, reason)])
 
 
 class MalformedBodyError(ValidationError):
-    """The body is not JSON at all: the one case that the specification answers with 400."""
+    """The body is not JSON. Only this case of invalid requests has status 400."""
 
     status = 400
     title = "Bad Request"
 
 
 class NotFoundError(MarketplaceError):
-    """No such row, or not in the caller's scope."""
+    """The row does not exist or is outside the caller's scope."""
 
     code = "RESOURCE_NOT_FOUND"
 
 
 def found(row: _RowT | None, detail: str) -> _RowT:
-    """Give a row that was looked up.
+    """Return a row, or raise if the look-up found no row.
 
-    :raises NotFoundError: the look-up found none
+    :raises NotFoundError: ``row`` is none
     """
     if row is None:
         raise NotFoundError(detail)
@@ -213,7 +174,7 @@ def found(row: _RowT | None, detail: str) -> _RowT:
 
 
 class ConflictError(MarketplaceError):
-    """The state does not allow it, or a revision is stale."""
+    """The state does not allow the action, or the client's revision is stale."""
 
     code = "CONCURRENCY_CONFLICT"
 
@@ -225,16 +186,18 @@ class StaleRevisionError(ConflictError):
 
     @classmethod
     def check(cls, current: int, revision: int | None, *, subject: str, pronoun: str = "it") -> None:
-        """Compare the revision that a client read with the current one.
+        """Check that the client's revision is the current revision.
 
-        :param revision: none not to compare
-        :param subject: begins the message, such as ``The store is``
+        :param revision: the client's revision; none skips the check
+        :param subject: the start of the message, such as ``The store is``
         :raises StaleRevisionError: the revisions differ
         """
         if revision is not None and revision != current:
             raise cls(
-                f"{subject} at revision {current} by now, not {revision}: read {pronoun} again.",
-                invalid_params=[InvalidParam("revision", f"The current one is {current}.")],
+                texts.STALE_REVISION.format(
+                    subject=subject, current=current, revision=revision, pronoun=pronoun
+                ),
+                invalid_params=[InvalidParam("revision", f"The current revision is {current}.")],
             )
 
 
@@ -245,36 +208,36 @@ class ConcurrentChangeError(ConflictError):
 
 
 class LimitReachedError(ConflictError):
-    """The maximum number of such entries is reached."""
+    """The maximum number of entries is reached."""
 
     reason = "limit-reached"
 
 
 class PayloadTooLargeError(MarketplaceError):
-    """The body is larger than the route takes."""
+    """The body is larger than the route allows."""
 
     code = "PAYLOAD_TOO_LARGE"
 
 
 class UnsupportedMediaTypeError(MarketplaceError):
-    """The body is of a type or encoding that the route does not take."""
+    """The route does not support the content type or encoding of the body."""
 
     code = "UNSUPPORTED_MEDIA_TYPE"
 
 
 class RateLimitError(MarketplaceError):
-    """A quota is used up."""
+    """The caller has exceeded a rate limit."""
 
     code = "RATE_LIMIT_EXCEEDED"
 
 
 class ProviderUnavailableError(MarketplaceError):
-    """A provider failed or timed out."""
+    """An external provider failed or timed out."""
 
     code = "PROVIDER_UNAVAILABLE"
 
 
 class ServiceUnavailableError(MarketplaceError):
-    """Something of our own that this needs is down."""
+    """A component of this service, such as the database, is unavailable."""
 
     code = "SERVICE_UNAVAILABLE"

@@ -1,10 +1,11 @@
-"""Pages, as the domain is asked for them and gives them."""
+"""Requests for pages of a listing, and the pages that answer these requests."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
+from marketplace.kernel import texts
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.kernel.ids import parse_uuid
 
@@ -19,10 +20,10 @@ CursorValueType = Literal["id", "time", "number", "text", "flag"]
 
 
 class UnknownCursorError(ValidationError):
-    """The cursor was altered, is another listing's, or was given out when its listing was sorted otherwise."""
+    """The cursor was altered, belongs to another listing, or predates a change of the sort order."""
 
     def __init__(self) -> None:
-        reason = "Is not a cursor of this listing with these filters."
+        reason = texts.UNKNOWN_CURSOR
         super().__init__(f"cursor: {reason}", invalid_params=[InvalidParam("cursor", reason)])
 
 
@@ -43,14 +44,14 @@ _TYPE_CHECKS: dict[CursorValueType, Callable[[Any], bool]] = {
 
 
 def read_position(position: list[Any] | None, parts: Sequence[CursorValueType]) -> list[Any]:
-    """Give the values of a position, each of which is what its listing is sorted by now.
+    """Check that the values of a position match the current sort key, and return the values.
 
-    A cursor's signature tells that we gave it out, not when: a listing may have been sorted otherwise before a
-    deployment. So no listing takes a position apart by itself.
+    A valid signature proves only that this service issued the cursor. The listing may have had another sort order
+    before a deployment. Every listing must therefore read positions with this function.
 
-    :param position: as it stood in the cursor, or none
-    :param parts: what each of its values is
-    :return: as many values as there are parts; each is none where the position is
+    :param position: the position from the cursor; none means the first page
+    :param parts: the type of each value
+    :return: a value for each part; all are none without a position
     :raises UnknownCursorError: the position has another shape
     """
     if position is None:
@@ -64,21 +65,21 @@ def read_position(position: list[Any] | None, parts: Sequence[CursorValueType]) 
 
 @dataclass(frozen=True)
 class PageRequest:
-    """A page by keyset: at most ``limit`` rows after a position (none: from the start)."""
+    """A request for at most ``limit`` rows after a position (keyset paging). No position means the first page."""
 
     limit: int
     position: list[Any] | None = None
 
     def after(self, *parts: CursorValueType) -> list[Any]:
-        """Give the position's values; see ``read_position``."""
+        """Return the values of the position, as ``read_position`` does."""
         return read_position(self.position, parts)
 
 
 @dataclass(frozen=True)
 class Page:
-    """Rows in order, and the position to go on from (none: there is no more).
+    """Ordered rows, and the position of the next page (none on the last page).
 
-    ``data`` is what is answered where that is more than the items: an object that has them as one of its fields.
+    ``data`` replaces the items in the response if the response is an object with the items in one of the fields.
     """
 
     items: list[Any]
@@ -90,9 +91,9 @@ class Page:
 
 @dataclass(frozen=True, kw_only=True)
 class TableRequest(PageRequest):
-    """A page of a table, sorted as the client likes: by its number, or (none) after a position like a page.
+    """A request for a page of a table in the client's sort order, by page number or after a position.
 
-    ``number`` counts from 1; without number and position it is the cursor form's first page.
+    ``number`` starts at 1. Without a number and a position, the request is for the first page of the cursor form.
     """
 
     number: int | None
@@ -101,13 +102,13 @@ class TableRequest(PageRequest):
 
     @property
     def offset(self) -> int:
-        """Give the number of rows before the page; none where it goes by position."""
+        """The number of rows before the page, or 0 for a page after a position."""
         return (self.number - 1) * self.limit if self.number else 0
 
 
 @dataclass(frozen=True)
 class TablePage:
-    """Rows of a table in order, how many there are in all, and the position to go on from (none: no more)."""
+    """Ordered rows of a table, the total number of rows, and the position of the next page (none on the last page)."""
 
     items: list[Any]
     request: TableRequest
@@ -118,18 +119,17 @@ class TablePage:
 
 @dataclass(frozen=True)
 class DataWithMeta:
-    """Data that is not paged, with what ``meta`` tells of it."""
+    """Data without pages, and the fields of the response's ``meta``."""
 
     data: Any
     meta: dict[str, Any]
 
 
 def page_of(rows: list[_RowT], *, request: PageRequest, position_of: Callable[[_RowT], list[Any]]) -> Page:
-    """Make a page of rows of which one more than asked for was fetched, if there are.
+    """Build a page. The extra row beyond the limit shows that another page follows.
 
-    :param rows: at most ``limit + 1``, in order
-    :param request: what was asked for
-    :param position_of: gives a row's sort key as JSON scalars
+    :param rows: at most ``limit + 1`` rows, in order
+    :param position_of: returns the sort key of a row as JSON scalars
     """
     items = rows[: request.limit]
     return Page(

@@ -1,18 +1,19 @@
-"""State machines: the mechanics, once. Each area keeps its own table of transitions in its ``states.py``."""
+"""State machines. The ``states.py`` of each area defines its table of transitions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from marketplace.kernel import texts
 from marketplace.kernel.errors import ConflictError
 
 
 @dataclass(frozen=True)
 class Transition:
-    """One row of a table: who may fire which trigger from which states, and where it leads.
+    """A transition from source states to a target state by a trigger.
 
-    ``actors`` are the roles that a client is offered the trigger as; a trigger of the system has none.
-    ``otherwise`` tells people what to do where it can't be fired.
+    ``actors`` are the roles that clients offer the trigger to. Triggers of the system have no actors.
+    ``advice`` is a sentence for people when the current state does not allow the trigger.
     """
 
     trigger: str
@@ -30,7 +31,7 @@ class IllegalTransitionError(ConflictError):
 
 @dataclass(frozen=True)
 class StateMachine:
-    """A table of transitions between named states."""
+    """A state machine with a table of transitions between named states."""
 
     name: str
     initial: str
@@ -47,46 +48,46 @@ class StateMachine:
 
     @cached_property
     def states(self) -> frozenset[str]:
-        """Give all states of the machine."""
+        """All states of the machine."""
         named = (state for row in self.transitions for state in (*row.sources, row.target))
         return frozenset((self.initial, *named))
 
     @cached_property
     def final_states(self) -> frozenset[str]:
-        """Give the states that nothing leads out of."""
+        """The states without outgoing transitions."""
         return self.states - {source for row in self.transitions for source in row.sources}
 
     @cached_property
     def triggers(self) -> frozenset[str]:
-        """Give all triggers of the machine."""
+        """All triggers of the machine."""
         return frozenset(row.trigger for row in self.transitions)
 
     def allows(self, state: str, trigger: str) -> bool:
-        """Tell whether a trigger can be fired from a state."""
+        """Return whether a state allows a trigger."""
         return (state, trigger) in self._targets
 
     def target(self, state: str, trigger: str) -> str:
-        """Give the state that a trigger leads to.
+        """Return the target state of a trigger.
 
-        :raises IllegalTransitionError: the trigger can't be fired from this state; the detail names the
-            state and those that it would take
+        :raises IllegalTransitionError: the state does not allow the trigger; the detail names the allowed states
         """
         target = self._targets.get((state, trigger))
         if target is None:
             rows = [row for row in self.transitions if row.trigger == trigger]
-            takes = " or ".join(source for row in rows for source in row.sources) or "no state at all"
-            advice = "".join(f" {row.advice}" for row in rows if row.advice)
-            raise IllegalTransitionError(
-                f"The {self.name} is {state}; {trigger} takes one that is {takes}.{advice}"
-            )
+            sources = " or ".join(source for row in rows for source in row.sources)
+            refusal = texts.TRANSITION_NOT_ALLOWED if sources else texts.TRANSITION_UNKNOWN
+            sentences = [
+                refusal.format(machine=self.name, state=state, trigger=trigger, sources=sources),
+                *(row.advice for row in rows if row.advice),
+            ]
+            raise IllegalTransitionError(" ".join(sentences))
         return target
 
     def triggers_for(self, state: str, actors: Iterable[str]) -> list[str]:
-        """List what somebody may do in a state, in the table's order.
+        """List the triggers that a state and the caller's roles allow, in the order of the table.
 
-        :param state: the current state
-        :param actors: the roles that the caller has towards the resource
-        :return: names of triggers, none twice
+        :param actors: the caller's roles towards the resource
+        :return: distinct triggers
         """
         roles = frozenset(actors)
         return list(

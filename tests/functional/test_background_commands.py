@@ -111,10 +111,10 @@ def test_another_timetable(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("schedule", TASK, "61 * * * *"), ("'61' is no minute from 0 to 59", "*/5 * * * *")),
-        (("schedule", TASK, "* * *"), ("has 3 fields where a crontab has 5", "every 15s")),
-        (("schedule", TASK, "0 0 31 2 *"), ("never comes",)),
-        (("schedule", TASK, "every", "1s"), ("is not from 5 seconds to 31 days",)),
+        (("schedule", TASK, "61 * * * *"), ("'61' is not a valid minute (0 to 59)", "*/5 * * * *")),
+        (("schedule", TASK, "* * *"), ("has 3 fields, but a crontab expression has 5", "every 15s")),
+        (("schedule", TASK, "0 0 31 2 *"), ("never occurs",)),
+        (("schedule", TASK, "every", "1s"), ("is not between 5 seconds and 31 days",)),
         (("schedule", TASK), ("Give either WHEN", "every 15s")),
         (("schedule", TASK, "every 1h", "--default"), ("Give either WHEN",)),
         (("schedule", "nothing", "every 1h"), ("expire-checkouts",)),

@@ -215,7 +215,7 @@ class TestFindings:
 
         assert len(reasons) == 3
         assert reasons[0].startswith("The title contains a phone number.")
-        assert "an e-mail address and a name on another network" in reasons[1]
+        assert "an e-mail address and a username on another network" in reasons[1]
         assert reasons[2].startswith("The tags contain a phone number.")
         assert not any(detail in " ".join(reasons) for detail in ("0803", "ada"))
 

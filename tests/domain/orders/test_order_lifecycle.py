@@ -123,7 +123,7 @@ class TestCancelling:
         order_id = place(session, shop, make_product(session, shop))
         cancel(session, order_id, shop.buyer)
 
-        with pytest.raises(IllegalTransitionError, match="The order is cancelled; cancel takes one"):
+        with pytest.raises(IllegalTransitionError, match="The order is cancelled, but cancel requires"):
             cancel(session, order_id, shop.buyer)
 
     def test_what_is_shipped_is_not_cancelled(self, session: Session, shop: Shop) -> None:
@@ -176,7 +176,7 @@ class TestTheVendorsSteps:
     def test_vendor_steps_keep_their_sequence(self, session: Session, shop: Shop) -> None:
         order_id = paid_order(session, shop)
 
-        with pytest.raises(IllegalTransitionError, match="is paid_escrow; ship takes one that is processing"):
+        with pytest.raises(IllegalTransitionError, match="is paid_escrow, but ship requires processing"):
             operations.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
         with pytest.raises(IllegalTransitionError, match="is paid_escrow; verify-code takes"):
             release(session, shop, order_id)

@@ -347,7 +347,7 @@ class TestByAnOfficer:
         refund(session, refunded, officer)
 
         for order_id in (unpaid, cancelled, refunded):
-            with pytest.raises(IllegalTransitionError, match="refund takes one"):
+            with pytest.raises(IllegalTransitionError, match="but refund requires"):
                 refund(session, order_id, officer, amount_minor=1)
         with pytest.raises(NotFoundError):
             refund(session, uuid4(), officer)

@@ -134,7 +134,7 @@ def test_a_pin_that_is_locked_is_not_asked_for(desk: ShopClient, clock: MovableC
 def test_what_can_no_longer_be_cancelled_takes_a_dispute(desk: ShopClient) -> None:
     problem = assert_problem(try_out(desk, desk.buyer, desk.shipped(), "cancel"), 409, "CONCURRENCY_CONFLICT")
     assert problem["detail"] == (
-        "The order is shipped; cancel takes one that is pending_payment or paid_escrow or processing."
+        "The order is shipped, but cancel requires pending_payment or paid_escrow or processing."
         " To contest a shipped or delivered order, open a dispute."
     )
 
@@ -167,10 +167,7 @@ class TestConfirming:
 
         answer = self.confirm(desk, desk.buyer, order_id)
 
-        assert (
-            "confirm takes one that is shipped"
-            in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
-        )
+        assert "confirm requires shipped" in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
 
     def test_nobody_else_confirms(self, desk: ShopClient) -> None:
         order_id = desk.shipped()

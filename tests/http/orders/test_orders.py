@@ -337,7 +337,7 @@ class TestTheVendorsSteps:
             409,
             "CONCURRENCY_CONFLICT",
         )
-        assert problem["detail"] == "The order is paid_escrow; ship takes one that is processing."
+        assert problem["detail"] == "The order is paid_escrow, but ship requires processing."
         assert_problem(submit(desk, order_id, pin_of(order_id)), 409, "CONCURRENCY_CONFLICT")
 
     @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""Texts of problems that every area shares, and of invalid schedules."""
+
+# Meanings of the error codes. Each meaning is also the default detail of its problems.
+AUTH_UNAUTHORIZED = "The bearer token is missing or invalid."
+AUTH_TOKEN_EXPIRED = "The token has expired. Get a new token and try again."  # noqa: S105 - a text, not a secret
+AUTH_FORBIDDEN = "Your account, role or permissions do not allow this action."
+AUTH_AAL2_REQUIRED = (
+    "This action requires two-factor authentication (assurance level aal2). Sign in with two factors."
+)
+VALIDATION_FAILED = (
+    "The body or a parameter is invalid. See invalid_params for each error."
+    " A body that is not JSON returns status 400 with this code."
+)
+RESOURCE_NOT_FOUND = "Not found."
+METHOD_NOT_ALLOWED = (
+    "This resource does not support the method. The Allow header lists the supported methods."
+)
+CONCURRENCY_CONFLICT = (
+    "The state of the resource does not allow this action, or another request changed the resource."
+    " Read the resource again."
+)
+ESCROW_BALANCE_DEFICIT = "The amount exceeds the verified escrow balance."
+PAYLOAD_TOO_LARGE = "The request body is too large for this route."
+UNSUPPORTED_MEDIA_TYPE = "This route does not support the content type or encoding of the body."
+ESCROW_LOCKED = "The funds are held in escrow and cannot be withdrawn yet."
+DELIVERY_PIN_INVALID = (
+    "The delivery PIN does not match this order. attemptsLeft shows the remaining attempts."
+)
+RATE_LIMIT_EXCEEDED = "You have exceeded the rate limit. Wait for the number of seconds in Retry-After."
+INTERNAL_ERROR = (
+    "An internal error occurred and was reported. Quote the correlationId when you contact support."
+)
+PROVIDER_UNAVAILABLE = "An external provider failed or timed out. Try again."
+SERVICE_UNAVAILABLE = (
+    "The service is temporarily unavailable. Try again after the number of seconds in Retry-After."
+)
+
+STALE_REVISION = "{subject} at revision {current}, not {revision}. Read {pronoun} again, then retry."
+UNKNOWN_CURSOR = "Not valid for this listing and these filters. Start again from the first page."
+
+TRANSITION_NOT_ALLOWED = "The {machine} is {state}, but {trigger} requires {sources}."
+TRANSITION_UNKNOWN = "The {machine} is {state}, and {trigger} is not one of its actions."
+
+SCHEDULE_EXAMPLES = "Use {examples}."
+CRONTAB_WRONG_FIELD_COUNT = "{schedule!r} has {count} fields, but a crontab expression has 5."
+CRONTAB_AMBIGUOUS_STEP = "{schedule!r} has a step on a single value or on a range of a number and a name."
+CRONTAB_INVALID_VALUE = "{value!r} is not a valid {field}."
+CRONTAB_NEVER_DUE = "{schedule!r} never occurs, because the date does not exist."
+INTERVAL_MALFORMED = "{schedule!r} is not an interval, which is a number and s, m, h or d."
+INTERVAL_OUT_OF_RANGE = "{schedule!r} is not between 5 seconds and 31 days."
