@@ -178,7 +178,7 @@ class TestTheVendorsSteps:
 
         with pytest.raises(IllegalTransitionError, match="is paid_escrow, but ship requires processing"):
             operations.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
-        with pytest.raises(IllegalTransitionError, match="is paid_escrow; verify-code takes"):
+        with pytest.raises(IllegalTransitionError, match="is paid_escrow, but verify-code requires"):
             release(session, shop, order_id)
         operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
         with pytest.raises(IllegalTransitionError, match="is processing; accept takes"):
