@@ -1,1 +1,1 @@
-"""What the domain stands on: settings, database, cache, outbox, logs."""
+"""Infrastructure of the domain: settings, database, cache, outbox and logs."""

@@ -1,4 +1,4 @@
-"""The cache: shared content with tags, and the sliding windows of rate limits. It may be down at any time."""
+"""The cache for content with tags and for sliding windows of rate limits. The cache can be down at any time."""
 
 import hashlib
 import time
@@ -18,24 +18,21 @@ from marketplace.infra.wire import LeanRedisClient
 
 _log = structlog.get_logger(__name__)
 
-# Changing what a window or a content entry looks like must change this, or old entries are misread.
+# Change the prefix with the format of a window or a content entry. Otherwise old entries are misread.
 _PREFIX = "m2:"
-_COOL_DOWN_SECONDS = 1.0  # after a failure, requests go without the cache for so long instead of each waiting
-_COMPUTE_LEASE_MILLISECONDS = 5_000  # a process that died over computing holds the others up for no longer
+_COOL_DOWN_SECONDS = 1.0  # after a failure, requests skip the cache for this time instead of waiting
+_COMPUTE_LEASE_MILLISECONDS = 5_000  # the maximum delay by a process that died while computing content
 
 
 class CacheDownError(Exception):
-    """The cache did not answer, or failed a moment ago: go on without it."""
+    """The cache does not respond or failed a moment ago. The caller continues without the cache."""
 
 
 class Script:
-    """A program that the cache runs whole, with nothing in between."""
+    """A Lua script that the cache runs atomically."""
 
     def __init__(self, text: str) -> None:
-        """Name a program.
-
-        :param text: in Lua
-        """
+        """Compute the digest of a Lua script."""
         self.text = text
         self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
@@ -45,7 +42,7 @@ _LOOK_UP = Script((Path(__file__).parent / "edge.lua").read_text(encoding="utf-8
 
 @dataclass(frozen=True, slots=True)
 class RateLimitWindow:
-    """A sliding window of a rate limit: so many requests per period under a key."""
+    """A sliding window of a rate limit: a number of requests per period and key."""
 
     key: str
     limit: int
@@ -54,7 +51,7 @@ class RateLimitWindow:
 
 @dataclass(frozen=True, slots=True)
 class CacheLookup:
-    """What one round trip told; ``must_compute`` says that the caller is the one to compute what is missing."""
+    """The result of a cache look-up. With ``must_compute``, this caller must compute the missing content."""
 
     allowed: bool
     used: int
@@ -65,7 +62,7 @@ class CacheLookup:
 
 
 class Cache:
-    """A Redis-compatible server, with the one script that the edge runs on it."""
+    """A Redis-compatible server that caches content and counts requests."""
 
     def __init__(self, url: str) -> None:
         self._client = redis.Redis.from_url(
@@ -88,15 +85,15 @@ class Cache:
     ) -> CacheLookup:
         """Count a request and fetch cached content in one round trip.
 
-        Content that is missing is leased on the way, so that one process alone computes it. A lease that
-        comes to nothing is given back by ``release_compute_lease``, or ends by itself.
+        The first caller that misses the content receives a lease, so only one process computes the content. Without a
+        result, the process calls ``release_compute_lease``, or the lease expires.
 
-        :param window: the rate limit's window, or none not to count
-        :param count_request: whether the request is counted; otherwise the window is only looked at
-        :param content_key: the content wanted, or empty
-        :param tags: what the content depends on; ``drop`` of any of them makes it unfindable
-        :return: whether the limit allows the request, how much of it is used, and the content
-        :raises CacheDownError: the cache is not to be had
+        :param window: the rate limit's window; none skips counting
+        :param count_request: whether to count the request or only to read the window
+        :param content_key: the key of the content; empty skips the look-up
+        :param tags: dependencies of the content; ``drop`` of any tag invalidates the content
+        :return: the state of the rate limit, and the content
+        :raises CacheDownError: the cache is unavailable
         """
         keys = [
             f"{_PREFIX}w:{window.key}" if window else "",
@@ -112,12 +109,12 @@ class Cache:
         )
 
     def store(self, *, content_key: str, version: str, content: bytes, ttl_seconds: int) -> None:
-        """Keep content under the version of its tags that its look-up told.
+        """Store content under the version of its tags that the look-up returned.
 
-        A tag dropped meanwhile has another version by now, so that stale content is never found. The cache's
-        answer is not waited for: content that was not stored is computed again.
+        Dropping a tag changes the version, so stale content is never found. This method does not wait for the
+        cache's response: if the content was not stored, another request computes the content again.
 
-        :raises CacheDownError: the cache is not to be had
+        :raises CacheDownError: the cache is unavailable
         """
         with self:
             self._lean_client.send_without_reply(
@@ -125,10 +122,10 @@ class Cache:
             )
 
     def poll(self, *, content_key: str, version: str) -> tuple[bytes | None, bool]:
-        """Look for content of one version of its tags that somebody else computes.
+        """Check for content that another process is computing.
 
-        :return: the content, if it is there by now, and whether it may still be waited for
-        :raises CacheDownError: the cache is not to be had
+        :return: the content or none, and whether the other process still has the lease
+        :raises CacheDownError: the cache is unavailable
         """
         key = f"{_PREFIX}c:{content_key}{version}"
         with self:
@@ -136,17 +133,17 @@ class Cache:
         return content if isinstance(content, bytes) else None, lease is not None
 
     def release_compute_lease(self, *, content_key: str, version: str) -> None:
-        """Give back a lease whose content could not be computed.
+        """Release a lease after the content could not be computed.
 
-        :raises CacheDownError: the cache is not to be had
+        :raises CacheDownError: the cache is unavailable
         """
         with self:
             self._client.delete(f"{_PREFIX}c:{content_key}{version}:claim")
 
     def drop(self, *tags: str) -> None:
-        """Make everything that depends on any of these tags unfindable, at once.
+        """Invalidate all content that depends on any of these tags.
 
-        :raises CacheDownError: the cache is not to be had
+        :raises CacheDownError: the cache is unavailable
         """
         with self:
             pipeline = self._client.pipeline(transaction=False)
@@ -155,10 +152,10 @@ class Cache:
             pipeline.execute()
 
     def drop_after_commit(self, tags: Sequence[str]) -> None:
-        """Drop tags after the commit that made them stale, which nothing may undo.
+        """Drop tags after a commit made the content stale. This method never raises, because the commit stands.
 
-        A cache that is down is not waited for: the tags are kept, and dropped before this process next asks it
-        for anything. Only if the process ends before that can content be stale, for its time to live.
+        If the cache is down, this process drops the tags before the next call to the cache. If the process ends
+        first, content can stay stale for its time to live.
         """
         try:
             self.drop(*tags)
@@ -167,40 +164,38 @@ class Cache:
             _log.warning("stale content not dropped yet", tags=list(tags))
 
     def ping(self) -> None:
-        """Ask the cache for a sign of life.
+        """Check that the cache responds.
 
-        :raises CacheDownError: the cache is not to be had
+        :raises CacheDownError: the cache is unavailable
         """
         with self:
             self._client.ping()
 
     def run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
-        """Run a program on the cache, in one round trip.
+        """Run a script on the cache in one round trip.
 
-        Where the connection breaks before the answer came, it may run twice.
+        The script can run twice if the connection breaks before the response.
 
-        :param script: the program
-        :param keys: all that it touches
-        :param arguments: what it is told besides
-        :return: the answer as the server gave it; texts are bytes
-        :raises CacheDownError: the cache is not to be had
+        :param keys: all keys that the script reads or writes
+        :return: the server's response, with texts as bytes
+        :raises CacheDownError: the cache is unavailable
         """
         with self:
             try:
                 return self._lean_client.send("EVALSHA", script.digest, len(keys), *keys, *arguments)
             except redis.exceptions.NoScriptError:
-                # The server was started anew: sent whole, it is known from then on.
+                # The server does not know the script, for example after a restart. EVAL also loads the script.
                 return self._lean_client.send("EVAL", script.text, len(keys), *keys, *arguments)
 
     def remove(self, key: str) -> None:
-        """Remove what a program has kept under a key; the cache's answer is not waited for.
+        """Delete a key without waiting for the response.
 
-        :raises CacheDownError: the cache is not to be had
+        :raises CacheDownError: the cache is unavailable
         """
         with self:
             self._lean_client.send_without_reply("DEL", key)
 
-    # What every call to the server runs in. It is no generator of contextlib's: those cost more.
+    # Every call to the server runs in this context. A generator of contextlib would be slower.
     def __enter__(self) -> None:
         if time.monotonic() < self._down_until:
             raise CacheDownError
@@ -218,19 +213,18 @@ class Cache:
             raise CacheDownError from error
 
     def record_failure(self, error: BaseException) -> None:
-        """Note a failure: for a moment nobody waits for the cache."""
+        """Record a failure, so that calls fail immediately during the cool-down."""
         self._down_until = time.monotonic() + _COOL_DOWN_SECONDS
         _log.warning("cache down", error=type(error).__name__)
 
 
 def drop_cached(session: Session, *tags: str) -> None:
-    """Drop cached content as soon as the session's transaction has committed.
+    """Drop cached content after the session's transaction commits.
 
-    Whoever changes what the public is shown calls it, as often as it likes: all tags of a transaction take
-    one round trip together. A transaction that is rolled back drops nothing.
+    Every change of public content must call this function. All tags of a transaction take one round trip together.
+    A rolled-back transaction drops nothing.
 
-    :param session: of the transaction that makes the content stale
-    :param tags: what the content depends on, as the routes that are cached name it
+    :param tags: dependencies of the content, as named by the cached routes
     """
     pending: set[str] | None = session.info.get(_PENDING_TAGS_KEY)
     if pending is None:

@@ -1,6 +1,6 @@
-"""A circuit breaker for providers that may hang: a hanging provider holds up one thread of a process, not all.
+"""A circuit breaker for slow providers. A hanging provider blocks one thread of a process, not all threads.
 
-Each process keeps its own state, and finds out for itself that a provider is down.
+The state is per process, so each process detects an outage separately.
 """
 
 import threading
@@ -12,43 +12,42 @@ from marketplace.infra.outbox import RetryLaterError
 from marketplace.kernel.clock import Clock
 from marketplace.kernel.errors import ProviderUnavailableError
 
-# So long nobody asks after a failure; then one does, to see.
+# No calls for this time after a failure. Then a single call probes the provider.
 OPEN_DURATION = timedelta(seconds=10)
-# And so long one waits for who is before him, who is done in a fraction of it where all is well.
+# The maximum wait for the previous caller. A healthy call takes a fraction of this time.
 _TURN_TIMEOUT_SECONDS = 1.0
 
 
 class CircuitOpenError(RetryLaterError):
-    """The provider failed just now, or somebody waits for it already."""
+    """The provider failed a moment ago, or another caller is already waiting for the provider."""
 
 
 class CircuitBreaker:
-    """One call at a time, and none for a while after a failure.
+    """A circuit breaker that allows one call at a time, and no call for a while after a failure.
 
-    :param response_errors: errors that show that the provider answered: they close the circuit again
+    :param response_errors: errors that prove a response from the provider and therefore close the circuit
     """
 
     def __init__(self, *, response_errors: tuple[type[Exception], ...]) -> None:
         self._response_errors = response_errors
         self._call_lock = threading.Lock()
         self._opened_at: datetime | None = None
-        # Whoever has the turn has had it for long, or is the first after a failure: nobody waits for him.
+        # The current call is slow, or is the first call after a failure. Other callers do not wait.
         self._is_suspect = False
 
     @contextmanager
     def guard(self, clock: Clock) -> Iterator[None]:
-        """Let the caller through, unless that might take long.
+        """Run the caller's block, unless the provider is likely to hang.
 
-        :param clock: tells when a call failed, and whether that is long ago
-        :raises CircuitOpenError: at once, or after a second: this is to be put off
-        :raises ProviderUnavailableError: as the caller raised it, which opens the circuit for a while
+        :raises CircuitOpenError: the circuit is open or another call is slow; the caller retries later
+        :raises ProviderUnavailableError: raised by the block; opens the circuit for ``OPEN_DURATION``
         """
         self._ensure_closed(clock)
         if not self._call_lock.acquire(timeout=0 if self._is_suspect else _TURN_TIMEOUT_SECONDS):
             self._is_suspect = True
             raise CircuitOpenError(OPEN_DURATION)
         try:
-            # Who was before may have failed meanwhile.
+            # The previous call may have failed during the wait.
             self._ensure_closed(clock)
             try:
                 yield

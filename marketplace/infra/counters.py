@@ -1,8 +1,8 @@
-"""Counters that are too hot for a row: kept in the cache, and handed out in batches to be added up.
+"""Counters in the cache for events that are too frequent for database rows.
 
-Each increment goes to one hash, the buffer. Renaming it makes a batch of it, at once and whole, so that an
-increment is in one batch and no other. A batch stays, and is listed, until whoever added it up discards it.
-Nothing here has a time to live, so that the cache does not evict it.
+Increments go to a hash, the buffer. Renaming the buffer atomically turns the buffer into a batch, so each increment is
+in exactly one batch. A batch stays listed until the consumer has added the counts to the database and discards the
+batch. The keys have no time to live, so that the cache does not evict the counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,13 @@ from uuid import UUID, uuid4
 
 from marketplace.infra.cache import Cache, Script
 
-# So many fields make a batch by themselves: what one transaction adds up is bounded.
+# A buffer with this number of fields becomes a batch, which limits the work of one transaction.
 MAX_BATCH_FIELDS = 20_000
 
 _INCREMENT = Script(
     """
-    -- KEYS: the buffer, the list of batches, the key of a batch to be. ARGV: field, most fields, the batch's id.
+    -- KEYS: buffer, list of batches, key of the new batch
+    -- ARGV: field, maximum number of fields, id of the new batch
     redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
     if redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[2]) then
       redis.call('RENAME', KEYS[1], KEYS[3])
@@ -26,7 +27,8 @@ _INCREMENT = Script(
 )
 _CLOSE_BATCH = Script(
     """
-    -- KEYS: as above. ARGV: the batch's id, how many batches are told at most.
+    -- KEYS: buffer, list of batches, key of the new batch
+    -- ARGV: id of the new batch, maximum number of returned batches
     if redis.call('EXISTS', KEYS[1]) == 1 then
       redis.call('RENAME', KEYS[1], KEYS[3])
       redis.call('RPUSH', KEYS[2], ARGV[1])
@@ -37,7 +39,8 @@ _CLOSE_BATCH = Script(
 _READ_BATCH = Script("return redis.call('HGETALL', KEYS[1])")
 _DISCARD_BATCH = Script(
     """
-    -- KEYS: the batch, the list of batches. ARGV: the batch's id.
+    -- KEYS: batch, list of batches
+    -- ARGV: id of the batch
     redis.call('DEL', KEYS[1])
     return redis.call('LREM', KEYS[2], 0, ARGV[1])
     """
@@ -45,24 +48,22 @@ _DISCARD_BATCH = Script(
 
 
 class Counters:
-    """Counters of one name, which all processes share."""
+    """A named set of counters that all processes share."""
 
     def __init__(self, cache: Cache, name: str) -> None:
-        """Name counters.
+        """Open a set of counters.
 
-        :param cache: where they are kept
-        :param name: what tells them from others
+        :param name: identifies the set in the cache
         """
         self._cache = cache
-        # In braces: where the cache is a cluster, all of it is on one of its servers.
+        # The braces keep all keys of the set on the same server of a cluster.
         self._buffer = f"n1:{{{name}}}:buffer"
         self._batches = f"n1:{{{name}}}:batches"
 
     def increment(self, field: str) -> None:
-        """Count one.
+        """Add 1 to the counter of a field.
 
-        :param field: what is counted
-        :raises CacheDownError: the cache is not to be had; it may have been counted, if the answer was lost
+        :raises CacheDownError: the cache is unavailable; a lost response can hide a successful increment
         """
         batch_id = uuid4().hex
         self._cache.run(
@@ -74,27 +75,27 @@ class Counters:
         )
 
     def close_batch(self, *, limit: int) -> list[UUID]:
-        """Make a batch of what was counted, and name the batches that are not discarded yet.
+        """Turn the buffer into a batch, and list the batches that are not yet discarded, oldest first.
 
-        :param limit: how many are named at most, the oldest first
-        :raises CacheDownError: the cache is not to be had
+        :param limit: the maximum number of listed batches
+        :raises CacheDownError: the cache is unavailable
         """
         batch_id = uuid4().hex
         keys = (self._buffer, self._batches, self._batch(batch_id))
         return [UUID(name.decode()) for name in self._cache.run(_CLOSE_BATCH, keys, batch_id, limit)]
 
     def read_batch(self, batch_id: UUID) -> Mapping[str, int]:
-        """Give what a batch counted, by field; nothing if it is not there any more.
+        """Return the counts of a batch by field, empty for a discarded batch.
 
-        :raises CacheDownError: the cache is not to be had
+        :raises CacheDownError: the cache is unavailable
         """
         pairs: Sequence[bytes] = self._cache.run(_READ_BATCH, (self._batch(batch_id.hex),))
         return {field.decode(): int(count) for field, count in zip(pairs[::2], pairs[1::2], strict=True)}
 
     def discard_batch(self, batch_id: UUID) -> None:
-        """Forget a batch that was added up.
+        """Discard a batch after the consumer has added the counts to the database.
 
-        :raises CacheDownError: the cache is not to be had; it may be forgotten nevertheless
+        :raises CacheDownError: the cache is unavailable; a lost response can hide a successful discard
         """
         self._cache.run(_DISCARD_BATCH, (self._batch(batch_id.hex), self._batches), batch_id.hex)
 

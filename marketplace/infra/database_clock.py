@@ -1,4 +1,4 @@
-"""The clock of a process, set by the database's."""
+"""The clock of a process, synchronised with the database's clock."""
 
 import contextlib
 import statistics
@@ -20,15 +20,15 @@ from marketplace.kernel.errors import ServiceUnavailableError
 _log = structlog.get_logger(__name__)
 
 _MEASURE_EVERY_SECONDS = 60.0
-# Hosts with NTP differ by less. Following each measurement would make the time of a process jump back and forth.
+# Hosts with NTP differ by less. Smaller corrections would make the time of a process jump back and forth.
 _TOLERANCE = timedelta(milliseconds=250)
 
 
 class DatabaseClock:
-    """The time of the database, kept between measurements by the process's monotonic clock.
+    """A clock with the database's time. Between measurements, the process's monotonic clock advances the time.
 
-    Changes of the host's own time have no effect after the start, and processes on hosts whose times differ agree.
-    A connection that leaves the pool measures the difference, before its transaction begins.
+    After the start, changes of the host's time have no effect, and processes on different hosts agree on the time.
+    A connection that leaves the pool measures the difference before the transaction begins.
     """
 
     def __init__(
@@ -40,9 +40,7 @@ class DatabaseClock:
     ) -> None:
         """Start with the host's time.
 
-        :param database: its time is followed
-        :param system: the host's time
-        :param monotonic: seconds that no change of the host's time affects
+        :param monotonic: returns seconds that are independent of changes of the host's time
         """
         self._database = database
         self._monotonic = monotonic
@@ -52,14 +50,14 @@ class DatabaseClock:
         event.listen(database.engine, "checkout", self._on_checkout)
 
     def __call__(self) -> datetime:
-        """Tell the current time, in UTC.
+        """Return the current time in UTC.
 
-        The first call measures, if no connection has done so yet; while the database can't be used, the host's time
-        holds.
+        The first call measures the database's time unless a connection already did. While the database is
+        unavailable, the clock uses the host's time.
         """
         if not self._was_measured:
             self._was_measured = True
-            # The caller's own statements fail likewise.
+            # If the database is unavailable, the caller's own statements report the error.
             with (
                 contextlib.suppress(ServiceUnavailableError, SettingsError),
                 self._database.reading() as session,
@@ -71,7 +69,7 @@ class DatabaseClock:
         if self._monotonic() >= self._measure_at:
             self._was_measured = True
             self._measure_at = self._monotonic() + _MEASURE_EVERY_SECONDS
-            # A connection that fails here fails the statement that it was taken for, which says so.
+            # A broken connection also fails the caller's statement, which reports the error.
             with contextlib.suppress(psycopg2.Error):
                 self._measure(connection)
 
@@ -88,7 +86,7 @@ class DatabaseClock:
         connection.rollback()
         origin = statistics.median(origins)
         correction = origin - self._origin
-        # The answer's time lies anywhere between question and answer.
+        # The server read its clock at any time between the query and the response.
         if abs(correction) > _TOLERANCE + timedelta(seconds=longest / 2):
             self._origin = origin
             _log.warning("clock set by the database", seconds=correction.total_seconds())

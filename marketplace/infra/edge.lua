@@ -1,17 +1,20 @@
--- One round trip of the edge: count a request against a sliding window and look up cached content.
--- KEYS[1]: the window's list of request times, newest first ('' skips counting).
--- KEYS[2]: the content's key ('' skips the look-up); KEYS[3..]: versions of the tags that the content depends on.
--- ARGV: limit, period in milliseconds, whether to count the request (1) or only to look (0), for how many
--- milliseconds a caller that does not find the content claims to compute it.
+-- Count a request against a sliding window and look up cached content, in one round trip.
+-- KEYS[1]: list of request times in the window, newest first ('' skips counting)
+-- KEYS[2]: key of the content ('' skips the look-up)
+-- KEYS[3..]: versions of the content's tags
+-- ARGV[1]: limit
+-- ARGV[2]: period in milliseconds
+-- ARGV[3]: 1 to count the request, 0 to read the window only
+-- ARGV[4]: duration in milliseconds of the lease to compute missing content
 -- Returns: allowed, used, milliseconds until the oldest counted request leaves the window, version, content,
--- whether the caller has the claim.
+-- whether the caller has the lease
 local allowed, used, frees_in = 1, 0, 0
 if KEYS[1] ~= '' then
   local limit, period, count = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local oldest = redis.call('LINDEX', KEYS[1], -1)
-  local budget = 2000 -- bounds one call; what is left over goes with the next calls or with the key
+  local budget = 2000 -- limits the work of a call; later calls or the key's expiry remove the rest
   while oldest and tonumber(oldest) <= now - period and budget > 0 do
     redis.call('RPOP', KEYS[1])
     oldest = redis.call('LINDEX', KEYS[1], -1)

@@ -1,7 +1,7 @@
-"""Encryption of columns: AES-256-GCM under keys that can be rotated, and blind indexes for look-up by equality.
+"""Encryption of columns: AES-256-GCM with rotatable keys, and blind indexes for equality look-ups.
 
-An encrypted value is ``v1:<key id>:<nonce, ciphertext and tag in base64>``. Its associated data name key, table and
-column, so a value that is moved to another column is refused. Rows of one column are not told apart.
+An encrypted value is ``v1:<key id>:<nonce, ciphertext and tag in base64>``. The associated data contain the key id,
+table and column, so decryption fails for a value of another column. The associated data do not identify the row.
 """
 
 import base64
@@ -20,21 +20,22 @@ from sqlalchemy.types import TypeDecorator
 
 from marketplace.infra.encryption_keys import parse_data_keys, parse_key
 
-ENCRYPTED_VALUE_PATTERN = "^v1:[a-z0-9_-]{1,32}:[A-Za-z0-9_-]{38,}$"  # of nonce and tag alone: 28 bytes
+ENCRYPTED_VALUE_PATTERN = "^v1:[a-z0-9_-]{1,32}:[A-Za-z0-9_-]{38,}$"  # nonce and tag alone have 28 bytes
 _NONCE_BYTES = 12
 
 
 class EncryptionError(Exception):
-    """A value can't be encrypted or decrypted. The message never contains the value or a key."""
+    """A value cannot be encrypted or decrypted. The message never contains the value or a key."""
 
 
 class Keyring:
-    """The keys of encrypted columns: one writes, all read. Another one makes the blind indexes."""
+    """The keys of encrypted columns. The first data key encrypts, and all data keys decrypt."""
 
     def __init__(self, data_keys: Mapping[str, bytes], index_key: bytes) -> None:
-        """Take the keys.
+        """Create the keyring.
 
-        :param data_keys: keys of 32 bytes by id; the first one writes
+        :param data_keys: keys of 32 bytes by id; the first key encrypts
+        :param index_key: the key of the blind indexes
         """
         self._ciphers = {key_id: AESGCM(key) for key_id, key in data_keys.items()}
         self._writing_key_id = next(iter(data_keys))
@@ -54,7 +55,7 @@ class Keyring:
         """Decrypt a value.
 
         :param context: the table and column of the value
-        :raises EncryptionError: the value is not encrypted, was changed or moved, or its key is missing
+        :raises EncryptionError: the value is not encrypted, was changed or moved, or the key is missing
         """
         if not re.fullmatch(ENCRYPTED_VALUE_PATTERN, value):
             raise EncryptionError(f"A value of {context} is not encrypted.")
@@ -62,7 +63,7 @@ class Keyring:
         cipher = self._ciphers.get(key_id)
         if cipher is None:
             raise EncryptionError(
-                f"A value of {context} was encrypted with the key {key_id}, which DATA_ENCRYPTION_KEYS lacks."
+                f"A value of {context} was encrypted with the key {key_id}, which is missing in DATA_ENCRYPTION_KEYS."
             )
         try:
             sealed = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
@@ -71,28 +72,28 @@ class Keyring:
             ).decode()
         except (InvalidTag, ValueError) as error:
             raise EncryptionError(
-                f"A value of {context} can't be decrypted: the value was changed, belongs to another column,"
-                f" or the key {key_id} is another one than then."
+                f"A value of {context} can't be decrypted: the value was changed or belongs to another column,"
+                f" or the key {key_id} has changed."
             ) from error
 
     def blind_index(self, text: str, context: str) -> bytes:
-        """Compute the keyed hash of a text: equal texts of one column have equal hashes."""
+        """Compute the keyed hash of a text. Equal texts of a column have equal hashes."""
         return hmac.digest(self._index_key, f"{context}\0{text}".encode(), hashlib.sha256)
 
 
 class _ProcessKeys:
-    """The keyring of this process. Column types are module constants, so they can't be given the keys."""
+    """The keyring of this process. A global is necessary because column types are module constants."""
 
     keyring: ClassVar[Keyring | None] = None
 
 
 def use_keyring(keyring: Keyring | None) -> None:
-    """Set the keyring that this process's columns are read and written with."""
+    """Set the keyring of this process's encrypted columns."""
     _ProcessKeys.keyring = keyring
 
 
 def make_keyring(data_encryption_keys: str, blind_index_key: str) -> Keyring | None:
-    """Make the keyring from the settings' texts, or none where they are empty."""
+    """Create the keyring from settings, or return none if a setting is empty."""
     if not data_encryption_keys or not blind_index_key:
         return None
     return Keyring(parse_data_keys(data_encryption_keys), parse_key(blind_index_key))
@@ -105,18 +106,18 @@ def _require_keyring() -> Keyring:
 
 
 class EncryptedText(TypeDecorator[str]):
-    """A text that is stored encrypted. Compare its blind index: equal texts are stored as different values."""
+    """An encrypted text. Equal texts have different stored values, so compare the blind index instead."""
 
     impl = Text
     cache_ok = True
 
     class Comparator(TypeDecorator.Comparator[str]):
-        """Refuse comparisons, which would never find a row."""
+        """A comparator that refuses comparisons, because comparisons would never find a row."""
 
         def operate(self, op: Any, *other: Any, **kwargs: Any) -> Any:
-            """Allow IS NULL alone.
+            """Allow only IS NULL and IS NOT NULL.
 
-            :raises TypeError: the column is compared or sorted by
+            :raises TypeError: the statement compares or sorts by the column
             """
             if op not in (is_, is_not):
                 raise TypeError("an encrypted column can't be compared: compare its blind index")
@@ -127,55 +128,55 @@ class EncryptedText(TypeDecorator[str]):
     comparator_factory = Comparator
 
     def __init__(self, context: str) -> None:
-        """Bind the values to a place.
+        """Bind the values to a column.
 
-        :param context: ``table.column``; stored values depend on it
+        :param context: ``table.column``, which stored values depend on
         """
         super().__init__()
         self.context = context
 
     def encrypt(self, text: str) -> str:
-        """Encrypt a text, for writers that go past SQLAlchemy."""
+        """Encrypt a text for statements that bypass SQLAlchemy."""
         return _require_keyring().encrypt(text, self.context)
 
     def decrypt(self, value: str) -> str:
-        """Decrypt a stored value, for readers that go past SQLAlchemy.
+        """Decrypt a stored value for statements that bypass SQLAlchemy.
 
-        :raises EncryptionError: the value can't be decrypted
+        :raises EncryptionError: the value cannot be decrypted
         """
         return _require_keyring().decrypt(value, self.context)
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Encrypt what is written."""
+        """Encrypt a value before the statement runs."""
         return None if value is None else self.encrypt(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
-        """Decrypt what is read."""
+        """Decrypt a value of the result."""
         return None if value is None else self.decrypt(value)
 
 
 class BlindIndex(TypeDecorator[Any]):
-    """The blind index of an encrypted column: takes plain texts, also in comparisons, and stores their hashes."""
+    """The blind index of an encrypted column. Writes and comparisons take plain texts and use the keyed hashes."""
 
     impl = LargeBinary
     cache_ok = True
 
     def __init__(self, context: str) -> None:
-        """Bind the hashes to a place.
+        """Bind the hashes to a column.
 
-        :param context: ``table.column`` of the encrypted column; stored hashes depend on it
+        :param context: ``table.column`` of the encrypted column, which stored hashes depend on
         """
         super().__init__()
         self.context = context
 
     def compute(self, text: str) -> bytes:
-        """Hash a text, for writers that go past SQLAlchemy."""
+        """Hash a text for statements that bypass SQLAlchemy."""
         return _require_keyring().blind_index(text, self.context)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
-        """Hash a plain text."""
+        """Hash a plain text before the statement runs."""
         return None if value is None else self.compute(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> bytes | None:
-        """Give the stored hash."""
+        """Return the stored hash."""
         return None if value is None else bytes(value)

@@ -1,4 +1,4 @@
-"""Logs: one line of JSON each, with the request's context, redacted. Errors go to the tracker likewise."""
+"""Redacted logs as lines of JSON with the request's context, and redacted events for the error tracker."""
 
 import logging
 import re
@@ -16,23 +16,23 @@ from marketplace.kernel.redaction import MARKER, redact
 
 EventDict = MutableMapping[str, Any]
 
-# Fields that are made here, by us alone, and cannot hold what somebody typed.
+# Fields that only this service writes. These fields never contain input of users.
 _UNREDACTED_FIELDS = frozenset(
     {"timestamp", "level", "service", "version", "method", "status", "durationMs", "requestId"}
 )
 
-# As the tracker's integrations name them, in requests, breadcrumbs and spans.
+# Names that the tracker's integrations use in requests, breadcrumbs and spans.
 _QUERY_KEYS = frozenset({"query_string", "http.query", "http.fragment", "url.query", "url.fragment"})
 _QUERY_STRING = re.compile(r"""(?<=[\w/])\?[^\s"'<>=]+=[^\s"'<>]*""")
 
 
 class _RedactingStreamHandler(logging.StreamHandler[TextIO]):
-    """Writes lines; what can't be formatted is told without its arguments."""
+    """A stream handler that logs formatting errors without the record's arguments."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Tell of a record that failed; logging's own way prints it with all its arguments."""
+        """Log a record that could not be formatted. The standard handler would print all arguments unredacted."""
         failure = sys.exc_info()[1]
-        # After an OSError the output is gone: there is nowhere to tell it.
+        # After an OSError the output is closed.
         if not isinstance(failure, OSError):
             structlog.get_logger(__name__).error(
                 "log record could not be formatted",
@@ -43,7 +43,7 @@ class _RedactingStreamHandler(logging.StreamHandler[TextIO]):
 
 
 def configure_logging(settings: Settings) -> None:
-    """Send all logs to standard output, as redacted lines of JSON."""
+    """Send all logs to standard output as redacted lines of JSON."""
     _configure(
         settings,
         level=logging.getLevelNamesMapping()[settings.log_level],
@@ -54,10 +54,10 @@ def configure_logging(settings: Settings) -> None:
 
 
 def configure_command_logging(settings: Settings) -> None:
-    """Send warnings and worse to standard error, as redacted lines of JSON.
+    """Send warnings and errors of a command to standard error as redacted lines of JSON.
 
-    Standard output is the command's own. A terminal is not written to either: a command tells people itself what it
-    did and what failed, and draws its progress there.
+    Standard output is reserved for the command's results. On a terminal only critical events are logged, because
+    the command itself prints results, errors and progress there.
     """
     level = max(logging.WARNING, logging.getLevelNamesMapping()[settings.log_level])
     _configure(
@@ -67,14 +67,14 @@ def configure_command_logging(settings: Settings) -> None:
         factory=structlog.PrintLoggerFactory(sys.stderr),
         render=_render_text,
     )
-    # What it says of a connection that is lost, the command says in words.
+    # The command itself reports a lost connection.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
 
 
 def _configure(settings: Settings, *, level: int, output: TextIO, factory: Any, render: Any) -> None:
-    """Have structlog and the standard library log alike.
+    """Configure structlog and the standard library to log in the same format.
 
-    :param factory: makes loggers that take what ``render`` gives
+    :param factory: creates loggers that accept the output of ``render``
     """
 
     def add_service(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
@@ -106,14 +106,14 @@ def _configure(settings: Settings, *, level: int, output: TextIO, factory: Any, 
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # Huey says each task at INFO, with its arguments; our tasks log what they did themselves. What draws PDF files
-    # tells of each table of a font.
+    # Huey logs each task with its arguments at INFO, but the tasks log their own results. The PDF libraries log each
+    # table of a font.
     for name in ("huey", "fontTools", "fpdf"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
 
 def redact_event(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
-    """Redact all fields of a log event but those that only the service itself writes."""
+    """Redact all fields of a log event except the fields that only this service writes."""
     for key, value in event_dict.items():
         if key not in _UNREDACTED_FIELDS and not key.startswith("_"):
             (event_dict[key],) = redact({key: value}).values()
@@ -121,11 +121,11 @@ def redact_event(_logger: Any, _name: str, event_dict: EventDict) -> EventDict:
 
 
 def render_line(_logger: Any, _name: str, event_dict: EventDict) -> bytes:
-    """Write a log event as one line of JSON."""
+    """Render a log event as a line of JSON."""
     try:
         return _dump(event_dict)
     except TypeError:
-        # A line that can't be written would turn what it tells of into an error of its own.
+        # An unserializable value must not turn a log call into an error.
         return _dump(_to_serializable(event_dict))
 
 
@@ -134,7 +134,7 @@ def _dump(value: Any) -> bytes:
 
 
 def _to_serializable(value: Any) -> Any:
-    """Replace what JSON as we write it has no room for: integers beyond 64 bits, half characters, odd keys."""
+    """Replace values that orjson rejects: integers beyond 64 bits, lone surrogates and unusual keys."""
     if isinstance(value, dict):
         return {str(_to_serializable(key)): _to_serializable(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -149,7 +149,7 @@ def _render_text(logger: Any, name: str, event_dict: EventDict) -> str:
 
 
 def configure_error_tracking(settings: Settings) -> None:
-    """Report unhandled errors to the error tracker, where one is configured."""
+    """Report unhandled errors to the error tracker if SENTRY_DSN is set."""
     if not settings.sentry_dsn:
         return
     sentry_sdk.init(
@@ -165,7 +165,7 @@ def configure_error_tracking(settings: Settings) -> None:
 
 
 def scrub_error_event(event: Event, _hint: Hint) -> Event:
-    """Scrub an error event before it leaves: no query strings, secrets or bodies."""
+    """Remove query strings, secrets and bodies from an error event before the event is sent."""
     scrubbed: dict[str, Any] = scrub(dict(event))
     request = scrubbed.get("request")
     if isinstance(request, dict):
@@ -174,12 +174,12 @@ def scrub_error_event(event: Event, _hint: Hint) -> Event:
 
 
 def scrub(value: Any) -> Any:
-    """Redact what is told to the error tracker, and take the query out of every address."""
+    """Redact data for the error tracker, and remove query strings from all URLs."""
     return _redact_query_strings(redact(value))
 
 
 def _redact_query_strings(value: Any) -> Any:
-    # What redact gives back is as deep as it allows, and no deeper.
+    # The recursion is limited, because redact limits the nesting depth.
     if isinstance(value, dict):
         return {
             key: MARKER if key in _QUERY_KEYS and item else _redact_query_strings(item)

@@ -1,4 +1,7 @@
-"""The outbox: work handed on in the transaction of its cause, run at least once, its effect exactly once."""
+"""The outbox: background work, enqueued in the same transaction as its cause.
+
+A handler runs at least once, and its changes in the database commit exactly once.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from marketplace.infra.db import CreatedAt, Entity, Json, Statement
 
 
 class OutboxEvent(Entity):
-    """Work that waits or was done. ``queue`` says which worker takes it, ``topic`` what is to be done."""
+    """An event of the outbox, pending or done. ``queue`` selects the worker and ``topic`` the handler."""
 
     __tablename__ = "outbox_events"
     __table_args__ = (
@@ -43,14 +46,14 @@ class OutboxEvent(Entity):
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
     last_error: Mapped[str | None]
     done_at: Mapped[datetime | None]
-    failed_at: Mapped[datetime | None] = mapped_column(comment="Given up after the last try")
+    failed_at: Mapped[datetime | None] = mapped_column(comment="Set after the last failed attempt")
 
 
-# A handler that fails is tried again after 10 s, 20 s, 40 s and so on, at last after 11 h 23 min: 22 h 45 min in all.
+# Retries follow after 10 s, 20 s, 40 s and so on. The last delay is 11 h 23 min, and the total is 22 h 45 min.
 MAX_TRIES = 14
 _FIRST_RETRY_DELAY = timedelta(seconds=10)
 
-# What was done is of no more use then; what was given up may be asked about for longer.
+# Failed events are kept longer than done events for later investigations.
 RETENTION = timedelta(days=30)
 FAILED_RETENTION = timedelta(days=365)
 
@@ -60,12 +63,12 @@ Handler = Callable[[Session, dict[str, Any], datetime], None]
 
 
 class RetryLaterError(Exception):
-    """Work can't be tried just now, through no fault of its own: it is put off, which counts as no try."""
+    """A temporary condition prevents the attempt, so the event is postponed. This does not count as an attempt."""
 
     def __init__(self, delay: timedelta) -> None:
-        """Make one.
+        """Create the error.
 
-        :param delay: how long it is put off for; longer than before the first retry it never is
+        :param delay: the time until the next attempt, capped at the delay of the first retry
         """
         super().__init__()
         self.delay = min(delay, _FIRST_RETRY_DELAY)
@@ -77,12 +80,11 @@ _INSERT_EVENT = Statement(
 
 
 def enqueue(session: Session, *, queue: str, topic: str, payload: dict[str, Any], due_at: datetime) -> UUID:
-    """Hand on work: it is done if, and only if, this transaction commits.
+    """Enqueue work that runs if, and only if, this transaction commits.
 
-    :param queue: the queue whose worker takes it
-    :param topic: what is to be done; a task is registered for it
+    :param topic: the name of a registered task
     :param payload: ids and scalars, no personal data
-    :param due_at: not before this time, and within a second or two of it
+    :param due_at: the earliest start; the work usually starts within two seconds of this time
     :return: the event's id
     """
     event_id: UUID = _INSERT_EVENT.scalar(
@@ -93,7 +95,7 @@ def enqueue(session: Session, *, queue: str, topic: str, payload: dict[str, Any]
 
 
 def list_due_events(session: Session, *, queue: str, now: datetime, limit: int) -> Sequence[UUID]:
-    """List the ids of a queue's due events, the longest waiting first."""
+    """List the ids of a queue's due events, oldest due time first."""
     return session.scalars(_select_due_event_ids(queue, now, limit)).all()
 
 
@@ -109,17 +111,17 @@ def _select_due_event_ids(queue: str, now: datetime, limit: int) -> Select[UUID]
 def fetch_due_event(session: Session, *, event_id: UUID, now: datetime) -> OutboxEvent | None:
     """Fetch an event without a lock.
 
-    :return: none if the event is done, given up or not due
+    :return: none if the event is done, failed or not due
     """
     return session.scalar(select(OutboxEvent).where(OutboxEvent.id == event_id, *_is_due(now)))
 
 
 def run_event(session: Session, *, event_id: UUID, handlers: Mapping[str, Handler], now: datetime) -> bool:
-    """Do an event's work and mark it done, in one transaction.
+    """Run the handler of an event and mark the event as done, in one transaction.
 
-    :param handlers: by topic; each takes the session, the payload and the time
-    :return: whether there was something to do; another worker may have the event, or it is done or not due
-    :raises KeyError: no handler knows its topic
+    :param handlers: handlers by topic
+    :return: false if another worker has the event, or the event is done, failed or not due
+    :raises KeyError: the topic has no handler
     """
     due_event = _lock_due_event(session, event_id, now=now, skip_locked=True)
     if due_event is None:
@@ -147,7 +149,7 @@ def _is_due(now: datetime) -> tuple[ColumnElement[bool], ...]:
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """A try that failed, and when it is due again; none for one that was given up."""
+    """A failed attempt of an event. ``due_at`` is the next attempt, or none after the last attempt."""
 
     topic: str
     attempts: int
@@ -157,10 +159,10 @@ class FailedAttempt:
 def record_failure(
     session: Session, *, event_id: UUID, error: str, now: datetime, delay_factor: float = 1
 ) -> FailedAttempt | None:
-    """Record that an event's work failed; an attempt that two workers failed at counts once.
+    """Record a failed attempt of an event. An attempt that failed in two workers counts once.
 
-    :param error: what is known of it, without personal data
-    :param delay_factor: of the delay, at most 1: events that failed together need not be tried together
+    :param error: a description of the error without personal data
+    :param delay_factor: a factor of the delay, at most 1, that spreads the retries of events that failed together
     :return: none if the event is done, or another worker recorded the failure
     """
     failed = _lock_due_event(session, event_id, now=now)
@@ -176,11 +178,11 @@ def record_failure(
 def postpone_event(
     session: Session, *, event_id: UUID, reason: str, delay: timedelta, now: datetime
 ) -> datetime | None:
-    """Postpone an event that could not be tried; it keeps its number of tries.
+    """Postpone an event without counting an attempt.
 
-    :param reason: shown until a try fails, or the event is done
-    :param delay: as a ``RetryLaterError`` has it
-    :return: the new due time; none if the event is done, or another worker postponed it
+    :param reason: the event's last error until an attempt fails or the event is done
+    :param delay: the delay of a ``RetryLaterError``
+    :return: the new due time; none if the event is done, or another worker postponed the event
     """
     postponed = _lock_due_event(session, event_id, now=now)
     if postponed is None:
@@ -206,18 +208,14 @@ _DELETE_OLD_EVENTS = Statement(
 
 
 def purge_events(session: Session, *, now: datetime, limit: int) -> int:
-    """Delete events whose time is up.
-
-    :param limit: at most so many
-    :return: how many they were
-    """
+    """Delete at most ``limit`` events after their retention period, and return the number of deleted events."""
     return _DELETE_OLD_EVENTS.run(
         session, before=now - RETENTION, failed_before=now - FAILED_RETENTION, most=limit
     )
 
 
 def after_commit(session: Session, action: Callable[[], Any]) -> None:
-    """Run an action once the session's transaction has committed, and not otherwise."""
+    """Run an action after the session's transaction commits. A rollback discards the action."""
     pending: list[Callable[[], Any]] | None = session.info.get("after_commit")
     if pending is None:
         pending = session.info["after_commit"] = []
@@ -226,12 +224,12 @@ def after_commit(session: Session, action: Callable[[], Any]) -> None:
 
 @event.listens_for(Session, "after_commit")
 def _run_after_commit(session: Session) -> None:
-    # A released savepoint is no commit: what it holds may still be rolled back.
+    # A released savepoint is not a commit, because the outer transaction can still roll back.
     if not session.in_nested_transaction():
         for action in session.info.pop("after_commit", ()):
             try:
                 action()
-            except Exception:  # noqa: BLE001 - logged with its trace; what is committed must not be called failed
+            except Exception:  # noqa: BLE001 - logged with the traceback; the transaction has committed
                 _log.exception("after-commit action failed")
 
 

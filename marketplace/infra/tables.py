@@ -1,6 +1,6 @@
-"""Tables that people sort: one statement for each way, so that each is planned once.
+"""Sortable tables with a compiled statement per sort order.
 
-A sort key has the name of the field in the reply; each table names the column behind it.
+A sort key has the name of the field in the response. Each table maps sort keys to columns.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,15 +27,15 @@ class SortedTable:
         nullable: Collection[str] = (),
         count_from: str | None = None,
     ) -> None:
-        """Compile a statement for each way to sort, and one that counts.
+        """Compile a statement for each sort order, and a statement that counts rows.
 
         :param columns: ``SELECT ...``
         :param from_clause: ``FROM ... WHERE ...``
-        :param sort_columns: column by sort key
-        :param row: the dataclass of its rows
-        :param tie_breaker: the column that orders equal rows
-        :param nullable: sort keys without a value in some rows, which come last in both directions
-        :param count_from: a cheaper ``FROM ... WHERE ...`` with as many rows
+        :param sort_columns: the column of each sort key
+        :param row: the dataclass of a row
+        :param tie_breaker: the column that orders rows with equal sort keys
+        :param nullable: sort keys that can be NULL; such rows come last in both directions
+        :param count_from: a cheaper ``FROM ... WHERE ...`` with the same number of rows
         """
         self.pages: dict[tuple[str, bool], Statement[Any]] = {
             (key, descending): Statement(
@@ -51,7 +51,7 @@ class SortedTable:
         self.count = Statement(text(f"SELECT count(*) {count_from or from_clause}"))
 
     def fetch_page(self, session: Session, page: TableRequest, **parameters: Any) -> TablePage:
-        """Fetch a page in two queries: the rows, and the total.
+        """Fetch a page and the total number of rows, in two queries.
 
         :param parameters: the values of the statement's other parameters
         """

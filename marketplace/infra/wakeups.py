@@ -1,6 +1,6 @@
-"""Wake-ups: messages to a queue that a row waits for it, sent once the row is committed.
+"""Wake-ups: messages to a queue about a committed row that is ready for processing.
 
-The rows make work durable. The dispatcher's sweeps enqueue the rows whose wake-up was lost.
+Work is durable because the rows are. The dispatcher's sweeps enqueue rows whose wake-up was lost.
 """
 
 from collections.abc import Callable
@@ -15,18 +15,18 @@ _wakeup_senders: list[WakeupSender] = []
 
 
 def set_wakeup_sender(sender: WakeupSender) -> None:
-    """Set who tells the queues.
+    """Set the function that sends wake-ups to the queues.
 
-    :param sender: takes the queue's name, ``outbox`` or ``inbox``, the row's id and when the row is due, none for
-        now; it must not raise
+    :param sender: receives the queue's name, ``outbox`` or ``inbox``, the row's id and the due time (none means
+        now); must not raise
     """
     _wakeup_senders[:] = [sender]
 
 
 def send_wakeup(queue: str, table: str, row_id: UUID, due_at: datetime | None = None) -> None:
-    """Tell a queue that a committed row waits for it, if anybody was set to tell it.
+    """Send a wake-up for a committed row, if this process has a sender.
 
-    :param due_at: the queue is to take the row up at this time, if it is yet to come
+    :param due_at: the earliest time for the queue to process the row; none or a past time means now
     """
     for send in _wakeup_senders:
         send(queue, table, row_id, due_at)

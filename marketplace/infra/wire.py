@@ -1,4 +1,4 @@
-"""Commands that every request sends to the cache, without the bookkeeping that the client does around each."""
+"""A lean Redis client for commands of every request, without the bookkeeping of the standard client."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,18 +8,18 @@ from redis.connection import AbstractConnection
 
 
 class LeanRedisClient:
-    """Connections of a client's making, each lent for one command and its answer.
+    """A pool of connections. A connection serves one command and its response at a time.
 
-    The client takes as long to send a command as the server to answer it: it counts, measures and checks its
-    connections in between. Here a connection that died is found out by using it. Nothing may be sent before
-    a process is forked, as with the database.
+    The standard client spends as much time per command as the server, because of its counts, metrics and health
+    checks. This client detects a dead connection by using the connection. Do not send commands before a process
+    forks, as with the database.
     """
 
     def __init__(self, client: redis.Redis, *, answer_timeout_seconds: float | None = None) -> None:
-        """Prepare for sending; nothing is connected to until then.
+        """Prepare the pool without connecting.
 
-        :param client: knows the address, the time-outs and how to sign in
-        :param answer_timeout_seconds: how long to wait for an answer; none is as long as the client does
+        :param client: provides the address, the time-outs and the credentials
+        :param answer_timeout_seconds: the time-out for a response; none uses the client's time-out
         """
         pool = client.connection_pool
         self._connection_class = pool.connection_class
@@ -29,30 +29,28 @@ class LeanRedisClient:
         self._idle: list[AbstractConnection] = []
 
     def send_without_reply(self, *command: str | bytes | int) -> None:
-        """Send a command without waiting for what comes of it: the server answers nothing.
+        """Send a command that the server does not reply to.
 
-        If the connection has died meanwhile, the command may be lost.
+        The command can be lost if the connection is dead.
 
-        :param command: its words
-        :raises redis.RedisError: it could not be sent
+        :raises redis.RedisError: the command could not be sent
         """
         self._exchange(command, has_reply=False)
 
     def send(self, *command: str | bytes | int) -> Any:
-        """Send a command and give its answer.
+        """Send a command and return the response.
 
-        A connection that the server has closed since it was last used is replaced, so the command must be one
-        that does no harm when it is run twice.
+        The client replaces a connection that the server has closed and sends the command again. The command must
+        therefore be safe to run twice.
 
-        :param command: its words
-        :return: the answer as the server gave it; texts are bytes
-        :raises redis.ResponseError: the server refused it
-        :raises redis.RedisError: no answer was to be had
+        :return: the server's response, with texts as bytes
+        :raises redis.ResponseError: the server refused the command
+        :raises redis.RedisError: no response
         """
         return self._exchange(command, has_reply=True)
 
     def _exchange(self, command: Sequence[str | bytes | int], *, has_reply: bool) -> Any:
-        """Send a command over an idle connection, or over a new one where the idle ones have died."""
+        """Send a command over an idle connection, or over a new connection if all idle connections are dead."""
         while True:
             reused = bool(self._idle)
             connection = self._idle.pop() if reused else self._connection_class(**self._options)
@@ -65,7 +63,7 @@ class LeanRedisClient:
                     )
                 answer = connection.read_response() if has_reply else None
             except redis.ResponseError:
-                # It answered, if not as we would like it: the connection is good.
+                # An error response still proves that the connection works.
                 self._keep_idle(connection)
                 raise
             except redis.ConnectionError:

@@ -23,7 +23,7 @@ def upgrade() -> None:
         done_at timestamptz,
         failed_at timestamptz
     );
-    COMMENT ON COLUMN outbox_events.failed_at IS 'Given up after the last try';
+    COMMENT ON COLUMN outbox_events.failed_at IS 'Set after the last failed attempt';
     CREATE INDEX ix_outbox_events_done ON outbox_events (done_at) WHERE done_at IS NOT NULL;
     CREATE INDEX ix_outbox_events_due ON outbox_events (queue, due_at) INCLUDE (attempts)
         WHERE done_at IS NULL AND failed_at IS NULL;

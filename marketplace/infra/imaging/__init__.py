@@ -1,1 +1,1 @@
-"""Pictures that anybody may send: told by their content, drawn anew in a process of its own."""
+"""Handling of uploaded pictures: format detection, and re-encoding in a separate process."""

@@ -1,9 +1,9 @@
-"""The process that decodes one picture.
+"""The program of the process that decodes one picture.
 
-Called as ``python -I -m marketplace.infra.imaging.decode_worker FORMAT SIZES SECONDS BYTES``.
+Usage: ``python -I -m marketplace.infra.imaging.decode_worker FORMAT SIZES SECONDS BYTES``.
 
-The file is its standard input. On standard output it answers a line of JSON and then the renditions one after
-the other. It limits itself before it reads a byte: memory, and processor time by a timer whose signal ends it.
+The process reads the file from standard input. The process writes a line of JSON and then the renditions to standard
+output. Before reading, the process limits its memory and its CPU time. A timer signal ends the process.
 """
 
 import json
@@ -17,24 +17,24 @@ from collections.abc import Sequence
 from marketplace.infra.imaging.formats import FORMATS, Rendition, UnacceptablePictureError
 from marketplace.infra.imaging.rendering import render
 
-_ENCODE_CPU_SECONDS = 5.0  # of processor time, when all is decoded
+_ENCODE_CPU_SECONDS = 5.0  # CPU time after decoding
 
 
 def main(arguments: list[str]) -> int:
-    """Draw the picture on standard input, and write what came of it.
+    """Re-encode the picture on standard input and write the result to standard output.
 
-    :param arguments: the format's name; the sizes with commas between them; seconds of processor time that
-        the decoding may take; bytes of address space, what the interpreter and its libraries map included
-    :return: the exit status, 0 also for a file that is refused
+    :param arguments: FORMAT is the format's name. SIZES are comma-separated sizes in pixels. SECONDS is the limit of
+        CPU time for decoding. BYTES is the limit of address space, including interpreter and libraries.
+    :return: the exit status, which is 0 for a refused file, too
     """
     kind = FORMATS[arguments[0]]
     sizes = [int(size) for size in arguments[1].split(",")]
     seconds, space = float(arguments[2]), int(arguments[3])
-    # What a decoder finds odd about a file is nobody's concern.
+    # Decoder warnings about a file are not useful.
     warnings.simplefilter("ignore")
-    os.nice(5)  # requests that are answered in a millisecond go first
+    os.nice(5)  # short requests have priority
     if sys.platform == "linux":
-        # Elsewhere what is mapped says nothing of what is used.
+        # On other systems the address space says little about the used memory.
         resource.setrlimit(resource.RLIMIT_AS, (space, space))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.setitimer(signal.ITIMER_PROF, seconds)

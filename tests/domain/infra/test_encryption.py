@@ -49,7 +49,9 @@ class TestKeyring:
         assert Keyring({"k2": NEW}, INDEX).decrypt(new, PLACE) == NUMBER
 
     def test_missing_key_is_named(self) -> None:
-        with pytest.raises(EncryptionError, match="the key k2, which DATA_ENCRYPTION_KEYS lacks") as raised:
+        with pytest.raises(
+            EncryptionError, match="the key k2, which is missing in DATA_ENCRYPTION_KEYS"
+        ) as raised:
             OLD_KEYRING.decrypt(ROTATED.encrypt(NUMBER, PLACE), PLACE)
         assert NUMBER not in str(raised.value)
 
@@ -109,11 +111,11 @@ class TestKeys:
             (encoded(OLD), "pair 1 has no id"),
             (f"k1:{encoded(OLD)},", "pair 2 has no id"),
             (f"K1:{encoded(OLD)}", "pair 1 has no id"),
-            (f"k1:{encoded(OLD)},k1:{encoded(NEW)}", "names the key k1 twice"),
+            (f"k1:{encoded(OLD)},k1:{encoded(NEW)}", "must not contain the id k1 twice"),
             (f"k1:{encoded(OLD)},k2:{encoded(OLD)}", "the same key under two ids"),
-            (f"k1:{encoded(b'o' * 31)}", "has a key k1 that must be 32 bytes in base64"),
-            ("k1:not base64", "has a key k1 that must be 32 bytes in base64"),
-            ("k1:", "has a key k1 that must be 32 bytes in base64"),
+            (f"k1:{encoded(b'o' * 31)}", "has an invalid key k1, which must be 32 bytes in base64"),
+            ("k1:not base64", "has an invalid key k1, which must be 32 bytes in base64"),
+            ("k1:", "has an invalid key k1, which must be 32 bytes in base64"),
         ],
     )
     def test_wrong_keys_are_explained_without_the_keys(self, value: str, message: str) -> None:
