@@ -1,4 +1,4 @@
-"""Work on many rows: in batches of bounded size, or row by row, so that one failing row keeps no other waiting."""
+"""Processing of many rows, in batches of limited size or row by row. A failing row does not stop the other rows."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 import structlog
 from sqlalchemy.orm import Session
 
+from marketplace.infra import texts
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ServiceUnavailableError
 
@@ -19,17 +20,16 @@ BATCH_SIZE = 1_000
 
 
 class BatchWork(Protocol):
-    """Works on at most so many rows, and tells on how many it did."""
+    """A function that processes at most ``limit`` rows and returns the number of processed rows."""
 
-    def __call__(self, session: Session, *, now: datetime, limit: int) -> int: ...
+    def __call__(self, session: Session, *, now: datetime, limit: int) -> int:
+        """Process a batch of at most ``limit`` rows."""
 
 
 def run_in_batches(database: Database, work: BatchWork, *, now: datetime) -> int:
-    """Do work batch by batch, each committed, until nothing is left: at most 100,000 rows.
+    """Process rows batch by batch until no row is left, at most 100,000 rows. Each batch commits.
 
-    :param work: does a batch
-    :param now: the time
-    :return: how many rows there were
+    :return: the number of processed rows
     """
     total = 0
     for _ in range(100):
@@ -41,13 +41,13 @@ def run_in_batches(database: Database, work: BatchWork, *, now: datetime) -> int
 
 
 def process_each(rows: Iterable[_Row], work: Callable[[_Row], _Result], *, failure: str) -> list[_Result]:
-    """Do work on each of several rows; one at which it raises keeps no other waiting.
+    """Process each row. An error is logged, and the next row follows.
 
-    :param rows: ids, or what is logged in their place; bounded
-    :param work: takes one, and commits what it does
-    :param failure: what is logged of one at which it raised, with the row and the trace; it is due again
-    :return: what came of those at which it did not raise
-    :raises ServiceUnavailableError: the database is away, for the next one too
+    :param rows: a limited number of ids, or of objects whose ``str`` is safe to log
+    :param work: processes a row and commits
+    :param failure: the log event for a failed row, which stays due
+    :return: the results of the rows without an error
+    :raises ServiceUnavailableError: the database is unavailable, so the remaining rows would fail too
     """
     results = []
     for row in rows:
@@ -55,7 +55,7 @@ def process_each(rows: Iterable[_Row], work: Callable[[_Row], _Result], *, failu
             results.append(work(row))
         except ServiceUnavailableError:
             raise
-        except Exception:  # noqa: BLE001 - logged with its trace; it must not keep those behind it waiting
+        except Exception:  # noqa: BLE001 - logged with the traceback; the remaining rows must run
             _log.exception(failure, row=str(row))
     return results
 
@@ -68,11 +68,11 @@ class ChangedWhilePolledError(ConflictError):
 
 @dataclass
 class PollingRun:
-    """The counts of one run.
+    """The counts of a polling run.
 
-    :ivar polled: rows that the provider answered about
-    :ivar failed: rows whose response could not be applied; they stay due
-    :ivar is_provider_down: whether the run ended early, because the provider gave no usable response
+    :ivar polled: rows with a response from the provider
+    :ivar failed: rows whose response could not be applied; these rows stay due
+    :ivar is_provider_down: whether the run ended early without a usable response from the provider
     """
 
     polled: int = 0
@@ -81,15 +81,15 @@ class PollingRun:
 
 
 def ensure_unchanged(locked: object, polled: object, columns: Iterable[str]) -> None:
-    """Refuse to apply a response to a row that changed since it was read.
+    """Refuse to apply a provider's response to a row that changed since the row was read.
 
-    :param locked: the row as it is now
-    :param polled: the row as it was before the provider was asked
-    :param columns: the attributes that every change of the row changes
+    :param locked: the locked, current row
+    :param polled: the row as read before the provider was polled
+    :param columns: attributes of which every change of the row changes at least one
     :raises ChangedWhilePolledError: the row changed
     """
     if any(getattr(locked, name) != getattr(polled, name) for name in columns):
-        raise ChangedWhilePolledError("The status changed while the provider was asked for it.")
+        raise ChangedWhilePolledError(texts.CHANGED_WHILE_POLLED)
 
 
 def poll_each(
@@ -100,15 +100,15 @@ def poll_each(
     on_unavailable: Callable[[_Row, ProviderUnavailableError], None] | None = None,
     log_field: str,
 ) -> PollingRun:
-    """Fetch the status of each row from a provider and apply it.
+    """Fetch the status of each row from a provider and apply the response.
 
-    The run ends with the first row that the provider gives no usable response about: the next ones would wait too.
+    The run ends at the first row without a usable response, because the remaining rows would time out too.
 
     :param fetch: calls the provider
-    :param apply: applies a response in a transaction of its own
+    :param apply: applies a response in a separate transaction
     :param on_unavailable: called with the row at which the run ended
-    :param log_field: the attribute that names a row in the log, such as ``reference``
-    :raises ServiceUnavailableError: the database is away, for the next row too
+    :param log_field: the attribute that identifies a row in the log, such as ``reference``
+    :raises ServiceUnavailableError: the database is unavailable, so the remaining rows would fail too
     """
     run = PollingRun()
     for row in rows:
@@ -123,7 +123,7 @@ def poll_each(
             _log.info("row changed while it was polled", **{log_field: str(getattr(row, log_field))})
         except ServiceUnavailableError:
             raise
-        except Exception:  # noqa: BLE001 - logged with its trace; the row stays due, and must not keep others waiting
+        except Exception:  # noqa: BLE001 - logged with the traceback; the row stays due and the others must run
             _log.exception("polled status not applied", **{log_field: str(getattr(row, log_field))})
             run.failed += 1
         run.polled += 1

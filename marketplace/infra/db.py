@@ -1,4 +1,4 @@
-"""The database: its pool, transactions and autocommit, retries, statements compiled or prepared once."""
+"""Database access: connection pool, transactions, autocommit, retries, and compiled or prepared statements."""
 
 import dataclasses
 import functools
@@ -32,6 +32,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.sql.elements import ClauseElement
 from typing_extensions import TypeVar
 
+from marketplace.infra import texts
 from marketplace.infra.encryption import EncryptedText
 from marketplace.infra.sessions import (
     DROP_STALE_CONTENT_KEY,
@@ -45,10 +46,10 @@ from marketplace.kernel.errors import ConcurrentChangeError, ServiceUnavailableE
 
 MAX_TRANSACTION_ATTEMPTS = 3
 _RETRYABLE_SQLSTATES = frozenset({"40001", "40P01"})  # serialization failure, deadlock detected
-# A lock or an answer was waited for longer than a request may wait.
-_OVERLOADED_SQLSTATES = frozenset({"55P03", "57014"})
+_OVERLOADED_SQLSTATES = frozenset({"55P03", "57014"})  # lock time-out, statement time-out
 
-# What every session runs with. Behind a pooler the role must have them, since a pooler passes no start-up options on.
+# Settings of every session. A pooler does not forward start-up options, so behind a pooler the role must have these
+# settings.
 SESSION_SETTINGS = {
     "TimeZone": "UTC",
     "statement_timeout": "30s",
@@ -56,7 +57,7 @@ SESSION_SETTINGS = {
     "idle_in_transaction_session_timeout": "1min",
 }
 
-_PREPARED_NAMES_KEY = "prepared_statements"  # in a driver connection's info: the names that it knows
+_PREPARED_NAMES_KEY = "prepared_statements"  # in a driver connection's info: names of prepared statements
 
 _log = structlog.get_logger(__name__)
 Row = dict[str, Any]
@@ -66,7 +67,7 @@ _Result = TypeVar("_Result")
 
 
 class Base(DeclarativeBase):
-    """The base of all models; constraints get predictable names, so that migrations can name them."""
+    """The base of all models. Constraints get predictable names for use in migrations."""
 
     type_annotation_map: ClassVar[dict[Any, Any]] = {
         str: Text,
@@ -93,7 +94,7 @@ CreatedAt = Annotated[datetime, mapped_column(server_default=text("now()"))]
 
 
 class Entity(Base):
-    """The base of models whose key is an id that the database gives."""
+    """The base of models with a database-generated id as primary key."""
 
     __abstract__ = True
 
@@ -101,17 +102,17 @@ class Entity(Base):
 
 
 class Timestamped:
-    """The columns of a table whose rows tell when they were created and last changed."""
+    """The columns with the times of a row's creation and last change."""
 
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]
 
 
 class Database:
-    """The one way to the database.
+    """The connection pool and the only way to open sessions.
 
-    A transaction is opened and committed by ``transaction()`` alone; ``reading()`` serves single statements
-    in autocommit, which spares hot reads the BEGIN and ROLLBACK.
+    Only ``transaction()`` opens and commits transactions. ``reading()`` runs single statements in autocommit, which
+    saves BEGIN and ROLLBACK on hot reads.
     """
 
     def __init__(
@@ -123,14 +124,13 @@ class Database:
         prepared_statements: bool = True,
         drop_stale_content: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
-        """Make the pool; nothing is connected to until it is used.
+        """Create the pool without connecting.
 
         :param url: ``postgresql://…``
-        :param pool_size: connections that the pool keeps; under load it opens as many again
-        :param application_name: names the process in the database's own views
-        :param prepared_statements: false behind a pooler in transaction mode: nothing is kept on a connection
-        :param drop_stale_content: takes the tags of content that a committed transaction made stale; it
-            must not raise
+        :param pool_size: the number of kept connections; the same number can open in addition under load
+        :param application_name: the name of the process in the database's system views
+        :param prepared_statements: false behind a pooler in transaction mode, where connections keep no state
+        :param drop_stale_content: receives the cache tags of a committed transaction; must not raise
         """
         self._reading_info = {NO_PREPARED_STATEMENTS_KEY: not prepared_statements}
         self._session_info = {**self._reading_info, DROP_STALE_CONTENT_KEY: drop_stale_content}
@@ -146,7 +146,7 @@ class Database:
             json_serializer=lambda value: orjson.dumps(value).decode(),
             json_deserializer=orjson.loads,
             use_native_hstore=False,
-            # An error's text must not carry what was to be written.
+            # Error messages must not contain values, which can be personal data.
             hide_parameters=True,
         )
         if not prepared_statements:
@@ -154,9 +154,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """Open a transaction, commit it at the end and roll it back on any error.
+        """Open a transaction, commit the transaction at the end, and roll back on any error.
 
-        :raises ServiceUnavailableError: the database can't be reached
+        :raises ServiceUnavailableError: the database is busy or unavailable
         """
         with (
             self._translating_unavailability(),
@@ -167,9 +167,9 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """Give a session in autocommit: each statement stands, and commits, alone.
+        """Open a session in autocommit, in which each statement commits separately.
 
-        :raises ServiceUnavailableError: the database can't be reached
+        :raises ServiceUnavailableError: the database is busy or unavailable
         """
         with (
             self._translating_unavailability(),
@@ -183,11 +183,11 @@ class Database:
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
     ) -> _Result:
-        """Run work in a transaction, again (three tries) when the server asks for that.
+        """Run work in a transaction, with up to three attempts on serialization failures and deadlocks.
 
-        :param work: takes the session first; it must be fit to run more than once
-        :return: what work returns
-        :raises ConcurrentChangeError: every try met a serialization failure or a deadlock
+        :param work: receives the session as the first argument; must be safe to run more than once
+        :return: the result of ``work``
+        :raises ConcurrentChangeError: every attempt ended with a serialization failure or a deadlock
         """
 
         def attempt() -> _Result:
@@ -202,26 +202,26 @@ class Database:
             yield
         except (PoolTimeoutError, DBAPIError, psycopg2.Error) as error:
             if isinstance(error, PoolTimeoutError) or sqlstate(error) in _OVERLOADED_SQLSTATES:
-                raise ServiceUnavailableError("The database is too busy.", retry_after_seconds=5) from error
+                raise ServiceUnavailableError(texts.DATABASE_BUSY, retry_after_seconds=5) from error
             if not is_unavailable(error):
                 raise
-            # What the pool keeps is as dead as the connection that failed: the next caller gets a new one.
+            # The other idle connections are broken too. Close the pool so that the next caller connects anew.
             self.close()
-            raise ServiceUnavailableError("The database can't be reached.", retry_after_seconds=5) from error
+            raise ServiceUnavailableError(texts.DATABASE_UNAVAILABLE, retry_after_seconds=5) from error
 
     def close(self) -> None:
-        """Close all idle connections: the process has no more use for the database."""
+        """Close all idle connections."""
         self.engine.dispose()
 
     def dispose(self) -> None:
-        """Forget the connections of the process that this one was forked from."""
+        """Drop the parent process's connections after a fork, without closing the connections."""
         self.engine.dispose(close=False)
 
 
 def _ensure_session_settings(connection: Any, _record: Any) -> None:
-    """Refuse a pooler's connection whose role lacks the session settings.
+    """Refuse a connection through a pooler if the role lacks the session settings.
 
-    :raises SettingsError: the message names each setting
+    :raises SettingsError: the message names each missing setting
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -232,17 +232,15 @@ def _ensure_session_settings(connection: Any, _record: Any) -> None:
     missing = [f"{name} = '{value}'" for name, value in SESSION_SETTINGS.items() if actual[name] != value]
     if missing:
         connection.close()
-        raise SettingsError(
-            f"The database role must have {', '.join(missing)} (docs/operations.md, Connections)."
-        )
+        raise SettingsError(texts.DATABASE_ROLE_INCOMPLETE.format(settings=", ".join(missing)))
 
 
 def run_with_retries(attempt: Callable[[], _Result]) -> _Result:
-    """Run an attempt up to three times while the server answers 40001 or 40P01.
+    """Run an attempt up to three times on serialization failures (40001) and deadlocks (40P01).
 
-    :param attempt: opens a transaction of its own each time
-    :return: what the attempt returns
-    :raises ConcurrentChangeError: the last try failed likewise
+    :param attempt: opens a new transaction on each call
+    :return: the result of the attempt
+    :raises ConcurrentChangeError: the last attempt failed with 40001 or 40P01
     """
     for number in range(1, MAX_TRANSACTION_ATTEMPTS + 1):
         try:
@@ -251,7 +249,7 @@ def run_with_retries(attempt: Callable[[], _Result]) -> _Result:
             if sqlstate(error) not in _RETRYABLE_SQLSTATES:
                 raise
             _log.warning("transaction retried", sqlstate=sqlstate(error), attempt=number)
-    raise ConcurrentChangeError("Others changed the same rows at the same time. Try again.")
+    raise ConcurrentChangeError(texts.CONCURRENT_CHANGE)
 
 
 def _driver_error(error: BaseException) -> BaseException | None:
@@ -259,37 +257,37 @@ def _driver_error(error: BaseException) -> BaseException | None:
 
 
 def sqlstate(error: BaseException) -> str | None:
-    """Give the SQLSTATE of a database error, or none where the server sent none."""
+    """Return the SQLSTATE of a database error, or none if the server sent no SQLSTATE."""
     return getattr(_driver_error(error), "pgcode", None)
 
 
 def violated_constraint(error: BaseException) -> str | None:
-    """Name the constraint that a database error says was violated, if any."""
+    """Return the name of the violated constraint of a database error, if any."""
     diagnostics = getattr(_driver_error(error), "diag", None)
     return getattr(diagnostics, "constraint_name", None)
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Tell whether a database error means that the server can't be reached."""
+    """Return whether a database error means that the server is unavailable."""
     state = sqlstate(error)
     is_operational = isinstance(_driver_error(error), psycopg2.OperationalError | psycopg2.InterfaceError)
-    # Connection exceptions, shutdowns and start-up: the server is away, not the statement wrong.
+    # Connection exceptions (08), shutdown and start-up (57P), insufficient resources (53).
     return is_operational and (state is None or state.startswith(("08", "57P", "53")))
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether a database error is nobody's fault, so that the same may succeed in a moment."""
+    """Return whether a database error is temporary, so that a retry can succeed."""
     return sqlstate(error) in _RETRYABLE_SQLSTATES | _OVERLOADED_SQLSTATES or is_unavailable(error)
 
 
 class Statement(Generic[_RowT]):
-    """A statement that is compiled once, at import, and runs on the driver's own cursor.
+    """A statement that is compiled once at import and runs on the driver's cursor.
 
-    Building and compiling a statement costs more than PostgreSQL takes to answer it; hot paths pay it once.
-    Values go to the driver as they are: UUIDs, datetimes, lists (as arrays) and ``Json`` are adapted by it.
+    Building and compiling a statement takes longer than PostgreSQL takes to run the statement. Values go to the
+    driver unchanged. The driver adapts UUIDs, datetimes, lists (as arrays) and ``Json``.
 
-    A row is an instance of ``row``, a dataclass without slots whose fields are the statement's columns in their
-    order. Without ``row`` it is a dict by column label, for use within one module.
+    A row is an instance of ``row``, a dataclass without slots that has the statement's columns as fields, in the same
+    order. Without ``row``, a row is a dict by column label, for use within one module.
     """
 
     def __init__(
@@ -302,10 +300,10 @@ class Statement(Generic[_RowT]):
     ) -> None:
         """Compile a statement.
 
-        :param clause: SQL text or a Core statement; a ``bindparam`` without a value is given at each execution
-        :param row: the dataclass of its rows
-        :param columns: of an INSERT: the columns that each execution gives
-        :param encrypted: types of encrypted columns, by the row's labels and by parameters' names; both are plain here
+        :param clause: SQL text or a Core statement; each execution supplies the bind parameters without a value
+        :param row: the dataclass of a row
+        :param columns: for an INSERT, the columns that each execution supplies
+        :param encrypted: types of encrypted columns by column label and parameter name; callers see plain text
         """
         self.encrypted = dict(encrypted or {})
         compiled = clause.compile(
@@ -331,7 +329,7 @@ class Statement(Generic[_RowT]):
         return cursor
 
     def _row_builder(self, cursor: Any) -> Callable[[tuple[Any, ...]], _RowT]:
-        """Read the columns' labels off the first answer: a statement's are always the same."""
+        """Return the function that builds a row. The first result determines the column labels."""
         if self._build_row is None:
             build = _row_builder(self.row, [column.name for column in cursor.description])
             types = self._encrypted_positions(cursor)
@@ -339,20 +337,20 @@ class Statement(Generic[_RowT]):
         return self._build_row
 
     def _encrypted_positions(self, cursor: Any) -> dict[int, EncryptedText]:
-        """Give the types of the answer's encrypted columns by their positions."""
+        """Return the types of the result's encrypted columns by position."""
         labels = [column.name for column in cursor.description]
         return {
             position: self.encrypted[name] for position, name in enumerate(labels) if name in self.encrypted
         }
 
     def all(self, session: Session, /, **parameters: Any) -> list[_RowT]:
-        """Run the statement and give all rows."""
+        """Run the statement and return all rows."""
         with self._execute(session, parameters) as cursor:
             build = self._row_builder(cursor)
             return [build(values) for values in cursor.fetchall()]
 
     def tuples(self, session: Session, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        """Run the statement and give all rows as they come, in the columns' order."""
+        """Run the statement and return all rows as tuples."""
         with self._execute(session, parameters) as cursor:
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             if self.encrypted:
@@ -361,23 +359,23 @@ class Statement(Generic[_RowT]):
             return rows
 
     def first(self, session: Session, /, **parameters: Any) -> _RowT | None:
-        """Run the statement and give its first row, or none."""
+        """Run the statement and return the first row, or none."""
         with self._execute(session, parameters) as cursor:
             values = cursor.fetchone()
             return None if values is None else self._row_builder(cursor)(values)
 
     def one(self, session: Session, /, **parameters: Any) -> _RowT:
-        """Run the statement and give its one row.
+        """Run the statement and return the first row, which must exist.
 
-        :raises LookupError: there was no row
+        :raises LookupError: the result is empty
         """
         row = self.first(session, **parameters)
         if row is None:
-            raise LookupError("the statement gave no row")
+            raise LookupError("the statement returned no row")
         return row
 
     def scalar(self, session: Session, /, **parameters: Any) -> Any:
-        """Run the statement and give the first column of its first row, or none."""
+        """Run the statement and return the first column of the first row, or none."""
         if self.encrypted:
             return next(iter(self.scalars(session, **parameters)), None)
         with self._execute(session, parameters) as cursor:
@@ -385,11 +383,11 @@ class Statement(Generic[_RowT]):
             return None if values is None else values[0]
 
     def scalars(self, session: Session, /, **parameters: Any) -> list[Any]:
-        """Run the statement and give the first column of all rows."""
+        """Run the statement and return the first column of all rows."""
         return [values[0] for values in self.tuples(session, **parameters)]
 
     def run(self, session: Session, /, **parameters: Any) -> int:
-        """Run the statement and give the number of rows that it touched."""
+        """Run the statement and return the number of affected rows."""
         with self._execute(session, parameters) as cursor:
             return int(cursor.rowcount)
 
@@ -399,10 +397,10 @@ def _row_builder(row: Any, labels: list[str]) -> Callable[[tuple[Any, ...]], Any
         return lambda values: dict(zip(labels, values, strict=True))
     names = [field.name for field in dataclasses.fields(row)]
     if names != labels:
-        raise TypeError(f"{row.__name__} has the fields {names}, its statement gives {labels}")
+        raise TypeError(f"{row.__name__} has the fields {names}, but the statement returns {labels}")
 
     def build(values: tuple[Any, ...]) -> Any:
-        # As fast as a dict. A frozen dataclass sets its fields one by one, which takes twice as long.
+        # This is as fast as a dict. The constructor of a frozen dataclass takes twice as long.
         instance = object.__new__(row)
         vars(instance).update(zip(names, values, strict=True))
         return instance
@@ -428,13 +426,12 @@ Json = functools.partial(psycopg2.extras.Json, dumps=lambda value: orjson.dumps(
 
 
 class Prepared(Statement[_RowT]):
-    """A statement under a name on the server: parsed once for each connection, planned a few times.
+    """A prepared statement: the server parses the text once per connection and reuses the plan.
 
-    The server's plan does not know the values that it will be given: this is for statements whose best plan
-    is the same for all of them. Values that never change, a LIMIT above all, belong into the clause itself:
-    they are written into the text, where the planner sees them.
+    The generic plan does not depend on the parameter values, so use this class only if the best plan is the same for
+    all values. Write constant values such as a LIMIT into the clause, where the planner sees the values.
 
-    Behind a pooler in transaction mode it is a plain ``Statement``: DATABASE_PREPARED_STATEMENTS=off.
+    With DATABASE_PREPARED_STATEMENTS=off, behind a pooler in transaction mode, this is a plain ``Statement``.
     """
 
     def __init__(
@@ -445,7 +442,7 @@ class Prepared(Statement[_RowT]):
         literals = {name: adapt(value).getquoted().decode() for name, value in self._constants.items()}
         placeholders = {name: f"${number}" for number, name in enumerate(self._given_names, start=1)}
         body = self.sql % (literals | placeholders)
-        # Of what it says, so that a name means the same on every connection of every process.
+        # The name is a hash of the text, so the name identifies the same statement on every connection.
         self._name = f"s_{hashlib.blake2b(body.encode(), digest_size=12).hexdigest()}"
         self._prepare = f"PREPARE {self._name} AS {body}".replace("%", "%%")
         arguments = ", ".join(f"%({name})s" for name in self._given_names)

@@ -1,4 +1,4 @@
-"""Settings: one typed object, read from the environment at start. A bad value is refused there and then."""
+"""Typed settings from environment variables. An invalid value stops the process at start."""
 
 import ipaddress
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from marketplace.infra import texts
 from marketplace.infra.encryption_keys import parse_data_keys, parse_key
 from marketplace.kernel.env_file import parse_variables
 
@@ -18,7 +19,7 @@ _SEVERITIES = ("SEV-1", "SEV-2", "SEV-3")
 
 
 class SettingsError(Exception):
-    """One or more variables are missing or have a value that can't be used; the message names each."""
+    """Some variables are missing or invalid. The message names each variable."""
 
 
 def _matching(pattern: str, fault: str) -> Callable[[str], str]:
@@ -33,15 +34,17 @@ def _matching(pattern: str, fault: str) -> Callable[[str], str]:
 def _parse_list(value: str) -> tuple[str, ...]:
     words = tuple(word for word in re.split(r"[,\s]+", value) if word)
     if not words:
-        raise ValueError("must name at least one")
+        raise ValueError("must contain at least one value")
     return words
 
 
 def _parse_origins(value: str) -> tuple[str, ...]:
     origins = _parse_list(value)
-    # Browsers send an origin without a path, not even '/', and in lower case: any other would never match.
+    # Browsers send origins in lower case without a path, so other values would never match.
     if not all(re.fullmatch(r"https?://[^\s/?#A-Z*]+", origin) for origin in origins):
-        raise ValueError("must be origins such as https://shop.example: no path, no wildcard, lower case")
+        raise ValueError(
+            "must be origins such as https://shop.example, in lower case, without paths or wildcards"
+        )
     return origins
 
 
@@ -49,19 +52,19 @@ def _parse_networks(value: str) -> tuple[str, ...]:
     try:
         return tuple(str(ipaddress.ip_network(word)) for word in _parse_list(value))
     except ValueError as error:
-        raise ValueError(f"must be addresses or networks such as 203.0.113.0/24: {error}") from error
+        raise ValueError(f"must be IP addresses or networks such as 203.0.113.0/24: {error}") from error
 
 
 def _url_of_scheme(*schemes: str) -> Callable[[str], str]:
     return _matching(
         rf"(?:{'|'.join(map(re.escape, schemes))})://\S+",
-        f"must be an address that starts with {schemes[0]}://",
+        f"must be a URL that starts with {schemes[0]}://",
     )
 
 
 def _parse_http_url(value: str) -> str:
     if not re.fullmatch(r"https?://[^\s/]+(/[^\s]*)?", value):
-        raise ValueError("must be an address that starts with http:// or https://")
+        raise ValueError("must be a URL that starts with http:// or https://")
     return value.rstrip("/")
 
 
@@ -69,20 +72,22 @@ def _parse_smtp_url(value: str) -> str:
     parts = urlsplit(value)
     try:
         usable = parts.scheme in ("smtp", "smtps") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # the port is none
+    except ValueError:  # invalid port
         usable = False
     if not usable or parts.path.strip("/") or parts.query or re.search(r"\s", value):
-        raise ValueError("must be smtp://user:password@host:port, or smtps:// for TLS from the start")
+        raise ValueError(
+            "must be smtp://user:password@host:port for STARTTLS, or smtps:// for TLS from the start"
+        )
     return value
 
 
 def _parse_email_addresses(value: str) -> tuple[str, ...]:
     mailboxes = _parse_list(value)
     if not all(re.fullmatch(r"[^\s@<>,;]+@[^\s@<>,;]+", mailbox) for mailbox in mailboxes):
-        raise ValueError("must be addresses of e-mail, with commas between them")
-    # Others take a mail server that speaks SMTPUTF8, of which many don't.
+        raise ValueError("must be e-mail addresses separated by commas")
+    # Other characters require SMTPUTF8, which many mail servers do not support.
     if not value.isascii():
-        raise ValueError("must be of ASCII alone; a domain with other letters is written as xn--...")
+        raise ValueError("must contain only ASCII characters; write international domains as xn--...")
     return mailboxes
 
 
@@ -117,7 +122,7 @@ def _setting(
     secret: bool = False,
     required: bool = False,
 ) -> Any:
-    """Declare a setting. Required ones must be given in production; elsewhere their default serves."""
+    """Declare a setting. Required settings must be set in production; other environments use the defaults."""
     return field(
         default=default, metadata={"doc": doc, "parse": parse, "secret": secret, "required": required}
     )
@@ -125,197 +130,217 @@ def _setting(
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings. A field's variable is its name in capitals."""
+    """All settings. The environment variable of a field is the field's name in upper case."""
 
     environment: str = _setting(
-        "production", "What this runs as.", parse=_one_of("production", "embedded", "test"), required=True
+        "production",
+        "The kind of deployment: `production`, `embedded` or `test`.",
+        parse=_one_of("production", "embedded", "test"),
+        required=True,
     )
     public_base_url: str = _setting(
         "http://127.0.0.1:8000",
-        "The address under which clients reach the API.",
+        "The base URL of the API for clients.",
         parse=_parse_http_url,
         required=True,
     )
     database_url: str = _setting(
         "",
-        "PostgreSQL 18 or later, as postgresql://…",
+        "The URL of the database (PostgreSQL 18 or later), as postgresql://…",
         parse=_url_of_scheme("postgresql", "postgresql+psycopg2"),
         secret=True,
         required=True,
     )
     database_pool_size: int = _setting(
         2,
-        "Connections that one web process keeps; under load it opens as many again.",
+        "Number of connections that each web process keeps open. The same number can open in addition under load.",
         parse=_integer_between(1, 100),
     )
     database_prepared_statements: str = _setting(
         "on",
-        "`off` behind a connection pooler in transaction mode; time zone and time-outs then come from the role.",
+        "Set to `off` behind a connection pooler in transaction mode."
+        " The database role must then set the time zone and the time-outs.",
         parse=_one_of("on", "off"),
     )
     redis_url: str = _setting(
         "",
-        "A Redis-compatible server for cache, limits and queues, as redis://…",
+        "The URL of a Redis-compatible server for the cache, rate limits and queues, as redis://…",
         parse=_url_of_scheme("redis", "rediss", "unix"),
         secret=True,
         required=True,
     )
     s3_endpoint_url: str = _setting(
-        "", "S3-compatible storage; empty means AWS's own endpoint.", parse=_parse_http_url
+        "", "The URL of the S3-compatible storage. Empty means the AWS endpoint.", parse=_parse_http_url
     )
-    s3_region: str = _setting("us-east-1", "The region that S3 requests are signed for.")
-    s3_access_key_id: str = _setting("", "The access key's id for S3.", required=True)
-    s3_secret_access_key: str = _setting("", "The access key's secret for S3.", secret=True, required=True)
-    s3_public_bucket: str = _setting("marketplace-public", "The bucket of product images, readable by all.")
+    s3_region: str = _setting("us-east-1", "The region for signing S3 requests.")
+    s3_access_key_id: str = _setting("", "The id of the S3 access key.", required=True)
+    s3_secret_access_key: str = _setting("", "The secret of the S3 access key.", secret=True, required=True)
+    s3_public_bucket: str = _setting(
+        "marketplace-public", "The bucket for product images, with public read access."
+    )
     s3_private_bucket: str = _setting(
-        "marketplace-private", "The bucket of student ids, evidence and exports."
+        "marketplace-private", "The private bucket for student ids, evidence and exports."
     )
     s3_public_url: str = _setting(
         "",
-        "The address under which browsers read the public bucket; empty means PUBLIC_BASE_URL/media.",
+        "The URL of the public bucket for browsers. Empty means PUBLIC_BASE_URL/media.",
         parse=_parse_http_url,
     )
     gateway_name: str = _setting(
         "gateway",
-        "The payment gateway's name, as in its signature header x-<name>-signature.",
+        "The name of the payment gateway in the signature header x-<name>-signature.",
         parse=_matching(
             r"[a-z][a-z0-9]{1,31}",
-            "must be 2 to 32 lowercase letters and digits: it becomes part of a header's name",
+            "must be 2 to 32 lowercase letters and digits, and start with a letter",
         ),
     )
-    gateway_url: str = _setting("", "The payment gateway's API.", parse=_parse_http_url, required=True)
+    gateway_url: str = _setting(
+        "", "The base URL of the payment gateway's API.", parse=_parse_http_url, required=True
+    )
     gateway_secret_key: str = _setting(
         "",
-        "The gateway's secret key: authenticates our calls and signs its webhooks.",
+        "The secret key for calls to the payment gateway and for signatures of the gateway's webhooks.",
         secret=True,
         required=True,
     )
     gateway_fee_bearer: str = _setting(
-        "platform", "Who bears the gateway's fees.", parse=_one_of("platform", "customer")
+        "platform", "The party that pays the gateway's fees.", parse=_one_of("platform", "customer")
     )
     gateway_timeout_seconds: int = _setting(
-        10, "How long a call to the gateway may take.", parse=_integer_between(1, 30)
+        10, "The time-out of calls to the payment gateway, in seconds.", parse=_integer_between(1, 30)
     )
     gateway_webhook_addresses: tuple[str, ...] = _setting(
         (),
-        "Networks that the gateway's webhooks come from; others are refused. Empty means from anywhere.",
+        "IP addresses and networks that may send the gateway's webhooks. Empty means any address.",
         parse=_parse_networks,
     )
     messaging_verify_token: str = _setting(
-        "", "What the messaging provider shows when it verifies our webhook's address.", secret=True
+        "", "The token with which the messaging provider verifies our webhook URL.", secret=True
     )
     messaging_app_secret: str = _setting(
-        "", "The secret that the messaging provider signs its webhooks with.", secret=True, required=True
+        "", "The secret with which the messaging provider signs webhooks.", secret=True, required=True
     )
-    identity_issuer: str = _setting("", "The issuer (iss) that access tokens must name.", required=True)
-    identity_audience: str = _setting(
-        "campus-marketplace", "The audience (aud) that access tokens must name."
-    )
+    identity_issuer: str = _setting("", "The required issuer (iss) of access tokens.", required=True)
+    identity_audience: str = _setting("campus-marketplace", "The required audience (aud) of access tokens.")
     identity_algorithms: tuple[str, ...] = _setting(
-        ("ES256",), "The signature algorithms accepted, of RS256, ES256, HS256.", parse=_parse_list
+        ("ES256",),
+        "The accepted signature algorithms of access tokens: RS256, ES256, HS256.",
+        parse=_parse_list,
     )
     identity_jwks_url: str = _setting(
-        "", "Where the identity provider publishes its keys (RS256, ES256).", parse=_parse_http_url
-    )
-    identity_shared_secret: str = _setting("", "The secret of HS256 tokens, at least 32 bytes.", secret=True)
-    ai_url: str = _setting(
         "",
-        "An OpenAI-compatible API that screens listings; empty means the rules alone.",
+        "The URL of the identity provider's public keys. Required for RS256 and ES256.",
         parse=_parse_http_url,
     )
-    ai_key: str = _setting("", "The key of that API.", secret=True)
-    ai_moderation_model: str = _setting("omni-moderation-latest", "The model that moderation asks for.")
+    identity_shared_secret: str = _setting(
+        "", "The secret of HS256 tokens, at least 32 characters. Required for HS256.", secret=True
+    )
+    ai_url: str = _setting(
+        "",
+        "The base URL of an OpenAI-compatible API for the moderation of listings. Empty means only the built-in rules.",
+        parse=_parse_http_url,
+    )
+    ai_key: str = _setting("", "The API key for AI_URL.", secret=True)
+    ai_moderation_model: str = _setting("omni-moderation-latest", "The moderation model for calls to AI_URL.")
     ai_timeout_seconds: int = _setting(
-        10, "How long a call to that API may take.", parse=_integer_between(1, 30)
+        10, "The time-out of calls to AI_URL, in seconds.", parse=_integer_between(1, 30)
     )
     alert_chat_url: str = _setting(
         "",
-        "The incoming webhook of the chat that alerts are posted to, as Slack's; empty means none.",
+        "The incoming webhook of a chat such as Slack, for alerts. Empty means no chat.",
         parse=_parse_http_url,
         secret=True,
     )
     alert_chat_severity: str = _setting(
-        "SEV-2", "The least severity that is posted to the chat.", parse=_one_of(*_SEVERITIES)
+        "SEV-2", "The minimum severity of alerts in the chat.", parse=_one_of(*_SEVERITIES)
     )
     alert_email_to: tuple[str, ...] = _setting(
-        (), "Who gets alerts by e-mail; empty means nobody.", parse=_parse_email_addresses
+        (),
+        "The e-mail addresses that receive alerts, separated by commas. Empty means no e-mail.",
+        parse=_parse_email_addresses,
     )
     alert_email_severity: str = _setting(
-        "SEV-3", "The least severity that is sent by e-mail.", parse=_one_of(*_SEVERITIES)
+        "SEV-3", "The minimum severity of alerts by e-mail.", parse=_one_of(*_SEVERITIES)
     )
     alert_email_from: str = _setting(
         "",
-        "The sender of these e-mails; empty means alerts@ the host of PUBLIC_BASE_URL.",
+        "The sender address of alert e-mails. Empty means alerts@ with the host of PUBLIC_BASE_URL.",
         parse=lambda value: _parse_email_addresses(value)[0],
     )
     smtp_url: str = _setting(
         "",
-        "The mail server, as smtp://user:password@host:587 (STARTTLS) or smtps://user:password@host:465.",
+        "The mail server for alerts, as smtp://user:password@host:587 (STARTTLS) or smtps://user:password@host:465.",
         parse=_parse_smtp_url,
         secret=True,
     )
-    functions_key: str = _setting("", "The bearer key of /functions/v1/….", secret=True)
+    functions_key: str = _setting(
+        "", "The bearer key for /functions/v1/…, at least 32 characters.", secret=True
+    )
     delivery_pin_key: str = _setting(
-        "", "The key that delivery PINs are derived with, at least 32 characters.", secret=True, required=True
+        "", "The key for deriving delivery PINs, at least 32 characters.", secret=True, required=True
     )
     cursor_key: str = _setting(
-        "", "The key that signs paging cursors, at least 32 characters.", secret=True, required=True
+        "", "The key for signing paging cursors, at least 32 characters.", secret=True, required=True
     )
     data_encryption_keys: str = _setting(
         "",
-        "Keys of encrypted columns as id:base64,id:base64, each 32 bytes; the first writes, all read.",
+        "The keys of encrypted columns as id:base64,id:base64, each with 32 bytes."
+        " The first key encrypts, and all keys decrypt.",
         parse=_parse_data_encryption_keys,
         secret=True,
         required=True,
     )
     blind_index_key: str = _setting(
         "",
-        "The key that encrypted columns are looked up with, 32 bytes in base64. It never changes.",
+        "The key for looking up encrypted columns, 32 bytes in base64. Never change this key.",
         parse=_parse_blind_index_key,
         secret=True,
         required=True,
     )
     trusted_proxy_hops: int = _setting(
         0,
-        "How many proxies of ours stand before the web process (X-Forwarded-For).",
+        "The number of trusted proxies in front of the web process (X-Forwarded-For).",
         parse=_integer_between(0, 10),
     )
     cors_origins: tuple[str, ...] = _setting(
-        (), "Origins of browsers that may call the API.", parse=_parse_origins
+        (),
+        "The browser origins that may call the API, such as https://shop.example.",
+        parse=_parse_origins,
     )
     rate_limit_scale: int = _setting(
         1,
-        "Multiplies all rate limits, for load tests; production takes 1 alone.",
+        "The factor of all rate limits, for load tests. Must be 1 in production.",
         parse=_integer_between(1, 1_000_000),
     )
     log_level: str = _setting(
-        "INFO", "The least level that is logged.", parse=_one_of("DEBUG", "INFO", "WARNING", "ERROR")
+        "INFO", "The minimum level of logs.", parse=_one_of("DEBUG", "INFO", "WARNING", "ERROR")
     )
-    sentry_dsn: str = _setting("", "Where errors are reported; empty means nowhere.", secret=True)
-    build_revision: str = _setting("unknown", "The revision that this build was made from.")
+    sentry_dsn: str = _setting(
+        "", "The DSN of the error tracker (Sentry). Empty means no error tracking.", secret=True
+    )
+    build_revision: str = _setting("unknown", "The source revision of this build.")
 
     @cached_property
     def media_base_url(self) -> str:
-        """Give the address under which the public bucket's objects are read."""
+        """The base URL of objects in the public bucket."""
         return self.s3_public_url or f"{self.public_base_url}/media"
 
     @cached_property
     def alert_sender(self) -> str:
-        """Give the address that alerts are sent from by e-mail."""
+        """The sender address of alert e-mails."""
         return self.alert_email_from or f"alerts@{urlsplit(self.public_base_url).hostname}"
 
 
 def variable_name(field_name: str) -> str:
-    """Give the environment variable of a field of Settings."""
+    """Return the environment variable of a field of Settings."""
     return field_name.upper()
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings from the environment.
+    """Load the settings from environment variables.
 
-    :param environ: variables; none means the process's own
-    :return: the settings
-    :raises SettingsError: the message names every variable that is missing or wrong, and what is wrong
+    :param environ: the variables; none means the environment of this process
+    :raises SettingsError: variables are missing or invalid; the message names each variable and the fault
     """
     source = os.environ if environ is None else environ
     values: dict[str, Any] = {}
@@ -338,7 +363,7 @@ def _list_faults(settings: Settings) -> list[str]:
     faults = []
     if settings.environment == "production":
         faults += [
-            f"{variable_name(item.name)} is missing: {item.metadata['doc']}"
+            texts.SETTING_MISSING.format(variable=variable_name(item.name), description=item.metadata["doc"])
             for item in fields(Settings)
             if item.metadata["required"] and not getattr(settings, item.name)
         ]
@@ -350,7 +375,7 @@ def _list_faults(settings: Settings) -> list[str]:
         if getattr(settings, name) and len(getattr(settings, name)) < 32
     ]
     faults += [
-        f"IDENTITY_ALGORITHMS knows RS256, ES256 and HS256, not {algorithm}"
+        f"IDENTITY_ALGORITHMS must contain only RS256, ES256 and HS256, not {algorithm}"
         for algorithm in settings.identity_algorithms
         if algorithm not in ("RS256", "ES256", "HS256")
     ]
@@ -359,30 +384,22 @@ def _list_faults(settings: Settings) -> list[str]:
     algorithms = set(settings.identity_algorithms)
     lacks_published_keys = settings.environment == "production" and not settings.identity_jwks_url
     contradictions = {
-        "DATA_ENCRYPTION_KEYS and BLIND_INDEX_KEY are set together or not at all": (
-            bool(data_keys) != bool(index_key)
-        ),
-        "BLIND_INDEX_KEY must differ from the keys of DATA_ENCRYPTION_KEYS": (
+        "DATA_ENCRYPTION_KEYS and BLIND_INDEX_KEY must be set together": (bool(data_keys) != bool(index_key)),
+        "BLIND_INDEX_KEY must differ from the keys in DATA_ENCRYPTION_KEYS": (
             data_keys and index_key and parse_key(index_key) in parse_data_keys(data_keys).values()
         ),
-        "SMTP_URL is missing: ALERT_EMAIL_TO names somebody": (
-            settings.alert_email_to and not settings.smtp_url
-        ),
-        "IDENTITY_SHARED_SECRET is missing: IDENTITY_ALGORITHMS names HS256": (
-            "HS256" in algorithms and not settings.identity_shared_secret
-        ),
-        "IDENTITY_JWKS_URL is missing: IDENTITY_ALGORITHMS names an algorithm with public keys": (
-            lacks_published_keys and {"RS256", "ES256"} & algorithms
-        ),
+        texts.SMTP_URL_MISSING: settings.alert_email_to and not settings.smtp_url,
+        texts.IDENTITY_SHARED_SECRET_MISSING: "HS256" in algorithms and not settings.identity_shared_secret,
+        texts.IDENTITY_JWKS_URL_MISSING: lacks_published_keys and {"RS256", "ES256"} & algorithms,
     }
     return faults + [fault for fault, is_given in contradictions.items() if is_given]
 
 
 def read_embedded_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Read what the embedded stack wrote for commands in another shell.
+    """Read the variables that the embedded stack wrote for commands in another shell.
 
-    :param environ: variables; ``DATA_DIR`` (default ``.data``) tells where the stack keeps its state
-    :return: the variables of its ``stack.env``; none when ``DATABASE_URL`` is set or there is no such file
+    :param environ: the current variables; ``DATA_DIR`` (default ``.data``) is the stack's directory
+    :return: the variables of ``stack.env``; empty if ``DATABASE_URL`` is set or the file is missing
     """
     path = Path(environ.get("DATA_DIR") or ".data") / EMBEDDED_ENVIRONMENT_FILE
     if environ.get("DATABASE_URL") or not path.is_file():

@@ -26,7 +26,9 @@ ESCROW_LOCKED = "The funds are held in escrow and cannot be withdrawn yet."
 DELIVERY_PIN_INVALID = (
     "The delivery PIN does not match this order. attemptsLeft shows the remaining attempts."
 )
-RATE_LIMIT_EXCEEDED = "You have exceeded the rate limit. Wait for the number of seconds in Retry-After."
+RATE_LIMIT_EXCEEDED = (
+    "You have exceeded the rate limit. Try again after the number of seconds in Retry-After."
+)
 INTERNAL_ERROR = (
     "An internal error occurred and was reported. Quote the correlationId when you contact support."
 )

@@ -316,9 +316,9 @@ class TestTellingFormats:
         assert read_webp_size(b"RIFF....WEBPODD " + bytes(30)) is None
 
     def test_a_file_is_read_as_what_it_begins_with_and_as_nothing_else(self) -> None:
-        with pytest.raises(UnacceptablePictureError, match="damaged or cut off"):
+        with pytest.raises(UnacceptablePictureError, match="damaged or incomplete"):
             drawn(photo(30, 20), GIF)
-        with pytest.raises(UnacceptablePictureError, match="damaged or cut off"):
+        with pytest.raises(UnacceptablePictureError, match="damaged or incomplete"):
             drawn(b"\xff\xd8\xff" + encoded(gradient(9, 9), "PNG"))
 
     @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF"])
@@ -326,7 +326,7 @@ class TestTellingFormats:
     def test_a_file_that_is_cut_off(self, kind: str, part: float) -> None:
         content = encoded(gradient(700, 500), kind)
 
-        with pytest.raises(UnacceptablePictureError, match="cut off"):
+        with pytest.raises(UnacceptablePictureError, match="incomplete"):
             drawn(content[: int(len(content) * part)])
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -348,10 +348,10 @@ class TestBounds:
         ("size", "told"),
         [
             ((0, 5), "no pixels"),
-            ((12_001, 9_000), "12,000 at most"),
+            ((12_001, 9_000), "at most 12,000 pixels"),
             ((4_001, 200), "20 times"),
             ((200, 4_001), "20 times"),
-            ((5_000, 5_000), "25.0 million"),
+            ((5_000, 5_000), "25.0 megapixels"),
         ],
     )
     def test_what_is_out_of_them(self, size: tuple[int, int], told: str) -> None:
@@ -367,7 +367,7 @@ class TestBounds:
         start = content.index(b"\xff\xc2") + 5
         content[start : start + 4] = struct.pack(">HH", 6_000, 6_000)
 
-        with pytest.raises(UnacceptablePictureError, match="25 million"):
+        with pytest.raises(UnacceptablePictureError, match="25 megapixels"):
             drawn(bytes(content))
 
 

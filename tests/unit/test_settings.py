@@ -32,47 +32,47 @@ PRODUCTION = {
     **KEY_VARIABLES,
 }
 BAD = [
-    ("GATEWAY_WEBHOOK_ADDRESSES", ",", "must be addresses or networks"),
+    ("GATEWAY_WEBHOOK_ADDRESSES", ",", "must be IP addresses or networks"),
     ("GATEWAY_WEBHOOK_ADDRESSES", "gateway.example", "does not appear to be an IPv4 or IPv6 network"),
     ("GATEWAY_WEBHOOK_ADDRESSES", "203.0.113.7/24", "has host bits set"),
     ("ENVIRONMENT", "staging", "must be one of production, embedded, test"),
-    ("PUBLIC_BASE_URL", "market.example", "must be an address"),
-    ("PUBLIC_BASE_URL", "https://market.example/a b", "must be an address"),
-    ("DATABASE_URL", "mysql://market@database/market", "must be an address that starts with postgresql://"),
-    ("DATABASE_URL", "postgresql:market@database", "must be an address that starts with postgresql://"),
+    ("PUBLIC_BASE_URL", "market.example", "must be a URL"),
+    ("PUBLIC_BASE_URL", "https://market.example/a b", "must be a URL"),
+    ("DATABASE_URL", "mysql://market@database/market", "must be a URL that starts with postgresql://"),
+    ("DATABASE_URL", "postgresql:market@database", "must be a URL that starts with postgresql://"),
     ("DATABASE_POOL_SIZE", "0", "must be a whole number from 1 to 100"),
     ("DATABASE_POOL_SIZE", "101", "must be a whole number from 1 to 100"),
     ("DATABASE_POOL_SIZE", "2.5", "must be a whole number from 1 to 100"),
-    ("REDIS_URL", "cache:6379", "must be an address that starts with redis://"),
-    ("S3_ENDPOINT_URL", "s3.example", "must be an address"),
-    ("S3_PUBLIC_URL", "//media.example", "must be an address"),
-    ("GATEWAY_NAME", "Pay-Stuff", "it becomes part of a header's name"),
-    ("GATEWAY_URL", "ftp://gateway.example", "must be an address"),
+    ("REDIS_URL", "cache:6379", "must be a URL that starts with redis://"),
+    ("S3_ENDPOINT_URL", "s3.example", "must be a URL"),
+    ("S3_PUBLIC_URL", "//media.example", "must be a URL"),
+    ("GATEWAY_NAME", "Pay-Stuff", "must be 2 to 32 lowercase letters and digits"),
+    ("GATEWAY_URL", "ftp://gateway.example", "must be a URL"),
     ("GATEWAY_FEE_BEARER", "nobody", "must be one of platform, customer"),
     ("GATEWAY_TIMEOUT_SECONDS", "31", "must be a whole number from 1 to 30"),
-    ("IDENTITY_ALGORITHMS", "ES256,none", "knows RS256, ES256 and HS256, not none"),
-    ("IDENTITY_ALGORITHMS", " , ", "must name at least one"),
-    ("IDENTITY_JWKS_URL", "identity.example/keys", "must be an address"),
+    ("IDENTITY_ALGORITHMS", "ES256,none", "must contain only RS256, ES256 and HS256, not none"),
+    ("IDENTITY_ALGORITHMS", " , ", "must contain at least one value"),
+    ("IDENTITY_JWKS_URL", "identity.example/keys", "must be a URL"),
     ("IDENTITY_SHARED_SECRET", "short", "must have at least 32 characters"),
     ("FUNCTIONS_KEY", "short", "must have at least 32 characters"),
     ("DELIVERY_PIN_KEY", "x" * 31, "must have at least 32 characters"),
     ("CURSOR_KEY", "short", "must have at least 32 characters"),
-    ("DATA_ENCRYPTION_KEYS", DATA_KEY, "must be id:base64 pairs with commas between them"),
-    ("DATA_ENCRYPTION_KEYS", "k1:short", "has a key k1 that must be 32 bytes in base64"),
-    ("DATA_ENCRYPTION_KEYS", f"k1:{DATA_KEY},k1:{DATA_KEY}", "names the key k1 twice"),
+    ("DATA_ENCRYPTION_KEYS", DATA_KEY, "must be id:base64 pairs separated by commas"),
+    ("DATA_ENCRYPTION_KEYS", "k1:short", "has an invalid key k1, which must be 32 bytes in base64"),
+    ("DATA_ENCRYPTION_KEYS", f"k1:{DATA_KEY},k1:{DATA_KEY}", "must not contain the id k1 twice"),
     ("BLIND_INDEX_KEY", "short", "must be 32 bytes in base64"),
-    ("BLIND_INDEX_KEY", DATA_KEY, "must differ from the keys of DATA_ENCRYPTION_KEYS"),
+    ("BLIND_INDEX_KEY", DATA_KEY, "must differ from the keys in DATA_ENCRYPTION_KEYS"),
     ("TRUSTED_PROXY_HOPS", "-1", "must be a whole number from 0 to 10"),
     ("CORS_ORIGINS", "https://shop.example,*", "must be origins"),
     ("CORS_ORIGINS", "https://shop.example/", "must be origins"),
     ("RATE_LIMIT_SCALE", "0", "must be a whole number from 1 to 1000000"),
     ("RATE_LIMIT_SCALE", "2", "must be 1 in production"),
-    ("ALERT_CHAT_URL", "chat.example/hook", "must be an address"),
+    ("ALERT_CHAT_URL", "chat.example/hook", "must be a URL"),
     ("ALERT_CHAT_SEVERITY", "sev-1", "must be one of SEV-1, SEV-2, SEV-3"),
     ("ALERT_EMAIL_SEVERITY", "SEV-4", "must be one of SEV-1, SEV-2, SEV-3"),
-    ("ALERT_EMAIL_TO", "night", "must be addresses of e-mail"),
-    ("ALERT_EMAIL_TO", "Night <night@ops.example>", "must be addresses of e-mail"),
-    ("ALERT_EMAIL_FROM", "alerts@a@b", "must be addresses of e-mail"),
+    ("ALERT_EMAIL_TO", "night", "must be e-mail addresses"),
+    ("ALERT_EMAIL_TO", "Night <night@ops.example>", "must be e-mail addresses"),
+    ("ALERT_EMAIL_FROM", "alerts@a@b", "must be e-mail addresses"),
     ("SMTP_URL", "mail.example:587", "must be smtp://"),
     ("SMTP_URL", "http://mail.example", "must be smtp://"),
     ("SMTP_URL", "smtp://user:secret@:587", "must be smtp://"),
@@ -122,7 +122,7 @@ REQUIRED = [
 def test_production_demands_what_it_cannot_do_without(name: str, empty: bool) -> None:
     given = {key: value for key, value in PRODUCTION.items() if key != name} | ({name: ""} if empty else {})
 
-    assert refusal(given).startswith(f"{name} is missing: ")
+    assert refusal(given).startswith(f"{name} is missing. Set this variable: ")
 
 
 def test_production_is_what_runs_when_nothing_is_said() -> None:
@@ -137,17 +137,19 @@ def test_production_takes_keys_of_the_identity_provider_or_a_shared_secret() -> 
     assert refusal(without).startswith("IDENTITY_JWKS_URL is missing")
 
     shared = without | {"IDENTITY_ALGORITHMS": "HS256"}
-    assert refusal(shared) == "IDENTITY_SHARED_SECRET is missing: IDENTITY_ALGORITHMS names HS256"
+    assert refusal(shared) == (
+        "IDENTITY_SHARED_SECRET is missing. Set it, or remove HS256 from IDENTITY_ALGORITHMS."
+    )
     assert load_settings(shared | {"IDENTITY_SHARED_SECRET": LONG}).identity_algorithms == ("HS256",)
 
 
 def test_alerts_by_e_mail_take_a_mail_server() -> None:
     to = PRODUCTION | {"ALERT_EMAIL_TO": "night@ops.example, finance@ops.example"}
-    assert refusal(to) == "SMTP_URL is missing: ALERT_EMAIL_TO names somebody"
+    assert refusal(to) == "SMTP_URL is missing. Set it, or leave ALERT_EMAIL_TO empty."
 
     for name in ("ALERT_EMAIL_TO", "ALERT_EMAIL_FROM"):
         for address in ("nächte@ops.example", "night@öps.example"):
-            assert refusal(to | {name: address}).startswith(f"{name} must be of ASCII alone")
+            assert refusal(to | {name: address}).startswith(f"{name} must contain only ASCII characters")
 
     settings = load_settings(to | {"SMTP_URL": "smtps://user:p%40ss@mail.example"})
     assert settings.alert_email_to == ("night@ops.example", "finance@ops.example")

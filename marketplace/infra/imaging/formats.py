@@ -1,24 +1,26 @@
-"""What is taken for a picture, and within which bounds; nothing is decoded here."""
+"""Supported picture formats and size limits, checked without decoding."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MAX_SIDE_PIXELS = 12_000  # pixels
-MAX_ASPECT_RATIO = 20  # of the longer side to the shorter one
-HEADER_BYTES = 30  # bytes that tell the format, and a WebP's size
+from marketplace.infra import texts
+
+MAX_SIDE_PIXELS = 12_000
+MAX_ASPECT_RATIO = 20  # longer side to shorter side
+HEADER_BYTES = 30  # enough to detect the format and the size of a WebP
 
 
 class UnacceptablePictureError(Exception):
-    """The file is no picture that can be drawn; the message says why, for whoever sent it."""
+    """The picture is damaged or exceeds a limit. The message explains the reason to the sender."""
 
 
 @dataclass(frozen=True)
 class PictureFormat:
-    """A format. ``max_pixels`` is what fits into the memory of the process that decodes.
+    """A picture format. ``signature`` matches the first bytes of a file.
 
-    ``signature`` matches a file's first bytes. JPEG is decoded at a fraction of its size, unless it is progressive;
-    WebP is held four times over.
+    ``max_pixels`` is the limit that fits into the memory of the decoding process. Decoders differ: a JPEG that is not
+    progressive is decoded at a fraction of its size, and a WebP takes four times its pixels.
     """
 
     name: str
@@ -33,12 +35,12 @@ PNG = PictureFormat("PNG", "image/png", "png", 24_000_000, rb"\x89PNG\r\n\x1a\n"
 WEBP = PictureFormat("WebP", "image/webp", "webp", 12_500_000, rb"(?s)RIFF.{4}WEBP")
 GIF = PictureFormat("GIF", "image/gif", "gif", 24_000_000, rb"GIF8[79]a")
 FORMATS = {picture_format.name: picture_format for picture_format in (JPEG, PNG, WEBP, GIF)}
-MAX_PROGRESSIVE_JPEG_PIXELS = 25_000_000  # a progressive JPEG's coefficients are all held at once
+MAX_PROGRESSIVE_JPEG_PIXELS = 25_000_000  # the decoder holds all coefficients of a progressive JPEG in memory
 
 
 @dataclass(frozen=True)
 class Rendition:
-    """A picture drawn anew. ``name`` is the longest side that was asked for, or the original format's suffix."""
+    """A re-encoded picture. ``name`` is the requested longest side, or the suffix of the original format."""
 
     name: str
     content_type: str
@@ -49,7 +51,7 @@ class Rendition:
 
 @dataclass(frozen=True)
 class Picture:
-    """What became of a file: its size in pixels, upright, and its renditions, the smallest first."""
+    """A processed picture: the upright size in pixels, and the renditions, smallest first."""
 
     format: PictureFormat
     width: int
@@ -58,18 +60,18 @@ class Picture:
 
 
 def detect_format(head: bytes) -> PictureFormat | None:
-    """Tell a file's format by its first bytes.
+    """Detect the format of a file from its first bytes.
 
-    :param head: at least ``HEADER_BYTES`` of them, or all that there are
-    :return: none for what is no picture, or one of another format
+    :param head: the first ``HEADER_BYTES`` bytes or more; a shorter file in full
+    :return: none if the format is not supported
     """
     return next((kind for kind in FORMATS.values() if re.match(kind.signature, head)), None)
 
 
 def read_webp_size(head: bytes) -> tuple[int, int] | None:
-    """Read a WebP's size off its first bytes: its decoder makes room for it at once.
+    """Read the size of a WebP from its header, because the decoder allocates memory for this size immediately.
 
-    :return: width and height, or none if the bytes tell none
+    :return: width and height in pixels, or none if the header contains no size
     """
     if len(head) < HEADER_BYTES:
         return None
@@ -85,26 +87,26 @@ def read_webp_size(head: bytes) -> tuple[int, int] | None:
 
 
 def ensure_acceptable_size(width: int, height: int, *, max_pixels: int) -> None:
-    """Refuse a size that no picture of a product has, before anything is decoded.
+    """Refuse unreasonable picture sizes before decoding.
 
-    :param width: as the file says, in pixels
-    :param height: as the file says, in pixels
-    :param max_pixels: how many there may be in all
-    :raises UnacceptablePictureError: there are none, too many, or they make a strip
+    :param width: in pixels, from the header
+    :param height: in pixels, from the header
+    :param max_pixels: the limit for width times height
+    :raises UnacceptablePictureError: the picture is empty, too large or too narrow
     """
     if width < 1 or height < 1:
-        raise UnacceptablePictureError("The picture has no pixels.")
+        raise UnacceptablePictureError(texts.PICTURE_WITHOUT_PIXELS)
     if max(width, height) > MAX_SIDE_PIXELS:
         raise UnacceptablePictureError(
-            f"The picture has {width} by {height} pixels; a side may have {MAX_SIDE_PIXELS:,} at most."
+            texts.PICTURE_SIDE_TOO_LONG.format(width=width, height=height, limit=MAX_SIDE_PIXELS)
         )
     if max(width, height) > MAX_ASPECT_RATIO * min(width, height):
         raise UnacceptablePictureError(
-            f"The picture has {width} by {height} pixels; the longer side may be"
-            f" {MAX_ASPECT_RATIO} times the other at most."
+            texts.PICTURE_TOO_NARROW.format(width=width, height=height, limit=MAX_ASPECT_RATIO)
         )
     if width * height > max_pixels:
         raise UnacceptablePictureError(
-            f"The picture has {width * height / 1_000_000:.1f} million pixels;"
-            f" {max_pixels / 1_000_000:g} million are taken of this kind."
+            texts.PICTURE_TOO_LARGE.format(
+                megapixels=width * height / 1_000_000, limit=max_pixels / 1_000_000
+            )
         )

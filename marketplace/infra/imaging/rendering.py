@@ -1,6 +1,7 @@
-"""Pictures drawn anew: decoded within bounds, turned upright, in sRGB, without metadata, in several sizes.
+"""Re-encoding of pictures: decode within limits, turn upright, convert to sRGB, drop metadata, resize.
 
-Run in a process of its own (``decode_worker``): a decoder that is fed hostile bytes may take long, take much, or crash.
+This code runs in a separate process (``decode_worker``), because a hostile file can make a decoder slow, exhaust the
+memory or crash.
 """
 
 import io
@@ -19,6 +20,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from marketplace.infra import texts
 from marketplace.infra.imaging.formats import (
     GIF,
     HEADER_BYTES,
@@ -34,23 +36,22 @@ from marketplace.infra.imaging.formats import (
     read_webp_size,
 )
 
-_SAMPLES_PER_PIXEL = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of a pixel, by colour type
-_MAX_DEFLATE_RATIO = 1_032  # what deflate makes of a byte at most
+_SAMPLES_PER_PIXEL = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by PNG colour type
+_MAX_DEFLATE_RATIO = 1_032  # the maximum expansion of deflate
 
 
 class _CompletePng(PngImagePlugin.PngImageFile):
-    """A PNG of which all rows must be there: Pillow takes the end of the packed pixels for the end of the picture.
+    """A PNG that must contain all rows. Pillow alone accepts a truncated picture.
 
-    The decoder is given the pixels unpacked, piece by piece, in a stream that never says it ends.
-
-    The decoder is done when it has all rows; if it asks for more than there is, the file is cut off. Counting
-    them beforehand would take as long again, since most of decoding is unpacking.
+    This class decompresses the pixels and passes the data to the decoder in uncompressed blocks, in a stream without
+    an end marker. The decoder stops after the last row. If the decoder requests more data than exist, the file is
+    incomplete. Counting the rows beforehand would double the time, because decompression is most of the work.
     """
 
     def load_prepare(self) -> None:
-        """Begin to unpack.
+        """Start the decompression.
 
-        :raises OSError: the picture's frame is not all of the picture
+        :raises OSError: the first frame is smaller than the picture
         """
         if [tile.extents for tile in self.tile] != [(0, 0, *self.size)]:
             raise OSError("the first frame is smaller than the picture")
@@ -60,10 +61,10 @@ class _CompletePng(PngImagePlugin.PngImageFile):
         self._start = b"\x78\x01"
 
     def load_read(self, read_bytes: int) -> bytes:
-        """Give the decoder the next pixels, as a block that is not packed (at most 65,535 bytes) and not the last.
+        """Return the next pixels as an uncompressed, non-final deflate block of at most 65,535 bytes.
 
-        :param read_bytes: not looked at: the decoder takes what it is given
-        :return: nothing when there are no more
+        :param read_bytes: ignored, because the decoder accepts any number of bytes
+        :return: empty after the last pixel
         """
         while not (pixels := self._unpacker.decompress(self._packed, 65_535)):
             self._packed = b"" if self._unpacker.eof else super().load_read(4 * 1024)
@@ -74,8 +75,7 @@ class _CompletePng(PngImagePlugin.PngImageFile):
         return start + struct.pack("<BHH", 0, len(pixels), len(pixels) ^ 0xFFFF) + pixels
 
 
-_DAMAGED_MESSAGE = "The file is damaged or cut off: it can't be read as a picture."
-# Whatever a decoder says of bytes that it can't make sense of.
+# Errors that decoders raise on invalid data.
 _DECODER_ERRORS = (
     *(OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, AttributeError, ArithmeticError),
     *(RuntimeError, MemoryError, struct.error, zlib.error, Image.DecompressionBombError),
@@ -86,9 +86,9 @@ _DECODERS: dict[PictureFormat, Callable[[IO[bytes]], ImageFile.ImageFile]] = {
     WEBP: WebPImagePlugin.WebPImageFile,
     GIF: GifImagePlugin.GifImageFile,
 }
-# A scan of few bytes makes the decoder go over the whole picture; cameras write a dozen.
+# Each scan costs a pass over the whole picture, even a scan of few bytes. Cameras write about a dozen scans.
 _MAX_SCANS = 50
-# A PNG of 5 MB has some hundred; each is a few lines of Python's work.
+# A PNG of 5 MB has some hundred chunks. Python code processes each chunk.
 _MAX_CHUNKS = 20_000
 _EXIF_ORIENTATION = 0x0112
 _TRANSPOSE_BY_ORIENTATION = {
@@ -101,9 +101,9 @@ _TRANSPOSE_BY_ORIENTATION = {
     8: Image.Transpose.ROTATE_90,
 }
 _SWAPS_SIDES = frozenset(_TRANSPOSE_BY_ORIENTATION[orientation] for orientation in (5, 6, 7, 8))
-_STRIP_HEIGHT = 64  # rows of the result that are converted at once
+_STRIP_HEIGHT = 64  # rows of the result per conversion
 
-# Texts that a PNG carries are not read: little of them is enough to get past them.
+# Text chunks of a PNG are not used, so small limits suffice.
 PngImagePlugin.MAX_TEXT_CHUNK = 64 * 1024
 PngImagePlugin.MAX_TEXT_MEMORY = 512 * 1024
 
@@ -115,15 +115,15 @@ def render(
     sizes: Sequence[int],
     on_decoded: Callable[[], object] | None = None,
 ) -> Picture:
-    """Draw a picture anew: in WebP in several sizes, and in its own format in the largest.
+    """Re-encode a picture as WebP in several sizes, and in the original format in the largest size.
 
-    It is never enlarged; sizes that it does not fill give one rendition. Of an animation, it is the first frame.
+    A picture is never enlarged, so a small picture has fewer renditions. Only the first frame of an animation is used.
 
-    :param stream: the file, which can be searched
-    :param kind: its format, as its first bytes tell
+    :param stream: the seekable file
+    :param kind: the detected format
     :param sizes: longest sides in pixels, ascending
-    :param on_decoded: is called when all of the file was read
-    :raises UnacceptablePictureError: it can't be decoded, or not within bounds
+    :param on_decoded: called after decoding
+    :raises UnacceptablePictureError: the picture is damaged or exceeds a limit
     """
     try:
         opened = _open_within_limits(stream, kind)
@@ -131,69 +131,69 @@ def render(
         profile = opened.info.get("icc_profile")
         opened.draft(opened.mode, (sizes[-1], sizes[-1]))
         opened.load()
-        # Not before: to look for metadata behind its pixels, a PNG would be decoded, and twice if that fails.
+        # Read the orientation after loading. Before, Pillow would decode a PNG to find metadata behind the pixels.
         rotation = _read_rotation(opened)
         if on_decoded is not None:
             on_decoded()
         picture = _shrink(opened, largest=sizes[-1])
         opened.close()
     except _DECODER_ERRORS as error:
-        raise UnacceptablePictureError(_DAMAGED_MESSAGE) from error
+        raise UnacceptablePictureError(texts.PICTURE_DAMAGED) from error
     picture = _convert_to_srgb(picture, profile)
     if rotation is not None:
         picture = picture.transpose(rotation)
-    # What is left of the file beside its pixels ends here.
+    # Drop the remaining metadata.
     picture.info.clear()
     width, height = size[::-1] if rotation in _SWAPS_SIDES else size
     return Picture(kind, width, height, _encode_renditions(picture, kind, sizes))
 
 
 def _open_within_limits(stream: IO[bytes], kind: PictureFormat) -> ImageFile.ImageFile:
-    """Open a file as what its first bytes say, and hold its size against the bounds; nothing is decoded yet."""
+    """Open a file in the detected format and check the size limits, without decoding."""
     content = stream.read()
     if kind is WEBP and (size := read_webp_size(content[:HEADER_BYTES])) is not None:
         ensure_acceptable_size(*size, max_pixels=kind.max_pixels)
     if kind is PNG:
         _ensure_intact_chunks(content)
     if kind is JPEG and content.count(b"\xff\xda") > _MAX_SCANS:
-        raise UnacceptablePictureError(f"The file has more than {_MAX_SCANS} scans.")
+        raise UnacceptablePictureError(texts.PICTURE_TOO_MANY_SCANS.format(limit=_MAX_SCANS))
     opened = _DECODERS[kind](io.BytesIO(content))
     held_at_once = kind is JPEG and opened.info.get("progressive")
     ensure_acceptable_size(
         *opened.size, max_pixels=MAX_PROGRESSIVE_JPEG_PIXELS if held_at_once else kind.max_pixels
     )
     if kind is PNG and not _may_be_complete(content):
-        raise UnacceptablePictureError(_DAMAGED_MESSAGE)
+        raise UnacceptablePictureError(texts.PICTURE_DAMAGED)
     return opened
 
 
 def _may_be_complete(content: bytes) -> bool:
-    """Tell, unpacking nothing, whether so short a file may hold all pixels of its header.
-
-    :param content: the file, with a header
-    """
+    """Return whether a PNG is long enough to contain all pixels, even at the maximum compression."""
     width, height, depth, colours = struct.unpack_from(">IIBB", content, 16)
     needed: int = width * height * depth * _SAMPLES_PER_PIXEL.get(colours, 1) // 8
     return needed <= len(content) * _MAX_DEFLATE_RATIO
 
 
 def _ensure_intact_chunks(content: bytes) -> None:
-    """Go through a PNG's chunks to its end: the decoder takes damaged pixels for pixels, and reads no end."""
+    """Check the checksums of all chunks of a PNG, which the decoder does not do.
+
+    :raises UnacceptablePictureError: a chunk is damaged, or the file has too many chunks
+    """
     view = memoryview(content)
     offset = 8
     for _ in range(_MAX_CHUNKS):
         length, name = struct.unpack_from(">I4s", content, offset)
         (expected_crc,) = struct.unpack_from(">I", content, offset + 8 + length)
         if zlib.crc32(view[offset + 4 : offset + 8 + length]) != expected_crc:
-            raise UnacceptablePictureError(_DAMAGED_MESSAGE)
+            raise UnacceptablePictureError(texts.PICTURE_DAMAGED)
         if name == b"IEND":
             return
         offset += 12 + length
-    raise UnacceptablePictureError(f"The file has more than {_MAX_CHUNKS:,} parts.")
+    raise UnacceptablePictureError(texts.PICTURE_TOO_MANY_CHUNKS.format(limit=_MAX_CHUNKS))
 
 
 def _read_rotation(opened: ImageFile.ImageFile) -> Image.Transpose | None:
-    """Tell how the picture must be turned to stand upright; metadata that can't be read tell nothing."""
+    """Return the transformation that turns the picture upright, or none without readable metadata."""
     try:
         orientation = opened.getexif().get(_EXIF_ORIENTATION)
     except _DECODER_ERRORS:
@@ -202,14 +202,14 @@ def _read_rotation(opened: ImageFile.ImageFile) -> Image.Transpose | None:
 
 
 def _shrink(opened: ImageFile.ImageFile, *, largest: int) -> Image.Image:
-    """Shrink by a whole number to what is at least the largest size, in RGB, premultiplied RGBa or CMYK.
+    """Shrink a picture by an integer factor to at least the largest size, in RGB, premultiplied RGBa or CMYK.
 
-    A JPEG's decoder has done half of it. The rest goes by strips: converted whole, a large picture would stand
-    in memory several times.
+    The JPEG decoder has already done a part of the reduction. Conversion in strips avoids several copies of a large
+    picture in memory.
     """
     mode = "RGBa" if opened.has_transparency_data else "RGB"
     if opened.mode == "CMYK":
-        mode = "CMYK"  # its profile, if there is one, tells how to make colours of it
+        mode = "CMYK"  # the colour profile, if any, is needed for the conversion
     width, height = opened.size
     factor = max(1, max(width, height) // largest)
     rows = _STRIP_HEIGHT * factor
@@ -222,7 +222,7 @@ def _shrink(opened: ImageFile.ImageFile, *, largest: int) -> Image.Image:
 
 def _convert_strip(strip: Image.Image, mode: str) -> Image.Image:
     if strip.mode.startswith("I;16"):
-        # Converted as it is, all but the darkest would be white.
+        # Scale 16-bit values. An unscaled conversion would clip almost all values to white.
         strip = strip.point(lambda value: value / 257).convert("L")
     if mode == "RGBa":
         return strip.convert("RGBA").convert("RGBa")
@@ -230,7 +230,7 @@ def _convert_strip(strip: Image.Image, mode: str) -> Image.Image:
 
 
 def _convert_to_srgb(drawn: Image.Image, profile: bytes | None) -> Image.Image:
-    """Convert to sRGB what was drawn in the colours of another profile; without one, it is sRGB already."""
+    """Convert a picture with a colour profile to sRGB. A picture without a profile counts as sRGB."""
     alpha = drawn.mode == "RGBa"
     plain = drawn.convert("RGBA") if alpha else drawn
     if profile:
@@ -242,7 +242,7 @@ def _convert_to_srgb(drawn: Image.Image, profile: bytes | None) -> Image.Image:
                 )
                 plain = plain if result is None else result
         except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
-            # A profile that nobody can read is as good as none.
+            # Ignore an unreadable profile.
             plain = drawn.convert("RGBA") if alpha else drawn
     is_transparent = alpha and plain.getchannel("A").getextrema()[0] != 255
     return plain.convert("RGBa" if is_transparent else "RGB")
@@ -274,7 +274,7 @@ def _encode(picture: Image.Image, kind: PictureFormat, *, name: str) -> Renditio
     image = picture.convert("RGBA") if picture.mode == "RGBa" else picture
     out = io.BytesIO()
     if kind is WEBP:
-        # Up to 1,000 pixels on the longest side WebP takes its time.
+        # Pictures up to 1,000 pixels are encoded with more effort, which would be too slow for larger pictures.
         image.save(out, "WEBP", quality=80, method=4 if max(image.size) <= 1_000 else 2)
     elif kind is JPEG:
         image.save(out, "JPEG", quality=85, progressive=True)

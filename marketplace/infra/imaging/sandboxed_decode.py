@@ -1,7 +1,6 @@
-"""Pictures are decoded apart: each in a process of its own that is limited in time and memory and knows no secret.
+"""Sandboxed decoding: each picture is decoded in a separate process with limits and without secrets.
 
-A decoder that is fed hostile bytes then takes, at worst, that process; and a web worker that waits for it may
-serve others meanwhile.
+At worst, a hostile file crashes this process. A web worker can serve other requests while the process runs.
 """
 
 import io
@@ -16,6 +15,7 @@ from typing import IO, Any
 
 import structlog
 
+from marketplace.infra import texts
 from marketplace.infra.imaging.formats import (
     HEADER_BYTES,
     Picture,
@@ -27,40 +27,38 @@ from marketplace.infra.imaging.formats import (
 from marketplace.kernel.errors import ServiceUnavailableError, UnsupportedMediaTypeError, ValidationError
 
 _log = structlog.get_logger(__name__)
-_DECODE_CPU_SECONDS = 0.9  # of processor time; the largest picture that is taken needs a third of it
+_DECODE_CPU_SECONDS = 0.9  # CPU time; the largest accepted picture needs a third
 _MAX_ADDRESS_SPACE = 512 * 1024 * 1024  # bytes
-# Its own limits are of processor time; so much may pass on a machine that has much else to do.
+# Wall-clock time. The process has separate limits of CPU time, which pass slowly on a busy machine.
 _WORKER_TIMEOUT_SECONDS = 20.0
-# In each process of ours: they are what computes most of all that a request sets in motion.
+# Per web process, because decoding is the most expensive work of any request.
 _worker_slots = threading.BoundedSemaphore(2)
 _QUEUE_TIMEOUT_SECONDS = 10.0
 
 
 class DecodeWorkerFailedError(Exception):
-    """The process ended with a fault of our own; its last words are in the log."""
+    """The decoding process failed because of a bug in this service. The log contains the end of stderr."""
 
 
 def re_encode(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
-    """Draw a picture anew, in a process of its own.
+    """Re-encode a picture in a separate process.
 
-    :param file: an open file of the system, from its beginning
-    :param name: the request's name for the file, which a refusal names
+    :param file: an open file with a file descriptor; always read from the start
+    :param name: the request's name for the file, for error messages
     :param sizes: longest sides in pixels, ascending
-    :raises UnsupportedMediaTypeError: it is no JPEG, PNG, WebP or GIF
-    :raises ValidationError: it is one that can't be decoded, or not within bounds
-    :raises ServiceUnavailableError: too many are at work already, or the machine is too busy
+    :raises UnsupportedMediaTypeError: the file is not a JPEG, PNG, WebP or GIF
+    :raises ValidationError: the picture is damaged or exceeds a limit
+    :raises ServiceUnavailableError: too many pictures are in progress, or the process timed out
     """
     file.flush()
     head = os.pread(file.fileno(), HEADER_BYTES, 0)
     if not head:
-        raise ValidationError.of(name, "The file is empty.")
+        raise ValidationError.of(name, texts.PICTURE_EMPTY_FILE)
     kind = detect_format(head)
     if kind is None:
-        raise UnsupportedMediaTypeError(
-            f"{name}: The file's content is neither JPEG, PNG, WebP nor GIF, whatever its name says."
-        )
+        raise UnsupportedMediaTypeError(texts.PICTURE_UNSUPPORTED_FORMAT.format(field=name))
     if not _worker_slots.acquire(timeout=_QUEUE_TIMEOUT_SECONDS):
-        raise ServiceUnavailableError("Too many pictures are being taken in.", retry_after_seconds=5)
+        raise ServiceUnavailableError(texts.PICTURES_QUEUE_FULL, retry_after_seconds=5)
     try:
         return _run_decode_worker(file, kind, sizes)
     except UnacceptablePictureError as error:
@@ -70,7 +68,7 @@ def re_encode(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
 
 
 def decode_worker_command(kind: PictureFormat, sizes: Sequence[int]) -> list[str]:
-    """Give the command of the process that draws a picture anew."""
+    """Return the command line of the decoding process."""
     return [
         *(sys.executable, "-I", "-m", "marketplace.infra.imaging.decode_worker"),
         *(kind.name, ",".join(map(str, sizes)), str(_DECODE_CPU_SECONDS), str(_MAX_ADDRESS_SPACE)),
@@ -79,7 +77,7 @@ def decode_worker_command(kind: PictureFormat, sizes: Sequence[int]) -> list[str
 
 def _run_decode_worker(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int]) -> Picture:
     started = time.perf_counter()
-    # The child reads the open file itself, from where the system has it stand.
+    # The child process shares the file descriptor and its position.
     os.lseek(file.fileno(), 0, os.SEEK_SET)
     with subprocess.Popen(  # noqa: S603 - our own module; nothing of the request is in the arguments
         decode_worker_command(kind, sizes),
@@ -92,7 +90,7 @@ def _run_decode_worker(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int
             out, errors = process.communicate(timeout=_WORKER_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired as error:
             process.kill()
-            raise ServiceUnavailableError("The machine is too busy.", retry_after_seconds=5) from error
+            raise ServiceUnavailableError(texts.PICTURE_TIMED_OUT, retry_after_seconds=5) from error
     _log.info(
         "picture process ended",
         status=process.returncode,
@@ -100,8 +98,8 @@ def _run_decode_worker(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int
         durationMs=round((time.perf_counter() - started) * 1000, 1),
     )
     if process.returncode < 0:
-        # By a signal: its timer's, or that of a crash.
-        raise UnacceptablePictureError("The file takes too much to decode.")
+        # A signal ended the process: the timer's signal or a crash.
+        raise UnacceptablePictureError(texts.PICTURE_TOO_COMPLEX)
     if process.returncode or not out:
         _log.error("picture process failed", error=errors[-2000:].decode(errors="replace"))
         raise DecodeWorkerFailedError(f"exit status {process.returncode}")

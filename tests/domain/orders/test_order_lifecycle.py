@@ -181,7 +181,7 @@ class TestTheVendorsSteps:
         with pytest.raises(IllegalTransitionError, match="is paid_escrow, but verify-code requires"):
             release(session, shop, order_id)
         operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
-        with pytest.raises(IllegalTransitionError, match="is processing; accept takes"):
+        with pytest.raises(IllegalTransitionError, match="is processing, but accept requires"):
             operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
 
     def test_another_vendor_has_no_part_in_it(self, session: Session, shop: Shop) -> None:

@@ -1,0 +1,44 @@
+"""Texts of problems from the infrastructure, and of invalid settings."""
+
+CHANGED_WHILE_POLLED = "The status changed while we fetched it from the provider. Try again."
+CONCURRENT_CHANGE = "Another request changed the same data at the same time. Try again."
+DATABASE_BUSY = "The database is busy. Try again in a few seconds."
+DATABASE_UNAVAILABLE = "The database is unavailable. Try again in a few seconds."
+DATABASE_ROLE_INCOMPLETE = (
+    "The database role lacks these settings: {settings}."
+    " Set them with ALTER ROLE, see Connections in docs/operations.md."
+)
+
+PICTURE_EMPTY_FILE = "The file is empty. Choose a JPEG, PNG, WebP or GIF picture."
+PICTURE_UNSUPPORTED_FORMAT = "{field}: Only JPEG, PNG, WebP and GIF pictures are supported."
+PICTURE_WITHOUT_PIXELS = "The picture has no pixels. Choose another picture."
+PICTURE_SIDE_TOO_LONG = (
+    "The picture is {width} x {height} pixels. Each side may have at most {limit:,} pixels."
+)
+PICTURE_TOO_NARROW = (
+    "The picture is {width} x {height} pixels. The longer side may be at most {limit} times the shorter side."
+)
+PICTURE_TOO_LARGE = (
+    "The picture has {megapixels:.1f} megapixels. The limit for this format is {limit:g} megapixels."
+)
+PICTURE_DAMAGED = "The file is damaged or incomplete. Upload another copy."
+PICTURE_TOO_MANY_SCANS = (
+    "The JPEG file has more than {limit} scans. Save the picture as a standard JPEG and try again."
+)
+PICTURE_TOO_MANY_CHUNKS = (
+    "The PNG file has more than {limit:,} chunks. Save the picture again and upload the new file."
+)
+PICTURE_TOO_COMPLEX = (
+    "The picture is too complex to process. Save the picture as a standard JPEG and try again."
+)
+PICTURES_QUEUE_FULL = "Too many pictures are being processed. Try again in a few seconds."
+PICTURE_TIMED_OUT = "The server is too busy to process the picture. Try again in a few seconds."
+
+SETTING_MISSING = "{variable} is missing. Set this variable: {description}"
+SMTP_URL_MISSING = "SMTP_URL is missing. Set it, or leave ALERT_EMAIL_TO empty."
+IDENTITY_SHARED_SECRET_MISSING = (
+    "IDENTITY_SHARED_SECRET is missing. Set it, or remove HS256 from IDENTITY_ALGORITHMS."  # noqa: S105 - no secret
+)
+IDENTITY_JWKS_URL_MISSING = (
+    "IDENTITY_JWKS_URL is missing. Set it, or remove RS256 and ES256 from IDENTITY_ALGORITHMS."
+)
