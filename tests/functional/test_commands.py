@@ -335,7 +335,7 @@ def test_alerts_that_can_not_be_resolved(installation: Installation, database: D
     fails(installation.run("alerts", "resolve", nobody, "--note", "Seen to."), "alerts list --state all")
     fails(installation.run("alerts", "show", nobody), "alerts list --state all")
     for command in (["show"], ["resolve", "--note", "Seen to."]):
-        fails(installation.run("alerts", command[0], str(uuid4()), *command[1:]), "There is no such alert")
+        fails(installation.run("alerts", command[0], str(uuid4()), *command[1:]), "There is no alert ")
     none = installation.run("alerts", "list", "--identifier", "GATEWAY_UNREACHABLE")
     assert (none.stdout, none.stderr) == ("", "No alert matches.\n")
 
@@ -702,5 +702,5 @@ def test_batches_are_listed_and_shown(installation: Installation, database: Data
     shown = installation.ok("payouts", "show", str(staged), "--limit", "1")
     assert [str(payee.store_id) in shown for payee in who] == [False, False, False]
     assert "approvalsMissing\t2" in shown
-    fails(installation.run("payouts", "show", str(uuid4())), "no such batch")
+    fails(installation.run("payouts", "show", str(uuid4())), "Payout batch not found.")
     fails(installation.run("payouts", "show", "none"), "'none' is not a valid UUID", status=2)
