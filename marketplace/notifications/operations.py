@@ -38,7 +38,7 @@ _INSERT_NOTIFICATIONS = Statement(
         SELECT user_id, type, title, body, link, cause, :now FROM unnest(
             CAST(:users AS uuid[]), CAST(:types AS text[]), CAST(:titles AS text[]), CAST(:bodies AS text[]),
             CAST(:links AS text[]), CAST(:causes AS text[])
-        ) AS news (user_id, type, title, body, link, cause)
+        ) AS new_rows (user_id, type, title, body, link, cause)
         ORDER BY user_id, cause
         ON CONFLICT (user_id, cause) DO NOTHING
         """

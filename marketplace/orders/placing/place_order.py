@@ -325,7 +325,7 @@ _INSERT_ORDER = Prepared(
         ), held AS (
             INSERT INTO escrows (order_id, status, amount_minor, created_at, updated_at)
             SELECT id, :escrow_status, :total_minor, :now, :now FROM placed
-        ), told AS (
+        ), recorded AS (
             INSERT INTO order_events (order_id, to_status, trigger, actor, actor_id, at)
             SELECT id, :status, 'place', 'buyer', :buyer_id, :now FROM placed
         ), listed AS (
