@@ -1,7 +1,7 @@
-"""How gunicorn serves the application; every line that may differ between machines is a variable.
+"""The configuration of gunicorn. Environment variables control values that differ between machines.
 
-Two process groups run it: the sync one (default) for what computes, and one with ``WORKER_CLASS=gevent`` for
-what waits for a provider, a browser or a slow upload. The proxy decides by path.
+Two process groups serve the application. The sync group (default) handles CPU-bound requests. The group with
+``WORKER_CLASS=gevent`` handles requests that wait for a provider, a browser or a slow upload. The proxy routes by path.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 worker_class = os.environ.get("WORKER_CLASS", "sync")
 if worker_class == "gevent":
-    # Here, before anything else is imported: what is imported first keeps blocking sockets and locks.
+    # Patch before all other imports. Modules imported earlier would keep blocking sockets and locks.
     from gevent import monkey
 
     monkey.patch_all()
@@ -35,25 +35,25 @@ def _read_integer(name: str, default: int) -> int:
 
 
 def _default_workers() -> int:
-    """Count the processors that this process may use.
+    """Return the default number of workers.
 
-    One gevent worker waits for hundreds of answers at once. Of sync workers there are at least two, so that a
-    slow request does not hold up all others; more than three were not faster where this was measured.
+    A gevent worker handles hundreds of waiting requests. At least two sync workers run, so that a slow request does
+    not block all others. More than three sync workers were not faster in measurements.
     """
     if worker_class == "gevent":
         return 1
-    # Not everywhere can it be told how many of the machine's processors are ours.
+    # Not all systems report the processors that this process may use.
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(max(usable, 2), 3)
 
 
 class ServiceLogger(Logger):
-    """Sends gunicorn's own messages the way of all other logs: redacted lines of JSON."""
+    """A logger that writes gunicorn's messages as redacted lines of JSON, like all other logs."""
 
     def setup(self, cfg: Any) -> None:
-        """Replace gunicorn's handlers by the application's."""
+        """Replace gunicorn's handlers with the application's handlers."""
         super().setup(cfg)
-        # Not at the top: a bad setting is to be reported as one, not as a configuration that can't be read.
+        # Imported here, so that an invalid setting is not reported as an unreadable configuration file.
         from marketplace.infra.logs import configure_logging  # noqa: PLC0415
         from marketplace.infra.settings import load_settings  # noqa: PLC0415
 
@@ -68,34 +68,34 @@ worker_connections = 500
 backlog = 512
 proc_name = f"marketplace-{worker_class}"
 
-# The application is imported once, before the workers are forked: they share its memory, start in no time,
-# and a fault in it or in its settings ends the master with a message instead of workers over and over.
-# Nothing may connect at import; post_fork makes sure that a worker inherits no connection all the same.
+# The master imports the application before forking the workers. Workers share memory and start quickly. An error in
+# the application or the settings ends the master with a message, instead of ending each worker repeatedly.
+# Imports must not open connections. As a safeguard, post_fork drops inherited connections.
 preload_app = True
 
-# A request gets so long; longer than a statement (30 s) may take. Gevent workers only report that they live.
+# The limit for a request in seconds, longer than the statement time-out of 30 s. Gevent workers only send heartbeats.
 timeout = 40
 graceful_timeout = _read_integer("WEB_GRACEFUL_SECONDS", 20)
-# Longer than the proxy keeps idle connections (2 minutes), or it might send a request into a closing one.
-# Sync workers keep none.
+# In seconds, longer than the proxy keeps idle connections (2 minutes). Otherwise the proxy could send a request on a
+# connection that is closing. Sync workers do not keep connections.
 keepalive = 130
 
 limit_request_line = 8_190
 limit_request_fields = 64
 limit_request_field_size = 8_190
 
-# The application logs requests itself, with route, user and duration.
+# The application itself logs requests with route, user and duration.
 accesslog = None
 errorlog = "-"
 logger_class = ServiceLogger
-# One master per group, and nothing asks them anything: signals are enough.
+# Nothing uses the control socket. Signals are enough.
 control_socket_disable = True
-# A heartbeat in memory: on a slow disk it may block a worker.
+# Heartbeat files are in memory, because a slow disk can block a worker.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - no file name is guessed
 
 
 def post_fork(_server: Any, _worker: Any) -> None:
-    """Drop connections that were opened before the fork: two processes can't share one."""
+    """Drop connections opened before the fork, because two processes cannot share a connection."""
     from wsgi import services  # noqa: PLC0415 - the application is loaded after this file
 
     services.database.dispose()

@@ -1,4 +1,4 @@
-"""Composition root: wires HTTP, tasks and domain together and nothing else does. Served as ``wsgi:app``."""
+"""The composition root, which wires HTTP, tasks and domain together. The application is ``wsgi:app``."""
 
 from blueprints.areas import AREAS
 from blueprints.http.application import build_app

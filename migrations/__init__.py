@@ -1,1 +1,1 @@
-"""Alembic migrations. `marketplace db upgrade` runs them."""
+"""Alembic migrations, applied by `marketplace db upgrade`."""

@@ -1,4 +1,4 @@
-"""How defaults of models and of the database are compared, where Alembic's own way can't tell."""
+"""Comparison of column defaults between models and database, for expressions that Alembic cannot compare."""
 
 import re
 from collections.abc import Iterable
@@ -7,20 +7,20 @@ from typing import Any
 from alembic.operations.ops import AlterColumnOp, MigrationScript, ModifyTableOps, OpContainer
 from sqlalchemy import DefaultClause
 
-# PostgreSQL shows an expression with casts and parentheses of its own.
+# PostgreSQL adds casts and parentheses to expressions.
 _CAST = re.compile(r"::(character varying|timestamp with(out)? time zone|\w+(\[\])?)")
 _NOISE = re.compile(r"[\s()]+")
-# Evaluated twice they differ, and evaluating both is how Alembic compares.
+# Alembic compares evaluated defaults. Volatile expressions have a different value on each evaluation.
 _VOLATILE = re.compile(r"nextval|random|uuid", re.IGNORECASE)
 
 
 def drop_equal_defaults(_context: Any, _revision: Any, scripts: Iterable[MigrationScript]) -> None:
-    """Take out changes of defaults that are only written another way.
+    """Remove changes of defaults that differ only in notation.
 
-    It is one of Alembic's ``process_revision_directives``. A comparing function of ours, the other way that
-    Alembic offers, fails on identity columns.
+    Alembic calls this function through ``process_revision_directives``. Alembic's alternative, a custom comparison
+    function, fails on identity columns.
 
-    :param scripts: what the autogeneration found; changed in place
+    :param scripts: the results of the autogeneration; changed in place
     """
     for script in scripts:
         if script.upgrade_ops is not None:
@@ -47,7 +47,7 @@ def _is_idle(operation: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Tell whether both are expressions that give another value each time, and the same ones."""
+    """Return whether both defaults are the same volatile expression."""
     texts = [default_text(default) for default in (one, other)]
     if not all(text and _VOLATILE.search(text) for text in texts):
         return False
@@ -55,7 +55,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def default_text(default: Any) -> str:
-    """Write a column's default as SQL, or empty where it is no expression or none."""
+    """Return a column's default as SQL, or an empty text if the default is missing or not an expression."""
     if not isinstance(default, DefaultClause):
         return ""
     argument = default.arg

@@ -8,8 +8,8 @@ from sqlalchemy import Connection, create_engine, event, pool
 from marketplace.models import metadata
 from migrations.comparing import drop_equal_defaults
 
-# A statement that waits for a lock makes all later statements on the table wait too. Requests time out after a few
-# seconds, so a migration gives up first: nothing is changed, and it is run again at a quieter time.
+# A statement that waits for a lock blocks all later statements on the table. Requests time out after a few seconds, so
+# the migration must fail first. A failed migration changes nothing and can run again at a quieter time.
 LOCK_TIMEOUT = "4s"
 STATEMENT_TIMEOUT = "5s"
 
@@ -34,7 +34,7 @@ def run_migrations_online() -> None:
 
 
 def _limit_transaction(connection: Connection) -> None:
-    """Set the time-outs of a transaction. In autocommit SET LOCAL has no effect: ``operations`` sets them there."""
+    """Set the time-outs of a transaction. SET LOCAL has no effect in autocommit, where ``operations`` sets them."""
     if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
         connection.exec_driver_sql(
             f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'"
@@ -42,7 +42,7 @@ def _limit_transaction(connection: Connection) -> None:
 
 
 def run_migrations_offline() -> None:
-    """Write the SQL of the requested migrations, for the test that reads it."""
+    """Print the SQL of the requested migrations, for tests."""
     context.configure(dialect_name="postgresql", literal_binds=True, transaction_per_migration=True)
     with context.begin_transaction():
         context.run_migrations()

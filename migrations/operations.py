@@ -1,6 +1,7 @@
-"""Operations on tables with data that do not block the running service. Each runs outside a transaction.
+"""Operations on large tables that do not block the running service. Each operation runs outside a transaction.
 
-A migration that uses one of them does nothing else: a failure leaves the finished part, and the migration is run again.
+A migration with such an operation must do nothing else. A failure keeps the finished part, and the migration can run
+again.
 """
 
 import time
@@ -17,7 +18,7 @@ _PAUSE_SECONDS = 0.1
 
 @contextmanager
 def outside_transaction() -> Iterator[None]:
-    """Run a block's statements in autocommit, without the time-outs that the role may have."""
+    """Run a block of statements in autocommit, without the role's time-outs."""
     with op.get_context().autocommit_block():
         op.execute("SET statement_timeout = 0")
         op.execute("SET lock_timeout = 0")
@@ -25,7 +26,7 @@ def outside_transaction() -> Iterator[None]:
 
 
 def build_index(name: str, table: str, columns: Sequence[Any], **options: Any) -> None:
-    """Build an index CONCURRENTLY, in place of an invalid one that an interrupted build has left.
+    """Build an index CONCURRENTLY, and replace an invalid index of an interrupted build.
 
     :param options: further arguments of ``op.create_index``
     """
@@ -35,15 +36,15 @@ def build_index(name: str, table: str, columns: Sequence[Any], **options: Any) -
 
 
 def validate_constraint(table: str, name: str) -> None:
-    """Validate a constraint that an earlier migration added as NOT VALID. Writes go on meanwhile."""
+    """Validate a constraint that an earlier migration added as NOT VALID, without blocking writes."""
     with outside_transaction():
         op.execute(f"ALTER TABLE {table} VALIDATE CONSTRAINT {name}")
 
 
 def backfill(statement: str) -> None:
-    """Run an UPDATE, DELETE or INSERT ... SELECT again and again until it affects no row; each run commits.
+    """Repeat an UPDATE, DELETE or INSERT ... SELECT until the statement affects no row. Each run commits.
 
-    :param statement: affects a limited number of rows that still need the change
+    :param statement: must affect a limited number of rows that still need the change
         (``WHERE id IN (SELECT id FROM the same table ... LIMIT 1000)``)
     """
     with outside_transaction():

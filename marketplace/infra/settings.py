@@ -19,7 +19,7 @@ _SEVERITIES = ("SEV-1", "SEV-2", "SEV-3")
 
 
 class SettingsError(Exception):
-    """Some variables are missing or invalid. The message names each variable."""
+    """Variables are missing or invalid. The message names each variable and the fault."""
 
 
 def _matching(pattern: str, fault: str) -> Callable[[str], str]:

@@ -43,7 +43,7 @@ class StateMachine:
         for row in self.transitions:
             for source in row.sources:
                 if targets.setdefault((source, row.trigger), row.target) != row.target:
-                    raise ValueError(f"{self.name}: {row.trigger} leads from {source} to two states")
+                    raise ValueError(f"{row.trigger} leads from {source} to two states of {self.name}")
         return targets
 
     @cached_property
