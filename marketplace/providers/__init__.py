@@ -1,1 +1,1 @@
-"""Adapters of what others run: one Protocol and one HTTP adapter each, over one shared client."""
+"""Adapters of external providers. Each provider has a Protocol and an HTTP adapter over a shared client."""

@@ -1,4 +1,4 @@
-"""The HTTP client that all providers share: time-outs, bounded retries of reads, redacted logs, one error."""
+"""The shared HTTP client of all providers, with time-outs, limited retries of reads, redacted logs and one error."""
 
 import time
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers import texts
 
 _log = structlog.get_logger(__name__)
 _CONNECT_TIMEOUT_SECONDS = 3.0
@@ -19,10 +20,10 @@ _MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 
 
 class ProviderRefusedError(Exception):
-    """The provider answered, and said no (4xx): asking again will not help.
+    """The provider refused the request (4xx), so a retry of the same request will not succeed.
 
-    ``message`` and ``code`` are the provider's own, empty where it gave none; they are for us to interpret and never
-    reach a client or a log.
+    ``message`` and ``code`` come from the provider and can be empty. Adapters interpret these values. The values must
+    never reach a client or a log.
     """
 
     def __init__(self, provider: str, status: int, message: str, code: str = "") -> None:
@@ -33,7 +34,7 @@ class ProviderRefusedError(Exception):
 
 
 class _RetryUnlessTimeout(Retry):
-    """Retries whatever failed at once, and nothing that ran into a time-out."""
+    """A retry policy that excludes time-outs."""
 
     def increment(
         self,
@@ -44,9 +45,9 @@ class _RetryUnlessTimeout(Retry):
         _pool: Any = None,
         _stacktrace: Any = None,
     ) -> Self:
-        """Count a failure, or raise it if it is not to be tried again.
+        """Count a failure, or raise the error if the policy excludes a retry.
 
-        The parameters are urllib3's.
+        urllib3 defines the parameters.
         """
         if isinstance(error, urllib3.exceptions.TimeoutError):
             raise error
@@ -54,11 +55,11 @@ class _RetryUnlessTimeout(Retry):
 
 
 class ProviderClient:
-    """HTTP with JSON bodies towards one provider.
+    """A client for JSON over HTTP with one provider.
 
-    A GET is tried twice when the connection fails or the provider answers 502, 503 or 504; not when the answer
-    takes too long, since whoever asked has waited long enough. Anything else is sent once: whether to send it
-    again is for the caller, who knows if the call is repeatable.
+    A GET is retried once if the connection fails or the provider returns 502, 503 or 504. A GET is not retried after
+    a time-out, because the caller has waited long enough. Other methods are sent once. The caller knows whether the
+    request is idempotent and decides about a retry.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ProviderClient:
         self._timeout = (min(_CONNECT_TIMEOUT_SECONDS, timeout_seconds), timeout_seconds)
         self._session = requests.Session()
         self._session.headers.update(headers or {})
-        # A proxy or credentials from the environment would send our secret key elsewhere.
+        # A proxy or credentials from the environment could leak the secret key.
         self._session.trust_env = False
         retry = _RetryUnlessTimeout(
             total=1, backoff_factor=0.1, status_forcelist=(502, 503, 504), allowed_methods=("GET",)
@@ -79,30 +80,30 @@ class ProviderClient:
             self._session.mount(scheme, HTTPAdapter(max_retries=retry, pool_maxsize=32))
 
     def get(self, path: str, *, params: dict[str, str] | None = None) -> Any:
-        """Read a resource of the provider.
+        """Fetch a resource of the provider.
 
         :return: the JSON body
-        :raises ProviderRefusedError: the provider answered 4xx
-        :raises ProviderUnavailableError: no usable answer in time
+        :raises ProviderRefusedError: the provider returned 4xx
+        :raises ProviderUnavailableError: no valid response in time
         """
         return self._call("GET", path, params=params)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Post JSON to the provider, once.
+        """Post JSON to the provider without retries.
 
         :return: the JSON body
-        :raises ProviderRefusedError: the provider answered 4xx: nothing was done
-        :raises ProviderUnavailableError: no usable answer in time: whether it was done is unknown
+        :raises ProviderRefusedError: the provider returned 4xx and did nothing
+        :raises ProviderUnavailableError: no valid response in time; the outcome is unknown
         """
         return self._call("POST", path, json=body)
 
     def post_without_reply(self, path: str, body: dict[str, Any]) -> None:
-        """Post JSON to a provider that answers by its status alone, once.
+        """Post JSON without retries to a provider whose response has only a status.
 
-        The address may itself be the secret: it is neither logged nor kept with an error.
+        The URL can be a secret, so neither logs nor errors contain the URL.
 
-        :raises ProviderRefusedError: the provider answered 4xx: nothing was done
-        :raises ProviderUnavailableError: no answer in time: whether it was done is unknown
+        :raises ProviderRefusedError: the provider returned 4xx and did nothing
+        :raises ProviderUnavailableError: no response in time; the outcome is unknown
         """
         try:
             self._call("POST", path, read=self._ensure_success, json=body)
@@ -141,11 +142,11 @@ class ProviderClient:
 
     def _read(self, status: int, content: bytes) -> Any:
         if len(content) > _MAX_RESPONSE_BYTES:
-            raise self._unavailable_error("answer too large")
+            raise self._unavailable_error("response too large")
         try:
             body = orjson.loads(content)
         except orjson.JSONDecodeError as error:
-            raise self._unavailable_error("answer is not JSON") from error
+            raise self._unavailable_error("response is not JSON") from error
         self._ensure_success(status, body)
         return body
 
@@ -159,4 +160,4 @@ class ProviderClient:
 
     def _unavailable_error(self, reason: str) -> ProviderUnavailableError:
         _log.warning("provider unavailable", provider=self._provider, reason=reason)
-        return ProviderUnavailableError(f"The {self._provider} did not answer as it should. Try again.")
+        return ProviderUnavailableError(texts.PROVIDER_UNAVAILABLE.format(provider=self._provider))

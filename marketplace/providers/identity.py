@@ -1,4 +1,4 @@
-"""The identity provider: access tokens are verified against the keys that it publishes."""
+"""Verification of access tokens with the identity provider's published keys."""
 
 import hashlib
 import re
@@ -14,6 +14,7 @@ import structlog
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError, TokenExpiredError, UnauthorizedError
 from marketplace.kernel.ids import parse_uuid
+from marketplace.providers import texts
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
 
 _log = structlog.get_logger(__name__)
@@ -21,17 +22,17 @@ _log = structlog.get_logger(__name__)
 LEEWAY_SECONDS = 30
 _MAX_TOKEN_LENGTH = 8192
 _KEYS_FRESH_SECONDS = 3600
-# Tokens with made-up key ids must not make us fetch for each of them.
+# Tokens with invented key ids must not cause a fetch each.
 _MIN_FETCH_INTERVAL_SECONDS = 5
-# Without any keys nobody gets in, so this pause is short; but not each request may wait for who is down.
+# Without keys no token is valid, so this interval is short. A provider outage must not delay every request, though.
 _MIN_FIRST_FETCH_INTERVAL_SECONDS = 1
-_MAX_CACHED_TOKENS = 4096  # tokens that a process remembers to have checked
+_MAX_CACHED_TOKENS = 4096  # verified tokens per process
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class TokenClaims:
-    """What a valid token says. Role and permissions are not among it: these come from the database."""
+    """The claims of a valid token. Role and permissions come from the database instead."""
 
     user_id: UUID
     email: str | None
@@ -41,7 +42,7 @@ class TokenClaims:
 
 @dataclass(frozen=True, slots=True)
 class _VerifiedToken:
-    """What came of a token, and what that rests on: the key that signed it, and that its time is not over."""
+    """A cached verification. The result stays valid while the signing key is in use and until the token expires."""
 
     claims: TokenClaims
     algorithm: str
@@ -51,7 +52,7 @@ class _VerifiedToken:
 
 
 class KeySet:
-    """The provider's published keys: cached, fetched again when old or when a token names an unknown one."""
+    """The provider's published keys, cached. Old keys or an unknown key id trigger a new fetch."""
 
     def __init__(self, url: str) -> None:
         self._client = ProviderClient("identity provider", url, timeout_seconds=3.0)
@@ -61,12 +62,12 @@ class KeySet:
         self._lock = threading.Lock()
 
     def find_key(self, key_id: str) -> jwt.PyJWK | None:
-        """Give the key of an id, or none if the provider does not publish one.
+        """Return the key of an id, or none if the provider does not publish such a key.
 
-        :raises ProviderUnavailableError: no keys are known and none can be fetched
+        :raises ProviderUnavailableError: no keys are cached and the fetch failed
         """
         key = self._keys.get(key_id)
-        # Whoever has a key goes on with it while another fetches; whoever has none waits for the answer.
+        # While another thread fetches, a stale key is still good. Only threads without a key wait.
         is_stale = time.monotonic() - self._fetched_at > _KEYS_FRESH_SECONDS
         if (key is None or is_stale) and self._lock.acquire(blocking=key is None):
             try:
@@ -76,7 +77,7 @@ class KeySet:
             finally:
                 self._lock.release()
         if not self._keys:
-            raise ProviderUnavailableError("The identity provider did not answer. Try again.")
+            raise ProviderUnavailableError(texts.PROVIDER_UNAVAILABLE.format(provider="identity provider"))
         return self._keys.get(key_id)
 
     def _fetch(self) -> None:
@@ -87,31 +88,31 @@ class KeySet:
             _log.warning("identity keys not fetched", error=type(error).__name__)
             return
         finally:
-            # Only now, so that those who came meanwhile waited instead of finding no keys.
+            # Set after the fetch, so that concurrent threads wait for the keys instead of failing.
             self._tried_at = time.monotonic()
         if keys:
             self._keys, self._fetched_at = keys, time.monotonic()
         else:
-            # More likely a fault of theirs than the wish to let nobody in.
+            # An empty key set is more likely a fault of the provider than intent, so keep the old keys.
             _log.warning("identity provider publishes no usable keys")
 
 
 def _parse_key(key: Any) -> jwt.PyJWK | None:
-    """Read a published key; one of a kind that we don't know must not cost us those that we do."""
+    """Parse a published key, or return none for an unsupported key, so that the other keys remain usable."""
     if not isinstance(key, dict) or key.get("use", "sig") != "sig" or not isinstance(key.get("kid"), str):
         return None
     try:
         return jwt.PyJWK(key)
     except (jwt.PyJWTError, ValueError, TypeError):
-        _log.info("identity key of another kind", kind=str(key.get("kty"))[:20])
+        _log.info("identity key type not supported", kind=str(key.get("kty"))[:20])
         return None
 
 
 class TokenVerifier:
-    """Checks access tokens: signature, algorithm, issuer, audience, expiry and subject.
+    """A verifier of access tokens: signature, algorithm, issuer, audience, expiry and subject.
 
-    People send the same token again and again, and a signature takes longer to check than most queries. So
-    what was verified is remembered (by the token's digest) for as long as the same key is in force.
+    Clients send the same token repeatedly, and checking a signature takes longer than most queries. Verified tokens are
+    therefore cached by digest while the signing key is in use.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -120,18 +121,18 @@ class TokenVerifier:
         self._verified: dict[bytes, _VerifiedToken] = {}
 
     def verify(self, token: str) -> TokenClaims:
-        """Check a token and read its claims.
+        """Verify a token and return the claims.
 
-        :param token: a JSON web token in compact form
-        :raises TokenExpiredError: it was valid once
-        :raises UnauthorizedError: it is not valid
-        :raises ProviderUnavailableError: it can't be checked, since the provider's keys can't be fetched
+        :param token: a JSON Web Token in compact form
+        :raises TokenExpiredError: the token has expired
+        :raises UnauthorizedError: the token is invalid
+        :raises ProviderUnavailableError: the provider's keys cannot be fetched
         """
         if len(token) > _MAX_TOKEN_LENGTH:
             raise UnauthorizedError("The bearer token is too long.")
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         cached = self._verified.get(digest)
-        # Checking the token again would come to the same while its key is in force and its time not over.
+        # A new verification would have the same result until the key changes or the token expires.
         if (
             cached is not None
             and time.time() < cached.expires_at
@@ -161,10 +162,10 @@ class TokenVerifier:
         except jwt.ExpiredSignatureError as error:
             raise TokenExpiredError from error
         except (jwt.PyJWTError, ValueError) as error:
-            raise UnauthorizedError("The bearer token is not valid.") from error
+            raise UnauthorizedError("The bearer token is invalid.") from error
         user_id = parse_uuid(claims["sub"])
         if user_id is None:
-            raise UnauthorizedError("The bearer token's subject is no UUID.")
+            raise UnauthorizedError("The subject (sub) of the bearer token is not a UUID.")
         return _VerifiedToken(
             TokenClaims(
                 user_id=user_id,
@@ -179,9 +180,9 @@ class TokenVerifier:
         )
 
     def _require_key(self, algorithm: str, key_id: str) -> Any:
-        """Give the key that a token of a configured algorithm must be signed with.
+        """Return the verification key for a token's algorithm and key id.
 
-        :raises UnauthorizedError: there is none
+        :raises UnauthorizedError: the algorithm is not accepted, or the key is unknown
         """
         if algorithm in self._settings.identity_algorithms:
             if algorithm == "HS256":
@@ -189,10 +190,10 @@ class TokenVerifier:
             key = self._keys.find_key(key_id) if self._keys else None
             if key is not None:
                 return key
-        raise UnauthorizedError("The bearer token's key is not known.")
+        raise UnauthorizedError("The bearer token is signed with an unknown key or an unsupported algorithm.")
 
 
 def _read_text_claim(value: Any, max_length: int) -> str | None:
-    """Read an optional claim; what the database could not hold (NUL, half a surrogate pair) is left out."""
+    """Read an optional claim. Values that the database cannot store (NUL, lone surrogates) are ignored."""
     is_usable = isinstance(value, str) and 0 < len(value) <= max_length and not _UNSTORABLE.search(value)
     return value if is_usable else None

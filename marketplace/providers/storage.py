@@ -1,4 +1,4 @@
-"""Object storage: what the domain asks of it, and the adapter of the S3 interface."""
+"""The interface for object storage, and the S3 adapter."""
 
 import threading
 import time
@@ -11,17 +11,18 @@ import structlog
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers import texts
 
 _log = structlog.get_logger(__name__)
 _MAX_LINK_SECONDS = 3600
-# The key is made of the content, so what was read once never changes.
+# Keys are derived from the content, so the content of a key never changes.
 IMMUTABLE_CACHE_CONTROL = "public, max-age=31536000, immutable"
 _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object that is to be stored: its name, its content, and what browsers shall be told of it."""
+    """An object to store: key, content and HTTP headers for browsers."""
 
     key: str
     content: bytes
@@ -30,27 +31,27 @@ class StoredObject:
 
 
 class ObjectStorage(Protocol):
-    """What the domain asks of object storage. A bucket is one of the settings' two."""
+    """Object storage with the public and the private bucket of the settings."""
 
     def put(
         self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
     ) -> None:
-        """Store an object, replacing what was there under its key."""
+        """Store an object. An existing object with the same key is replaced."""
 
     def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
-        """Give an address under which anybody may read one object for a while."""
+        """Return a temporary URL with public read access to an object."""
 
     def delete(self, *, bucket: str, key: str) -> None:
-        """Delete an object; that there is none is no error."""
+        """Delete an object. A missing object is not an error."""
 
 
 class S3ObjectStorage:
-    """The S3 interface, of AWS or of anything that speaks it. Safe to use from several threads."""
+    """The adapter for AWS S3 and compatible storage. The adapter is thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
-        """Make the adapter; its client is made when it is first used.
+        """Create the adapter without the S3 client.
 
-        It is large, and most processes never need it.
+        The client is large and most processes never need the client, so the first use creates it.
         """
         self._settings = settings
         self._made_client: Any = None
@@ -66,29 +67,26 @@ class S3ObjectStorage:
     def put(
         self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
     ) -> None:
-        """Store an object, replacing what was there under its key.
+        """Store an object. An existing object with the same key is replaced.
 
-        :param bucket: the public or the private one
-        :param key: the object's name in it
-        :param content: all of it
-        :param content_type: as browsers shall be told
-        :param cache_control: how long they may keep it
-        :raises ProviderUnavailableError: it was not stored
+        :param content_type: the Content-Type header for browsers
+        :param cache_control: the Cache-Control header for browsers
+        :raises ProviderUnavailableError: the storage reported no success
         """
         options = {"CacheControl": cache_control} if cache_control else {}
         self._call("put_object", Bucket=bucket, Key=key, Body=content, ContentType=content_type, **options)
 
     def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
-        """Give an address under which anybody may read one object for a while.
+        """Return a temporary URL with public read access to an object.
 
-        It is made without asking the storage, whether or not there is such an object.
+        The URL is computed locally, so the object may not exist.
 
-        :param seconds: how long, at most an hour
-        :param download_name: the name that a browser saves it under; none shows it
-        :raises ValueError: it would be good for too long
+        :param seconds: the validity in seconds, at most an hour
+        :param download_name: the file name for a download; none displays the object in the browser
+        :raises ValueError: the validity is out of range
         """
         if not 1 <= seconds <= _MAX_LINK_SECONDS:
-            raise ValueError(f"a signed link is good for 1 to {_MAX_LINK_SECONDS} seconds")
+            raise ValueError(f"a signed link must be valid for 1 to {_MAX_LINK_SECONDS} seconds")
         parameters = {"Bucket": bucket, "Key": key}
         if download_name is not None:
             safe = "".join(c for c in download_name if c.isascii() and (c.isalnum() or c in "._-"))
@@ -96,14 +94,14 @@ class S3ObjectStorage:
         return str(self._client.generate_presigned_url("get_object", Params=parameters, ExpiresIn=seconds))
 
     def delete(self, *, bucket: str, key: str) -> None:
-        """Delete an object; that there is none is no error.
+        """Delete an object. A missing object is not an error.
 
-        :raises ProviderUnavailableError: whether it was deleted is unknown
+        :raises ProviderUnavailableError: the outcome is unknown
         """
         self._call("delete_object", Bucket=bucket, Key=key)
 
     def _call(self, operation: str, **arguments: Any) -> None:
-        # As the client: most processes never need them.
+        # Imported here because most processes never need botocore.
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
         call = getattr(self._client, operation)
@@ -115,7 +113,7 @@ class S3ObjectStorage:
             failure = str(getattr(error, "response", {}).get("Error", {}).get("Code") or type(error).__name__)
             _log.warning("storage unavailable", operation=operation, reason=failure)
             raise ProviderUnavailableError(
-                "The object storage did not answer as it should. Try again."
+                texts.PROVIDER_UNAVAILABLE.format(provider="object storage")
             ) from error
         finally:
             _log.debug(
@@ -128,10 +126,9 @@ class S3ObjectStorage:
 
 
 def put_all(storage: ObjectStorage, *, bucket: str, objects: Sequence[StoredObject]) -> None:
-    """Store several objects side by side.
+    """Store several objects concurrently.
 
-    :param bucket: the public or the private one
-    :raises ProviderUnavailableError: not all of them were stored
+    :raises ProviderUnavailableError: the storage did not report success for all objects
     """
 
     def put(item: StoredObject) -> None:
@@ -147,23 +144,22 @@ def put_all(storage: ObjectStorage, *, bucket: str, objects: Sequence[StoredObje
 
 
 def delete_all(storage: ObjectStorage, *, bucket: str, keys: Iterable[str]) -> None:
-    """Delete several objects side by side; that one is not there is no error.
+    """Delete several objects concurrently. A missing object is not an error.
 
-    :param bucket: the public or the private one
-    :raises ProviderUnavailableError: whether all of them were deleted is unknown
+    :raises ProviderUnavailableError: the outcome is unknown for at least one object
     """
     _run_concurrently(lambda key: storage.delete(bucket=bucket, key=key), list(keys))
 
 
 def _run_concurrently(call: Callable[[_Item], None], items: Sequence[_Item]) -> None:
-    """Make the calls, all of them, and raise what the first that failed raised."""
+    """Make all calls, then raise the error of the first failed call, if any."""
     with ThreadPoolExecutor(max_workers=4) as pool:
         for done in [pool.submit(call, item) for item in items]:
             done.result()
 
 
 def _make_client(settings: Settings) -> Any:
-    # Not at the top: this takes a tenth of a second and some megabytes.
+    # Imported here because the import takes a tenth of a second and some megabytes.
     import boto3  # noqa: PLC0415
     from botocore.config import Config  # noqa: PLC0415
 
@@ -177,15 +173,15 @@ def _make_client(settings: Settings) -> Any:
             signature_version="s3v4",
             connect_timeout=3,
             read_timeout=15,
-            # Every call may be repeated: the same key gets the same content.
+            # All calls are idempotent, because a key always has the same content.
             retries={"total_max_attempts": 3, "mode": "standard"},
             max_pool_connections=16,
-            # Buckets as host names would need a name for each at whatever stands in for AWS.
+            # With other storage than AWS, bucket names in host names would need a DNS record for each bucket.
             s3={"addressing_style": "path" if settings.s3_endpoint_url else "auto"},
-            # Checksums beyond those that S3 demands are not understood by all that speak its interface.
+            # Some S3-compatible storage does not support optional checksums.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
-            # A proxy of the environment would see what is private.
+            # A proxy from the environment could read private objects.
             proxies={},
         ),
     )

@@ -237,7 +237,7 @@ def test_without_object_storage_nothing_is_added(seeded: Installation) -> None:
     seeded.ok("db", "upgrade", DATABASE_URL=url)
     done = seeded.run("seed", DATABASE_URL=url, S3_ENDPOINT_URL="http://127.0.0.1:1")
     assert done.returncode == 1
-    assert "The object storage did not answer" in done.stderr
+    assert "The object storage did not return a valid response" in done.stderr
     assert "Traceback" not in done.stderr
     assert count(url, "campuses") == count(url, "products") == 0
 

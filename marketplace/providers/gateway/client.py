@@ -1,4 +1,4 @@
-"""The gateway's HTTP API as its adapters share it: the secret key, pages, and one error for unusable answers."""
+"""The shared client of the gateway's adapters, with the secret key, paging and one error for invalid responses."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers import texts
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
 from marketplace.providers.gateway.fields import MalformedGatewayDataError
 
 PER_PAGE = 100
-UNEXPECTED_RESPONSE = "The payment gateway did not answer as it should. Try again."
 _Item = TypeVar("_Item")
 
 
@@ -18,23 +18,23 @@ class GatewayKeyRefusedError(ProviderUnavailableError):
     """The gateway refuses the service's secret key. Every call fails until an operator replaces the key."""
 
     def __init__(self, status: int) -> None:
-        super().__init__("The payment gateway refused our key.")
+        super().__init__(texts.GATEWAY_KEY_REFUSED)
         self.refused_status = status
 
 
 def ensure_key_accepted(refusal: ProviderRefusedError) -> None:
-    """Tell a refused key from a refused request: a key that is refused once is refused for every request.
+    """Check that the gateway refused only this request and not the service's key.
 
-    :raises GatewayKeyRefusedError: the gateway refused our key
+    :raises GatewayKeyRefusedError: the gateway refused the key
     """
     if refusal.status in (401, 403):
         raise GatewayKeyRefusedError(refusal.status) from refusal
 
 
 class GatewayClient:
-    """Calls the gateway with the secret key.
+    """A client that authenticates to the gateway with the secret key.
 
-    :param tells_refused_key: whether reads raise ``GatewayKeyRefusedError`` where the key is refused
+    :param tells_refused_key: whether reads raise ``GatewayKeyRefusedError`` if the gateway refuses the key
     """
 
     def __init__(self, settings: Settings, *, tells_refused_key: bool = False) -> None:
@@ -47,11 +47,11 @@ class GatewayClient:
         )
 
     def post(self, path: str, body: dict[str, Any], read: Callable[[Any], _Item]) -> _Item:
-        """Post JSON once.
+        """Post JSON without retries.
 
-        :param read: makes the result of the answer's ``data``
-        :raises ProviderRefusedError: the gateway refused: nothing was done
-        :raises ProviderUnavailableError: no usable answer in time: whether it was done is unknown
+        :param read: parses the ``data`` of the response
+        :raises ProviderRefusedError: the gateway refused the request and did nothing
+        :raises ProviderUnavailableError: no valid response in time; the outcome is unknown
         """
         answer = self._client.post(path, body)
         with translating_malformed_data():
@@ -65,11 +65,12 @@ class GatewayClient:
         *,
         unknown_statuses: tuple[int, ...],
     ) -> _Item | None:
-        """Read a resource that may not exist.
+        """Fetch and parse a resource that may not exist.
 
-        :param read: makes the result of the answer's ``data``
-        :param unknown_statuses: statuses by which the gateway says that there is no such resource
-        :raises ProviderUnavailableError: no usable answer in time
+        :param read: parses the ``data`` of the response
+        :param unknown_statuses: HTTP statuses that mean that the resource does not exist
+        :return: none if the resource does not exist
+        :raises ProviderUnavailableError: no valid response in time
         """
         answer = self.get(path, params, unknown_statuses=unknown_statuses)
         if answer is None:
@@ -80,11 +81,11 @@ class GatewayClient:
     def get(
         self, path: str, params: dict[str, str] | None = None, *, unknown_statuses: tuple[int, ...] = ()
     ) -> dict[str, Any] | None:
-        """Read a resource.
+        """Fetch a resource.
 
-        :param unknown_statuses: statuses by which the gateway says that there is no such resource
-        :return: the whole answer; none if there is no such resource
-        :raises ProviderUnavailableError: no usable answer in time
+        :param unknown_statuses: HTTP statuses that mean that the resource does not exist
+        :return: the full response body; none if the resource does not exist
+        :raises ProviderUnavailableError: no valid response in time
         """
         try:
             answer = self._client.get(path, params=params)
@@ -93,17 +94,17 @@ class GatewayClient:
                 ensure_key_accepted(error)
             if error.status in unknown_statuses:
                 return None
-            raise ProviderUnavailableError("The payment gateway refused to answer. Try again.") from error
+            raise ProviderUnavailableError(texts.GATEWAY_REQUEST_REFUSED) from error
         return answer if isinstance(answer, dict) else {}
 
     def list_items(self, path: str, params: dict[str, str]) -> list[dict[str, Any]]:
-        """Read a list of objects.
+        """Fetch a list of objects.
 
-        :raises ProviderUnavailableError: no usable answer in time
+        :raises ProviderUnavailableError: no valid response in time
         """
         items = (self.get(path, params) or {}).get("data")
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise ProviderUnavailableError(UNEXPECTED_RESPONSE)
+            raise ProviderUnavailableError(texts.GATEWAY_UNEXPECTED_RESPONSE)
         return items
 
     def list_pages(
@@ -115,11 +116,11 @@ class GatewayClient:
         max_pages: int,
         too_many: str,
     ) -> Iterator[list[_Item]]:
-        """Read a list page by page.
+        """Fetch a list page by page.
 
-        :param read: makes an item of an object, or none to leave it out
-        :param too_many: the error's text where there are more than ``max_pages``
-        :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
+        :param read: parses an object; none leaves the object out
+        :param too_many: the error text if the list has more than ``max_pages``
+        :raises ProviderUnavailableError: no valid response in time, or more than ``max_pages``
         """
         for number in range(1, max_pages + 1):
             items = self.list_items(path, params | {"perPage": str(PER_PAGE), "page": str(number)})
@@ -133,11 +134,11 @@ class GatewayClient:
 
 @contextmanager
 def translating_malformed_data() -> Iterator[None]:
-    """Turn data that can't be read into an answer that can't be used.
+    """Translate malformed data into an invalid response.
 
     :raises ProviderUnavailableError: the data was malformed
     """
     try:
         yield
     except MalformedGatewayDataError as error:
-        raise ProviderUnavailableError(UNEXPECTED_RESPONSE) from error
+        raise ProviderUnavailableError(texts.GATEWAY_UNEXPECTED_RESPONSE) from error

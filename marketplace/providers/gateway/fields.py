@@ -1,4 +1,4 @@
-"""Fields of the gateway's JSON: read with their types, or refused as malformed."""
+"""Typed access to fields of the gateway's JSON. Malformed fields raise an error."""
 
 import re
 from datetime import UTC, datetime
@@ -10,19 +10,19 @@ _DIGITS = re.compile("[0-9]{1,15}")
 
 
 class MalformedGatewayDataError(Exception):
-    """A field of the gateway's data is missing or of the wrong type: it can never be applied."""
+    """A field of the gateway's data is missing or has the wrong type, so the data can never be applied."""
 
 
 def read_object(data: Any, name: str | None = None) -> dict[str, Any]:
-    """Give an object, or the object in one of its fields; anything else counts as an empty object."""
+    """Return an object, or the object in the field ``name``. Other values become an empty object."""
     value = data if name is None else read_object(data).get(name)
     return value if isinstance(value, dict) else {}
 
 
 def require_object(data: Any) -> dict[str, Any]:
-    """Give an object.
+    """Return the data, which must be an object.
 
-    :raises MalformedGatewayDataError: the data is anything else
+    :raises MalformedGatewayDataError: the data is not an object
     """
     if not isinstance(data, dict):
         raise MalformedGatewayDataError("data is not an object")
@@ -30,9 +30,9 @@ def require_object(data: Any) -> dict[str, Any]:
 
 
 def require_list(data: Any) -> list[Any]:
-    """Give a list.
+    """Return the data, which must be a list.
 
-    :raises MalformedGatewayDataError: the data is anything else
+    :raises MalformedGatewayDataError: the data is not a list
     """
     if not isinstance(data, list):
         raise MalformedGatewayDataError("data is not a list")
@@ -40,10 +40,10 @@ def require_list(data: Any) -> list[Any]:
 
 
 def require_field(data: Any, name: str, kind: type) -> Any:
-    """Give a field of a type.
+    """Return a required field of a type.
 
     :param kind: ``int`` or ``str``
-    :raises MalformedGatewayDataError: the field is missing or of another type
+    :raises MalformedGatewayDataError: the field is missing or has another type
     """
     value = read_object(data).get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
@@ -52,34 +52,34 @@ def require_field(data: Any, name: str, kind: type) -> Any:
 
 
 def require_text(data: Any, name: str, *, max_length: int = 200) -> str:
-    """Give a text that is neither empty nor too long.
+    """Return a required text field.
 
-    :raises MalformedGatewayDataError: the field is missing or another value
+    :raises MalformedGatewayDataError: the field is missing, empty, too long or not a string
     """
     value: str = require_field(data, name, str)
     if not 0 < len(value) <= max_length:
-        raise MalformedGatewayDataError(f"data.{name} has no usable length")
+        raise MalformedGatewayDataError(f"data.{name} is empty or too long")
     return value
 
 
 def parse_short_text(value: Any, *, max_length: int = 100) -> str:
-    """Give the start of a word or a number as text, empty where the value is neither."""
+    """Return the start of a string or an integer as text. Other values become an empty text."""
     return str(value)[:max_length] if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def parse_identifier(value: Any) -> str:
-    """Give an id or a reference as text, empty where there is none. A shortened one would name something else.
+    """Return an id or a reference as text, empty if missing. A truncated identifier would identify another object.
 
     :raises MalformedGatewayDataError: the identifier is too long
     """
     name = parse_short_text(value, max_length=_MAX_NAME_LENGTH + 1)
     if len(name) > _MAX_NAME_LENGTH:
-        raise MalformedGatewayDataError("an id or a reference is too long to be one")
+        raise MalformedGatewayDataError("an id or a reference is too long")
     return name
 
 
 def require_identifier(data: Any, name: str) -> str:
-    """Give an id or a reference.
+    """Return a required id or reference.
 
     :raises MalformedGatewayDataError: the identifier is missing or too long
     """
@@ -87,7 +87,7 @@ def require_identifier(data: Any, name: str) -> str:
 
 
 def require_given(text: str, name: str) -> str:
-    """Give a text that is not empty.
+    """Return a text that must not be empty.
 
     :raises MalformedGatewayDataError: the text is empty
     """
@@ -97,20 +97,20 @@ def require_given(text: str, name: str) -> str:
 
 
 def parse_digits(value: Any) -> Any:
-    """Give the number that a text of digits spells. The gateway's events write some amounts as digits."""
+    """Convert a string of digits to an integer. The gateway's events contain some amounts as strings."""
     return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
 
 
 def parse_amount(value: Any) -> int | None:
-    """Give an amount in kobo, none where the value is no amount."""
+    """Return an amount in kobo, or none if the value is not an amount."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and 0 <= value <= _MAX_AMOUNT_MINOR else None
 
 
 def require_amount(value: Any, name: str) -> int:
-    """Give an amount in kobo.
+    """Return a required amount in kobo.
 
-    :raises MalformedGatewayDataError: the value is no integer, below zero or too large
+    :raises MalformedGatewayDataError: the value is not an integer, negative or too large
     """
     amount: int = require_field({name: value}, name, int)
     if not 0 <= amount <= _MAX_AMOUNT_MINOR:
@@ -119,7 +119,7 @@ def require_amount(value: Any, name: str) -> int:
 
 
 def parse_time(value: Any) -> datetime | None:
-    """Give a time in UTC, none where the value is no time with a zone."""
+    """Return a time in UTC, or none if the value is not a time with a time zone."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
         return moment.astimezone(UTC) if moment and moment.tzinfo else None
@@ -128,12 +128,12 @@ def parse_time(value: Any) -> datetime | None:
 
 
 def require_time(value: Any) -> datetime:
-    """Give a time in UTC. A time without a zone is UTC, as all of the gateway's are.
+    """Return a required time in UTC. A time without a zone counts as UTC, like all times of the gateway.
 
-    :raises MalformedGatewayDataError: the value is no time
+    :raises MalformedGatewayDataError: the value is not a time
     """
     try:
         moment = datetime.fromisoformat(value)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError, OverflowError) as error:
-        raise MalformedGatewayDataError("no time") from error
+        raise MalformedGatewayDataError("a time is missing or invalid") from error

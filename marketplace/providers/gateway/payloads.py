@@ -1,4 +1,4 @@
-"""Charges, refunds, disputes, transfers and banks as the gateway writes them, in events and in responses."""
+"""Charges, refunds, disputes, transfers and banks in the gateway's events and responses."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,16 +22,17 @@ from marketplace.providers.gateway.fields import (
     require_time,
 )
 
-# The merchant declined the claim, and the bank went along; of an accepted one the money is gone.
+# Declined: the merchant rejected the claim and the bank agreed. Accepted: the bank returned the money.
 DISPUTE_WON = "declined"
 DISPUTE_LOST = "merchant-accepted"
 
 
 @dataclass(frozen=True)
 class Charge:
-    """A charge as the gateway describes it, in webhooks and when asked.
+    """A charge at the gateway, from a webhook or a response.
 
-    ``amount_minor`` is what the customer paid and ``fees_minor`` what the gateway keeps of it, in kobo.
+    ``amount_minor`` is the amount that the customer paid. ``fees_minor`` is the gateway's part of this amount. Both
+    are in kobo.
     """
 
     id: str
@@ -45,24 +46,24 @@ class Charge:
 
     @property
     def is_successful(self) -> bool:
-        """Tell whether the customer's money has arrived."""
+        """Whether the gateway has received the customer's money."""
         return self.status == "success"
 
     @property
     def has_failed(self) -> bool:
-        """Tell whether the attempt is over without money."""
+        """Whether the attempt ended without a payment."""
         return self.status in ("failed", "abandoned", "reversed")
 
     @classmethod
     def from_wire(cls, data: Any) -> "Charge":
-        """Read a charge from the gateway's JSON.
+        """Parse a charge.
 
-        :param data: the ``data`` object of an event or an answer
-        :raises MalformedGatewayDataError: a field is missing or of another type; amounts must be integers
+        :param data: the ``data`` object of an event or a response
+        :raises MalformedGatewayDataError: a field is missing or has another type; amounts must be integers
         """
         paid_at = parse_time(require_object(data).get("paid_at"))
         return cls(
-            # The reference stands in where the gateway sent no id.
+            # The reference replaces a missing id.
             id=require_field(data, "reference", str)
             if data.get("id") is None
             else str(require_field(data, "id", int)),
@@ -72,17 +73,17 @@ class Charge:
             fees_minor=0 if data.get("fees") is None else require_amount(data["fees"], "fees"),
             currency=require_field(data, "currency", str),
             channel=data["channel"] if isinstance(data.get("channel"), str) else "unknown",
-            # A time outside of this service's life must not cost a payment.
+            # An implausible time must not make the payment fail.
             paid_at=paid_at if paid_at and 2000 <= paid_at.year <= 2999 else None,
         )
 
 
 @dataclass(frozen=True)
 class GatewayRefund:
-    """A refund as the gateway describes it. ``merchant_note`` is our own: it names the refund that it is of ours.
+    """A refund at the gateway. ``merchant_note`` is the note that this service sent and identifies our refund.
 
-    ``status`` is the gateway's word: pending, processing, processed, failed, needs-attention. ``id``,
-    ``merchant_note`` and ``charge_reference`` (the charge's) are empty where the gateway leaves them out.
+    ``status`` is one of pending, processing, processed, failed and needs-attention. ``id``, ``merchant_note`` and
+    ``charge_reference`` are empty if the gateway sends no value.
     """
 
     id: str
@@ -93,10 +94,10 @@ class GatewayRefund:
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayRefund":
-        """Read a refund from the gateway's JSON.
+        """Parse a refund.
 
-        :param data: the ``data`` object of an event, or a refund of an answer
-        :raises MalformedGatewayDataError: a field is missing or of another type; amounts must be whole
+        :param data: the ``data`` object of an event, or a refund in a response
+        :raises MalformedGatewayDataError: a field is missing or has another type; amounts must be integers
         """
         note, reference = (require_object(data).get(n) for n in ("merchant_note", "transaction_reference"))
         return cls(
@@ -110,10 +111,10 @@ class GatewayRefund:
 
 @dataclass(frozen=True)
 class GatewayDispute:
-    """A dispute that a customer's bank opened over a charge, as the gateway describes it.
+    """A dispute that a customer's bank opened about a charge (chargeback).
 
-    ``resolution`` is the gateway's word for how it ended, empty until then; ``charge_id`` is empty where the gateway
-    leaves it out, ``amount_minor`` (kobo) and ``due_at`` are none then.
+    ``resolution`` is the gateway's outcome, empty while the dispute is open. If the gateway sends no value,
+    ``charge_id`` is empty, and ``amount_minor`` (kobo) and ``due_at`` are none.
     """
 
     id: str
@@ -127,27 +128,27 @@ class GatewayDispute:
 
     @property
     def is_won(self) -> bool:
-        """Tell whether it ended, and the money stays with us."""
+        """Whether the dispute ended and the merchant keeps the money."""
         return self.resolution == DISPUTE_WON
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether it ended, and the money was taken from us."""
+        """Whether the dispute ended and the bank returned the money to the customer."""
         return self.resolution == DISPUTE_LOST
 
     @property
     def has_known_outcome(self) -> bool:
-        """Tell whether it says how it ended."""
+        """Whether the resolution is a recognized outcome."""
         return self.is_won or self.is_lost
 
     @classmethod
     def from_wire(cls, data: Any) -> "GatewayDispute":
-        """Read a dispute from the gateway's JSON.
+        """Parse a dispute.
 
-        What only describes it may be odd: that must not keep an order from being frozen.
+        Malformed descriptive fields are tolerated, because they must not prevent the freeze of the order.
 
         :param data: the ``data`` object of an event
-        :raises MalformedGatewayDataError: it lacks its id, or the reference of its charge
+        :raises MalformedGatewayDataError: the id or the reference of the charge is missing
         """
         fields, charge = read_object(data), read_object(data, "transaction")
         return cls(
@@ -165,11 +166,11 @@ class GatewayDispute:
 
 @dataclass(frozen=True)
 class GatewayTransfer:
-    """A transfer to a bank account, as the gateway describes it; whose account it is, is not kept.
+    """A transfer to a bank account at the gateway, without data about the account holder.
 
-    ``amount_minor`` and ``fee_minor`` are kobo. ``status`` is the gateway's word: pending, processing, received, otp,
-    success, failed, reversed, ... ``id``, ``transfer_code`` and ``status`` are empty where the gateway leaves them
-    out, and ``made_at`` is none.
+    ``amount_minor`` and ``fee_minor`` are in kobo. ``status`` is the gateway's value, such as pending, otp, success,
+    failed or reversed. If the gateway sends no value, ``id``, ``transfer_code`` and ``status`` are empty, and
+    ``created_at`` is none.
     """
 
     id: str
@@ -183,37 +184,37 @@ class GatewayTransfer:
 
     @property
     def succeeded(self) -> bool:
-        """Tell whether the money has left."""
+        """Whether the money left the gateway's balance."""
         return self.status == "success"
 
     @property
     def failed(self) -> bool:
-        """Tell whether the transfer is over and the money never left: the gateway has four words for that."""
+        """Whether the transfer ended and the money never left. The gateway has four statuses for this case."""
         return self.status in ("failed", "blocked", "rejected", "abandoned")
 
     @property
     def reversed(self) -> bool:
-        """Tell whether the money came back to the gateway."""
+        """Whether the money was returned to the gateway's balance."""
         return self.status == "reversed"
 
     @property
     def awaits_otp(self) -> bool:
-        """Tell whether it waits for somebody to enter a one-time password at the gateway."""
+        """Whether the transfer waits for a one-time password in the gateway's dashboard."""
         return self.status == "otp"
 
     @classmethod
     def from_wire(cls, data: Any, *, may_lack_id: bool = False) -> "GatewayTransfer":
-        """Read a transfer from the gateway's JSON.
+        """Parse a transfer.
 
-        :param data: the ``data`` object of an event, or a transfer of an answer
-        :param may_lack_id: whether the id may be missing, as in the answer to sending a transfer
-        :raises MalformedGatewayDataError: a field is missing or of another type; amounts must be integers
+        :param data: the ``data`` object of an event, or a transfer in a response
+        :param may_lack_id: whether the id is optional, as in the response to a new transfer
+        :raises MalformedGatewayDataError: a field is missing or has another type; amounts must be integers
         """
         fields = read_object(data)
         transfer_id = parse_identifier(fields.get("id")) if may_lack_id else require_identifier(data, "id")
         amount = parse_amount(fields.get("amount"))
         if amount is None:
-            raise MalformedGatewayDataError("data.amount is no amount")
+            raise MalformedGatewayDataError("data.amount is not an amount")
         return cls(
             id=transfer_id,
             reference=require_identifier(data, "reference"),
@@ -228,16 +229,16 @@ class GatewayTransfer:
 
 @dataclass(frozen=True, slots=True)
 class Bank:
-    """A bank that accounts can be at."""
+    """A bank in the gateway's list of banks."""
 
     code: str
     name: str
 
     @classmethod
     def list_from_wire(cls, data: Any) -> list["Bank"]:
-        """Read a page of the list of banks; those that are closed are left out.
+        """Parse a page of the list of banks, without inactive and deleted banks.
 
-        :raises MalformedGatewayDataError: a field is missing or of another type
+        :raises MalformedGatewayDataError: a field is missing or has another type
         """
         return [
             cls(code=require_text(item, "code"), name=require_text(item, "name"))
@@ -248,7 +249,7 @@ class Bank:
 
 @dataclass(frozen=True, slots=True)
 class GatewayTransferAccount:
-    """The account that the transfer for one payment goes to, and how long it is open."""
+    """A temporary bank account for one payment by bank transfer, and the account's expiry."""
 
     bank_name: str
     account_number: str
@@ -257,13 +258,13 @@ class GatewayTransferAccount:
 
     @classmethod
     def from_wire(cls, data: Any, *, reference: str) -> "GatewayTransferAccount":
-        """Read the account that the gateway made for a payment.
+        """Parse the account that the gateway created for a payment.
 
-        :param reference: of the payment, which the answer must be about
-        :raises MalformedGatewayDataError: a field is missing or of another type, or it is another payment's
+        :param reference: the expected reference of the payment
+        :raises MalformedGatewayDataError: a field is missing or has another type, or the reference differs
         """
         if read_object(data).get("reference") != reference:
-            raise MalformedGatewayDataError("the answer is about another payment")
+            raise MalformedGatewayDataError("the response is about another payment")
         return cls(
             bank_name=require_text(data.get("bank"), "name"),
             account_number=require_text(data, "account_number"),
@@ -273,11 +274,11 @@ class GatewayTransferAccount:
 
 
 def parse_account_name(data: Any, *, account_number: str) -> str:
-    """Read the name that an account is kept under.
+    """Parse the name of an account's holder.
 
-    :param account_number: which the answer must be about
-    :raises MalformedGatewayDataError: there is no name, or it is another account's
+    :param account_number: the expected account number
+    :raises MalformedGatewayDataError: the name is missing, or the account number differs
     """
     if read_object(data).get("account_number") != account_number:
-        raise MalformedGatewayDataError("the answer is about another account")
+        raise MalformedGatewayDataError("the response is about another account")
     return require_text(data, "account_name")

@@ -1,4 +1,4 @@
-"""The payment gateway: what the domain asks of it, and the adapter of its HTTP API."""
+"""The payment gateway's interface for the domain, and the adapter of the gateway's HTTP API."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +9,7 @@ from uuid import UUID
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers import texts
 from marketplace.providers.gateway.client import GatewayClient, translating_malformed_data
 from marketplace.providers.gateway.fields import require_field
 from marketplace.providers.gateway.payloads import (
@@ -24,22 +25,22 @@ _MAX_PAGES = 20
 
 @dataclass(frozen=True)
 class PaymentPage:
-    """Where the buyer pays."""
+    """The hosted payment page for a buyer."""
 
     authorization_url: str
     access_code: str
 
     @classmethod
     def from_wire(cls, data: Any) -> "PaymentPage":
-        """Read the page that the gateway made.
+        """Parse the response to an initialization.
 
-        :raises MalformedGatewayDataError: a field is missing or of another type
+        :raises MalformedGatewayDataError: a field is missing or has another type
         """
         return cls(require_field(data, "authorization_url", str), require_field(data, "access_code", str))
 
 
 class PaymentGateway(Protocol):
-    """What the domain asks of the payment gateway."""
+    """The payment gateway's operations on payments, refunds and bank accounts."""
 
     def initialize_payment(
         self,
@@ -50,31 +51,31 @@ class PaymentGateway(Protocol):
         callback_url: str | None,
         metadata: dict[str, Any],
     ) -> PaymentPage:
-        """Open a payment page; the same reference again is refused by the gateway."""
+        """Create a hosted payment page. The gateway refuses a reference that already exists."""
 
     def fetch_charge(self, reference: str) -> Charge | None:
-        """Ask what became of a reference; none if the gateway does not know it."""
+        """Fetch the charge of a reference, or none if the gateway has no such charge."""
 
     def create_refund(self, *, charge_reference: str, amount_minor: int, merchant_note: str) -> GatewayRefund:
-        """Have the gateway send money of a charge back to where it came from."""
+        """Create a full or partial refund of a charge to the original payment method."""
 
     def list_refunds(self, reference: str) -> list[GatewayRefund]:
         """List the refunds of a charge."""
 
     def list_banks(self) -> list[Bank]:
-        """List the banks that accounts can be at."""
+        """List the supported banks."""
 
     def resolve_account_name(self, *, account_number: str, bank_code: str) -> str | None:
-        """Ask whose account it is; none if there is no such account."""
+        """Fetch the holder's name of a bank account, or none if the account does not exist."""
 
     def create_transfer_account(
         self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
     ) -> GatewayTransferAccount:
-        """Have an account made for one payment; what is transferred to it is its charge."""
+        """Create a temporary bank account for one payment. A transfer to the account creates the charge."""
 
 
 class HttpPaymentGateway:
-    """The gateway's HTTP API. Every call carries the secret key."""
+    """The adapter of the gateway's HTTP API."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = GatewayClient(settings)
@@ -88,15 +89,15 @@ class HttpPaymentGateway:
         callback_url: str | None,
         metadata: dict[str, Any],
     ) -> PaymentPage:
-        """Open a payment page.
+        """Create a hosted payment page.
 
-        :param reference: our own, ``checkout-<32 hex>``
+        :param reference: our reference, ``checkout-<32 hex digits>``
         :param amount_minor: kobo
-        :param email: the customer's, which the gateway requires
-        :param callback_url: where the page sends the buyer afterwards
-        :param metadata: comes back with the charge
-        :raises ProviderRefusedError: the gateway refused, for instance because it knows the reference already
-        :raises ProviderUnavailableError: no usable answer in time
+        :param email: the customer's address, required by the gateway
+        :param callback_url: the redirect target after the payment
+        :param metadata: returned with the charge
+        :raises ProviderRefusedError: the gateway refused the request, for example because the reference exists
+        :raises ProviderUnavailableError: no valid response in time
         """
         body: dict[str, Any] = {
             "reference": reference,
@@ -110,29 +111,29 @@ class HttpPaymentGateway:
         return self._client.post("/transaction/initialize", body, PaymentPage.from_wire)
 
     def fetch_charge(self, reference: str) -> Charge | None:
-        """Ask what became of a reference.
+        """Fetch the charge of a reference.
 
-        :return: the charge, or none if the gateway does not know the reference
-        :raises ProviderUnavailableError: no usable answer in time
+        :return: none if the gateway has no such charge
+        :raises ProviderUnavailableError: no valid response in time
         """
         charge = self._client.fetch(
             f"/transaction/verify/{reference}", Charge.from_wire, unknown_statuses=(400, 404)
         )
         if charge is not None and charge.reference != reference:
-            raise ProviderUnavailableError("The payment gateway answered about another payment. Try again.")
+            raise ProviderUnavailableError(texts.GATEWAY_OTHER_PAYMENT)
         return charge
 
     def create_refund(self, *, charge_reference: str, amount_minor: int, merchant_note: str) -> GatewayRefund:
-        """Have the gateway send money of a charge back to where it came from.
+        """Create a full or partial refund of a charge to the original payment method.
 
-        The gateway does not know a second call for the first one again: who lost its answer looks for the note
-        in ``list_refunds`` before calling again.
+        The gateway has no idempotency key for refunds: a repeated call creates a second refund. After a lost response,
+        search for the note in ``list_refunds`` before a retry.
 
-        :param charge_reference: the charge's
-        :param amount_minor: kobo, all of it or a part
-        :param merchant_note: names our refund, and comes back with it
-        :raises ProviderRefusedError: the gateway refused: nothing was sent
-        :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
+        :param charge_reference: our reference of the charge
+        :param amount_minor: kobo
+        :param merchant_note: identifies our refund and is returned with the gateway's refund
+        :raises ProviderRefusedError: the gateway refused the request and sent nothing
+        :raises ProviderUnavailableError: no valid response in time; the outcome is unknown
         """
         body = {
             "transaction": charge_reference,
@@ -145,24 +146,24 @@ class HttpPaymentGateway:
     def list_refunds(self, reference: str) -> list[GatewayRefund]:
         """List the refunds of a charge.
 
-        A gateway that takes no notice of the filter lists others too, so all pages are read: who does not find a
-        refund here concludes that it was never sent.
+        All pages are read, because a gateway that ignores the filter returns refunds of other charges too. The list
+        must be complete: callers conclude that a refund missing from the list was never sent.
 
-        :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
+        :raises ProviderUnavailableError: no valid response in time, or too many pages
         """
         pages = self._client.list_pages(
             "/refund",
             {"transaction": reference},
             GatewayRefund.from_wire,
             max_pages=_MAX_PAGES,
-            too_many="The payment gateway lists too many refunds to look through.",
+            too_many=texts.GATEWAY_TOO_MANY_REFUNDS,
         )
         return [refund for page in pages for refund in page]
 
     def list_banks(self) -> list[Bank]:
-        """List the banks that accounts can be at, by name.
+        """List the supported banks, sorted by name.
 
-        :raises ProviderUnavailableError: no usable answer in time
+        :raises ProviderUnavailableError: no valid response in time
         """
         banks: dict[str, Bank] = {}
         params = {"country": "nigeria", "use_cursor": "true", "perPage": "100"}
@@ -177,10 +178,10 @@ class HttpPaymentGateway:
         return sorted(banks.values(), key=lambda bank: (bank.name.casefold(), bank.code))
 
     def resolve_account_name(self, *, account_number: str, bank_code: str) -> str | None:
-        """Ask whose account it is.
+        """Fetch the holder's name of a bank account.
 
-        :return: the name that it is kept under, or none if there is no such account
-        :raises ProviderUnavailableError: no usable answer in time
+        :return: none if the account does not exist
+        :raises ProviderUnavailableError: no valid response in time
         """
         return self._client.fetch(
             "/bank/resolve",
@@ -192,15 +193,15 @@ class HttpPaymentGateway:
     def create_transfer_account(
         self, *, reference: str, amount_minor: int, email: str, expires_at: datetime, metadata: dict[str, Any]
     ) -> GatewayTransferAccount:
-        """Have an account made for one payment; what is transferred to it is its charge.
+        """Create a temporary bank account for one payment. A transfer to the account creates the charge.
 
-        :param reference: our own; its charge comes under it, like one of a payment page
+        :param reference: our reference, which the charge will have
         :param amount_minor: kobo
-        :param email: the customer's, which the gateway requires
-        :param expires_at: how long the account is wanted; the gateway decides
-        :param metadata: comes back with the charge
-        :raises ProviderRefusedError: the gateway refused, for instance because it knows the reference already
-        :raises ProviderUnavailableError: no usable answer in time
+        :param email: the customer's address, required by the gateway
+        :param expires_at: the requested expiry of the account; the gateway may choose another time
+        :param metadata: returned with the charge
+        :raises ProviderRefusedError: the gateway refused the request, for example because the reference exists
+        :raises ProviderUnavailableError: no valid response in time
         """
         body = {
             "reference": reference,
@@ -216,5 +217,5 @@ class HttpPaymentGateway:
 
 
 def customer_email(email: str | None, user_id: UUID) -> str:
-    """Give the e-mail that a provider wants of somebody, who may have none."""
+    """Return a user's e-mail address, or a placeholder for providers that require an address."""
     return email or f"{user_id}@users.invalid"

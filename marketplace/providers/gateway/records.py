@@ -1,4 +1,4 @@
-"""What the payment gateway has on record: its balance, each movement of it, and the lists behind them, page by page."""
+"""Records of the payment gateway for reconciliation: the balance, balance movements, and lists of records."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
 from marketplace.kernel.money import CURRENCY
+from marketplace.providers import texts
 from marketplace.providers.gateway.client import GatewayClient, translating_malformed_data
 from marketplace.providers.gateway.fields import (
     MalformedGatewayDataError,
@@ -27,7 +28,7 @@ _PATHS: dict[RecordKind, str] = {
     "refund": "/refund",
     "settlement": "/settlement",
 }
-# A million records: more is no window that somebody asked for, but a gateway that takes no notice of it.
+# One million records. A longer list means that the gateway ignores the requested period.
 _MAX_PAGES = 10_000
 _AMOUNTS = range(-(10**15), 10**15 + 1)
 _Item = TypeVar("_Item")
@@ -36,9 +37,10 @@ _parse_short_text = partial(parse_short_text, max_length=200)
 
 @dataclass(frozen=True, slots=True)
 class BalanceMovement:
-    """A movement of the balance: what moved it (Transaction, Transfer, Refund, Settlement, ...), and by how many kobo.
+    """A movement of the gateway's balance.
 
-    ``balance_minor`` is what the gateway held after it, ``row_id`` the id of what moved it.
+    ``model`` is the type of the cause (Transaction, Transfer, Refund, Settlement, ...), and ``row_id`` is the id of
+    the cause. ``difference_minor`` is the change, and ``balance_minor`` is the balance after the change, in kobo.
     """
 
     id: int
@@ -50,9 +52,9 @@ class BalanceMovement:
 
     @classmethod
     def from_wire(cls, data: dict[str, Any]) -> "BalanceMovement":
-        """Read a movement.
+        """Parse a movement.
 
-        :raises MalformedGatewayDataError: a field is missing or of another type
+        :raises MalformedGatewayDataError: a field is missing or has another type
         """
         return cls(
             id=_require_integer(data.get("id"), "id", range(2**63)),
@@ -66,11 +68,11 @@ class BalanceMovement:
 
 @dataclass(frozen=True, slots=True)
 class GatewayRecord:
-    """A charge, transfer, refund or settlement as a list of the gateway has it, without whose it is.
+    """A charge, transfer, refund or settlement from a list of the gateway, without personal data.
 
-    Amounts are kobo, or what is so of the currency. ``fee_minor`` of a charge is what the gateway kept of it, of a
-    transfer what it took on top. ``note`` is a refund's, ``charge_id`` what a refund is of, ``dispute_id`` the dispute
-    that a refund comes of; empty otherwise.
+    Amounts are in kobo, or in the minor unit of another currency. The gateway deducts ``fee_minor`` from a charge and
+    adds ``fee_minor`` to a transfer. Only refunds have ``note``, ``charge_id`` and ``dispute_id``. These fields are
+    empty otherwise.
     """
 
     kind: RecordKind
@@ -88,9 +90,9 @@ class GatewayRecord:
 
     @classmethod
     def from_wire(cls, kind: RecordKind, data: dict[str, Any]) -> "GatewayRecord":
-        """Read a record of a list.
+        """Parse a record.
 
-        :raises MalformedGatewayDataError: a field is missing or of another type
+        :raises MalformedGatewayDataError: a field is missing or has another type
         """
         created_at = require_time(data.get("createdAt") or data.get("created_at"))
         changed = data.get("paid_at") or data.get("updatedAt") or data.get("updated_at")
@@ -119,33 +121,33 @@ class GatewayRecord:
 
 
 class GatewayRecords(Protocol):
-    """What the domain asks of the gateway to compare its books with."""
+    """The gateway's records for comparison with the ledger."""
 
     def fetch_balance(self) -> int:
-        """Ask what the gateway holds, in kobo."""
+        """Fetch the gateway's balance in kobo."""
 
     def list_movements(self) -> Iterator[list[BalanceMovement]]:
-        """List the movements of the balance in pages, the latest first."""
+        """List balance movements in pages, latest first."""
 
     def list_records(
         self, kind: RecordKind, *, since: datetime, until: datetime
     ) -> Iterator[list[GatewayRecord]]:
-        """List what was made in a period in pages, the latest first."""
+        """List records that were created in a period, in pages, latest first."""
 
     def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
-        """Ask about one of them by the gateway's id; none if it does not know it."""
+        """Fetch a record by the gateway's id, or none if the gateway has no such record."""
 
 
 class HttpGatewayRecords:
-    """The gateway's HTTP API of lists. A page at a time is held, however many there are."""
+    """The adapter of the gateway's HTTP API for records. Lists keep only one page in memory."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = GatewayClient(settings)
 
     def fetch_balance(self) -> int:
-        """Ask what the gateway holds, in kobo; below zero where it is owed something.
+        """Fetch the gateway's balance in kobo. A negative balance is owed to the gateway.
 
-        :raises ProviderUnavailableError: no usable answer in time
+        :raises ProviderUnavailableError: no valid response in time
         """
         balances = [
             item for item in self._client.list_items("/balance", {}) if item.get("currency") == CURRENCY
@@ -154,11 +156,12 @@ class HttpGatewayRecords:
             return _require_integer(balances[0].get("balance"), "balance", _AMOUNTS) if balances else 0
 
     def list_movements(self) -> Iterator[list[BalanceMovement]]:
-        """List the movements of the balance in naira, in pages, the latest first.
+        """List movements of the naira balance in pages, latest first.
 
-        Movements that come while it lists push others onto the next page, which then come once more; none is left out.
+        New movements during the listing shift older movements to the next page. A movement can therefore appear twice,
+        but no movement is missing.
 
-        :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
+        :raises ProviderUnavailableError: no valid response in time, or too many pages
         """
         return self._list_pages(
             "/balance/ledger",
@@ -169,28 +172,27 @@ class HttpGatewayRecords:
     def list_records(
         self, kind: RecordKind, *, since: datetime, until: datetime
     ) -> Iterator[list[GatewayRecord]]:
-        """List what was made in a period in pages, the latest first.
+        """List records that were created in a period, in pages, latest first.
 
-        Of charges only those that were paid are given, whether or not they were given back since.
+        Unpaid charges are left out. Paid charges are included after a reversal, too.
 
-        :param kind: what is listed
-        :param since: the first moment of the period
-        :param until: its last one
-        :raises ProviderUnavailableError: no usable answer in time, or more pages than there may be
+        :param since: the start of the period, inclusive
+        :param until: the end of the period, inclusive
+        :raises ProviderUnavailableError: no valid response in time, or too many pages
         """
 
         def read(item: dict[str, Any]) -> GatewayRecord | None:
             record = _parse_paid_record(kind, item)
-            # A gateway that takes no notice of the period lists all that there is.
+            # A gateway that ignores the period returns all records.
             return record if record and since <= record.created_at <= until else None
 
         return self._list_pages(_PATHS[kind], {"from": iso(since), "to": iso(until)}, read)
 
     def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
-        """Ask about a charge, a transfer or a refund by the gateway's id.
+        """Fetch a charge, a transfer or a refund by the gateway's id.
 
-        :return: none if the gateway does not know it, or it is a charge that was never paid
-        :raises ProviderUnavailableError: no usable answer in time
+        :return: none if the gateway has no such record, or the record is an unpaid charge
+        :raises ProviderUnavailableError: no valid response in time
         """
         return self._client.fetch(
             f"{_PATHS[kind]}/{gateway_id}",
@@ -206,12 +208,12 @@ class HttpGatewayRecords:
             params,
             read,
             max_pages=_MAX_PAGES,
-            too_many="The payment gateway lists more than can be looked through.",
+            too_many=texts.GATEWAY_TOO_MANY_RECORDS,
         )
 
 
 def _parse_paid_record(kind: RecordKind, data: dict[str, Any]) -> GatewayRecord | None:
-    """Read a record; a charge that was never paid is none."""
+    """Parse a record, or return none for an unpaid charge."""
     if kind == "charge" and data.get("status") not in ("success", "reversed"):
         return None
     return GatewayRecord.from_wire(kind, data)
@@ -219,5 +221,5 @@ def _parse_paid_record(kind: RecordKind, data: dict[str, Any]) -> GatewayRecord 
 
 def _require_integer(value: Any, name: str, span: range) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in span:
-        raise MalformedGatewayDataError(f"{name} is no integer in range")
+        raise MalformedGatewayDataError(f"{name} is not an integer in range")
     return value

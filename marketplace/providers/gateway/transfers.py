@@ -1,4 +1,4 @@
-"""Transfers to bank accounts: what the domain asks of the payment gateway, and the adapter of its HTTP API."""
+"""The payment gateway's interface for transfers to bank accounts, and the adapter of the HTTP API."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,25 +8,26 @@ from typing import Any, Protocol
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers import texts
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.gateway.client import UNEXPECTED_RESPONSE, GatewayClient, ensure_key_accepted
+from marketplace.providers.gateway.client import GatewayClient, ensure_key_accepted
 from marketplace.providers.gateway.fields import require_list, require_text
 from marketplace.providers.gateway.payloads import GatewayTransfer
 
-# More the gateway does not take at once.
+# The gateway's limit per request.
 MAX_BULK_TRANSFERS = 100
 _CURRENCY = "NGN"
 
 
 class InsufficientGatewayBalanceError(Exception):
-    """The balance at the gateway does not suffice: nothing was sent."""
+    """The balance at the gateway is too low. The gateway sent nothing."""
 
 
 class TransferRefusedError(Exception):
-    """The gateway refused what it was told to send, and sent nothing of it.
+    """The gateway refused a transfer or a batch and sent nothing.
 
-    ``for_good`` says that it is the recipient that it does not take; else it may be that it takes no transfers of ours
-    at all, for a reason of its own, and would take the same one later.
+    With ``is_permanent``, the gateway does not accept the recipient. Otherwise the gateway may accept the same transfer
+    later, for example because the gateway currently refuses all transfers.
     """
 
     def __init__(self, status: int, *, is_permanent: bool = False) -> None:
@@ -37,9 +38,9 @@ class TransferRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TransferInstruction:
-    """What the gateway is told to send: so many kobo, to a recipient that it knows, under a reference of ours.
+    """An instruction to send an amount in kobo to a recipient code, with our reference.
 
-    ``reason`` is what the bank's statement shows.
+    ``reason`` appears on the bank statement.
     """
 
     reference: str
@@ -48,7 +49,7 @@ class TransferInstruction:
     reason: str
 
     def to_wire(self) -> dict[str, Any]:
-        """Write it as the gateway's JSON."""
+        """Return the instruction as JSON of the gateway."""
         return {
             "reference": self.reference,
             "amount": self.amount_minor,
@@ -58,36 +59,36 @@ class TransferInstruction:
 
 
 class TransferGateway(Protocol):
-    """The gateway's transfers, as the domain needs them."""
+    """The gateway's operations on transfers."""
 
     def create_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
-        """Have a bank account made a recipient; none if there is no such account."""
+        """Create a recipient for a bank account, or return none if the account does not exist."""
 
     def send(self, instruction: TransferInstruction) -> GatewayTransfer:
-        """Send a transfer; the same reference again gives the one that there is."""
+        """Send a transfer. A repeated reference returns the existing transfer."""
 
     def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
-        """Send up to 100 transfers, all of them or none."""
+        """Send up to 100 transfers, all or none."""
 
     def fetch_transfer(self, reference: str) -> GatewayTransfer | None:
-        """Ask what became of a reference; none if the gateway does not know it."""
+        """Fetch the transfer of a reference, or none if the gateway has no such transfer."""
 
 
 class HttpTransferGateway:
-    """The gateway's HTTP API of transfers. Every call carries the secret key."""
+    """The adapter of the gateway's HTTP API for transfers."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = GatewayClient(settings, tells_refused_key=True)
 
     def create_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
-        """Have a bank account made a recipient of transfers; the same account is the same one.
+        """Create a recipient for a bank account. The same account always has the same recipient.
 
-        :param name: the account's, as the bank says
+        :param name: the holder's name according to the bank
         :param account_number: ten digits
-        :param bank_code: as ``banks`` lists it
-        :return: the recipient's code, or none if there is no such account
-        :raises GatewayKeyRefusedError: the gateway refuses our key
-        :raises ProviderUnavailableError: no usable answer in time; the same call may be made again
+        :param bank_code: a code from ``list_banks``
+        :return: the recipient code, or none if the account does not exist
+        :raises GatewayKeyRefusedError: the gateway refused the key
+        :raises ProviderUnavailableError: no valid response in time; the call can be repeated
         """
         body = {
             "type": "nuban",
@@ -105,12 +106,12 @@ class HttpTransferGateway:
             return None
 
     def send(self, instruction: TransferInstruction) -> GatewayTransfer:
-        """Send a transfer; the same reference again gives the one that there is.
+        """Send a transfer. A repeated reference returns the existing transfer.
 
-        :raises InsufficientGatewayBalanceError: the balance does not suffice: nothing was sent
-        :raises TransferRefusedError: the gateway refused it: nothing was sent
-        :raises GatewayKeyRefusedError: the gateway refuses our key: nothing was sent
-        :raises ProviderUnavailableError: no usable answer in time: whether it was sent is unknown
+        :raises InsufficientGatewayBalanceError: the balance is too low; nothing was sent
+        :raises TransferRefusedError: the gateway refused the transfer; nothing was sent
+        :raises GatewayKeyRefusedError: the gateway refused the key; nothing was sent
+        :raises ProviderUnavailableError: no valid response in time; the outcome is unknown
         """
         with _translating_refusals():
             return self._client.post(
@@ -120,16 +121,16 @@ class HttpTransferGateway:
             )
 
     def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
-        """Send up to 100 transfers, all of them or none.
+        """Send up to 100 transfers, all or none.
 
-        :return: them, in no particular order; some may be missing if the gateway says nothing of them
-        :raises InsufficientGatewayBalanceError: the balance does not suffice: nothing was sent
-        :raises TransferRefusedError: the gateway refused one of them, having it already for instance: none was sent
-        :raises GatewayKeyRefusedError: the gateway refuses our key: none was sent
-        :raises ProviderUnavailableError: no usable answer in time: whether they were sent is unknown
+        :return: the transfers in any order; transfers that the gateway does not report are missing
+        :raises InsufficientGatewayBalanceError: the balance is too low; nothing was sent
+        :raises TransferRefusedError: the gateway refused a transfer, for example a duplicate; nothing was sent
+        :raises GatewayKeyRefusedError: the gateway refused the key; nothing was sent
+        :raises ProviderUnavailableError: no valid response in time; the outcome is unknown
         """
         if len(instructions) > MAX_BULK_TRANSFERS:
-            raise ValueError("the gateway does not take so many transfers at once")
+            raise ValueError(f"the gateway accepts at most {MAX_BULK_TRANSFERS} transfers per request")
         body = {
             "source": "balance",
             "currency": _CURRENCY,
@@ -145,17 +146,17 @@ class HttpTransferGateway:
             )
         known_references = {instruction.reference for instruction in instructions}
         if len(sent) > len(instructions) or not {transfer.reference for transfer in sent} <= known_references:
-            raise ProviderUnavailableError(UNEXPECTED_RESPONSE)
+            raise ProviderUnavailableError(texts.GATEWAY_UNEXPECTED_RESPONSE)
         return sent
 
     def fetch_transfer(self, reference: str) -> GatewayTransfer | None:
-        """Ask what became of a reference.
+        """Fetch the transfer of a reference.
 
-        :return: the transfer, or none if the gateway does not know the reference
-        :raises GatewayKeyRefusedError: the gateway refuses our key
-        :raises ProviderUnavailableError: no usable answer in time
+        :return: none if the gateway has no such transfer
+        :raises GatewayKeyRefusedError: the gateway refused the key
+        :raises ProviderUnavailableError: no valid response in time
         """
-        # Only 404 says that it was never sent; any other refusal says nothing.
+        # Only 404 proves that the transfer was never sent.
         return self._client.fetch(
             f"/transfer/verify/{reference}",
             partial(_read_transfer, reference=reference),
@@ -164,16 +165,16 @@ class HttpTransferGateway:
 
 
 def _read_transfer(data: Any, *, reference: str, may_lack_id: bool = False) -> GatewayTransfer:
-    """Read the transfer that the answer must be about."""
+    """Parse a transfer and check the reference."""
     transfer = GatewayTransfer.from_wire(data, may_lack_id=may_lack_id)
     if transfer.reference != reference:
-        raise ProviderUnavailableError("The payment gateway answered about another transfer. Try again.")
+        raise ProviderUnavailableError(texts.GATEWAY_OTHER_TRANSFER)
     return transfer
 
 
 @contextmanager
 def _translating_refusals() -> Iterator[None]:
-    """Tell apart why the gateway refuses to send."""
+    """Translate a refusal into the error for its cause."""
     try:
         yield
     except ProviderRefusedError as error:

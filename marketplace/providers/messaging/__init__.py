@@ -1,1 +1,1 @@
-"""Messaging: webhook signatures, and the channels that alerts are sent by."""
+"""Messaging providers: channels for alerts."""

@@ -1,4 +1,4 @@
-"""The channels on which alerts reach people: a chat, by its incoming webhook, and e-mail to each receiver."""
+"""Channels for alerts: a chat with an incoming webhook, and e-mail to each recipient."""
 
 import contextlib
 import hashlib
@@ -22,11 +22,10 @@ from marketplace.providers.client import ProviderClient, ProviderRefusedError
 _log = structlog.get_logger(__name__)
 
 CHAT, EMAIL = "chat", "email"
-# The kinds that there are. Each receiver of e-mail is a channel by itself, so that one who is refused is tried again
-# alone.
+# The kinds of channels. Each e-mail recipient is a separate channel, so that a retry reaches only that recipient.
 CHANNELS = (CHAT, EMAIL)
 
-# For a connection and for each answer of a server; a mail takes some ten answers.
+# Per connection and per server response. Sending a mail takes about ten responses.
 _TIMEOUT_SECONDS = 10.0
 _MAIL_SERVER_NAME = "mail server"
 _MARKUP_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -34,7 +33,7 @@ _MARKUP_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 @dataclass(frozen=True)
 class AlertMessage:
-    """What somebody is told. ``name`` is the same for each try to tell it; ``text`` is of several lines."""
+    """An alert message. ``message_id`` is the same for each attempt. ``text`` can have several lines."""
 
     message_id: str
     headline: str
@@ -42,20 +41,20 @@ class AlertMessage:
 
 
 class AlertChannel(Protocol):
-    """A way to reach people; ``least_severity`` is the least that it is used for."""
+    """A channel for alerts of at least ``minimum_severity``."""
 
     minimum_severity: str
 
     def send(self, message: AlertMessage) -> None:
         """Send a message.
 
-        :raises ProviderRefusedError: the other end refuses it
-        :raises ProviderUnavailableError: it could not be sent, or may not have been
+        :raises ProviderRefusedError: the server refused the message
+        :raises ProviderUnavailableError: the message could not be sent, or the outcome is unknown
         """
 
 
 class ChatChannel:
-    """An incoming webhook that takes ``{"text": ...}``, as Slack's, Mattermost's and Rocket.Chat's do."""
+    """An incoming webhook that accepts ``{"text": ...}``, as in Slack, Mattermost and Rocket.Chat."""
 
     def __init__(self, settings: Settings) -> None:
         self.minimum_severity = settings.alert_chat_severity
@@ -64,24 +63,24 @@ class ChatChannel:
     def send(self, message: AlertMessage) -> None:
         """Post a message to the chat.
 
-        :raises ProviderRefusedError: the chat refuses it, for instance because the webhook was taken away
-        :raises ProviderUnavailableError: no answer in time
+        :raises ProviderRefusedError: the chat refused the message, for example because the webhook was removed
+        :raises ProviderUnavailableError: no response in time
         """
         text = f"*{message.headline}*\n{message.text}".translate(_MARKUP_ESCAPES)
         self._client.post_without_reply("", {"text": text})
 
 
 class EmailChannel:
-    """A receiver of e-mail, by a mail server that takes mail for submission.
+    """An e-mail recipient, reached through a mail submission server.
 
-    With ``smtps://`` all is encrypted, with ``smtp://`` from STARTTLS on, where the server offers it. A password
-    is never sent in the clear.
+    ``smtps://`` uses TLS from the start. ``smtp://`` uses STARTTLS if the server offers STARTTLS. A password is never
+    sent without encryption.
     """
 
     def __init__(self, settings: Settings, *, recipient: str) -> None:
-        """Make the channel of one receiver.
+        """Create the channel of a recipient.
 
-        :param recipient: whose, of ``settings.alert_email_to``; the mail names all of them
+        :param recipient: an address in ``settings.alert_email_to``; the mail's To header lists all addresses
         """
         server = urlsplit(settings.smtp_url)
         self.minimum_severity = settings.alert_email_severity
@@ -94,18 +93,18 @@ class EmailChannel:
         self._user, self._password = unquote(server.username or ""), unquote(server.password or "")
 
     def send(self, message: AlertMessage) -> None:
-        """Send a message to its receiver.
+        """Send a message to the recipient.
 
-        :raises ProviderRefusedError: the server refuses this receiver, or this mail, for now or for good
-        :raises ProviderUnavailableError: the server could not be reached, or lets us send nothing
+        :raises ProviderRefusedError: the server refused this recipient or this mail
+        :raises ProviderUnavailableError: the server is unavailable or refused the session
         """
-        # What the server says may name addresses.
+        # Error messages of the server can contain addresses, so errors do not chain to the cause.
         try:
             connection = self._connect()
             try:
                 self._log_in(connection)
                 connection.send_message(self._compose_mail(message), self._sender, [self._recipient])
-                # It is taken: whatever is answered to a farewell, it must not be sent again.
+                # The server has accepted the mail. An error on QUIT must not cause a second mail.
                 with contextlib.suppress(smtplib.SMTPException, OSError):
                     connection.quit()
             finally:
@@ -117,10 +116,10 @@ class EmailChannel:
             raise _mail_refused_error(error.smtp_code) from None
         except (smtplib.SMTPException, OSError) as error:
             _log.warning("provider unavailable", provider=_MAIL_SERVER_NAME, reason=type(error).__name__)
-            raise ProviderUnavailableError("The mail server did not take the message.") from None
+            raise ProviderUnavailableError("The mail server did not accept the message.") from None
 
     def _connect(self) -> smtplib.SMTP:
-        # Named, since the machine's own name would be looked up, which may take long.
+        # Without an explicit name, smtplib looks up the host name, which can be slow.
         name = self._sender.rpartition("@")[2]
         if self._tls:
             context = ssl.create_default_context()
@@ -145,7 +144,7 @@ class EmailChannel:
         mail["To"] = ", ".join(self._all_recipients)
         mail["Subject"] = " ".join(message.headline.split())
         mail["Date"] = format_datetime(system_clock())
-        # The same for each try, so that a mail program shows one that came twice once.
+        # The id is the same for each attempt, so that mail programs hide duplicates.
         mail["Message-ID"] = f"<{message.message_id}@{self._sender.rpartition('@')[2]}>"
         mail["Auto-Submitted"] = "auto-generated"
         mail.set_content(message.text)
@@ -158,25 +157,25 @@ def _mail_refused_error(status: int) -> ProviderRefusedError:
 
 
 def email_channel_name(address: str) -> str:
-    """Name the channel of a receiver of e-mail, without telling who that is.
+    """Return the name of an e-mail recipient's channel, which does not reveal the address.
 
-    :param address: of ``settings.alert_email_to``
+    :param address: an address in ``settings.alert_email_to``
     """
     return f"{EMAIL}:{hashlib.sha256(address.lower().encode()).hexdigest()[:12]}"
 
 
 def channel_kind(name: str) -> str:
-    """Tell of which of ``CHANNELS`` a channel is."""
+    """Return the kind of a channel, a value of ``CHANNELS``."""
     return name.partition(":")[0]
 
 
 def alert_circuit_breakers() -> Mapping[str, CircuitBreaker]:
-    """Make a circuit breaker for each kind of channel, since one server takes the mail for all receivers."""
+    """Create a circuit breaker for each kind of channel, because all recipients share one mail server."""
     return {kind: CircuitBreaker(response_errors=(ProviderRefusedError,)) for kind in CHANNELS}
 
 
 def make_alert_channels(settings: Settings) -> Mapping[str, AlertChannel]:
-    """Make the channels that are configured, by name: one for each whom they reach."""
+    """Create the configured channels by name: the chat, and a channel for each e-mail recipient."""
     chats: dict[str, AlertChannel] = {CHAT: ChatChannel(settings)} if settings.alert_chat_url else {}
     return chats | {
         email_channel_name(address): EmailChannel(settings, recipient=address)
