@@ -10,7 +10,7 @@ DATABASE_ROLE_INCOMPLETE = (
 )
 
 PICTURE_EMPTY_FILE = "The file is empty. Choose a JPEG, PNG, WebP or GIF picture."
-PICTURE_UNSUPPORTED_FORMAT = "{field}: Only JPEG, PNG, WebP and GIF pictures are supported."
+PICTURE_UNSUPPORTED_FORMAT = "{field}: The file must be a JPEG, PNG, WebP or GIF picture."
 PICTURE_WITHOUT_PIXELS = "The picture has no pixels. Choose another picture."
 PICTURE_SIDE_TOO_LONG = (
     "The picture is {width} x {height} pixels. Each side may have at most {limit:,} pixels."
