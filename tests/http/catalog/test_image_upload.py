@@ -286,7 +286,7 @@ class TestWhatIsRefused:
     def test_other_content_with_a_pictures_name(self, vendor: Uploader, content: bytes) -> None:
         problem = assert_problem(vendor.send(content), 415, "UNSUPPORTED_MEDIA_TYPE")
 
-        assert "JPEG, PNG, WebP nor GIF" in problem["detail"]
+        assert "JPEG, PNG, WebP or GIF" in problem["detail"]
 
     def test_what_is_no_whole_picture(self, vendor: Uploader) -> None:
         assert faults(vendor.send(b"")) == ["file"]

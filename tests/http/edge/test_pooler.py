@@ -135,7 +135,7 @@ def test_role_without_session_settings_is_not_ready(bare_database: str, settings
 
     assert (ready.status_code, ready.json["checks"]) == (503, {"database": "down", "cache": "up"})
     assert [line["error"][:23] for line in logs if line["event"] == "database role refused"] == [
-        "The database role must "
+        "The database role lacks"
     ]
     status = client.get("/api/status").json["data"]
     assert {"name": "database", "status": "down"} in status["components"]
