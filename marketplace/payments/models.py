@@ -14,7 +14,7 @@ TRANSFER_ACCOUNT_NUMBER = EncryptedText("transfer_accounts.account_number")
 
 
 class PaymentIntent(Timestamped, Entity):
-    """One attempt to pay for one or more orders; its reference is the gateway's too."""
+    """A payment intent for one or more orders. The gateway uses the same reference."""
 
     __tablename__ = "payment_intents"
     __table_args__ = (
@@ -38,7 +38,7 @@ class PaymentIntent(Timestamped, Entity):
     callback_url: Mapped[str | None]
     authorization_url: Mapped[str | None]
     opening_until: Mapped[datetime | None] = mapped_column(
-        comment="Somebody is asking the gateway for the page; others wait until then"
+        comment="End of the lease on requesting the payment page; other requests wait until then"
     )
     access_code: Mapped[str | None]
     channel: Mapped[str | None]
@@ -47,7 +47,7 @@ class PaymentIntent(Timestamped, Entity):
 
 
 class PaymentTransferAccount(Base):
-    """A bank account that the gateway made for one payment: what is transferred to it is its charge."""
+    """A bank account that the gateway created for a single payment. A transfer to the account is a charge."""
 
     __tablename__ = "transfer_accounts"
     __table_args__ = (
@@ -63,9 +63,10 @@ class PaymentTransferAccount(Base):
 
 
 class PaymentAllocation(Base):
-    """The part of an intent that pays for one order. An order has one live intent at most.
+    """The part of an intent that pays for one order. An order has at most one live intent.
 
-    It is 0 for an order of a checkout whose buyer's wallet covers it: it is paid with the others.
+    The amount is 0 for an order of a checkout that the buyer's wallet covers in full. The charge for the other orders
+    marks that order as paid too.
     """
 
     __tablename__ = "payment_allocations"
@@ -81,7 +82,7 @@ class PaymentAllocation(Base):
 
 
 class QuarantinedCharge(Entity):
-    """A settled charge that could not be applied as it came; finance decides what becomes of it."""
+    """A settled charge that could not be applied, until an officer resolves the charge."""
 
     __tablename__ = "quarantined_charges"
     __table_args__ = (
@@ -105,18 +106,18 @@ class QuarantinedCharge(Entity):
     status: Mapped[str] = mapped_column(server_default="open")
     created_at: Mapped[CreatedAt]
     resolved_at: Mapped[datetime | None]
-    resolution: Mapped[str | None] = mapped_column(
-        comment="What finance, or the buyer's further money, made of it"
+    resolution: Mapped[str | None] = mapped_column(comment="Action with which an officer resolved the charge")
+    resolution_note: Mapped[str | None] = mapped_column(
+        comment="The officer's reason", info={"personal": "message"}
     )
-    resolution_note: Mapped[str | None] = mapped_column(comment="The officer's", info={"personal": "message"})
     resolved_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
 
 
 class GatewayCharge(Entity):
-    """A settled charge and what became of it, one row for each that the gateway ever told us of.
+    """A settled charge that the gateway reported, with its outcome.
 
-    ``principal_minor`` is what of it is the buyer's, less fees that the customer bore on top; of that,
-    ``refunded_minor`` went back, or is on its way, by the gateway.
+    ``principal_minor`` is the buyer's money: the charge without fees that the customer paid on top. ``refunded_minor``
+    is the part that the gateway has refunded or is about to refund.
     """
 
     __tablename__ = "gateway_charges"
@@ -143,11 +144,10 @@ class GatewayCharge(Entity):
 
 
 class Refund(Timestamped, Entity):
-    """Money that goes back to its buyer: to where it came from, by the gateway, or into the wallet.
+    """A refund to the buyer's original payment method through the gateway, or to the buyer's wallet.
 
-    ``cause`` names what it is for, so that nothing is refunded twice. One that the gateway is to send is
-    ``pending`` until it was asked, ``submitted`` until it tells the result, and never sent again while the
-    result is unknown.
+    The unique ``cause`` prevents a second refund. A refund through the gateway is ``pending`` until requested and
+    ``submitted`` until the gateway reports a result. A refund without a reported result is never sent again.
     """
 
     __tablename__ = "refunds"
@@ -182,30 +182,35 @@ class Refund(Timestamped, Entity):
     requested_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     gateway_refund_id: Mapped[str | None] = mapped_column(unique=True)
     attempt: Mapped[int] = mapped_column(
-        Integer, server_default=text("1"), comment="Counts up when finance tries again what failed"
+        Integer,
+        server_default=text("1"),
+        comment="Number of the current attempt; a retry starts a new attempt",
     )
     tries: Mapped[int] = mapped_column(
         Integer,
         server_default=text("1"),
-        comment="The latest attempt that there was: an earlier one may count",
+        comment="Number of the latest attempt; the current attempt may be an earlier one",
     )
     asked_at: Mapped[datetime | None] = mapped_column(
-        comment="When the gateway was first asked, at this attempt"
+        comment="Time of the first request to the gateway in this attempt"
     )
     asking_until: Mapped[datetime | None] = mapped_column(
-        comment="Somebody is asking the gateway; nobody else does until then"
+        comment="End of the lease on sending the refund; other workers wait until then"
     )
     settled_at: Mapped[datetime | None]
     paid_twice_minor: Mapped[int] = mapped_column(
-        server_default=text("0"), comment="What the gateway paid of it although the buyer had it already"
+        server_default=text("0"),
+        comment="Kobo that the gateway paid although the buyer already had the money",
     )
     times_returned: Mapped[int] = mapped_column(
-        Integer, server_default=text("0"), comment="How often it was sent, and came back to the gateway"
+        Integer,
+        server_default=text("0"),
+        comment="How many times the refund was sent and came back to the gateway",
     )
 
 
 class Chargeback(Entity):
-    """A dispute that a customer's bank opened over a charge, as the gateway tells of it."""
+    """A chargeback: a dispute of a charge by the customer's bank, as reported by the gateway."""
 
     __tablename__ = "charge_disputes"
     __table_args__ = (
@@ -216,14 +221,14 @@ class Chargeback(Entity):
     gateway_dispute_id: Mapped[str] = mapped_column(unique=True)
     intent_id: Mapped[UUID] = mapped_column(ForeignKey("payment_intents.id"), index=True)
     gateway_charge_id: Mapped[str | None] = mapped_column(
-        comment="The charge that it is about; none where the gateway did not say: any of the payment"
+        comment="The disputed charge; none if the gateway did not name a charge of the payment"
     )
     status: Mapped[str]
-    gateway_status: Mapped[str | None] = mapped_column(comment="The gateway's own word")
-    resolution: Mapped[str | None] = mapped_column(comment="The gateway's own word for how it ended")
+    gateway_status: Mapped[str | None] = mapped_column(comment="The gateway's status of the dispute")
+    resolution: Mapped[str | None] = mapped_column(comment="The gateway's outcome of the dispute")
     category: Mapped[str | None]
     amount_minor: Mapped[int | None]
-    due_at: Mapped[datetime | None] = mapped_column(comment="When it must be answered at the gateway")
+    due_at: Mapped[datetime | None] = mapped_column(comment="Deadline for a response at the gateway")
     opened_at: Mapped[CreatedAt]
     resolved_at: Mapped[datetime | None]
     updated_at: Mapped[CreatedAt]

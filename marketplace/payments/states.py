@@ -1,4 +1,4 @@
-"""The life of a payment intent."""
+"""State machines of payment intents and refunds."""
 
 from marketplace.kernel.states import StateMachine, Transition
 
@@ -16,8 +16,7 @@ INTENT = StateMachine(
         Transition("open", (INITIALIZED, PENDING), PENDING),
         Transition("fail", (INITIALIZED, PENDING), FAILED),
         Transition("abandon", (INITIALIZED, PENDING, FAILED), ABANDONED),
-        # Money may arrive for an attempt that we had given up, and again where some is held back: it is
-        # applied or held back, never ignored.
+        # Money may still arrive for a failed, abandoned or quarantined intent. Every charge is applied or quarantined.
         Transition("settle", (INITIALIZED, PENDING, FAILED, ABANDONED, QUARANTINED), SUCCEEDED),
         Transition("quarantine", (INITIALIZED, PENDING, FAILED, ABANDONED, QUARANTINED), QUARANTINED),
     ),
@@ -37,14 +36,14 @@ REFUND = StateMachine(
     initial=PENDING,
     transitions=(
         Transition("submit", (PENDING,), SUBMITTED),
-        # The gateway's word may come before the answer to our own call.
+        # The gateway's event may arrive before the response to our own request.
         Transition("process", (PENDING, SUBMITTED, NEEDS_ATTENTION, FAILED), PROCESSED),
-        # What was sent may come back: the bank of the buyer did not take it.
+        # A sent refund may come back, because the buyer's bank rejected the money.
         Transition("fail", (PENDING, SUBMITTED, NEEDS_ATTENTION, PROCESSED), FAILED),
         Transition("need-attention", (PENDING, SUBMITTED), NEEDS_ATTENTION),
         Transition(RETRY, (FAILED,), PENDING),
         Transition(CREDIT, (FAILED, NEEDS_ATTENTION), CREDITED),
-        # The buyer's bank gave the payment back before it was sent.
+        # The buyer's bank returned the payment before the refund was sent.
         Transition(WITHDRAW, (PENDING, FAILED), CREDITED),
     ),
 )

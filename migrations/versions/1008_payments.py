@@ -35,11 +35,11 @@ def upgrade() -> None:
             CHECK (status IN ('initialized', 'pending', 'succeeded', 'failed', 'quarantined', 'abandoned'))
     );
     COMMENT ON COLUMN payment_intents.opening_until IS
-        'Somebody is asking the gateway for the page; others wait until then';
+        'End of the lease on requesting the payment page; other requests wait until then';
     CREATE INDEX ix_payment_intents_buyer_id ON payment_intents (buyer_id);
     CREATE INDEX ix_payment_intents_open ON payment_intents (id) WHERE status IN ('initialized', 'pending');
     """)
-    # An amount is zero where the wallet covers one order of a checkout in full.
+    # An amount is zero if the wallet covers an order of a checkout in full.
     op.execute("""
     CREATE TABLE payment_allocations (
         intent_id uuid NOT NULL CONSTRAINT fk_payment_allocations_intent_id REFERENCES payment_intents,
@@ -64,7 +64,7 @@ def upgrade() -> None:
         CONSTRAINT ck_transfer_accounts_account_number CHECK (account_number ~ '^v1:[a-z0-9_-]{1,32}:[A-Za-z0-9_-]{38,}$')
     );
     """)
-    # Charges are found by their ledger transaction, since only the ledger says which of them paid an order.
+    # Only the ledger records which charges paid an order, so charges are looked up by ledger transaction.
     op.execute("""
     CREATE TABLE gateway_charges (
         id uuid DEFAULT uuidv7() CONSTRAINT pk_gateway_charges PRIMARY KEY,
@@ -114,8 +114,8 @@ def upgrade() -> None:
         CONSTRAINT ck_quarantined_charges_resolved_at CHECK ((status = 'resolved') = (resolved_at IS NOT NULL)),
         CONSTRAINT ck_quarantined_charges_status CHECK (status IN ('open', 'resolved'))
     );
-    COMMENT ON COLUMN quarantined_charges.resolution IS 'What finance, or the buyer''s further money, made of it';
-    COMMENT ON COLUMN quarantined_charges.resolution_note IS 'The officer''s';
+    COMMENT ON COLUMN quarantined_charges.resolution IS 'Action with which an officer resolved the charge';
+    COMMENT ON COLUMN quarantined_charges.resolution_note IS 'The officer''s reason';
     CREATE INDEX ix_quarantined_charges_created ON quarantined_charges (created_at, id);
     CREATE INDEX ix_quarantined_charges_intent_id ON quarantined_charges (intent_id);
     """)
@@ -152,12 +152,12 @@ def upgrade() -> None:
         CONSTRAINT ck_refunds_paid_twice_not_negative CHECK (paid_twice_minor >= 0),
         CONSTRAINT ck_refunds_times_returned_not_negative CHECK (times_returned >= 0)
     );
-    COMMENT ON COLUMN refunds.attempt IS 'Counts up when finance tries again what failed';
-    COMMENT ON COLUMN refunds.asked_at IS 'When the gateway was first asked, at this attempt';
-    COMMENT ON COLUMN refunds.asking_until IS 'Somebody is asking the gateway; nobody else does until then';
-    COMMENT ON COLUMN refunds.paid_twice_minor IS 'What the gateway paid of it although the buyer had it already';
-    COMMENT ON COLUMN refunds.times_returned IS 'How often it was sent, and came back to the gateway';
-    COMMENT ON COLUMN refunds.tries IS 'The latest attempt that there was: an earlier one may count';
+    COMMENT ON COLUMN refunds.attempt IS 'Number of the current attempt; a retry starts a new attempt';
+    COMMENT ON COLUMN refunds.asked_at IS 'Time of the first request to the gateway in this attempt';
+    COMMENT ON COLUMN refunds.asking_until IS 'End of the lease on sending the refund; other workers wait until then';
+    COMMENT ON COLUMN refunds.paid_twice_minor IS 'Kobo that the gateway paid although the buyer already had the money';
+    COMMENT ON COLUMN refunds.times_returned IS 'How many times the refund was sent and came back to the gateway';
+    COMMENT ON COLUMN refunds.tries IS 'Number of the latest attempt; the current attempt may be an earlier one';
     CREATE INDEX ix_refunds_buyer_id ON refunds (buyer_id);
     CREATE INDEX ix_refunds_charge_id ON refunds (charge_id);
     CREATE INDEX ix_refunds_open ON refunds (created_at, id)
@@ -184,11 +184,11 @@ def upgrade() -> None:
         CONSTRAINT ck_charge_disputes_resolved_at CHECK ((status = 'resolved') = (resolved_at IS NOT NULL)),
         CONSTRAINT ck_charge_disputes_status CHECK (status IN ('open', 'resolved'))
     );
-    COMMENT ON COLUMN charge_disputes.gateway_status IS 'The gateway''s own word';
-    COMMENT ON COLUMN charge_disputes.resolution IS 'The gateway''s own word for how it ended';
-    COMMENT ON COLUMN charge_disputes.due_at IS 'When it must be answered at the gateway';
+    COMMENT ON COLUMN charge_disputes.gateway_status IS 'The gateway''s status of the dispute';
+    COMMENT ON COLUMN charge_disputes.resolution IS 'The gateway''s outcome of the dispute';
+    COMMENT ON COLUMN charge_disputes.due_at IS 'Deadline for a response at the gateway';
     COMMENT ON COLUMN charge_disputes.gateway_charge_id IS
-        'The charge that it is about; none where the gateway did not say: any of the payment';
+        'The disputed charge; none if the gateway did not name a charge of the payment';
     CREATE INDEX ix_charge_disputes_intent_id ON charge_disputes (intent_id);
     """)
 
