@@ -1,1 +1,1 @@
-"""Payments, their webhook, and statements."""
+"""Routes of payments, refunds, quarantined charges and ledger statements."""

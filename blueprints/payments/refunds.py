@@ -1,4 +1,4 @@
-"""Finance's desk: refunds out of escrow, refunds that failed, and charges that are held back."""
+"""Routes for finance officers: refunds, recovery of failed refunds, and quarantined charges."""
 
 from functools import partial
 from typing import Any
@@ -42,7 +42,7 @@ from marketplace.payments.refunds.admin_refund import (
     process_refund,
 )
 
-area = ContractBlueprint("refunds", "/api/payments", "Refunds and held charges, for finance")
+area = ContractBlueprint("refunds", "/api/payments", "Refunds and quarantined charges, for finance officers")
 
 
 @area.post(
@@ -54,9 +54,9 @@ area = ContractBlueprint("refunds", "/api/payments", "Refunds and held charges, 
     ),
 )  # fmt: skip
 def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> admin_refund.ProcessedRefund:
-    """Refund an order, out of its escrow or, after the release, by a clawback.
+    """Refund an order in full or in part, from escrow or, after the release, by a clawback.
 
-    Wholly or in part; a worker has the gateway send it.
+    A worker sends refunds to the gateway after the response.
     """
     refund_request = RefundRequest(
         destination=body["destination"],
@@ -72,7 +72,7 @@ def refund_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> admin_re
     "/refunds", auth=FINANCE, limit=SharedLimit.CALLER_TIER, query=RefundQuery, reply=RefundRow(many=True)
 )
 def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List refunds with how far and how old they are."""
+    """List refunds with status and age."""
     return admin_queries.list_refunds(ctx.session, page=ctx.table, now=ctx.now, **query)
 
 
@@ -84,7 +84,10 @@ def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
     ),
 )  # fmt: skip
 def retry_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
-    """Have the gateway try a refund again that failed, once it has said that it did not send it."""
+    """Retry a failed refund through the gateway.
+
+    The gateway is asked first, and a refund that was sent after all is not sent again.
+    """
     return _recover_refund(ctx, refund_id, states.RETRY)
 
 
@@ -97,7 +100,10 @@ def retry_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
     ),
 )  # fmt: skip
 def credit_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
-    """Give the buyer's wallet what the gateway has said that it did not send of a refund."""
+    """Credit a refund that the gateway could not send to the buyer's wallet.
+
+    The gateway is asked first, and a refund that was sent after all is not credited.
+    """
     return _recover_refund(ctx, refund_id, states.CREDIT)
 
 
@@ -119,7 +125,7 @@ def _recover_refund(ctx: Context, refund_id: UUID, trigger: str) -> FinalPhase:
     reply=QuarantinedChargeRow(many=True),
 )
 def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List the charges that are, or were, held back."""
+    """List quarantined charges, including resolved ones."""
     return admin_queries.list_quarantine(ctx.session, page=ctx.table, **query)
 
 
@@ -132,7 +138,7 @@ def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
     ),
 )  # fmt: skip
 def resolve_quarantine(ctx: Context, held_id: UUID, body: dict[str, Any]) -> quarantine.ResolvedCharge:
-    """Decide what becomes of a charge that is held back."""
+    """Resolve a quarantined charge: accept the money for its orders, refund it or credit the wallet."""
     return quarantine.resolve_quarantined_charge(
         ctx.session,
         quarantined_charge_id=held_id,

@@ -1,4 +1,4 @@
-"""Payments: intents, the gateway's page, verification, bank transfers, and statements of the ledger."""
+"""Routes of payments: intents, the hosted page, verification, bank transfers and ledger statements."""
 
 from functools import partial
 from typing import Any
@@ -49,7 +49,7 @@ from marketplace.providers.gateway.payments import customer_email
 from marketplace.vendors.queries import find_store_of_user
 
 area = ContractBlueprint("payments", "/api/payments", "Payments through the gateway")
-bank_area = ContractBlueprint("banks", "/api/payments", "Banks, bank accounts, and paying by bank transfer")
+bank_area = ContractBlueprint("banks", "/api/payments", "Banks, bank accounts and payment by bank transfer")
 statement_area = ContractBlueprint("transactions", "/api/transactions", "Statements of the ledger")
 
 _CSV_COLUMNS = tuple(field.data_key or name for name, field in LedgerEntryView().fields.items())
@@ -62,7 +62,7 @@ _render_entry = compile_renderer(LedgerEntryView())
     raises=(IllegalTransitionError, lifecycle.NotPayableError),
 )  # fmt: skip
 def make_intent(ctx: Context, body: dict[str, Any]) -> lifecycle.Intent:
-    """Make the payment of an order or a checkout, without asking the gateway."""
+    """Create or get the payment of an order or a checkout, without calling the gateway."""
     return lifecycle.get_or_create_intent(
         ctx.session,
         buyer_id=ctx.user.id,
@@ -78,7 +78,7 @@ def make_intent(ctx: Context, body: dict[str, Any]) -> lifecycle.Intent:
     raises=(IllegalTransitionError, InitializationInProgressError, lifecycle.NotPayableError),
 )  # fmt: skip
 def initialize(ctx: Context, body: dict[str, Any]) -> FinalPhase:
-    """Open the gateway's payment page, or give the one that is open."""
+    """Open the gateway's hosted payment page, or get the page that is already open."""
     intent, page = open_hosted_page(
         ctx.services.database,
         ctx.services.gateway,
@@ -101,7 +101,7 @@ def initialize(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     raises=(IllegalTransitionError,),
 )
 def verify(ctx: Context, body: dict[str, Any]) -> FinalPhase:
-    """Ask the gateway what became of a payment, and apply it."""
+    """Fetch a payment's status from the gateway, and apply a settled charge."""
     with ctx.transaction() as session:
         lifecycle.ensure_reference_belongs_to_buyer(
             session, buyer_id=ctx.user.id, reference=body["reference"]
@@ -118,16 +118,16 @@ def verify(ctx: Context, body: dict[str, Any]) -> FinalPhase:
 
 
 def parse_target(body: dict[str, Any]) -> PaymentTarget:
-    """Give the order, checkout or reference to pay for."""
+    """Parse the order, checkout or reference to pay for."""
     return PaymentTarget(
         order_id=body.get("order_id"), checkout_id=body.get("checkout_id"), reference=body.get("reference")
     )
 
 
 def parse_callback_url(ctx: Context, body: dict[str, Any]) -> str | None:
-    """Give the address, if it is on an origin of ours: the gateway sends buyers to any.
+    """Parse the callback URL, which must be on an allowed origin because the gateway redirects buyers to any URL.
 
-    :raises ValidationError: it is not
+    :raises ValidationError: the origin is not allowed
     """
     url: str | None = body.get("callback_url")
     if url is None:
@@ -136,7 +136,9 @@ def parse_callback_url(ctx: Context, body: dict[str, Any]) -> str | None:
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
     own = "{0.scheme}://{0.netloc}".format(urlsplit(settings.public_base_url))
     if origin not in (own, *settings.cors_origins):
-        raise ValidationError.of("callbackUrl", "Must be on the service's own address or an allowed origin.")
+        raise ValidationError.of(
+            "callbackUrl", "Must be on the address of this service or on an allowed origin."
+        )
     return url
 
 
@@ -144,7 +146,7 @@ def parse_callback_url(ctx: Context, body: dict[str, Any]) -> str | None:
     "/banks", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=BankView(many=True), phased=True
 )
 def list_banks(ctx: Context) -> list[Bank]:
-    """List the banks that accounts can be at, with their codes, by name."""
+    """List the supported banks with codes, by name."""
     return banks.list_banks(ctx.services.cache, ctx.services.gateway)
 
 
@@ -154,7 +156,7 @@ def list_banks(ctx: Context) -> list[Bank]:
     raises=(banks.UnknownBankAccountError,),
 )  # fmt: skip
 def resolve(ctx: Context, body: dict[str, Any]) -> banks.ResolvedAccount:
-    """Tell the name that a bank account is kept under."""
+    """Resolve a bank account to the holder's name."""
     return banks.resolve_account(ctx.services.cache, ctx.services.gateway, **body)
 
 
@@ -164,7 +166,10 @@ def resolve(ctx: Context, body: dict[str, Any]) -> banks.ResolvedAccount:
     raises=(IllegalTransitionError, InitializationInProgressError, lifecycle.NotPayableError),
 )  # fmt: skip
 def virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
-    """Give an account to pay an order or a checkout to by bank transfer; again, the same one."""
+    """Create a bank account for the payment of an order or a checkout by transfer.
+
+    Repeated requests get the same account until the account expires.
+    """
     intent, account = open_transfer_account(
         ctx.services.database,
         ctx.services.gateway,
@@ -186,7 +191,7 @@ def virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     csv=True,
 )
 def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
-    """List the entries of the caller's accounts, the latest first, as JSON or as a CSV file."""
+    """List the entries of the caller's ledger accounts, newest first, as JSON or as a CSV file."""
     store = find_store_of_user(ctx.session, user_id=ctx.user.id)
     owners = [ctx.user.id] if store is None else [ctx.user.id, store.id]
     entry_filter = queries.EntryFilter(

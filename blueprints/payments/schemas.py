@@ -1,4 +1,4 @@
-"""What payments are asked with, and what they look like."""
+"""Schemas of requests and responses about payments, refunds, quarantined charges and banks."""
 
 from typing import Any
 
@@ -29,11 +29,13 @@ from blueprints.http.fields import (
 )
 from marketplace.payments import admin_queries, states
 
-_REFERENCE = FullMatch("checkout-[0-9a-f]{32}", error="Must be checkout- and 32 lowercase hex digits.")
+_REFERENCE = FullMatch(
+    "checkout-[0-9a-f]{32}", error="Must be `checkout-` followed by 32 lowercase hex digits."
+)
 
 
 class CreatePaymentIntent(Schema):
-    """What is to be paid: an order or a checkout."""
+    """The target of a payment: an order or a checkout."""
 
     order_id = Uuid()
     checkout_id = Uuid()
@@ -41,28 +43,30 @@ class CreatePaymentIntent(Schema):
 
     @validates_schema
     def check_target(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Ask for exactly one thing to be paid."""
+        """Require exactly one target."""
         if sum(name in data for name in ("order_id", "checkout_id", "reference")) != 1:
-            raise ValidationError(f"Send one of {self._target_names}.", "orderId")
+            raise ValidationError(
+                f"Must be the only target: send exactly one of {self._target_names}.", "orderId"
+            )
 
     _target_names = "orderId and checkoutId"
 
 
 class InitializePayment(CreatePaymentIntent):
-    """What is to be paid: an order, a checkout, or an intent by its reference."""
+    """The target of a payment: an order, a checkout or an existing payment."""
 
     reference = fields.String(validate=_REFERENCE)
     _target_names = "orderId, checkoutId and reference"
 
 
 class VerifyPayment(Schema):
-    """Which payment is asked about."""
+    """The payment to verify."""
 
     reference = fields.String(required=True, validate=_REFERENCE)
 
 
 class PaymentSummary(Schema):
-    """A payment and its status."""
+    """A payment with reference, status and amount."""
 
     reference = fields.String(required=True)
     status = Choice(*sorted(states.INTENT.states), required=True)
@@ -71,13 +75,13 @@ class PaymentSummary(Schema):
 
 
 class PaymentIntentView(PaymentSummary):
-    """A payment that is not opened at the gateway."""
+    """A payment intent with the ids of its orders."""
 
     order_ids = fields.List(Uuid(), required=True)
 
 
 class HostedPageView(Schema):
-    """Where the buyer pays."""
+    """The hosted payment page of the gateway."""
 
     reference = fields.String(required=True)
     authorization_url = fields.Url(required=True, require_tld=False)
@@ -86,14 +90,14 @@ class HostedPageView(Schema):
 
 
 class PaymentOrder(Identified):
-    """An order that a payment is for."""
+    """An order of a payment."""
 
     number = fields.String(required=True)
     status = fields.String(required=True)
 
 
 class PaymentView(PaymentSummary):
-    """What became of a payment."""
+    """A payment with status, channel and orders."""
 
     channel = fields.String(required=True, allow_none=True)
     paid_at = Timestamp(required=True, allow_none=True)
@@ -101,7 +105,7 @@ class PaymentView(PaymentSummary):
 
 
 class LedgerEntryQuery(DateRangeQuery, CursorQuery):
-    """Which entries of the caller's statement are listed; ``to`` is exclusive."""
+    """Filters of the caller's statement; ``to`` is exclusive."""
 
     kind = Text(max_length=40, load_default=None)
     direction = Choice("debit", "credit", load_default=None)
@@ -110,7 +114,7 @@ class LedgerEntryQuery(DateRangeQuery, CursorQuery):
 
 
 class LedgerEntryView(Identified):
-    """An entry of the caller's statement, in the order of the CSV's columns."""
+    """An entry of the caller's statement; the fields are in the order of the CSV columns."""
 
     transaction_id = Uuid(required=True)
     account = fields.String(required=True)
@@ -125,54 +129,59 @@ class LedgerEntryView(Identified):
 
 _REASON_LENGTH = {"min_length": 10, "max_length": 500}
 _REFUND_STATUSES = sorted(states.REFUND.states)
-# Late and double charges are not held back: they go back at once, and are refunds of the cause ``unneeded_charge``.
+# Late and duplicate charges are not quarantined: they are refunded at once, with the cause ``unneeded_charge``.
 _QUARANTINE_REASONS = ("amount_below_total", "currency", "fees_above_amount")
 
 
 class RefundedItem(Schema):
-    """So many of a product of the order."""
+    """A product of the order and the number of units to refund."""
 
     product_id = Uuid(required=True)
     quantity = StrictInteger(minimum=1, maximum=1000, required=True)
 
 
 class ProcessRefund(Schema):
-    """How much of an order goes back, whereto, and why."""
+    """A refund of an order: amount or items, destination and reason."""
 
     amount_minor = MinorAmount(
-        minimum=1, metadata={"description": "Without it, what the items cost, or all that escrow holds."}
+        minimum=1,
+        metadata={
+            "description": "Kobo. By default the price of `items` or, without items, the full refundable amount."
+        },
     )
     destination = Choice("wallet", "gateway", required=True)
     reason = Text(
-        **_REASON_LENGTH, required=True, metadata={"description": "Both parties can read it in the trail."}
+        **_REASON_LENGTH,
+        required=True,
+        metadata={"description": "Buyer and vendor can read the reason in the order's trail."},
     )
     items = fields.List(fields.Nested(RefundedItem), validate=validate.Length(min=1, max=50))
     clawback = StrictBoolean(
         load_default=False,
         metadata={
-            "description": "The money was released: take it back from the vendor, who owes it from then on."
+            "description": "Refund after the release of escrow. The vendor's share becomes a debt of the vendor."
         },
     )
 
     @validates_schema
     def check_items(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse a product that is named twice."""
+        """Refuse a product that is listed twice."""
         seen = set()
         for index, item in enumerate(data.get("items", ())):
             if item["product_id"] in seen:
-                raise ValidationError({"items": {index: {"productId": ["Was named before."]}}})
+                raise ValidationError({"items": {index: {"productId": ["Is listed more than once."]}}})
             seen.add(item["product_id"])
 
 
 class RefundState(Identified):
-    """A refund's amount and status."""
+    """A refund with amount and status."""
 
     amount_minor = MinorAmount(minimum=1, required=True)
     status = Choice(*_REFUND_STATUSES, required=True)
 
 
 class RefundSummary(RefundState):
-    """A refund, as all see it."""
+    """A refund with destination and times."""
 
     destination = Choice("gateway", "wallet", required=True)
     created_at = Timestamp(required=True)
@@ -180,7 +189,7 @@ class RefundSummary(RefundState):
 
 
 class ClawbackView(Schema):
-    """Who bears what went back after the release, and what the vendor owes in all by now."""
+    """The vendor's and the platform's shares of a clawback, and the vendor's total debt."""
 
     vendor_minor = MinorAmount(required=True)
     platform_minor = MinorAmount(required=True)
@@ -188,7 +197,7 @@ class ClawbackView(Schema):
 
 
 class ProcessedRefund(Schema):
-    """What came of a refund: the order, what escrow still holds of it, and the refunds that it takes."""
+    """A refunded order with the remaining escrow balance and the created refunds."""
 
     order_id = Uuid(required=True, attribute="order.id")
     status = fields.String(required=True, attribute="order.status")
@@ -200,7 +209,10 @@ class ProcessedRefund(Schema):
 
 
 class RefundQuery(OffsetQuery):
-    """Which refunds are listed: ``open`` are those that are not over, ``paid_twice`` what the buyer got twice."""
+    """Filters of refunds.
+
+    The status ``open`` selects refunds without a final status, ``paid_twice`` refunds that the buyer received twice.
+    """
 
     sort = sort_choice(admin_queries.REFUND_SORTS, default="created_at")
     status = Choice(
@@ -211,21 +223,22 @@ class RefundQuery(OffsetQuery):
         *admin_queries.CAUSE_PREFIXES,
         load_default=None,
         metadata={
-            "description": "order: it was cancelled, refunded by an officer, or ended unpaid; unneeded_charge: a charge"
-            " came late or once more; held_charge: it was held back, and decided on; clawback: after the release."
+            "description": "`order`: the order was cancelled, refunded by an officer or ended unpaid."
+            " `unneeded_charge`: a late or duplicate charge. `held_charge`: a resolved quarantined charge."
+            " `clawback`: a refund after the release."
         },
     )
     older_than_hours = IntegerParameter(minimum=0, maximum=24 * 366, load_default=None)
 
 
 class Buyer(Identified):
-    """Whose money it is."""
+    """The buyer who receives the refund or made the payment."""
 
     name = fields.String(required=True, allow_none=True)
 
 
 class RefundRow(RefundSummary):
-    """A refund as finance sees it."""
+    """A refund in the table for finance officers."""
 
     reason = fields.String(required=True)
     attempt = StrictInteger(minimum=1, required=True)
@@ -241,37 +254,38 @@ class RefundRow(RefundSummary):
         required=True,
         allow_none=True,
         metadata={
-            "description": "The buyer's bank disputes the charge, so what was not sent waits; or took it back."
+            "description": "`open`: the buyer's bank disputes the charge, so the unsent refund waits. `lost`: the bank"
+            " took the charge back."
         },
     )
     paid_twice_minor = MinorAmount(
         required=True,
-        metadata={"description": "What the gateway paid of it although the buyer had the money already."},
+        metadata={"description": "Kobo that the gateway paid although the buyer already had the money."},
     )
     buyer_owes_minor = MinorAmount(
         required=True,
-        metadata={"description": "What the buyer owes for money that reached them twice, by now and in all."},
+        metadata={"description": "The buyer's current total debt for money received twice, in kobo."},
     )
     times_returned = StrictInteger(
         minimum=0,
         required=True,
-        metadata={"description": "How often it was sent, and came back to the gateway."},
+        metadata={"description": "How many times the refund was sent and came back to the gateway."},
     )
     age_seconds = StrictInteger(
         minimum=0,
         required=True,
-        metadata={"description": "From its making until it was settled, or until now."},
+        metadata={"description": "Seconds from creation to settlement, or until now."},
     )
 
 
 class RecoveredRefund(RefundState):
-    """A refund that an officer saw to."""
+    """A refund that an officer retried or credited."""
 
     attempt = StrictInteger(minimum=1, required=True)
 
 
 class QuarantinedChargeQuery(OffsetQuery):
-    """Which held charges are listed."""
+    """Filters of quarantined charges."""
 
     sort = sort_choice(admin_queries.QUARANTINE_SORTS, default="created_at")
     status = Choice("open", "resolved", load_default=None)
@@ -279,19 +293,22 @@ class QuarantinedChargeQuery(OffsetQuery):
 
 
 class QuarantinedChargeOrder(PaymentOrder):
-    """An order that a held charge was for."""
+    """An order of a quarantined charge with the amount still due."""
 
     due_minor = MinorAmount(required=True, attribute="payable_minor")
 
 
 class QuarantinedChargeOrderRow(QuarantinedChargeOrder):
-    """An order that a held charge was for, with what it costs."""
+    """An order of a quarantined charge with the total and the amount still due."""
 
     total_minor = MinorAmount(required=True)
 
 
 class QuarantinedChargeRow(Created):
-    """A charge that was held back. ``heldMinor`` is the buyer's part of it, as far as it is in the books."""
+    """A quarantined charge.
+
+    ``heldMinor`` is the buyer's money that the ledger holds for the charge, 0 for another currency.
+    """
 
     status = Choice("open", "resolved", required=True)
     reason = Choice(*_QUARANTINE_REASONS, required=True)
@@ -310,14 +327,14 @@ class QuarantinedChargeRow(Created):
 
 
 class ResolveQuarantinedCharge(Schema):
-    """What becomes of a held charge, and why."""
+    """The resolution of a quarantined charge and the officer's reason."""
 
     action = Choice("accept_rest", "refund", "wallet", required=True)
     note = SingleLineText(**_REASON_LENGTH, required=True)
 
 
 class ResolvedQuarantinedCharge(Schema):
-    """What became of a held charge, and what is left to pay of its orders."""
+    """A resolved quarantined charge with the amounts still due for its orders."""
 
     id = Uuid(required=True, attribute="row.id")
     status = Choice("resolved", required=True, attribute="row.status")
@@ -327,21 +344,21 @@ class ResolvedQuarantinedCharge(Schema):
 
 
 class BankView(Schema):
-    """A bank that accounts can be at."""
+    """A supported bank."""
 
     code = fields.String(required=True)
     name = fields.String(required=True)
 
 
 class ResolveBankAccount(Schema):
-    """Which account is asked about."""
+    """The bank account to resolve."""
 
     account_number = AccountNumber(required=True)
     bank_code = BankCode(required=True)
 
 
 class BankAccountView(Schema):
-    """A bank account with its holder's name."""
+    """A bank account with the holder's name."""
 
     bank_name = fields.String(required=True)
     account_number = fields.String(required=True)
@@ -349,13 +366,13 @@ class BankAccountView(Schema):
 
 
 class ResolvedBankAccount(BankAccountView):
-    """A bank account, and the name that it is kept under."""
+    """A resolved bank account with the bank's code."""
 
     bank_code = fields.String(required=True)
 
 
 class VirtualAccount(BankAccountView):
-    """Where the transfer of a payment goes; exactly ``amountMinor`` pays it, until ``expiresAt``."""
+    """A bank account for a single payment: transfer exactly ``amountMinor`` until ``expiresAt``."""
 
     reference = fields.String(required=True)
     amount_minor = MinorAmount(required=True)
