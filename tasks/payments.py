@@ -1,4 +1,4 @@
-"""Tasks of payments: refunds are sent by the gateway, and it is asked about those that its events leave unclear."""
+"""Background tasks of payments: send and poll refunds, expire unpaid orders, and offset buyer debts."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -21,14 +21,14 @@ from tasks.registry import QueueSweeper, periodic, phased_handler
 
 @phased_handler(create.SEND_TOPIC)
 def submit_refund(services: Services, payload: dict[str, Any], now: datetime) -> Callable[..., object]:
-    """Create a refund at the gateway."""
+    """Send a refund through the gateway."""
     pending_refund = services.database.in_transaction(
         gateway_refund.lease_refund, refund_id=UUID(payload["refundId"]), now=now
     )
     try:
         reported = gateway_refund.send_refund(services.gateway, pending_refund)
     except GatewayKeyRefusedError as error:
-        # It is tried again, and what failed is rolled back: this stands by itself.
+        # The task fails and is rolled back, so the alert needs a transaction of its own.
         services.database.in_transaction(
             gateway_alerts.raise_gateway_key_refused_alert, status=error.refused_status, now=services.clock()
         )
@@ -66,10 +66,10 @@ def poll_refund(services: Services, payload: dict[str, Any], _now: datetime) -> 
     "expire-checkouts",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="* * * * *",
-    purpose="Ends orders that nobody paid in time, having asked the gateway first",
+    purpose="Expire unpaid orders after polling the gateway",
 )
 def expire_checkouts(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
-    """Expire abandoned checkouts."""
+    """Expire unpaid orders."""
     return expiry.sweep_abandoned_checkouts(
         services.database, services.gateway, fee_bearer=services.settings.gateway_fee_bearer, now=now
     )
@@ -79,7 +79,7 @@ def expire_checkouts(services: Services, _sweeper: QueueSweeper, now: datetime) 
     "requery-refunds",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="*/15 * * * *",
-    purpose="Asks the gateway about refunds that nothing was heard of for an hour",
+    purpose="Poll the gateway for refunds without a report for an hour",
 )
 def poll_refunds(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Poll the gateway for refunds without a final status."""
@@ -90,7 +90,7 @@ def poll_refunds(services: Services, _sweeper: QueueSweeper, now: datetime) -> A
     "collect-debts",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="*/5 * * * *",
-    purpose="Sets off what buyers owe against their wallets",
+    purpose="Offset buyer debts against wallet balances",
 )
 def offset_buyer_debts(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Offset buyer debts against the buyers' wallets."""
