@@ -1,4 +1,4 @@
-"""Drift of the ledger, in itself or from the gateway's balance: raise alerts and halt payouts."""
+"""Alerts and payout halts when the ledger violates an invariant or differs from the gateway's balance."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -11,25 +11,25 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert, redact_facts, resolve_alerts_except
 from marketplace.ledger.queries import Violation
+from marketplace.payments import texts
 from marketplace.platform.halts import halt_payouts
 
-# What reconciliation finds: over when one matches, and not when all rules of the books hold.
-GATEWAY_BALANCE_SUBJECT = "what the gateway holds is what the books say"
+# Subject of the alert of reconciliation. Only a matching reconciliation resolves that alert, not an invariant check.
+GATEWAY_BALANCE_SUBJECT = "the gateway's balance equals the ledger's"
 
 
 def raise_drift_and_halt_payouts(
     session: Session, *, subject: str, title: str, facts: Mapping[str, Any], findings: Any, now: datetime
 ) -> UUID:
-    """Raise ESCROW_DRIFT and halt payouts.
+    """Raise the alert ESCROW_DRIFT and halt payouts.
 
-    Officers who resume payouts while it lasts are not overruled by its being found again, as long as just the same
-    is found. What is over and comes back halts them again.
+    Once officers have resumed payouts, the same findings do not halt payouts again. Changed findings, or findings that
+    return after the alert was resolved, do.
 
-    :param subject: what drifted, such as a rule of the books: one alert is open for each
-    :param title: in a few words that are the same each time
-    :param facts: ids, counts and amounts, for whoever looks at it
-    :param findings: all that was found, made of what JSON can say, UUIDs and times: it tells whether it is still
-        the same
+    :param subject: the violated invariant or the gateway balance; each subject has at most one open alert
+    :param title: a short title, constant for each kind of drift
+    :param facts: ids, counts and amounts for the operator
+    :param findings: all findings as JSON values, UUIDs and times, to detect changed findings
     :return: the alert's id
     """
     alert_id = raise_alert(
@@ -48,17 +48,17 @@ def raise_drift_and_halt_payouts(
 
 
 def update_invariant_alerts(session: Session, violations: Sequence[Violation], *, now: datetime) -> None:
-    """Raise ESCROW_DRIFT for each rule of the books that is broken, and resolve all others.
+    """Raise ESCROW_DRIFT for each violated ledger invariant, and resolve the alerts of all others.
 
-    A broken rule halts payouts; that it holds again does not resume them.
+    A violation halts payouts. Payouts stay halted when the invariant holds again.
 
-    :param violations: of a check of all rules, with the rows that break them
+    :param violations: the result of a check of all invariants
     """
     for violation in violations:
         raise_drift_and_halt_payouts(
             session,
             subject=violation.rule,
-            title="The books are not whole",
+            title=texts.ALERT_LEDGER_INVARIANT_VIOLATED,
             facts={
                 "rule": violation.rule,
                 "rows": len(violation.rows),
@@ -71,6 +71,6 @@ def update_invariant_alerts(session: Session, violations: Sequence[Violation], *
         session,
         identifier="ESCROW_DRIFT",
         subjects=[*(violation.rule for violation in violations), GATEWAY_BALANCE_SUBJECT],
-        note="The rule holds.",
+        note=texts.ALERT_LEDGER_INVARIANT_RESTORED,
         now=now,
     )

@@ -1,8 +1,8 @@
-"""Invariants of the payment ledger, and the rows that break them."""
+"""Invariants of the payment ledger, each with a query for the rows that violate the invariant."""
 
 from marketplace.ledger.queries import build_invariants
 
-# What a transaction added to an account of a kind, on the credit side.
+# The net credit of ledger transactions or accounts; a WHERE clause is appended.
 _NET_CREDIT_OF_TRANSACTIONS = """
     SELECT coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END), 0)::bigint
     FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id
@@ -12,7 +12,7 @@ _NET_CREDIT_OF_ACCOUNTS = """
     SELECT coalesce(sum(CASE e.direction WHEN 'credit' THEN e.amount_minor ELSE -e.amount_minor END), 0)::bigint
     FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
 """
-# What of a refund waits for the gateway, and of a charge for finance.
+# The unsent amount of a refund, and the unresolved amount of a quarantined charge.
 _IN_TRANSIT_MINOR = """
     CASE WHEN r.destination = 'gateway' AND r.status NOT IN ('processed', 'credited') THEN r.amount_minor ELSE 0 END
 """
@@ -21,7 +21,7 @@ _QUARANTINED_MINOR = """
 """
 
 _NET_DEBIT = "sum(CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END)::bigint"
-# What vendors and the platform bear of what went back after the release.
+# Refunds and chargebacks after the release, as borne by vendors and the platform.
 _FROM_CLAWBACK_ENTRIES = """
     FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id
     WHERE a.kind IN ('vendor_receivable', 'platform_revenue') AND e.direction = 'debit'
@@ -30,7 +30,7 @@ _FROM_CLAWBACK_ENTRIES = """
 
 INVARIANTS = build_invariants(
     {
-        "every paid order has its charge, or the wallet paid it whole": """
+        "every paid order is covered by its charges and the wallet": """
             SELECT o.number, o.status, o.total_minor - o.wallet_minor AS due_minor,
                 coalesce(charged.minor, 0) AS charged_minor
             FROM orders o LEFT JOIN (
@@ -41,12 +41,12 @@ INVARIANTS = build_invariants(
             ) charged ON charged.order_id = o.id
             WHERE o.paid_at IS NOT NULL AND coalesce(charged.minor, 0) <> o.total_minor - o.wallet_minor LIMIT 100
             """,
-        "every payment that succeeded has its charge": """
+        "every succeeded payment has an applied charge": """
             SELECT i.reference FROM payment_intents i WHERE i.status = 'succeeded' AND NOT EXISTS (
                 SELECT FROM gateway_charges c WHERE c.intent_id = i.id AND c.outcome = 'applied') LIMIT 100
             """,
-        # Fees are on the credit side of gateway_clearing; they are no part of what is asked for here.
-        "every charge is in the books, whole": """
+        # Only debits count: fees are credited to gateway_clearing and are not part of the principal.
+        "every charge is posted with its full principal": """
             SELECT c.gateway_charge_id AS charge, c.outcome, c.principal_minor, booked.minor AS booked_minor
             FROM gateway_charges c LEFT JOIN quarantined_charges q ON q.gateway_charge_id = c.gateway_charge_id
             CROSS JOIN LATERAL (
@@ -59,26 +59,26 @@ INVARIANTS = build_invariants(
             ) booked
             WHERE c.currency = 'NGN' AND greatest(c.principal_minor, 0) <> booked.minor LIMIT 100
             """,
-        "every payment in the books has its charge": """
+        "every posted payment has a charge": """
             SELECT t.kind, t.source FROM ledger_transactions t
             WHERE t.kind IN ('payment', 'held_payment', 'quarantine')
                 AND NOT EXISTS (SELECT FROM gateway_charges c WHERE c.ledger_transaction_id = t.id)
                 AND NOT EXISTS (SELECT FROM quarantined_charges q WHERE q.ledger_transaction_id = t.id) LIMIT 100
             """,
-        "every charge that goes back has its refund": """
+        "every returned charge has refunds of its principal": """
             SELECT c.gateway_charge_id AS charge, c.principal_minor, coalesce(back.minor, 0) AS refunds_minor
             FROM gateway_charges c LEFT JOIN (
                 SELECT charge_id, sum(amount_minor)::bigint AS minor FROM refunds GROUP BY charge_id
             ) back ON back.charge_id = c.id
             WHERE c.outcome = 'returned' AND coalesce(back.minor, 0) <> greatest(c.principal_minor, 0) LIMIT 100
             """,
-        "every charge that is held back has its case": """
+        "every quarantined charge has a quarantine record": """
             SELECT coalesce(c.gateway_charge_id, q.gateway_charge_id) AS charge, c.outcome, q.status
             FROM gateway_charges c FULL JOIN quarantined_charges q ON q.gateway_charge_id = c.gateway_charge_id
             WHERE (c.outcome = 'quarantined' AND q.id IS NULL) OR (q.id IS NOT NULL AND c.id IS NULL)
                 OR (q.status = 'open' AND c.outcome <> 'quarantined') LIMIT 100
             """,
-        "quarantine holds of each charge what finance has yet to decide on": f"""
+        "the quarantine account holds the amount of each unresolved charge": f"""
             SELECT q.gateway_charge_id AS charge, q.status, expected.minor AS expected_minor, held.minor AS booked_minor
             FROM quarantined_charges q JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
             CROSS JOIN LATERAL (SELECT {_QUARANTINED_MINOR} AS minor) expected
@@ -93,13 +93,13 @@ INVARIANTS = build_invariants(
             ) held (minor)
             WHERE expected.minor <> held.minor LIMIT 100
             """,
-        "quarantine in all is what its open cases hold": f"""
+        "the quarantine account equals the sum of unresolved charges": f"""
             SELECT * FROM (SELECT ({_NET_CREDIT_OF_ACCOUNTS} WHERE a.kind = 'quarantine') AS booked_minor, (
                 SELECT coalesce(sum({_QUARANTINED_MINOR}), 0)::bigint FROM quarantined_charges q
                     JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id) AS expected_minor) both_sides
             WHERE booked_minor <> expected_minor
             """,
-        "every refund is in the books": """
+        "every refund is posted with its amount": """
             SELECT r.id::text AS refund, r.cause, r.amount_minor, coalesce(booked.minor, 0) AS booked_minor
             FROM refunds r LEFT JOIN LATERAL (
                 SELECT sum(e.amount_minor)::bigint AS minor
@@ -109,7 +109,7 @@ INVARIANTS = build_invariants(
             ) booked ON true
             WHERE coalesce(booked.minor, 0) <> r.amount_minor LIMIT 100
             """,
-        "of each refund is in transit what the gateway has yet to send": f"""
+        "refunds_in_transit holds the amount of each unsent refund": f"""
             SELECT r.id::text AS refund, r.status, expected.minor AS expected_minor, moved.minor AS booked_minor
             FROM refunds r CROSS JOIN LATERAL (SELECT {_IN_TRANSIT_MINOR} AS minor) expected
             CROSS JOIN LATERAL ({_NET_CREDIT_OF_TRANSACTIONS} WHERE a.kind = 'refunds_in_transit' AND t.source IN (
@@ -118,13 +118,13 @@ INVARIANTS = build_invariants(
                 AND t.kind IN ('refund', 'refund_sent', 'refund_returned', 'refund_credit')) moved (minor)
             WHERE expected.minor <> moved.minor LIMIT 100
             """,
-        "refunds in transit in all are those that are open": f"""
+        "refunds_in_transit equals the sum of unsent refunds": f"""
             SELECT * FROM (SELECT ({_NET_CREDIT_OF_ACCOUNTS} WHERE a.kind = 'refunds_in_transit') AS booked_minor, (
                 SELECT coalesce(sum({_IN_TRANSIT_MINOR}), 0)::bigint FROM refunds r) AS expected_minor) both_sides
             WHERE booked_minor <> expected_minor
             """,
-        # What was paid twice is no more than the charge brought, or the gateway would have refused it.
-        "what each charge says was refunded is what its refunds say": """
+        # Refunds and duplicate payments together may exceed the principal, so the refunded amount is capped.
+        "each charge's refunded amount equals the sum of its refunds": """
             SELECT c.gateway_charge_id AS charge, c.principal_minor, c.refunded_minor,
                 coalesce(back.minor, 0) AS refunds_minor, coalesce(back.twice_minor, 0) AS paid_twice_minor
             FROM gateway_charges c LEFT JOIN (
@@ -136,7 +136,7 @@ INVARIANTS = build_invariants(
                     coalesce(back.minor, 0) + coalesce(back.twice_minor, 0))
                 OR coalesce(back.minor, 0) > greatest(c.principal_minor, 0) LIMIT 100
             """,
-        "what of each refund was paid twice is in the books": """
+        "every duplicate refund payment is posted with its amount": """
             SELECT r.id::text AS refund, r.paid_twice_minor, booked.source, coalesce(booked.minor, 0) AS booked_minor
             FROM (SELECT id, paid_twice_minor FROM refunds WHERE paid_twice_minor > 0) r FULL JOIN (
                 SELECT CAST(split_part(t.source, ':', 2) AS uuid) AS refund_id, min(t.source) AS source,
@@ -147,8 +147,8 @@ INVARIANTS = build_invariants(
             ) booked ON booked.refund_id = r.id
             WHERE coalesce(r.paid_twice_minor, 0) <> coalesce(booked.minor, 0) LIMIT 100
             """,
-        # Money that came for an order and was no use to it goes back too, but was never in its escrow.
-        "what was refunded of each order is what its escrow says, and no more than was paid": """
+        # Returned charges that the order did not need were never in escrow and do not count.
+        "each order's refunds equal its escrow's refunded amount and do not exceed the payment": """
             SELECT o.number, s.amount_minor, s.refunded_minor, coalesce(back.minor, 0) AS refunds_minor
             FROM orders o JOIN escrows s ON s.order_id = o.id LEFT JOIN (
                 SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
@@ -157,7 +157,7 @@ INVARIANTS = build_invariants(
             WHERE s.refunded_minor <> coalesce(back.minor, 0)
                 OR coalesce(back.minor, 0) > CASE WHEN o.paid_at IS NULL THEN 0 ELSE o.total_minor END LIMIT 100
             """,
-        "what was accepted for an order that ended unpaid goes back, once": """
+        "accepted amounts of unpaid closed orders are refunded exactly once": """
             SELECT o.number, o.status, o.accepted_minor, coalesce(back.minor, 0) AS refunds_minor
             FROM orders o LEFT JOIN (
                 SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
@@ -166,14 +166,14 @@ INVARIANTS = build_invariants(
             WHERE coalesce(back.minor, 0) <>
                 CASE WHEN o.paid_at IS NULL AND o.status <> 'pending_payment' THEN o.accepted_minor ELSE 0 END LIMIT 100
             """,
-        "what went back of each order after its release is what its escrow says": f"""
+        "each escrow's clawed-back amount equals its posted clawbacks": f"""
             SELECT o.number, s.clawed_back_minor, coalesce(borne.minor, 0) AS booked_minor
             FROM escrows s JOIN orders o ON o.id = s.order_id LEFT JOIN (
                 SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_FROM_CLAWBACK_ENTRIES} GROUP BY 1
             ) borne ON borne.order_id = s.order_id
             WHERE s.clawed_back_minor <> coalesce(borne.minor, 0) LIMIT 100
             """,
-        "what was refunded of each order after its release is borne by those who had it": f"""
+        "vendor and platform bear each clawback refund in full": f"""
             SELECT o.number, coalesce(back.minor, 0) AS refunds_minor, coalesce(borne.minor, 0) AS booked_minor
             FROM (
                 SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
@@ -184,7 +184,7 @@ INVARIANTS = build_invariants(
             ) borne ON borne.order_id = back.order_id JOIN orders o ON o.id = coalesce(back.order_id, borne.order_id)
             WHERE coalesce(back.minor, 0) <> coalesce(borne.minor, 0) LIMIT 100
             """,
-        "no vendor bears more of an order than they had of it": f"""
+        "no vendor bears more of an order than was released to the vendor": f"""
             SELECT o.number, borne.minor AS borne_minor, coalesce(had.minor, 0) AS had_minor
             FROM (
                 SELECT e.order_id, sum(e.amount_minor)::bigint AS minor {_FROM_CLAWBACK_ENTRIES}
@@ -197,7 +197,7 @@ INVARIANTS = build_invariants(
             ) had ON true
             WHERE borne.minor > coalesce(had.minor, 0) LIMIT 100
             """,
-        "what banks took of orders that escrow holds is undecided as long as they are disputed": f"""
+        "lost_disputes holds amounts of disputed orders only, up to the escrow balance": f"""
             SELECT o.number, o.status, taken.minor AS undecided_minor, s.amount_minor - s.refunded_minor AS held_minor
             FROM (SELECT e.order_id, {_NET_DEBIT} AS minor FROM ledger_entries e
                     JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'lost_disputes' GROUP BY 1) taken
@@ -205,7 +205,7 @@ INVARIANTS = build_invariants(
             WHERE taken.minor <> 0 AND (o.status <> 'disputed' OR taken.minor > s.amount_minor - s.refunded_minor)
             LIMIT 100
             """,
-        "what banks took back is of disputes that were lost": """
+        "every posted chargeback belongs to a lost dispute": """
             SELECT t.source FROM ledger_transactions t WHERE t.kind = 'chargeback' AND NOT EXISTS (
                 SELECT FROM charge_disputes d WHERE d.id::text = split_part(t.source, ':', 2)
                     AND d.resolution = 'merchant-accepted') LIMIT 100

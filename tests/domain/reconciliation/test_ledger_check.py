@@ -116,44 +116,44 @@ DAMAGE = {
     "the wallet payment of each order is in the ledger": """UPDATE orders SET wallet_minor = wallet_minor - 1
         WHERE id = :unpaid""",
     "every paid order has a time of payment": "UPDATE orders SET paid_at = NULL WHERE id = :paid",
-    "every paid order has its charge, or the wallet paid it whole": """UPDATE gateway_charges
+    "every paid order is covered by its charges and the wallet": """UPDATE gateway_charges
         SET outcome = 'returned' WHERE ledger_transaction_id IN (OF_PAID)""",
-    "every payment that succeeded has its charge": """DELETE FROM gateway_charges
+    "every succeeded payment has an applied charge": """DELETE FROM gateway_charges
         WHERE ledger_transaction_id IN (OF_PAID)""",
-    "every charge is in the books, whole": """UPDATE gateway_charges SET principal_minor = principal_minor + 1
+    "every charge is posted with its full principal": """UPDATE gateway_charges
+        SET principal_minor = principal_minor + 1 WHERE ledger_transaction_id IN (OF_PAID)""",
+    "every posted payment has a charge": """DELETE FROM gateway_charges
         WHERE ledger_transaction_id IN (OF_PAID)""",
-    "every payment in the books has its charge": """DELETE FROM gateway_charges
-        WHERE ledger_transaction_id IN (OF_PAID)""",
-    "every charge that goes back has its refund": "DELETE FROM refunds WHERE cause LIKE 'charge:%'",
-    "every charge that is held back has its case": "DELETE FROM quarantined_charges WHERE amount_minor = 700",
-    "quarantine holds of each charge what finance has yet to decide on": """UPDATE quarantined_charges
+    "every returned charge has refunds of its principal": "DELETE FROM refunds WHERE cause LIKE 'charge:%'",
+    "every quarantined charge has a quarantine record": "DELETE FROM quarantined_charges WHERE amount_minor = 700",
+    "the quarantine account holds the amount of each unresolved charge": """UPDATE quarantined_charges
         SET status = 'resolved', resolved_at = now() WHERE amount_minor = 700""",
-    "quarantine in all is what its open cases hold": """DELETE FROM quarantined_charges
+    "the quarantine account equals the sum of unresolved charges": """DELETE FROM quarantined_charges
         WHERE amount_minor = 700""",
-    "every refund is in the books": """UPDATE refunds SET amount_minor = amount_minor + 1
+    "every refund is posted with its amount": """UPDATE refunds SET amount_minor = amount_minor + 1
         WHERE order_id = :refunded""",
-    "of each refund is in transit what the gateway has yet to send": """UPDATE refunds SET status = 'processed'
+    "refunds_in_transit holds the amount of each unsent refund": """UPDATE refunds SET status = 'processed'
         WHERE order_id = :refunded""",
-    "refunds in transit in all are those that are open": "DELETE FROM refunds WHERE order_id = :refunded",
-    "what each charge says was refunded is what its refunds say": """UPDATE gateway_charges
+    "refunds_in_transit equals the sum of unsent refunds": "DELETE FROM refunds WHERE order_id = :refunded",
+    "each charge's refunded amount equals the sum of its refunds": """UPDATE gateway_charges
         SET refunded_minor = refunded_minor - 1 WHERE amount_minor = 900""",
-    "what of each refund was paid twice is in the books": """UPDATE refunds SET paid_twice_minor = 1
+    "every duplicate refund payment is posted with its amount": """UPDATE refunds SET paid_twice_minor = 1
         WHERE order_id = :refunded""",
-    "what was refunded of each order is what its escrow says, and no more than was paid": """UPDATE refunds
+    "each order's refunds equal its escrow's refunded amount and do not exceed the payment": """UPDATE refunds
         SET amount_minor = amount_minor + 1 WHERE order_id = :refunded""",
-    "what went back of each order after its release is what its escrow says": """UPDATE escrows
+    "each escrow's clawed-back amount equals its posted clawbacks": """UPDATE escrows
         SET clawed_back_minor = clawed_back_minor - 1 WHERE order_id = :clawed_back""",
-    "what was refunded of each order after its release is borne by those who had it": """DELETE FROM refunds
+    "vendor and platform bear each clawback refund in full": """DELETE FROM refunds
         WHERE order_id = :clawed_back""",
-    "no vendor bears more of an order than they had of it": """UPDATE ledger_entries SET kind = 'other'
+    "no vendor bears more of an order than was released to the vendor": """UPDATE ledger_entries SET kind = 'other'
         WHERE order_id = :clawed_back AND kind = 'release'""",
-    "what banks took of orders that escrow holds is undecided as long as they are disputed": """UPDATE orders
+    "lost_disputes holds amounts of disputed orders only, up to the escrow balance": """UPDATE orders
         SET status = 'shipped' WHERE id = :disputed""",
-    "what banks took back is of disputes that were lost": """UPDATE charge_disputes SET resolution = 'declined'
+    "every posted chargeback belongs to a lost dispute": """UPDATE charge_disputes SET resolution = 'declined'
         WHERE amount_minor = 2000""",
     "the accepted part of quarantined charges is in the ledger for each order": """UPDATE orders
         SET accepted_minor = accepted_minor + 1 WHERE id = :unpaid""",
-    "what was accepted for an order that ended unpaid goes back, once": """UPDATE orders
+    "accepted amounts of unpaid closed orders are refunded exactly once": """UPDATE orders
         SET status = 'expired', accepted_minor = 1 WHERE id = :unpaid""",
 }
 
@@ -196,7 +196,7 @@ def test_an_order_paid_by_hand_is_found(session: Session) -> None:
 
     assert rules_broken(session) == {
         "the payments of each paid order add up to its total",
-        "every paid order has its charge, or the wallet paid it whole",
+        "every paid order is covered by its charges and the wallet",
         "each escrow's state is allowed by the state of its order",
     }
 
@@ -220,7 +220,7 @@ def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, 
     assert (alert["severity"], alert["occurrences"], alert["title"]) == (
         "SEV-1",
         2,
-        "The books are not whole",
+        "A ledger invariant does not hold",
     )
     number = row_of(session, "orders", id=books.refunded)["number"]
     assert alert["facts"]["rows"] == len(found[0].rows)
