@@ -1,4 +1,4 @@
-"""The money trail of an order: the holders of its money, the next steps, and the movements in the ledger."""
+"""The money trail of an order: holders of the money, next steps and movements in the ledger."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,13 +17,13 @@ from marketplace.orders.deadlines import ACCEPTANCE_DEADLINE, DELIVERY_DEADLINE
 from marketplace.payments import states as payment_states
 from marketplace.payments.charges.charge_context import split_among_orders
 from marketplace.payments.guards import SELECT_CHARGEBACK_STATE
-from marketplace.payments.money_trail import texts as words
+from marketplace.payments.money_trail import texts
 from marketplace.payments.refunds.create import OrderRefund, list_refunds_of_orders
 
 Role = Literal["buyer", "vendor", "staff"]
 HOLDERS = ("buyer", "gateway", "escrow", "vendor", "platform", "on_the_way_back", "held_back")
 
-# Refunds by where they were taken from, and what vendor and platform bear of one after the release.
+# Meanings of refund transactions by the debited account. Vendor and platform bear refunds after the release.
 _REFUND_MEANING_BY_SOURCE_ACCOUNT = {
     "escrow": "refund",
     "quarantine": "held_return",
@@ -38,7 +38,7 @@ _CLAWBACK_ACCOUNTS = ("vendor_receivable", "platform_revenue")
 class MoneyHolder:
     """A holder of a part of an order's money, with the reason and the next step.
 
-    ``transaction_id`` is the ledger transaction that brought the money there, ``by`` the deadline of the next step.
+    ``transaction_id`` is the last ledger transaction of that holder. ``by`` is the deadline of the next step.
     """
 
     holder: str
@@ -65,7 +65,7 @@ class MoneyMovement:
 
 @dataclass(frozen=True)
 class MoneyTrail:
-    """The holders of an order's money, and its movements, the earliest first."""
+    """The holders of an order's money and the movements, oldest first."""
 
     order: orders.OrderRow
     holders: list[MoneyHolder]
@@ -76,7 +76,7 @@ class MoneyTrail:
 
 @dataclass(frozen=True)
 class _OrderTransaction:
-    """A transaction of the order's: what it took from, and brought to, each kind of account."""
+    """A ledger transaction of an order, with the net change of each kind of account in kobo."""
 
     id: UUID
     kind: str
@@ -86,7 +86,10 @@ class _OrderTransaction:
 
     @property
     def meaning(self) -> str:
-        """Tell refunds apart: out of escrow or not, by the gateway or into the wallet; and what was held back."""
+        """The key of the transaction's texts.
+
+        The kind alone does not distinguish the sources and destinations of refunds, or quarantined payments.
+        """
         if self.kind == "payment" and self.source.startswith("quarantine:"):
             return "held_payment"
         if self.kind == "chargeback" and not self.net_by_account.keys() & set(_CLAWBACK_ACCOUNTS):
@@ -107,10 +110,10 @@ class _OrderTransaction:
 
     @property
     def amount_minor(self) -> int:
-        # What was paid twice may come out of the wallet in part only.
+        # The wallet may cover only a part of a duplicate payment.
         if self.meaning in ("refund_sent_twice", "chargeback_of_refunded"):
             return abs(self.net_by_account["gateway_clearing"])
-        # Beyond what they bear, it reached the buyer twice.
+        # The rest of a chargeback has reached the buyer twice and is not a movement of this order.
         if self.kind == "chargeback":
             return sum(
                 abs(self.net_by_account.get(account, 0)) for account in (*_CLAWBACK_ACCOUNTS, "lost_disputes")
@@ -121,7 +124,7 @@ class _OrderTransaction:
         return max((abs(amount_minor) for amount_minor in self.net_by_account.values()), default=0)
 
 
-# An account that money only passed through does not count.
+# Accounts without a net change are left out: the money only passed through.
 _SELECT_TRANSACTIONS_OF_ORDER = Statement(
     text(
         """
@@ -151,13 +154,13 @@ _SELECT_REFUNDS_AWAITING_CHARGEBACK = Statement(
 
 
 def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> MoneyTrail:
-    """Build the money trail of an order, as far as the caller may see it.
+    """Build the part of an order's money trail that the caller may see.
 
-    The vendor sees the movements into and out of escrow, but neither the buyer's wallet, payments for other stores nor
-    the way a refund reaches the buyer.
+    The buyer and staff see the full trail; campus reps are limited to orders of the campus. The vendor sees movements
+    of escrow once the order is paid. The vendor does not see the buyer's wallet, payments to other stores or the
+    destination of refunds.
 
-    :param caller: its buyer, its vendor once it is paid, or staff (a campus rep: of their campus)
-    :raises NotFoundError: there is no such order, or the caller is none of these
+    :raises NotFoundError: the order does not exist, or the caller may not see the order
     """
     order, roles = orders.fetch_order_with_roles(session, order_id=order_id, caller=caller)
     role: Role = "staff" if "staff" in roles else "buyer" if "buyer" in roles else "vendor"
@@ -167,7 +170,7 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> Mo
     waiting = (
         set(_SELECT_REFUNDS_AWAITING_CHARGEBACK.scalars(session, refund_ids=pending)) if pending else set()
     )
-    # What was put aside for an order that was never paid is none of the vendor's business.
+    # Vendors do not see partial payments of an order that was never paid.
     transactions = (
         []
         if role == "vendor" and order.paid_at is None
@@ -188,7 +191,7 @@ def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> Mo
     )
 
 
-# The charge may be of several orders: that it was held back stands in no order's own entries.
+# A quarantined charge may be for several orders, so its ledger entries name no order.
 _SELECT_QUARANTINED_CHARGES = Statement(
     text(
         """
@@ -205,7 +208,10 @@ _SELECT_QUARANTINED_CHARGES = Statement(
 
 
 def _list_quarantined_charges(session: Session, order_id: UUID) -> list[dict[str, Any]]:
-    """Give what is, or was, held back, with this order's share of it; of foreign money that is nothing."""
+    """List the quarantined charges of an order's payments, with the order's share in kobo.
+
+    The share of a charge in another currency is 0.
+    """
     rows = _SELECT_QUARANTINED_CHARGES.all(session, order_id=order_id)
     for row in rows:
         allocated_minor = dict(zip(row["order_ids"], row["amounts"], strict=True))
@@ -216,7 +222,7 @@ def _list_quarantined_charges(session: Session, order_id: UUID) -> list[dict[str
 
 
 def _find_last_transaction(transactions: list[_OrderTransaction], *accounts: str) -> UUID | None:
-    """Give the last transaction that moved one of these accounts."""
+    """Find the last transaction that changed any of the accounts."""
     return next(
         (
             transaction.id
@@ -238,10 +244,8 @@ def _unpaid_holders(
         yield MoneyHolder(
             "buyer",
             order.due_minor,
-            "The payment was started and we have not heard of its end."
-            if order.payment_status == payment_states.PENDING
-            else "It is not paid yet.",
-            "It is paid, or the order expires and its items are sold to others.",
+            texts.UNPAID_PENDING if order.payment_status == payment_states.PENDING else texts.UNPAID,
+            texts.UNPAID_NEXT,
             by=order.expires_at,
         )
 
@@ -249,32 +253,27 @@ def _unpaid_holders(
 def _quarantine_holders(rows: list[dict[str, Any]]) -> Iterator[MoneyHolder]:
     for row in (row for row in rows if row["status"] == "open"):
         if row["foreign"]:
-            # It has no value in naira, and no ledger transaction.
-            yield MoneyHolder(
-                "held_back", 0, _foreign_currency_text(row), "Our finance officers send it back."
-            )
+            # A charge in another currency has no value in naira and no ledger transaction.
+            yield MoneyHolder("held_back", 0, _foreign_currency_text(row), texts.FOREIGN_CURRENCY_NEXT)
         elif row["minor"]:
             yield MoneyHolder(
                 "held_back",
                 row["minor"],
-                "A payment came that does not fit the order, and is held back.",
-                "Our finance officers decide: it is kept for the order, sent back, or put into the wallet.",
+                texts.QUARANTINED,
+                texts.QUARANTINED_NEXT,
                 transaction_id=row["id"],
             )
 
 
 def _foreign_currency_text(row: dict[str, Any]) -> str:
-    return (
-        f"A payment of {format_amount(row['amount_minor'], row['currency'])} came: it is no naira, is in none of our"
-        " books, and was held back."
-    )
+    return texts.FOREIGN_CURRENCY.format(amount=format_amount(row["amount_minor"], row["currency"]))
 
 
 def _escrow_holders(order: orders.OrderRow, transactions: list[_OrderTransaction]) -> Iterator[MoneyHolder]:
     minor = sum(transaction.net_by_account.get("escrow", 0) for transaction in transactions)
     if not minor:
         return
-    why, next_step = words.ESCROW_TEXTS.get(order.status, words.DEFAULT_ESCROW_TEXT)
+    why, next_step = texts.ESCROW_TEXTS.get(order.status, texts.DEFAULT_ESCROW_TEXT)
     yield MoneyHolder(
         "escrow",
         minor,
@@ -296,21 +295,21 @@ def _in_transit_holders(
         transaction.source: transaction.id for transaction in transactions if transaction.kind == "refund"
     }
     for refund in refunds:
-        if refund.status in words.IN_TRANSIT_TEXTS:
+        if refund.status in texts.IN_TRANSIT_TEXTS:
             yield MoneyHolder(
                 "on_the_way_back",
                 refund.amount_minor,
                 *(
-                    words.CHARGEBACK_OPEN_TEXT
+                    texts.CHARGEBACK_OPEN_TEXT
                     if refund.id in waiting
-                    else words.IN_TRANSIT_TEXTS[refund.status]
+                    else texts.IN_TRANSIT_TEXTS[refund.status]
                 ),
                 transaction_id=transaction_by_source.get(f"refund:{refund.id}"),
             )
 
 
 def _released_holders(transactions: list[_OrderTransaction], role: Role) -> Iterator[MoneyHolder]:
-    # What vendors owe of it is on the other side of the books.
+    # The vendor's debt is posted in a separate receivable account.
     vendor, platform = (
         sum(
             transaction.net_by_account.get(account, 0) - transaction.net_by_account.get(debt_account, 0)
@@ -319,23 +318,22 @@ def _released_holders(transactions: list[_OrderTransaction], role: Role) -> Iter
         for account, debt_account in (("vendor_payable", "vendor_receivable"), ("platform_revenue", ""))
     )
     if role == "buyer":
-        # What we keep of it is between the vendor and us.
+        # The platform's fees are between vendor and platform.
         vendor, platform = vendor + platform, 0
     if vendor:
         yield MoneyHolder(
             "vendor",
             vendor,
-            "The delivery was confirmed, and the money is in the vendor's balance"
-            + (", less our fees." if role == "buyer" else "."),
-            "It is part of the vendor's next payout.",
+            texts.RELEASED_TO_VENDOR_LESS_FEES if role == "buyer" else texts.RELEASED_TO_VENDOR,
+            texts.RELEASED_TO_VENDOR_NEXT,
             transaction_id=_find_last_transaction(transactions, "vendor_payable", "vendor_receivable"),
         )
     if platform:
         yield MoneyHolder(
             "platform",
             platform,
-            "The commission and the service fee.",
-            "It stays there.",
+            texts.RELEASED_TO_PLATFORM,
+            texts.RELEASED_TO_PLATFORM_NEXT,
             transaction_id=_find_last_transaction(transactions, "platform_revenue"),
         )
 
@@ -359,7 +357,7 @@ _REFUNDED_MEANINGS_FOR_VENDOR = frozenset(
 def _refunded_holders(
     transactions: list[_OrderTransaction], refunds: list[OrderRefund], role: Role
 ) -> Iterator[MoneyHolder]:
-    # The refunds of other roles are counted by their status; vendors see none.
+    # For the buyer and staff, refunds count by status. Vendors see only ledger transactions.
     counted_meanings = _REFUNDED_MEANINGS_FOR_VENDOR if role == "vendor" else {"wallet_return", "chargeback"}
     minor = sum(
         transaction.amount_minor for transaction in transactions if transaction.meaning in counted_meanings
@@ -373,8 +371,8 @@ def _refunded_holders(
         yield MoneyHolder(
             "buyer",
             minor,
-            "It goes back, or went back, to the buyer." if role == "vendor" else "It went back to the buyer.",
-            "Nothing is left to do.",
+            texts.REFUNDED_FOR_VENDOR if role == "vendor" else texts.REFUNDED,
+            texts.REFUNDED_NEXT,
             transaction_id=next(
                 (transaction.id for transaction in reversed(transactions) if transaction.meaning in meanings),
                 None,
@@ -407,7 +405,7 @@ def _timeline(
 
 
 def _foreign_currency_entries(row: dict[str, Any]) -> Iterator[MoneyMovement]:
-    """List the movements of a payment in another currency, which is in no ledger transaction."""
+    """List the movements of a payment in another currency, which has no ledger transaction."""
     if not row["foreign"]:
         return
     yield MoneyMovement(None, "quarantine", 0, row["at"], "gateway", "held_back", _foreign_currency_text(row))
@@ -419,15 +417,15 @@ def _foreign_currency_entries(row: dict[str, Any]) -> Iterator[MoneyMovement]:
             row["resolved_at"],
             "held_back",
             "buyer",
-            "The payment in another currency was sent back by hand.",
+            texts.FOREIGN_CURRENCY_RETURNED,
         )
 
 
 def _timeline_entry(transaction: _OrderTransaction, role: Role) -> MoneyMovement:
-    texts = words.TRANSACTION_TEXTS.get(transaction.meaning, words.DEFAULT_TRANSACTION_TEXT)
+    movement_texts = texts.TRANSACTION_TEXTS.get(transaction.meaning, texts.DEFAULT_TRANSACTION_TEXT)
     # Only the buyer may know that a wallet paid, or that a charge was quarantined.
     kind = transaction.kind
     if role == "vendor":
-        texts = words.TRANSACTION_TEXTS_FOR_VENDOR.get(transaction.meaning, texts)
-        kind = "payment" if kind in words.KINDS_SHOWN_AS_PAYMENT else kind
-    return MoneyMovement(transaction.id, kind, transaction.amount_minor, transaction.at, *texts)
+        movement_texts = texts.TRANSACTION_TEXTS_FOR_VENDOR.get(transaction.meaning, movement_texts)
+        kind = "payment" if kind in texts.KINDS_SHOWN_AS_PAYMENT else kind
+    return MoneyMovement(transaction.id, kind, transaction.amount_minor, transaction.at, *movement_texts)

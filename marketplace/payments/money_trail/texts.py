@@ -1,129 +1,173 @@
-"""The words that tell where an order's money is."""
+"""Texts of the money trail: where an order's money is, the reason, and the next step."""
 
 from marketplace.orders import states
 from marketplace.payments import states as payment_states
 
-# What a transaction was, to whom it concerns: from where, to where, and in plain words.
+_REFUND_SENT_TWICE = (
+    "The gateway sent a refund that the buyer had already received. The amount was taken from the buyer's wallet or is"
+    " owed by the buyer."
+)
+_CHARGEBACK_OF_REFUNDED = (
+    "The buyer's bank returned money that was already refunded. The amount was taken from the buyer's wallet or is owed"
+    " by the buyer."
+)
+# Movements of money: source, destination and description, by the meaning of the ledger transaction
 TRANSACTION_TEXTS: dict[str, tuple[str, str, str]] = {
-    "payment": ("gateway", "escrow", "The buyer's payment came in and went into escrow."),
-    "wallet_payment": ("buyer", "escrow", "The buyer's wallet paid this into escrow."),
+    "payment": ("gateway", "escrow", "The buyer's payment was received into escrow."),
+    "wallet_payment": ("buyer", "escrow", "The buyer's wallet paid this amount into escrow."),
     "wallet_return": (
         "escrow",
         "buyer",
-        "The order ended unpaid: the wallet's part went back to the wallet.",
+        "The order ended unpaid, so the wallet's part was returned to the wallet.",
     ),
-    "release": ("escrow", "vendor", "The delivery was confirmed: escrow was released to the vendor."),
-    "refund": ("escrow", "on_the_way_back", "A refund was started: the gateway is to send it back."),
-    "refund_to_wallet": ("escrow", "buyer", "A refund went to the buyer's wallet."),
-    "return": ("gateway", "on_the_way_back", "A payment that was not needed is sent back."),
-    "held_return": ("held_back", "on_the_way_back", "What was held back is sent back."),
+    "release": ("escrow", "vendor", "The delivery was confirmed, and escrow was released to the vendor."),
+    "refund": ("escrow", "on_the_way_back", "A refund through the gateway was started."),
+    "refund_to_wallet": ("escrow", "buyer", "A refund was credited to the buyer's wallet."),
+    "return": ("gateway", "on_the_way_back", "A payment that the order did not need is being returned."),
+    "held_return": ("held_back", "on_the_way_back", "A payment under review is being returned."),
     "held_payment": (
         "held_back",
         "escrow",
-        "The buyer's payment that was held back was kept for the order, and went into escrow.",
+        "The buyer's payment was accepted after a review and moved into escrow.",
     ),
-    "return_to_wallet": ("held_back", "buyer", "A payment that was not needed went to the buyer's wallet."),
+    "return_to_wallet": (
+        "held_back",
+        "buyer",
+        "A payment that the order did not need was credited to the buyer's wallet.",
+    ),
     "refund_sent": (
         "on_the_way_back",
         "buyer",
-        "The gateway sent the refund to where the payment came from.",
+        "The gateway sent the refund to the original payment method.",
     ),
     "refund_sent_twice_returned": (
         "gateway",
         "buyer",
-        "What the gateway had sent once too often came back to it: the buyer's wallet has it again.",
+        "A duplicate refund came back to the gateway and was credited to the buyer's wallet.",
     ),
     "refund_returned": (
         "buyer",
         "on_the_way_back",
-        "The refund did not arrive: it came back to the gateway.",
+        "The refund did not arrive and came back to the gateway.",
     ),
-    "refund_credit": ("on_the_way_back", "buyer", "The refund went to the buyer's wallet instead."),
+    "refund_credit": (
+        "on_the_way_back",
+        "buyer",
+        "The refund was credited to the buyer's wallet instead.",
+    ),
     "refund_sent_twice": (
         "gateway",
         "buyer",
-        "The gateway sent a refund that the buyer had already got. The wallet gave it back, or the buyer owes it.",
+        _REFUND_SENT_TWICE,
     ),
     "clawback": (
         "vendor",
         "on_the_way_back",
-        "A refund was started after the release: the gateway is to send it back.",
+        "A refund through the gateway was started after the release.",
     ),
     "clawback_to_wallet": (
         "vendor",
         "buyer",
-        "A refund went to the buyer's wallet after the release.",
+        "A refund after the release was credited to the buyer's wallet.",
     ),
-    "chargeback": ("vendor", "buyer", "The buyer's bank took the payment back after the release."),
+    "chargeback": ("vendor", "buyer", "The buyer's bank took back the payment after the release."),
     "chargeback_undecided": (
         "gateway",
         "buyer",
-        "The buyer's bank took the payment back. Our staff decide about the order.",
+        "The buyer's bank took back the payment. Our staff will decide about the order.",
     ),
     "chargeback_of_refunded": (
         "gateway",
         "buyer",
-        "The buyer's bank gave back what was refunded already: the wallet gave it back, or the buyer owes it.",
+        _CHARGEBACK_OF_REFUNDED,
     ),
-    "quarantine": ("gateway", "held_back", "A payment could not be applied as it came, and was held back."),
+    "quarantine": (
+        "gateway",
+        "held_back",
+        "A payment could not be applied to the order and was put under review.",
+    ),
 }
 KINDS_SHOWN_AS_PAYMENT = frozenset({"wallet_payment", "held_payment"})
-DEFAULT_TRANSACTION_TEXT = ("platform", "platform", "The books of this order were put right.")
+DEFAULT_TRANSACTION_TEXT = ("platform", "platform", "The ledger entries of this order were corrected.")
 _CLAWED_BACK_TEXT = (
-    "This went back to the buyer after the release: your part of it is taken from your next payouts."
+    "This amount was refunded to the buyer after the release. Your share is deducted from your next payouts."
 )
 TRANSACTION_TEXTS_FOR_VENDOR = {
-    "wallet_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
-    "held_payment": ("buyer", "escrow", "The buyer's payment went into escrow."),
-    "refund": ("escrow", "buyer", "This goes back to the buyer."),
-    "refund_to_wallet": ("escrow", "buyer", "This went back to the buyer."),
+    "wallet_payment": ("buyer", "escrow", "The buyer's payment was received into escrow."),
+    "held_payment": ("buyer", "escrow", "The buyer's payment was received into escrow."),
+    "refund": ("escrow", "buyer", "This amount is being refunded to the buyer."),
+    "refund_to_wallet": ("escrow", "buyer", "This amount was refunded to the buyer."),
     "clawback": ("vendor", "buyer", _CLAWED_BACK_TEXT),
     "clawback_to_wallet": ("vendor", "buyer", _CLAWED_BACK_TEXT),
 }
+FOREIGN_CURRENCY_RETURNED = "The payment in a foreign currency was returned by hand."
 
-# Why escrow holds money in a state of the order, and what happens next.
+# Holders of money: the reason and the next step
+
+UNPAID = "The order is not paid yet."
+UNPAID_PENDING = "The payment was started and is not confirmed yet."
+UNPAID_NEXT = "The buyer pays, or the order expires and the items can be sold to others."
+
+FOREIGN_CURRENCY = "A payment of {amount} in a foreign currency is under review. It is not in our ledger."
+FOREIGN_CURRENCY_NEXT = "Our finance team returns the payment."
+QUARANTINED = "A payment does not match the order and is under review."
+QUARANTINED_NEXT = "Our finance team accepts the payment for the order, returns it or credits the wallet."
+
 ESCROW_TEXTS = {
     states.PENDING_PAYMENT: (
-        "A part is paid, and is kept for the order until the rest is paid.",
-        "The rest is paid, or the order ends and this goes back to where it came from.",
+        "The order is partly paid. Escrow keeps this amount until the rest is paid.",
+        "The buyer pays the rest, or the order ends and this amount is refunded.",
     ),
     states.PAID_ESCROW: (
-        "The order is paid, and waits for the vendor to accept it.",
-        "The vendor accepts it; until it is shipped it can be cancelled for a full refund.",
+        "The order is paid and waits for the vendor to accept it.",
+        "The vendor accepts the order. Until the order is shipped, it can be cancelled for a full refund.",
     ),
     states.PROCESSING: (
         "The vendor is preparing the order.",
-        "The vendor ships it; until then it can be cancelled for a full refund.",
+        "The vendor ships the order. Until then, it can be cancelled for a full refund.",
     ),
     states.SHIPPED: (
-        "The order is on its way. The money is released for the buyer's delivery PIN alone, or their confirmation.",
+        "The order is on its way. Escrow is released only with the buyer's delivery PIN or confirmation.",
         "The buyer gives the vendor the PIN on delivery. After 14 days without it, our staff decide.",
     ),
     states.DISPUTED: (
-        "There is a dispute: nothing moves until it is decided.",
-        "Our staff decide who gets the money.",
+        "The order is disputed, so escrow is frozen until the dispute is decided.",
+        "Our staff decide who receives the money.",
     ),
 }
-DEFAULT_ESCROW_TEXT = ("It is kept for the order.", "Our finance officers look into it.")
+DEFAULT_ESCROW_TEXT = ("Escrow holds this amount for the order.", "Our finance team is looking into it.")
+
 CHARGEBACK_OPEN_TEXT = (
-    "The buyer's bank was asked to give the payment back, so we do not send it as well for now.",
-    "The bank decides. If it does not give the payment back, the gateway is asked to.",
+    "The buyer's bank was asked to return the payment, so the refund is paused.",
+    "The bank decides. If the bank does not return the payment, the refund is sent.",
 )
 IN_TRANSIT_TEXTS = {
     payment_states.PENDING: (
-        "The refund is written, and the gateway is about to be asked to send it.",
-        "The gateway is asked.",
+        "The refund is created and about to be requested from the gateway.",
+        "The gateway receives the request and sends the refund.",
     ),
     payment_states.SUBMITTED: (
-        "The gateway has the refund and is sending it to where the payment came from.",
-        "The gateway tells us when it is sent; banks may take some days more.",
+        "The gateway is sending the refund to the original payment method.",
+        "The gateway confirms that the refund was sent. Banks may take a few more days.",
     ),
     payment_states.FAILED: (
         "The gateway could not send the refund.",
-        "Our finance officers try again, or put it into the wallet.",
+        "Our finance team retries the refund or credits the wallet.",
     ),
     payment_states.NEEDS_ATTENTION: (
-        "The gateway needs the buyer's bank details for the refund.",
-        "Our finance officers see to it, or put it into the wallet.",
+        "The gateway needs the buyer's bank details to send the refund.",
+        "Our finance team resolves this with the gateway or credits the wallet.",
     ),
 }
+
+RELEASED_TO_VENDOR = "The delivery was confirmed, and the money is in the vendor's balance."
+RELEASED_TO_VENDOR_LESS_FEES = (
+    "The delivery was confirmed, and the money is in the vendor's balance, less our fees."
+)
+RELEASED_TO_VENDOR_NEXT = "The amount is part of the vendor's next payout."
+RELEASED_TO_PLATFORM = "This is the commission and the service fee."
+RELEASED_TO_PLATFORM_NEXT = "The platform keeps this amount."
+
+REFUNDED = "This amount was refunded to the buyer."
+REFUNDED_FOR_VENDOR = "This amount is being or was refunded to the buyer."
+REFUNDED_NEXT = "There is nothing left to do."

@@ -60,7 +60,7 @@ def assert_entries_are_in_the_books(desk: ShopClient, found: dict[str, Any]) -> 
     # Whoever holds a part of it has got it by one of these, but for what was never paid.
     brought = {entry["transactionId"] for entry in found["entries"]}
     for holder in found["holders"]:
-        unpaid = holder["holder"] == "buyer" and "paid" in holder["next"]
+        unpaid = holder["holder"] == "buyer" and "pays" in holder["next"]
         unpaid |= not holder["amountMinor"]
         assert (holder["transactionId"] is None) if unpaid else (holder["transactionId"] in brought), holder
 
@@ -150,7 +150,7 @@ def test_money_that_does_not_fit_is_held_back(desk: ShopClient) -> None:
     found = money(desk, order_id)
 
     assert held(found) == {"held_back": 1_000}
-    assert "officers decide" in found["holders"][0]["next"]
+    assert "finance team accepts" in found["holders"][0]["next"]
     assert moves(found) == [("quarantine", "gateway", "held_back")]
 
 
