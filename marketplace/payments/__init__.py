@@ -1,1 +1,1 @@
-"""Payment intents and the one way in for money."""
+"""Payments: intents, charges, refunds and chargebacks."""

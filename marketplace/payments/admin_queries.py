@@ -1,4 +1,4 @@
-"""Tables for finance: refunds and quarantined charges."""
+"""Admin tables of refunds and quarantined charges."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ QUARANTINE_SORTS = {
     "resolved_at": "q.resolved_at",
     "amount_minor": "q.amount_minor",
 }
-# By what finance calls it: what the causes of refunds begin with.
+# Prefixes of refund causes, by the name of the filter.
 CAUSE_PREFIXES = {
     "order": ("order", "accepted"),
     "unneeded_charge": ("charge",),
@@ -33,7 +33,7 @@ PAID_TWICE_FILTER = "paid_twice"
 
 @dataclass(frozen=True)
 class RefundRow(BuyerColumns, RefundView):
-    """A refund in finance's table."""
+    """A refund in the admin table."""
 
     reason: str
     attempt: int
@@ -51,7 +51,7 @@ class RefundRow(BuyerColumns, RefundView):
 
 @dataclass(frozen=True)
 class QuarantinedOrder(PaymentOrder):
-    """An order of a quarantined charge, with its total and the rest to pay in kobo."""
+    """An order of a quarantined charge, with total and payable amount in kobo."""
 
     total_minor: int
     payable_minor: int
@@ -59,7 +59,10 @@ class QuarantinedOrder(PaymentOrder):
 
 @dataclass(frozen=True)
 class QuarantinedChargeRow(BuyerColumns):
-    """A quarantined charge in finance's table; ``held_minor`` is the buyer's part of it that the ledger has."""
+    """A quarantined charge in the admin table.
+
+    ``held_minor`` is the buyer's money in the ledger, in kobo.
+    """
 
     id: UUID
     status: str
@@ -79,11 +82,11 @@ class QuarantinedChargeRow(BuyerColumns):
 
     @property
     def orders(self) -> list[QuarantinedOrder]:
-        """The orders that the charge was for."""
+        """The orders of the charge's payment."""
         return [QuarantinedOrder(**order) for order in self._orders]
 
 
-# A chargeback is the reason why a refund is not sent, or can't be sent again.
+# An unsent refund shows the chargeback that blocks the refund.
 _REFUNDS = SortedTable(
     f"""
     SELECT r.id, r.destination, r.amount_minor, r.status, r.created_at, r.settled_at, r.buyer_id, b.name AS buyer_name,
@@ -126,9 +129,9 @@ def list_refunds(
 ) -> TablePage:
     """List refunds, in two queries.
 
-    :param page: sorted by one of ``REFUND_SORTS``
-    :param status: ``open`` selects refunds without a final status, ``paid_twice`` those with duplicate payments
-    :param cause: one of ``CAUSE_PREFIXES``
+    :param page: sorted by a key of ``REFUND_SORTS``
+    :param status: a refund status, ``open`` for refunds without a final status, ``paid_twice`` for duplicate payments
+    :param cause: a key of ``CAUSE_PREFIXES``
     """
     statuses = None
     if status == OPEN_FILTER:
@@ -184,7 +187,6 @@ def list_quarantine(
     """List quarantined charges, in two queries.
 
     :param status: ``open`` or ``resolved``; none for both
-    :param reason: why they were quarantined; none for any reason
-    :param page: sorted by one of ``QUARANTINE_SORTS``
+    :param page: sorted by a key of ``QUARANTINE_SORTS``
     """
     return _QUARANTINE.fetch_page(session, page, status=status, reason=reason)

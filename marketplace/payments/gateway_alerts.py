@@ -1,61 +1,62 @@
-"""Alerts about the payment gateway itself: raise and resolve them."""
+"""Alerts about the availability and the secret key of the payment gateway."""
 
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.payments import texts
 
 GATEWAY_SUBJECT = "payment gateway"
 
 
 def raise_gateway_unreachable_alert(session: Session, *, waiting_since: datetime, now: datetime) -> None:
-    """Raise that the gateway has not answered for minutes.
+    """Raise an alert about a gateway that has not responded for minutes.
 
-    :param waiting_since: the expiry of the first order that waits for an answer
+    :param waiting_since: the expiry of the first order that waits for a response
     """
     raise_alert(
         session,
         identifier="GATEWAY_UNREACHABLE",
         subject=GATEWAY_SUBJECT,
-        title="The payment gateway does not answer",
+        title=texts.ALERT_GATEWAY_UNREACHABLE,
         facts={"waitingSince": waiting_since},
         now=now,
     )
 
 
 def resolve_gateway_unreachable_alert(session: Session, *, now: datetime) -> None:
-    """Resolve that the gateway does not answer."""
+    """Resolve the alert about an unresponsive gateway."""
     resolve_alert(
         session,
         identifier="GATEWAY_UNREACHABLE",
         subject=GATEWAY_SUBJECT,
-        note="The gateway answers.",
+        note=texts.ALERT_GATEWAY_UNREACHABLE_RESOLVED,
         now=now,
     )
 
 
 def raise_gateway_key_refused_alert(session: Session, *, status: int, now: datetime) -> None:
-    """Raise that the gateway refuses our key.
+    """Raise an alert about a gateway that rejects our secret key.
 
-    :param status: the HTTP status of the refusal
+    :param status: HTTP status of the gateway's response
     """
     raise_alert(
         session,
         identifier="GATEWAY_KEY_REFUSED",
         subject=GATEWAY_SUBJECT,
-        title="The payment gateway refuses our key",
+        title=texts.ALERT_GATEWAY_KEY_REFUSED,
         facts={"status": status},
         now=now,
     )
 
 
 def resolve_gateway_key_refused_alert(session: Session, *, now: datetime) -> None:
-    """Resolve that the gateway refuses our key."""
+    """Resolve the alert about a rejected secret key."""
     resolve_alert(
         session,
         identifier="GATEWAY_KEY_REFUSED",
         subject=GATEWAY_SUBJECT,
-        note="The gateway took what it was told to send.",
+        note=texts.ALERT_GATEWAY_KEY_REFUSED_RESOLVED,
         now=now,
     )

@@ -1,6 +1,6 @@
-"""Guards of decisions on money: no officer decides on their own orders, and no refund repeats a chargeback.
+"""Guards of refunds: officers may not decide on their own orders, and refunds may not repeat a chargeback.
 
-The customer's bank returns a charged-back payment, so a refund of that payment would be the second one.
+The bank returns a charged-back payment to the customer, so a refund would pay the customer twice.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,14 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError
 from marketplace.ledger import accounts
+from marketplace.payments import texts
 from marketplace.providers.gateway.payloads import DISPUTE_LOST, DISPUTE_WON
 from marketplace.vendors.models import VendorProfile
 
-# An open dispute may still be lost; a lost one has been booked. One that ended as nobody can tell is as good as open.
+# A dispute with an unrecognized outcome counts as open. A lost dispute is posted in the ledger.
 ChargebackState = Literal["open", "lost"]
 
-# Which disputes are of a charge, and how they stand. The words are the gateway's own, and ours alone: no parameters.
+# SQL conditions on disputes of a charge. The constants are safe to interpolate, because no input is part of them.
 CHARGEBACK_MATCHES_CHARGE = (
     "d.intent_id = c.intent_id AND coalesce(d.gateway_charge_id, c.gateway_charge_id) = c.gateway_charge_id"
 )
@@ -27,7 +28,7 @@ CHARGEBACK_NOT_WON = f"(d.status = 'open' OR d.resolution IS DISTINCT FROM '{DIS
 _STATE_EXPRESSION = (
     f"CASE WHEN d.status = 'resolved' AND d.resolution = '{DISPUTE_LOST}' THEN 'lost' ELSE 'open' END"
 )
-# Of several disputes, one that is open counts before one that was lost.
+# Among several disputes, an open dispute takes precedence over a lost one.
 SELECT_CHARGEBACK_STATE = f"""
     SELECT max({_STATE_EXPRESSION}) FROM charge_disputes d WHERE {CHARGEBACK_MATCHES_CHARGE} AND {CHARGEBACK_NOT_WON}
 """
@@ -47,30 +48,31 @@ class ChargedBackError(ConflictError):
 def ensure_no_conflict_of_interest(
     session: Session, *, officer_id: UUID, buyer_id: UUID, vendor_ids: Sequence[UUID]
 ) -> None:
-    """Refuse an officer who would decide on money of their own.
+    """Refuse an officer who is the buyer or a seller of the goods concerned.
 
-    :param vendor_ids: the stores whose goods the money paid for
-    :raises ConflictOfInterestError: the officer bought it, or sells it
+    :param vendor_ids: stores that sold the goods
+    :raises ConflictOfInterestError: the officer is a party
     """
     seller_ids = session.scalars(select(VendorProfile.user_id).where(VendorProfile.id.in_(vendor_ids)))
     if officer_id in {buyer_id, *seller_ids}:
-        raise ConflictOfInterestError("You are a party to this: another officer has to decide.")
+        raise ConflictOfInterestError("You are a party to this order, so another officer must decide.")
 
 
 _SELECT_STATE_OF_CHARGE = Statement(text(f"{_SELECT_STATE} AND c.id = :id"))
 
 
 def find_chargeback_state(session: Session, *, charge_id: UUID | None) -> ChargebackState | None:
-    """Tell whether the buyer's bank disputes a charge, or took it back.
+    """Find whether a charge has an open or lost chargeback.
 
-    :param charge_id: of a charge that is locked in this transaction, as a dispute locks it
-    :return: none where there is no dispute, or all were won
+    The caller must hold the charge's row lock, which recording a chargeback takes too.
+
+    :return: none without a dispute, or if all disputes were won
     """
     state: ChargebackState | None = _SELECT_STATE_OF_CHARGE.scalar(session, id=charge_id)
     return state
 
 
-# Of all charges, those that paid the order, by the books: its checkout's may have paid others alone.
+# Only charges that paid this order count, not those of other orders in the checkout.
 _SELECT_STATE_OF_ORDER = Statement(
     text(
         f"""
@@ -83,33 +85,34 @@ _SELECT_STATE_OF_ORDER = Statement(
 
 
 def ensure_order_not_charged_back(session: Session, *, order_id: UUID) -> None:
-    """Refuse to give money of an order back whose payment the buyer's bank disputes, or took back.
+    """Refuse to refund an order whose payment has an open or lost chargeback.
 
-    :param order_id: of an order that is locked in this transaction, as a dispute locks it
-    :raises ChargedBackError: it would be paid back twice
+    The caller must hold the order's row lock, which recording a chargeback takes too.
+
+    :raises ChargedBackError: the bank disputes the payment or has returned it
     """
     _ensure_not_charged_back(
         _SELECT_STATE_OF_ORDER.scalar(session, id=order_id, escrow_id=accounts.ESCROW.id),
-        refusal_if_lost="there is none to give back.",
+        refusal_if_lost=texts.CHARGEBACK_LOST,
     )
 
 
 def ensure_charge_not_charged_back(
     session: Session, *, charge_id: UUID | None, to_wallet: bool
 ) -> ChargebackState | None:
-    """Refuse likewise for a charge, which is locked in this transaction.
+    """Refuse to refund a charge that has an open or lost chargeback.
 
-    :param to_wallet: whether the money goes there. What a bank took is booked, and owed by a buyer who has it twice:
-        the wallet may have it then, out of which that is taken.
-    :return: how a dispute of it stands that does not forbid it
-    :raises ChargedBackError: it would be paid back twice
+    The caller must hold the charge's row lock, which recording a chargeback takes too.
+
+    :param to_wallet: credit the wallet, which is allowed after a lost chargeback because the buyer's debt is offset
+        against the wallet
+    :return: ``lost`` if a lost chargeback permits the credit, otherwise none
+    :raises ChargedBackError: the bank disputes the payment or has returned it
     """
     state = find_chargeback_state(session, charge_id=charge_id)
     _ensure_not_charged_back(
         state,
-        refusal_if_lost=None
-        if to_wallet
-        else "it is not sent or kept as well. Give it to the wallet: what the buyer owes for it is taken from there.",
+        refusal_if_lost=None if to_wallet else texts.CHARGEBACK_LOST_USE_WALLET,
     )
     return state
 
@@ -117,14 +120,9 @@ def ensure_charge_not_charged_back(
 def _ensure_not_charged_back(state: ChargebackState | None, *, refusal_if_lost: str | None) -> None:
     """Refuse a refund of a charged-back payment.
 
-    :param refusal_if_lost: ends the error of a lost dispute; none allows a refund then
+    :param refusal_if_lost: error text for a lost chargeback; none allows a refund after a lost chargeback
     """
     if state == "open":
-        raise ChargedBackError(
-            "The buyer's bank disputes the payment, and gives it back if the dispute is lost: giving it back here too"
-            " would be the second time. Answer the dispute at the gateway, and try again when it is won."
-        )
+        raise ChargedBackError(texts.CHARGEBACK_OPEN)
     if state == "lost" and refusal_if_lost is not None:
-        raise ChargedBackError(
-            "The dispute of the payment was lost: the buyer's bank gave the money back, so " + refusal_if_lost
-        )
+        raise ChargedBackError(refusal_if_lost)

@@ -1,1 +1,1 @@
-"""Chargebacks: bank disputes of charges, and the losses that they leave."""
+"""Chargebacks: bank disputes of charges and the resulting losses."""

@@ -1,9 +1,9 @@
-"""Disputes of charges: a customer's bank asks for the money back, so nothing of its orders moves any more.
+"""Chargebacks reported by the gateway: a customer's bank disputes a charge.
 
-What the gateway tells is kept, and freezes the escrow of the orders that the charge paid. How a dispute is answered,
-and what becomes of frozen orders, is for staff to decide: an order leaves ``disputed`` by a ruling alone, also where
-the bank decided for us. What a lost one takes of orders whose money is out of escrow is booked at once. Refunds
-that were not sent yet wait for its end.
+A reported dispute is stored and freezes the escrow of the orders that the charge paid. Unsent refunds wait for the end
+of the dispute. Staff respond to the dispute in the gateway's dashboard. A frozen order stays ``disputed`` until staff
+rule on the order, even after a won dispute. The loss of a lost dispute is posted at once for orders whose money has
+left escrow.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,7 @@ from marketplace.kernel.money import CURRENCY
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders, states
 from marketplace.orders.transitions import GATEWAY, LockedOrder
+from marketplace.payments import texts
 from marketplace.payments.chargebacks.losses import (
     ChargebackAllocation,
     record_chargeback_loss,
@@ -34,8 +35,8 @@ from marketplace.providers.gateway.payloads import DISPUTE_LOST, DISPUTE_WON, Ga
 
 _log = structlog.get_logger(__name__)
 
-# An earlier word never undoes that it is over, in whatever order they come. One that does not say how it ended may be
-# followed by one that does.
+# Reports may arrive out of order, so an open status never replaces a resolved one. A report with a recognized outcome
+# may replace one without.
 _UPSERT_CHARGEBACK = Statement(
     text(
         """
@@ -59,18 +60,17 @@ _UPSERT_CHARGEBACK = Statement(
 
 
 def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: bool, now: datetime) -> bool:
-    """Keep what the gateway tells of a dispute, freeze what it is about, and raise an alert.
+    """Record a chargeback that the gateway reports, freeze the affected orders and update alerts.
 
-    It may come any number of times and in any order. Rows are locked in the order: orders by id with their escrow,
-    charges, the dispute, balances.
+    Reports may repeat and arrive in any order. Rows are locked in this sequence: orders by id with their escrow,
+    charges, the chargeback, balances.
 
-    :param reported: the gateway's word
-    :param is_final: whether it tells of the end
-    :return: whether that was news; what comes after the end is none
-    :raises UnknownReferenceError: no payment of ours has the charge's reference, or the charge has not come yet
+    :param is_final: whether the report is about the end of the dispute
+    :return: whether the report changed the chargeback; a report after the end does not
+    :raises UnknownReferenceError: no payment has the reference, or the charge is not recorded yet
     """
     intent_id, locked_orders = lock_orders_of_reference(session, reported.reference)
-    # Locked as every refund of a charge locks them, so that a refund either finds the dispute or precedes it.
+    # Refunds lock the charge too, so a concurrent refund either sees the dispute or precedes the dispute.
     all_charges = session.scalars(
         select(GatewayCharge)
         .where(GatewayCharge.intent_id == intent_id)
@@ -96,7 +96,7 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
     if stored is None:
         return False
     charges = _filter_disputed_charges(all_charges, stored["gateway_charge_id"])
-    # One that was held back, or goes back, pays for no order; nor does it for those of its checkout that others paid.
+    # Quarantined and returned charges paid no order, and other orders of the checkout may have been paid otherwise.
     paid_by_order = sum_paid_by_order(session, charge_ids=[charge.id for charge in charges])
     frozen = _freeze_orders(
         session,
@@ -138,7 +138,10 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
 
 
 def _reported_charge_id(reported: GatewayDispute, charges: Sequence[GatewayCharge]) -> str | None:
-    """Tell which charge a dispute names; none where one of the payment goes by its reference: it may be that."""
+    """Return the charge id that a dispute names, if the charge can be identified.
+
+    A charge that was reported without an id is stored under its reference, and may be the one that the dispute names.
+    """
     names = {charge.gateway_charge_id for charge in charges}
     may_be_another = reported.charge_id not in names and reported.reference in names
     return None if may_be_another else reported.charge_id or None
@@ -147,13 +150,15 @@ def _reported_charge_id(reported: GatewayDispute, charges: Sequence[GatewayCharg
 def _filter_disputed_charges(
     charges: Sequence[GatewayCharge], charge_id: str | None
 ) -> Sequence[GatewayCharge]:
-    """Give the charges that a dispute is about: where it names none, those that paid, if any did.
+    """Select the charges that a dispute concerns.
 
-    :raises UnknownReferenceError: the charge has not come yet; frozen too early, the order would be paid afterwards
+    A dispute without a charge id concerns the applied charges, or all charges if none was applied.
+
+    :raises UnknownReferenceError: the charge is not recorded yet; freezing its order now would be too early
     """
     disputed = [charge for charge in charges if charge_id is None or charge.gateway_charge_id == charge_id]
     if not disputed:
-        raise UnknownReferenceError("the disputed charge is not known")
+        raise UnknownReferenceError("the disputed charge is not recorded")
     return [charge for charge in disputed if charge.outcome == "applied"] or disputed
 
 
@@ -165,7 +170,10 @@ def _pause_or_resume_refunds(
     has_clear_outcome: bool,
     now: datetime,
 ) -> Sequence[Refund]:
-    """Notify the buyer that unsent refunds of the charges wait, or enqueue them; return the waiting ones."""
+    """Enqueue pending refunds of the charges after the dispute, or notify the buyer that unsent refunds wait.
+
+    :return: the waiting refunds
+    """
     charge_ids = [charge.id for charge in charges]
     if has_clear_outcome:
         pending = select(Refund.id).where(Refund.charge_id.in_(charge_ids), Refund.status == "pending")
@@ -185,7 +193,7 @@ def _pause_or_resume_refunds(
 def _freeze_orders(
     session: Session, orders_to_freeze: Sequence[LockedOrder], reported: GatewayDispute, *, now: datetime
 ) -> list[LockedOrder]:
-    """Freeze the orders that still can be; what was released, refunded or is disputed already, can't."""
+    """Freeze the orders that are not released, refunded or already disputed."""
     frozen = [order for order in orders_to_freeze if states.ORDER.allows(order.status, states.CHARGE_DISPUTE)]
     for order in frozen:
         orders.freeze_order(
@@ -193,21 +201,20 @@ def _freeze_orders(
             order=order,
             trigger=states.CHARGE_DISPUTE,
             actor=GATEWAY,
-            note=f"Dispute {reported.id} of the payment",
+            note=f"The buyer's bank disputes the payment ({reported.id})",
             now=now,
         )
     return frozen
 
 
 def _notify_vendor(session: Session, order: LockedOrder, *, now: datetime) -> None:
-    """Notify the vendor, who must not hand over the goods; the bank represents the buyer."""
+    """Notify the vendor not to hand over the goods; the buyer already knows of the dispute."""
     notify(
         session,
         user_id=order.vendor_user_id,
         type="order_disputed",
-        title="An order is on hold",
-        body=f"The payment of {order.number} is disputed at the buyer's bank. Do not hand it over: nothing is released"
-        " until staff have decided.",
+        title=texts.ORDER_DISPUTED_TITLE,
+        body=texts.ORDER_DISPUTED_BODY.format(order_number=order.number),
         link=f"/orders/{order.id}",
         cause=f"order:{order.id}:charge-dispute",
         now=now,
@@ -249,11 +256,11 @@ def _update_alerts(
     allocations: Sequence[ChargebackAllocation],
     now: datetime,
 ) -> None:
-    # Ours, not the gateway's number: an alert would take that for a number of somebody's.
+    # The gateway's dispute number looks like personal data, which alerts redact.
     arguments: dict[str, Any] = {"subject": f"charge-dispute:{dispute_id}", "now": now}
     if not is_final:
         raise_alert(
-            session, identifier="CHARGE_DISPUTED", title="A charge is disputed", facts=facts, **arguments
+            session, identifier="CHARGE_DISPUTED", title=texts.ALERT_CHARGE_DISPUTED, facts=facts, **arguments
         )
         return
     facts = facts | {
@@ -276,7 +283,7 @@ def _update_alerts(
             session,
             identifier="CHARGE_DISPUTE_RESOLVED",
             severity="SEV-3" if reported.is_won else "SEV-2",
-            title="A disputed charge was decided on",
+            title=texts.ALERT_CHARGE_DISPUTE_RESOLVED,
             facts=facts | {"inOurFavour": reported.is_won},
             **arguments,
         )
@@ -285,10 +292,8 @@ def _update_alerts(
         raise_alert(
             session,
             identifier="CHARGE_DISPUTE_UNCLEAR",
-            title="A dispute ended, and the gateway does not say who won",
+            title=texts.ALERT_CHARGE_DISPUTE_UNCLEAR,
             facts=facts,
             **arguments,
         )
-    resolve_alert(
-        session, identifier=identifiers, note="The gateway told how the dispute ended.", **arguments
-    )
+    resolve_alert(session, identifier=identifiers, note=texts.ALERT_CHARGE_DISPUTE_ENDED, **arguments)

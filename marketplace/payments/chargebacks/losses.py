@@ -1,9 +1,11 @@
-"""Disputes that were lost: the bank took the money back, of orders too whose money was released or refunded before.
+"""Losses of chargebacks: post the money that a bank took back after a lost dispute.
 
-What we were about to send back is not sent: the bank has. What was released is the vendor's and the platform's to
-bear, as by a clawback. What we had refunded already has reached its buyer twice, and is taken from their wallet, or
-owed by them. Orders whose money escrow still holds stay frozen until staff rule on them; what the bank took of them
-stands in an account of its own until then.
+The loss is allocated in this sequence:
+
+1. Unsent refunds are cancelled, because the bank has returned that money.
+2. Vendor and platform bear released money, as in a clawback.
+3. Money in escrow stays undecided in the ``lost_disputes`` account until staff rule on the frozen order.
+4. The rest has reached the buyer twice. That amount is debited from the buyer's wallet, or becomes a buyer debt.
 """
 
 from collections.abc import Sequence
@@ -20,23 +22,22 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, lock_balances, post_transaction
 from marketplace.ledger.queries import fetch_balance
 from marketplace.orders.transitions import GATEWAY, LockedOrder, record_clawback
-from marketplace.payments import states
+from marketplace.payments import states, texts
 from marketplace.payments.models import GatewayCharge, Refund
 from marketplace.payments.refunds import buyer_accounts, notifications
 from marketplace.payments.refunds.admin_refund import allocate_clawback
 
 CHARGEBACK = "chargeback"
 
-# What refunds of money begin with that was an order's.
+# Prefixes of the causes of refunds that return an order's own money.
 _ORDER_REFUND_CAUSES = ["order", "clawback", "accepted"]
 
 
 @dataclass(frozen=True)
 class ChargebackAllocation:
-    """The allocation of a lost chargeback for an order, in kobo.
+    """The allocation of an order's part of a lost chargeback, in kobo.
 
-    ``cancelled_refund_minor`` was about to go back, and is not sent any more; ``duplicate_minor`` has reached the
-    buyer twice.
+    ``cancelled_refund_minor`` is covered by unsent refunds. ``duplicate_minor`` has reached the buyer twice.
     """
 
     order_id: UUID
@@ -49,7 +50,7 @@ class ChargebackAllocation:
 
 @dataclass
 class _ChargeShare:
-    """A share of a charge: for an order's price, or money that no order needed and that is the buyer's."""
+    """A share of a charge: the payment of an order, or money that the order did not need."""
 
     order: LockedOrder
     paid_minor: int
@@ -59,11 +60,11 @@ class _ChargeShare:
 
     @property
     def covered_by_unsent_minor(self) -> int:
-        """Give what the bank took of what was about to go back: that is given once so."""
+        """The part of the chargeback that cancelled refunds cover, in kobo."""
         return min(self.charged_back_minor, self.unsent_refunds_minor)
 
     def includes(self, refund: Refund) -> bool:
-        """Tell whether a refund returns money of this share."""
+        """Return whether a refund returns money of this share."""
         return refund.order_id == self.order.id and self.paid_for_order == (
             refund.cause.partition(":")[0] in _ORDER_REFUND_CAUSES
         )
@@ -78,16 +79,15 @@ def record_chargeback_loss(
     locked_orders: Sequence[LockedOrder],
     now: datetime,
 ) -> list[ChargebackAllocation]:
-    """Book that a bank took the money of charges: it has left the gateway.
+    """Post the loss of a chargeback: the bank took the money of charges from the gateway.
 
-    Of a part, each of their orders bears its share. Refunds of them that were not sent go to the wallet, out of which
-    what the bank gave is taken.
+    A partial chargeback is split among the orders in proportion. Unsent refunds are credited to the wallet, and the
+    amount that the bank took is debited there.
 
-    :param dispute_id: ours; it is lost once
-    :param charges: which; locked, of one payment, and in naira
-    :param amount_minor: kobo that were taken; none for all that the charges brought
+    :param charges: locked charges of one payment, in naira
+    :param amount_minor: kobo that the bank took; none for the full principal of the charges
     :param locked_orders: the payment's orders, locked
-    :return: what was booked, order by order
+    :return: the posted allocations, one for each share
     """
     charge_ids = [charge.id for charge in charges]
     principal_minor = sum(max(charge.principal_minor, 0) for charge in charges)
@@ -108,11 +108,11 @@ def record_chargeback_loss(
     buyer_id = locked_orders[0].buyer_id
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
     vendors = dict.fromkeys(accounts.vendor_receivable(order.vendor_id) for order in locked_orders)
-    # At once, as whoever posts afterwards locks them one by one.
+    # Lock all balances together, because the postings below would lock each balance separately and could deadlock.
     wallet_balance_minor = lock_balances(session, accounts=[wallet, debt, *vendors])[wallet]
     for refund in cancelled_refunds:
         buyer_accounts.credit_unsent_refund(session, refund, trigger=states.WITHDRAW, now=now)
-    # The cancelled refunds are in the wallet by now, so at least they can be taken from there.
+    # The wallet now holds the cancelled refunds, so at least these can be debited.
     cancelled_minor = sum(refund.amount_minor for refund in cancelled_refunds)
     wallet_balance_minor += cancelled_minor - sum(
         charge_share.covered_by_unsent_minor for charge_share in charge_shares
@@ -142,7 +142,7 @@ def record_chargeback_loss(
     return allocations
 
 
-# What charges brought each of their orders, by the books.
+# The amounts that charges paid into the escrow of each order, according to the ledger.
 _SELECT_PAID_BY_ORDER = Statement(
     text(
         """
@@ -157,13 +157,13 @@ _SELECT_PAID_BY_ORDER = Statement(
 
 
 def sum_paid_by_order(session: Session, *, charge_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Tell what charges paid of which orders, in kobo."""
+    """Sum the kobo that charges paid into escrow, by order id."""
     return dict(
         _SELECT_PAID_BY_ORDER.tuples(session, charge_ids=list(charge_ids), escrow_id=accounts.ESCROW.id)
     )
 
 
-# What went straight back of charges, by the orders that it was no use to.
+# Refunds of money that no order needed, by order.
 _SELECT_RETURNED_BY_ORDER = Statement(
     text(
         """
@@ -178,7 +178,7 @@ _SELECT_RETURNED_BY_ORDER = Statement(
 def _split_into_shares(
     session: Session, charge_ids: Sequence[UUID], principal_minor: int, locked_orders: Sequence[LockedOrder]
 ) -> list[_ChargeShare]:
-    """Tell what charges were for; together the parts are what they brought."""
+    """Split the principal of charges into shares by order and purpose."""
     by_id = {order.id: order for order in locked_orders}
     paid_by_order = sum_paid_by_order(session, charge_ids=charge_ids)
     returned = _SELECT_RETURNED_BY_ORDER.tuples(
@@ -188,7 +188,7 @@ def _split_into_shares(
         *(_ChargeShare(by_id[id_], minor, paid_for_order=True) for id_, minor in paid_by_order.items()),
         *(_ChargeShare(by_id[id_], minor, paid_for_order=False) for id_, minor in returned),
     ]
-    # More than was due is in the wallet; what is held back is finance's to decide on. Either is the buyer's.
+    # The rest is an excess in the wallet or quarantined money. Both belong to the buyer.
     rest_minor = principal_minor - sum(charge_share.paid_minor for charge_share in charge_shares)
     if rest_minor:
         of_first = [
@@ -203,7 +203,7 @@ def _split_into_shares(
     return charge_shares
 
 
-# What banks took of an order before, while escrow holds its money.
+# Undecided amounts that banks took from an order with money in escrow.
 _SUM_CHARGED_BACK_BEFORE = Statement(
     text(
         """
@@ -222,7 +222,10 @@ def _post_share(
     *,
     now: datetime,
 ) -> tuple[ChargebackAllocation, int]:
-    """Book what was taken of a part, and give what of it the wallet gave that was not about to be sent."""
+    """Post the chargeback of a share.
+
+    :return: the allocation, and the kobo taken from the wallet beyond cancelled refunds
+    """
     order, charged_back_minor = charge_share.order, charge_share.charged_back_minor
     left_minor = charged_back_minor - charge_share.covered_by_unsent_minor
     clawed_back_minor = min(left_minor, order.net_released_minor) if charge_share.paid_for_order else 0
@@ -233,7 +236,7 @@ def _post_share(
             order=order,
             amount_minor=clawed_back_minor,
             actor=GATEWAY,
-            note="The buyer's bank took the payment back",
+            note="The buyer's bank took back the payment",
             now=now,
         )
     in_escrow_minor = (
@@ -261,7 +264,7 @@ def _post_share(
         kind=CHARGEBACK,
         source=f"charge-dispute:{dispute_id}:{order.id}"
         + ("" if charge_share.paid_for_order else ":unneeded"),
-        description=f"Payment of order {order.number} taken back by the buyer's bank",
+        description=f"Chargeback of order {order.number} by the buyer's bank",
         postings=[
             *(Posting(account, "debit", share, order.id) for account, share in sources if share),
             Posting(accounts.GATEWAY_CLEARING, "credit", charged_back_minor, order.id),
@@ -291,13 +294,11 @@ def _notify_vendor(
     now: datetime,
 ) -> None:
     owed_minor = fetch_balance(session, account=accounts.vendor_receivable(order.vendor_id))
+    body = texts.CHARGEBACK_FOR_VENDOR.format(amount=format_naira(amount_minor), order_number=order.number)
     notifications.notify_parties_of_clawback(
         session,
         order,
-        {
-            order.vendor_user_id: f"The buyer's bank took {format_naira(amount_minor)} of order {order.number} back."
-            f" {notifications.vendor_debt_message(vendor_minor, owed_minor)}"
-        },
+        {order.vendor_user_id: f"{body} {notifications.vendor_debt_message(vendor_minor, owed_minor)}"},
         cause=f"order:{order.id}:charge-dispute:{dispute_id}",
         now=now,
     )

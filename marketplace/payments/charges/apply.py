@@ -1,4 +1,4 @@
-"""Apply settled charges: every report of a payment ends here."""
+"""Application of settled charges: the single entry point for all reports of a payment."""
 
 from datetime import datetime
 from enum import Enum
@@ -15,7 +15,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders import operations as orders, states
 from marketplace.orders.transitions import GATEWAY, LockedOrder, lock_orders
-from marketplace.payments import states as intent_states
+from marketplace.payments import states as intent_states, texts
 from marketplace.payments.charges import notifications
 from marketplace.payments.charges.charge_context import (
     ChargeContext,
@@ -31,13 +31,13 @@ from marketplace.providers.gateway.payloads import Charge
 _log = structlog.get_logger(__name__)
 
 _RETURN_REASON_BY_ORDER_STATUS = {
-    states.CANCELLED: "The order was cancelled before the payment arrived.",
-    states.EXPIRED: "The order had expired before the payment arrived.",
+    states.CANCELLED: texts.ORDER_CANCELLED_BEFORE_CHARGE,
+    states.EXPIRED: texts.ORDER_EXPIRED_BEFORE_CHARGE,
 }
 
 
 class UnknownReferenceError(Exception):
-    """No payment of ours has the charge's reference, at least not yet: worth another try."""
+    """No payment has the charge's reference yet; a later retry may succeed."""
 
 
 class ChargeOutcome(Enum):
@@ -50,26 +50,25 @@ class ChargeOutcome(Enum):
 
 
 def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: datetime) -> ChargeOutcome:
-    """Apply a settled charge: orders are paid, or it is held back, or sent back at once.
+    """Apply a settled charge: pay its orders, quarantine the charge or return the money.
 
-    Of a checkout's orders all that still wait are paid, and the part of those that were cancelled, or paid
-    otherwise, meanwhile goes back; a charge that does not suffice for all that wait pays none of them and is
-    quarantined, and so is one whose fees are more than it brought. What is more than was due stays in the buyer's
-    wallet. A charge for orders that are paid, cancelled or expired goes back whole.
+    - A sufficient charge pays all orders of the checkout that await payment. Parts for orders that are already paid,
+      cancelled or expired are returned. An excess stays in the buyer's wallet.
+    - A charge below the due amount, in another currency or with implausible fees is quarantined.
+    - A charge without any order awaiting payment is returned in full.
 
-    It may be called for one charge any number of times, from webhooks, ``verify`` and the sweep at once.
-    Rows are locked in the order: orders by id with their escrow, the intent, charges, products, balances.
+    A repeated call for the same charge has no effect, even concurrently from webhooks, ``verify`` and the sweep.
+    Rows are locked in this sequence: orders by id with their escrow, the intent, charges, products, balances.
 
-    :param charge: settled, as the gateway describes it
-    :param fee_bearer: ``platform`` or ``customer``: whether the fees are our cost or were paid on top
-    :return: what became of it
-    :raises UnknownReferenceError: no payment of ours has its reference
+    :param charge: a settled charge
+    :param fee_bearer: ``platform`` if the platform bears the gateway's fees, ``customer`` if the buyer paid them on top
+    :raises UnknownReferenceError: no payment has the charge's reference
     """
     intent_id, locked_orders = lock_orders_of_reference(session, charge.reference)
     intent = lock_intent(session, intent_id=intent_id)
     if is_duplicate_charge(session, charge=charge, intent=intent):
         return ChargeOutcome.DUPLICATE
-    # Fees that are more than the charge can't be told by a gateway in order. They are not booked, nor taken off.
+    # A correct gateway never reports fees larger than the charge. Such fees are neither posted nor deducted.
     fees_are_plausible = charge.fees_minor <= charge.amount_minor
     context = ChargeContext(
         charge,
@@ -105,7 +104,7 @@ _SELECT_INTENT_WITH_ORDERS = Prepared(
 def lock_orders_of_reference(session: Session, reference: str) -> tuple[UUID, list[LockedOrder]]:
     """Lock the orders of a payment.
 
-    :return: the payment's id and its orders
+    :return: the id of the intent and the locked orders
     :raises UnknownReferenceError: no payment has the reference
     """
     row = _SELECT_INTENT_WITH_ORDERS.first(session, reference=reference)
@@ -125,7 +124,7 @@ _MARK_INTENT_SUCCEEDED = Prepared(
 
 
 def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime) -> ChargeOutcome:
-    """Take the money through the buyer's own account to escrow; what is above the total stays in the wallet."""
+    """Pay the orders from the charge through the buyer's wallet account, where an excess stays."""
     charge, intent = context.charge, context.intent
     returned_minor = min(
         context.principal_minor - context.due_minor, sum(order.due_minor for order in context.closed_orders)
@@ -179,7 +178,7 @@ def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime)
 
 
 def _return_full_charge(session: Session, context: ChargeContext, *, now: datetime) -> ChargeOutcome:
-    """Send a charge back that comes late, or once more: there is nothing for it to pay."""
+    """Return a late or repeated charge, for which no order awaits payment."""
     transaction_id = None
     fees = fee_postings(context)
     if fees:
@@ -187,7 +186,7 @@ def _return_full_charge(session: Session, context: ChargeContext, *, now: dateti
             session,
             kind="gateway_fees",
             source=context.ledger_source,
-            description="Fees of a charge that goes back",
+            description="Fees of a returned charge",
             postings=fees,
             now=now,
         )
@@ -201,10 +200,10 @@ def _return_full_charge(session: Session, context: ChargeContext, *, now: dateti
 def _return_amount(
     session: Session, context: ChargeContext, charge_id: UUID, *, amount_minor: int, now: datetime
 ) -> None:
-    """Send a part of a charge, or all of it, back: for each order that it is no use to what it was to pay."""
+    """Return money of a charge, with a separate refund for each order that does not need the money."""
     left_minor = amount_minor
     reasons = [
-        _RETURN_REASON_BY_ORDER_STATUS.get(order.status, "The order was paid already.")
+        _RETURN_REASON_BY_ORDER_STATUS.get(order.status, texts.ORDER_ALREADY_PAID)
         for order in context.closed_orders
     ]
     for number, (order, reason) in enumerate(zip(context.closed_orders, reasons, strict=True)):
@@ -218,7 +217,7 @@ def _return_amount(
                 order_id=order.id,
                 refund_cause=create.RefundCause(context.ledger_source, reason).numbered(number),
                 sources=[(accounts.GATEWAY_CLEARING, part_minor)],
-                description=f"Payment for {order.number} sent back",
+                description=f"Returned payment for {order.number}",
                 now=now,
             )
     notifications.notify_charge_returned(
@@ -242,16 +241,16 @@ _MARK_QUARANTINED = Statement(
 def _quarantine_charge(
     session: Session, context: ChargeContext, *, reason: str, now: datetime
 ) -> ChargeOutcome:
-    """Book a charge that can't be applied to the quarantine account and show it to finance."""
+    """Quarantine a charge that cannot be applied, until an officer resolves the charge."""
     charge, intent = context.charge, context.intent
     transaction_id = None
-    # The books are in naira: money of another currency has a row here, and no entry until it is exchanged.
+    # The ledger is in naira, so a charge in another currency has no ledger transaction.
     if charge.currency == CURRENCY and context.principal_minor > 0:
         transaction_id = post_transaction(
             session,
             kind="quarantine",
             source=context.ledger_source,
-            description=f"Charge held back: {reason}",
+            description=f"Quarantined charge ({reason})",
             postings=[
                 Posting(accounts.GATEWAY_CLEARING, "debit", context.principal_minor),
                 Posting(accounts.QUARANTINE, "credit", context.principal_minor),
@@ -280,7 +279,7 @@ def _quarantine_charge(
     )
     session.add(quarantined)
     session.flush()
-    # A payment that succeeded stays so, whatever else comes for it.
+    # Another charge does not change the status of a succeeded payment.
     if intent.status != intent_states.SUCCEEDED:
         _MARK_QUARANTINED.run(
             session,
@@ -295,7 +294,7 @@ def _quarantine_charge(
         session,
         identifier="CHARGE_QUARANTINED",
         subject=f"quarantine:{quarantined.id}",
-        title="A charge is held back",
+        title=texts.ALERT_CHARGE_QUARANTINED,
         facts={
             "quarantineId": quarantined.id,
             "reason": reason,

@@ -1,4 +1,4 @@
-"""Charges with the orders that they pay for: settled ones and their records, and quarantined ones."""
+"""Settled and quarantined charges with the orders of their payment, and the records of charges."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ QuarantineAction = Literal["accept_rest", "refund", "wallet"]
 
 @dataclass(frozen=True)
 class LockedIntent:
-    """The payment that a charge belongs to, locked."""
+    """The locked payment intent of a charge."""
 
     id: UUID
     reference: str
@@ -34,9 +34,10 @@ class LockedIntent:
 
 @dataclass(frozen=True)
 class ChargeContext:
-    """A charge with what it is for: the orders of its payment that wait for it, and those that it is no use to.
+    """A charge with the orders of its payment.
 
-    ``principal_minor`` is what of it is the buyer's, in kobo.
+    ``payable_orders`` await payment, ``closed_orders`` do not. ``principal_minor`` is the buyer's money in kobo: the
+    charge without fees that the customer paid on top.
     """
 
     charge: Charge
@@ -48,12 +49,12 @@ class ChargeContext:
 
     @property
     def orders(self) -> list[LockedOrder]:
-        """All orders of the payment, those that wait first."""
+        """All orders of the payment, payable ones first."""
         return [*self.payable_orders, *self.closed_orders]
 
     @property
     def due_minor(self) -> int:
-        """The kobo that the orders that wait still cost."""
+        """The amount due for the payable orders in kobo."""
         return sum(order.due_minor for order in self.payable_orders)
 
     @property
@@ -63,13 +64,11 @@ class ChargeContext:
 
 
 def split_among_orders(amount_minor: int, *, allocated_minor: Mapping[UUID, int]) -> dict[UUID, int]:
-    """Split what is held back over the orders that it was for, by the largest remainder.
-
-    So each order can tell of its own part, wherever that goes.
+    """Split an amount among the orders of a payment by the largest-remainder method.
 
     :param amount_minor: kobo
-    :param allocated_minor: what the payment was to pay of each order, in kobo; not of all of them nothing
-    :return: kobo of each order that has a share, by the order's id
+    :param allocated_minor: weights by order id: the kobo that the payment was to pay; at least one is not 0
+    :return: kobo by order id, without orders whose share is 0
     """
     order_ids = sorted(allocated_minor)
     shares = split_by_weights(amount_minor, [allocated_minor[order_id] for order_id in order_ids])
@@ -78,9 +77,10 @@ def split_among_orders(amount_minor: int, *, allocated_minor: Mapping[UUID, int]
 
 @dataclass(frozen=True)
 class LockedQuarantinedCharge:
-    """A charge that is held back, all that it concerns being locked.
+    """A quarantined charge with its intent and orders, all locked.
 
-    ``amount_minor`` is what the books hold of it, ``allocated_minor`` what it was to pay of each order.
+    ``amount_minor`` is the posted amount in kobo, 0 for another currency. ``allocated_minor`` is the amount that the
+    payment was to pay for each order.
     """
 
     row: QuarantinedCharge
@@ -92,23 +92,25 @@ class LockedQuarantinedCharge:
 
     @property
     def payable_orders(self) -> list[LockedOrder]:
-        """Give the orders that wait to be paid."""
+        """The orders that await payment."""
         return [order for order in self.orders if order.status == states.PENDING_PAYMENT]
 
     @property
     def single_order_id(self) -> UUID | None:
-        """Give the one order that it was for, if it was for one."""
+        """The id of the only order of the payment, none if the payment has several orders."""
         return self.orders[0].id if len(self.orders) == 1 else None
 
     @property
     def cause(self) -> str:
-        """Give what names the decision on it."""
+        """The unique key of the charge's resolution."""
         return f"quarantine:{self.row.id}"
 
     def excess_by_order(self) -> dict[UUID, int]:
-        """Give what is more than the orders cost that wait, by order.
+        """Split the excess over the due amount among the orders.
 
-        It is of those that do not wait any more, or of all of them.
+        The excess belongs to orders that no longer await payment, or to all orders if there are none.
+
+        :return: kobo by order id
         """
         payable_orders = self.payable_orders
         excess_minor = self.amount_minor - sum(order.due_minor for order in payable_orders)
@@ -138,11 +140,11 @@ _LOCK_INTENT = Prepared(
 
 
 def lock_intent(session: Session, *, intent_id: UUID) -> LockedIntent:
-    """Lock a payment; its orders are locked before it."""
+    """Lock a payment intent, whose orders must be locked already."""
     return _LOCK_INTENT.one(session, intent_id=intent_id)
 
 
-# A charge that was told of without an id goes by its reference. Told of again with its id, it is the same money.
+# A charge reported without an id is stored under its reference. A later report with an id is about the same charge.
 _SELECT_KNOWN_CHARGE = Prepared(
     text(
         """
@@ -153,7 +155,7 @@ _SELECT_KNOWN_CHARGE = Prepared(
         """
     )
 )
-# Once it has its id, another charge of that amount is other money.
+# With the id stored, another charge of the same amount is recognized as a different charge.
 _SET_GATEWAY_CHARGE_ID = Statement(
     text(
         """
@@ -170,10 +172,9 @@ _SET_GATEWAY_CHARGE_ID = Statement(
 
 
 def is_duplicate_charge(session: Session, *, charge: Charge, intent: LockedIntent) -> bool:
-    """Tell whether a charge was settled before, keeping its id if that is news.
+    """Return whether a charge was recorded before, and store its id if the earlier report had none.
 
-    :param charge: as the gateway tells of it now
-    :param intent: its payment, locked
+    :param intent: the charge's payment, locked
     """
     stored = _SELECT_KNOWN_CHARGE.first(
         session,
@@ -205,11 +206,11 @@ _INSERT_CHARGE = Prepared(
 def insert_charge(
     session: Session, context: ChargeContext, outcome: str, transaction_id: UUID | None, *, now: datetime
 ) -> UUID:
-    """Keep a charge, and what became of it.
+    """Insert a charge with its outcome.
 
-    :param outcome: applied, quarantined or returned
-    :param transaction_id: of the ledger's transaction that booked it, if one did
-    :return: the row's id
+    :param outcome: ``applied``, ``quarantined`` or ``returned``
+    :param transaction_id: the ledger transaction that posted the charge, if any
+    :return: the id of the row
     """
     charge = context.charge
     charge_id: UUID = _INSERT_CHARGE.scalar(
@@ -230,9 +231,9 @@ def insert_charge(
 
 
 def fee_postings(context: ChargeContext) -> list[Posting]:
-    """Give the postings of the gateway's fees where they are our cost.
+    """Build the postings of fees that the platform bears.
 
-    They are booked so that gateway_clearing stays what the gateway holds for us.
+    With these postings, ``gateway_clearing`` equals the balance at the gateway.
     """
     if context.fee_bearer == "customer" or not context.charge.fees_minor:
         return []

@@ -1,4 +1,4 @@
-"""Charges that are held back, decided on by finance: kept for the order, sent back, or given to the wallet."""
+"""Resolution of quarantined charges by officers: accept for the orders, refund, or credit the wallet."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from marketplace.ledger.operations import Posting, lock_balances, post_transacti
 from marketplace.orders import operations as orders
 from marketplace.orders.deadlines import PAYMENT_WINDOW, REMAINDER_PAYMENT_WINDOW
 from marketplace.orders.transitions import Actor, LockedOrder, lock_orders
-from marketplace.payments import states
+from marketplace.payments import states, texts
 from marketplace.payments.charges import notifications
 from marketplace.payments.charges.charge_context import (
     LockedQuarantinedCharge,
@@ -53,8 +53,8 @@ class ResolvedCharge:
     orders: Sequence[LockedOrder]
 
 
-# Once nothing is held back of it any more, an order that waits can be paid again, and its buyer has time to. One that
-# is over keeps the reference: what goes back of that payment is shown with it.
+# After the last quarantined charge is resolved, an unpaid order can be paid again and its expiry is extended. A closed
+# order keeps the payment reference, because its refund is shown with that reference.
 _REOPEN_ORDERS = Statement(
     text(
         """
@@ -80,20 +80,22 @@ def resolve_quarantined_charge(
     note: str,
     act: Act,
 ) -> ResolvedCharge:
-    """Decide what becomes of a charge that is held back, for an officer.
+    """Resolve a quarantined charge, for an officer.
 
-    ``accept_rest`` keeps it for the orders that still wait: they are paid if it covers them by now; otherwise it is
-    a part of them, in escrow, and their buyer has a day to pay the difference on a new page. ``refund`` sends it
-    back by the gateway, ``wallet`` gives it to the buyer's wallet; the orders can be paid anew then. Money of
-    another currency is in no book: it is sent back at the gateway by hand, and ``refund`` alone notes that it was.
+    - ``accept_rest`` accepts the money for the orders that await payment. A sufficient charge pays the orders.
+      Otherwise escrow keeps the partial payment, and the buyer has 24 hours to pay the difference.
+    - ``refund`` returns the money through the gateway. The orders can be paid again.
+    - ``wallet`` credits the buyer's wallet. The orders can be paid again.
 
-    :param quarantined_charge_id: of the row
-    :param note: why, for the audit
-    :raises NotFoundError: there is no such row
-    :raises ConflictOfInterestError: the officer is a party to it
-    :raises ChargeAlreadyResolvedError: it was decided on before
-    :raises ChargedBackError: the buyer's bank gives the money back, or did
-    :raises QuarantineActionNotAllowedError: no order waits for the accepted money, or the ledger has none
+    A charge in another currency is not in the ledger. An officer returns the money in the gateway's dashboard and
+    records that with ``refund``, the only action allowed.
+
+    :param note: the officer's reason, for the audit log
+    :raises NotFoundError: the charge does not exist
+    :raises ConflictOfInterestError: the officer is a party to an order of the charge
+    :raises ChargeAlreadyResolvedError: the charge is already resolved
+    :raises ChargedBackError: the buyer's bank disputes the payment or has returned it
+    :raises QuarantineActionNotAllowedError: no order awaits payment, or the ledger has no amount for the charge
     """
     quarantined = _lock_open_charge(
         session, quarantined_charge_id=quarantined_charge_id, officer_id=act.person_id
@@ -106,10 +108,7 @@ def resolve_quarantined_charge(
     if action == "accept_rest":
         _accept_for_orders(session, quarantined, officer_id=act.person_id, now=act.now)
     elif action == "wallet" and not quarantined.amount_minor:
-        raise QuarantineActionNotAllowedError(
-            "No money of it is in the books, so there is none for the wallet: send it back at the gateway by hand,"
-            " then note that with refund."
-        )
+        raise QuarantineActionNotAllowedError(texts.CHARGE_NOT_POSTED)
     elif quarantined.amount_minor:
         buyer_id = quarantined.intent.buyer_id
         if chargeback_state == "lost":
@@ -118,13 +117,13 @@ def resolve_quarantined_charge(
             session,
             quarantined,
             split_among_orders(quarantined.amount_minor, allocated_minor=quarantined.allocated_minor),
-            reason="The payment was held back.",
+            reason="The payment was quarantined.",
             to_wallet=action == "wallet",
             officer_id=act.person_id,
             now=act.now,
         )
         if chargeback_state == "lost":
-            # The bank gave the buyer the money: they owe it.
+            # The bank has already returned the money, so the buyer owes the credited amount.
             buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=act.now)
     row = quarantined.row
     row.status, row.resolution, row.resolution_note = "resolved", action, note
@@ -133,7 +132,7 @@ def resolve_quarantined_charge(
         session,
         identifier="CHARGE_QUARANTINED",
         subject=quarantined.cause,
-        note=f"Finance decided: {action}.",
+        note=texts.ALERT_CHARGE_QUARANTINED_RESOLVED.format(action=action),
         now=act.now,
     )
     _REOPEN_ORDERS.run(
@@ -170,12 +169,12 @@ def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
 def _lock_open_charge(
     session: Session, *, quarantined_charge_id: UUID, officer_id: UUID
 ) -> LockedQuarantinedCharge:
-    """Lock all that is concerned in the order that all keep to, and make sure that it is open."""
+    """Lock the orders, the intent and the quarantined charge, and check that the charge is open."""
     intent_id = session.scalar(
         select(QuarantinedCharge.intent_id).where(QuarantinedCharge.id == quarantined_charge_id)
     )
     if intent_id is None:
-        raise NotFoundError("There is no such charge held back.")
+        raise NotFoundError("Quarantined charge not found.")
     allocated_minor = dict(
         session.execute(
             select(PaymentAllocation.order_id, PaymentAllocation.amount_minor).filter_by(intent_id=intent_id)
@@ -197,7 +196,7 @@ def _lock_open_charge(
         vendor_ids=[order.vendor_id for order in locked_orders],
     )
     if row.status != "open":
-        raise ChargeAlreadyResolvedError("It was decided on already.")
+        raise ChargeAlreadyResolvedError("The charge is already resolved.")
     is_posted = row.ledger_transaction_id is not None and row.currency == CURRENCY
     return LockedQuarantinedCharge(
         row, charge, intent, locked_orders, allocated_minor, charge.principal_minor if is_posted else 0
@@ -224,7 +223,9 @@ def _refund_shares(
             order_id=order_id,
             refund_cause=refund_cause.numbered(number),
             sources=[(accounts.QUARANTINE, share)],
-            description=f"Payment that was held back {'credited to the wallet' if to_wallet else 'sent back'}",
+            description="Quarantined payment credited to the wallet"
+            if to_wallet
+            else "Quarantined payment refunded",
             now=now,
         )
 
@@ -242,19 +243,17 @@ _ADD_ACCEPTED_AMOUNTS = Statement(
 def _accept_for_orders(
     session: Session, quarantined: LockedQuarantinedCharge, *, officer_id: UUID, now: datetime
 ) -> None:
-    """Put the money into the escrow of the orders that wait: it pays them, or is a part of what they cost."""
+    """Move the money into the escrow of the payable orders, as a full or partial payment."""
     payable_orders = quarantined.payable_orders
     if not payable_orders:
-        raise QuarantineActionNotAllowedError(
-            "No order waits for this money: send it back, or give it to the wallet."
-        )
+        raise QuarantineActionNotAllowedError(texts.NO_PAYABLE_ORDER)
     if not quarantined.amount_minor:
         raise QuarantineActionNotAllowedError(
-            "There is no money of it in the books that could pay for anything."
+            "The ledger has no amount for this charge, so it cannot pay an order."
         )
     due_minor = [order.due_minor for order in payable_orders]
     is_fully_paid = quarantined.amount_minor >= sum(due_minor)
-    # All of them or none: each is paid in part, so that the difference pays them all at once.
+    # A partial payment is split among all orders, so that a single further payment can complete every order.
     parts_minor = due_minor if is_fully_paid else split_by_weights(quarantined.amount_minor, due_minor)
     buyer_wallet = accounts.wallet(quarantined.intent.buyer_id)
     postings = []
@@ -286,11 +285,11 @@ def _accept_for_orders(
         session,
         kind="payment" if is_fully_paid else "held_payment",
         source=quarantined.cause,
-        description=f"Payment that was held back for {', '.join(order.number for order in payable_orders)}",
+        description=f"Quarantined payment accepted for {', '.join(order.number for order in payable_orders)}",
         postings=postings,
         now=now,
     )
-    # Refunds find the charge of an order's escrow by this transaction.
+    # Refunds use this transaction to find the charge that paid the order.
     quarantined.charge.outcome = "applied"
     quarantined.charge.ledger_transaction_id = transaction_id
     if is_fully_paid:
@@ -308,7 +307,7 @@ def _accept_for_orders(
             session,
             quarantined,
             quarantined.excess_by_order(),
-            reason="It was more than the orders cost that wait.",
+            reason="The payment exceeded the amount due.",
             to_wallet=True,
             officer_id=officer_id,
             now=now,

@@ -1,4 +1,4 @@
-"""Banks and the names of their account holders; the list of banks is cached for a day."""
+"""The list of banks, cached for a day, and the names of bank account holders."""
 
 from dataclasses import dataclass
 
@@ -17,14 +17,14 @@ _CACHE_KEY = "banks"
 
 
 class UnknownBankAccountError(ValidationError):
-    """The bank or the gateway does not know the account."""
+    """The bank has no account with this number."""
 
     reason = "unknown-bank-account"
 
 
 @dataclass(frozen=True)
 class ResolvedAccount:
-    """A bank account with its holder's name."""
+    """A bank account with the holder's name."""
 
     account_name: str
     account_number: str
@@ -33,9 +33,9 @@ class ResolvedAccount:
 
 
 def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
-    """List the banks that accounts can be at, by name; the gateway is asked once a day.
+    """List the supported banks by name, from the cache or the gateway.
 
-    :raises ProviderUnavailableError: nothing is kept, and the gateway gave no usable answer
+    :raises ProviderUnavailableError: the list is not cached, and the gateway gave no usable response
     """
     try:
         entry = cache.look_up(window=None, content_key=_CACHE_KEY, tags=(BANKS_CACHE_TAG,))
@@ -44,7 +44,7 @@ def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
     if entry.content is not None:
         return [Bank(**bank) for bank in orjson.loads(entry.content)]
     banks = gateway.list_banks()
-    # An empty list is a fault of the gateway, not to be cached for a day.
+    # An empty list is an error of the gateway and must not be cached.
     if banks:
         try:
             cache.store(
@@ -54,28 +54,28 @@ def list_banks(cache: Cache, gateway: PaymentGateway) -> list[Bank]:
                 ttl_seconds=24 * 60 * 60,
             )
         except CacheDownError:
-            _log.warning("list of banks not kept")
+            _log.warning("bank list not cached")
     return banks
 
 
 def resolve_account(
     cache: Cache, gateway: PaymentGateway, *, account_number: str, bank_code: str
 ) -> ResolvedAccount:
-    """Resolve a bank account to its holder's name.
+    """Resolve a bank account to the holder's name.
 
     :param account_number: ten digits
-    :param bank_code: of a bank of the list
-    :raises ValidationError: the bank does not exist
-    :raises UnknownBankAccountError: the bank does not know the account
-    :raises ProviderUnavailableError: the gateway gave no usable answer
+    :param bank_code: a code from ``list_banks``
+    :raises ValidationError: the bank code is unknown
+    :raises UnknownBankAccountError: the bank has no account with this number
+    :raises ProviderUnavailableError: the gateway gave no usable response
     """
     names = {bank.code: bank.name for bank in list_banks(cache, gateway)}
     if bank_code not in names:
-        raise ValidationError.of("bankCode", "Is not the code of a bank; see the list of banks.")
+        raise ValidationError.of("bankCode", "Must be a code from the list of banks.")
     holder = gateway.resolve_account_name(account_number=account_number, bank_code=bank_code)
     if holder is None:
         raise UnknownBankAccountError(
-            "The bank does not know this account.",
+            "The bank has no account with this number.",
             invalid_params=[InvalidParam("accountNumber", f"Is not an account at {names[bank_code]}.")],
         )
     return ResolvedAccount(holder, account_number, bank_code, names[bank_code])

@@ -1,6 +1,6 @@
-"""The sweep of abandoned checkouts, and alerts about stalled payments.
+"""Expiry of unpaid orders, and alerts about stalled payments.
 
-No order expires before the gateway was polled.
+An order expires only after the gateway was polled for a payment.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailab
 from marketplace.orders import operations as orders, states as order_states
 from marketplace.orders.deadlines import BANK_TRANSFER_GRACE_PERIOD
 from marketplace.orders.transitions import SYSTEM, lock_order
-from marketplace.payments import gateway_alerts, states
+from marketplace.payments import gateway_alerts, states, texts
 from marketplace.payments.charges.apply import ChargeOutcome, apply_charge
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.refunds import create
@@ -30,15 +30,15 @@ from marketplace.providers.gateway.payments import PaymentGateway
 
 _log = structlog.get_logger(__name__)
 
-# After its time is over an order is asked about every minute. What is unclear for so long stays so by itself.
+# The sweep polls overdue orders every minute. A payment without an outcome after this time needs an operator.
 STALLED_AFTER = timedelta(hours=2)
 _STALLED_LIMIT = 500
 _BATCH = 100
 _MAX_BATCHES = 20
-# So many references in a row that it gives no usable answer about, and the gateway is down for this sweep.
+# After this many consecutive failures, the gateway counts as down for the rest of the sweep.
 _UNANSWERED_LIMIT = 3
 
-# One call that fails is no outage; that orders wait for an answer for so long is.
+# A single failed call is not an outage, so the alert needs orders that have waited this long.
 _UNREACHABLE_ALERT_AFTER = timedelta(minutes=5)
 
 
@@ -65,7 +65,7 @@ class _ChargeLookup:
 
     @property
     def is_gateway_down(self) -> bool:
-        """Tell whether asking more is of no use in this sweep."""
+        """Whether the gateway counts as down for the rest of the sweep."""
         return self._unanswered >= _UNANSWERED_LIMIT
 
     def fetch_charge(self, reference: str) -> Charge | None:
@@ -118,15 +118,13 @@ _SELECT_OVERDUE_ORDERS = Statement(
 def sweep_abandoned_checkouts(
     database: Database, gateway: PaymentGateway, *, fee_bearer: str, now: datetime
 ) -> ExpiryResult:
-    """End the orders that nobody paid in time, having asked the gateway about each.
+    """Expire unpaid orders after their payment window, once the gateway has no payment for them.
 
-    It is asked once about each payment, however many orders that is for. A charge that settled without our being
-    told is applied instead. Where its answer is missing, or unclear, nothing that was taken to it expires. At most
-    2,000 orders are looked at in one sweep.
+    The gateway is polled once for each payment, even if the payment is for several orders. A settled charge without an
+    earlier event is applied instead. Orders with a missing or inconclusive response do not expire. A sweep handles at
+    most 2,000 orders.
 
     :param fee_bearer: ``platform`` or ``customer``
-    :param now: orders whose time was over by then are due
-    :return: what was done
     """
     result, lookup = ExpiryResult(), _ChargeLookup(gateway)
     overdue_since: list[datetime] = []
@@ -147,8 +145,8 @@ def sweep_abandoned_checkouts(
                 _expire_or_apply(database, lookup, result, row, fee_bearer=fee_bearer, now=now)
             except ServiceUnavailableError:
                 raise
-            except Exception:  # noqa: BLE001 - logged with its trace; one order must not hold up those behind it
-                _log.exception("abandoned checkout not decided", orderId=str(row["id"]))
+            except Exception:  # noqa: BLE001 - logged with trace; an error must not block the other orders
+                _log.exception("unpaid order not expired", orderId=str(row["id"]))
                 result.failed += 1
         if len(overdue_orders) < _BATCH:
             break
@@ -161,13 +159,13 @@ def sweep_abandoned_checkouts(
 def _update_gateway_alert(
     database: Database, overdue_since: Sequence[datetime], *, gateway_down: bool, now: datetime
 ) -> None:
-    """Raise that the gateway does not answer, or resolve that, where there was something to ask it about.
+    """Raise or resolve the alert about an unresponsive gateway.
 
-    :param overdue_since: when the time was over of the orders that it was, or would have been, asked about
+    :param overdue_since: expiry times of the orders for which the gateway was or should have been polled
     """
     if overdue_since and not gateway_down:
         database.in_transaction(gateway_alerts.resolve_gateway_unreachable_alert, now=now)
-    # What waits for longer may do so whatever the gateway answers: that is an alert of its own.
+    # Orders that have waited longer have an alert about a stalled payment instead.
     waiting = [since for since in overdue_since if _UNREACHABLE_ALERT_AFTER <= now - since <= STALLED_AFTER]
     if waiting and gateway_down:
         database.in_transaction(
@@ -175,8 +173,8 @@ def _update_gateway_alert(
         )
 
 
-# A payment is over when none of its orders waits for it any more: they expired, or were cancelled. Its page may
-# still be open at the gateway; should it be paid after all, the charge goes back at once.
+# A payment is abandoned when all its orders have expired or were cancelled. The hosted page may stay open at the
+# gateway: a later charge is returned at once.
 _SELECT_ABANDONED_INTENTS = Statement(
     text(
         """
@@ -197,7 +195,7 @@ def _abandon_payments(database: Database, result: ExpiryResult, now: datetime) -
         process_each(
             intent_ids,
             lambda intent_id: database.in_transaction(payments.abandon_intent, intent_id=intent_id, now=now),
-            failure="payment not given up",
+            failure="payment not abandoned",
         )
     )
 
@@ -221,7 +219,7 @@ def _expire_or_apply(
         for charge in charges
         if charge is not None and charge.is_successful
     ]
-    # What was known before paid nothing then, such as a charge that was held back, and decided on since.
+    # A known charge did not pay the order, for example a quarantined charge that was resolved since.
     if any(outcome is not ChargeOutcome.DUPLICATE for outcome in outcomes):
         result.paid += 1
     elif not all(
@@ -234,10 +232,10 @@ def _expire_or_apply(
 
 
 def _is_outcome_final(reference: str, charge: Charge | None, overdue_order: dict[str, Any]) -> bool:
-    """Tell whether the gateway is clear about an attempt to pay: no money came by it, or all of it is known."""
+    """Return whether the gateway's response about a payment is conclusive."""
     if charge is None:
-        # Its page stands there: that it is unknown says something of the answer, not of the payment. While it stays
-        # so, the order does not expire, and the payment is flagged as stalled.
+        # The gateway must know a payment that was initialized there, so this response is inconclusive. The order does
+        # not expire, and the payment is later flagged as stalled.
         if reference in overdue_order["opened"]:
             _log.warning("payment unknown to the gateway", reference=reference)
         return reference not in overdue_order["opened"]
@@ -252,7 +250,7 @@ def _apply_found_charge(session: Session, charge: Charge, fee_bearer: str, now: 
 
 def _expire_order(session: Session, order_id: UUID, now: datetime) -> bool:
     order = lock_order(session, order_id=order_id)
-    # A later expiry: its page was opened once more while the gateway was asked.
+    # The expiry was extended if the hosted page was opened again during the poll.
     if (
         order.status != order_states.PENDING_PAYMENT
         or order.payment_status == states.QUARANTINED
@@ -284,12 +282,12 @@ _SELECT_STALLED_PAYMENTS = Statement(
 
 
 def flag_stalled_payments(session: Session, *, now: datetime) -> int:
-    """Raise each payment that is unclear for hours, once, and resolve those that are over.
+    """Raise an alert for each stalled payment, and resolve the alerts of payments with a final status.
 
-    Unclear is one of whose orders the time was over two hours ago, and which the gateway is still at, or can't be
-    asked about: else the sweep of abandoned checkouts had ended it. At most 500 are looked at.
+    A payment is stalled if an order has been overdue for two hours without a conclusive response of the gateway. At
+    most 500 payments are checked.
 
-    :return: how many payments are unclear
+    :return: the number of stalled payments
     """
     rows = _SELECT_STALLED_PAYMENTS.all(session, before=now - STALLED_AFTER, limit=_STALLED_LIMIT)
     row_by_subject = {f"payment:{row['id']}": row for row in rows}
@@ -300,7 +298,7 @@ def flag_stalled_payments(session: Session, *, now: datetime) -> int:
                 session,
                 identifier="PAYMENT_STALLED",
                 subject=subject,
-                title="It is unclear whether something was paid",
+                title=texts.ALERT_PAYMENT_STALLED,
                 facts={
                     "intentId": row["id"],
                     "reference": row["reference"],
@@ -311,13 +309,13 @@ def flag_stalled_payments(session: Session, *, now: datetime) -> int:
                 },
                 now=now,
             )
-    # Of more than are looked at, those beyond may be unclear still.
+    # Beyond the limit, unchecked payments may still be stalled.
     if len(rows) < _STALLED_LIMIT:
         resolve_alerts_except(
             session,
             identifier="PAYMENT_STALLED",
             subjects=list(row_by_subject),
-            note="The payment is settled or over.",
+            note=texts.ALERT_PAYMENT_STALLED_RESOLVED,
             now=now,
         )
     return len(rows)

@@ -1,4 +1,4 @@
-"""Payment intents: create, check out, open at the gateway, verify, close."""
+"""The lifecycle of payment intents: create, check out, initialize at the gateway, verify and close."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,14 +14,14 @@ from marketplace.orders import states as order_states
 from marketplace.orders.deadlines import MAX_PAYMENT_WINDOW, PAYMENT_WINDOW
 from marketplace.orders.placing.place_order import OrderRequest, place_checkout
 from marketplace.orders.transitions import LockedOrder, lock_orders
-from marketplace.payments import states
+from marketplace.payments import states, texts
 from marketplace.payments.charges.apply import apply_charge
 from marketplace.payments.charges.charge_context import LockedIntent
 from marketplace.payments.models import PaymentAllocation, PaymentIntent
 from marketplace.providers.gateway.payloads import Charge
 from marketplace.providers.gateway.payments import PaymentPage
 
-# Longer than the gateway may take to answer: an expired lease was left by a process that died.
+# Longer than the gateway's response timeout: an expired lease was left by a process that died.
 INITIALIZATION_LEASE = timedelta(seconds=45)
 
 
@@ -33,7 +33,7 @@ class NotPayableError(ConflictError):
 
 @dataclass(frozen=True)
 class PaymentTarget:
-    """An order, a checkout or a payment reference to pay for; exactly one of them."""
+    """An order, a checkout or a payment reference to pay for. Exactly one field is set."""
 
     order_id: UUID | None = None
     checkout_id: UUID | None = None
@@ -42,7 +42,7 @@ class PaymentTarget:
 
 @dataclass(frozen=True)
 class Intent(LockedIntent):
-    """A live payment intent; its row was locked when it was read."""
+    """A live payment intent, read with its row locked."""
 
     checkout_id: UUID | None
     authorization_url: str | None
@@ -55,7 +55,7 @@ class Intent(LockedIntent):
 
     @property
     def page(self) -> PaymentPage | None:
-        """The payment page, if it was opened."""
+        """The hosted payment page, if the gateway has opened a page."""
         if self.authorization_url is None or self.access_code is None:
             return None
         return PaymentPage(self.authorization_url, self.access_code)
@@ -63,7 +63,7 @@ class Intent(LockedIntent):
 
 @dataclass(frozen=True)
 class PaymentOrder:
-    """An order that a payment is for."""
+    """An order of a payment."""
 
     id: str
     number: str
@@ -72,7 +72,7 @@ class PaymentOrder:
 
 @dataclass(frozen=True)
 class PaymentStatus:
-    """A payment as its buyer sees it."""
+    """A payment as shown to the buyer."""
 
     reference: str
     status: str
@@ -84,13 +84,13 @@ class PaymentStatus:
 
     @property
     def orders(self) -> list[PaymentOrder]:
-        """The orders that the payment is for."""
+        """The orders of the payment."""
         return [PaymentOrder(**order) for order in self._orders]
 
 
 @dataclass(frozen=True)
 class CheckoutResult:
-    """The orders of a checkout and their payment; none where the wallet paid everything."""
+    """The orders of a checkout and the payment, which is none if the wallet paid in full."""
 
     checkout_id: UUID
     order_ids: tuple[UUID, ...]
@@ -155,26 +155,26 @@ _CLOSE_INTENT = Statement(
 def get_or_create_intent(
     session: Session, *, buyer_id: UUID, target: PaymentTarget, callback_url: str | None, now: datetime
 ) -> Intent:
-    """Get the live intent of a target, or create it.
+    """Get or create the live intent of a target.
 
-    The intent pays for exactly those of the target's orders that await payment, each less the part that the buyer's
-    wallet paid. A live intent of more or fewer orders is abandoned.
+    The intent covers exactly the target's orders that await payment, less the amounts that the buyer's wallet paid.
+    A live intent of other orders is abandoned.
 
-    :param callback_url: where the payment page sends the buyer afterwards
-    :raises NotFoundError: the target is not the buyer's
-    :raises NotPayableError: the target is paid, closed or expired, or a charge of it is quarantined
+    :param callback_url: the page to which the hosted page redirects the buyer
+    :raises NotFoundError: the target does not exist or belongs to another buyer
+    :raises NotPayableError: the target is paid, closed or expired, or has a quarantined charge
     """
     payable = _lock_payable_orders(session, buyer_id=buyer_id, target=target, now=now)
     order_ids = [order.id for order in payable]
     if any(order.payment_status == states.QUARANTINED for order in payable):
-        raise NotPayableError("A payment for this is held back; our finance officers look into it.")
+        raise NotPayableError(texts.PAYMENT_UNDER_REVIEW)
     due_minor = sum(order.due_minor for order in payable)
     matching = None
     for live in _LOCK_LIVE_INTENTS.all(session, order_ids=order_ids):
         if live.order_ids == order_ids and live.amount_minor == due_minor:
             matching = live
         else:
-            # The abandoned intent's page may stay open: a charge of it still finds its orders.
+            # The hosted page of an abandoned intent may stay open, and a late charge is still matched to the orders.
             _CLOSE_INTENT.run(
                 session, intent_id=live.id, status=states.INTENT.target(live.status, "abandon"), now=now
             )
@@ -186,7 +186,7 @@ def get_or_create_intent(
         )
         return replace(matching, callback_url=callback_url)
     if not due_minor:
-        raise NotPayableError("The wallet covers it: there is nothing left to pay on a page.")
+        raise NotPayableError("The wallet covers the full amount, so there is nothing left to pay.")
     return _INSERT_INTENT.one(
         session,
         buyer_id=buyer_id,
@@ -201,11 +201,10 @@ def get_or_create_intent(
 
 
 def check_out(session: Session, *, placement: OrderRequest, now: datetime) -> CheckoutResult:
-    """Place an order with each vendor of what somebody wants, and make one payment for all.
+    """Place one order for each vendor of a checkout, and create one payment for all orders.
 
-    :param placement: what is ordered
-    :raises ValidationError: something is not to be had, each item named; nothing was placed then
-    :raises ConflictError: too little stock, another total, too little in the wallet, or too many unpaid orders
+    :raises ValidationError: items are not available; the error names each item, and no order is placed
+    :raises ConflictError: insufficient stock, changed total, insufficient wallet balance or too many unpaid orders
     """
     placed = place_checkout(session, request=placement, now=now)
     payment = None
@@ -220,8 +219,8 @@ def check_out(session: Session, *, placement: OrderRequest, now: datetime) -> Ch
     return CheckoutResult(placed.id, placed.order_ids, payment)
 
 
-# All orders of the target's checkout are locked: a payment spans the orders of one checkout at most, so the holder of
-# these locks may abandon one payment and create another.
+# All orders of the target's checkout are locked. A payment covers orders of a single checkout, so the holder of these
+# locks may abandon a payment and create another.
 _SELECT_ORDERS_BY_TARGET = {
     target: Statement(
         text(
@@ -252,7 +251,7 @@ def _lock_payable_orders(
     [(name, value)] = [(name, value) for name, value in vars(target).items() if value is not None]
     rows = _SELECT_ORDERS_BY_TARGET[name].tuples(session, buyer_id=buyer_id, **{name: value})
     if not rows:
-        raise NotFoundError("There is no such order to pay.")
+        raise NotFoundError("Order or payment not found.")
     wanted = dict(rows)
     locked_orders = [order for order in lock_orders(session, order_ids=list(wanted)) if wanted[order.id]]
     unpaid = [order for order in locked_orders if order.status == order_states.PENDING_PAYMENT]
@@ -260,11 +259,9 @@ def _lock_payable_orders(
     if payable:
         return payable
     if unpaid:
-        raise NotPayableError("The order is pending_payment, but its time to pay is over: place it again.")
-    raise NotPayableError(
-        f"The order is {', '.join(sorted({order.status for order in locked_orders}))}; paying takes one that is"
-        " pending_payment."
-    )
+        raise NotPayableError(texts.PAYMENT_WINDOW_OVER)
+    statuses = ", ".join(sorted({order.status for order in locked_orders}))
+    raise NotPayableError(texts.ORDER_NOT_PAYABLE.format(statuses=statuses))
 
 
 _SET_INITIALIZATION_LEASE = Statement(
@@ -273,12 +270,12 @@ _SET_INITIALIZATION_LEASE = Statement(
 
 
 def lease_initialization(session: Session, *, intent: Intent, now: datetime) -> bool:
-    """Lease the opening of an intent's page, so that one request alone calls the gateway.
+    """Lease the initialization of an intent at the gateway, so that only one request calls the gateway.
 
-    The orders' reservations are extended, so that no stock is released while the buyer is about to pay.
+    The stock reservations of the orders are extended, because the buyer is about to pay.
 
     :param intent: locked in this transaction
-    :return: whether the lease is the caller's; otherwise another request holds it
+    :return: false if another request holds the lease
     """
     if intent.opening_until is not None and intent.opening_until > now:
         return False
@@ -288,7 +285,7 @@ def lease_initialization(session: Session, *, intent: Intent, now: datetime) -> 
 
 
 def release_initialization(session: Session, *, intent_id: UUID) -> None:
-    """Release the lease after the gateway gave no answer."""
+    """Release the lease after a failed call to the gateway."""
     _SET_INITIALIZATION_LEASE.run(session, intent_id=intent_id, until=None)
 
 
@@ -303,10 +300,11 @@ _EXTEND_RESERVATIONS = Statement(
 
 
 def extend_reservations(session: Session, *, intent: Intent, now: datetime) -> None:
-    """Extend the reservations of an intent's orders because its page is opened or shown again.
+    """Extend the stock reservations of an intent's orders to 30 minutes from now.
 
-    :param intent: its orders are locked in this transaction
-    :param now: the orders get 30 minutes from then, at most 60 after they were placed
+    No reservation lasts longer than 60 minutes after the order was placed.
+
+    :param intent: an intent whose orders are locked in this transaction
     """
     _EXTEND_RESERVATIONS.run(
         session, order_ids=intent.order_ids, until=now + PAYMENT_WINDOW, max_window=MAX_PAYMENT_WINDOW
@@ -330,11 +328,11 @@ _RECORD_HOSTED_PAGE = Statement(
 
 
 def record_hosted_page(session: Session, *, intent: Intent, page: PaymentPage, now: datetime) -> Intent:
-    """Record the page that the gateway opened.
+    """Record the hosted page that the gateway opened.
 
     :return: the intent with its page
-    :raises NotPayableError: an order was paid, cancelled or expired while the gateway was called. A payment on that
-        page would be in vain or too high; the orders that still await payment get another page.
+    :raises NotPayableError: an order was paid, cancelled or expired during the call to the gateway. The page's amount
+        is outdated, and orders that still await payment get another page.
     """
     ensure_intent_payable(session, intent=intent)
     _RECORD_HOSTED_PAGE.run(
@@ -344,9 +342,9 @@ def record_hosted_page(session: Session, *, intent: Intent, page: PaymentPage, n
 
 
 def ensure_intent_payable(session: Session, *, intent: Intent) -> None:
-    """Lock an intent with its orders, and make sure that all of them still await it.
+    """Lock an intent with its orders, and check that all orders still await payment.
 
-    :raises NotPayableError: one does not, or the intent is closed
+    :raises NotPayableError: an order does not await payment, or the intent is closed
     """
     status, orders = _lock_intent_and_orders(session, intent_id=intent.id, order_ids=intent.order_ids)
     is_payable = all(
@@ -354,9 +352,7 @@ def ensure_intent_payable(session: Session, *, intent: Intent) -> None:
         for order in orders
     )
     if not (is_payable and states.INTENT.allows(status, "open")):
-        raise NotPayableError(
-            f"The payment is {status} by now, or an order of it no longer waits for it. Try again."
-        )
+        raise NotPayableError(texts.PAYMENT_CHANGED.format(status=status))
 
 
 _LOCK_INTENT = Statement(text("SELECT status FROM payment_intents WHERE id = :intent_id FOR NO KEY UPDATE"))
@@ -365,7 +361,10 @@ _LOCK_INTENT = Statement(text("SELECT status FROM payment_intents WHERE id = :in
 def _lock_intent_and_orders(
     session: Session, *, intent_id: UUID, order_ids: list[UUID]
 ) -> tuple[str, list[LockedOrder]]:
-    """Lock an intent after its orders, as every caller does; return its status and the orders."""
+    """Lock an intent after its orders.
+
+    :return: the status of the intent, and the orders
+    """
     orders = lock_orders(session, order_ids=order_ids)
     return _LOCK_INTENT.scalar(session, intent_id=intent_id), orders
 
@@ -386,9 +385,8 @@ _SELECT_PAYMENT_STATUS = Statement(
 def apply_reported_charge(
     session: Session, *, reference: str, charge: Charge | None, fee_bearer: str, now: datetime
 ) -> PaymentStatus:
-    """Apply the gateway's report on a reference, and return the payment's status.
+    """Apply the gateway's report on a payment reference, and return the payment's status.
 
-    :param reference: ours
     :param charge: none if the gateway does not know the reference
     :param fee_bearer: ``platform`` or ``customer``
     """
@@ -400,18 +398,18 @@ def apply_reported_charge(
 
 
 def record_failed_attempt(session: Session, *, reference: str, now: datetime) -> None:
-    """Record that a payment attempt failed; the orders can have another."""
+    """Record a failed payment attempt, so that the orders can get another intent."""
     intent_id = session.scalars(select(PaymentIntent.id).filter_by(reference=reference)).one()
     _close_intent(session, intent_id=intent_id, trigger="fail", now=now)
 
 
 def abandon_intent(session: Session, *, intent_id: UUID, now: datetime) -> None:
-    """Abandon an intent, so that its orders can have another."""
+    """Abandon an intent, so that the orders can get another."""
     _close_intent(session, intent_id=intent_id, trigger="abandon", now=now)
 
 
 def _close_intent(session: Session, *, intent_id: UUID, trigger: str, now: datetime) -> None:
-    """Release the orders of an intent, unless it was paid meanwhile: the report is outdated then."""
+    """Close an intent and release its orders, unless the intent was paid in the meantime."""
     order_ids = session.scalars(
         select(PaymentAllocation.order_id).where(PaymentAllocation.intent_id == intent_id)
     )
@@ -421,9 +419,9 @@ def _close_intent(session: Session, *, intent_id: UUID, trigger: str, now: datet
 
 
 def ensure_reference_belongs_to_buyer(session: Session, *, buyer_id: UUID, reference: str) -> None:
-    """Make sure that a reference is the buyer's.
+    """Check that a payment reference belongs to the buyer.
 
-    :raises NotFoundError: it is not
+    :raises NotFoundError: the reference is unknown or belongs to another buyer
     """
     if session.scalar(select(PaymentIntent.id).filter_by(reference=reference, buyer_id=buyer_id)) is None:
-        raise NotFoundError("There is no such payment.")
+        raise NotFoundError("Payment not found.")

@@ -1,11 +1,10 @@
-"""Payment methods: initialize a hosted page, or an account for a bank transfer.
+"""Payment methods: the gateway's hosted page, and accounts for bank transfers.
 
-An intent is leased and committed, then the gateway is called, and its answer is recorded: no transaction is open while
-the gateway is called.
+The lease on an intent is committed before the call to the gateway, and the result is recorded afterwards. No
+transaction is open during the call.
 
-A transfer account belongs to the payment's reference, not to its buyer: an account of a customer's own would take any
-amount at any time, under references of the gateway's making, and could not tell which order is meant. So what
-arrives there is a charge like any other, and ends in the one function that applies it.
+A transfer account belongs to a payment reference, not to a buyer. A permanent account of a customer would accept any
+amount at any time without naming the order. A transfer to the account is therefore an ordinary charge of the payment.
 """
 
 import time
@@ -25,6 +24,7 @@ from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.orders import states as order_states
 from marketplace.orders.deadlines import PAYMENT_WINDOW
 from marketplace.orders.models import Order
+from marketplace.payments import texts
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.intents.lifecycle import Intent, PaymentTarget
 from marketplace.payments.models import TRANSFER_ACCOUNT_NUMBER, PaymentTransferAccount
@@ -34,7 +34,7 @@ from marketplace.providers.gateway.payments import PaymentGateway, PaymentPage
 
 _WAIT_SECONDS = 12.0
 _POLL_SECONDS = 0.1
-# The first reference, and one more if the gateway knows the first already: its answer was lost once.
+# A second reference is needed if the gateway already knows the first, because an earlier response was lost.
 _MAX_REFERENCES = 2
 _Initialized = TypeVar("_Initialized")
 
@@ -64,21 +64,17 @@ def open_hosted_page(
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[Intent, PaymentPage]:
-    """Get the page on which somebody pays: the one that is open, or a new one.
+    """Get the open hosted page of a target, or have the gateway open a page.
 
-    Of several requests at once one asks the gateway, and the others wait for its answer.
+    Among concurrent requests, only one calls the gateway and the others wait for the result.
 
-    :param buyer_id: who pays
-    :param email: what the gateway is told of them
-    :param target: what is paid for
-    :param callback_url: where the page sends the buyer afterwards
-    :param clock: tells the time
-    :param sleep: waits so many seconds
-    :return: the intent and its page, which the caller records in its own last transaction
-    :raises NotFoundError: it is not the buyer's
-    :raises NotPayableError: it does not wait for payment
-    :raises ProviderUnavailableError: the gateway gave no usable answer; the same call may be made again
-    :raises InitializationInProgressError: another request is still at it
+    :param email: the e-mail address that the gateway stores for the buyer
+    :param callback_url: the page to which the hosted page redirects the buyer
+    :return: the intent and the page, which the caller must record in a later transaction
+    :raises NotFoundError: the target does not exist or belongs to another buyer
+    :raises NotPayableError: the target does not await payment
+    :raises ProviderUnavailableError: the gateway gave no usable response; the call may be repeated
+    :raises InitializationInProgressError: another request has not finished in time
     """
     return _initialize_payment(
         database,
@@ -110,21 +106,17 @@ def open_transfer_account(
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[Intent, GatewayTransferAccount]:
-    """Get the account to transfer a payment to: the one that is open, or a new one.
+    """Get the open transfer account of a target, or have the gateway create an account.
 
-    Of several requests at once one asks the gateway, and the others wait for its answer.
+    Among concurrent requests, only one calls the gateway and the others wait for the result.
 
-    :param buyer_id: who pays
-    :param email: what the gateway is told of them
-    :param target: what is paid for
-    :param callback_url: where a payment page, should one be opened instead, sends the buyer afterwards
-    :param clock: tells the time
-    :param sleep: waits so many seconds
-    :return: the intent and its account, which the caller records in its own last transaction
-    :raises NotFoundError: it is not the buyer's
-    :raises NotPayableError: it does not wait for payment
-    :raises ProviderUnavailableError: the gateway gave no usable answer; the same call may be made again
-    :raises InitializationInProgressError: another request is still at it
+    :param email: the e-mail address that the gateway stores for the buyer
+    :param callback_url: the page to which a hosted page redirects the buyer, if the buyer opens a hosted page instead
+    :return: the intent and the account, which the caller must record in a later transaction
+    :raises NotFoundError: the target does not exist or belongs to another buyer
+    :raises NotPayableError: the target does not await payment
+    :raises ProviderUnavailableError: the gateway gave no usable response; the call may be repeated
+    :raises InitializationInProgressError: another request has not finished in time
     """
     get_live_intent = partial(
         lifecycle.get_or_create_intent, buyer_id=buyer_id, target=target, callback_url=callback_url
@@ -135,7 +127,7 @@ def open_transfer_account(
         account = _find_transfer_account(session, intent)
         if account is None or account.expires_at > now:
             return intent
-        # The gateway takes nothing for it any more: another reference gets another account.
+        # The gateway accepts no transfers to an expired account. A new reference gets a new account.
         lifecycle.abandon_intent(session, intent_id=intent.id, now=now)
         return get_live_intent(session, now=now)
 
@@ -189,9 +181,9 @@ _INSERT_TRANSFER_ACCOUNT = Statement(
 def record_transfer_account(
     session: Session, *, intent: Intent, account: GatewayTransferAccount, now: datetime
 ) -> TransferInstructions:
-    """Record the account that the gateway created.
+    """Record the transfer account that the gateway created.
 
-    :raises NotPayableError: an order was paid, cancelled or expired while the gateway was called
+    :raises NotPayableError: an order was paid, cancelled or expired during the call to the gateway
     """
     lifecycle.ensure_intent_payable(session, intent=intent)
     _INSERT_TRANSFER_ACCOUNT.run(session, intent_id=intent.id, now=now, **asdict(account))
@@ -221,14 +213,14 @@ def _initialize_payment(
     clock: Clock,
     sleep: Callable[[float], None],
 ) -> tuple[Intent, _Initialized]:
-    """Get what somebody pays by: what is open, or what one caller alone asks the gateway for.
+    """Get the initialized page or account of an intent, or initialize the payment at the gateway.
 
-    :param get_intent: gets the live intent, or creates it
-    :param find_initialized: finds what is open of an intent
-    :param initialize: asks the gateway to open an intent
-    :return: the intent and what was opened, which the caller records in its own last transaction
-    :raises ProviderUnavailableError: the gateway gave no usable answer; the same call may be made again
-    :raises InitializationInProgressError: another request is still at it
+    :param get_intent: gets or creates the live intent
+    :param find_initialized: finds the page or account of an intent
+    :param initialize: calls the gateway to open a page or create an account
+    :return: the intent and the page or account, which the caller must record in a later transaction
+    :raises ProviderUnavailableError: the gateway gave no usable response; the call may be repeated
+    :raises InitializationInProgressError: another request has not finished in time
     """
     for _ in range(_MAX_REFERENCES):
         intent, initialized = _acquire_lease(database, get_intent, find_initialized, clock=clock, sleep=sleep)
@@ -243,14 +235,14 @@ def _initialize_payment(
             if not _is_reference_known(database, gateway, intent):
                 database.in_transaction(lifecycle.release_initialization, intent_id=intent.id)
                 break
-            # An answer was lost, or the reference was opened another way. A fresh reference takes its place; should
-            # money come for the old one after all, it finds its order all the same.
+            # The gateway's response was lost, or the reference was initialized by the other payment method. A new
+            # reference replaces the old one. A late charge for the old reference is still matched to the order.
             database.in_transaction(lifecycle.abandon_intent, intent_id=intent.id, now=clock())
-    raise ProviderUnavailableError("The payment gateway refused to take the payment.")
+    raise ProviderUnavailableError("The payment gateway refused the payment.")
 
 
 def _is_reference_known(database: Database, gateway: PaymentGateway, intent: Intent) -> bool:
-    """Ask whether the gateway refused because it knows the reference, or for a reason that a new one won't mend."""
+    """Return whether the gateway already knows the reference, in which case a new reference helps."""
     try:
         return gateway.fetch_charge(intent.reference) is not None
     except ProviderUnavailableError:
@@ -266,7 +258,10 @@ def _acquire_lease(
     clock: Clock,
     sleep: Callable[[float], None],
 ) -> tuple[Intent, _Initialized | None]:
-    """Give an intent with what is open of it, or one whose opening is ours."""
+    """Get an intent with its page or account, or acquire the lease on the initialization.
+
+    :raises InitializationInProgressError: another request holds the lease for too long
+    """
 
     def attempt(session: Session, now: datetime) -> tuple[Intent, _Initialized | None, bool]:
         intent = get_intent(session, now=now)
@@ -281,13 +276,11 @@ def _acquire_lease(
         if is_ready:
             return intent, initialized
         sleep(_POLL_SECONDS)
-    raise InitializationInProgressError(
-        "Another request is opening the payment. Try again.", retry_after_seconds=5
-    )
+    raise InitializationInProgressError(texts.INITIALIZATION_IN_PROGRESS, retry_after_seconds=5)
 
 
 def _charge_metadata(intent: Intent) -> dict[str, Any]:
-    """Give what comes back with the charge of an intent."""
+    """Build the metadata that the gateway returns with a charge of the intent."""
     return {
         "userId": str(intent.buyer_id),
         "orderId": str(intent.order_ids[0]),

@@ -1,8 +1,8 @@
-"""Refunds by officers: wholly or in part, out of escrow or, after its release, by a clawback.
+"""Full and partial refunds by officers: from escrow or, after the release, by a clawback.
 
-The vendor bears a clawback up to what they had of the order, the platform what is beyond that. The vendor's balance of
-what they are owed stays as it is: what they owe has an account of its own, which is taken from their next payouts
-first. A chargeback of released money is borne likewise.
+The vendor bears a clawback up to the amount that the order paid the vendor. The platform bears the rest. The vendor's
+payable balance does not change: the debt has an account of its own and is deducted first from the next payouts. A
+chargeback of released money is split in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +24,17 @@ from marketplace.orders import inventory, operations as orders, states
 from marketplace.orders.models import OrderItem
 from marketplace.orders.pricing import allocate_after, split_escrow
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order, record_clawback
+from marketplace.payments import texts
 from marketplace.payments.guards import ensure_no_conflict_of_interest, ensure_order_not_charged_back
 from marketplace.payments.models import Refund
 from marketplace.payments.refunds import create, notifications
 from marketplace.payments.refunds.create import Destination
 
 _RELEASED_ESCROW_STATUSES = frozenset({"released", "partially_refunded"})
-_DESTINATION_TEXTS = {"wallet": "to your wallet", "gateway": "to where you paid from"}
+_REFUNDED_TEXTS: dict[Destination, str] = {
+    "wallet": texts.ORDER_REFUNDED_TO_WALLET,
+    "gateway": texts.ORDER_REFUNDED_TO_GATEWAY,
+}
 
 
 class EscrowDeficitError(MarketplaceError):
@@ -61,7 +65,7 @@ class ItemsNotRefundableError(ValidationError):
 
 @dataclass(frozen=True)
 class RefundItem:
-    """Units of a product of the order."""
+    """A product of an order and the number of units to refund."""
 
     product_id: UUID
     quantity: int
@@ -71,8 +75,8 @@ class RefundItem:
 class RefundRequest:
     """A refund that an officer requests.
 
-    :param amount_minor: kobo; none takes what the items cost, or all that escrow holds
-    :param items: what it is for: their price is the amount, each piece is refunded once, and is not to be shipped
+    :param amount_minor: kobo; none for the price of the items or, without items, the full amount available
+    :param items: refunded units; each unit can be refunded once and is not shipped any more
     """
 
     destination: Destination
@@ -83,7 +87,7 @@ class RefundRequest:
 
 @dataclass(frozen=True)
 class ClawbackShares:
-    """The vendor's and the platform's share of a clawback, and the vendor's total debt, in kobo."""
+    """The vendor's and the platform's shares of a clawback and the vendor's total debt, in kobo."""
 
     vendor_minor: int
     platform_minor: int
@@ -107,37 +111,33 @@ def process_refund(
     act: Act,
     refund_request: RefundRequest,
 ) -> ProcessedRefund:
-    """Refund an order out of its escrow, for an officer.
+    """Refund an order from escrow, for an officer.
 
-    All of it ends the order as refunded. A part leaves the order where it is: the rest is released, or refunded,
-    later, and vendor and platform bear the part in proportion to what each would have had.
+    A full refund closes the order as refunded. A partial refund leaves the order's status unchanged, and the rest is
+    released or refunded later. Vendor and platform bear a partial refund in proportion to the shares of a full release.
 
-    :param order_id: any order whose escrow is held or frozen
-    :param refund_request: how much, whereto and why
-    :raises NotFoundError: there is no such order
-    :raises ConflictOfInterestError: the officer is a party of it
-    :raises AlreadyReleasedError: the vendor has the money: it takes a clawback
-    :raises IllegalTransitionError: it is not paid, or over
-    :raises ChargedBackError: the buyer's bank gives the money back, or did
-    :raises ItemsNotRefundableError: an item is not of the order, or not so often
-    :raises ValidationError: the items cost another amount
-    :raises EscrowDeficitError: escrow holds less
+    :param order_id: an order with held or frozen escrow
+    :raises NotFoundError: the order does not exist
+    :raises ConflictOfInterestError: the officer is a party to the order
+    :raises AlreadyReleasedError: the escrow is released, so the refund needs a clawback
+    :raises IllegalTransitionError: the order is unpaid or closed
+    :raises ChargedBackError: the buyer's bank disputes the payment or has returned it
+    :raises ItemsNotRefundableError: the order does not have these units left to refund
+    :raises ValidationError: amount and items disagree
+    :raises EscrowDeficitError: the amount exceeds the escrow balance
     """
     order = lock_order(session, order_id=order_id)
     ensure_no_conflict_of_interest(
         session, officer_id=act.person_id, buyer_id=order.buyer_id, vendor_ids=[order.vendor_id]
     )
     if order.escrow_status in _RELEASED_ESCROW_STATUSES:
-        raise AlreadyReleasedError(
-            f"The order is {order.status} and its escrow {order.escrow_status}: the vendor has the money. Getting it"
-            " back from the vendor takes a clawback: send clawback: true."
-        )
+        raise AlreadyReleasedError(texts.ESCROW_ALREADY_RELEASED.format(escrow_status=order.escrow_status))
     states.ORDER.target(order.status, states.REFUND)
     ensure_order_not_charged_back(session, order_id=order.id)
     available_minor = order.escrow_balance_minor
     lines = _fetch_order_lines(session, order_id=order.id)
     amount_minor = _compute_refund_amount(
-        refund_request, lines, available_minor=available_minor, limit_label="Escrow holds"
+        refund_request, lines, available_minor=available_minor, limit_text=texts.ABOVE_ESCROW_BALANCE
     )
     create.lock_charges(session, order=order)
     _debit_escrow(session, order, refund_request, amount_minor, Actor("staff", act.person_id), now=act.now)
@@ -180,20 +180,20 @@ def claw_back(
     act: Act,
     refund_request: RefundRequest,
 ) -> ProcessedRefund:
-    """Refund an order whose money was released, for an officer.
+    """Refund an order after the release of its escrow, for an officer.
 
-    The order stays delivered. Rows are locked in the order: the order with its escrow, charges, balances.
+    The order stays delivered. Rows are locked in this sequence: the order with its escrow, charges, balances.
 
-    :param order_id: an order whose escrow is released
-    :param refund_request: how much, whereto and why; without amount and items, all that did not go back before
-    :raises NotFoundError: there is no such order
-    :raises ConflictOfInterestError: the officer is a party of it
+    :param order_id: an order with released escrow
+    :param refund_request: without amount and items, refunds the released amount that was not refunded before
+    :raises NotFoundError: the order does not exist
+    :raises ConflictOfInterestError: the officer is a party to the order
     :raises EscrowNotReleasedError: escrow still holds the money
-    :raises ItemsNotRefundableError: an item is not of the order, or not so often
-    :raises ValidationError: the items cost another amount
-    :raises IllegalTransitionError: the order is not paid, or was cancelled or refunded
-    :raises ChargedBackError: the buyer's bank gives the money back, or did
-    :raises EscrowDeficitError: it is more than was released and did not go back before
+    :raises ItemsNotRefundableError: the order does not have these units left to refund
+    :raises ValidationError: amount and items disagree
+    :raises IllegalTransitionError: the order is unpaid, cancelled or refunded
+    :raises ChargedBackError: the buyer's bank disputes the payment or has returned it
+    :raises EscrowDeficitError: the amount exceeds the released amount that was not refunded before
     """
     order = lock_order(session, order_id=order_id)
     ensure_no_conflict_of_interest(
@@ -201,15 +201,13 @@ def claw_back(
     )
     if order.escrow_status not in _RELEASED_ESCROW_STATUSES:
         states.ORDER.target(order.status, states.REFUND)
-        raise EscrowNotReleasedError.of(
-            "clawback", "Escrow still holds the money: it is refunded out of it. Leave this out."
-        )
+        raise EscrowNotReleasedError.of("clawback", "Must be false while escrow still holds the money.")
     ensure_order_not_charged_back(session, order_id=order.id)
     amount_minor = _compute_refund_amount(
         refund_request,
         _fetch_order_lines(session, order_id=order.id),
         available_minor=order.net_released_minor,
-        limit_label="Vendor and platform have",
+        limit_text=texts.ABOVE_RELEASED_BALANCE,
     )
     sources = allocate_clawback(order, amount_minor)
     record_clawback(
@@ -249,15 +247,14 @@ def claw_back(
         }
         | _refund_audit_details(refund_request, amount_minor, refunds),
     )
-    amount = format_naira(amount_minor)
+    placeholders = {"amount": format_naira(amount_minor), "order_number": order.number}
+    vendor_debt = notifications.vendor_debt_message(vendor_minor, total_debt_minor)
     notifications.notify_parties_of_clawback(
         session,
         order,
         {
-            order.buyer_id: f"{amount} of order {order.number} go back"
-            f" {_DESTINATION_TEXTS[refund_request.destination]}.",
-            order.vendor_user_id: f"{amount} of order {order.number} went back to its buyer."
-            f" {notifications.vendor_debt_message(vendor_minor, total_debt_minor)}",
+            order.buyer_id: _REFUNDED_TEXTS[refund_request.destination].format(**placeholders),
+            order.vendor_user_id: f"{texts.ORDER_REFUNDED_FOR_VENDOR.format(**placeholders)} {vendor_debt}",
         },
         cause=f"order:{order.id}:clawback:{order.clawed_back_minor}",
         now=act.now,
@@ -268,11 +265,11 @@ def claw_back(
 
 
 def allocate_clawback(order: LockedOrder, amount_minor: int) -> Sequence[create.DebitSource]:
-    """Tell who bears what goes back of a released order: the vendor, then the platform.
+    """Allocate a clawback of a released order to the vendor first, then to the platform.
 
-    :param order: locked, its escrow released
-    :param amount_minor: kobo; at most what did not go back before
-    :return: the vendor's account and the platform's, each with its part; one of them may be 0
+    :param order: locked, with released escrow
+    :param amount_minor: kobo, at most the released amount that was not refunded before
+    :return: the vendor's and the platform's account with the share of each in kobo, which may be 0
     """
     released = split_escrow(order.price, commission_minor=order.commission_minor).scaled_to(
         order.released_minor
@@ -286,7 +283,7 @@ def allocate_clawback(order: LockedOrder, amount_minor: int) -> Sequence[create.
 
 
 def _fetch_order_lines(session: Session, *, order_id: UUID) -> dict[UUID, OrderItem]:
-    """Fetch the items of an order by product, in their order."""
+    """Fetch the items of an order by product id, sorted by position."""
     return {
         item.product_id: item
         for item in session.scalars(
@@ -307,7 +304,7 @@ def _debit_escrow(
     *,
     now: datetime,
 ) -> None:
-    """Take it out of the escrow's record; all of it ends the order."""
+    """Debit the order's escrow; a full refund also closes the order."""
     if amount_minor == order.escrow_balance_minor:
         orders.refund_fully(session, order=order, actor=actor, reason=refund_request.reason, now=now)
     else:
@@ -327,50 +324,54 @@ def _compute_refund_amount(
     lines: Mapping[UUID, OrderItem],
     *,
     available_minor: int,
-    limit_label: str,
+    limit_text: str,
 ) -> int:
-    """Give what is to be refunded, in kobo: named, or of the items, or all that there is.
+    """Compute the amount to refund: as requested, the price of the items, or all that is available.
 
-    :param lines: of the order, by product
-    :param available_minor: kobo that there are
-    :param limit_label: begins the sentence that tells how much there is
-    :raises ItemsNotRefundableError: an item is not of the order, or not so often
-    :raises ValidationError: the items cost another amount
-    :raises EscrowDeficitError: there is less
+    :param lines: the order's items by product id
+    :param available_minor: refundable kobo
+    :param limit_text: error text for an amount that exceeds the available amount
+    :return: kobo
+    :raises ItemsNotRefundableError: the order does not have these units left to refund
+    :raises ValidationError: amount and items disagree
+    :raises EscrowDeficitError: the amount exceeds the available amount
     """
     items_minor = _price_items(lines, refund_request.items) if refund_request.items else None
     if items_minor is not None and refund_request.amount_minor not in (None, items_minor):
         raise ValidationError(
-            "The items cost another amount. Leave it out; or name no items, and it is for no piece of the order.",
-            invalid_params=[InvalidParam("amountMinor", f"The items cost {items_minor}.")],
+            texts.ITEMS_AMOUNT_MISMATCH.format(items_minor=items_minor),
+            invalid_params=[InvalidParam("amountMinor", f"Must be {items_minor}, the price of the items.")],
         )
     amount_minor = refund_request.amount_minor or items_minor or available_minor
     if not 0 < amount_minor <= available_minor:
         raise EscrowDeficitError(
-            f"{limit_label} {available_minor} kobo of the order, not {amount_minor}.",
-            invalid_params=[InvalidParam("amountMinor", f"{limit_label} {available_minor}.")],
+            limit_text.format(available_minor=available_minor),
+            invalid_params=[InvalidParam("amountMinor", f"Must not exceed {available_minor}.")],
         )
     return amount_minor
 
 
 def _price_items(lines: Mapping[UUID, OrderItem], items: Sequence[RefundItem]) -> int:
-    """Give what the items cost, none of whose pieces may have been refunded before."""
+    """Compute the price of the items in kobo.
+
+    :raises ItemsNotRefundableError: the order does not have these units left to refund
+    """
     total_minor, faults = 0, []
     for index, item in enumerate(items):
         line = lines.get(item.product_id)
         if line is None:
             faults.append(InvalidParam(f"items[{index}].productId", "Is not in the order."))
         elif item.quantity > line.quantity - line.refunded_quantity:
-            fewer = (
-                f", and {line.refunded_quantity} of them refunded by now" if line.refunded_quantity else ""
-            )
+            left = line.quantity - line.refunded_quantity
             faults.append(
-                InvalidParam(f"items[{index}].quantity", f"The order has {line.quantity} of it{fewer}.")
+                InvalidParam(f"items[{index}].quantity", f"Must not exceed {left}, the units left to refund.")
             )
         else:
             total_minor += line.unit_price_minor * item.quantity
     if faults:
-        raise ItemsNotRefundableError("Not all of it is left in the order.", invalid_params=faults)
+        raise ItemsNotRefundableError(
+            "The order does not have all of these items left to refund.", invalid_params=faults
+        )
     return total_minor
 
 
@@ -386,7 +387,7 @@ def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
 def _refund_audit_details(
     refund_request: RefundRequest, amount_minor: int, refunds: Sequence[Refund]
 ) -> dict[str, Any]:
-    """Describe an officer's refund for the audit."""
+    """Describe an officer's refund for the audit log."""
     return {
         "amountMinor": amount_minor,
         "destination": refund_request.destination,
@@ -408,26 +409,35 @@ def _notify_parties(
     is_full: bool,
     now: datetime,
 ) -> None:
-    """Notify both sides of amount and items; the officer's reason is in the trail, which both can read."""
-    amount = format_naira(amount_minor)
-    closing = "The order is over." if is_full else "The order goes on; the rest stays in escrow."
+    """Notify buyer and vendor of amount and items.
+
+    The officer's reason is left out, because both parties can read the reason in the order's trail.
+    """
+    placeholders = {"amount": format_naira(amount_minor), "order_number": order.number}
     item_list = ", ".join(
-        f"{item.quantity} of {lines[item.product_id].title}" for item in refund_request.items
+        f"{item.quantity} x {lines[item.product_id].title}" for item in refund_request.items
     )
-    items_text = f" for {item_list}" if item_list else ""
+    shared = [texts.ORDER_REFUNDED_ITEMS.format(items=item_list)] if item_list else []
+    shared.append(texts.ORDER_REFUNDED_CLOSED if is_full else texts.ORDER_REFUNDED_OPEN)
     restocked = order.shipped_at is None and (is_full or item_list)
-    destination_text = _DESTINATION_TEXTS[refund_request.destination]
     body_by_user = {
-        order.buyer_id: f"{amount} of order {order.number} go back {destination_text}{items_text}. {closing}",
-        order.vendor_user_id: f"{amount} of order {order.number} go back to its buyer{items_text}. {closing}"
-        + (" Do not ship what was refunded: it is in stock again." if restocked else ""),
+        order.buyer_id: " ".join(
+            [_REFUNDED_TEXTS[refund_request.destination].format(**placeholders), *shared]
+        ),
+        order.vendor_user_id: " ".join(
+            [
+                texts.ORDER_REFUNDED_FOR_VENDOR.format(**placeholders),
+                *shared,
+                *([texts.ORDER_REFUNDED_RESTOCKED] if restocked else []),
+            ]
+        ),
     }
     for user_id, body in body_by_user.items():
         notify(
             session,
             user_id=user_id,
             type="order_refunded",
-            title="An order was refunded" if is_full else "An order was refunded in part",
+            title=texts.ORDER_REFUNDED_TITLE if is_full else texts.ORDER_PARTLY_REFUNDED_TITLE,
             body=body,
             link=f"/orders/{order.id}",
             cause=f"order:{order.id}:refund:{order.refunded_minor}",

@@ -9,17 +9,18 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.payments import texts
 from marketplace.payments.models import Refund
 
 _TITLES = {
-    "REFUND_STUCK": "A refund needs finance",
-    "REFUND_REFUSED": "The gateway refused a refund",
-    "REFUND_SENT_TWICE": "A refund was paid twice",
-    "REFUND_ID_DIFFERS": "The gateway has a refund twice",
-    "REFUND_CAME_BACK": "A refund failed after it was sent",
-    "REFUND_AMOUNT_DIFFERS": "The gateway tells of another amount of a refund",
+    "REFUND_STUCK": texts.ALERT_REFUND_STUCK,
+    "REFUND_REFUSED": texts.ALERT_REFUND_REFUSED,
+    "REFUND_SENT_TWICE": texts.ALERT_REFUND_SENT_TWICE,
+    "REFUND_ID_DIFFERS": texts.ALERT_REFUND_ID_DIFFERS,
+    "REFUND_CAME_BACK": texts.ALERT_REFUND_CAME_BACK,
+    "REFUND_AMOUNT_DIFFERS": texts.ALERT_REFUND_AMOUNT_DIFFERS,
 }
-# What is over once a refund is sent, credited, or tried anew; that money moved twice, or may, is not.
+# Sending, crediting or retrying a refund resolves these alerts. Alerts about duplicate payments stay open.
 _RESOLVED_BY_PROGRESS: tuple[AlertIdentifier, ...] = (
     "REFUND_STUCK",
     "REFUND_REFUSED",
@@ -34,7 +35,7 @@ def raise_refund_alert(
 ) -> None:
     """Raise an alert about a locked refund.
 
-    :param facts: added to the refund's own
+    :param facts: added to the facts about the refund
     """
     raise_alert(
         session,
@@ -56,15 +57,15 @@ def raise_refund_alert(
 def raise_missing_refund_alert(
     session: Session, *, refund_id: UUID, attempt: int, reference: str, now: datetime
 ) -> None:
-    """Raise that the gateway does not know a refund that it accepted.
+    """Raise an alert about an accepted refund that the gateway does not know any more.
 
-    :param reference: the charge's
+    :param reference: the payment reference of the refunded charge
     """
     raise_alert(
         session,
         identifier="REFUND_UNKNOWN",
         subject=f"refund:{refund_id}",
-        title="The gateway does not know a refund",
+        title=texts.ALERT_REFUND_UNKNOWN,
         facts={"refundId": refund_id, "attempt": attempt, "reference": reference},
         now=now,
     )
@@ -80,6 +81,6 @@ def resolve_refund_alerts(
 ) -> None:
     """Resolve alerts about a refund.
 
-    :param identifiers: without it, those of a refund that is sent, credited or tried again
+    :param identifiers: by default the alerts that sending, crediting or retrying the refund resolves
     """
     resolve_alert(session, identifier=identifiers, subject=f"refund:{refund_id}", note=note, now=now)

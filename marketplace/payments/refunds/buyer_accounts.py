@@ -1,8 +1,7 @@
-"""The buyer's wallet and debt: credit refunds that the gateway has not sent, and reclaim those sent twice.
+"""The buyer's wallet and debt: credit unsent refunds and reclaim duplicate ones.
 
-A buyer's bank that gives a payment back gives back what we were about to: sent as well, it would reach the buyer
-twice. So such refunds wait. When the dispute is won they are sent; when it is lost they go to the wallet, out of which
-what the bank gave is taken.
+A refund of a disputed payment waits, because the bank may return the payment too. After a won dispute the refund is
+sent. After a lost dispute the refund is credited to the wallet, and the amount that the bank returned is deducted.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, lock_balances, post_transaction
 from marketplace.ledger.queries import is_posted
 from marketplace.notifications.operations import notify
-from marketplace.payments import states
+from marketplace.payments import states, texts
 from marketplace.payments.models import Refund
 from marketplace.payments.refunds import alerts, create, notifications
 from marketplace.providers.gateway.payloads import GatewayRefund
@@ -30,9 +29,9 @@ _BATCH = 500
 
 
 def lock_unsent_refunds(session: Session, *, charge_ids: Sequence[UUID]) -> Sequence[Refund]:
-    """Lock the refunds of charges that were certainly not sent: never requested, or reported as failed.
+    """Lock the unsent refunds of charges: refunds that were never requested or that the gateway reported as failed.
 
-    :param charge_ids: of charges that are locked in this transaction
+    :param charge_ids: ids of charges that this transaction has locked
     """
     return session.scalars(
         select(Refund)
@@ -48,11 +47,11 @@ def lock_unsent_refunds(session: Session, *, charge_ids: Sequence[UUID]) -> Sequ
 
 
 def credit_unsent_refund(session: Session, refund: Refund, *, trigger: str, now: datetime) -> None:
-    """Credit an unsent refund to the wallet; its charge can be refunded by that much again.
+    """Credit an unsent refund to the wallet, and make the amount of the charge refundable again.
 
-    :param refund: locked, and its charge too
-    :param trigger: of the table of refunds
-    :raises IllegalTransitionError: the refund was sent, or may be
+    :param refund: locked together with its charge
+    :param trigger: ``credit`` or ``withdraw`` of the refund's state machine
+    :raises IllegalTransitionError: the refund was sent or may have been sent
     """
     refund.status = states.REFUND.target(refund.status, trigger)
     refund.settled_at = refund.updated_at = now
@@ -61,7 +60,7 @@ def credit_unsent_refund(session: Session, refund: Refund, *, trigger: str, now:
         session,
         kind="refund_credit",
         source=f"refund:{refund.id}",
-        description="Refund that was not sent credited to the wallet",
+        description="Unsent refund credited to the wallet",
         postings=[
             Posting(accounts.REFUNDS_IN_TRANSIT, "debit", refund.amount_minor, refund.order_id),
             Posting(accounts.wallet(refund.buyer_id), "credit", refund.amount_minor, refund.order_id),
@@ -69,15 +68,15 @@ def credit_unsent_refund(session: Session, refund: Refund, *, trigger: str, now:
         now=now,
     )
     alerts.resolve_refund_alerts(
-        session, refund_id=refund.id, note=f"The refund is {refund.status}.", now=now
+        session, refund_id=refund.id, note=texts.ALERT_REFUND_RESOLVED.format(status=refund.status), now=now
     )
 
 
 def credit_and_offset_debt(session: Session, refund: Refund, *, trigger: str, now: datetime) -> None:
-    """Credit an unsent refund of a charged-back payment to the wallet, and offset the buyer's debt for it.
+    """Credit an unsent refund of a charged-back payment to the wallet, then offset the buyer's debt.
 
-    :param refund: locked, and its charge too
-    :param trigger: of the table of refunds
+    :param refund: locked together with its charge
+    :param trigger: ``credit`` or ``withdraw`` of the refund's state machine
     """
     buyer_id = refund.buyer_id
     lock_balances(session, accounts=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
@@ -87,26 +86,25 @@ def credit_and_offset_debt(session: Session, refund: Refund, *, trigger: str, no
 
 
 def is_duplicate_attempt(session: Session, refund: Refund, *, attempt: int) -> bool:
-    """Tell whether an attempt was posted as a duplicate payment, whatever its status is now."""
+    """Return whether an attempt was posted as a duplicate payment, even if that payment was reversed later."""
     return is_posted(session, kind=_DUPLICATE_REFUND_KIND, source=_ledger_source(refund, attempt))
 
 
 def record_duplicate_refund(
     session: Session, refund: Refund, reported: GatewayRefund, *, attempt: int, now: datetime
 ) -> None:
-    """Book what the gateway paid although the buyer has the money, and ask it back of them.
+    """Post an attempt that paid the buyer a second time, and debit the buyer.
 
-    It does so once for each try.
+    A repeated call for the same attempt has no effect.
 
-    :param refund: locked, and its charge too
-    :param reported: the gateway's word that it was sent
-    :param attempt: which try it was
+    :param refund: locked together with its charge
+    :param reported: the gateway's report that the attempt was sent
     """
     if is_duplicate_attempt(session, refund, attempt=attempt):
         return
     alerts.raise_refund_alert(session, "REFUND_SENT_TWICE", refund, {"sentAtTry": attempt}, now=now)
     outstanding_minor = debit_buyer_for_attempt(
-        session, refund, reported, attempt=attempt, description="Refund that reached its buyer twice", now=now
+        session, refund, reported, attempt=attempt, description="Duplicate refund to the buyer", now=now
     )
     notifications.notify_duplicate_refund(
         session,
@@ -127,13 +125,13 @@ def debit_buyer_for_attempt(
     description: str,
     now: datetime,
 ) -> int:
-    """Book what a try paid a buyer who has the money, and take it from their wallet, or claim it.
+    """Post an attempt that paid a buyer who already has the money, and debit the wallet or record a debt.
 
-    :param refund: locked, and its charge too
-    :param reported: the gateway's word that it was sent
-    :param attempt: which try it was; it is not booked
-    :param description: for statements
-    :return: kobo that the buyer owes of it
+    :param refund: locked together with its charge
+    :param reported: the gateway's report that the attempt was sent
+    :param attempt: number of an attempt that is not posted yet
+    :param description: description of the ledger transaction, visible in statements
+    :return: kobo that the wallet could not cover and the buyer owes
     """
     refund.paid_twice_minor += reported.amount_minor
     refund.updated_at = now
@@ -160,12 +158,12 @@ _SELECT_POSTED_AMOUNT = Statement(
 
 
 def reverse_duplicate_refund(session: Session, refund: Refund, *, attempt: int, now: datetime) -> None:
-    """Give back what was asked back of a buyer, the try that was paid twice having come back.
+    """Reverse a duplicate payment that the gateway now reports as failed.
 
-    It goes to the wallet, whether the wallet gave it or it is owed still: a debt is set off against it.
+    The wallet is credited even if the buyer still owes the amount. The debt is later offset against the wallet.
 
-    :param refund: locked, and its charge too
-    :param attempt: which try it was; it is booked as paid twice
+    :param refund: locked together with its charge
+    :param attempt: number of an attempt that is posted as a duplicate payment
     """
     source = _ledger_source(refund, attempt)
     if is_posted(session, kind=_DUPLICATE_RETURNED_KIND, source=source):
@@ -177,7 +175,7 @@ def reverse_duplicate_refund(session: Session, refund: Refund, *, attempt: int, 
         session,
         refund_id=refund.id,
         identifiers="REFUND_SENT_TWICE",
-        note="The money came back to the gateway.",
+        note=texts.ALERT_REFUND_SENT_TWICE_RESOLVED,
         now=now,
     )
     refund.paid_twice_minor -= amount_minor
@@ -187,7 +185,7 @@ def reverse_duplicate_refund(session: Session, refund: Refund, *, attempt: int, 
         session,
         kind=_DUPLICATE_RETURNED_KIND,
         source=source,
-        description="Refund that had reached its buyer twice came back",
+        description="Duplicate refund returned to the gateway",
         postings=[
             Posting(accounts.GATEWAY_CLEARING, "debit", amount_minor, refund.order_id),
             Posting(accounts.wallet(refund.buyer_id), "credit", amount_minor, refund.order_id),
@@ -200,7 +198,7 @@ def reverse_duplicate_refund(session: Session, refund: Refund, *, attempt: int, 
 
 
 def _ledger_source(refund: Refund, attempt: int) -> str:
-    """Name a try at a refund that its buyer had the money of, for the books."""
+    """Build the ledger source of a duplicate payment."""
     return f"refund:{refund.id}:{attempt}"
 
 
@@ -214,15 +212,14 @@ def record_overpayment(
     description: str,
     now: datetime,
 ) -> int:
-    """Book what the gateway paid a buyer who had the money already.
+    """Post a gateway payment to a buyer who already had the money.
 
-    It has left the gateway, so the books say so; the wallet gives back what it has, and the rest is a debt in an
-    account of the buyer's own.
+    The wallet is debited up to its balance. The rest becomes a debt in the buyer's receivable account.
 
     :param amount_minor: kobo that the gateway paid
-    :param source: names the payment once and for all
-    :param description: for statements
-    :return: kobo that the wallet could not give, and the buyer owes
+    :param source: unique ledger source of the payment
+    :param description: description of the ledger transaction, visible in statements
+    :return: kobo that the wallet could not cover and the buyer owes
     """
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
     paid_by_wallet_minor = min(amount_minor, lock_balances(session, accounts=[wallet, debt])[wallet])
@@ -258,9 +255,9 @@ _SELECT_BUYERS_TO_OFFSET = Statement(
 
 
 def offset_buyer_debts(database: Database, *, now: datetime) -> int:
-    """Set off what buyers owe against what their wallets have received since, each by itself.
+    """Offset buyer debts against wallet balances, each buyer in a separate transaction.
 
-    :return: how many buyers paid something; at most 500 in one sweep
+    :return: the number of buyers whose debt was reduced, at most 500 per sweep
     """
     with database.reading() as session:
         buyer_ids = _SELECT_BUYERS_TO_OFFSET.scalars(session, limit=_BATCH)
@@ -273,7 +270,7 @@ def offset_buyer_debts(database: Database, *, now: datetime) -> int:
     )
 
 
-# What was set off before only grows, so it tells one set-off of a buyer's from the next.
+# The total of earlier offsets only grows, so it makes the ledger source of each offset unique.
 _SELECT_TOTAL_OFFSET = Statement(
     text(
         """
@@ -285,9 +282,9 @@ _SELECT_TOTAL_OFFSET = Statement(
 
 
 def offset_against_wallet(session: Session, *, buyer_id: UUID, now: datetime) -> bool:
-    """Set off what a buyer owes against what their wallet has, and tell them.
+    """Offset a buyer's debt against the wallet balance, and notify the buyer.
 
-    :return: whether there was anything to set off
+    :return: whether any amount was offset
     """
     wallet, debt = accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)
     balances = lock_balances(session, accounts=[wallet, debt])
@@ -299,22 +296,23 @@ def offset_against_wallet(session: Session, *, buyer_id: UUID, now: datetime) ->
         session,
         kind="debt_collected",
         source=source,
-        description="What had reached the buyer twice, given back by the wallet",
+        description="Debt deducted from the wallet",
         postings=[Posting(wallet, "debit", offset_minor), Posting(debt, "credit", offset_minor)],
         now=now,
     )
     outstanding_minor = balances[debt] - offset_minor
+    body = texts.DEBT_COLLECTED_BODY.format(amount=format_naira(offset_minor))
     closing = (
-        f" {format_naira(outstanding_minor)} are still owed."
+        texts.DEBT_COLLECTED_REST.format(amount=format_naira(outstanding_minor))
         if outstanding_minor
-        else " Nothing is owed any more."
+        else texts.DEBT_COLLECTED_IN_FULL
     )
     notify(
         session,
         user_id=buyer_id,
         type="debt_collected",
-        title="Your wallet gave back what had reached you twice",
-        body=f"{format_naira(offset_minor)} were taken from your wallet for money that had reached you twice.{closing}",
+        title=texts.DEBT_COLLECTED_TITLE,
+        body=f"{body} {closing}",
         link="/wallet",
         cause=source,
         now=now,

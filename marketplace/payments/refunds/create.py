@@ -1,9 +1,8 @@
-"""Refunds: money that goes back to its buyer, out of escrow, straight from a charge that nothing took, or, after its
-release, from those who had it.
+"""Creation of refunds from escrow, from a charge that no order needs or, after the release, from vendor and platform.
 
-A refund is written, with its ledger transaction, in the transaction of its cause. What the gateway is to send
-back waits in ``refunds_in_transit`` until the gateway tells that it did; ``gateway_refund`` sees to that. The wallet is
-paid at once.
+A refund and its ledger transaction are written in the database transaction of their cause. A refund to the wallet is
+credited at once. A refund through the gateway stays in ``refunds_in_transit`` until the gateway reports it as sent, see
+``gateway_refund``.
 """
 
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ SEND_TOPIC = "refund.send"
 POLL_TOPIC = "refund.ask"
 
 Destination = Literal["gateway", "wallet"]
-# An account that money is taken from, and how much, in kobo.
+# An account to debit and the amount in kobo.
 DebitSource = tuple[accounts.Account, int]
 
 
@@ -39,9 +38,9 @@ DebitSource = tuple[accounts.Account, int]
 class RefundCause:
     """The cause of a refund.
 
-    :param key: names it once and for all, such as ``order:<id>:cancel``
-    :param reason: for people
-    :param requested_by: the officer or party, or none of a refund that starts by itself
+    :param key: unique key of the cause, such as ``order:<id>:cancel``, which prevents a second refund
+    :param reason: a sentence for people
+    :param requested_by: the officer or party; none for an automatic refund
     """
 
     key: str
@@ -49,7 +48,7 @@ class RefundCause:
     requested_by: UUID | None = None
 
     def numbered(self, number: int) -> "RefundCause":
-        """Give the request of a part, counted from 0, of what is refunded in several."""
+        """Derive the cause of one of several refunds, numbered from 0."""
         return self if number == 0 else replace(self, key=f"{self.key}:{number + 1}")
 
 
@@ -57,8 +56,8 @@ class RefundCause:
 class OrderRefund(RefundView):
     """A refund as the parties of its order see it.
 
-    ``from_order`` says that it took the order's own money, ``from_charge`` that it returned a charge that the order
-    had no use for. ``refundable_minor`` is the most that refunds of the order can come to.
+    ``from_order`` marks a refund of the order's own money, ``from_charge`` the return of a charge that the order did
+    not need. ``refundable_minor`` is the limit for the sum of the order's refunds, in kobo.
     """
 
     order_id: UUID
@@ -67,7 +66,7 @@ class OrderRefund(RefundView):
     refundable_minor: int
 
 
-# Which charge paid an order, and how much of it, stands in the books.
+# Only the ledger records which charges paid an order, and with which amounts.
 _FROM_CHARGES_OF_ORDER = """
     FROM ledger_entries e JOIN gateway_charges c ON c.ledger_transaction_id = e.transaction_id
     WHERE e.order_id = :order_id AND e.account_id = :escrow_id AND e.direction = 'credit' AND c.outcome = 'applied'
@@ -76,9 +75,9 @@ _LOCK_CHARGES = Statement(text(f"SELECT c.id {_FROM_CHARGES_OF_ORDER} ORDER BY c
 
 
 def lock_charges(session: Session, *, order: LockedOrder) -> None:
-    """Lock the charges that paid a locked order; products and balances are locked after them.
+    """Lock the charges that paid a locked order.
 
-    :param order: locked in this transaction
+    Products and balances must be locked after the charges.
     """
     _LOCK_CHARGES.run(session, order_id=order.id, escrow_id=accounts.ESCROW.id)
 
@@ -92,15 +91,17 @@ def refund_order(
     refund_cause: RefundCause,
     now: datetime,
 ) -> list[Refund]:
-    """Refund money of a locked order's escrow; the caller updates the escrow's own record.
+    """Refund money from the escrow of a locked order.
 
-    :param amount_minor: kobo; at most the escrow balance
-    :param destination: of the gateway's part
-    :raises ValueError: the amount is 0 or exceeds the escrow balance: a fault of the caller's code
+    The caller updates the escrow record.
+
+    :param amount_minor: kobo, at most the escrow balance
+    :param destination: destination of the part that was paid through the gateway
+    :raises ValueError: the amount is not positive or exceeds the escrow balance
     """
     if not 0 < amount_minor <= order.escrow_balance_minor:
         raise ValueError(
-            f"{amount_minor} is not within what escrow holds of the order, {order.escrow_balance_minor}"
+            f"refund of {amount_minor} kobo is not within the escrow balance of {order.escrow_balance_minor}"
         )
     return refund_sources(
         session,
@@ -115,10 +116,10 @@ def refund_order(
 def refund_partial_payment(session: Session, *, order: LockedOrder, reason: str, now: datetime) -> None:
     """Return the accepted part of quarantined charges for a locked order that ends unpaid.
 
-    The gateway returns it, since it came by the gateway.
+    The money came through the gateway and returns through the gateway.
 
-    :param order: locked in this transaction, as it was before it ended
-    :param reason: for people
+    :param order: the locked order as read before its end
+    :param reason: a sentence for people
     """
     if order.accepted_minor:
         refund_sources(
@@ -152,12 +153,12 @@ def refund_sources(
     refund_cause: RefundCause,
     now: datetime,
 ) -> list[Refund]:
-    """Refund money of a locked order out of several accounts, the first one first.
+    """Refund money of a locked order from several accounts, which are debited in sequence.
 
-    The gateway returns at most what came by it for this order; what the wallet paid returns to the wallet. Each charge
-    gets a refund of its own.
+    Card and bank payments return through the gateway, oldest charge first, up to the amount that each charge paid for
+    this order. Each charge gets a separate refund. The rest returns to the wallet.
 
-    :param destination: of the gateway's part
+    :param destination: destination of the part that was paid through the gateway
     """
     parts: list[tuple[UUID | None, int]] = []
     left_minor = sum(minor for _, minor in sources)
@@ -208,9 +209,9 @@ def create_refund(
     """Create a refund with its ledger transaction.
 
     :param order_id: the order that the money was meant for; money for several orders is refunded order by order
-    :param charge_id: the charge that the gateway returns; none for a refund to the wallet, which is paid at once
-    :param sources: the debited accounts, such as quarantine
-    :param description: for the ledger
+    :param charge_id: the charge to refund through the gateway; none credits the wallet at once
+    :param sources: accounts to debit, such as quarantine
+    :param description: description of the ledger transaction, visible in statements
     """
     via_gateway = charge_id is not None
     amount_minor = sum(minor for _, minor in sources)
@@ -230,7 +231,7 @@ def create_refund(
     )
     session.add(refund)
     session.flush()
-    # Through the buyer's own account, so that their statement shows it; on from there by the gateway.
+    # The money passes through the buyer's wallet account, so that the buyer's statement shows the refund.
     wallet = accounts.wallet(buyer_id)
     postings = [
         *(Posting(account, "debit", minor, order_id) for account, minor in sources if minor),
@@ -258,7 +259,7 @@ def create_refund(
     return refund
 
 
-# What was paid twice may come to more than the charge brought: all of it is refunded then, and no more.
+# With duplicate payments, the sum may exceed the charge's principal. The refunded total is capped at the principal.
 _RECALCULATE_REFUNDED_TOTAL = Statement(
     text(
         """
@@ -272,15 +273,16 @@ _RECALCULATE_REFUNDED_TOTAL = Statement(
 
 
 def recalculate_refunded_total(session: Session, *, charge_id: UUID | None) -> None:
-    """Recalculate the refunded total of a locked charge after one of its refunds changed.
+    """Recalculate the refunded total of a locked charge after a refund of that charge changed.
 
-    Refunds credited to the wallet do not count, so the gateway may return that much more. Duplicate payments count.
+    Refunds credited to the wallet do not count, so the gateway may still return these amounts. Duplicate payments
+    count.
     """
     _RECALCULATE_REFUNDED_TOTAL.run(session, charge_id=charge_id)
 
 
 def enqueue_task(session: Session, *, refund_id: UUID, now: datetime, topic: str = SEND_TOPIC) -> None:
-    """Enqueue the sending of a pending refund, or its polling, for after this transaction's commit."""
+    """Enqueue the sending or polling of a refund, to run after the commit of this transaction."""
     outbox.enqueue(
         session,
         queue=queues.WEBHOOKS,
@@ -290,7 +292,7 @@ def enqueue_task(session: Session, *, refund_id: UUID, now: datetime, topic: str
     )
 
 
-# The wallet's part of an order that ended unpaid was returned when it ended.
+# The wallet's part of an unpaid order was already returned at the order's end.
 _SELECT_REFUNDS_OF_ORDERS = Prepared(
     text(
         """
@@ -306,21 +308,20 @@ _SELECT_REFUNDS_OF_ORDERS = Prepared(
 
 
 def list_refunds_of_orders(session: Session, *, order_ids: Sequence[UUID]) -> list[OrderRefund]:
-    """List the refunds of orders, the earliest first."""
+    """List the refunds of orders, oldest first."""
     return _SELECT_REFUNDS_OF_ORDERS.all(session, order_ids=list(order_ids))
 
 
 def summarize_refunds(
     session: Session, orders: Sequence[OrderRow], is_for_vendor: bool
 ) -> dict[UUID, RefundSummary]:
-    """Summarize the refunds of orders, in one query for all of them.
+    """Summarize the refunds of orders in one query.
 
-    The payment's status counts refunds too: ``refund_pending`` while one is in transit, then ``refunded`` or
-    ``partially_refunded``. A charge that was returned after the order was paid already is listed, and leaves the
-    status of the payment as it is. So does a charge that came after the order had ended and was smaller than its
-    total.
+    The payment status is ``refund_pending`` while a refund is in transit, then ``refunded`` or ``partially_refunded``.
+    A returned charge is listed without changing the payment status if the order was already paid. The same holds for a
+    charge below the total that arrived after an unpaid order ended.
 
-    :param is_for_vendor: hides whether refunds go to the buyer's wallet
+    :param is_for_vendor: hide the destination of refunds
     """
     refunds_by_order: dict[UUID, list[OrderRefund]] = {order.id: [] for order in orders}
     for refund in list_refunds_of_orders(session, order_ids=list(refunds_by_order)):
@@ -337,7 +338,7 @@ def summarize_refunds(
 
 def _payment_status(order: OrderRow, refunds: list[OrderRefund]) -> str | None:
     was_paid = order.paid_at is not None
-    # Refunds of an order that still awaits payment returned an earlier payment.
+    # Refunds of an order that still awaits payment belong to an earlier payment.
     counted = [
         refund
         for refund in refunds
@@ -349,5 +350,5 @@ def _payment_status(order: OrderRow, refunds: list[OrderRefund]) -> str | None:
         return order.payment_status
     if any(refund.status not in (states.PROCESSED, states.CREDITED) for refund in counted):
         return "refund_pending"
-    # An order that ended unpaid gets everything back that came for it and was quarantined or accepted.
+    # Every quarantined or accepted payment of an unpaid order is returned in full.
     return "refunded" if is_full or not was_paid else "partially_refunded"

@@ -1,7 +1,8 @@
-"""Refunds in transit: send each once through the gateway, and apply its reports.
+"""Refunds in transit: send each refund once through the gateway and apply the gateway's reports.
 
-The gateway has no idempotency key for refunds: a repeated call creates a second refund. So the request is committed
-before the call, one worker sends at a time, and a worker that finds an earlier request looks for its reference first.
+The gateway has no idempotency key for refunds: a repeated call creates a second refund. Therefore the request is
+committed before the call, and only one worker sends a refund at a time. A worker that finds an earlier request first
+looks for a refund with our reference at the gateway.
 """
 
 import re
@@ -16,7 +17,7 @@ from sqlalchemy.orm import Session
 from marketplace.kernel.errors import ConflictError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
-from marketplace.payments import states
+from marketplace.payments import states, texts
 from marketplace.payments.guards import ChargebackState, find_chargeback_state
 from marketplace.payments.models import GatewayCharge, PaymentIntent, Refund
 from marketplace.payments.refunds import alerts, buyer_accounts, create, notifications
@@ -27,7 +28,7 @@ from marketplace.providers.gateway.payments import PaymentGateway
 
 _log = structlog.get_logger(__name__)
 
-# Longer than the gateway may take to answer: a claim that ran out was left by somebody who died.
+# Longer than the gateway's response timeout: an expired lease was left by a worker that died.
 SENDING_LEASE = timedelta(minutes=2)
 _REFERENCE_PATTERN = re.compile(r"marketplace refund ([0-9a-f-]{36})(?: try (\d{1,6}))?")
 
@@ -57,9 +58,10 @@ class RefusedRefund(GatewayRefund):
 
 @dataclass(frozen=True)
 class PendingGatewayRefund:
-    """A refund that is ours to send; ``may_be_known_to_gateway`` says that the gateway may know it already.
+    """A leased refund to send through the gateway.
 
-    Of one whose charge is ``has_chargeback`` it is only asked whether it does.
+    ``may_be_known_to_gateway`` is set if an earlier request may have reached the gateway. A refund with
+    ``has_chargeback`` is only looked up at the gateway, never sent.
     """
 
     id: UUID
@@ -71,20 +73,20 @@ class PendingGatewayRefund:
 
     @property
     def refund_reference(self) -> str:
-        """Give what the gateway is told to keep with the refund, and gives back."""
+        """The merchant note that the gateway stores with the refund and returns in reports."""
         return refund_reference(self.id, self.attempt)
 
 
 def refund_reference(refund_id: UUID, attempt: int) -> str:
-    """Name a try at a refund, for the gateway."""
+    """Build the merchant note that identifies an attempt of a refund at the gateway."""
     reference = f"marketplace refund {refund_id}"
     return reference if attempt == 1 else f"{reference} try {attempt}"
 
 
 def parse_refund_reference(note: str) -> tuple[UUID, int] | None:
-    """Read a note of ours.
+    """Parse a merchant note that ``refund_reference`` built.
 
-    :return: which refund, and which try at it; none if it is no note of ours
+    :return: refund id and attempt number; none for a note of another system
     """
     match = _REFERENCE_PATTERN.fullmatch(note)
     try:
@@ -94,21 +96,21 @@ def parse_refund_reference(note: str) -> tuple[UUID, int] | None:
 
 
 def lease_refund(session: Session, *, refund_id: UUID, now: datetime) -> PendingGatewayRefund | None:
-    """Lease the sending of a refund, and record that the gateway is called.
+    """Lease the sending of a refund, and record the request before the gateway is called.
 
-    While the buyer's bank disputes the charge, a refund that was not requested yet waits: the end of the dispute
-    enqueues it again. A refund of a charged-back charge goes to the wallet instead. Rows are locked in the order:
-    charge, refund, balances.
+    While a bank disputes the charge, a refund that was not requested yet waits. The end of the dispute enqueues the
+    refund again. A refund of a charged-back charge is credited to the wallet instead. Rows are locked in this
+    sequence: charge, refund, balances.
 
-    :param session: of a transaction that commits before the gateway is called
-    :return: none if the refund was sent or is final already, or must not be sent
+    :param session: session of a transaction that commits before the gateway is called
+    :return: none if the refund is already sent or final, or must not be sent
     :raises RefundInProgressError: another request holds the lease
     """
     refund = lock_refund(session, refund_id=refund_id)
     if refund.status != states.REFUND.initial:
         return None
     if refund.asking_until is not None and refund.asking_until > now:
-        raise RefundInProgressError("The refund is being sent.")
+        raise RefundInProgressError("Another request is sending this refund.")
     chargeback_state = find_chargeback_state(session, charge_id=refund.charge_id)
     may_be_known_to_gateway = refund.asked_at is not None
     if chargeback_state is not None and not may_be_known_to_gateway:
@@ -136,7 +138,7 @@ def record_refund_unknown_to_gateway(
 ) -> None:
     """Record that the gateway does not know a refund of a disputed charge, which must not be sent.
 
-    :param pending_refund: leased and polled
+    :param pending_refund: leased and looked up at the gateway
     """
     refund = lock_refund(session, refund_id=pending_refund.id)
     if refund.status != states.REFUND.initial or refund.attempt != pending_refund.attempt:
@@ -153,20 +155,20 @@ def record_refund_unknown_to_gateway(
 def _defer_or_credit(
     session: Session, refund: Refund, chargeback_state: ChargebackState, *, now: datetime
 ) -> None:
-    """Leave a locked refund that the gateway does not know waiting, or credit it to the wallet."""
+    """Credit a locked refund of a charged-back payment to the wallet; leave it pending during an open dispute."""
     if chargeback_state == "lost":
         buyer_accounts.credit_and_offset_debt(session, refund, trigger=states.WITHDRAW, now=now)
     else:
-        _log.info("refund waits for the end of a dispute", refundId=str(refund.id))
+        _log.info("refund deferred until dispute ends", refundId=str(refund.id))
 
 
 def send_refund(gateway: PaymentGateway, pending_refund: PendingGatewayRefund | None) -> GatewayRefund | None:
-    """Send a refund through the gateway, unless the gateway knows it already.
+    """Send a refund through the gateway, unless the gateway already knows the refund.
 
-    :param pending_refund: leased, and the lease committed
-    :return: the gateway's report; none if there is nothing to send, or nothing may be sent
-    :raises GatewayKeyRefusedError: the gateway refuses our key
-    :raises ProviderUnavailableError: no usable answer: it is asked again later, by the note first
+    :param pending_refund: leased, with the lease committed
+    :return: the gateway's report; none if nothing is to be sent
+    :raises GatewayKeyRefusedError: the gateway rejects our secret key
+    :raises ProviderUnavailableError: the gateway gave no usable response; the next try starts with a look-up
     """
     if pending_refund is None:
         return None
@@ -205,11 +207,11 @@ def lock_refund(session: Session, *, refund_id: UUID) -> Refund:
 
 
 def apply_gateway_status(session: Session, *, refund_id: UUID, reported: GatewayRefund, now: datetime) -> str:
-    """Apply the gateway's report on a refund, and post it when the money has left or was returned.
+    """Apply the gateway's report on a refund, and post money that was sent or returned.
 
-    Reports may repeat: a repeated one changes nothing. A report on an earlier attempt counts only if that attempt was
-    sent. A payment that duplicates money the buyer already has is posted as such and reclaimed until it is returned.
-    The caller makes sure that the report is not older than the status that it changes.
+    A repeated report has no effect. A report on an earlier attempt counts only if that attempt was sent. A duplicate
+    payment is posted as a duplicate and reclaimed from the buyer, until the gateway reports its return. The caller
+    must not pass a report that is older than the refund's status.
 
     :return: the refund's status
     """
@@ -229,16 +231,16 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, reported: Gateway
     if status == states.PROCESSED:
         _post_sent_or_returned(session, refund, "refund_sent", "Refund sent by the gateway", now=now)
         notifications.notify_refund_sent(session, refund, now=now)
-        alerts.resolve_refund_alerts(session, refund_id=refund_id, note=f"The refund is {status}.", now=now)
-    elif refund.status == states.PROCESSED:
-        # The buyer is notified once finance has decided.
-        _post_sent_or_returned(
-            session, refund, "refund_returned", "Refund that came back to the gateway", now=now
+        alerts.resolve_refund_alerts(
+            session, refund_id=refund_id, note=texts.ALERT_REFUND_RESOLVED.format(status=status), now=now
         )
+    elif refund.status == states.PROCESSED:
+        # The buyer is notified after an officer has retried or credited the refund.
+        _post_sent_or_returned(session, refund, "refund_returned", "Refund returned to the gateway", now=now)
         alerts.raise_refund_alert(session, "REFUND_CAME_BACK", refund, {}, now=now)
         refund.times_returned += 1
     elif status in (states.FAILED, states.NEEDS_ATTENTION):
-        # An amount mismatch has an alert of its own.
+        # An amount mismatch has a separate alert.
         if reported.amount_minor == refund.amount_minor:
             if isinstance(reported, RefusedRefund):
                 facts = {"status": status, "refusedWith": reported.refusal_status}
@@ -246,7 +248,7 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, reported: Gateway
             else:
                 alerts.raise_refund_alert(session, "REFUND_STUCK", refund, {"status": status}, now=now)
         notifications.notify_refund_delayed(session, refund, now=now)
-    # The gateway's id of an attempt stays: another id is another refund.
+    # An attempt keeps its gateway id: a different id belongs to another refund.
     if attempt != refund.attempt or refund.gateway_refund_id is None:
         refund.gateway_refund_id = reported.id or None
     refund.status, refund.attempt, refund.asking_until = status, attempt, None
@@ -259,7 +261,7 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, reported: Gateway
 def _post_sent_or_returned(
     session: Session, refund: Refund, kind: str, description: str, *, now: datetime
 ) -> None:
-    """Post that a refund has left the gateway or was returned; either may happen more than once."""
+    """Post a refund that was sent or returned; both can happen repeatedly."""
     debited, credited = accounts.REFUNDS_IN_TRANSIT, accounts.GATEWAY_CLEARING
     if kind == "refund_returned":
         debited, credited = credited, debited
@@ -277,16 +279,16 @@ def _post_sent_or_returned(
 
 
 def resolve_attempt(refund: Refund, reported: GatewayRefund) -> int:
-    """Tell which try at a refund the gateway speaks of.
+    """Return the number of the attempt that a report is about.
 
-    :return: the current attempt, unless the reference names another
+    :return: the current attempt, unless the merchant note names another
     """
     named = parse_refund_reference(reported.merchant_note)
     return refund.attempt if named is None else named[1]
 
 
 def is_amount_mismatch(refund: Refund, reported: GatewayRefund) -> bool:
-    """Tell whether the gateway sent a refund with another amount."""
+    """Return whether the gateway sent a refund with another amount."""
     return (
         reported.status == _STATUS_SENT
         and reported.amount_minor != refund.amount_minor
@@ -298,15 +300,15 @@ def is_amount_mismatch(refund: Refund, reported: GatewayRefund) -> bool:
 
 
 def _is_second_gateway_refund(refund: Refund, reported: GatewayRefund) -> bool:
-    """Tell whether the gateway has a second refund with our note of the present try."""
+    """Return whether the gateway reports a second refund for the same attempt."""
     return bool(reported.id) and refund.gateway_refund_id not in (None, reported.id)
 
 
 def _is_already_reimbursed(refund: Refund, attempt: int) -> bool:
-    """Tell whether the buyer has the money of a refund, or is to get it, otherwise than by this try of the gateway's.
+    """Return whether the buyer has received or will receive the refund by other means than this attempt.
 
-    A try that had failed, and was sent after all, is the refund itself as long as the present one was not asked
-    for, or did not succeed either.
+    An earlier attempt that was reported as failed may have been sent after all. That attempt counts as the refund while
+    the current attempt is not requested or has not succeeded.
     """
     if refund.status == states.CREDITED:
         return True
@@ -319,9 +321,9 @@ def _is_already_reimbursed(refund: Refund, attempt: int) -> bool:
 def _choose_trigger(
     session: Session, refund: Refund, reported: GatewayRefund, attempt: int, *, now: datetime
 ) -> str | None:
-    """Tell what the gateway's word means for a locked refund: a trigger of its table, or nothing."""
+    """Choose the trigger of the refund's state machine that a report causes, if any."""
     if attempt != refund.attempt and reported.status != _STATUS_SENT:
-        _log.info("word of an earlier try at a refund", refundId=str(refund.id), status=reported.status)
+        _log.info("report on earlier refund attempt ignored", refundId=str(refund.id), status=reported.status)
         return None
     if attempt == refund.attempt and _is_second_gateway_refund(refund, reported):
         alerts.raise_refund_alert(

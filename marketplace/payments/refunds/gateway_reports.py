@@ -1,8 +1,8 @@
-"""Reports of the gateway on refunds: apply events that are certain, and poll the gateway for all others.
+"""Reports of the gateway on refunds: apply unambiguous events and poll the gateway in all other cases.
 
-Events can be lost, may come late and out of order, and may name only their charge. An event that contradicts a final
-status, or may mean any of several refunds, only starts polling: the gateway reports each refund by our reference, as it
-is now.
+Events can be lost, delayed or out of order, and may name only their charge. An event that contradicts a final status,
+or that may concern several refunds, only starts polling. The gateway then reports the current status of each refund by
+our reference.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.batches import ensure_unchanged, poll_each
 from marketplace.infra.db import Database, Statement
-from marketplace.payments import gateway_alerts, states
+from marketplace.payments import gateway_alerts, states, texts
 from marketplace.payments.guards import SELECT_CHARGEBACK_STATE
 from marketplace.payments.models import Refund
 from marketplace.payments.refunds import alerts, create, gateway_refund
@@ -24,19 +24,18 @@ from marketplace.providers.gateway.payments import PaymentGateway
 
 _log = structlog.get_logger(__name__)
 
-# The gateway takes days for some; asking each hour is enough.
+# The gateway needs days for some refunds, so hourly polling is enough.
 POLL_AFTER = timedelta(hours=1)
 _BATCH = 500
 
 
 def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datetime) -> bool:
-    """Take in an event of the gateway about a refund.
+    """Handle a gateway event about a refund.
 
-    What it says of a refund that it names, by the gateway's id or by our note, is noted, unless it contradicts
-    what is settled. Otherwise the gateway is asked about each refund that may be meant.
+    An event that names a refund by the gateway's id or our reference is applied, unless it contradicts a final status.
+    Otherwise, each refund that the event may concern is polled.
 
-    :param reported: the event
-    :return: whether it may be one of ours: there are such as were made by hand at the gateway
+    :return: whether the event may concern a refund of this service; refunds made in the gateway's dashboard do not
     """
     refund = _find_named_refund(session, reported)
     if refund is not None:
@@ -48,7 +47,7 @@ def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datet
     possible_ids = _list_possible_refunds(session, reported)
     if not possible_ids:
         _log.warning(
-            "refund of the gateway is none of ours",
+            "unrecognized gateway refund",
             gatewayRefundId=reported.id,
             reference=reported.charge_reference,
         )
@@ -58,7 +57,7 @@ def handle_refund_event(session: Session, *, reported: GatewayRefund, now: datet
 
 
 def list_affected_refunds(session: Session, *, reported: GatewayRefund) -> list[UUID]:
-    """List the refunds that an event of the gateway names, or may mean."""
+    """List the refunds that a gateway event names or may concern."""
     refund = _find_named_refund(session, reported)
     return _list_possible_refunds(session, reported) if refund is None else [refund.id]
 
@@ -73,7 +72,7 @@ def _find_named_refund(session: Session, reported: GatewayRefund) -> Refund | No
     return refund
 
 
-# Those that an event may be about which names its charge alone. Some may have been tried more than once.
+# Candidates for an event that names only its charge. A refund without a current request may have earlier attempts.
 _SELECT_POSSIBLE_REFUNDS = Statement(
     text(
         """
@@ -96,7 +95,7 @@ def _list_possible_refunds(session: Session, reported: GatewayRefund) -> list[UU
 
 
 def _contradicts_final_status(refund: Refund, reported: GatewayRefund) -> bool:
-    """Tell whether an event would change what is settled, in which case it may be older than that."""
+    """Return whether an event would change a final status, in which case the event may be outdated."""
     is_current_attempt = gateway_refund.resolve_attempt(refund, reported) == refund.attempt
     if reported.status == "processed":
         return not is_current_attempt or refund.status in (states.FAILED, states.CREDITED)
@@ -107,7 +106,7 @@ def _contradicts_final_status(refund: Refund, reported: GatewayRefund) -> bool:
 
 @dataclass(frozen=True)
 class PolledRefund:
-    """A refund as it was before the gateway is polled, with its charge's reference."""
+    """A refund as read before the gateway is polled, with the payment reference of its charge."""
 
     id: UUID
     attempt: int
@@ -119,9 +118,9 @@ class PolledRefund:
 
 @dataclass
 class RefundPollingResult:
-    """The counts of a sweep: refunds polled, changed and enqueued for sending again.
+    """The counts of a sweep: refunds polled, changed, enqueued again and failed.
 
-    ``failed`` reports could not be applied; their refunds are polled again.
+    A failed refund's report could not be applied. The next sweep polls that refund again.
     """
 
     polled: int = 0
@@ -151,8 +150,9 @@ _SELECT_REFUNDS_TO_POLL = Statement(
 def poll_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) -> RefundPollingResult:
     """Poll the gateway for refunds that have had no report for an hour.
 
-    Refunds credited to the wallet are polled daily for a month: the gateway should not send them any more. Pending
-    refunds whose outbox event moved to the dead letters are enqueued again. At most 500 of each in a sweep.
+    Refunds credited to the wallet are polled daily for a month, to detect refunds that the gateway sends nevertheless.
+    Pending refunds whose outbox event moved to the dead letters are enqueued again. A sweep handles at most 500 refunds
+    of each kind.
     """
     result = RefundPollingResult(enqueued=database.in_transaction(_enqueue_unqueued, now))
     with database.reading() as session:
@@ -174,8 +174,8 @@ def poll_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) 
     return result
 
 
-# Their outbox event moved to the dead letters, so nothing else sends them. A refund that was not requested yet waits
-# while its charge is disputed.
+# Nothing else sends a pending refund whose outbox event moved to the dead letters. A refund that was not requested yet
+# waits while its charge is disputed.
 _LOCK_UNQUEUED_REFUNDS = Statement(
     text(
         f"""
@@ -210,7 +210,7 @@ def find_refund(session: Session, *, refund_id: UUID) -> PolledRefund:
 
 
 def fetch_status(gateway: PaymentGateway, refund: PolledRefund) -> list[GatewayRefund]:
-    """Fetch all attempts of a refund that the gateway knows.
+    """Fetch all attempts of a refund that are known to the gateway.
 
     :raises ProviderUnavailableError: the gateway gave no usable response
     """
@@ -229,9 +229,9 @@ def _is_attempt_of(refund: PolledRefund, reported: GatewayRefund) -> bool:
 def record_status(
     session: Session, refund: PolledRefund, attempts: list[GatewayRefund], now: datetime
 ) -> bool:
-    """Apply the gateway's report on each attempt of a refund, which is polled again later.
+    """Apply the gateway's report on each attempt of a refund.
 
-    :param refund: as it was before the gateway was polled
+    :param refund: the refund as read before the gateway was polled
     :return: whether the status changed
     :raises ChangedWhilePolledError: the refund changed since it was read
     """
@@ -242,10 +242,10 @@ def record_status(
             session,
             refund_id=refund.id,
             identifiers="REFUND_UNKNOWN",
-            note="The gateway knows the refund.",
+            note=texts.ALERT_REFUND_UNKNOWN_RESOLVED,
             now=now,
         )
-    # A refund that the gateway refused was never known to it.
+    # The gateway never knew a refund with another status, such as a refused one.
     elif refund.status in (states.SUBMITTED, states.NEEDS_ATTENTION):
         alerts.raise_missing_refund_alert(
             session, refund_id=refund.id, attempt=refund.attempt, reference=refund.reference, now=now

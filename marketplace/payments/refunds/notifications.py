@@ -9,21 +9,20 @@ from sqlalchemy.orm import Session
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import NewNotification, notify, notify_all
 from marketplace.orders.transitions import LockedOrder
+from marketplace.payments import texts
 from marketplace.payments.models import Refund
-
-_DEBT_SENTENCE = "You owe us {}: they come off what your wallet receives next."
 
 
 def notify_refund_sent(session: Session, refund: Refund, *, now: datetime) -> None:
-    """Notify the buyer that their money has left."""
+    """Notify the buyer that the gateway sent the refund."""
     times_returned = refund.times_returned
+    body = texts.REFUND_SENT_BODY.format(amount=format_naira(refund.amount_minor))
     notify(
         session,
         user_id=refund.buyer_id,
         type="refund_processed",
-        title="Your refund was sent again" if times_returned else "Your refund was sent",
-        body=f"{format_naira(refund.amount_minor)} are on their way to where you paid from. Your bank may take a few"
-        " days to show them." + (" What we had sent before came back to us." if times_returned else ""),
+        title=texts.REFUND_SENT_AGAIN_TITLE if times_returned else texts.REFUND_SENT_TITLE,
+        body=f"{body} {texts.REFUND_SENT_AGAIN_REASON}" if times_returned else body,
         link=_order_link(refund),
         cause=f"refund:{refund.id}:processed" + (f":{times_returned}" if times_returned else ""),
         now=now,
@@ -31,14 +30,13 @@ def notify_refund_sent(session: Session, refund: Refund, *, now: datetime) -> No
 
 
 def notify_refund_delayed(session: Session, refund: Refund, *, now: datetime) -> None:
-    """Notify the buyer that it takes longer; what is wrong is for finance to mend."""
+    """Notify the buyer that the refund is delayed and that finance takes care of the problem."""
     notify(
         session,
         user_id=refund.buyer_id,
         type="refund_delayed",
-        title="Your refund takes longer",
-        body=f"{format_naira(refund.amount_minor)} could not be sent to where you paid from yet. Our finance"
-        " officers look into it: they have it sent again, or put it into your wallet. You need not do anything.",
+        title=texts.REFUND_DELAYED_TITLE,
+        body=texts.REFUND_DELAYED_BODY.format(amount=format_naira(refund.amount_minor)),
         link=_order_link(refund),
         cause=f"refund:{refund.id}:delayed",
         now=now,
@@ -48,17 +46,13 @@ def notify_refund_delayed(session: Session, refund: Refund, *, now: datetime) ->
 def notify_refund_waiting_for_bank(
     session: Session, refund: Refund, *, dispute_id: UUID, now: datetime
 ) -> None:
-    """Notify the buyer that their money is not sent while their bank is asked to give it back.
-
-    :param dispute_id: ours
-    """
+    """Notify the buyer that the refund waits until the bank has decided a dispute of the payment."""
     notify(
         session,
         user_id=refund.buyer_id,
         type="refund_delayed",
-        title="Your refund waits for your bank",
-        body="Your bank was asked to give a payment back. Until it has decided, we do not send you"
-        f" {format_naira(refund.amount_minor)} of it as well. If your bank does not give them back, we do.",
+        title=texts.REFUND_WAITING_TITLE,
+        body=texts.REFUND_WAITING_BODY.format(amount=format_naira(refund.amount_minor)),
         link=_order_link(refund),
         cause=f"refund:{refund.id}:waits:{dispute_id}",
         now=now,
@@ -66,14 +60,13 @@ def notify_refund_waiting_for_bank(
 
 
 def notify_refund_credited(session: Session, refund: Refund, *, now: datetime) -> None:
-    """Notify the buyer that their wallet has what could not be sent."""
+    """Notify the buyer that the wallet was credited because the refund could not be sent."""
     notify(
         session,
         user_id=refund.buyer_id,
         type="wallet_credited",
-        title="Your refund is in your wallet",
-        body=f"{format_naira(refund.amount_minor)} could not be sent to where you paid from. They are in"
-        " your wallet.",
+        title=texts.REFUND_CREDITED_TITLE,
+        body=texts.REFUND_CREDITED_BODY.format(amount=format_naira(refund.amount_minor)),
         link="/wallet",
         cause=f"refund:{refund.id}:credited",
         now=now,
@@ -81,14 +74,13 @@ def notify_refund_credited(session: Session, refund: Refund, *, now: datetime) -
 
 
 def notify_credited_after_chargeback(session: Session, refund: Refund, *, now: datetime) -> None:
-    """Notify the buyer that their money is not sent: their bank gave the payment back."""
+    """Notify the buyer that the refund is in the wallet because the bank returned the payment."""
     notify(
         session,
         user_id=refund.buyer_id,
         type="wallet_credited",
-        title="Your refund is in your wallet",
-        body=f"Your bank gave the payment back, so {format_naira(refund.amount_minor)} of it are not sent to"
-        " where you paid from as well. They are in your wallet, and what you owe us for that payment comes off it.",
+        title=texts.REFUND_CREDITED_TITLE,
+        body=texts.REFUND_CREDITED_AFTER_CHARGEBACK_BODY.format(amount=format_naira(refund.amount_minor)),
         link="/wallet",
         cause=f"refund:{refund.id}:withdrawn",
         now=now,
@@ -107,15 +99,14 @@ def notify_charged_back(
     outstanding_minor: int,
     now: datetime,
 ) -> None:
-    """Notify the buyer of the effect of a chargeback on our refunds of the payment.
+    """Notify the buyer of the effect of a lost chargeback on refunds of the payment.
 
-    Without such refunds the buyer is notified by the bank alone.
+    Without such refunds, only the bank notifies the buyer.
 
-    :param dispute_id: ours
     :param returned_by_bank_minor: kobo that the bank returned
-    :param cancelled_refunds_minor: kobo of refunds that are not sent any more
-    :param kept_in_wallet_minor: the part of them that is in the wallet, because the bank returned less
-    :param paid_by_wallet_minor: kobo of duplicate money that the wallet gave back
+    :param cancelled_refunds_minor: kobo of cancelled refunds that were not sent yet
+    :param kept_in_wallet_minor: kobo of the cancelled refunds that stay in the wallet, because the bank returned less
+    :param paid_by_wallet_minor: kobo of duplicate money that was taken from the wallet
     :param outstanding_minor: kobo of duplicate money that the buyer owes
     """
     duplicate_minor = paid_by_wallet_minor + outstanding_minor
@@ -125,14 +116,14 @@ def notify_charged_back(
         session,
         user_id=buyer_id,
         type="payment_taken_back",
-        title="Your bank gave you a payment back",
-        body=f"Your bank gave you {format_naira(returned_by_bank_minor)} of a payment back."
+        title=texts.CHARGED_BACK_TITLE,
+        body=texts.CHARGED_BACK_BODY.format(amount=format_naira(returned_by_bank_minor))
         + sentences_with_amount(
-            (cancelled_refunds_minor, "So {} of it are not sent by us as well."),
-            (kept_in_wallet_minor, "{} that your bank did not give are in your wallet."),
-            (duplicate_minor, "{} you had got from us before."),
-            (paid_by_wallet_minor, "{} were taken from your wallet for them."),
-            (outstanding_minor, _DEBT_SENTENCE),
+            (cancelled_refunds_minor, texts.CHARGED_BACK_REFUNDS_CANCELLED),
+            (kept_in_wallet_minor, texts.CHARGED_BACK_KEPT_IN_WALLET),
+            (duplicate_minor, texts.CHARGED_BACK_DUPLICATE),
+            (paid_by_wallet_minor, texts.CHARGED_BACK_DEBITED),
+            (outstanding_minor, texts.BUYER_DEBT),
         ),
         link="/wallet",
         cause=f"charge-dispute:{dispute_id}:taken-back",
@@ -143,21 +134,21 @@ def notify_charged_back(
 def notify_duplicate_refund(
     session: Session, refund: Refund, *, amount_minor: int, outstanding_minor: int, source: str, now: datetime
 ) -> None:
-    """Notify the buyer that they got money twice, what of it the wallet gave back, what they owe.
+    """Notify the buyer of a duplicate refund, the amount taken from the wallet and the remaining debt.
 
-    :param amount_minor: kobo that came once more
-    :param outstanding_minor: kobo of it that the wallet could not give
-    :param source: names the payment that came once more
+    :param amount_minor: kobo of the duplicate payment
+    :param outstanding_minor: kobo of the duplicate payment that the wallet could not cover
+    :param source: ledger source of the duplicate payment
     """
     notify(
         session,
         user_id=refund.buyer_id,
         type="refund_paid_twice",
-        title="A refund reached you twice",
-        body=f"{format_naira(amount_minor)} were sent to where you paid from, although you had got them back already."
+        title=texts.DUPLICATE_REFUND_TITLE,
+        body=texts.DUPLICATE_REFUND_BODY.format(amount=format_naira(amount_minor))
         + sentences_with_amount(
-            (amount_minor - outstanding_minor, "{} were taken from your wallet for it."),
-            (outstanding_minor, _DEBT_SENTENCE),
+            (amount_minor - outstanding_minor, texts.DUPLICATE_REFUND_DEBITED),
+            (outstanding_minor, texts.BUYER_DEBT),
         ),
         link="/wallet",
         cause=f"{source}:paid_twice",
@@ -168,25 +159,24 @@ def notify_duplicate_refund(
 def notify_refund_amount_mismatch(
     session: Session, refund: Refund, *, sent_minor: int, outstanding_minor: int, now: datetime
 ) -> None:
-    """Notify the buyer that a refund was sent with another amount, and where the difference is.
+    """Notify the buyer of a refund that was sent with another amount, and of the difference.
 
-    :param sent_minor: kobo that were sent
-    :param outstanding_minor: kobo that were too much, and that the wallet could not give
+    :param sent_minor: kobo that the gateway sent
+    :param outstanding_minor: kobo of the excess that the wallet could not cover
     """
     difference_minor = sent_minor - refund.amount_minor
     notify(
         session,
         user_id=refund.buyer_id,
         type="refund_processed",
-        title="Your refund was sent with another amount",
-        body=f"{format_naira(sent_minor)} were sent to where you paid from, not {format_naira(refund.amount_minor)}."
+        title=texts.REFUND_AMOUNT_MISMATCH_TITLE,
+        body=texts.REFUND_AMOUNT_MISMATCH_BODY.format(
+            sent_amount=format_naira(sent_minor), expected_amount=format_naira(refund.amount_minor)
+        )
         + sentences_with_amount(
-            (-difference_minor, "The other {} are in your wallet."),
-            (
-                difference_minor - outstanding_minor,
-                "{} of what was too much were taken from your wallet.",
-            ),
-            (outstanding_minor, _DEBT_SENTENCE),
+            (-difference_minor, texts.REFUND_AMOUNT_MISMATCH_REST),
+            (difference_minor - outstanding_minor, texts.REFUND_AMOUNT_MISMATCH_DEBITED),
+            (outstanding_minor, texts.BUYER_DEBT),
         ),
         link=_order_link(refund),
         cause=f"refund:{refund.id}:otherwise",
@@ -197,18 +187,17 @@ def notify_refund_amount_mismatch(
 def notify_duplicate_refund_returned(
     session: Session, refund: Refund, *, amount_minor: int, source: str, now: datetime
 ) -> None:
-    """Notify the buyer that what was taken back from them came back, and that they have it again.
+    """Notify the buyer that a duplicate refund did not arrive and that the wallet was credited again.
 
-    :param amount_minor: kobo that came back
-    :param source: names the payment that came back
+    :param amount_minor: kobo that came back to the gateway
+    :param source: ledger source of the duplicate payment
     """
     notify(
         session,
         user_id=refund.buyer_id,
         type="wallet_credited",
-        title="A refund that was sent to you came back",
-        body=f"{format_naira(amount_minor)} that were sent to where you paid from came back to us. They are in your"
-        " wallet, and what you owe for them comes off it.",
+        title=texts.DUPLICATE_REFUND_RETURNED_TITLE,
+        body=texts.DUPLICATE_REFUND_RETURNED_BODY.format(amount=format_naira(amount_minor)),
         link="/wallet",
         cause=f"{source}:returned",
         now=now,
@@ -218,24 +207,23 @@ def notify_duplicate_refund_returned(
 def vendor_debt_message(vendor_minor: int, total_debt_minor: int) -> str:
     """Describe the vendor's share of a clawback and the vendor's total debt.
 
-    :param vendor_minor: kobo of this one
-    :param total_debt_minor: kobo in all
+    :param vendor_minor: kobo of this clawback
+    :param total_debt_minor: kobo of all clawbacks
     """
     if not vendor_minor:
-        return "You had given back all that you had of it: this part is ours."
-    return (
-        f"{format_naira(vendor_minor)} of it are yours to bear. In all you owe {format_naira(total_debt_minor)},"
-        " which is taken from your next payouts."
+        return texts.VENDOR_FULLY_CLAWED_BACK
+    return texts.VENDOR_CLAWBACK_SHARE.format(
+        share=format_naira(vendor_minor), total_debt=format_naira(total_debt_minor)
     )
 
 
 def notify_parties_of_clawback(
     session: Session, order: LockedOrder, bodies: Mapping[UUID, str], *, cause: str, now: datetime
 ) -> None:
-    """Notify the parties of an order that released money of it was refunded.
+    """Notify parties of an order that money was refunded after its release.
 
-    :param bodies: what each is told
-    :param cause: names it once and for all
+    :param bodies: notification bodies by user id
+    :param cause: unique key of the clawback
     """
     notify_all(
         session,
@@ -243,7 +231,7 @@ def notify_parties_of_clawback(
             NewNotification(
                 user_id=user_id,
                 type="order_clawed_back",
-                title="A delivered order was refunded",
+                title=texts.DELIVERED_ORDER_REFUNDED_TITLE,
                 body=body,
                 link=f"/orders/{order.id}",
                 cause=cause,
@@ -255,9 +243,9 @@ def notify_parties_of_clawback(
 
 
 def sentences_with_amount(*sentences: tuple[int, str]) -> str:
-    """Join the sentences whose amount in kobo is more than 0."""
+    """Format the sentences with a positive amount in kobo, each with a leading space."""
     return "".join(
-        f" {sentence.format(format_naira(amount_minor))}"
+        f" {sentence.format(amount=format_naira(amount_minor))}"
         for amount_minor, sentence in sentences
         if amount_minor > 0
     )

@@ -1,4 +1,4 @@
-"""Cancel orders; a paid order is refunded."""
+"""Cancellation of orders, with the refund of paid orders."""
 
 from datetime import datetime
 from uuid import UUID
@@ -9,6 +9,7 @@ from marketplace.identity.queries import Caller
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders, states
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
+from marketplace.payments import texts
 from marketplace.payments.refunds import create
 from marketplace.payments.refunds.notifications import sentences_with_amount
 
@@ -18,12 +19,12 @@ def cancel_order(
 ) -> None:
     """Cancel an unshipped order for its buyer or vendor, refund it fully and restock its items.
 
-    The gateway returns its part of the payment, the wallet gets its own part back. Accepted parts of quarantined
-    charges of an unpaid order are returned too.
+    The gateway returns the gateway's part of the payment, and the wallet is credited with the wallet's part. Accepted
+    parts of quarantined charges of an unpaid order are returned too.
 
-    :param reason: for the other side
-    :raises NotFoundError: it is neither an order of the caller's nor of their store
-    :raises IllegalTransitionError: it is shipped, or over
+    :param reason: shown to the other party
+    :raises NotFoundError: the caller is neither the order's buyer nor its vendor
+    :raises IllegalTransitionError: the order is shipped or closed
     """
     actor = Actor(orders.fetch_party_role(session, order_id=order_id, caller=caller), caller.id)
     order = lock_order(session, order_id=order_id)
@@ -52,8 +53,8 @@ def cancel_order(
         )
         wallet_minor, gateway_minor = order.wallet_minor, order.accepted_minor
     refund_text = sentences_with_amount(
-        (gateway_minor, "{} go back to where you paid from; we tell you when they are sent."),
-        (wallet_minor, "{} are back in your wallet."),
+        (gateway_minor, texts.ORDER_CANCELLED_REFUND),
+        (wallet_minor, texts.ORDER_CANCELLED_TO_WALLET),
     )
     _notify_parties(session, order, actor, refund_text, was_paid=was_paid, now=now)
 
@@ -61,17 +62,17 @@ def cancel_order(
 def _notify_parties(
     session: Session, order: LockedOrder, actor: Actor, refund_text: str, *, was_paid: bool, now: datetime
 ) -> None:
-    """Notify both sides; a vendor is not notified of orders that were never paid."""
-    cancelled = f"Order {order.number} was cancelled by the {actor.role}."
+    """Notify the buyer and, if the order was paid, the vendor."""
+    cancelled = texts.ORDER_CANCELLED_BY[actor.role].format(order_number=order.number)
     body_by_user = {order.buyer_id: f"{cancelled}{refund_text}"}
     if was_paid:
-        body_by_user[order.vendor_user_id] = f"{cancelled} Its pieces are in stock again."
+        body_by_user[order.vendor_user_id] = f"{cancelled} {texts.ORDER_CANCELLED_RESTOCKED}"
     for user_id, body in body_by_user.items():
         notify(
             session,
             user_id=user_id,
             type="order_cancelled",
-            title="An order was cancelled",
+            title=texts.ORDER_CANCELLED_TITLE,
             body=body,
             link=f"/orders/{order.id}",
             cause=f"order:{order.id}:cancelled",

@@ -1,4 +1,4 @@
-"""Recover refunds that the gateway could not send: retry them, or credit the wallet."""
+"""Recovery of refunds that the gateway could not send: retry the refund or credit the wallet."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ from marketplace.kernel.errors import ConcurrentChangeError, ConflictError, NotF
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import lock_balances
 from marketplace.orders.models import Order
-from marketplace.payments import states
+from marketplace.payments import states, texts
 from marketplace.payments.guards import ensure_charge_not_charged_back, ensure_no_conflict_of_interest
 from marketplace.payments.models import Refund
 from marketplace.payments.refunds import alerts, buyer_accounts, create, gateway_refund, notifications
@@ -22,7 +22,7 @@ from marketplace.providers.gateway.payloads import GatewayRefund
 
 
 class RefundStillInFlightError(ConflictError):
-    """The gateway may still send the refund, or has sent it. The reported status is kept."""
+    """The gateway may still send the refund or has sent it. The reported status is recorded."""
 
     reason = "refund-still-in-flight"
 
@@ -30,10 +30,7 @@ class RefundStillInFlightError(ConflictError):
 
 
 class GatewayStatusUnknownError(ConflictError):
-    """The gateway received the refund but does not report its status.
-
-    The gateway may still send the refund.
-    """
+    """The gateway received the refund but does not report a status, and may still send the refund."""
 
     reason = "gateway-status-unknown"
 
@@ -42,13 +39,13 @@ def find_failed_refund(session: Session, *, refund_id: UUID, trigger: str, offic
     """Find a refund for an officer to recover.
 
     :param trigger: ``retry`` or ``credit``
-    :raises NotFoundError: there is no such refund
-    :raises ConflictOfInterestError: the officer is a party to it
-    :raises IllegalTransitionError: it did not fail
+    :raises NotFoundError: the refund does not exist
+    :raises ConflictOfInterestError: the officer is a party to the refund's order
+    :raises IllegalTransitionError: the refund's status does not allow the trigger
     """
     refund = session.get(Refund, refund_id, populate_existing=True)
     if refund is None:
-        raise NotFoundError("There is no such refund.")
+        raise NotFoundError("Refund not found.")
     vendor_ids = session.scalars(select(Order.vendor_id).where(Order.id == refund.order_id)).all()
     ensure_no_conflict_of_interest(
         session, officer_id=officer_id, buyer_id=refund.buyer_id, vendor_ids=vendor_ids
@@ -62,10 +59,11 @@ def retry_failed_refund(
 ) -> Refund:
     """Retry a failed refund through the gateway.
 
-    :param attempts: as fetched from the gateway
-    :raises RefundStillInFlightError: the gateway may still send it, or has
-    :raises ChargedBackError: the buyer's bank gives the money back, or did
-    :raises IllegalTransitionError: somebody else saw to it
+    :param attempts: the refund's attempts as fetched from the gateway
+    :raises RefundStillInFlightError: the gateway has sent the refund or may still send it
+    :raises ChargedBackError: the buyer's bank disputes the payment or has returned it
+    :raises ConcurrentChangeError: another officer has retried the refund
+    :raises IllegalTransitionError: the refund's status changed and does not allow a retry
     """
     refund = _lock_same_attempt(session, failed_refund)
     _ensure_not_in_flight(session, refund, _filter_in_flight(session, refund, attempts), now=act.now)
@@ -78,7 +76,10 @@ def retry_failed_refund(
     refund.updated_at = act.now
     create.enqueue_task(session, refund_id=refund.id, now=act.now)
     alerts.resolve_refund_alerts(
-        session, refund_id=refund.id, note=f"The refund is {refund.status}.", now=act.now
+        session,
+        refund_id=refund.id,
+        note=texts.ALERT_REFUND_RESOLVED.format(status=refund.status),
+        now=act.now,
     )
     return _audit(session, refund, before, act=act, action="refund.retry")
 
@@ -86,19 +87,21 @@ def retry_failed_refund(
 def credit_failed_refund(
     session: Session, *, failed_refund: PolledRefund, attempts: Sequence[GatewayRefund], act: Act
 ) -> Refund:
-    """Give a buyer's wallet what the gateway could not send back.
+    """Credit a refund that the gateway could not send to the buyer's wallet.
 
-    The charge has that much more left to refund by the gateway then, should there be reason to. A refund that
-    needs attention is one that the gateway keeps, and sends only when somebody gives it other bank details there;
-    should that happen, it is booked as paid twice, and the buyer owes it. What the buyer's bank took of its charge
-    comes off the wallet at once. So does what the gateway sent of it, if that is another amount: the wallet has the
-    difference then, or the buyer owes it.
+    The charge's refundable amount grows by the credited amount. After a chargeback, the amount that the bank took is
+    deducted from the wallet at once. If the gateway sent another amount, the sent amount is deducted too, and the
+    buyer owes any excess.
 
-    :param attempts: as fetched from the gateway
-    :raises RefundStillInFlightError: the gateway may still send it, or has
-    :raises ChargedBackError: the buyer's bank may yet give the money back
-    :raises GatewayStatusUnknownError: the gateway had it, and does not tell of it
-    :raises IllegalTransitionError: somebody else saw to it
+    The gateway keeps a refund that needs attention and may send it once someone enters other bank details at the
+    gateway. A refund sent in that way is posted as a duplicate, and the buyer owes the amount.
+
+    :param attempts: the refund's attempts as fetched from the gateway
+    :raises RefundStillInFlightError: the gateway has sent the refund or may still send it
+    :raises ChargedBackError: the buyer's bank disputes the payment
+    :raises GatewayStatusUnknownError: the gateway accepted the refund and does not report its status
+    :raises ConcurrentChangeError: another officer has retried the refund
+    :raises IllegalTransitionError: the refund's status changed and does not allow a credit
     """
     refund = _lock_same_attempt(session, failed_refund)
     in_flight = _filter_in_flight(session, refund, attempts)
@@ -111,10 +114,7 @@ def credit_failed_refund(
     if refund.status == states.NEEDS_ATTENTION and not any(
         gateway_refund.resolve_attempt(refund, attempt) == refund.attempt for attempt in attempts
     ):
-        raise GatewayStatusUnknownError(
-            "The gateway had this refund, and does not tell now how far it is: it may still send it. Look it up at"
-            " the gateway, and try again."
-        )
+        raise GatewayStatusUnknownError(texts.GATEWAY_STATUS_UNKNOWN)
     before = {"status": refund.status, "attempt": refund.attempt}
     if mismatched:
         _correct_amount_mismatch(session, refund, mismatched, now=act.now)
@@ -129,13 +129,13 @@ def credit_failed_refund(
 def _correct_amount_mismatch(
     session: Session, refund: Refund, attempts: Sequence[GatewayRefund], *, now: datetime
 ) -> None:
-    """Give the wallet a whole refund, and take what was sent of it back from there.
+    """Credit the full refund to the wallet and deduct the amounts that the gateway sent instead.
 
-    So the wallet has what is missing; what is too much comes off it, or is owed. Should a try come back, it is undone
-    as one that was paid twice.
+    The wallet keeps a shortfall. An excess is taken from the wallet or becomes a debt. An attempt that the gateway
+    later reports as failed is reversed like a duplicate payment.
 
-    :param refund: locked, and its charge too
-    :param attempts: the tries that the gateway sent with another amount, none of them booked
+    :param refund: locked together with its charge
+    :param attempts: unposted attempts that the gateway sent with another amount
     """
     buyer_id = refund.buyer_id
     lock_balances(session, accounts=[accounts.wallet(buyer_id), accounts.buyer_receivable(buyer_id)])
@@ -146,7 +146,7 @@ def _correct_amount_mismatch(
             refund,
             reported,
             attempt=gateway_refund.resolve_attempt(refund, reported),
-            description="Refund that was sent with another amount",
+            description="Refund sent with another amount",
             now=now,
         )
         for reported in attempts
@@ -158,22 +158,25 @@ def _correct_amount_mismatch(
         outstanding_minor=outstanding_minor,
         now=now,
     )
-    # What they owed before, or what their bank took, may be set off against what is left.
+    # The rest of the credit may cover an older debt or a chargeback.
     buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=now)
 
 
 def _lock_same_attempt(session: Session, failed_refund: PolledRefund) -> Refund:
-    """Lock the charge and the refund, unless another attempt started since the refund was found."""
+    """Lock the charge and the refund.
+
+    :raises ConcurrentChangeError: another attempt started since the refund was found
+    """
     refund = gateway_refund.lock_refund(session, refund_id=failed_refund.id)
     if refund.attempt != failed_refund.attempt:
-        raise ConcurrentChangeError("Somebody else had it tried again meanwhile.")
+        raise ConcurrentChangeError(texts.REFUND_RETRIED_MEANWHILE)
     return refund
 
 
 def _filter_in_flight(
     session: Session, refund: Refund, attempts: Sequence[GatewayRefund]
 ) -> Sequence[GatewayRefund]:
-    """List the attempts that were sent or may still be, except those posted as duplicate payments."""
+    """List the attempts that were sent or may still be sent, except posted duplicate payments."""
     return [
         attempt
         for attempt in attempts
@@ -187,15 +190,21 @@ def _filter_in_flight(
 def _ensure_not_in_flight(
     session: Session, refund: Refund, in_flight: Sequence[GatewayRefund], *, now: datetime
 ) -> None:
-    """Refuse to give what the gateway has sent, or may; what it says is kept."""
+    """Refuse to recover a refund with an attempt in flight, and record the status of that attempt.
+
+    :raises RefundStillInFlightError: the gateway has sent the refund or may still send it
+    """
     if not in_flight:
         return
     reported = in_flight[0]
     status = gateway_refund.apply_gateway_status(session, refund_id=refund.id, reported=reported, now=now)
-    amount = f", with {reported.amount_minor} kobo" if reported.amount_minor != refund.amount_minor else ""
+    message = (
+        texts.REFUND_IN_FLIGHT
+        if reported.amount_minor == refund.amount_minor
+        else texts.REFUND_IN_FLIGHT_WITH_OTHER_AMOUNT
+    )
     raise RefundStillInFlightError(
-        f"The gateway has sent the refund, or may still send it: it says {reported.status} of it{amount}. The refund is"
-        f" {status} here now."
+        message.format(gateway_status=reported.status, status=status, reported_minor=reported.amount_minor)
     )
 
 

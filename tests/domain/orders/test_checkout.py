@@ -330,7 +330,7 @@ class TestItsPayment:
     ) -> None:
         apply(session, make_charge(make_intent(session, shops[0], done.order_ids[0]), amount_minor=5))
 
-        with pytest.raises(NotPayableError, match="held back"):
+        with pytest.raises(NotPayableError, match="under review"):
             again(session, shops, done)
         assert make_intent(session, shops[0], done.order_ids[1]).amount_minor == TOTAL
 

@@ -210,9 +210,11 @@ class TestOver:
         buyer, vendor = news(session, shop.buyer.id)[-1], news(session, shop.vendor.id)[-1]
         assert buyer[0] == vendor[0] == "order_cancelled"
         assert buyer[1].startswith(f"Order {number} was cancelled by the {by}.")
-        assert f"{format_naira(intent.amount_minor)} go back to where you paid from" in buyer[1]
-        assert f"{format_naira(5_000)} are back in your wallet" in buyer[1]
-        assert vendor[1] == f"Order {number} was cancelled by the {by}. Its pieces are in stock again."
+        assert (
+            f"{format_naira(intent.amount_minor)} is going back to your original payment method" in buyer[1]
+        )
+        assert f"{format_naira(5_000)} is back in your wallet" in buyer[1]
+        assert vendor[1] == f"Order {number} was cancelled by the {by}. The items are back in stock."
 
     def test_an_unpaid_one_gives_the_wallet_its_part(self, session: Session, shop: Shop) -> None:
         fill_wallet(session, shop.buyer.id, 5_000)
@@ -222,7 +224,7 @@ class TestOver:
 
         [(kind, words)] = news(session, shop.buyer.id)
         assert kind == "order_cancelled"
-        assert words.endswith(f"{format_naira(5_000)} are back in your wallet.")
+        assert words.endswith(f"{format_naira(5_000)} is back in your wallet.")
         assert news(session, shop.vendor.id) == []
 
 
@@ -238,8 +240,8 @@ class TestHeldBack:
         [(kind, words)] = news(session, shop.buyer.id)
         assert kind == "payment_held"
         assert words.startswith(
-            f"{format_naira(70_000)} came for {number_of(session, order_id)}, and"
-            f" {format_naira(intent.amount_minor)} are due"
+            f"We received {format_naira(70_000)} for {number_of(session, order_id)}, but"
+            f" {format_naira(intent.amount_minor)} is due."
         )
         assert "do not pay again" in words
         assert news(session, shop.vendor.id) == []
@@ -249,12 +251,12 @@ class TestHeldBack:
         charge = replace(make_charge(make_intent(session, shop, order_id)), currency="USD")
         apply(session, charge)
 
-        assert "in another currency than naira" in news(session, shop.buyer.id)[-1][1]
+        assert "in a currency other than naira" in news(session, shop.buyer.id)[-1][1]
 
         resolve(session, charge.id, "refund")
         kind, words = news(session, shop.buyer.id)[-1]
         assert kind == "payment_resolved"
-        assert words.startswith("Your payment in another currency goes back")
+        assert words.startswith("We returned your payment in another currency")
 
     @pytest.mark.parametrize("action", ["accept_rest", "refund", "wallet"])
     def test_the_decision_tells_what_is_left_to_pay_and_how(

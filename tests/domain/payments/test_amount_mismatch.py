@@ -95,13 +95,13 @@ def test_the_difference_is_in_the_wallet_or_owed(
     assert_books_are_whole(session)
 
 
-TAKEN = f"{format_naira(200)} of what was too much were taken from your wallet."
-OWED = f"You owe us {format_naira(300)}: they come off what your wallet receives next."
+TAKEN = f"We took {format_naira(200)} of the excess from your wallet."
+OWED = f"You owe us {format_naira(300)}. We will deduct the debt from future credits to your wallet."
 
 
 @pytest.mark.parametrize(
     ("sent", "words"),
-    [(400, f"The other {format_naira(600)} are in your wallet."), (1_500, f"{TAKEN} {OWED}")],
+    [(400, f"The remaining {format_naira(600)} is in your wallet."), (1_500, f"{TAKEN} {OWED}")],
 )
 def test_the_buyer_is_told_where_it_is(
     session: Session, shop: Shop, officer: Caller, refund_id: UUID, sent: int, words: str
@@ -112,8 +112,8 @@ def test_the_buyer_is_told_where_it_is(
     mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, sent))
 
     assert told_of(session, shop.buyer.id)[-1] == (
-        f"Your refund was sent with another amount: {format_naira(sent)} were sent to where you paid from, not"
-        f" {format_naira(WANTED)}. {words}"
+        f"Your refund was sent with a different amount: {format_naira(sent)} was sent to your original payment method"
+        f" instead of {format_naira(WANTED)}. {words}"
     )
 
 
@@ -150,7 +150,7 @@ def test_nothing_is_done_before_it_is_sent(
 ) -> None:
     settle(session, refund_id, said(refund_id, 400, status))
 
-    with pytest.raises(RefundStillInFlightError, match=f"{status} of it, with 400 kobo"):
+    with pytest.raises(RefundStillInFlightError, match=f"gateway status: {status}, amount: 400 kobo"):
         mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, 400, status))
 
     assert row_of(session, "refunds", id=refund_id)["status"] == "needs_attention"

@@ -301,7 +301,7 @@ class TestThatWasAskedFor:
         assert status_of(session, refund_id) == "credited"
         assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
         assert "POST /refund" not in gateway.calls(never_arrived)
-        assert "Your bank gave the payment back" in body_of(session, shop, "wallet_credited")
+        assert "Your bank has already returned this payment" in body_of(session, shop, "wallet_credited")
 
     def test_a_dispute_that_ends_while_the_gateway_is_asked_has_it_handed_on(
         self, session: Session, gateway: TestGateway, order_id: UUID, refund_id: UUID, never_arrived: str
@@ -351,7 +351,7 @@ class TestAfterALoss:
         assert owed_by(session, shop.buyer.id) == TOTAL
         say(session, refund_id, "failed")
 
-        with pytest.raises(ChargedBackError, match="Give it to the wallet"):
+        with pytest.raises(ChargedBackError, match="Credit the wallet instead"):
             mend_refund(session, refund_id, officer, "retry")
         mend_refund(session, refund_id, officer, "credit")
 

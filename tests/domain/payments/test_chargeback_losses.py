@@ -123,7 +123,7 @@ def test_what_was_clawed_back_before_reached_the_buyer_twice(
     # The wallet had it, and gave it back.
     assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
-    assert "NGN 1,000.00 were taken from your wallet" in body
+    assert "We took NGN 1,000.00 from your wallet" in body
 
 
 def test_what_was_sent_before_is_the_buyers_to_give_back(
@@ -139,7 +139,7 @@ def test_what_was_sent_before_is_the_buyers_to_give_back(
     assert f"You owe us {format_naira(TOTAL)}" in body
     entry = build_money_trail(session, order_id=order_id, caller=shop.buyer).entries[-1]
     assert (entry.from_, entry.to, entry.amount_minor) == ("gateway", "buyer", TOTAL)
-    assert "owes it" in entry.what
+    assert "owed by the buyer" in entry.what
 
 
 @pytest.mark.parametrize("status", ["pending", "failed"])
@@ -159,7 +159,7 @@ def test_what_was_not_sent_is_given_once_by_the_bank(
     [booked] = alert["facts"]["booked"]
     assert (booked["unsentMinor"], booked["buyerMinor"], booked["vendorMinor"]) == (TOTAL, 0, 0)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
-    assert f"So {format_naira(TOTAL)} of it are not sent" in body
+    assert f"We therefore cancelled refunds of {format_naira(TOTAL)}" in body
     assert "owe" not in body
     assert "wallet" not in body
     held = build_money_trail(session, order_id=order_id, caller=shop.buyer).holders
@@ -175,7 +175,10 @@ def test_what_the_bank_did_not_give_of_it_is_in_the_wallet(
 
     assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, TOTAL - 100_000)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
-    assert f"{format_naira(TOTAL - 100_000)} that your bank did not give are in your wallet" in body
+    assert (
+        f"{format_naira(TOTAL - 100_000)} of these refunds that your bank did not return is in your wallet"
+        in body
+    )
 
 
 def test_what_was_about_to_go_back_comes_before_what_escrow_holds(
@@ -265,7 +268,7 @@ class TestChargesThatNothingTook:
             )
 
         for action in ("accept_rest", "refund"):
-            with pytest.raises(ChargedBackError, match="Give it to the wallet"):
+            with pytest.raises(ChargedBackError, match="Credit the wallet instead"):
                 decide(action)
         decide("wallet")
 

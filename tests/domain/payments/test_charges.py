@@ -265,7 +265,7 @@ class TestFeesAboveTheAmount:
         assert moved == {"gateway_clearing": intent.amount_minor, "quarantine": intent.amount_minor}
         assert status_of(session, order_id) == ("cancelled" if over else "pending_payment")
         told = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_held")
-        assert "figures that can not be right" in told["body"]
+        assert "incorrect fee data" in told["body"]
         assert_books_are_whole(session)
 
     def test_fees_as_high_as_the_amount_are_a_cost_of_ours(
@@ -305,7 +305,7 @@ class TestSentBack:
         assert (refund["gateway_charge_id"], refund["outcome"]) == (again.id, "returned")
         assert (refund["amount_minor"], refund["status"]) == (intent.amount_minor, "pending")
         assert (refund["order_id"], refund["buyer_id"]) == (order_id, shop.buyer.id)
-        assert refund["reason"] == "The order was paid already."
+        assert refund["reason"] == "The order was already paid."
         order = row_of(session, "orders", id=order_id)
         assert (order["status"], order["payment_status"]) == ("paid_escrow", "succeeded")
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"

@@ -172,7 +172,7 @@ class TestByAnOfficer:
         assert done.amount_minor == PRICE_MINOR
         assert row_of(session, "order_items", order_id=delivered)["refunded_quantity"] == 1
         assert row_of(session, "products", id=product_id)["quantity"] == stock
-        with pytest.raises(ValidationError, match="Not all of it is left"):
+        with pytest.raises(ValidationError, match="items left to refund"):
             claw_back(session, delivered, officer, items=[RefundItem(product_id, 1)])
 
     def test_both_are_told_and_it_is_audited(

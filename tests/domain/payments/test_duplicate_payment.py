@@ -110,7 +110,7 @@ class TestAfterTheCredit:
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == amount
         assert open_about(session, f"refund:{refund_id}") == {"REFUND_SENT_TWICE": "SEV-1"}
         [body] = bodies_of(session, shop.buyer.id, "refund_paid_twice")
-        assert f"{format_naira(amount)} were taken from your wallet" in body
+        assert f"We took {format_naira(amount)} from your wallet" in body
         assert "owe" not in body
         assert_books_are_whole(session)
 
@@ -351,8 +351,8 @@ class TestCollecting:
         assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (700, 0)
         bodies = bodies_of(session, buyer_id, "debt_collected")
         assert [body.rsplit(". ", 1)[-1] for body in bodies] == [
-            f"{format_naira(300)} are still owed.",
-            "Nothing is owed any more.",
+            f"You still owe us {format_naira(300)}.",
+            "You do not owe us anything more.",
         ]
         assert_books_are_whole(session)
 

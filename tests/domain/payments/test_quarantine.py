@@ -104,7 +104,7 @@ def test_what_the_bank_may_give_back_is_not_decided_on(
     held_id = hold_back(session, intent, 1_000)
     dispute_charge(session, row_of(session, "quarantined_charges", id=held_id)["gateway_charge_id"])
 
-    with pytest.raises(ChargedBackError, match="try again when it is won"):
+    with pytest.raises(ChargedBackError, match="retry after the dispute is won"):
         resolve(session, held_id, officer, action)
 
     assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"
@@ -115,7 +115,7 @@ class TestAcceptingTheRest:
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         held_id = hold_back(session, intent, intent.amount_minor - 500)
-        with pytest.raises(NotPayableError, match="held back"):
+        with pytest.raises(NotPayableError, match="under review"):
             make_intent(session, shop, order_id)
 
         done = resolve(session, held_id, officer, "accept_rest", hours=5)
@@ -190,8 +190,8 @@ class TestAcceptingTheRest:
 
         [body] = [body for body in news_of(session, shop.buyer.id) if "accepted" in body]
         assert body == (
-            f"{format_naira(second['total_minor'])} were accepted: {second['number']} is paid."
-            f" {format_naira(first['total_minor'] - 1)} were more than was due, and are in your wallet."
+            f"We accepted {format_naira(second['total_minor'])}. Your payment for {second['number']} is complete."
+            f" The extra {format_naira(first['total_minor'] - 1)} is in your wallet."
         )
         assert wallet_of(session, shop.buyer.id) == first["total_minor"] - 1
         assert_books_are_whole(session)
@@ -238,7 +238,7 @@ class TestAcceptingTheRest:
                 session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
             )
             assert {destination for destination, *_ in sums_of(session, order_id)} == {"gateway"}
-            assert "go back to where you paid from" in news_of(session, shop.buyer.id)[-1]
+            assert "to your original payment method" in news_of(session, shop.buyer.id)[-1]
             assert "wallet" not in news_of(session, shop.buyer.id)[-1]
             assert_books_are_whole(session)
 
@@ -263,8 +263,8 @@ class TestAcceptingTheRest:
         assert sums_of(session, order_id) == [("gateway", "pending", 700)]
         assert wallet_of(session, shop.buyer.id) == 3_000
         assert "escrow" not in balances_of_order(session, order_id)
-        assert "NGN 7.00 go back to where you paid from" in news_of(session, shop.buyer.id)[-1]
-        assert "NGN 30.00 are back in your wallet" in news_of(session, shop.buyer.id)[-1]
+        assert "NGN 7.00 is going back to your original payment method" in news_of(session, shop.buyer.id)[-1]
+        assert "NGN 30.00 is back in your wallet" in news_of(session, shop.buyer.id)[-1]
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("missing", [1, 100_001])
@@ -297,7 +297,7 @@ class TestAcceptingTheRest:
         held_id = hold_back(session, intent, 500)
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
-        with pytest.raises(QuarantineActionNotAllowedError, match="No order waits"):
+        with pytest.raises(QuarantineActionNotAllowedError, match="No order is awaiting"):
             resolve(session, held_id, officer, "accept_rest")
 
         assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"
@@ -309,7 +309,7 @@ class TestAcceptingTheRest:
         nothing = hold_back(session, intent, 0)
 
         for held_id in (foreign, nothing):
-            with pytest.raises(QuarantineActionNotAllowedError, match="no money"):
+            with pytest.raises(QuarantineActionNotAllowedError, match="no amount"):
                 resolve(session, held_id, officer, "accept_rest")
 
     def test_what_is_not_paid_in_the_end_goes_back_to_its_channel(
@@ -436,7 +436,7 @@ class TestGivingBack:
 
         assert refunds_of(session, order_id) == []
         assert wallet_of(session, shop.buyer.id) == 0
-        assert "Your payment in another currency goes back" in news_of(session, shop.buyer.id)[-1]
+        assert "We returned your payment in another currency" in news_of(session, shop.buyer.id)[-1]
 
     def test_what_is_in_no_book_is_none_for_the_wallet(
         self, session: Session, shop: Shop, officer: Caller, intent: Intent
@@ -444,7 +444,7 @@ class TestGivingBack:
         held_id = hold_back(session, intent, intent.amount_minor, currency="USD")
         before = news_of(session, shop.buyer.id)
 
-        with pytest.raises(QuarantineActionNotAllowedError, match="by hand"):
+        with pytest.raises(QuarantineActionNotAllowedError, match="in the gateway's dashboard"):
             resolve(session, held_id, officer, "wallet")
 
         assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"

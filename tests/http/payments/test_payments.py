@@ -171,7 +171,7 @@ class TestInitialize:
         desk.post(f"/api/orders/{cancelled}/cancel", desk.buyer)
         clock.now = later(minutes=30)
 
-        for order_id, state in ((late, "pending_payment"), (paid, "paid_escrow"), (cancelled, "cancelled")):
+        for order_id, state in ((late, "time to pay"), (paid, "paid_escrow"), (cancelled, "cancelled")):
             answer = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)}, key=new_key())
             assert state in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
         assert gateway.line.calls == []
@@ -237,7 +237,7 @@ class TestVerify:
             assert held["reason"] == reason
             assert_books_are_whole(session)
         again = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)}, key=new_key())
-        assert "held back" in assert_problem(again, 409, "CONCURRENCY_CONFLICT")["detail"]
+        assert "under review" in assert_problem(again, 409, "CONCURRENCY_CONFLICT")["detail"]
 
     @pytest.mark.parametrize("fault", ["refuse", "lose", "garble"])
     def test_a_gateway_that_does_not_answer_is_told(
