@@ -273,7 +273,7 @@ class TestDisputesOfCharges:
             with database.transaction() as session:
                 refund(session, payment.order_id, make_officer(session), destination=destination)
 
-        with pytest.raises(ChargedBackError, match="try again when it is won"):
+        with pytest.raises(ChargedBackError, match="retry after the dispute is won"):
             try_refund()
         deliver(database, RESOLVE, data | LOST)
         with pytest.raises(ChargedBackError, match="was lost"):
