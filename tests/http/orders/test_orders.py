@@ -417,7 +417,7 @@ class TestThePin:
         submit(desk, order_id, pin_of(order_id))
 
         problem = assert_problem(submit(desk, order_id, pin_of(order_id)), 409, "CONCURRENCY_CONFLICT")
-        assert problem["detail"].startswith("The order is delivered;")
+        assert problem["detail"].startswith("The order is delivered, but")
 
     def test_verify_delivery_wants_a_key(self, desk: ShopClient) -> None:
         path = f"{ORDERS}/{desk.shipped()}/verify-delivery"
