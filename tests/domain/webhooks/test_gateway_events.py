@@ -276,7 +276,7 @@ class TestDisputesOfCharges:
         with pytest.raises(ChargedBackError, match="retry after the dispute is won"):
             try_refund()
         deliver(database, RESOLVE, data | LOST)
-        with pytest.raises(ChargedBackError, match="was lost"):
+        with pytest.raises(ChargedBackError, match="has already returned this payment"):
             try_refund()
         assert payment.state == ("disputed", "frozen")
 
