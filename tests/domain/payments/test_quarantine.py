@@ -341,7 +341,7 @@ class TestAcceptingTheRest:
         with database.reading() as session:
             assert sums_of(session, order_id) == [("gateway", "pending", intent.amount_minor - 500)]
             assert wallet_of(session, shop.buyer.id) == 0
-            assert "go back to where you paid from" in news_of(session, shop.buyer.id)[-1]
+            assert "is being returned the way you paid it" in news_of(session, shop.buyer.id)[-1]
             assert_books_are_whole(session)
 
 
