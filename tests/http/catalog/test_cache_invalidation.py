@@ -1,4 +1,4 @@
-"""Cached listings after a change: what was kept is not shown again, on any of them."""
+"""Cached listings after a change: no listing shows a stale product."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ ROUTES = (
 
 
 class Shop:
-    """A store, what it does to its listing, and what everybody is shown of it."""
+    """A store with a single product on a cached public listing."""
 
     def __init__(self, client: FlaskClient, market: Market, bearer: Bearer, route: str) -> None:
         self.client, self.market, self._bearer = client, market, bearer
@@ -32,7 +32,7 @@ class Shop:
         self._query = {} if "vendor/" in route else {"campus": str(market.campus_id)}
 
     def shown(self) -> dict[str, Any] | None:
-        """Give the listing's card, if it is there."""
+        """Return the product's card, or ``None`` if the listing omits the product."""
         response = self.client.get(self._path, query_string=self._query)
         assert response.status_code == 200
         cards: list[dict[str, Any]] = response.json["data"]  # type: ignore[index]
@@ -40,7 +40,7 @@ class Shop:
         return cards[0] if cards else None
 
     def send(self, method: str, path: str = "", *, by: UUID | None = None, **body: Any) -> None:
-        """Have the vendor, or somebody else, do something about it."""
+        """Send a request as the vendor or as another user."""
         headers = self._bearer(by or self.store.user_id)
         target = path or f"/api/products/{self.product_id}"
         response = self.client.open(target, method=method, json=body or None, headers=headers)
@@ -63,13 +63,13 @@ def delete(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("change", [pause, delete])
-def test_what_is_hidden_is_gone_at_once(shop: Shop, change: Callable[[Shop], None]) -> None:
+def test_hidden_product_leaves_cached_listing_at_once(shop: Shop, change: Callable[[Shop], None]) -> None:
     change(shop)
 
     assert shop.shown() is None
 
 
-def test_what_comes_back_is_there_at_once(shop: Shop) -> None:
+def test_resumed_product_returns_to_cached_listing_at_once(shop: Shop) -> None:
     shop.send("PUT", status="paused")
     assert shop.shown() is None
 
@@ -78,13 +78,13 @@ def test_what_comes_back_is_there_at_once(shop: Shop) -> None:
     assert shop.shown() is not None
 
 
-def test_the_old_price_is_not_shown_again(shop: Shop) -> None:
+def test_cached_listing_shows_the_new_price_after_screening(shop: Shop) -> None:
     shown = shop.shown()
     assert shown is not None
     price = shown["priceMinor"] + 500
 
     shop.send("PUT", priceMinor=price)
-    assert shop.shown() is None  # until it is screened
+    assert shop.shown() is None  # hidden until screened
     with shop.market.database.transaction() as session:
         assert screen_by_rules_alone(session, product_id=shop.product_id, now=shop.market.now) == "published"
 
@@ -93,7 +93,7 @@ def test_the_old_price_is_not_shown_again(shop: Shop) -> None:
     assert again["priceMinor"] == price
 
 
-def test_what_sold_out_says_so_at_once(shop: Shop) -> None:
+def test_sold_out_product_is_marked_at_once(shop: Shop) -> None:
     shop.send("PUT", quantity=0)
 
     shown = shop.shown()
@@ -105,7 +105,7 @@ def test_what_sold_out_says_so_at_once(shop: Shop) -> None:
     assert again["inStock"] is True
 
 
-def test_what_an_order_took_the_last_of_says_so_at_once(shop: Shop) -> None:
+def test_product_sold_out_by_an_order_is_marked_at_once(shop: Shop) -> None:
     items = [{"productId": str(shop.product_id), "quantity": 2}]
     buyer = shop.market.person()
     shop.send("POST", "/api/orders", by=buyer, items=items, shippingAddress={"hostel": "Moremi"})
@@ -115,7 +115,7 @@ def test_what_an_order_took_the_last_of_says_so_at_once(shop: Shop) -> None:
     assert shown["inStock"] is False
 
 
-def test_a_flush_shows_what_trends_at_once(
+def test_trending_order_changes_at_once_after_flush(
     client: FlaskClient, market: Market, services: Services, store: Store
 ) -> None:
     first = market.product(store, popularity=9)

@@ -1,4 +1,4 @@
-"""New arrivals, exclusives, a store's listing, and products by their ids, over HTTP."""
+"""New arrivals, exclusives, store listings and bulk lookup by id, over HTTP."""
 
 from datetime import timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from tests.support.resource_usage import counted_statements
 ROUTES = ("trending", "new-arrivals", "exclusives")
 
 
-def ask(client: FlaskClient, route: str, **query: Any) -> Any:
+def fetch(client: FlaskClient, route: str, **query: Any) -> Any:
     response = client.get(f"/api/products/{route}", query_string=query)
     assert response.status_code == 200, response.json
     assert response.headers["Cache-Control"] == "public, max-age=60"
@@ -26,7 +26,7 @@ def ask(client: FlaskClient, route: str, **query: Any) -> Any:
     return response.json
 
 
-def test_new_arrivals_are_of_fourteen_days_newest_first(
+def test_new_arrivals_cover_fourteen_days_newest_first(
     client: FlaskClient, market: Market, store: Store
 ) -> None:
     ages = {
@@ -34,22 +34,22 @@ def test_new_arrivals_are_of_fourteen_days_newest_first(
     }
     market.product(store, published_at=market.now - timedelta(days=15))
 
-    assert ids_of(ask(client, "new-arrivals", campus=market.campus_id)) == [ages[1], ages[5], ages[13]]
+    assert ids_of(fetch(client, "new-arrivals", campus=market.campus_id)) == [ages[1], ages[5], ages[13]]
 
 
-def test_exclusives_are_of_verified_stores(client: FlaskClient, market: Market) -> None:
+def test_exclusives_require_a_verified_store(client: FlaskClient, market: Market) -> None:
     verified, other = market.store(verified=True), market.store()
     shown = market.product(verified, exclusive=True)
     market.product(verified)
     market.product(other, exclusive=True)
 
-    assert ids_of(ask(client, "exclusives", campus=market.campus_id)) == [shown]
+    assert ids_of(fetch(client, "exclusives", campus=market.campus_id)) == [shown]
     market.change(VendorProfile, verified.id, verified=False)
-    assert ids_of(ask(client, "exclusives", campus=market.campus_id, limit=19)) == []
+    assert ids_of(fetch(client, "exclusives", campus=market.campus_id, limit=19)) == []
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_campus_and_category_narrow_and_others_are_unknown(
+def test_collections_accept_campus_and_category_filters_only(
     client: FlaskClient, market: Market, route: str
 ) -> None:
     child = market.category(below=market.category_id)
@@ -57,27 +57,27 @@ def test_campus_and_category_narrow_and_others_are_unknown(
     elsewhere = market.store(verified=True, campus_id=market.campus())
     market.product(elsewhere, exclusive=True, category_id=child)
 
-    found = ask(client, route, campus=market.campus_id, category=market.category_id)
+    found = fetch(client, route, campus=market.campus_id, category=market.category_id)
     assert ids_of(found) == [here]
     assert found["meta"]["limit"] == 20
-    assert ids_of(ask(client, route, campus=market.campus_id, category="no-such-category")) == []
+    assert ids_of(fetch(client, route, campus=market.campus_id, category="no-such-category")) == []
     for name, value in (("minPrice", "1"), ("sort", "newest"), ("limit", "101"), ("cursor", "x")):
         response = client.get(f"/api/products/{route}", query_string={name: value})
         assert response.status_code == 422
         assert faults_of(response) == [name]
 
 
-class TestAStoresListing:
-    def test_store_listing_has_the_listings_filters_and_sorts(
+class TestStoreListing:
+    def test_store_listing_supports_the_listing_filters_and_sorts(
         self, client: FlaskClient, market: Market, store: Store
     ) -> None:
         ids = [market.product(store, price_minor=price) for price in (300, 100, 200)]
         market.product(market.store())
 
         path = f"vendor/{store.id}"
-        assert ids_of(ask(client, path)) == ids
-        assert ids_of(ask(client, path, sort="price_asc")) == [ids[1], ids[2], ids[0]]
-        assert ids_of(ask(client, path, minPrice=150, maxPrice=250)) == [ids[2]]
+        assert ids_of(fetch(client, path)) == ids
+        assert ids_of(fetch(client, path, sort="price_asc")) == [ids[1], ids[2], ids[0]]
+        assert ids_of(fetch(client, path, minPrice=150, maxPrice=250)) == [ids[2]]
         response = client.get(f"/api/products/{path}", query_string={"vendor": str(store.id)})
         assert faults_of(response) == ["vendor"]
 
@@ -92,7 +92,9 @@ class TestAStoresListing:
             assert ids_of(response.json) == [shown]
         assert client.get(path, headers={"Authorization": "Bearer nonsense"}).status_code == 401
 
-    def test_there_must_be_such_a_store(self, client: FlaskClient, market: Market) -> None:
+    def test_listing_of_missing_or_closed_store_is_not_found(
+        self, client: FlaskClient, market: Market
+    ) -> None:
         gone = [market.store(status=status).id for status in ("suspended", "closed")]
         for vendor_id in (*gone, uuid4(), "me"):
             for _ in range(2):
@@ -105,23 +107,23 @@ class TestAStoresListing:
     ) -> None:
         market.product(store)
         with counted_statements(database) as seen:
-            ask(client, f"vendor/{store.id}", category=market.category_id, minPrice=1)
+            fetch(client, f"vendor/{store.id}", category=market.category_id, minPrice=1)
         assert len(seen) <= 3
 
-    def test_on_vacation_it_has_nothing(self, client: FlaskClient, market: Market) -> None:
+    def test_listing_of_vacationing_store_is_empty(self, client: FlaskClient, market: Market) -> None:
         away = market.store(on_vacation=True)
         market.product(away)
-        assert ids_of(ask(client, f"vendor/{away.id}")) == []
+        assert ids_of(fetch(client, f"vendor/{away.id}")) == []
 
 
-class TestByTheirIds:
-    def ask(self, client: FlaskClient, body: Any) -> Any:
+class TestBulkLookup:
+    def fetch(self, client: FlaskClient, body: Any) -> Any:
         response = client.post("/api/products/bulk", json=body)
         assert response.status_code == 200, response.json
         assert response.headers["Cache-Control"] == "no-store"
         return response.json
 
-    @pytest.mark.parametrize("bare", [False, True], ids=["in an object", "alone"])
+    @pytest.mark.parametrize("bare", [False, True], ids=["object", "bare array"])
     def test_products_come_in_the_requested_order(
         self, *, client: FlaskClient, market: Market, store: Store, bare: bool
     ) -> None:
@@ -130,18 +132,18 @@ class TestByTheirIds:
         away = market.product(market.store(on_vacation=True))
         wanted = [str(one) for one in (ids[3], stray, ids[0], hidden, ids[3], ids[4], away, stray)]
 
-        answer = self.ask(client, wanted if bare else {"ids": wanted})
+        answer = self.fetch(client, wanted if bare else {"ids": wanted})
 
         assert ids_of(answer) == [ids[3], ids[0], ids[4]]
         assert answer["meta"]["missing"] == [str(stray), str(hidden), str(away)]
 
-    def test_a_hundred_take_one_statement(
+    def test_lookup_of_hundred_ids_takes_a_single_statement(
         self, client: FlaskClient, market: Market, store: Store, database: Database
     ) -> None:
         ids = [market.product(store) for _ in range(3)]
         wanted = [str(one) for one in ids] + [str(uuid4()) for _ in range(97)]
         with counted_statements(database) as seen:
-            answer = self.ask(client, wanted)
+            answer = self.fetch(client, wanted)
         assert len(seen) == 1
         assert (len(answer["data"]), len(answer["meta"]["missing"])) == (3, 97)
 
@@ -159,14 +161,16 @@ class TestByTheirIds:
             ("x", "body"),
         ],
     )
-    def test_what_is_not_such_a_list_is_refused(self, client: FlaskClient, body: Any, fault: str) -> None:
+    def test_invalid_id_list_is_refused(self, client: FlaskClient, body: Any, fault: str) -> None:
         response = client.post("/api/products/bulk", json=body)
         assert response.status_code == 422
         assert faults_of(response) == [fault]
 
 
-class TestExclusive:
-    def test_a_verified_store_says_so(self, client: FlaskClient, market: Market, bearer: Bearer) -> None:
+class TestExclusiveFlag:
+    def test_verified_store_may_mark_product_exclusive(
+        self, client: FlaskClient, market: Market, bearer: Bearer
+    ) -> None:
         store = market.store(verified=True)
         made = client.post(
             "/api/products", json=listing(market, exclusive=True), headers=bearer(store.user_id)
@@ -177,16 +181,16 @@ class TestExclusive:
         market.change(
             Product, product_id, status="published", published_at=market.now, screened_at=market.now
         )
-        assert ids_of(ask(client, "exclusives", campus=market.campus_id)) == [product_id]
+        assert ids_of(fetch(client, "exclusives", campus=market.campus_id)) == [product_id]
 
-        # It is no content to be screened: the listing stays where it is, and the list changes at once.
+        # The exclusive flag needs no screening, so the product stays published.
         changed = client.put(
             f"/api/products/{product_id}", json={"exclusive": False}, headers=bearer(store.user_id)
         )
         assert changed.json["data"]["status"] == "published"
-        assert ids_of(ask(client, "exclusives", campus=market.campus_id)) == []
+        assert ids_of(fetch(client, "exclusives", campus=market.campus_id)) == []
 
-    def test_another_store_is_refused(
+    def test_unverified_store_cannot_mark_product_exclusive(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         headers = bearer(store.user_id)
@@ -204,7 +208,7 @@ class TestExclusive:
             == 200
         )
 
-    def test_staff_may_say_so_and_it_counts_once_the_store_is_verified(
+    def test_exclusive_flag_set_by_staff_needs_a_verified_store_to_show(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         made = client.post(

@@ -1,4 +1,4 @@
-"""Uploading pictures over HTTP: who may, what is refused and how, and what listings show of them."""
+"""Image upload over HTTP: permissions, limits, refused content, and images of products."""
 
 import io
 from collections.abc import Iterator
@@ -42,12 +42,12 @@ def client(app_with_storage: Flask, storage: InMemoryStorage) -> Iterator[FlaskC
     storage.fails = False
 
 
-class Endless(io.RawIOBase):
-    """A body that begins in some way and never ends; ``given`` counts what was read of it."""
+class EndlessBody(io.RawIOBase):
+    """A request body that starts with ``head`` and never ends; counts the bytes read."""
 
     def __init__(self, head: bytes) -> None:
         self._head = head
-        self.given = 0
+        self.bytes_read = 0
 
     def readable(self) -> bool:
         return True
@@ -55,12 +55,12 @@ class Endless(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         content, self._head = self._head or bytes(len(buffer)), b""
         buffer[: len(content)] = content
-        self.given += len(content)
+        self.bytes_read += len(content)
         return len(content)
 
 
 class Uploader:
-    """Uploads pictures as one person."""
+    """Uploads images with the credentials of a single user."""
 
     def __init__(self, client: FlaskClient, headers: dict[str, str]) -> None:
         self.client = client
@@ -71,13 +71,13 @@ class Uploader:
         return self.raw(f"{head}Content-Type: {content_type}\r\n\r\n".encode() + content + b"\r\n--b--\r\n")
 
     def post(self, data: dict[str, str | bytes | list[bytes]]) -> Any:
-        """Send texts as fields and bytes as files."""
+        """Send strings as form fields and bytes as files."""
         parts = MultiDict(
             (name, FileStorage(io.BytesIO(value), f"{name}.jpg") if isinstance(value, bytes) else value)
             for name, values in data.items()
             for value in (values if isinstance(values, list) else [values])
         )
-        # The boundary that Werkzeug's client makes up is at times longer than the 70 characters of RFC 2046.
+        # Werkzeug's generated boundary can exceed the 70 characters that RFC 2046 allows.
         boundary, body = encode_multipart(parts, boundary="b")
         return self.raw(body, f"multipart/form-data; boundary={boundary}")
 
@@ -101,8 +101,8 @@ def key_of(url: str) -> str:
     return url.removeprefix("http://127.0.0.1:8000/media/")
 
 
-class TestWhatIsTakenIn:
-    def test_a_photograph_is_there_in_three_sizes_and_its_own_format(
+class TestAcceptedUploads:
+    def test_photo_is_stored_in_three_webp_sizes_and_the_original_format(
         self, vendor: Uploader, storage: InMemoryStorage, market: Market
     ) -> None:
         data = vendor.stored(photo(2000, 1000))
@@ -127,8 +127,8 @@ class TestWhatIsTakenIn:
         assert row.key == f"products/{row.content_hash}-320.webp"
 
     @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF"])
-    def test_the_content_tells_the_format(self, vendor: Uploader, kind: str) -> None:
-        """Whatever the name and the type that the client gives it."""
+    def test_format_is_detected_from_content(self, vendor: Uploader, kind: str) -> None:
+        """The client's file name and content type are ignored."""
         response = vendor.send(encoded(gradient(30, 20), kind), "invoice.pdf", "application/pdf")
 
         data = response.json["data"]
@@ -136,7 +136,7 @@ class TestWhatIsTakenIn:
         assert {one["contentType"] for one in data["sizes"]} == formats
         assert {(one["width"], one["height"]) for one in data["sizes"]} == {(30, 20)}
 
-    def test_the_same_file_is_the_same_picture(
+    def test_repeated_upload_by_same_owner_returns_the_same_image(
         self, vendor: Uploader, storage: InMemoryStorage, client: FlaskClient, market: Market, bearer: Bearer
     ) -> None:
         content = photo(410, 300)
@@ -149,12 +149,12 @@ class TestWhatIsTakenIn:
         assert other["id"] != first["id"]
         assert other["sizes"] == first["sizes"]
 
-    def test_five_megabytes_are_taken(self, vendor: Uploader) -> None:
+    def test_file_of_five_megabytes_is_accepted(self, vendor: Uploader) -> None:
         content = photo(40, 30)
 
         assert vendor.send(content + bytes(5 * MEGABYTE - len(content))).status_code == 201
 
-    def test_a_body_of_untold_length_is_taken(self, vendor: Uploader) -> None:
+    def test_chunked_body_without_length_is_accepted(self, vendor: Uploader) -> None:
         body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n'
         body += photo(50, 30) + b"\r\n--b--\r\n"
         response = vendor.raw(
@@ -166,8 +166,8 @@ class TestWhatIsTakenIn:
         assert response.status_code == 201
 
 
-class TestListings:
-    def test_a_listing_shows_its_pictures(self, vendor: Uploader, market: Market) -> None:
+class TestProductImages:
+    def test_product_shows_uploaded_images(self, vendor: Uploader, market: Market) -> None:
         pictures = [vendor.stored(photo(1000 + n, 700)) for n in range(2)]
         body = {
             "title": "Desk lamp",
@@ -182,7 +182,7 @@ class TestListings:
         assert created.status_code == 201
         product = created.json["data"]
         assert product["images"] == pictures
-        # Cards show the smallest.
+        # Cards show the smallest size.
         assert product["imageUrl"] == pictures[0]["sizes"][0]["url"]
         assert market.row(Image, UUID(pictures[0]["id"])).unused_since is None
         kept = vendor.client.put(
@@ -192,7 +192,7 @@ class TestListings:
         assert market.row(Image, UUID(pictures[0]["id"])).unused_since is not None
         assert market.row(Image, UUID(pictures[1]["id"])).unused_since is None
 
-    def test_what_the_seed_drew_is_shown_as_before(self, client: FlaskClient, market: Market) -> None:
+    def test_seeded_image_is_shown_without_sizes(self, client: FlaskClient, market: Market) -> None:
         store = market.store()
         image_id = market.image(store.user_id)
         product_id = market.product(store, images=(image_id,))
@@ -203,7 +203,7 @@ class TestListings:
         assert shown == [{"id": str(image_id), "url": url, "width": None, "height": None, "sizes": []}]
 
     @pytest.mark.parametrize("status", ["pending", "deleting", "deleted"])
-    def test_a_picture_that_is_not_stored_is_none(
+    def test_image_that_is_not_ready_is_refused(
         self, vendor: Uploader, market: Market, store: Store, status: str
     ) -> None:
         image_id = market.image(store.user_id)
@@ -214,47 +214,49 @@ class TestListings:
             f"/api/products/{product_id}", json={"imageIds": [str(image_id)]}, headers=vendor.headers
         )
 
-        # No sweep of another test shall find it.
+        # Keep the image out of cleanup runs of other tests.
         market.change(Image, image_id, status="deleted")
         assert faults(response) == ["imageIds[0]"]
 
-    def test_anothers_picture_is_none(
+    def test_image_of_another_user_is_refused(
         self, vendor: Uploader, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
-        theirs = Uploader(client, bearer(market.store().user_id)).stored(photo(60, 50))
+        other = Uploader(client, bearer(market.store().user_id)).stored(photo(60, 50))
         product_id = market.product(store)
 
         response = client.put(
-            f"/api/products/{product_id}", json={"imageIds": [theirs["id"]]}, headers=vendor.headers
+            f"/api/products/{product_id}", json={"imageIds": [other["id"]]}, headers=vendor.headers
         )
 
         assert faults(response) == ["imageIds[0]"]
 
 
-class TestWhatIsRefused:
-    def test_strangers_and_buyers(self, client: FlaskClient, market: Market, bearer: Bearer) -> None:
+class TestRefusedUploads:
+    def test_anonymous_callers_and_buyers_are_refused(
+        self, client: FlaskClient, market: Market, bearer: Bearer
+    ) -> None:
         assert_problem(Uploader(client, {}).send(photo(40, 30)), 401, "AUTH_UNAUTHORIZED")
         buyer = Uploader(client, bearer(market.person()))
         assert_problem(buyer.send(photo(40, 30)), 403, "AUTH_FORBIDDEN")
 
-    def test_a_file_of_more_than_five_megabytes(self, vendor: Uploader) -> None:
+    def test_file_larger_than_five_megabytes_is_refused(self, vendor: Uploader) -> None:
         content = photo(40, 30)
         refused = vendor.send(content + bytes(5 * MEGABYTE + 1 - len(content)))
 
         assert "5 MB" in assert_problem(refused, 413, "PAYLOAD_TOO_LARGE")["detail"]
 
-    def test_a_declared_length_is_refused_unread(self, vendor: Uploader) -> None:
-        stream = Endless(b"")
+    def test_declared_length_over_the_limit_is_refused_without_reading(self, vendor: Uploader) -> None:
+        stream = EndlessBody(b"")
 
         response = vendor.raw(
             b"", environ_overrides={"wsgi.input": stream, "CONTENT_LENGTH": str(6 * MEGABYTE)}
         )
 
         assert_problem(response, 413, "PAYLOAD_TOO_LARGE")
-        assert stream.given == 0
+        assert stream.bytes_read == 0
 
-    def test_an_endless_body_is_cut_off(self, vendor: Uploader) -> None:
-        stream = Endless(b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n')
+    def test_endless_body_is_cut_off_near_the_limit(self, vendor: Uploader) -> None:
+        stream = EndlessBody(b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n')
 
         response = vendor.raw(
             b"",
@@ -267,7 +269,7 @@ class TestWhatIsRefused:
         )
 
         assert_problem(response, 413, "PAYLOAD_TOO_LARGE")
-        assert 5 * MEGABYTE < stream.given < 5.2 * MEGABYTE
+        assert 5 * MEGABYTE < stream.bytes_read < 5.2 * MEGABYTE
 
     @pytest.mark.parametrize(
         "content",
@@ -283,16 +285,16 @@ class TestWhatIsRefused:
             b"x",
         ],
     )
-    def test_other_content_with_a_pictures_name(self, vendor: Uploader, content: bytes) -> None:
+    def test_other_content_named_as_image_is_refused(self, vendor: Uploader, content: bytes) -> None:
         problem = assert_problem(vendor.send(content), 415, "UNSUPPORTED_MEDIA_TYPE")
 
         assert "JPEG, PNG, WebP or GIF" in problem["detail"]
 
-    def test_what_is_no_whole_picture(self, vendor: Uploader) -> None:
+    def test_empty_or_truncated_image_is_refused(self, vendor: Uploader) -> None:
         assert faults(vendor.send(b"")) == ["file"]
         assert faults(vendor.send(photo(400, 300)[:5000])) == ["file"]
 
-    def test_other_bodies(self, vendor: Uploader) -> None:
+    def test_other_content_types_and_encodings_are_refused(self, vendor: Uploader) -> None:
         for content_type in ("application/json", "image/jpeg", "application/x-www-form-urlencoded", ""):
             assert_problem(vendor.raw(b"{}", content_type), 415, "UNSUPPORTED_MEDIA_TYPE")
         compressed = vendor.client.post(
@@ -322,10 +324,12 @@ class TestWhatIsRefused:
             ),
         ],
     )
-    def test_what_is_not_multipart_at_all(self, vendor: Uploader, body: bytes, content_type: str) -> None:
+    def test_malformed_multipart_body_is_refused(
+        self, vendor: Uploader, body: bytes, content_type: str
+    ) -> None:
         assert_problem(vendor.raw(body, content_type), 400, "VALIDATION_FAILED")
 
-    def test_parts_that_are_not_as_described_are_named(self, vendor: Uploader) -> None:
+    def test_missing_and_unexpected_parts_are_named(self, vendor: Uploader) -> None:
         picture = photo(40, 30)
 
         assert faults(vendor.raw(b"--b--\r\n")) == ["file"]
@@ -337,22 +341,22 @@ class TestWhatIsRefused:
         ]
         assert faults(vendor.post({"picture": picture})) == ["file", "picture"]
 
-    def test_many_parts(self, vendor: Uploader) -> None:
+    def test_body_with_too_many_parts_is_refused(self, vendor: Uploader) -> None:
         assert_problem(vendor.post({f"field{number}": "x" for number in range(20)}), 413, "PAYLOAD_TOO_LARGE")
 
-    def test_the_sixty_first_in_a_quarter_of_an_hour(
+    def test_sixty_first_upload_in_fifteen_minutes_is_rate_limited(
         self, services: Services, storage: InMemoryStorage, market: Market, bearer: Bearer
     ) -> None:
         app = checked_app(changed(services, storage=storage, rate_limit_scale=1), AREAS)
-        one = Uploader(app.test_client(), bearer(market.store().user_id))
+        uploader = Uploader(app.test_client(), bearer(market.store().user_id))
 
         for _ in range(60):
-            assert one.send(b"x").headers["RateLimit-Limit"] == "60"
-        assert_problem(one.send(b"x"), 429, "RATE_LIMIT_EXCEEDED")
+            assert uploader.send(b"x").headers["RateLimit-Limit"] == "60"
+        assert_problem(uploader.send(b"x"), 429, "RATE_LIMIT_EXCEEDED")
 
 
-class TestWhenTheStorageIsDown:
-    def test_it_is_told_and_another_try_goes_on_with_the_same_picture(
+class TestStorageOutage:
+    def test_retry_after_storage_outage_completes_the_same_image(
         self, vendor: Uploader, storage: InMemoryStorage, market: Market, store: Store
     ) -> None:
         content = photo(500, 400, comment=uuid4().hex)

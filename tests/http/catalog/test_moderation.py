@@ -1,4 +1,4 @@
-"""Staff decide about listings over HTTP: the queue, approve, reject, take down, and the terms that are banned."""
+"""Product moderation over HTTP: review queue, decisions and banned terms."""
 
 from datetime import timedelta
 from typing import Any
@@ -26,14 +26,14 @@ def officer(market: Market, bearer: Bearer) -> dict[str, str]:
     return bearer(market.staff("moderator"))
 
 
-def held(market: Market, store: Store, **columns: Any) -> UUID:
+def held_product(market: Market, store: Store, **columns: Any) -> UUID:
     given: dict[str, Any] = {"status": "in_review", "held": True, "review_reasons": ["The price is odd."]}
     return market.product(store, **given | {"status_reason": "The price is odd."} | columns)
 
 
-def act(client: FlaskClient, product_id: UUID, act: str, headers: dict[str, str], **body: Any) -> Any:
-    given = body or ({} if act == "approve" else REASON)
-    return client.post(f"/api/products/{product_id}/{act}", json=given, headers=headers)
+def decide(client: FlaskClient, product_id: UUID, decision: str, headers: dict[str, str], **body: Any) -> Any:
+    given = body or ({} if decision == "approve" else REASON)
+    return client.post(f"/api/products/{product_id}/{decision}", json=given, headers=headers)
 
 
 def queue(client: FlaskClient, headers: dict[str, str], **query: Any) -> Any:
@@ -42,13 +42,16 @@ def queue(client: FlaskClient, headers: dict[str, str], **query: Any) -> Any:
     return response.json
 
 
-class TestTheQueue:
+class TestReviewQueue:
     def test_review_queue_lists_oldest_first_by_page(
         self, client: FlaskClient, market: Market, store: Store, officer: dict[str, str]
     ) -> None:
-        made = [held(market, store, moderated_at=market.now - timedelta(hours=hours)) for hours in range(5)]
+        made = [
+            held_product(market, store, moderated_at=market.now - timedelta(hours=hours))
+            for hours in range(5)
+        ]
         elsewhere = market.store(campus_id=market.campus())
-        held(market, elsewhere)
+        held_product(market, elsewhere)
 
         seen: list[UUID] = []
         cursor: dict[str, str] = {}
@@ -64,7 +67,7 @@ class TestTheQueue:
         self, client: FlaskClient, market: Market, store: Store, officer: dict[str, str]
     ) -> None:
         image_id = market.image(store.user_id)
-        product_id = held(market, store, images=(image_id,), description="As new.", revision=3)
+        product_id = held_product(market, store, images=(image_id,), description="As new.", revision=3)
 
         [item] = queue(client, officer, campus=str(market.campus_id))["data"]
 
@@ -80,7 +83,7 @@ class TestTheQueue:
         self, client: FlaskClient, market: Market, store: Store, officer: dict[str, str]
     ) -> None:
         made = {
-            "held": held(market, store),
+            "held": held_product(market, store),
             "screening": market.product(store, status="in_review"),
             "rejected": market.product(store, status="rejected"),
             "removed": market.product(store, status="removed"),
@@ -93,25 +96,25 @@ class TestTheQueue:
             assert ids_of(page) == [product_id]
 
     @pytest.mark.parametrize("query", [{"status": "published"}, {"limit": 0}, {"page": 1}, {"cursor": "x"}])
-    def test_what_it_does_not_know_is_refused(
+    def test_invalid_queue_parameter_is_refused(
         self, client: FlaskClient, officer: dict[str, str], query: dict[str, Any]
     ) -> None:
         response = client.get("/api/products/moderation", query_string=query, headers=officer)
 
         assert (response.status_code, faults_of(response)) == (422, list(query))
 
-    def test_a_campus_is_named_by_its_slug_too(
+    def test_review_queue_is_filtered_by_campus_slug(
         self, client: FlaskClient, market: Market, store: Store, officer: dict[str, str]
     ) -> None:
-        product_id = held(market, store)
+        product_id = held_product(market, store)
         slug = queue(client, officer, campus=str(market.campus_id))["data"][0]["campus"]["slug"]
 
         assert ids_of(queue(client, officer, campus=slug)) == [product_id]
         assert ids_of(queue(client, officer, campus="nowhere")) == []
 
 
-class TestDeciding:
-    def test_an_approved_listing_is_live(
+class TestDecisions:
+    def test_approved_product_is_published_audited_and_notified(
         self,
         client: FlaskClient,
         market: Market,
@@ -119,10 +122,10 @@ class TestDeciding:
         database: Database,
         officer: dict[str, str],
     ) -> None:
-        product_id = held(market, store, title="Reading lamp")
+        product_id = held_product(market, store, title="Reading lamp")
         assert ids_of(listed(client, vendor=store.id)) == []
 
-        response = act(client, product_id, "approve", officer, note="Fine.")
+        response = decide(client, product_id, "approve", officer, note="Fine.")
 
         assert response.status_code == 200
         assert not ModeratedProduct().validate(response.json["data"])
@@ -134,10 +137,10 @@ class TestDeciding:
         assert row["before"]["reviewReasons"] == ["The price is odd."]
         assert (row["after"]["status"], row["after"]["note"]) == ("published", "Fine.")
         assert row["before"]["title"] == row["after"]["title"] == "Reading lamp"
-        [told] = notifications_of(database, store.user_id)
-        assert told["type"] == "product_published"
+        [notification] = notifications_of(database, store.user_id)
+        assert notification["type"] == "product_published"
 
-    def test_a_rejected_one_tells_why_and_can_be_mended(
+    def test_rejected_product_shows_the_reason_and_can_be_resubmitted(
         self,
         client: FlaskClient,
         market: Market,
@@ -146,30 +149,30 @@ class TestDeciding:
         officer: dict[str, str],
         bearer: Bearer,
     ) -> None:
-        product_id = held(market, store)
+        product_id = held_product(market, store)
         owner = bearer(store.user_id)
 
-        assert act(client, product_id, "reject", officer).status_code == 200
+        assert decide(client, product_id, "reject", officer).status_code == 200
 
         seen = client.get(f"/api/products/{product_id}", headers=owner).json["data"]
         assert (seen["status"], seen["statusReason"]) == ("rejected", REASON["reason"])
         assert seen["reviewState"] is None
-        [told] = notifications_of(database, store.user_id)
-        assert told["type"] == "product_rejected"
-        assert REASON["reason"] in told["body"]
+        [notification] = notifications_of(database, store.user_id)
+        assert notification["type"] == "product_rejected"
+        assert REASON["reason"] in notification["body"]
 
         again = client.put(
             f"/api/products/{product_id}", json={"title": "Mended lamp", "status": "published"}, headers=owner
         )
         assert (again.json["data"]["status"], again.json["data"]["reviewState"]) == ("in_review", "screening")
         assert again.json["data"]["statusReason"] is None
-        # What staff turned down does not slip through the screening.
+        # A product that staff rejected needs staff approval, even after a clean screening.
         database.in_transaction(screen_by_rules_alone, product_id=product_id, now=market.now)
         assert market.row(Product, product_id).held
-        assert act(client, product_id, "approve", officer).status_code == 200
+        assert decide(client, product_id, "approve", officer).status_code == 200
         assert not market.row(Product, product_id).needs_staff
 
-    def test_a_takedown_hides_it_at_once_and_for_good(
+    def test_taken_down_product_stays_hidden_until_staff_restore(
         self,
         client: FlaskClient,
         market: Market,
@@ -181,7 +184,7 @@ class TestDeciding:
         product_id = market.product(store, price_minor=777_000)
         assert ids_of(listed(client, vendor=store.id)) == [product_id]
 
-        assert act(client, product_id, "takedown", officer).json["data"]["status"] == "removed"
+        assert decide(client, product_id, "takedown", officer).json["data"]["status"] == "removed"
 
         assert ids_of(listed(client, vendor=store.id)) == []
         assert client.get(f"/api/products/{product_id}").status_code == 404
@@ -193,9 +196,11 @@ class TestDeciding:
         assert (row["action"], row["before"]["status"]) == ("product.take_down", "published")
         assert (row["after"]["status"], row["after"]["statusReason"]) == ("removed", REASON["reason"])
         assert row["after"]["priceMinor"] == 777_000
-        assert [told["type"] for told in notifications_of(database, store.user_id)] == ["product_removed"]
+        assert [notification["type"] for notification in notifications_of(database, store.user_id)] == [
+            "product_removed"
+        ]
 
-        assert act(client, product_id, "approve", officer).json["data"]["status"] == "published"
+        assert decide(client, product_id, "approve", officer).json["data"]["status"] == "published"
         assert ids_of(listed(client, vendor=store.id)) == [product_id]
         assert [row["action"] for row in audit_of(database, product_id)][-1] == "product.restore"
 
@@ -213,7 +218,7 @@ class TestDeciding:
             ("removed", "takedown"),
         ],
     )
-    def test_what_the_state_does_not_allow_is_a_conflict_that_names_it(
+    def test_illegal_decision_is_a_conflict_naming_the_current_status(
         self,
         *,
         client: FlaskClient,
@@ -226,7 +231,7 @@ class TestDeciding:
     ) -> None:
         product_id = market.product(store, status=status)
 
-        response = act(client, product_id, decision, officer)
+        response = decide(client, product_id, decision, officer)
 
         assert (response.status_code, response.json["code"]) == (409, "CONCURRENCY_CONFLICT")
         assert status in response.json["detail"]
@@ -238,7 +243,7 @@ class TestDeciding:
     def test_decision_on_changed_listing_is_refused(
         self, client: FlaskClient, market: Market, store: Store, officer: dict[str, str], decision: str
     ) -> None:
-        product_id = held(market, store, revision=4)
+        product_id = held_product(market, store, revision=4)
         body = {} if decision == "approve" else REASON
 
         for given, header in (({"revision": 3}, None), ({}, '"3"')):
@@ -249,14 +254,14 @@ class TestDeciding:
             assert response.status_code == 409
             assert "revision 4" in response.json["detail"]
         assert market.row(Product, product_id).held
-        assert act(client, product_id, decision, officer, **body, revision=4).status_code == 200
+        assert decide(client, product_id, decision, officer, **body, revision=4).status_code == 200
         assert market.row(Product, product_id).revision == 5
 
     @pytest.mark.parametrize("decision", ["approve", "reject", "takedown"])
-    def test_only_staff_that_manages_products_decides(
+    def test_decision_requires_product_permission(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer, decision: str
     ) -> None:
-        product_id = held(market, store)
+        product_id = held_product(market, store)
         path = f"/api/products/{product_id}/{decision}"
 
         assert client.post(path, json=REASON).status_code == 401
@@ -270,26 +275,26 @@ class TestDeciding:
             refused = client.post(path, json=REASON, headers=bearer(user_id))
             assert (refused.status_code, refused.json["code"]) == (403, "AUTH_FORBIDDEN")
         assert market.row(Product, product_id).held
-        assert act(client, product_id, decision, bearer(market.staff("admin"))).status_code == 200
+        assert decide(client, product_id, decision, bearer(market.staff("admin"))).status_code == 200
 
     @pytest.mark.parametrize("decision", ["approve", "reject", "takedown"])
     def test_officer_cannot_moderate_own_listing(
         self, client: FlaskClient, market: Market, database: Database, bearer: Bearer, decision: str
     ) -> None:
         officer_id = market.staff("moderator")
-        product_id = held(market, market.store(user_id=officer_id))
+        product_id = held_product(market, market.store(user_id=officer_id))
 
-        response = act(client, product_id, decision, bearer(officer_id))
+        response = decide(client, product_id, decision, bearer(officer_id))
 
         assert (response.status_code, response.json["code"]) == (403, "AUTH_FORBIDDEN")
         assert audit_of(database, product_id) == []
 
     @pytest.mark.parametrize("decision", ["approve", "reject", "takedown"])
-    def test_what_is_gone_can_not_be_decided_about(
+    def test_decision_on_missing_or_deleted_product_is_not_found(
         self, client: FlaskClient, market: Market, store: Store, officer: dict[str, str], decision: str
     ) -> None:
-        assert act(client, uuid4(), decision, officer).status_code == 404
-        assert act(client, market.product(store, status="deleted"), decision, officer).status_code == 404
+        assert decide(client, uuid4(), decision, officer).status_code == 404
+        assert decide(client, market.product(store, status="deleted"), decision, officer).status_code == 404
 
     @pytest.mark.parametrize(
         ("body", "fault"),
@@ -302,7 +307,7 @@ class TestDeciding:
             (REASON | {"status": "published"}, "status"),
         ],
     )
-    def test_a_decision_gives_its_reason(
+    def test_rejection_with_invalid_body_is_refused(
         self,
         *,
         client: FlaskClient,
@@ -312,13 +317,13 @@ class TestDeciding:
         body: dict[str, Any],
         fault: str,
     ) -> None:
-        product_id = held(market, store)
+        product_id = held_product(market, store)
 
         response = client.post(f"/api/products/{product_id}/reject", json=body, headers=officer)
 
         assert (response.status_code, faults_of(response)) == (422, [fault])
 
-    def test_contact_details_stay_out_of_the_trail(
+    def test_audit_log_omits_contact_details(
         self,
         client: FlaskClient,
         market: Market,
@@ -326,28 +331,28 @@ class TestDeciding:
         database: Database,
         officer: dict[str, str],
     ) -> None:
-        product_id = held(market, store, title="Lamp, call 08031234567")
+        product_id = held_product(market, store, title="Lamp, call 08031234567")
 
-        act(client, product_id, "takedown", officer)
+        decide(client, product_id, "takedown", officer)
 
         assert "08031234567" not in str(audit_of(database, product_id))
 
-    def test_of_two_officers_at_once_one_decides(
+    def test_concurrent_decisions_are_serialized(
         self, app: Flask, market: Market, store: Store, database: Database, bearer: Bearer
     ) -> None:
         for _ in range(3):
-            product_id = held(market, store)
+            product_id = held_product(market, store)
             decisions = [
                 (decision, bearer(market.staff("moderator")))
                 for decision in ("approve", "reject", "approve", "reject")
             ]
 
             answers = at_once(
-                lambda one, product_id=product_id: act(app.test_client(), product_id, one[0], one[1]),  # type: ignore[misc]
+                lambda one, product_id=product_id: decide(app.test_client(), product_id, one[0], one[1]),  # type: ignore[misc]
                 decisions,
             )
 
-            # A rejected listing may be approved after all; nothing else may follow a decision.
+            # A rejected product may still be approved. No other decision may follow a decision.
             acts = [row["action"] for row in audit_of(database, product_id)]
             assert acts in (["product.approve"], ["product.reject"], ["product.reject", "product.approve"])
             assert [answer.status_code for answer in answers].count(200) == len(acts)  # type: ignore[union-attr]
@@ -355,15 +360,15 @@ class TestDeciding:
         with database.reading() as session:
             assert find_first_broken_link(session) is None
 
-    def test_a_decision_and_an_edit_at_once_are_one_after_the_other(
+    def test_approval_never_covers_a_concurrent_edit(
         self, app: Flask, market: Market, store: Store, bearer: Bearer
     ) -> None:
-        """An officer who names what was read never approves what was not."""
+        """An approval names the revision that the officer read."""
         officer, owner = bearer(market.staff("moderator")), bearer(store.user_id)
         for number in range(4):
-            product_id = held(market, store, title="As it was")
+            product_id = held_product(market, store, title="As it was")
 
-            def decide(product_id: UUID = product_id) -> int:
+            def approve(product_id: UUID = product_id) -> int:
                 body = {"revision": 1}
                 path = f"/api/products/{product_id}/approve"
                 return app.test_client().post(path, json=body, headers=officer).status_code
@@ -373,16 +378,16 @@ class TestDeciding:
                 path = f"/api/products/{product_id}"
                 return app.test_client().put(path, json=body, headers=owner).status_code
 
-            decided, edited = at_once(lambda work: work(), [decide, edit])
+            decided, edited = at_once(lambda work: work(), [approve, edit])
 
             row = market.row(Product, product_id)
             assert edited == 200
             assert decided in (200, 409)
-            # The edit came second and took it back to review, or first and made the approval stale.
+            # An edit after the approval reopens the review. An edit before the approval makes the approval stale.
             assert (row.status, row.held) == ("in_review", False)
 
 
-def test_from_doubt_to_the_public_by_the_vendors_own_hand(
+def test_held_product_is_published_after_vendor_corrects_the_text(
     client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
 ) -> None:
     owner = bearer(store.user_id)
@@ -402,10 +407,10 @@ def test_from_doubt_to_the_public_by_the_vendors_own_hand(
     assert (item["status"], item["reviewState"]) == ("in_review", "held")
     assert item["reviewReasons"] == seen["reviewReasons"]
 
-    mended = client.put(
+    corrected = client.put(
         f"/api/products/{product_id}", json={"description": "Hardly used."}, headers=owner
     ).json["data"]
-    assert (mended["status"], mended["reviewState"], mended["reviewReasons"]) == (
+    assert (corrected["status"], corrected["reviewState"], corrected["reviewReasons"]) == (
         "in_review",
         "screening",
         [],
@@ -413,11 +418,11 @@ def test_from_doubt_to_the_public_by_the_vendors_own_hand(
     database.in_transaction(screen_by_rules_alone, product_id=product_id, now=market.now)
 
     assert ids_of(listed(client, vendor=store.id)) == [product_id]
-    kinds = [told["type"] for told in notifications_of(database, store.user_id)]
+    kinds = [notification["type"] for notification in notifications_of(database, store.user_id)]
     assert kinds == ["product_held", "product_published"]
 
 
-def test_the_public_sees_nothing_of_the_review(
+def test_public_detail_omits_review_fields(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer
 ) -> None:
     product_id = market.product(store)
@@ -433,7 +438,7 @@ class TestBannedTerms:
     def ban(self, client: FlaskClient, headers: dict[str, str], **body: Any) -> Any:
         return client.post(self.PATH, json=body, headers=headers)
 
-    def test_staff_ban_a_term_and_allow_it_again(
+    def test_banned_term_holds_products_until_allowed_again(
         self,
         client: FlaskClient,
         market: Market,
@@ -495,7 +500,7 @@ class TestBannedTerms:
             ({"term": "thing", "category": "other", "exceptions": ["a thing", "a thing"]}, "exceptions[1]"),
         ],
     )
-    def test_what_makes_no_sense_is_refused(
+    def test_invalid_banned_term_is_refused(
         self, client: FlaskClient, officer: dict[str, str], body: dict[str, Any], fault: str
     ) -> None:
         response = self.ban(client, officer, **body)

@@ -1,4 +1,4 @@
-"""Products over HTTP: new listings."""
+"""Product creation over HTTP."""
 
 from typing import Any
 from uuid import uuid4
@@ -12,7 +12,7 @@ from tests.support.market import Bearer, Market, Store
 from tests.support.product_api import faults_of, listing, screenings_of
 
 
-def test_a_vendor_lists_and_the_screening_is_asked(
+def test_new_product_is_queued_for_screening(
     client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
 ) -> None:
     image_ids = [str(market.image(store.user_id)) for _ in range(2)]
@@ -43,7 +43,7 @@ def test_a_vendor_lists_and_the_screening_is_asked(
     assert client.get(f"/api/products/{data['id']}").status_code == 404
 
 
-def test_a_draft_stays_one(
+def test_new_draft_is_not_screened(
     client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
 ) -> None:
     response = client.post(
@@ -55,7 +55,7 @@ def test_a_draft_stays_one(
     assert screenings_of(database, response.json["data"]["id"]) == 0
 
 
-def test_staff_that_manages_products_lists_for_a_vendor(
+def test_product_staff_may_list_for_a_vendor(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer
 ) -> None:
     moderator = market.staff("moderator")
@@ -76,7 +76,9 @@ def test_staff_that_manages_products_lists_for_a_vendor(
     assert (without.status_code, without.json["code"]) == (403, "AUTH_FORBIDDEN")
 
 
-def test_who_may_not_list(client: FlaskClient, market: Market, store: Store, bearer: Bearer) -> None:
+def test_listing_without_own_active_store_is_refused(
+    client: FlaskClient, market: Market, store: Store, bearer: Bearer
+) -> None:
     assert client.post("/api/products", json=listing(market)).status_code == 401
     storeless = market.person(role="vendor")
     suspended = market.store(status="suspended")
@@ -122,7 +124,7 @@ def test_who_may_not_list(client: FlaskClient, market: Market, store: Store, bea
         ({"campusId": "00000000-0000-4000-8000-000000000000"}, ["campusId"]),
     ],
 )
-def test_each_fault_of_a_listing_is_named(
+def test_invalid_field_is_named(
     *,
     client: FlaskClient,
     market: Market,
@@ -142,12 +144,12 @@ def test_missing_fields_are_all_named(client: FlaskClient, store: Store, bearer:
     assert set(faults_of(response)) == {"title", "priceMinor", "categoryId", "condition"}
 
 
-def test_somebody_elses_picture_is_refused(
+def test_image_of_another_user_is_refused(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer
 ) -> None:
-    foreign = [str(market.image(store.user_id)), str(market.image(market.person()))]
+    image_ids = [str(market.image(store.user_id)), str(market.image(market.person()))]
     response = client.post(
-        "/api/products", json=listing(market, imageIds=foreign), headers=bearer(store.user_id)
+        "/api/products", json=listing(market, imageIds=image_ids), headers=bearer(store.user_id)
     )
     assert response.status_code == 422
     assert faults_of(response) == ["imageIds[1]"]

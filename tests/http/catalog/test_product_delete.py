@@ -1,4 +1,4 @@
-"""Products over HTTP: deleted by their vendor or by staff, one or many; what becomes of carts and orders."""
+"""Product deletion over HTTP: single and bulk, with the effect on carts and orders."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -31,9 +31,9 @@ def delete_all(client: FlaskClient, headers: dict[str, str] | None, *ids: Any, *
     return client.delete("/api/products/bulk/delete", json=given, headers=headers)
 
 
-class TestOne:
+class TestSingleDeletion:
     @pytest.mark.parametrize("status", ["draft", "in_review", "published", "rejected", "paused", "removed"])
-    def test_its_vendor_deletes_it_in_any_state(
+    def test_vendor_deletes_own_product_in_any_state(
         self,
         client: FlaskClient,
         market: Market,
@@ -58,11 +58,11 @@ class TestOne:
         assert (
             client.put(f"/api/products/{product_id}", json={"quantity": 1}, headers=owner).status_code == 404
         )
-        # It is no act of staff: nothing is recorded, and nobody is told what they did themselves.
+        # Only deletions by staff are audited and notified.
         assert audit_of(database, product_id) == []
         assert notifications_of(database, store.user_id) == []
 
-    def test_lists_drop_it_at_once(
+    def test_deleted_product_leaves_listings_at_once(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         product_id = market.product(store)
@@ -73,7 +73,7 @@ class TestOne:
         assert ids_of(listed(client, vendor=store.id)) == []
         assert client.get(f"/api/products/{product_id}").status_code == 404
 
-    def test_staff_delete_any_and_it_is_recorded(
+    def test_staff_deletion_is_audited_and_vendor_is_notified(
         self, client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
     ) -> None:
         product_id = market.product(store, title="Reading lamp")
@@ -86,10 +86,10 @@ class TestOne:
         assert (row["action"], row["actor"]) == ("product.delete", "moderator")
         assert (row["before"]["status"], row["after"]["status"]) == ("published", "deleted")
         assert row["before"]["title"] == "Reading lamp"
-        [told] = notifications_of(database, store.user_id)
-        assert told["type"] == "product_deleted"
+        [notification] = notifications_of(database, store.user_id)
+        assert notification["type"] == "product_deleted"
 
-    def test_nobody_else_deletes_it(
+    def test_deletion_by_others_is_refused(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         product_id = market.product(store)
@@ -110,14 +110,14 @@ class TestOne:
         own = market.product(market.store(user_id=officer))
         assert delete(client, own, bearer(officer)).status_code == 403
 
-    def test_what_is_not_there_is_not_found(
+    def test_missing_product_is_not_found(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         for headers in (bearer(store.user_id), bearer(market.staff("admin"))):
             assert delete(client, uuid4(), headers).status_code == 404
             assert delete(client, "lamp", headers).status_code == 404
 
-    def test_a_stale_revision_is_refused(
+    def test_stale_revision_is_refused(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         product_id = market.product(store, revision=2)
@@ -127,7 +127,7 @@ class TestOne:
         assert delete(client, product_id, owner | {"If-Match": "one"}).status_code == 422
         assert delete(client, product_id, owner | {"If-Match": '"2"'}).status_code == 200
 
-    def test_of_many_at_once_one_deletes(
+    def test_concurrent_deletions_delete_once(
         self, app: Flask, market: Market, store: Store, database: Database, bearer: Bearer
     ) -> None:
         product_id = market.product(store)
@@ -142,7 +142,7 @@ class TestOne:
 
 
 class TestCartsAndOrders:
-    def test_carts_show_it_as_not_available_and_it_can_not_be_ordered(
+    def test_deleted_product_is_unavailable_in_carts_and_cannot_be_ordered(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         product_id, kept = market.product(store), market.product(store)
@@ -161,7 +161,7 @@ class TestCartsAndOrders:
         assert refused.status_code in (409, 422)
         assert str(product_id) in refused.text or "items[0]" in str(faults_of(refused))
 
-    def test_orders_that_run_keep_going(
+    def test_open_order_of_deleted_product_continues(
         self, client: FlaskClient, database: Database, market: Market, bearer: Bearer
     ) -> None:
         with database.transaction() as session:
@@ -180,8 +180,8 @@ class TestCartsAndOrders:
         assert market.row(Product, product_id).reserved == 0
 
 
-class TestMany:
-    def test_listings_that_violate_the_rules_go_together(
+class TestBulkDeletion:
+    def test_bulk_deletion_reports_deleted_already_deleted_and_missing(
         self, client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
     ) -> None:
         other = market.store()
@@ -203,8 +203,8 @@ class TestMany:
             [row] = audit_of(database, product_id)
             assert (row["before"]["status"], row["after"]["status"]) == (status, "deleted")
             assert row["after"]["statusReason"] == REASON
-            [told] = notifications_of(database, owner.user_id)
-            assert (told["type"], REASON in told["body"]) == ("product_deleted", True)
+            [notification] = notifications_of(database, owner.user_id)
+            assert (notification["type"], REASON in notification["body"]) == ("product_deleted", True)
         assert audit_of(database, gone) == []
 
         again = delete_all(client, bearer(market.staff("admin")), first, second)
@@ -227,14 +227,14 @@ class TestMany:
         ],
         ids=lambda given: str(given)[:40],
     )
-    def test_a_wrong_body_is_refused(
+    def test_invalid_body_is_refused(
         self, client: FlaskClient, market: Market, bearer: Bearer, body: dict[str, Any], fault: str
     ) -> None:
         response = delete_all(client, bearer(market.staff("moderator")), uuid4(), **body)
 
         assert (response.status_code, faults_of(response)) == (422, [fault])
 
-    def test_without_a_reason_the_usual_one_is_given(
+    def test_default_reason_is_used_when_omitted(
         self, client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
     ) -> None:
         product_id = market.product(store)
@@ -246,7 +246,9 @@ class TestMany:
         assert audit_of(database, product_id)[0]["after"]["statusReason"] == BULK_DELETION_REASON
         assert BULK_DELETION_REASON in notifications_of(database, store.user_id)[0]["body"]
 
-    def test_it_needs_a_body(self, client: FlaskClient, market: Market, bearer: Bearer) -> None:
+    def test_missing_or_malformed_body_is_refused(
+        self, client: FlaskClient, market: Market, bearer: Bearer
+    ) -> None:
         headers = bearer(market.staff("moderator"))
 
         assert client.delete("/api/products/bulk/delete", headers=headers).status_code == 422
@@ -255,7 +257,7 @@ class TestMany:
         )
         assert broken.status_code == 400
 
-    def test_it_is_for_staff_that_manages_products(
+    def test_bulk_deletion_requires_product_permission(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         product_id = market.product(store)
@@ -265,7 +267,7 @@ class TestMany:
             assert delete_all(client, bearer(user_id), product_id).status_code == 403
         assert market.row(Product, product_id).status == "published"
 
-    def test_one_of_the_own_store_keeps_all_from_being_deleted(
+    def test_batch_with_product_of_own_store_is_refused(
         self, client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
     ) -> None:
         officer = market.staff("moderator")
@@ -276,7 +278,7 @@ class TestMany:
         assert market.row(Product, other).status == "published"
         assert audit_of(database, other) == []
 
-    def test_batches_that_cross_do_not_deadlock(
+    def test_overlapping_batches_do_not_deadlock(
         self, app: Flask, market: Market, store: Store, database: Database, bearer: Bearer
     ) -> None:
         ids: list[UUID] = [market.product(store) for _ in range(12)]

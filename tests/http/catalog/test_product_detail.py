@@ -1,4 +1,4 @@
-"""Products over HTTP: the detail, for the public, for owners and for staff; the tree of categories."""
+"""Product detail for the public, owners and staff, and the category tree, over HTTP."""
 
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -13,7 +13,7 @@ from tests.support.product_api import faults_of
 from tests.support.resource_usage import counted_statements
 
 
-def test_the_tree_counts_what_is_listed_in_and_below(
+def test_category_tree_counts_products_of_subcategories(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer
 ) -> None:
     root = market.category(name="Root")
@@ -35,7 +35,7 @@ def test_the_tree_counts_what_is_listed_in_and_below(
         assert bottom["children"] == []
         return top["listingCount"], middle["listingCount"], bottom["listingCount"]
 
-    # Rows that a test writes by itself drop nothing: a listing that goes through the API does.
+    # Only changes through the API clear the cache. Direct writes of a test do not.
     mine = market.product(store)
     assert (
         client.put(
@@ -48,13 +48,13 @@ def test_the_tree_counts_what_is_listed_in_and_below(
     assert counts() == (1, 0, 0)
 
 
-def test_the_tree_takes_no_parameters(client: FlaskClient) -> None:
+def test_category_tree_refuses_parameters(client: FlaskClient) -> None:
     response = client.get("/api/products/categories?depth=2")
     assert response.status_code == 422
     assert faults_of(response) == ["depth"]
 
 
-def test_the_public_sees_a_product_without_private_fields(client: FlaskClient, market: Market) -> None:
+def test_public_detail_omits_private_fields(client: FlaskClient, market: Market) -> None:
     store = market.store(
         rating_sum=9, rating_count=2, completed_orders=7, response_seconds_sum=301, response_count=2
     )
@@ -77,7 +77,7 @@ def test_the_public_sees_a_product_without_private_fields(client: FlaskClient, m
     assert not data.keys() & {"status", "statusReason", "quantity", "reserved", "revision", "createdAt"}
 
 
-def test_the_owner_and_staff_that_manages_products_see_private_fields(
+def test_owner_and_product_staff_see_private_fields(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer
 ) -> None:
     product_id = market.product(store, quantity=5, reserved=2, status="rejected", status_reason="Why.")
@@ -99,7 +99,7 @@ def test_the_owner_and_staff_that_manages_products_see_private_fields(
 
 
 @pytest.mark.parametrize("status", ["draft", "in_review", "rejected", "paused", "removed", "deleted"])
-def test_what_is_not_published_is_not_found_by_others(
+def test_unpublished_product_is_not_found_by_others(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer, status: str
 ) -> None:
     product_id = market.product(store, status=status)
@@ -114,9 +114,7 @@ def test_what_is_not_published_is_not_found_by_others(
     assert own.status_code == (404 if status == "deleted" else 200)
 
 
-def test_products_of_closed_stores_are_not_found_and_of_those_on_vacation_not_orderable(
-    client: FlaskClient, market: Market
-) -> None:
+def test_closed_store_hides_products_and_vacation_blocks_orders(client: FlaskClient, market: Market) -> None:
     until = market.now + timedelta(days=3)
     away = market.store(on_vacation=True, vacation_until=until, vacation_note="Exams")
 
@@ -128,20 +126,18 @@ def test_products_of_closed_stores_are_not_found_and_of_those_on_vacation_not_or
     assert data["vendor"]["vacation"]["note"] == "Exams"
 
 
-def test_an_id_that_leads_nowhere_is_not_found(client: FlaskClient) -> None:
+def test_unknown_or_malformed_id_is_not_found(client: FlaskClient) -> None:
     for path in (f"/api/products/{uuid4()}", "/api/products/42", "/api/products/not-a-uuid"):
         assert client.get(path).status_code == 404
 
 
-def test_a_bad_token_is_refused_where_one_is_optional(
-    client: FlaskClient, market: Market, store: Store
-) -> None:
+def test_invalid_optional_token_is_refused(client: FlaskClient, market: Market, store: Store) -> None:
     product_id = market.product(store)
     response = client.get(f"/api/products/{product_id}", headers={"Authorization": "Bearer nonsense"})
     assert response.status_code == 401
 
 
-def test_related_items_are_the_nearest_in_price_of_the_same_kind_and_place(
+def test_related_items_share_category_and_campus_nearest_price_first(
     client: FlaskClient, market: Market, store: Store
 ) -> None:
     market.category_id = market.category()
@@ -162,7 +158,7 @@ def test_related_items_are_the_nearest_in_price_of_the_same_kind_and_place(
     assert [UUID(card["id"]) for card in related] == near + far[:4]
 
 
-def test_of_those_near_in_price_what_reads_alike_comes_first(
+def test_related_items_with_similar_titles_come_first(
     client: FlaskClient, market: Market, store: Store
 ) -> None:
     market.category_id = market.category()
@@ -177,12 +173,12 @@ def test_of_those_near_in_price_what_reads_alike_comes_first(
     assert [UUID(card["id"]) for card in related] == [alike, kind, far, other]
 
 
-def test_the_detail_takes_two_statements_however_much_is_related(
+def test_detail_takes_two_statements_for_any_number_of_related_items(
     client: FlaskClient, market: Market, store: Store, database: Database
 ) -> None:
     image_ids = tuple(market.image(store.user_id) for _ in range(8))
     product_id = market.product(store, images=image_ids)
-    for _ in range(2):  # the first prepares them on its connection
+    for _ in range(2):  # the first run prepares statements on the connection
         for _ in range(5):
             market.product(store)
         with counted_statements(database) as seen:

@@ -1,4 +1,4 @@
-"""Products over HTTP: listed, filtered, sorted, paged, cached."""
+"""Product listing over HTTP: filters, sorts, pages and cache."""
 
 from datetime import timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.product_api import faults_of, ids_of, listed
 from tests.support.resource_usage import counted_statements
 
 
-def test_a_card_is_as_described(client: FlaskClient, market: Market) -> None:
+def test_card_has_the_documented_fields(client: FlaskClient, market: Market) -> None:
     store = market.store(display_name="Lamps", verified=True, rating_sum=13, rating_count=3)
     image_id = market.image(store.user_id)
     product_id = market.product(
@@ -69,7 +69,7 @@ def test_only_published_products_of_open_stores_are_listed(client: FlaskClient, 
     assert set(ids_of(listed(client, campus=market.campus_id))) == {shown, back}
 
 
-def test_each_filter_narrows(client: FlaskClient, market: Market) -> None:
+def test_each_filter_narrows_the_listing(client: FlaskClient, market: Market) -> None:
     child = market.category(below=market.category())
     grandchild = market.category(below=child)
     store, other = market.store(), market.store()
@@ -103,7 +103,7 @@ def test_each_filter_narrows(client: FlaskClient, market: Market) -> None:
     assert found(category=child, condition="fair", inStock="true", vendor=other.id, maxPrice=9_000) == {dear}
 
 
-def test_a_category_is_found_by_its_slug_with_what_is_below(client: FlaskClient, market: Market) -> None:
+def test_category_slug_includes_subcategories(client: FlaskClient, market: Market) -> None:
     parent = market.category()
     child = market.category(below=parent)
     product_id = market.product(market.store(), category_id=child)
@@ -124,7 +124,7 @@ def test_a_category_is_found_by_its_slug_with_what_is_below(client: FlaskClient,
     ],
 )
 @pytest.mark.parametrize("limit", [1, 3, 20])
-def test_sorts_hold_over_pages(
+def test_sort_order_holds_across_pages(
     *, client: FlaskClient, market: Market, store: Store, sort: str | None, order: str, limit: int
 ) -> None:
     names = {}
@@ -151,7 +151,7 @@ def test_sorts_hold_over_pages(
 
 
 def pages(client: FlaskClient, **query: Any) -> list[list[UUID]]:
-    """Fetch all pages, fifty at most."""
+    """Fetch all pages by cursor, at most fifty."""
     found = []
     for _ in range(50):
         answer = listed(client, **query)
@@ -165,7 +165,7 @@ def pages(client: FlaskClient, **query: Any) -> list[list[UUID]]:
 
 
 @pytest.mark.parametrize("sort", ["newest", "price_asc", "price_desc", "popular", "rating"])
-def test_equal_sort_keys_are_neither_skipped_nor_repeated(
+def test_products_with_equal_sort_keys_appear_exactly_once(
     client: FlaskClient, market: Market, store: Store, sort: str
 ) -> None:
     made = {market.product(store, price_minor=500, published_at=market.now) for _ in range(7)}
@@ -176,7 +176,9 @@ def test_equal_sort_keys_are_neither_skipped_nor_repeated(
     assert set(seen) == made
 
 
-def test_rows_added_meanwhile_shift_no_page(client: FlaskClient, market: Market, store: Store) -> None:
+def test_products_added_between_pages_shift_no_page(
+    client: FlaskClient, market: Market, store: Store
+) -> None:
     made = [market.product(store) for _ in range(6)]
     first = listed(client, vendor=store.id, limit=3)
 
@@ -189,7 +191,9 @@ def test_rows_added_meanwhile_shift_no_page(client: FlaskClient, market: Market,
     assert ids_of(second) == made[3:]
 
 
-def test_a_cursor_is_good_for_its_listing_alone(client: FlaskClient, market: Market, store: Store) -> None:
+def test_cursor_of_another_query_or_tampered_cursor_is_refused(
+    client: FlaskClient, market: Market, store: Store
+) -> None:
     for _ in range(3):
         market.product(store)
     cursor = listed(client, vendor=store.id, limit=1)["meta"]["next_cursor"]
@@ -227,19 +231,19 @@ def test_a_cursor_is_good_for_its_listing_alone(client: FlaskClient, market: Mar
         ("sort=newest&sort=rating", "sort"),
     ],
 )
-def test_bad_parameters_are_named(client: FlaskClient, query: str, fault: str) -> None:
-    for _ in range(2):  # a refusal must not make the next asker wait for content that never comes
+def test_invalid_parameter_is_named(client: FlaskClient, query: str, fault: str) -> None:
+    for _ in range(2):  # a repeated request must not wait for cache content that a refusal never writes
         response = client.get(f"/api/products?{query}")
         assert response.status_code == 422
         assert response.json["code"] == "VALIDATION_FAILED"
         assert faults_of(response) == [fault]
 
 
-def test_a_listing_takes_a_fixed_number_of_statements(
+def test_listing_takes_a_fixed_number_of_statements(
     client: FlaskClient, market: Market, store: Store, database: Database
 ) -> None:
     counts = []
-    for limit, number in ((18, 1), (19, 15)):  # other limits, so that nothing comes from the cache
+    for limit, number in ((18, 1), (19, 15)):  # different limits bypass the cache
         for _ in range(number):
             market.product(store)
         with counted_statements(database) as seen:
@@ -249,7 +253,7 @@ def test_a_listing_takes_a_fixed_number_of_statements(
     assert counts[0] == counts[1] <= 3
 
 
-def test_the_listing_is_cached_until_a_product_changes(
+def test_listing_is_cached_until_a_product_changes(
     client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
 ) -> None:
     product_id = market.product(store, quantity=5)
@@ -275,7 +279,7 @@ def test_the_listing_is_cached_until_a_product_changes(
     assert third.json["data"][0]["inStock"] is False
 
 
-def test_a_refused_change_drops_nothing(
+def test_refused_change_keeps_the_cached_listing(
     client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
 ) -> None:
     product_id = market.product(store)

@@ -1,4 +1,4 @@
-"""Products over HTTP: changes to listings."""
+"""Product updates over HTTP."""
 
 from datetime import timedelta
 from typing import Any
@@ -19,7 +19,9 @@ def put(client: FlaskClient, product_id: Any, bearer: dict[str, str], **body: An
     return client.put(f"/api/products/{product_id}", json=body, headers=bearer)
 
 
-def test_price_and_stock_change(client: FlaskClient, market: Market, store: Store, bearer: Bearer) -> None:
+def test_new_stock_stays_published_and_new_price_returns_to_review(
+    client: FlaskClient, market: Market, store: Store, bearer: Bearer
+) -> None:
     product_id = market.product(store, quantity=5)
 
     stock = put(client, product_id, bearer(store.user_id), quantity=8)
@@ -33,7 +35,7 @@ def test_price_and_stock_change(client: FlaskClient, market: Market, store: Stor
     assert client.get(f"/api/products/{product_id}").status_code == 404
 
 
-def test_what_does_not_differ_changes_nothing(
+def test_update_with_same_values_changes_nothing(
     client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
 ) -> None:
     image_id = market.image(store.user_id)
@@ -69,7 +71,7 @@ def test_what_does_not_differ_changes_nothing(
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_material_change_is_screened_again(
+def test_material_change_is_screened_again(
     *,
     client: FlaskClient,
     market: Market,
@@ -89,7 +91,7 @@ def test_a_material_change_is_screened_again(
     assert screenings_of(database, str(product_id)) == 1
 
 
-def test_pausing_and_resuming_go_without_a_screening_unless_the_content_changed(
+def test_resumed_product_is_screened_only_after_content_change(
     client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
 ) -> None:
     product_id = market.product(store)
@@ -119,7 +121,7 @@ def test_pausing_and_resuming_go_without_a_screening_unless_the_content_changed(
         ("removed", "published"),
     ],
 )
-def test_a_status_that_can_not_be_reached_is_a_conflict_that_names_the_current_one(
+def test_illegal_status_change_is_a_conflict_naming_the_current_status(
     *, client: FlaskClient, market: Market, store: Store, bearer: Bearer, status: str, wanted: str
 ) -> None:
     product_id = market.product(store, status=status)
@@ -131,9 +133,7 @@ def test_a_status_that_can_not_be_reached_is_a_conflict_that_names_the_current_o
     assert market.row(Product, product_id).title != "New title"
 
 
-def test_a_stale_revision_is_refused(
-    client: FlaskClient, market: Market, store: Store, bearer: Bearer
-) -> None:
+def test_stale_revision_is_refused(client: FlaskClient, market: Market, store: Store, bearer: Bearer) -> None:
     product_id = market.product(store, revision=3)
     headers = bearer(store.user_id)
 
@@ -155,7 +155,7 @@ def test_a_stale_revision_is_refused(
     assert market.row(Product, product_id).revision == 6
 
 
-def test_the_inventory_never_falls_below_what_is_reserved(
+def test_quantity_below_reserved_units_is_refused(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer
 ) -> None:
     product_id = market.product(store, quantity=5, reserved=3)
@@ -168,7 +168,7 @@ def test_the_inventory_never_falls_below_what_is_reserved(
     assert put(client, product_id, bearer(store.user_id), quantity=3).status_code == 200
 
 
-def test_only_the_owner_changes_a_listing(
+def test_only_owner_updates_product(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer
 ) -> None:
     product_id = market.product(store)
@@ -189,7 +189,7 @@ def test_only_the_owner_changes_a_listing(
     assert market.row(Product, product_id).quantity == 5
 
 
-def test_a_picture_that_staff_gave_a_listing_may_stay(
+def test_vendor_may_keep_image_uploaded_by_staff(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer
 ) -> None:
     given, own = market.image(market.staff("moderator")), market.image(store.user_id)
@@ -202,7 +202,7 @@ def test_a_picture_that_staff_gave_a_listing_may_stay(
     assert response.json["data"]["imageUrl"] == response.json["data"]["images"][0]["url"]
 
 
-def test_from_listing_to_the_public(
+def test_new_product_is_public_after_screening(
     client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
 ) -> None:
     assert ids_of(listed(client, vendor=store.id)) == []

@@ -1,4 +1,4 @@
-"""Counters over HTTP, and what trends by them."""
+"""View, cart and share counters of products over HTTP, and the trending list."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -27,7 +27,7 @@ def trending(client: FlaskClient, market: Market, **query: Any) -> list[UUID]:
 
 
 @pytest.mark.parametrize("kind", ["view", "cart_add", "share"])
-def test_each_type_is_counted(client: FlaskClient, market: Market, store: Store, kind: str) -> None:
+def test_each_event_type_is_counted(client: FlaskClient, market: Market, store: Store, kind: str) -> None:
     product_id = market.product(store)
 
     response = count(client, product_id, kind)
@@ -38,7 +38,7 @@ def test_each_type_is_counted(client: FlaskClient, market: Market, store: Store,
     assert response.json["data"] == {"counted": True, "type": kind, "productId": str(product_id)}
 
 
-def test_other_types_are_refused(client: FlaskClient, market: Market, store: Store) -> None:
+def test_unknown_event_type_is_refused(client: FlaskClient, market: Market, store: Store) -> None:
     product_id = market.product(store)
     for kind in ("views", "VIEW", "purchase", "%20"):
         response = count(client, product_id, kind)
@@ -46,14 +46,16 @@ def test_other_types_are_refused(client: FlaskClient, market: Market, store: Sto
         assert faults_of(response) == ["type"]
 
 
-def test_there_must_be_such_a_product(client: FlaskClient, market: Market, store: Store) -> None:
+def test_event_of_missing_or_hidden_product_is_not_found(
+    client: FlaskClient, market: Market, store: Store
+) -> None:
     for product_id in (uuid4(), "me", market.product(store, status="draft")):
         response = count(client, product_id)
         assert response.status_code == 404
         assert response.json["code"] == "RESOURCE_NOT_FOUND"
 
 
-def test_it_asks_the_database_one_thing(
+def test_counting_takes_a_single_statement(
     client: FlaskClient, market: Market, store: Store, database: Database
 ) -> None:
     product_id = market.product(store)
@@ -62,7 +64,7 @@ def test_it_asks_the_database_one_thing(
     assert len(seen) == 1
 
 
-def test_a_token_is_not_asked_for_and_a_bad_one_does_not_matter(
+def test_counting_ignores_missing_and_invalid_tokens(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer
 ) -> None:
     product_id = market.product(store)
@@ -70,7 +72,7 @@ def test_a_token_is_not_asked_for_and_a_bad_one_does_not_matter(
         assert count(client, product_id, headers=headers).status_code == 200
 
 
-def test_what_is_counted_trends_after_the_flush(
+def test_counted_products_trend_after_flush(
     client: FlaskClient, market: Market, store: Store, services: Services
 ) -> None:
     quiet, viewed, wanted = (market.product(store, popularity=0) for _ in range(3))
@@ -87,7 +89,7 @@ def test_what_is_counted_trends_after_the_flush(
     assert trending(client, market, category=market.category()) == []
 
 
-def test_the_owner_is_told_and_nobody_else(
+def test_counters_are_visible_to_owner_only(
     client: FlaskClient, market: Market, store: Store, services: Services, bearer: Bearer
 ) -> None:
     product_id = market.product(store)
@@ -97,14 +99,14 @@ def test_the_owner_is_told_and_nobody_else(
 
     own = client.get(f"/api/products/{product_id}", headers=bearer(store.user_id)).json["data"]
     assert (own["views"], own["cartAdds"], own["shares"]) == (2, 1, 3)
-    theirs = client.get(f"/api/products/{product_id}", headers=bearer(market.store().user_id)).json["data"]
-    assert not {"views", "cartAdds", "shares"} & set(theirs)
+    other = client.get(f"/api/products/{product_id}", headers=bearer(market.store().user_id)).json["data"]
+    assert not {"views", "cartAdds", "shares"} & set(other)
 
 
-def test_putting_into_the_cart_is_not_counted_by_itself(
+def test_cart_update_alone_counts_no_cart_add(
     client: FlaskClient, market: Market, store: Store, services: Services, bearer: Bearer
 ) -> None:
-    """Clients tell of it: a cart that is synchronised again would be counted again."""
+    """Clients report cart adds. Counting carts as well would count each synchronisation again."""
     product_id = market.product(store)
     body = {"items": [{"productId": str(product_id), "quantity": 1}]}
     assert client.post("/api/cart", json=body, headers=bearer(market.person())).status_code == 200
@@ -115,7 +117,7 @@ def test_putting_into_the_cart_is_not_counted_by_itself(
         assert counters.fetch_totals(session, product_id=product_id)["cart_adds"] == 0
 
 
-def test_trending_takes_three_statements_at_most(
+def test_trending_takes_at_most_three_statements(
     client: FlaskClient, market: Market, store: Store, services: Services
 ) -> None:
     for number in range(6):

@@ -1,4 +1,4 @@
-"""The own inventory over HTTP: by page or by cursor, every state, counts beside it."""
+"""The vendor's own inventory over HTTP: pages, cursors, filters, sorts and counts."""
 
 import re
 from datetime import timedelta
@@ -26,7 +26,7 @@ def headers(store: Store, bearer: Bearer) -> dict[str, str]:
     return bearer(store.user_id)
 
 
-def ask(client: FlaskClient, headers: dict[str, str], **query: Any) -> Any:
+def fetch(client: FlaskClient, headers: dict[str, str], **query: Any) -> Any:
     response = client.get(PATH, query_string=query, headers=headers)
     assert response.status_code == 200, response.json
     assert response.headers["Cache-Control"] == "no-store"
@@ -34,7 +34,7 @@ def ask(client: FlaskClient, headers: dict[str, str], **query: Any) -> Any:
     return response.json
 
 
-def test_an_item_tells_what_its_owner_alone_is_told(
+def test_item_contains_owner_only_fields(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str], services: Services
 ) -> None:
     product_id = market.product(store, quantity=9, reserved=2, revision=4, exclusive=True)
@@ -43,17 +43,17 @@ def test_an_item_tells_what_its_owner_alone_is_told(
     counters.flush_counts(services.database, services.cache, now=market.now)
     rejected = market.product(store, status="rejected", status_reason="The title says nothing.", quantity=0)
 
-    items = {item["id"]: item for item in ask(client, headers)["data"]}
+    items = {item["id"]: item for item in fetch(client, headers)["data"]}
 
     item = items[str(product_id)]
-    told = ("status", "statusReason", "quantity", "reserved", "available", "revision", "exclusive")
-    assert [item[name] for name in told] == ["published", None, 9, 2, 7, 4, True]
+    private = ("status", "statusReason", "quantity", "reserved", "available", "revision", "exclusive")
+    assert [item[name] for name in private] == ["published", None, 9, 2, 7, 4, True]
     assert [item[name] for name in ("views", "cartAdds", "shares")] == [2, 0, 1]
     assert items[str(rejected)]["statusReason"] == "The title says nothing."
     assert items[str(rejected)]["publishedAt"] is None
 
 
-def test_it_holds_every_state_but_what_is_deleted_and_is_ones_own(
+def test_inventory_contains_own_products_in_all_states_but_deleted(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
 ) -> None:
     made = {status: market.product(store, status=status) for status in STATUSES}
@@ -62,7 +62,7 @@ def test_it_holds_every_state_but_what_is_deleted_and_is_ones_own(
     market.product(store, status="deleted", quantity=0)
     market.product(market.store())
 
-    answer = ask(client, headers)
+    answer = fetch(client, headers)
 
     assert answer["meta"]["total"] == len(answer["data"]) == 8
     assert answer["meta"]["counts"] == dict.fromkeys(STATUSES, 1) | {
@@ -72,20 +72,22 @@ def test_it_holds_every_state_but_what_is_deleted_and_is_ones_own(
         "outOfStock": 1,
     }
     for status, product_id in made.items():
-        found = ask(client, headers, status=status)
+        found = fetch(client, headers, status=status)
         assert product_id in ids_of(found)
         assert {item["status"] for item in found["data"]} == {status}
         assert found["meta"]["counts"] == answer["meta"]["counts"]
 
 
-def test_filters_narrow(client: FlaskClient, market: Market, store: Store, headers: dict[str, str]) -> None:
+def test_filters_narrow_the_inventory(
+    client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
+) -> None:
     child = market.category(below=market.category())
     lamp = market.product(store, title="Reading LAMP 100%", quantity=3, category_id=child)
     desk = market.product(store, title="Desk_lamp", quantity=4)
     bed = market.product(store, title="Bed", quantity=10, reserved=10)
 
     def found(**query: Any) -> set[UUID]:
-        return set(ids_of(ask(client, headers, **query)))
+        return set(ids_of(fetch(client, headers, **query)))
 
     assert found(q="lamp") == {lamp, desk}
     assert found(q="100%") == {lamp}
@@ -97,12 +99,12 @@ def test_filters_narrow(client: FlaskClient, market: Market, store: Store, heade
     assert found(lowStock="true", lowStockAt=4, q="lamp") == {lamp, desk}
     assert found(category=child) == {lamp}
     assert found(category="no-such-category") == set()
-    assert ask(client, headers, lowStockAt=4)["meta"]["counts"]["lowStock"] == 3
+    assert fetch(client, headers, lowStockAt=4)["meta"]["counts"]["lowStock"] == 3
 
 
 @pytest.mark.parametrize("sort", ["updatedAt", "createdAt", "title", "priceMinor", "available", "popularity"])
 @pytest.mark.parametrize("order", ["asc", "desc", None])
-def test_sorts_hold_over_pages_either_way(
+def test_sort_order_holds_across_pages_and_cursors(
     *,
     client: FlaskClient,
     market: Market,
@@ -125,11 +127,11 @@ def test_sorts_hold_over_pages_either_way(
     query = {"sort": sort, "limit": 2} | ({"order": order} if order else {})
     column = re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", sort)
 
-    by_page = [found for page in range(1, 6) for found in ids_of(ask(client, headers, page=page, **query))]
-    answer = ask(client, headers, **query)
+    by_page = [found for page in range(1, 6) for found in ids_of(fetch(client, headers, page=page, **query))]
+    answer = fetch(client, headers, **query)
     by_cursor = ids_of(answer)
     while answer["meta"]["has_more"]:
-        answer = ask(client, headers, cursor=answer["meta"]["next_cursor"], **query)
+        answer = fetch(client, headers, cursor=answer["meta"]["next_cursor"], **query)
         by_cursor += ids_of(answer)
 
     rows = [market.row(Product, product_id) for product_id in by_page]
@@ -138,20 +140,20 @@ def test_sorts_hold_over_pages_either_way(
     assert by_page == by_cursor == [row.id for row in ordered]
 
 
-def test_pages_tell_where_they_are(
+def test_page_metadata_has_position_and_totals(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
 ) -> None:
     for _ in range(5):
         market.product(store)
-    meta = ask(client, headers, page=2, limit=2)["meta"]
+    meta = fetch(client, headers, page=2, limit=2)["meta"]
     assert (meta["page"], meta["limit"], meta["total"], meta["total_pages"]) == (2, 2, 5, 3)
     assert meta["has_more"] is True
-    default = ask(client, headers)["meta"]
+    default = fetch(client, headers)["meta"]
     assert (default["page"], default["limit"], default["has_more"]) == (1, 50, False)
-    assert ask(client, headers, page=9)["data"] == []
+    assert fetch(client, headers, page=9)["data"] == []
 
 
-def test_a_number_of_rows_makes_no_more_statements(
+def test_statement_count_is_independent_of_row_count(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str], database: Database
 ) -> None:
     numbers = []
@@ -159,9 +161,9 @@ def test_a_number_of_rows_makes_no_more_statements(
         for _ in range(more):
             market.product(store)
         with counted_statements(database) as seen:
-            ask(client, headers, q="l", status="published")
+            fetch(client, headers, q="l", status="published")
         numbers.append(len(seen))
-    assert numbers[0] == numbers[1] <= 5  # the caller, the store, its counts, the total, the rows
+    assert numbers[0] == numbers[1] <= 5  # caller, store, counts, total, rows
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_a_number_of_rows_makes_no_more_statements(
         ({"vendor": "x"}, "vendor"),
     ],
 )
-def test_bad_parameters_are_named(
+def test_invalid_parameter_is_named(
     client: FlaskClient, headers: dict[str, str], query: dict[str, Any], fault: str
 ) -> None:
     response = client.get(PATH, query_string=query, headers=headers)
@@ -188,7 +190,9 @@ def test_bad_parameters_are_named(
     assert faults_of(response) == [fault]
 
 
-def test_it_is_for_vendors_with_a_store(client: FlaskClient, market: Market, bearer: Bearer) -> None:
+def test_inventory_requires_a_vendor_with_a_store(
+    client: FlaskClient, market: Market, bearer: Bearer
+) -> None:
     assert client.get(PATH).status_code == 401
     for person in (market.person(), market.staff("admin"), market.person(role="vendor")):
         response = client.get(PATH, headers=bearer(person))
@@ -196,25 +200,25 @@ def test_it_is_for_vendors_with_a_store(client: FlaskClient, market: Market, bea
         assert response.json["code"] == "AUTH_FORBIDDEN"
 
 
-def test_a_cursor_is_its_owners(
+def test_cursor_of_another_vendor_is_refused(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str], bearer: Bearer
 ) -> None:
     other = market.store()
     for _ in range(3):
         market.product(store)
         market.product(other)
-    cursor = ask(client, headers, limit=1)["meta"]["next_cursor"]
+    cursor = fetch(client, headers, limit=1)["meta"]["next_cursor"]
     response = client.get(PATH, query_string={"cursor": cursor}, headers=bearer(other.user_id))
     assert faults_of(response) == ["cursor"]
 
 
-def test_the_revision_that_it_tells_is_good_for_an_update_once(
+def test_item_revision_allows_a_single_update(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
 ) -> None:
     product_id = market.product(store)
-    [item] = ask(client, headers)["data"]
+    [item] = fetch(client, headers)["data"]
     body = {"quantity": 8, "revision": item["revision"]}
     assert client.put(f"/api/products/{product_id}", json=body, headers=headers).status_code == 200
     stale = client.put(f"/api/products/{product_id}", json=body | {"quantity": 7}, headers=headers)
     assert stale.status_code == 409
-    assert ask(client, headers)["data"][0]["available"] == 8
+    assert fetch(client, headers)["data"][0]["available"] == 8

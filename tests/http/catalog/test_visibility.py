@@ -1,4 +1,4 @@
-"""What the public sees: one rule on every listing. Published, of an active store that is not on vacation."""
+"""Public visibility: listings show only published products of active stores that are not on vacation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,13 +31,13 @@ SHOWN_STORES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Scene:
-    """One product, put forward in every way that there is, beside one that everybody sees."""
+    """A product promoted on all listings, with a visible control product."""
 
     client: FlaskClient
     market: Market
     store: Store
     product_id: UUID
-    beside: UUID
+    control_id: UUID
     word: str
 
     def get(self, path: str, **query: Any) -> Any:
@@ -56,7 +56,7 @@ def of_store(scene: Scene) -> set[UUID]:
 
 
 def named(scene: Scene) -> set[UUID]:
-    response = scene.client.post("/api/products/bulk", json=[str(scene.product_id), str(scene.beside)])
+    response = scene.client.post("/api/products/bulk", json=[str(scene.product_id), str(scene.control_id)])
     return ids(response.json["data"])  # type: ignore[index]
 
 
@@ -70,7 +70,7 @@ def of_vibe(scene: Scene) -> set[UUID]:
 
 
 def related(scene: Scene) -> set[UUID]:
-    return ids(scene.client.get(f"/api/products/{scene.beside}").json["data"]["relatedItems"])  # type: ignore[index]
+    return ids(scene.client.get(f"/api/products/{scene.control_id}").json["data"]["relatedItems"])  # type: ignore[index]
 
 
 def searched(scene: Scene) -> set[UUID]:
@@ -78,9 +78,11 @@ def searched(scene: Scene) -> set[UUID]:
 
 
 def suggested(scene: Scene) -> set[UUID]:
-    """Suggestions are titles: of each product its own."""
+    """Return the products with a suggested title."""
     titles = {suggestion["text"] for suggestion in scene.get("/api/products/suggestions", q=scene.word)}
-    return {one for one in (scene.product_id, scene.beside) if scene.market.row(Product, one).title in titles}
+    return {
+        one for one in (scene.product_id, scene.control_id) if scene.market.row(Product, one).title in titles
+    }
 
 
 def on_sale(path: str) -> Callable[[Scene], set[UUID]]:
@@ -91,7 +93,7 @@ def listing(path: str) -> Callable[[Scene], set[UUID]]:
     return lambda scene: ids(scene.get(path))
 
 
-# Every public route that shows products, by its contract's path; what it shows of a scene.
+# Public routes that show products, by contract path, each with a reader of the shown product ids.
 LISTINGS: dict[str, Callable[[Scene], set[UUID]]] = {
     "/api/products": listing("/api/products"),
     "/api/products/trending": listing("/api/products/trending"),
@@ -109,17 +111,17 @@ LISTINGS: dict[str, Callable[[Scene], set[UUID]]] = {
     "/api/vibes/<string:vibe>": of_vibe,
 }
 NOT_LISTINGS = {
-    "/api/products/categories",  # held to it below
+    "/api/products/categories",  # tested separately below
     "/api/products/<uuid:product_id>/stats/<type>",  # shows nothing
     "/api/banners",  # shows no products
     "/api/status",  # likewise
     "/api/vendors/profile/<uuid:vendor_id>",  # likewise
 }
-every_listing = pytest.mark.parametrize("path", LISTINGS)
+on_each_listing = pytest.mark.parametrize("path", LISTINGS)
 
 
-def put_forward(market: Market, product_id: UUID, vibe_id: UUID, position: int) -> None:
-    """Have a product on every list: counted, featured, on sale, in a vibe."""
+def promote_everywhere(market: Market, product_id: UUID, vibe_id: UUID, position: int) -> None:
+    """Make a product eligible for all listings: trending, featured, on sale and in a vibe."""
     officer = market.staff("moderator")
     since, until = market.now - timedelta(hours=1), market.now + timedelta(hours=1)
     window = {"starts_at": since, "ends_at": until, "created_by": officer}
@@ -157,40 +159,40 @@ def scene_of(
     own, other = market.store(verified=True, **store), market.store(verified=True)
     common = {"exclusive": True, "published_at": market.now - timedelta(hours=1)}
     product_id = market.product(own, status=product_status, title=f"{word} lamp", **common)
-    beside = market.product(other, title=f"{word} desk", **common)
-    put_forward(market, product_id, vibe_id, 0)
-    put_forward(market, beside, vibe_id, 1)
-    return Scene(client, market, own, product_id, beside, word)
+    control_id = market.product(other, title=f"{word} desk", **common)
+    promote_everywhere(market, product_id, vibe_id, 0)
+    promote_everywhere(market, control_id, vibe_id, 1)
+    return Scene(client, market, own, product_id, control_id, word)
 
 
-def assert_seen(scene: Scene, path: str, *, seen: bool) -> None:
+def assert_visibility(scene: Scene, path: str, *, visible: bool) -> None:
     found = LISTINGS[path](scene)
-    assert (scene.product_id in found) is seen
-    # A list that is empty would hide everything, and prove nothing.
+    assert (scene.product_id in found) is visible
+    # The control product proves that the listing is not simply empty.
     if path not in {"/api/products/vendor/<uuid:vendor_id>", "/api/products/<uuid:product_id>"}:
-        assert scene.beside in found
+        assert scene.control_id in found
 
 
-@every_listing
+@on_each_listing
 @pytest.mark.parametrize("store", SHOWN_STORES)
-def test_what_is_published_by_an_open_store_is_seen(
+def test_published_product_of_open_store_is_visible(
     client: FlaskClient, market: Market, path: str, store: str
 ) -> None:
-    assert_seen(scene_of(client, market, **SHOWN_STORES[store]), path, seen=True)
+    assert_visibility(scene_of(client, market, **SHOWN_STORES[store]), path, visible=True)
 
 
-@every_listing
+@on_each_listing
 @pytest.mark.parametrize("status", HIDDEN_STATUSES)
-def test_other_states_are_hidden(client: FlaskClient, market: Market, path: str, status: str) -> None:
-    assert_seen(scene_of(client, market, product_status=status), path, seen=False)
+def test_unpublished_product_is_hidden(client: FlaskClient, market: Market, path: str, status: str) -> None:
+    assert_visibility(scene_of(client, market, product_status=status), path, visible=False)
 
 
-@every_listing
+@on_each_listing
 @pytest.mark.parametrize("store", HIDDEN_STORES)
-def test_products_of_stores_that_do_not_sell_are_hidden(
+def test_product_of_closed_or_vacationing_store_is_hidden(
     client: FlaskClient, market: Market, path: str, store: str
 ) -> None:
-    assert_seen(scene_of(client, market, **HIDDEN_STORES[store]), path, seen=False)
+    assert_visibility(scene_of(client, market, **HIDDEN_STORES[store]), path, visible=False)
 
 
 @pytest.mark.parametrize(
@@ -200,19 +202,19 @@ def test_products_of_stores_that_do_not_sell_are_hidden(
         *(("published", HIDDEN_STORES[name]) for name in HIDDEN_STORES),
     ],
 )
-def test_categories_count_what_is_seen(
+def test_category_tree_counts_visible_products_only(
     client: FlaskClient, market: Market, status: str, store: dict[str, Any]
 ) -> None:
     scene_of(client, market, product_status=status, **store)
-    # Not over HTTP: the tree is kept for an hour, whatever tests write past the service.
+    # The HTTP route caches the tree for an hour, and direct writes of a test do not clear the cache.
     with market.database.reading() as session:
         tree = fetch_category_tree(session, now=market.now)
     [node] = [node for node in tree if node["id"] == str(market.category_id)]
     assert node["listing_count"] == 1
 
 
-def test_every_public_route_that_shows_products_is_held_to_the_rule() -> None:
-    """A route that is added shows up here, until it is in the table above."""
+def test_each_public_route_is_covered_or_exempt() -> None:
+    """New public routes must be added to ``LISTINGS`` or ``NOT_LISTINGS``."""
     known = {*LISTINGS, *NOT_LISTINGS}
     public = {
         contract.path
