@@ -1,4 +1,4 @@
-"""A stage for promotions: a market, its officers, and a clock that can be moved."""
+"""Fixtures for promotion tests: a market, officers and a movable clock."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.support.promotions import Stage
 
 @pytest.fixture(scope="session")
 def timed_services(settings: Settings) -> Iterator[Services]:
-    """What the application shares, on a clock that can be moved."""
+    """Shared application services with a movable clock."""
     made = Services.from_settings(settings, application_name="tests")
     yield replace(made, clock=MovableClock())
     made.database.close()
@@ -25,13 +25,13 @@ def timed_services(settings: Settings) -> Iterator[Services]:
 
 @pytest.fixture(scope="session")
 def timed_app(timed_services: Services) -> Flask:
-    """The application on that clock; its clients check each answer."""
+    """The application with the movable clock. Test clients check each response."""
     return checked_app(timed_services, AREAS)
 
 
 @pytest.fixture
 def stage(timed_services: Services, timed_app: Flask, bearer: Bearer) -> Stage:
-    """A market of its own for each test, at the time that the clock was made for."""
+    """A separate market for each test, with the clock reset to the initial time."""
     clock = timed_services.clock
     assert isinstance(clock, MovableClock)
     clock.__init__()  # type: ignore[misc]

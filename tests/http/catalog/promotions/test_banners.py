@@ -1,4 +1,4 @@
-"""Banners over HTTP: made by staff, shown to everybody where and while they are meant to be."""
+"""Banners over HTTP: managed by staff, shown to the public by campus, placement and time."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -29,7 +29,7 @@ def ids(found: list[Any]) -> list[str]:
     return [one["id"] for one in found]
 
 
-def test_what_staff_make_everybody_sees(stage: Stage) -> None:
+def test_banner_created_by_staff_is_public(stage: Stage) -> None:
     made = banner(stage, subtitle="Half off", link="/products?category=books", position=3)
 
     assert stage.of_this_campus(PATH) == [
@@ -49,7 +49,7 @@ def test_what_staff_make_everybody_sees(stage: Stage) -> None:
     assert (made["state"], made["revision"], made["createdBy"]) == ("running", 1, str(stage.officer_id))
 
 
-def test_the_picture_may_be_an_uploaded_one(stage: Stage) -> None:
+def test_banner_may_use_an_uploaded_image(stage: Stage) -> None:
     image_id = stage.market.image(None)
     made = banner(stage, imageId=str(image_id))
     assert made["imageUrl"].endswith(stage.market.row(Image, image_id).key)
@@ -64,13 +64,13 @@ def test_the_picture_may_be_an_uploaded_one(stage: Stage) -> None:
 
     changed = stage.put(f"{PATH}/{made['id']}", imageUrl=PICTURE).json["data"]  # type: ignore[index]
     assert (changed["imageUrl"], changed["imageId"]) == (PICTURE, None)
-    # It is nobody's now: the sweep may look at it.
+    # The image is unused now, so the cleanup may delete the image later.
     assert stage.market.row(Image, image_id).unused_since == stage.clock.now
     assert stage.put(f"{PATH}/{made['id']}", imageId=str(image_id)).json["data"]["imageId"]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("status", ["pending", "deleting", "deleted"])
-def test_a_picture_that_is_not_there_can_not_be_taken(stage: Stage, status: str) -> None:
+def test_image_that_is_not_ready_is_refused(stage: Stage, status: str) -> None:
     image_id = stage.market.image(None)
     stage.market.change(Image, image_id, status=status)
 
@@ -79,7 +79,7 @@ def test_a_picture_that_is_not_there_can_not_be_taken(stage: Stage, status: str)
     assert (refused.status_code, faults_of(refused)) == (422, ["imageId"])
 
 
-def test_each_is_shown_where_it_belongs(stage: Stage) -> None:
+def test_banner_is_shown_by_campus_and_placement(stage: Stage) -> None:
     campus = stage.market.row(Campus, stage.market.campus_id)
     elsewhere = stage.market.campus()
     here = banner(stage, position=2)
@@ -107,8 +107,8 @@ def ids_of(*made: dict[str, Any]) -> set[str]:
     return {one["id"] for one in made}
 
 
-def test_each_is_shown_in_its_time(stage: Stage) -> None:
-    """With the real cache: the beginning and the end drop what they made stale."""
+def test_banner_is_shown_between_start_and_end(stage: Stage) -> None:
+    """With the real cache: start and end clear stale entries."""
     banner(stage, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))
     for shown in (False, True, False):
         stage.run_turns()
@@ -164,7 +164,7 @@ def test_banner_list_is_cached_until_staff_change_a_banner(stage: Stage) -> None
         ({"revision": 1}, ["revision"]),
     ],
 )
-def test_what_can_not_be_meant_is_named(stage: Stage, body: dict[str, Any], faults: list[str]) -> None:
+def test_invalid_field_is_named(stage: Stage, body: dict[str, Any], faults: list[str]) -> None:
     given = {"title": "Freshers", "placement": "hero", "imageUrl": PICTURE} | body
     if "imageId" in body:
         del given["imageUrl"]
@@ -175,7 +175,7 @@ def test_what_can_not_be_meant_is_named(stage: Stage, body: dict[str, Any], faul
     assert faults_of(refused) == faults
 
 
-def test_there_must_be_one_picture(stage: Stage) -> None:
+def test_missing_or_ambiguous_image_is_refused(stage: Stage) -> None:
     for pictures in ({}, {"imageUrl": PICTURE, "imageId": str(stage.market.image(None))}):
         refused = stage.post(PATH, title="Freshers", placement="hero", **pictures)
         assert (refused.status_code, faults_of(refused)) == (422, ["imageId"])
@@ -184,11 +184,11 @@ def test_there_must_be_one_picture(stage: Stage) -> None:
 @pytest.mark.parametrize(
     "link", ["/", "/a?b=c#d", "https://example.edu/x", "http://example.edu:8080", "https://example.edu/@ada"]
 )
-def test_links_that_lead_somewhere(stage: Stage, link: str) -> None:
+def test_valid_link_is_accepted(stage: Stage, link: str) -> None:
     assert banner(stage, link=link)["link"] == link
 
 
-def test_a_stale_revision_is_refused(stage: Stage) -> None:
+def test_stale_revision_is_refused(stage: Stage) -> None:
     made = banner(stage)
     assert stage.put(f"{PATH}/{made['id']}", position=5, revision=1).json["data"]["revision"] == 2  # type: ignore[index]
     refused = stage.put(f"{PATH}/{made['id']}", position=6, revision=1)
@@ -220,7 +220,7 @@ def test_start_of_running_banner_cannot_change(stage: Stage) -> None:
     assert refused.json["reason"] == "promotion-started"  # type: ignore[index]
 
 
-def test_staff_see_all_states(stage: Stage) -> None:
+def test_staff_see_banners_in_all_states(stage: Stage) -> None:
     ended = banner(stage)
     stage.client.delete(f"{PATH}/{ended['id']}", headers=stage.officer)
     running, planned = banner(stage), banner(stage, startsAt=stage.later(hours=1))
@@ -249,7 +249,7 @@ def test_pages_skip_and_repeat_nothing(stage: Stage) -> None:
     assert seen == [made[n] for n in (0, 2, 4, 1, 3)]
 
 
-def test_each_act_is_audited(stage: Stage) -> None:
+def test_each_change_is_audited(stage: Stage) -> None:
     made = banner(stage)
     stage.put(f"{PATH}/{made['id']}", title="Last days")
     stage.client.delete(f"{PATH}/{made['id']}", headers=stage.officer)

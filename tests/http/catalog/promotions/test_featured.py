@@ -21,7 +21,7 @@ def shown(stage: Stage, **query: Any) -> list[UUID]:
     return [UUID(card["id"]) for card in stage.of_this_campus(PATH, **query)]
 
 
-def test_cards_come_in_the_order_that_staff_chose(stage: Stage) -> None:
+def test_featured_products_appear_in_the_order_set_by_staff(stage: Stage) -> None:
     first, second, third = (stage.product() for _ in range(3))
     feature(stage, third, position=2)
     feature(stage, first, position=1)
@@ -73,7 +73,7 @@ def test_featured_list_follows_time_staff_and_products(stage: Stage) -> None:
     assert stage.client.delete(f"{PATH}/{again['id']}", headers=stage.officer).status_code == 409
 
 
-def test_a_product_is_featured_once_at_a_time(stage: Stage) -> None:
+def test_overlapping_entries_of_same_product_are_refused(stage: Stage) -> None:
     product_id = stage.product()
     first = feature(stage, product_id, endsAt=stage.later(hours=1))
     second = feature(stage, product_id, startsAt=stage.later(hours=1), endsAt=stage.later(hours=2))
@@ -102,13 +102,13 @@ def test_a_product_is_featured_once_at_a_time(stage: Stage) -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_what_can_not_be_meant_is_named(stage: Stage, body: dict[str, Any], fault: str) -> None:
+def test_invalid_field_is_named(stage: Stage, body: dict[str, Any], fault: str) -> None:
     refused = stage.post(PATH, **{"productId": str(stage.product())} | body)
 
     assert (refused.status_code, faults_of(refused)) == (422, [fault])
 
 
-def test_featuring_requires_the_permission_and_another_store(stage: Stage) -> None:
+def test_featuring_requires_permission_and_refuses_own_store(stage: Stage) -> None:
     entry = feature(stage, stage.product())
     body = {"productId": str(stage.product())}
     for user_id in (stage.market.person(), stage.store.user_id, stage.market.staff("compliance")):
@@ -123,9 +123,9 @@ def test_featuring_requires_the_permission_and_another_store(stage: Stage) -> No
     own = stage.market.product(stage.market.store(user_id=stage.officer_id))
     assert stage.post(PATH, productId=str(own)).status_code == 403
     other = stage.bearer(stage.market.staff("admin"))
-    theirs = stage.client.post(PATH, json={"productId": str(own)}, headers=other).json["data"]  # type: ignore[index]
-    assert stage.put(f"{PATH}/{theirs['id']}", position=1).status_code == 403
-    assert stage.client.delete(f"{PATH}/{theirs['id']}", headers=stage.officer).status_code == 403
+    own_entry = stage.client.post(PATH, json={"productId": str(own)}, headers=other).json["data"]  # type: ignore[index]
+    assert stage.put(f"{PATH}/{own_entry['id']}", position=1).status_code == 403
+    assert stage.client.delete(f"{PATH}/{own_entry['id']}", headers=stage.officer).status_code == 403
     assert stage.put(f"{PATH}/{uuid4()}", position=1).status_code == 404
 
 
@@ -135,7 +135,7 @@ def test_start_of_running_featured_product_cannot_change(stage: Stage) -> None:
     assert refused.json["reason"] == "promotion-started"  # type: ignore[index]
 
 
-def test_staff_see_all_states_and_each_act_is_audited(stage: Stage) -> None:
+def test_staff_see_ended_entry_and_each_change_is_audited(stage: Stage) -> None:
     entry = feature(stage, stage.product(status="paused"), startsAt=stage.later(hours=1))
     stage.put(f"{PATH}/{entry['id']}", position=9)
     stage.client.delete(f"{PATH}/{entry['id']}", headers=stage.officer)

@@ -1,4 +1,4 @@
-"""Flash sales over HTTP: made, changed and ended by staff, listed for everybody, shown on cards."""
+"""Flash sales over HTTP: managed by staff, listed for the public, shown on product cards."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,8 +21,8 @@ def ids(found: list[Any]) -> list[str]:
     return [one["id"] for one in found]
 
 
-class TestMaking:
-    def test_a_percentage_becomes_a_price(self, stage: Stage) -> None:
+class TestCreation:
+    def test_percentage_is_converted_to_a_sale_price(self, stage: Stage) -> None:
         product_id = stage.product(price_minor=250_050)
 
         sale = stage.sale(product_id, percentOff=15, quantity=3)
@@ -73,7 +73,7 @@ class TestMaking:
         stage.passes(minutes=50)
         assert stage.detail(product_id)["flashSale"] is None
 
-    def test_two_sales_of_one_product_follow_one_another(self, stage: Stage) -> None:
+    def test_consecutive_sales_of_same_product_follow_each_other(self, stage: Stage) -> None:
         product_id = stage.product()
         stage.sale(product_id, startsAt=stage.later(hours=2), endsAt=stage.later(hours=3), percentOff=10)
         stage.sale(product_id, endsAt=stage.later(hours=2), percentOff=50)
@@ -83,7 +83,7 @@ class TestMaking:
         assert stage.run_turns() >= 1
         assert stage.detail(product_id)["flashSale"]["percentOff"] == 10
 
-    def test_two_at_once_are_refused(self, stage: Stage) -> None:
+    def test_overlapping_sale_of_same_product_is_refused(self, stage: Stage) -> None:
         product_id = stage.product()
         stage.sale(product_id, startsAt=stage.later(hours=2), endsAt=stage.later(hours=3))
 
@@ -121,7 +121,7 @@ class TestMaking:
             ({"percentOff": 10, "colour": "red"}, "colour"),
         ],
     )
-    def test_what_can_not_be_meant_is_named(self, stage: Stage, body: dict[str, Any], fault: str) -> None:
+    def test_invalid_field_is_named(self, stage: Stage, body: dict[str, Any], fault: str) -> None:
         given = {"productId": str(stage.product()), "endsAt": 3_600} | body
         for name in ("startsAt", "endsAt"):
             if isinstance(given.get(name), int):
@@ -144,7 +144,7 @@ class TestMaking:
             (900, {"percentOff": 88}, None),
         ],
     )
-    def test_a_price_is_held_to_the_bound_of_percentages(
+    def test_sale_price_is_limited_by_the_maximum_discount(
         self, stage: Stage, regular: int, discount: dict[str, int], fault: str | None
     ) -> None:
         product_id = stage.product(price_minor=regular)
@@ -156,7 +156,7 @@ class TestMaking:
         if fault:
             assert faults_of(made) == [fault]
 
-    def test_a_change_is_held_to_it_too(self, stage: Stage) -> None:
+    def test_update_beyond_the_maximum_discount_is_refused(self, stage: Stage) -> None:
         sale = stage.sale(stage.product(price_minor=333_333))
 
         refused = stage.put(f"{PATH}/{sale['id']}", salePriceMinor=33_332)
@@ -164,7 +164,7 @@ class TestMaking:
         assert (refused.status_code, faults_of(refused)) == (422, ["salePriceMinor"])
 
     @pytest.mark.parametrize("status", ["removed", "deleted"])
-    def test_what_is_gone_is_not_on_sale(self, stage: Stage, status: str) -> None:
+    def test_sale_of_removed_or_deleted_product_is_refused(self, stage: Stage, status: str) -> None:
         refused = stage.post(
             PATH,
             productId=str(stage.product(status=status)),
@@ -174,7 +174,7 @@ class TestMaking:
 
         assert (refused.status_code, faults_of(refused)) == (422, ["productId"])
 
-    def test_each_act_is_audited(self, stage: Stage) -> None:
+    def test_each_change_is_audited(self, stage: Stage) -> None:
         sale = stage.sale(stage.product(), salePriceMinor=9_000)
         stage.put(f"{PATH}/{sale['id']}", salePriceMinor=8_000)
         stage.post(f"{PATH}/{sale['id']}/end")
@@ -193,8 +193,8 @@ class TestMaking:
         assert acts[0].user_agent
 
 
-class TestChanging:
-    def test_what_is_left_out_stays(self, stage: Stage) -> None:
+class TestUpdates:
+    def test_omitted_fields_are_unchanged(self, stage: Stage) -> None:
         sale = stage.sale(stage.product(), percentOff=10, quantity=5)
 
         changed = stage.put(f"{PATH}/{sale['id']}", endsAt=stage.later(hours=2), revision=1)
@@ -206,7 +206,7 @@ class TestChanging:
             "updatedAt": None,
         }
 
-    def test_a_price_takes_the_place_of_a_percentage(self, stage: Stage) -> None:
+    def test_new_sale_price_replaces_the_percentage(self, stage: Stage) -> None:
         product_id = stage.product()
         sale = stage.sale(product_id, percentOff=10)
         assert stage.card(product_id)["flashSale"]["priceMinor"] == 9_000
@@ -216,7 +216,7 @@ class TestChanging:
         assert (data["salePriceMinor"], data["percentOff"]) == (7_000, None)
         assert stage.card(product_id)["flashSale"]["priceMinor"] == 7_000
 
-    def test_a_stale_revision_is_refused(self, stage: Stage) -> None:
+    def test_stale_revision_is_refused(self, stage: Stage) -> None:
         sale = stage.sale(stage.product())
         assert stage.put(f"{PATH}/{sale['id']}", quantity=7, revision=1).status_code == 200
 
@@ -224,7 +224,7 @@ class TestChanging:
 
         assert (refused.status_code, faults_of(refused)) == (409, ["revision"])
 
-    def test_a_beginning_that_has_come_stays(self, stage: Stage) -> None:
+    def test_start_of_running_flash_sale_cannot_change(self, stage: Stage) -> None:
         sale = stage.sale(stage.product())
 
         refused = stage.put(f"{PATH}/{sale['id']}", startsAt=stage.later(minutes=5))
@@ -233,7 +233,7 @@ class TestChanging:
         assert refused.json["reason"] == "promotion-started"
         assert stage.put(f"{PATH}/{sale['id']}", startsAt=sale["startsAt"]).status_code == 200
 
-    def test_the_quantity_can_not_be_less_than_what_is_claimed(self, stage: Stage) -> None:
+    def test_quantity_below_claimed_units_is_refused(self, stage: Stage) -> None:
         product_id = stage.product()
         sale = stage.sale(product_id, quantity=5)
         assert stage.order(product_id, quantity=3).status_code == 201
@@ -253,7 +253,7 @@ class TestChanging:
         assert stage.put(f"{PATH}/{first['id']}", endsAt=stage.later(hours=2.5)).status_code == 409
         assert stage.put(f"{PATH}/{first['id']}", endsAt=stage.later(hours=2)).status_code == 200
 
-    def test_what_is_over_stays_as_it_was(self, stage: Stage) -> None:
+    def test_ended_flash_sale_cannot_change(self, stage: Stage) -> None:
         sale = stage.sale(stage.product())
         stage.passes(hours=1)
 
@@ -264,7 +264,7 @@ class TestChanging:
             assert refused.status_code == 409
             assert "ended at" in refused.json["detail"]  # type: ignore[index]
 
-    def test_ending_is_at_once_and_once(self, stage: Stage) -> None:
+    def test_flash_sale_ends_at_once_and_only_once(self, stage: Stage) -> None:
         product_id = stage.product()
         sale = stage.sale(product_id)
         assert ids(stage.of_this_campus(f"{PATH}/active")) == [sale["id"]]
@@ -290,12 +290,12 @@ class TestChanging:
         assert stage.of_this_campus(PATH) == []
         stage.sale(product_id)
 
-    def test_there_must_be_one(self, stage: Stage) -> None:
+    def test_missing_flash_sale_is_not_found(self, stage: Stage) -> None:
         assert stage.put(f"{PATH}/{uuid4()}", quantity=1).status_code == 404
         assert stage.post(f"{PATH}/{uuid4()}/end").status_code == 404
 
 
-class TestWhoMay:
+class TestPermissions:
     def test_flash_sales_require_the_permission(self, stage: Stage) -> None:
         sale = stage.sale(stage.product())
         body = {"productId": str(stage.product()), "percentOff": 10, "endsAt": stage.later(hours=1)}
@@ -326,7 +326,7 @@ class TestWhoMay:
 
 
 class TestListing:
-    def test_running_and_upcoming_are_listed_by_their_beginning(self, stage: Stage) -> None:
+    def test_public_list_has_running_sold_out_and_upcoming_sales_by_start(self, stage: Stage) -> None:
         upcoming = stage.sale(
             stage.product(), startsAt=stage.later(minutes=30), endsAt=stage.later(hours=2), percentOff=40
         )
@@ -354,7 +354,7 @@ class TestListing:
         assert stage.client.get(PATH, query_string={"state": "ended"}).status_code == 422
         assert ended["id"] not in ids(listed)
 
-    def test_the_next_to_end_is_first(self, stage: Stage) -> None:
+    def test_active_sales_are_listed_by_end(self, stage: Stage) -> None:
         ends = [3, 1, 2]
         made = [stage.sale(stage.product(), endsAt=stage.later(hours=hours)) for hours in ends]
 
@@ -375,7 +375,7 @@ class TestListing:
         assert len(seen) == len(set(seen))
         assert set(seen) >= made
 
-    def test_a_campus_is_named_by_id_or_slug(self, stage: Stage) -> None:
+    def test_sales_are_filtered_by_campus_id_or_slug(self, stage: Stage) -> None:
         sale = stage.sale(stage.product())
         slug = stage.market.row(Campus, stage.market.campus_id).slug
 
@@ -384,14 +384,14 @@ class TestListing:
             assert stage.shown(path, campus=str(stage.market.campus())) == []
             assert stage.shown(path, campus="no-such-campus") == []
 
-    def test_staff_see_all_states(self, stage: Stage) -> None:
+    def test_staff_see_flash_sales_in_all_states(self, stage: Stage) -> None:
         product_id = stage.product()
         first = stage.sale(product_id, endsAt=stage.later(minutes=1))
         stage.passes(minutes=1)
         second = stage.sale(product_id)
         third = stage.sale(product_id, startsAt=stage.later(hours=5), endsAt=stage.later(hours=6))
-        called_off = stage.sale(product_id, startsAt=stage.later(hours=7), endsAt=stage.later(hours=8))
-        stage.post(f"{PATH}/{called_off['id']}/end")
+        cancelled = stage.sale(product_id, startsAt=stage.later(hours=7), endsAt=stage.later(hours=8))
+        stage.post(f"{PATH}/{cancelled['id']}/end")
 
         def found(**query: Any) -> list[str]:
             given = {"productId": str(product_id)} | query
@@ -399,17 +399,17 @@ class TestListing:
             assert answer.status_code == 200
             return ids(answer.json["data"])  # type: ignore[index]
 
-        assert found() == [one["id"] for one in (called_off, third, second, first)]
+        assert found() == [one["id"] for one in (cancelled, third, second, first)]
         assert found(state="running") == [second["id"]]
         assert found(state="upcoming") == [third["id"]]
-        assert found(state="ended") == [called_off["id"], first["id"]]
+        assert found(state="ended") == [cancelled["id"], first["id"]]
         page = stage.client.get(
             f"{PATH}/all", query_string={"productId": str(product_id), "limit": 3}, headers=stage.officer
         ).json
         assert page is not None
         assert found(limit=3, cursor=page["meta"]["next_cursor"]) == [first["id"]]
 
-    def test_a_listing_takes_one_query(self, stage: Stage) -> None:
+    def test_active_list_takes_a_single_statement(self, stage: Stage) -> None:
         counts = []
         for limit in (7, 8):
             stage.sale(stage.product())
@@ -419,10 +419,10 @@ class TestListing:
         assert counts == [1, 1]
 
 
-class TestStaleness:
-    """With the real cache: what is shown follows time, prices, stock and staff at once."""
+class TestCaching:
+    """With the real cache: public data follows time, prices, stock and staff at once."""
 
-    def test_active_is_kept_until_a_sale_changes(self, stage: Stage) -> None:
+    def test_active_list_is_cached_until_a_sale_changes(self, stage: Stage) -> None:
         sale = stage.sale(stage.product(), percentOff=10)
         first = stage.client.get(f"{PATH}/active?campus={stage.market.campus_id}")
         assert first.headers["Cache-Control"] == "public, max-age=60"
@@ -434,7 +434,7 @@ class TestStaleness:
 
         assert stage.of_this_campus(f"{PATH}/active")[0]["percentOff"] == 20
 
-    def test_a_beginning_and_an_end_drop_what_they_made_stale(self, stage: Stage) -> None:
+    def test_start_and_end_of_sale_clear_stale_entries(self, stage: Stage) -> None:
         product_id = stage.product()
         stage.sale(product_id, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))
         assert stage.turns_of(product_id) == [
@@ -447,7 +447,7 @@ class TestStaleness:
             assert bool(stage.card(product_id)["flashSale"]) is shown
             stage.passes(minutes=10)
 
-    def test_turns_that_were_overtaken_do_no_harm(self, stage: Stage) -> None:
+    def test_outdated_boundary_events_have_no_effect(self, stage: Stage) -> None:
         product_id = stage.product()
         sale = stage.sale(product_id, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))
         moved = stage.put(
@@ -459,7 +459,7 @@ class TestStaleness:
             stage.run_turns()
             assert bool(stage.card(product_id)["flashSale"]) is shown
 
-    def test_pieces_that_are_claimed_and_given_back_show_at_once(self, stage: Stage) -> None:
+    def test_claimed_and_returned_units_show_at_once(self, stage: Stage) -> None:
         product_id, buyer = stage.product(), stage.buyer()
         stage.sale(product_id, quantity=2)
         assert stage.card(product_id)["flashSale"]["left"] == 2
@@ -472,7 +472,7 @@ class TestStaleness:
         assert stage.card(product_id)["flashSale"]["left"] == 2
         assert stage.of_this_campus(f"{PATH}/active")[0]["left"] == 2
 
-    def test_a_regular_price_below_the_sale_price_wins(self, stage: Stage) -> None:
+    def test_regular_price_not_above_sale_price_hides_the_sale(self, stage: Stage) -> None:
         product_id = stage.product(price_minor=10_000)
         stage.sale(product_id, salePriceMinor=6_000)
         assert len(stage.of_this_campus(f"{PATH}/active")) == 1
@@ -491,7 +491,7 @@ class TestStaleness:
         assert stage.order(product_id).json["data"]["items"][0]["unitPriceMinor"] == 6_000  # type: ignore[index]
 
 
-def test_the_database_holds_the_rules_too(stage: Stage) -> None:
+def test_database_constraints_enforce_the_sale_rules(stage: Stage) -> None:
     product_id = stage.product()
     sale_id = UUID(stage.sale(product_id, quantity=5)["id"])
     now = stage.clock.now

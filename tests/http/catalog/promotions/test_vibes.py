@@ -1,4 +1,4 @@
-"""Vibes over HTTP: feeds of products in the order that staff chose, and who sees what of them."""
+"""Vibes over HTTP: product feeds curated by staff, with visibility by campus, time and product state."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -28,7 +28,7 @@ def ids(found: list[Any]) -> list[str]:
     return [one["id"] for one in found]
 
 
-def test_products_come_in_the_order_that_staff_chose(stage: Stage) -> None:
+def test_products_appear_in_the_order_set_by_staff(stage: Stage) -> None:
     products = [stage.product() for _ in range(3)]
     chosen = [products[n] for n in (2, 0, 1)]
     made = vibe(stage, *chosen, description="All that helps.", slug=f"exam-{uuid4().hex[:8]}")
@@ -55,7 +55,7 @@ def test_products_come_in_the_order_that_staff_chose(stage: Stage) -> None:
     assert detail.headers["Cache-Control"] == "public, max-age=300"
 
 
-def test_the_listing_has_the_first_cards_and_the_detail_all(stage: Stage) -> None:
+def test_list_shows_first_cards_and_detail_shows_all(stage: Stage) -> None:
     products = [stage.product() for _ in range(CARDS_PER_LISTED_VIBE + 2)]
     stage.market.change(Product, products[0], status="paused")
     made = vibe(stage, *products)
@@ -68,26 +68,26 @@ def test_the_listing_has_the_first_cards_and_the_detail_all(stage: Stage) -> Non
     assert ids(detail["products"]) == [str(one) for one in products[1:]]
 
 
-def test_a_campus_is_shown_its_own_and_of_the_common_ones_what_is_sold_there(stage: Stage) -> None:
+def test_campus_sees_own_vibes_and_local_products_of_common_vibes(stage: Stage) -> None:
     there = stage.market.store(campus_id=stage.market.campus())
-    ours, theirs = stage.product(), stage.market.product(there)
-    common = vibe(stage, ours, theirs, campusId=None)
-    own = vibe(stage, ours, position=1)
+    local, remote = stage.product(), stage.market.product(there)
+    common = vibe(stage, local, remote, campusId=None)
+    own = vibe(stage, local, position=1)
 
     def feeds(campus_id: UUID) -> dict[str, list[str]]:
         shown = stage.shown(PATH, campus=str(campus_id), limit=100)
         return {one["id"]: ids(one["products"]) for one in shown if one["id"] in (common["id"], own["id"])}
 
-    assert feeds(stage.market.campus_id) == {common["id"]: [str(ours)], own["id"]: [str(ours)]}
-    assert feeds(there.campus_id) == {common["id"]: [str(theirs)]}
+    assert feeds(stage.market.campus_id) == {common["id"]: [str(local)], own["id"]: [str(local)]}
+    assert feeds(there.campus_id) == {common["id"]: [str(remote)]}
     assert ids(stage.client.get(f"{PATH}/{common['id']}").json["data"]["products"]) == [  # type: ignore[index]
-        str(ours),
-        str(theirs),
+        str(local),
+        str(remote),
     ]
     stage.client.delete(f"{PATH}/{common['id']}", headers=stage.officer)
 
 
-def test_a_listing_takes_two_queries_however_long_it_is(stage: Stage) -> None:
+def test_list_takes_two_statements_for_any_length(stage: Stage) -> None:
     counts = []
     for limit in (7, 8):
         vibe(stage, *(stage.product() for _ in range(3)))
@@ -125,7 +125,7 @@ def test_vibe_follows_time_staff_and_products(stage: Stage) -> None:
     assert stage.client.get(url).status_code == 404
 
 
-def test_deleted_vibe_frees_its_slug(stage: Stage) -> None:
+def test_slug_of_deleted_vibe_can_be_reused(stage: Stage) -> None:
     made = vibe(stage)
     taken = stage.post(PATH, slug=made["slug"], title="Other")
     assert (taken.status_code, faults_of(taken)) == (409, ["slug"])
@@ -158,7 +158,7 @@ def test_deleted_vibe_frees_its_slug(stage: Stage) -> None:
         ({"endsAt": "2001-01-01T00:00:00Z"}, "endsAt"),
     ],
 )
-def test_what_can_not_be_meant_is_named(stage: Stage, body: dict[str, Any], fault: str) -> None:
+def test_invalid_field_is_named(stage: Stage, body: dict[str, Any], fault: str) -> None:
     refused = stage.post(PATH, **{"slug": f"vibe-{uuid4().hex[:12]}", "title": "Exam season"} | body)
 
     assert refused.status_code == 422
@@ -166,11 +166,11 @@ def test_what_can_not_be_meant_is_named(stage: Stage, body: dict[str, Any], faul
 
 
 @pytest.mark.parametrize("name", ["%00", "a%00b", "No-Such", "no such", "%FF", "x" * 2_000, str(UUID(int=7))])
-def test_what_names_no_vibe_is_not_found(stage: Stage, name: str) -> None:
+def test_unknown_vibe_name_is_not_found(stage: Stage, name: str) -> None:
     assert stage.client.get(f"{PATH}/{name}").status_code == 404
 
 
-def test_products_must_be_there_once_and_of_the_campus(stage: Stage) -> None:
+def test_duplicate_unavailable_or_other_campus_product_is_refused(stage: Stage) -> None:
     fine = stage.product()
     there = stage.market.product(stage.market.store(campus_id=stage.market.campus()))
     given = {"slug": f"vibe-{uuid4().hex[:12]}", "title": "Exams", "campusId": str(stage.market.campus_id)}
@@ -188,7 +188,7 @@ def test_products_must_be_there_once_and_of_the_campus(stage: Stage) -> None:
     stage.client.delete(f"{PATH}/{everywhere['id']}", headers=stage.officer)
 
 
-def test_what_it_holds_may_be_gone_meanwhile(stage: Stage) -> None:
+def test_vibe_may_keep_a_product_removed_later(stage: Stage) -> None:
     kept, gone = stage.product(), stage.product()
     made = vibe(stage, kept, gone)
     stage.market.change(Product, gone, status="removed")
@@ -200,7 +200,7 @@ def test_what_it_holds_may_be_gone_meanwhile(stage: Stage) -> None:
     assert ids(stage.of_this_campus(PATH)[0]["products"]) == [str(kept)]
 
 
-def test_a_picture_is_changed_and_removed(stage: Stage) -> None:
+def test_image_is_replaced_and_removed(stage: Stage) -> None:
     picture = "https://cdn.example.edu/a.webp"
     made = vibe(stage, imageUrl=picture)
     assert made["imageUrl"] == picture
@@ -210,7 +210,7 @@ def test_a_picture_is_changed_and_removed(stage: Stage) -> None:
     assert stage.put(f"{PATH}/{made['id']}", imageUrl=None).json["data"]["imageUrl"] is None  # type: ignore[index]
 
 
-def test_vibes_require_the_permission_and_another_store(stage: Stage) -> None:
+def test_vibes_require_permission_and_refuse_own_store(stage: Stage) -> None:
     made = vibe(stage)
     body = {"slug": f"vibe-{uuid4().hex[:12]}", "title": "Exams"}
     for user_id in (stage.market.person(), stage.store.user_id, stage.market.staff("orders")):
@@ -234,7 +234,7 @@ def test_start_of_running_vibe_cannot_change(stage: Stage) -> None:
     assert refused.json["reason"] == "promotion-started"  # type: ignore[index]
 
 
-def test_staff_see_all_with_their_products_and_revisions(stage: Stage) -> None:
+def test_staff_see_vibes_with_products_and_revision(stage: Stage) -> None:
     product_id = stage.product(status="draft")
     made = vibe(stage, product_id, startsAt=stage.later(hours=1))
     changed = stage.put(f"{PATH}/{made['id']}", position=4, revision=1)

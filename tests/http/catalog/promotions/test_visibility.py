@@ -1,4 +1,4 @@
-"""What the public may not see is in no list of promotions, whichever way it came to be hidden."""
+"""Promotion lists omit hidden products, for every way of hiding a product."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,14 +11,14 @@ from marketplace.catalog.models import Product
 from marketplace.vendors.models import VendorProfile
 from tests.support.promotions import Stage
 
-Look = Callable[[Stage], list[str]]
+ListReader = Callable[[Stage], list[str]]
 
 
 def products(found: list[Any]) -> list[str]:
     return [one["product"]["id"] for one in found]
 
 
-LISTS: dict[str, Look] = {
+LISTS: dict[str, ListReader] = {
     "active flash sales": lambda stage: products(stage.of_this_campus("/api/flash-sales/active")),
     "flash sales": lambda stage: products(stage.of_this_campus("/api/flash-sales")),
     "featured": lambda stage: [card["id"] for card in stage.of_this_campus("/api/products/featured")],
@@ -30,7 +30,7 @@ LISTS: dict[str, Look] = {
 
 @pytest.fixture
 def product_id(stage: Stage) -> UUID:
-    """A product that everything promotes."""
+    """A product in all promotion lists."""
     found = stage.product()
     stage.sale(found)
     stage.made("/api/products/featured", productId=str(found))
@@ -44,22 +44,24 @@ def product_id(stage: Stage) -> UUID:
     return found
 
 
-@pytest.mark.parametrize("look", LISTS.values(), ids=LISTS)
-def test_it_is_there_while_it_is_published(stage: Stage, product_id: UUID, look: Look) -> None:
-    assert look(stage) == [str(product_id)]
+@pytest.mark.parametrize("read_list", LISTS.values(), ids=LISTS)
+def test_published_product_is_listed(stage: Stage, product_id: UUID, read_list: ListReader) -> None:
+    assert read_list(stage) == [str(product_id)]
 
 
-@pytest.mark.parametrize("look", LISTS.values(), ids=LISTS)
+@pytest.mark.parametrize("read_list", LISTS.values(), ids=LISTS)
 @pytest.mark.parametrize("status", ["draft", "in_review", "rejected", "paused", "removed", "deleted"])
-def test_a_hidden_product_is_not(stage: Stage, product_id: UUID, look: Look, status: str) -> None:
+def test_hidden_product_is_not_listed(
+    stage: Stage, product_id: UUID, read_list: ListReader, status: str
+) -> None:
     stage.market.change(Product, product_id, status=status)
 
-    assert look(stage) == []
+    assert read_list(stage) == []
 
 
-@pytest.mark.parametrize("look", LISTS.values(), ids=LISTS)
+@pytest.mark.parametrize("read_list", LISTS.values(), ids=LISTS)
 @pytest.mark.parametrize(
-    "shut",
+    "store_state",
     [
         {"status": "suspended"},
         {"status": "closed"},
@@ -68,24 +70,24 @@ def test_a_hidden_product_is_not(stage: Stage, product_id: UUID, look: Look, sta
     ],
     ids=repr,
 )
-def test_what_a_shut_store_sells_is_not(
-    stage: Stage, product_id: UUID, look: Look, shut: dict[str, Any]
+def test_product_of_closed_or_vacationing_store_is_not_listed(
+    stage: Stage, product_id: UUID, read_list: ListReader, store_state: dict[str, Any]
 ) -> None:
-    columns = dict(shut)
+    columns = dict(store_state)
     if "vacation_until" in columns:
         columns["vacation_until"] = stage.clock.now + timedelta(seconds=columns["vacation_until"])
     stage.market.change(VendorProfile, stage.store.id, **columns)
 
-    assert look(stage) == []
+    assert read_list(stage) == []
 
 
-def test_a_takedown_is_seen_at_once_on_all(stage: Stage, product_id: UUID) -> None:
-    """With the real cache, each list having been looked at before."""
-    assert all(look(stage) == [str(product_id)] for look in LISTS.values())
+def test_takedown_removes_product_from_all_lists_at_once(stage: Stage, product_id: UUID) -> None:
+    """With the real cache, after each list has been cached."""
+    assert all(read_list(stage) == [str(product_id)] for read_list in LISTS.values())
 
     taken = stage.post(
         f"/api/products/{product_id}/takedown", reason="Sold what may not be sold on a campus."
     )
 
     assert taken.status_code == 200, taken.json
-    assert {name: look(stage) for name, look in LISTS.items()} == {name: [] for name in LISTS}
+    assert {name: read_list(stage) for name, read_list in LISTS.items()} == {name: [] for name in LISTS}

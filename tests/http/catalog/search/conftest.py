@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the search."""
+"""Fixtures for search tests."""
 
 from datetime import UTC, datetime
 
@@ -11,11 +11,11 @@ from tests.support.search_api import invented
 
 @pytest.fixture
 def word() -> str:
-    """A word that no other test has."""
+    """A random word that no other test uses."""
     return invented()
 
 
 def count_words(database: Database) -> None:
-    """Do what the periodic task does."""
+    """Refresh the search index as the periodic task does."""
     with database.transaction() as session:
         index_maintenance.refresh_search_index(session, now=datetime.now(UTC))

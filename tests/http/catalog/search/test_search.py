@@ -1,4 +1,4 @@
-"""The search over HTTP: what is found, in which order, what is hidden, and how it is paged."""
+"""Search over HTTP: matches, ranking, hidden products, filters and pages."""
 
 from datetime import timedelta
 from typing import Any
@@ -20,7 +20,7 @@ from tests.support.resource_usage import counted_statements
 from tests.support.search_api import found, invented, searched
 
 
-def test_an_answer_is_as_described(client: FlaskClient, market: Market, word: str) -> None:
+def test_response_has_the_documented_fields(client: FlaskClient, market: Market, word: str) -> None:
     store = market.store(display_name=f"House of {word}", verified=True, rating_sum=9, rating_count=2)
     product_id = market.product(store, title=f"A {word} in blue")
 
@@ -49,7 +49,7 @@ def test_an_answer_is_as_described(client: FlaskClient, market: Market, word: st
     )
 
 
-def test_titles_come_before_tags_before_stores_before_descriptions(
+def test_title_matches_rank_before_tags_stores_and_descriptions(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     described = market.product(store, description=f"It goes with a {word}.", popularity=900)
@@ -60,7 +60,7 @@ def test_titles_come_before_tags_before_stores_before_descriptions(
     assert found(client, word) == [titled, tagged, sold_by, described]
 
 
-def test_of_equals_the_popular_comes_first(
+def test_popular_product_ranks_first_among_equal_matches(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     little = market.product(store, title=word, popularity=3)
@@ -70,7 +70,7 @@ def test_of_equals_the_popular_comes_first(
     assert found(client, word) == [much, liked, little]
 
 
-def test_case_accents_and_signs_do_not_matter(
+def test_case_accents_and_punctuation_are_ignored(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     product_id = market.product(store, title=f"Crème Brûlée {word.upper()}, Ọ̀ṣun's best")
@@ -85,7 +85,7 @@ def test_case_accents_and_signs_do_not_matter(
         assert found(client, typed) == [product_id], typed
 
 
-def test_any_inflection_and_any_beginning_of_the_last_word_is_found(
+def test_inflections_and_prefix_of_last_word_match(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     product_id = market.product(store, title=f"Batteries {word}")
@@ -95,7 +95,7 @@ def test_any_inflection_and_any_beginning_of_the_last_word_is_found(
 
 
 @pytest.mark.parametrize("typed", ["fx991", "fx-991es", "FX 991 ES", "fx991es plus", "991es", "fx-991"])
-def test_models_are_found_however_they_are_written(
+def test_model_number_matches_in_any_spelling(
     client: FlaskClient, market: Market, store: Store, word: str, typed: str
 ) -> None:
     product_id = market.product(store, title=f"Casio fx-991ES Plus {word}")
@@ -103,7 +103,7 @@ def test_models_are_found_however_they_are_written(
     assert found(client, f"{word} {typed}") == [product_id]
 
 
-def test_a_misspelling_is_corrected_and_said(
+def test_misspelling_is_corrected_and_reported(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     product_id = market.product(store, title=f"Good {word}")
@@ -114,7 +114,7 @@ def test_a_misspelling_is_corrected_and_said(
         assert answer["meta"]["suggestion"] == f"good {word} for sale"
 
 
-def test_a_word_of_descriptions_alone_is_not_taken_for_a_misspelling(
+def test_word_found_only_in_descriptions_is_not_corrected(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     market.product(store, title=f"Good {word}")
@@ -126,7 +126,9 @@ def test_a_word_of_descriptions_alone_is_not_taken_for_a_misspelling(
     assert answer["meta"]["suggestion"] is None
 
 
-def test_one_word_may_be_written_as_two(client: FlaskClient, market: Market, store: Store, word: str) -> None:
+def test_joined_and_split_words_match_each_other(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
     other = invented(5)
     apart = market.product(store, title=f"{word} {other}")
     assert found(client, word + other) == [apart]
@@ -135,7 +137,7 @@ def test_one_word_may_be_written_as_two(client: FlaskClient, market: Market, sto
     assert found(client, f"{word} {other}") == [apart, glued]
 
 
-def test_a_word_too_many_is_left_out_before_nothing_is_found(
+def test_unmatched_word_is_dropped_rather_than_finding_nothing(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     product_id = market.product(store, title=f"Blue {word}")
@@ -169,9 +171,7 @@ def test_search_accepts_any_characters(client: FlaskClient, typed: str) -> None:
     assert searched(client, typed)["success"]
 
 
-def test_words_that_say_little_alone_are_searched_if_there_are_no_others(
-    client: FlaskClient, market: Market, store: Store
-) -> None:
+def test_query_of_stop_words_only_is_searched(client: FlaskClient, market: Market, store: Store) -> None:
     product_id = market.product(store, title="It", campus_id=market.campus_id)
 
     assert found(client, "it", campus=market.campus_id) == [product_id]
@@ -202,7 +202,7 @@ def test_only_published_products_of_open_stores_are_found(
 
 
 @pytest.mark.parametrize("status", ["draft", "in_review", "rejected", "paused", "removed", "deleted"])
-def test_a_product_is_found_while_it_is_published(
+def test_product_is_found_only_while_published(
     client: FlaskClient, market: Market, store: Store, word: str, status: str
 ) -> None:
     product_id = market.product(store, title=word)
@@ -215,7 +215,7 @@ def test_a_product_is_found_while_it_is_published(
     assert found(client, word) == [product_id]
 
 
-def test_the_index_follows_every_change(client: FlaskClient, market: Market, word: str) -> None:
+def test_search_index_follows_each_change(client: FlaskClient, market: Market, word: str) -> None:
     category = market.category(name="Things")
     store = market.store(display_name="Somebody's")
     product_id = market.product(store, title="Something", category_id=category)
@@ -237,7 +237,7 @@ def test_the_index_follows_every_change(client: FlaskClient, market: Market, wor
     assert searched(client, f"{word}a")["meta"]["suggestion"] is not None or not found(client, f"{word}a")
 
 
-def test_filters_narrow_what_is_found(client: FlaskClient, market: Market, word: str) -> None:
+def test_filters_narrow_the_search(client: FlaskClient, market: Market, word: str) -> None:
     parent = market.category()
     child = market.category(below=parent)
     store, other = market.store(), market.store()
@@ -267,7 +267,7 @@ def test_filters_narrow_what_is_found(client: FlaskClient, market: Market, word:
     assert narrowed(category=parent, condition="fair", inStock="true", maxPrice=9_000) == {dear}
 
 
-def test_merchants_stand_on_the_first_page_alone(client: FlaskClient, market: Market, word: str) -> None:
+def test_merchants_appear_on_first_page_only(client: FlaskClient, market: Market, word: str) -> None:
     stores = [market.store(display_name=f"{word} number {number}") for number in range(7)]
     for store in stores[:3]:
         market.product(store, title=word)
@@ -297,7 +297,7 @@ def all_pages(client: FlaskClient, words: str, limit: int, **query: Any) -> list
 
 
 @pytest.mark.parametrize("limit", [1, 3, 20])
-def test_pages_hold_the_order(
+def test_order_holds_across_pages(
     client: FlaskClient, market: Market, store: Store, word: str, limit: int
 ) -> None:
     for number in range(9):
@@ -314,7 +314,7 @@ def test_pages_hold_the_order(
     assert seen == found(client, word, limit=100)
 
 
-def test_every_match_is_reached_however_many_there_are(
+def test_paging_reaches_every_match(
     client: FlaskClient, market: Market, store: Store, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = {
@@ -329,7 +329,7 @@ def test_every_match_is_reached_however_many_there_are(
     assert set(seen) == made
 
 
-def test_rows_added_meanwhile_shift_no_page(
+def test_products_added_between_pages_shift_no_page(
     client: FlaskClient, market: Market, store: Store, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = [market.product(store, title=word, popularity=50 - 5 * number) for number in range(9)]
@@ -350,7 +350,7 @@ def test_rows_added_meanwhile_shift_no_page(
     assert [product_id for product_id in seen if product_id in set(made)] == made
 
 
-def test_the_pages_of_a_corrected_search_stay_corrected(
+def test_later_pages_keep_the_spelling_correction(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     made = {market.product(store, title=word) for _ in range(3)}
@@ -363,7 +363,7 @@ def test_the_pages_of_a_corrected_search_stay_corrected(
     assert {UUID(card["id"]) for answer in (first, second) for card in answer["data"]["products"]} >= made
 
 
-def test_common_words_are_found_by_walking(
+def test_popularity_scan_of_common_words_keeps_the_order(
     client: FlaskClient, market: Market, store: Store, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = [market.product(store, title=word, popularity=1_000 // (number + 1)) for number in range(6)]
@@ -371,12 +371,12 @@ def test_common_words_are_found_by_walking(
     monkeypatch.setattr("marketplace.catalog.search.find.POPULARITY_SCAN_THRESHOLD", -1)
     ranking_sql.search_statement.cache_clear()
 
-    walked = found(client, word, limit=19)
+    scanned = found(client, word, limit=19)
 
-    assert walked == usual == made
+    assert scanned == usual == made
 
 
-def test_a_cursor_is_good_for_its_search_alone(
+def test_cursor_of_another_search_or_truncated_cursor_is_refused(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     for _ in range(3):
@@ -409,13 +409,13 @@ def test_a_cursor_is_good_for_its_search_alone(
         ("q=lamp&q=fan", "q"),
     ],
 )
-def test_bad_parameters_are_named(client: FlaskClient, query: str, fault: str) -> None:
+def test_invalid_parameter_is_named(client: FlaskClient, query: str, fault: str) -> None:
     response = client.get(f"/api/products/search?{query}")
     assert response.status_code == 422
     assert faults_of(response) == [fault]
 
 
-def test_a_search_takes_a_fixed_number_of_statements(
+def test_search_takes_a_fixed_number_of_statements(
     client: FlaskClient, market: Market, store: Store, word: str, database: Database
 ) -> None:
     def statements(words: str, **query: Any) -> int:
@@ -426,8 +426,8 @@ def test_a_search_takes_a_fixed_number_of_statements(
     for number in (1, 30):
         for _ in range(number):
             market.product(store, title=f"Good {word}")
-        # One for the words, one for products, one for merchants; one for a category and its descendants.
-        assert statements(word) <= 4  # the word is rare: spellings are looked for
+        # Statements: words, products, merchants, and the category with all descendants.
+        assert statements(word) <= 4  # a rare word also needs a lookup of spellings
         assert statements(word, category=market.category_id) <= 5
     cursor = searched(client, word, limit=5)["meta"]["next_cursor"]
     assert statements(word, limit=5, cursor=cursor) <= 3
@@ -435,43 +435,43 @@ def test_a_search_takes_a_fixed_number_of_statements(
     assert statements(f"{invented()} {invented()}") <= 10
 
 
-def test_a_search_is_not_cached(client: FlaskClient, word: str) -> None:
+def test_search_is_not_cached(client: FlaskClient, word: str) -> None:
     response = client.get("/api/products/search", query_string={"q": word})
 
     assert response.headers["Cache-Control"] == "no-store"
     assert client.head("/api/products/search", query_string={"q": word}).status_code == 200
 
 
-def call_the_same(market: Market, *terms: str) -> None:
+def add_synonyms(market: Market, *terms: str) -> None:
     with market.database.transaction() as session:
         session.add(SearchSynonyms(terms=list(terms)))
 
 
-def test_what_only_staff_call_something_is_found_misspelled_too(
+def test_misspelled_synonym_is_corrected(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     product_id = market.product(store, title=f"Thing {word}")
     nickname = f"okri{invented()}"
-    call_the_same(market, nickname, word)
+    add_synonyms(market, nickname, word)
     for typed in (nickname, f"{nickname[:6]}{nickname[7:]}"):
         answer = searched(client, typed)
         assert [card["id"] for card in answer["data"]["products"]] == [str(product_id)], typed
     assert answer["meta"]["suggestion"] == nickname
 
 
-def test_a_phrase_with_synonyms_is_found_by_some_of_its_words(
+def test_phrase_with_synonyms_matches_on_part_of_the_words(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     other = invented()
     product_id = market.product(store, title=f"Thing {word}")
-    call_the_same(market, f"{other} {word}", invented())
+    add_synonyms(market, f"{other} {word}", invented())
 
     answer = searched(client, f"{other} {word}")
 
     assert [card["id"] for card in answer["data"]["products"]] == [str(product_id)]
 
 
-def test_no_spelling_is_offered_of_what_was_found_as_it_was_typed(
+def test_word_with_exact_match_gets_no_spelling_suggestion(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     market.product(store, title=f"{word}er")

@@ -1,4 +1,4 @@
-"""Suggestions over HTTP: what begins so, by popularity, each once, and nothing that is hidden."""
+"""Search suggestions over HTTP: prefix matches by popularity, without duplicates or hidden products."""
 
 import pytest
 from flask.testing import FlaskClient
@@ -11,7 +11,7 @@ from tests.support.resource_usage import counted_statements
 from tests.support.search_api import suggested
 
 
-def test_titles_are_suggested_by_any_of_their_words_the_popular_first(
+def test_titles_are_suggested_by_any_word_most_popular_first(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     for title, popularity in ((f"Blue {word}", 3), (f"{word} fan", 300), (f"Red {word}", 30)):
@@ -26,7 +26,7 @@ def test_titles_are_suggested_by_any_of_their_words_the_popular_first(
     assert suggested(client, f"green {word}") == []
 
 
-def test_what_differs_in_case_or_accents_alone_comes_once(
+def test_titles_equal_but_for_case_and_accents_are_suggested_once(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     for title, popularity in ((f"Crème {word}", 90), (f"CREME  {word.upper()}", 9), (f"creme {word}", 900)):
@@ -51,7 +51,7 @@ def test_categories_and_stores_are_suggested_after_titles(
     assert found[-2:] == [(f"{word} things", "category"), (f"House of {word}", "store")]
 
 
-def test_a_campus_narrows_titles_and_stores(client: FlaskClient, market: Market, word: str) -> None:
+def test_campus_filter_narrows_titles_and_stores(client: FlaskClient, market: Market, word: str) -> None:
     market.product(market.store(display_name=f"{word} here"), title=f"{word} one")
     elsewhere = market.store(campus_id=market.campus(), display_name=f"{word} there")
     market.product(elsewhere, title=f"{word} two")
@@ -64,7 +64,7 @@ def test_a_campus_narrows_titles_and_stores(client: FlaskClient, market: Market,
 
 
 @pytest.mark.parametrize("status", ["draft", "in_review", "rejected", "paused", "removed", "deleted"])
-def test_what_is_hidden_is_not_suggested(
+def test_hidden_product_is_not_suggested(
     client: FlaskClient, market: Market, store: Store, word: str, status: str
 ) -> None:
     product_id = market.product(store, title=word)
@@ -74,10 +74,10 @@ def test_what_is_hidden_is_not_suggested(
 
     market.change(Product, product_id, status=status)
 
-    assert suggested(client, f" {word}", limit=9) == []  # not what is kept
+    assert suggested(client, f" {word}", limit=9) == []  # a different query bypasses the cache
 
 
-def test_suggestions_are_kept_until_a_listing_comes_or_goes(
+def test_suggestions_are_cached_until_a_product_appears_or_disappears(
     client: FlaskClient, market: Market, store: Store, word: str, database: Database, bearer: Bearer
 ) -> None:
     product_id = market.product(store, title=word)
@@ -117,7 +117,7 @@ def test_suggestions_take_three_statements(
 
 
 @pytest.mark.parametrize("typed", ["a", "!", "'", "é", "🍮", "a'b", "&", "x" * 100])
-def test_whatever_is_typed_is_answered(client: FlaskClient, typed: str) -> None:
+def test_suggestions_accept_any_characters(client: FlaskClient, typed: str) -> None:
     suggested(client, typed)
 
 
@@ -132,7 +132,7 @@ def test_whatever_is_typed_is_answered(client: FlaskClient, typed: str) -> None:
         ("q=a&kind=x", "kind"),
     ],
 )
-def test_bad_parameters_are_named(client: FlaskClient, query: str, fault: str) -> None:
+def test_invalid_parameter_is_named(client: FlaskClient, query: str, fault: str) -> None:
     response = client.get(f"/api/products/suggestions?{query}")
     assert response.status_code == 422
     assert faults_of(response) == [fault]

@@ -1,4 +1,4 @@
-"""Synonyms: the search goes by them both ways, staff keep them, every change is audited."""
+"""Search synonyms: matches in both directions, management by staff, and audit."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,7 +21,7 @@ def staff(market: Market, bearer: Bearer) -> dict[str, str]:
     return bearer(market.staff("moderator"))
 
 
-def made(client: FlaskClient, staff: dict[str, str], *terms: str) -> Any:
+def create_group(client: FlaskClient, staff: dict[str, str], *terms: str) -> Any:
     response = client.post(PATH, json={"terms": list(terms)}, headers=staff)
     assert response.status_code == 201, response.json
     return response.json["data"]
@@ -35,7 +35,7 @@ def audited(database: Database, synonyms_id: str) -> list[tuple[str, Any, Any]]:
         return [(row.action, row.before, row.after) for row in rows]
 
 
-def test_words_and_phrases_stand_for_each_other(
+def test_synonyms_match_in_both_directions(
     client: FlaskClient, market: Market, store: Store, staff: dict[str, str], word: str
 ) -> None:
     other, third = invented(), invented()
@@ -44,7 +44,7 @@ def test_words_and_phrases_stand_for_each_other(
     market.product(store, title=f"{third} and {other}")
     assert found(client, word) == [single]
 
-    made(client, staff, word.upper(), f"{other}  {third}")
+    create_group(client, staff, word.upper(), f"{other}  {third}")
 
     assert found(client, word) == [single, phrase]
     assert found(client, f"{other} {third}")[0] == phrase
@@ -54,9 +54,7 @@ def test_words_and_phrases_stand_for_each_other(
     assert found(client, f"good {other} {third}") == [single]
 
 
-def test_what_is_called_otherwise_on_campus_is_found(
-    client: FlaskClient, market: Market, store: Store, word: str
-) -> None:
+def test_seeded_campus_synonyms_match(client: FlaskClient, market: Market, store: Store, word: str) -> None:
     titles = {
         "keke": f"Tricycle spare tyre {word}",
         "hall": f"Hostel room lock {word}",
@@ -64,17 +62,17 @@ def test_what_is_called_otherwise_on_campus_is_found(
         "lightning cable": f"iPhone charger, original, {word}",
         "generator": f"Small gen, I better pass my neighbour, {word}",
     }
-    made_ids = {typed: market.product(store, title=title) for typed, title in titles.items()}
+    product_ids = {typed: market.product(store, title=title) for typed, title in titles.items()}
 
-    for typed, product_id in made_ids.items():
+    for typed, product_id in product_ids.items():
         assert product_id in found(client, f"{typed} {word}"), typed
 
 
-def test_a_group_is_made_changed_and_deleted_and_all_of_it_audited(
+def test_creating_changing_and_deleting_a_group_is_audited(
     client: FlaskClient, market: Market, store: Store, staff: dict[str, str], word: str, database: Database
 ) -> None:
     product_id = market.product(store, title=word)
-    group = made(client, staff, f"{word} a", "Çà")
+    group = create_group(client, staff, f"{word} a", "Çà")
     assert group["terms"] == [f"{word} a", "ca"]
     assert group["revision"] == 1
 
@@ -96,10 +94,10 @@ def test_a_group_is_made_changed_and_deleted_and_all_of_it_audited(
     ]
 
 
-def test_a_stale_revision_is_refused(
+def test_stale_revision_is_refused(
     client: FlaskClient, staff: dict[str, str], word: str, database: Database
 ) -> None:
-    group = made(client, staff, word, f"{word}a")
+    group = create_group(client, staff, word, f"{word}a")
     path = f"{PATH}/{group['id']}"
     assert client.put(path, json={"terms": [word, "b"], "revision": 1}, headers=staff).status_code == 200
 
@@ -114,8 +112,8 @@ def test_a_stale_revision_is_refused(
     assert len(audited(database, group["id"])) == 2
 
 
-def test_groups_are_listed_by_pages(client: FlaskClient, staff: dict[str, str], word: str) -> None:
-    groups = [made(client, staff, word, f"{word}{letter}")["id"] for letter in "abc"]
+def test_groups_are_listed_by_page(client: FlaskClient, staff: dict[str, str], word: str) -> None:
+    groups = [create_group(client, staff, word, f"{word}{letter}")["id"] for letter in "abc"]
     seen: list[str] = []
     query: dict[str, Any] = {"limit": 50}
     for _ in range(20):
@@ -145,7 +143,7 @@ def test_groups_are_listed_by_pages(client: FlaskClient, staff: dict[str, str], 
         ({"terms": ["lamp", "light"], "id": str(uuid4())}, "id"),
     ],
 )
-def test_bad_groups_are_refused(
+def test_invalid_group_is_refused(
     client: FlaskClient, staff: dict[str, str], body: dict[str, Any], fault: str
 ) -> None:
     response = client.post(PATH, json=body, headers=staff)
@@ -153,7 +151,9 @@ def test_bad_groups_are_refused(
     assert faults_of(response) == [fault]
 
 
-def test_others_are_kept_out(client: FlaskClient, market: Market, store: Store, bearer: Bearer) -> None:
+def test_synonyms_require_the_permission(
+    client: FlaskClient, market: Market, store: Store, bearer: Bearer
+) -> None:
     path = f"{PATH}/{UUID(int=1)}"
     body = {"terms": ["lamp", "light"]}
     for headers, status in (

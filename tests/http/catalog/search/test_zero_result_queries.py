@@ -1,4 +1,4 @@
-"""What is searched in vain is counted, without personal data, for vendors and staff to see."""
+"""Counts of searches without results, free of personal data, for vendors and staff."""
 
 from datetime import timedelta
 from typing import Any
@@ -30,7 +30,7 @@ def counted(database: Database, query: str) -> dict[UUID | None, int]:
         return {row.campus_id: row.count for row in rows}
 
 
-def test_what_is_not_found_is_counted_by_campus(
+def test_search_without_results_is_counted_by_campus(
     client: FlaskClient, market: Market, database: Database, word: str
 ) -> None:
     campus = market.row(Campus, market.campus_id)
@@ -41,7 +41,7 @@ def test_what_is_not_found_is_counted_by_campus(
     assert counted(database, f"{word} e{word}") == {None: 2, market.campus_id: 2}
 
 
-def test_what_is_found_or_filtered_away_is_not_counted(
+def test_search_with_matches_before_filters_is_not_counted(
     client: FlaskClient, market: Market, store: Store, database: Database, word: str
 ) -> None:
     market.product(store, title=word, price_minor=5_000)
@@ -54,12 +54,12 @@ def test_what_is_found_or_filtered_away_is_not_counted(
 
     for typed in (word, f"{word}shop", f"{word[:4]}{word[5:]}"):
         assert counted(database, typed) == {}
-    # Not with all of its words, that is.
+    # A search that matches only part of the words still counts as a miss.
     assert searched(client, f"{word} zzyzx")["data"]["products"]
     assert counted(database, f"{word} zzyzx") == {None: 1}
 
 
-def test_two_at_once_are_both_counted(client: FlaskClient, database: Database, word: str) -> None:
+def test_concurrent_searches_are_all_counted(client: FlaskClient, database: Database, word: str) -> None:
     results = at_once(lambda number: searched(client.application.test_client(), word), range(6))
     assert not [result for result in results if isinstance(result, Exception)]
 
@@ -78,11 +78,11 @@ def test_two_at_once_are_both_counted(client: FlaskClient, database: Database, w
         ("Crème BRÛLÉE", "creme brulee"),
     ],
 )
-def test_nothing_personal_is_kept(typed: str, kept: str) -> None:
+def test_personal_data_is_masked(typed: str, kept: str) -> None:
     assert mask_personal_data(typed) == kept
 
 
-def test_vendors_see_their_campus_and_staff_all(
+def test_counts_default_to_own_campus_for_vendors_and_all_for_staff(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer, word: str
 ) -> None:
     other = market.campus()
@@ -103,7 +103,7 @@ def test_vendors_see_their_campus_and_staff_all(
     assert seen(staff, campus=market.campus_id) == {here: 4}
 
 
-def test_misses_are_paged_the_most_frequent_first(
+def test_misses_are_paged_most_frequent_first(
     client: FlaskClient, market: Market, bearer: Bearer, word: str, database: Database
 ) -> None:
     campus = market.campus()
@@ -147,7 +147,9 @@ def test_misses_are_shown_for_thirty_days_and_kept_for_ninety(
     assert kept == {0, 29, 31, 89}
 
 
-def test_buyers_have_no_business_there(client: FlaskClient, market: Market, bearer: Bearer) -> None:
+def test_buyers_and_anonymous_callers_are_refused(
+    client: FlaskClient, market: Market, bearer: Bearer
+) -> None:
     assert client.get("/api/products/search/misses").status_code == 401
     refused = client.get("/api/products/search/misses", headers=bearer(market.person()))
     assert refused.status_code == 403
