@@ -1,4 +1,4 @@
-"""Hypothesis plays officers, buyers, vendors and time with flash sales, against a model in plain Python."""
+"""Stateful test of flash sales: random actions of officers, buyers and vendors against a plain model."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -41,13 +41,13 @@ from tests.support.purchases import (
 
 PICK = st.integers(0, 10**6)
 REGULAR = 10_000
-# Few, so that what happens meets the very moments at which sales begin and end.
+# Few values, so that actions often coincide with the start or end of a sale.
 SPANS = st.sampled_from([0, 0, 5, 10, 20])
 
 
 @dataclass
 class Sale:
-    """What a sale is to be."""
+    """The model's view of a flash sale."""
 
     id: UUID
     product_id: UUID
@@ -58,16 +58,16 @@ class Sale:
     sold: int = 0
 
     def runs(self, now: datetime) -> bool:
-        """Tell whether it is its time."""
+        """Return whether the sale is running."""
         return self.starts_at <= now < self.ends_at
 
-    def has(self, pieces: int) -> bool:
-        """Tell whether it has so many pieces."""
-        return self.quantity is None or self.sold + pieces <= self.quantity
+    def has(self, units: int) -> bool:
+        """Return whether the sale still has so many units."""
+        return self.quantity is None or self.sold + units <= self.quantity
 
 
-class LifeOfSales(RuleBasedStateMachine):
-    """One shop, two products, three buyers, and sales over a few hours."""
+class FlashSaleMachine(RuleBasedStateMachine):
+    """A shop with two products, three buyers, and flash sales over a few hours."""
 
     database: Database
 
@@ -75,12 +75,12 @@ class LifeOfSales(RuleBasedStateMachine):
         super().__init__()
         self.now = NOW
         self.sales: list[Sale] = []
-        self.waiting: list[tuple[Shop, UUID, Sale | None, int]] = []
+        self.unpaid: list[tuple[Shop, UUID, Sale | None, int]] = []
         self.regular: dict[UUID, int] = {}
 
     @initialize()
     def open_shop(self) -> None:
-        """Make the shop."""
+        """Create the shop, the buyers and the products."""
         with self.database.transaction() as session:
             shop = make_shop(session)
             self.buyers = [with_buyer(session, shop) for _ in range(3)]
@@ -90,13 +90,13 @@ class LifeOfSales(RuleBasedStateMachine):
         self.regular = dict.fromkeys(self.products, REGULAR)
 
     def running(self, product_id: UUID) -> Sale | None:
-        """Give the sale whose time it is, if it makes the product cheaper."""
+        """Return the product's running sale, if the sale price is below the regular price."""
         for sale in self.sales:
             if sale.product_id == product_id and sale.runs(self.now):
                 return sale if sale.price < self.regular[product_id] else None
         return None
 
-    # What officers do
+    # Actions of officers
 
     @rule(
         product=PICK,
@@ -106,7 +106,7 @@ class LifeOfSales(RuleBasedStateMachine):
         quantity=st.none() | st.integers(1, 5),
     )
     def plan(self, product: int, price: int, start: int, length: int, quantity: int | None) -> None:
-        """Make a sale: refused if, and only if, another is in its time, or it would be too dear or too cheap."""
+        """Create a sale. Only overlapping sales and prices outside the limits are refused."""
         product_id = self.products[product % 2]
         starts_at = self.now + timedelta(minutes=start)
         ends_at = starts_at + timedelta(minutes=length)
@@ -138,22 +138,22 @@ class LifeOfSales(RuleBasedStateMachine):
     @precondition(lambda self: self.sales)
     @rule(pick=PICK)
     def end(self, pick: int) -> None:
-        """End a sale, or call it off: possible until it is over."""
+        """End or cancel a sale that has not ended yet."""
         sale = self.sales[pick % len(self.sales)]
-        over = sale.ends_at <= self.now
+        ended = sale.ends_at <= self.now
         try:
             with self.database.transaction() as session:
                 flash_sales.end_flash_sale(session, act(session, self.now), sale_id=sale.id)
         except MarketplaceError:
-            assert over
+            assert ended
         else:
-            assert not over
+            assert not ended
             sale.ends_at = self.now
 
     @precondition(lambda self: self.sales)
     @rule(pick=PICK, quantity=st.none() | st.integers(1, 8))
     def resize(self, pick: int, quantity: int | None) -> None:
-        """Change how many pieces a sale has: not below what is claimed."""
+        """Change a sale's quantity, but not below the claimed units."""
         sale = self.sales[pick % len(self.sales)]
         possible = sale.ends_at > self.now and (quantity is None or quantity >= sale.sold)
         try:
@@ -172,7 +172,7 @@ class LifeOfSales(RuleBasedStateMachine):
             assert possible
             sale.quantity = quantity
 
-    # What vendors do
+    # Actions of vendors
 
     @rule(product=PICK, price=st.integers(100, 2 * REGULAR))
     def reprice(self, product: int, price: int) -> None:
@@ -184,13 +184,13 @@ class LifeOfSales(RuleBasedStateMachine):
             found.price_minor = price
         self.regular[product_id] = price
 
-    # What buyers do
+    # Actions of buyers
 
     @rule(buyer=PICK, product=PICK, quantity=st.integers(1, 4))
     def buy(self, buyer: int, product: int, quantity: int) -> None:
-        """Place an order: it has the sale's price if, and only if, the model says so."""
+        """Place an order and compare the price with the model."""
         shop, product_id = self.buyers[buyer % 3], self.products[product % 2]
-        if sum(one == shop for one, *_ in self.waiting) >= MAX_UNPAID_ORDERS:
+        if sum(one == shop for one, *_ in self.unpaid) >= MAX_UNPAID_ORDERS:
             return
         sale = self.running(product_id)
         honoured = sale if sale is not None and sale.has(quantity) else None
@@ -203,13 +203,13 @@ class LifeOfSales(RuleBasedStateMachine):
             assert item_of(session, order_id) == expected
         if honoured:
             honoured.sold += quantity
-        self.waiting.append((shop, order_id, honoured, quantity))
+        self.unpaid.append((shop, order_id, honoured, quantity))
 
-    @precondition(lambda self: self.waiting)
+    @precondition(lambda self: self.unpaid)
     @rule(pick=PICK)
     def cancel(self, pick: int) -> None:
-        """Cancel an order: its pieces are the sale's again."""
-        shop, order_id, sale, quantity = self.waiting.pop(pick % len(self.waiting))
+        """Cancel an order and return the units to the sale."""
+        shop, order_id, sale, quantity = self.unpaid.pop(pick % len(self.unpaid))
         with self.database.transaction() as session:
             order_cancellation.cancel_order(
                 session, order_id=order_id, caller=shop.buyer, reason=None, now=self.now
@@ -217,15 +217,15 @@ class LifeOfSales(RuleBasedStateMachine):
         if sale:
             sale.sold -= quantity
 
-    @precondition(lambda self: self.waiting)
+    @precondition(lambda self: self.unpaid)
     @rule(pick=PICK)
     def pay(self, pick: int) -> None:
-        """Pay an order: its pieces stay claimed."""
-        shop, order_id, *_ = self.waiting.pop(pick % len(self.waiting))
+        """Pay an order. The units stay claimed."""
+        shop, order_id, *_ = self.unpaid.pop(pick % len(self.unpaid))
         with self.database.transaction() as session:
             pay(session, shop, order_id)
 
-    # What time and the worker do
+    # Time and the worker
 
     @rule(minutes=st.sampled_from([5, 5, 10, 20]))
     def wait(self, minutes: int) -> None:
@@ -234,7 +234,7 @@ class LifeOfSales(RuleBasedStateMachine):
 
     @rule(product=PICK, quantity=st.integers(1, 4))
     def look(self, product: int, quantity: int) -> None:
-        """Have the worker do what is due: then detail and cart say what placing would do."""
+        """Run the boundary event, then compare product detail and cart with the model."""
         product_id, shop = self.products[product % 2], self.buyers[0]
         sale = self.running(product_id)
         with self.database.transaction() as session:
@@ -257,11 +257,11 @@ class LifeOfSales(RuleBasedStateMachine):
         assert line.unit_price_minor == (sale.price if sale and honoured else self.regular[product_id])
         assert line.problem is None
 
-    # What must hold after each step
+    # Checks after each step
 
     @invariant()
-    def nothing_is_sold_but_what_was_claimed(self) -> None:
-        """Hold sales, stock and books to the orders."""
+    def check_sold_counts_and_ledger(self) -> None:
+        """Compare sold counts with the model and check the ledger."""
         with self.database.reading() as session:
             assert {sale.id: sold_of(session, sale.id) for sale in self.sales} == {
                 sale.id: sale.sold for sale in self.sales
@@ -269,9 +269,9 @@ class LifeOfSales(RuleBasedStateMachine):
             assert_books_are_whole(session)
 
 
-def test_order_has_the_price_valid_when_it_was_placed(own_database: Database) -> None:
-    def start() -> LifeOfSales:
-        machine = LifeOfSales()
+def test_order_has_the_price_valid_at_placement(own_database: Database) -> None:
+    def start() -> FlashSaleMachine:
+        machine = FlashSaleMachine()
         machine.database = own_database
         return machine
 

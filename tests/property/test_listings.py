@@ -1,4 +1,4 @@
-"""Every filter and sort, alone and together, against a plain model of what a listing is."""
+"""Filters and sorts of all listings, alone and combined, against a plain Python model."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.support.depth import case_count
 from tests.support.market import Bearer
 from tests.support.servers import Addresses, create_database, drop_database
 
-_MOST_PAGES = PRODUCTS + 2
+_MAX_PAGES = PRODUCTS + 2
 EXAMPLES = hypothesis_settings(max_examples=case_count(25, deep=300), suppress_health_check=list(HealthCheck))
 
 SORTS: dict[str, tuple[str, bool]] = {
@@ -28,7 +28,7 @@ SORTS: dict[str, tuple[str, bool]] = {
     "popular": ("popularity", True),
     "rating": ("rating", True),
 }
-OWN_SORTS = {
+INVENTORY_SORTS = {
     "updatedAt": "updated_at",
     "createdAt": "created_at",
     "title": "title",
@@ -39,7 +39,7 @@ OWN_SORTS = {
 
 
 @pytest.fixture(scope="module")
-def world(
+def model(
     addresses: Addresses, settings: Settings, worker_number: int, bearer: Bearer
 ) -> Iterator[CatalogModel]:
     name = f"listings_{uuid4().hex[:8]}"
@@ -54,13 +54,13 @@ def world(
 
 
 def pages(
-    world: CatalogModel, path: str, query: dict[str, Any], headers: dict[str, str] | None = None
+    model: CatalogModel, path: str, query: dict[str, Any], headers: dict[str, str] | None = None
 ) -> list[UUID]:
     """Fetch all pages by cursor."""
     found: list[UUID] = []
-    asked = dict(query)
-    for _ in range(_MOST_PAGES):
-        response = world.client.get(path, query_string=asked, headers=headers)
+    page_query = dict(query)
+    for _ in range(_MAX_PAGES):
+        response = model.client.get(path, query_string=page_query, headers=headers)
         assert response.status_code == 200, response.json
         body: Any = response.json
         cards = body["data"]["products"] if path.endswith("/search") else body["data"]
@@ -68,8 +68,8 @@ def pages(
         if not body["meta"]["has_more"]:
             return found
         assert len(cards) == body["meta"]["limit"]
-        asked = {name: value for name, value in query.items() if name != "page"}
-        asked["cursor"] = body["meta"]["next_cursor"]
+        page_query = {name: value for name, value in query.items() if name != "page"}
+        page_query["cursor"] = body["meta"]["next_cursor"]
     raise AssertionError("the listing does not end")
 
 
@@ -80,25 +80,25 @@ def ordered(items: list[Item], column: str, *, descending: bool) -> list[UUID]:
     ]
 
 
-def in_place(world: CatalogModel, item: Item, query: dict[str, Any]) -> bool:
-    """Tell whether a product is of the campus and the category asked for, by id or slug."""
+def matches_place(model: CatalogModel, item: Item, query: dict[str, Any]) -> bool:
+    """Return whether a product matches the requested campus and category, given by id or slug."""
     for name, column, known in (
-        ("campus", item.campus_id, world.campuses),
-        ("category", item.category_id, world.categories),
+        ("campus", item.campus_id, model.campuses),
+        ("category", item.category_id, model.categories),
     ):
         wanted = query.get(name)
         if wanted is None:
             continue
         target = known.get(wanted) or next((one for one in known.values() if str(one) == wanted), None)
-        if target is None or column not in world.below.get(target, {target}):
+        if target is None or column not in model.below.get(target, {target}):
             return False
     return True
 
 
-def wanted(world: CatalogModel, item: Item, query: dict[str, Any]) -> bool:
+def matches(model: CatalogModel, item: Item, query: dict[str, Any]) -> bool:
     return (
         item.public
-        and in_place(world, item, query)
+        and matches_place(model, item, query)
         and query.get("minPrice", 0) <= item.price_minor <= query.get("maxPrice", 10**10)
         and query.get("condition") in (None, item.condition)
         and query.get("vendor") in (None, str(item.vendor_id))
@@ -110,10 +110,10 @@ def queries(**fields: Any) -> Any:
     return st.fixed_dictionaries({}, optional={"limit": st.sampled_from([1, 3, 7, 20, 100]), **fields})
 
 
-def places(world: CatalogModel) -> dict[str, Any]:
+def places(model: CatalogModel) -> dict[str, Any]:
     known = {
         name: st.sampled_from([*table, *map(str, table.values()), "no-such-place", str(uuid4())])
-        for name, table in (("campus", world.campuses), ("category", world.categories))
+        for name, table in (("campus", model.campuses), ("category", model.categories))
     }
     return dict(known)
 
@@ -122,9 +122,9 @@ def prices() -> dict[str, Any]:
     return {name: st.sampled_from([*PRICES, 0, 300, 9_999]) for name in ("minPrice", "maxPrice")}
 
 
-def of_stores(world: CatalogModel) -> dict[str, Any]:
+def of_stores(model: CatalogModel) -> dict[str, Any]:
     return {
-        **places(world),
+        **places(model),
         **prices(),
         "condition": st.sampled_from(CONDITIONS),
         "inStock": st.sampled_from(["true", "false"]),
@@ -141,43 +141,43 @@ def contradicts(query: dict[str, Any]) -> bool:
     return bool(query.get("minPrice", 0) > query.get("maxPrice", 10**10))
 
 
-def test_listing_filters_and_sorts_as_the_model_does(world: CatalogModel) -> None:
-    vendors = st.sampled_from([*map(str, world.stores), str(uuid4())])
+def test_listing_filters_and_sorts_as_the_model_does(model: CatalogModel) -> None:
+    vendors = st.sampled_from([*map(str, model.stores), str(uuid4())])
 
     @EXAMPLES
-    @given(queries(**of_stores(world), vendor=vendors))
+    @given(queries(**of_stores(model), vendor=vendors))
     def check(query: dict[str, Any]) -> None:
         if contradicts(query):
-            assert world.client.get("/api/products", query_string=query).status_code == 422
+            assert model.client.get("/api/products", query_string=query).status_code == 422
             return
-        items = [item for item in world.items if wanted(world, item, query)]
-        assert_sort(pages(world, "/api/products", query), items, query)
+        items = [item for item in model.items if matches(model, item, query)]
+        assert_sort(pages(model, "/api/products", query), items, query)
 
     check()
 
 
-def test_the_search_has_the_listings_filters(world: CatalogModel) -> None:
-    vendors = st.sampled_from([*map(str, world.stores), str(uuid4())])
-    fields = {name: field for name, field in of_stores(world).items() if name != "sort"}
+def test_search_filters_as_the_model_does(model: CatalogModel) -> None:
+    vendors = st.sampled_from([*map(str, model.stores), str(uuid4())])
+    fields = {name: field for name, field in of_stores(model).items() if name != "sort"}
 
     @EXAMPLES
     @given(st.sampled_from(["lamp", "desk", "old desk"]), queries(**fields, vendor=vendors))
     def check(words: str, query: dict[str, Any]) -> None:
         if contradicts(query):
             return
-        found = pages(world, "/api/products/search", query | {"q": words})
-        shown = {item.id: item for item in world.items if wanted(world, item, query)}
+        found = pages(model, "/api/products/search", query | {"q": words})
+        shown = {item.id: item for item in model.items if matches(model, item, query)}
         items = {one for one, item in shown.items() if set(words.split()) <= set(item.title.lower().split())}
         assert len(found) == len(set(found))
-        # Where nothing has all the words, what is near is given instead, within the filters too.
+        # Without a full match, the search returns partial matches within the same filters.
         assert set(found) == items if items else set(found) <= set(shown)
 
     check()
 
 
-def test_each_filter_and_sort_has_something_to_find(world: CatalogModel) -> None:
-    """Or the test above would hold of a listing that is always empty."""
-    shown = [item for item in world.items if item.public]
+def test_model_has_products_for_each_filter_and_sort(model: CatalogModel) -> None:
+    """Guard against comparing empty listings only."""
+    shown = [item for item in model.items if item.public]
     assert len(shown) > 30
     for column in ("campus_id", "category_id", "condition", "price_minor", "vendor_id"):
         assert len({getattr(item, column) for item in shown}) > 1
@@ -185,48 +185,48 @@ def test_each_filter_and_sort_has_something_to_find(world: CatalogModel) -> None
     assert len({item.published_at for item in shown}) < len(shown)
 
 
-def test_store_listing_filters_and_sorts_as_the_model_does(world: CatalogModel) -> None:
+def test_store_listing_filters_and_sorts_as_the_model_does(model: CatalogModel) -> None:
     @EXAMPLES
-    @given(st.sampled_from(world.stores), queries(**of_stores(world)))
+    @given(st.sampled_from(model.stores), queries(**of_stores(model)))
     def check(vendor_id: UUID, query: dict[str, Any]) -> None:
         path = f"/api/products/vendor/{vendor_id}"
-        if contradicts(query) or vendor_id in world.stores[-2:]:
+        if contradicts(query) or vendor_id in model.stores[-2:]:
             expected = {422} if contradicts(query) else {404}
-            assert {world.client.get(path, query_string=query).status_code} == expected
+            assert {model.client.get(path, query_string=query).status_code} == expected
             return
         own = query | {"vendor": str(vendor_id)}
-        items = [item for item in world.items if wanted(world, item, own)]
-        assert_sort(pages(world, path, query), items, query)
+        items = [item for item in model.items if matches(model, item, own)]
+        assert_sort(pages(model, path, query), items, query)
 
     check()
 
 
 @pytest.mark.parametrize("route", ["new-arrivals", "exclusives", "trending"])
-def test_listing_of_a_purpose_shows_what_belongs(world: CatalogModel, route: str) -> None:
+def test_special_listing_filters_and_sorts_as_the_model_does(model: CatalogModel, route: str) -> None:
     def belongs(item: Item) -> bool:
         if route == "exclusives":
             return item.exclusive and item.store_verified
         assert item.published_at is not None
-        return route == "trending" or item.published_at > world.now - timedelta(days=14)
+        return route == "trending" or item.published_at > model.now - timedelta(days=14)
 
     @EXAMPLES
-    @given(queries(**places(world)))
+    @given(queries(**places(model)))
     def check(query: dict[str, Any]) -> None:
-        items = [item for item in world.items if wanted(world, item, query) and belongs(item)]
-        # Nothing was counted here, so what trends is what is popular.
+        items = [item for item in model.items if matches(model, item, query) and belongs(item)]
+        # Without counted views, the trending order is the order by popularity.
         sort = {"sort": "popular" if route == "trending" else "newest"}
-        assert_sort(pages(world, f"/api/products/{route}", query), items, sort)
+        assert_sort(pages(model, f"/api/products/{route}", query), items, sort)
 
     check()
 
 
-def test_products_by_id_are_shown_in_the_order_asked_for(world: CatalogModel) -> None:
-    by_id = {item.id: item for item in world.items}
+def test_bulk_lookup_keeps_the_requested_order(model: CatalogModel) -> None:
+    by_id = {item.id: item for item in model.items}
 
     @EXAMPLES
     @given(st.lists(st.sampled_from([*by_id, uuid4()]), min_size=1, max_size=100))
     def check(ids: list[UUID]) -> None:
-        response = world.client.post("/api/products/bulk", json=[str(one) for one in ids])
+        response = model.client.post("/api/products/bulk", json=[str(one) for one in ids])
         distinct = list(dict.fromkeys(ids))
         shown = [one for one in distinct if one in by_id and by_id[one].public]
         body: Any = response.json
@@ -236,15 +236,15 @@ def test_products_by_id_are_shown_in_the_order_asked_for(world: CatalogModel) ->
     check()
 
 
-def test_own_inventory_filters_and_sorts_as_the_model_does(world: CatalogModel) -> None:
-    own = [item for item in world.items if item.vendor_id == world.owned and item.status != "deleted"]
+def test_own_inventory_filters_and_sorts_as_the_model_does(model: CatalogModel) -> None:
+    own = [item for item in model.items if item.vendor_id == model.owned and item.status != "deleted"]
     fields = {
-        "category": places(world)["category"],
+        "category": places(model)["category"],
         "status": st.sampled_from([one for one in STATUSES if one != "deleted"] + ["published"]),
         "lowStock": st.sampled_from(["true", "false"]),
         "lowStockAt": st.integers(0, 5),
         "q": st.sampled_from(["lamp", "LAMP", "desk", "100%", "_", "d"]),
-        "sort": st.sampled_from(sorted(OWN_SORTS)),
+        "sort": st.sampled_from(sorted(INVENTORY_SORTS)),
         "order": st.sampled_from(["asc", "desc"]),
     }
 
@@ -255,7 +255,7 @@ def test_own_inventory_filters_and_sorts_as_the_model_does(world: CatalogModel) 
         items = [
             item
             for item in own
-            if in_place(world, item, {name: query[name] for name in ("category",) if name in query})
+            if matches_place(model, item, {name: query[name] for name in ("category",) if name in query})
             and query.get("status") in (None, item.status)
             and ("lowStock" not in query or (query["lowStock"] == "true") == (item.available <= few))
             and query.get("q", "").lower() in item.title.lower()
@@ -263,11 +263,11 @@ def test_own_inventory_filters_and_sorts_as_the_model_does(world: CatalogModel) 
         sort = query.get("sort", "updatedAt")
         descending = query.get("order", "desc") == "desc"
         path = "/api/products/vendor/paginated"
-        expected = ordered(items, OWN_SORTS[sort], descending=descending)
-        assert pages(world, path, query, world.owner) == expected
+        expected = ordered(items, INVENTORY_SORTS[sort], descending=descending)
+        assert pages(model, path, query, model.owner) == expected
         limit = query.get("limit", 50)
         number = len(expected) // limit + 1
-        response = world.client.get(path, query_string=query | {"page": number}, headers=world.owner)
+        response = model.client.get(path, query_string=query | {"page": number}, headers=model.owner)
         body: Any = response.json
         assert [UUID(item["id"]) for item in body["data"]] == expected[(number - 1) * limit :]
         meta = body["meta"]

@@ -1,4 +1,4 @@
-"""Whatever is typed, and whatever is known of it, becomes a query that the database takes."""
+"""Search queries built from any text and any lexicon are valid in PostgreSQL."""
 
 from collections.abc import Iterator
 
@@ -29,19 +29,19 @@ def reading(services: object) -> Iterator[Session]:
         yield session
 
 
-def takes(session: Session, query: str) -> None:
+def assert_valid_tsquery(session: Session, query: str) -> None:
     session.execute(text("SELECT to_tsquery('campus', :query) @@ to_tsvector('lamp')"), {"query": query})
 
 
 @given(typed=TEXTS)
-def test_any_text_gives_a_query_that_is_taken(reading: Session, typed: str) -> None:
+def test_any_text_builds_a_valid_query(reading: Session, typed: str) -> None:
     found = tokenize(typed)
     if not found:
         return
     query = query_builder.build_query(found, Lexicon())
     for part in (query.exact, query.wide, query.partial):
         if part is not None:
-            takes(reading, part)
+            assert_valid_tsquery(reading, part)
 
 
 @given(
@@ -54,7 +54,7 @@ def test_any_text_gives_a_query_that_is_taken(reading: Session, typed: str) -> N
     ),
     total=st.integers(0, 100_000),
 )
-def test_any_knowledge_gives_a_query_that_is_taken(
+def test_any_lexicon_builds_a_valid_query(
     reading: Session, typed: list[str], synonyms: list[list[str]], meant: dict[int, list[str]], total: int
 ) -> None:
     given_words = [fold(word) for word in typed]
@@ -74,7 +74,7 @@ def test_any_knowledge_gives_a_query_that_is_taken(
 
     for part in (query.exact, query.wide, query.partial):
         if part is not None:
-            takes(reading, part)
+            assert_valid_tsquery(reading, part)
     for share in (query.share_exact, query.share_in_title, query.share_anywhere, query.share_partial):
         assert 0 <= share <= 1
     assert query.share_exact <= query.share_in_title
@@ -82,7 +82,7 @@ def test_any_knowledge_gives_a_query_that_is_taken(
 
 
 @given(typed=st.text(max_size=100))
-def test_folding_twice_changes_nothing_more(typed: str) -> None:
+def test_tokenizing_and_masking_are_idempotent(typed: str) -> None:
     once = tokenize(typed)
     assert tokenize(" ".join(once), limit=len(once) + 1) == once
     assert mask_personal_data(mask_personal_data(typed)) == mask_personal_data(typed)
@@ -92,8 +92,10 @@ LATIN = [chr(code) for code in range(1, 0x250) if fold(chr(code)).isascii()]
 
 
 @given(typed=st.text(alphabet=LATIN, max_size=60))
-def test_the_database_folds_as_we_do(reading: Session, typed: str) -> None:
-    theirs = reading.execute(text("SELECT search_words(:typed)"), {"typed": typed}).scalar_one().split()
-    ours = tokenize(typed, limit=60)
-    # Behind the words stand their parts; ours are cut off.
-    assert [word[:40] for word in theirs[: len(ours)]] == ours
+def test_database_and_python_fold_text_alike(reading: Session, typed: str) -> None:
+    from_database = (
+        reading.execute(text("SELECT search_words(:typed)"), {"typed": typed}).scalar_one().split()
+    )
+    from_python = tokenize(typed, limit=60)
+    # The database appends parts of words after the words. Python cuts words off at 40 characters.
+    assert [word[:40] for word in from_database[: len(from_python)]] == from_python

@@ -1,4 +1,4 @@
-"""The screening of listings: publishes or holds once, however often, late or changed it finds them."""
+"""Automated review of products: publish or hold exactly once, despite repeats, delays and concurrent changes."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -42,7 +42,9 @@ def read(market: Market, product_id: UUID) -> automated_review.ScreenedListing |
         return automated_review.read_and_screen(session, product_id=product_id)
 
 
-def settle(market: Market, found: automated_review.ScreenedListing | None, *doubts: str) -> str | None:
+def publish_or_hold(
+    market: Market, found: automated_review.ScreenedListing | None, *doubts: str
+) -> str | None:
     return market.database.in_transaction(
         automated_review.publish_or_hold, listing=found, provider_findings=doubts, now=market.now
     )
@@ -52,7 +54,7 @@ def notified(market: Market, store: Store) -> list[str]:
     return [row["type"] for row in notifications_of(market.database, store.user_id)]
 
 
-def test_a_fit_listing_is_published_and_its_vendor_told(market: Market, store: Store) -> None:
+def test_clean_product_is_published_and_vendor_is_notified(market: Market, store: Store) -> None:
     product_id = market.product(store, status="in_review", status_reason="Before.", title="Reading lamp")
 
     assert screen(market, product_id) == "published"
@@ -61,14 +63,14 @@ def test_a_fit_listing_is_published_and_its_vendor_told(market: Market, store: S
     assert (row.status, row.status_reason, row.review_reasons, row.held) == ("published", None, [], False)
     assert row.published_at == row.screened_at == row.moderated_at == market.now + timedelta(minutes=1)
     assert row.revision == 1
-    [told] = notifications_of(market.database, store.user_id)
-    assert told["type"] == "product_published"
-    assert "Reading lamp" in told["body"]
-    assert told["link"] == f"/products/{product_id}"
-    assert told["read_at"] is None
+    [notification] = notifications_of(market.database, store.user_id)
+    assert notification["type"] == "product_published"
+    assert "Reading lamp" in notification["body"]
+    assert notification["link"] == f"/products/{product_id}"
+    assert notification["read_at"] is None
 
 
-def test_a_doubtful_one_waits_for_staff_with_the_reasons(market: Market, store: Store) -> None:
+def test_doubtful_product_is_held_for_staff_with_reasons(market: Market, store: Store) -> None:
     product_id = market.product(store, status="in_review", title="12345", description="Call 0803 123 4567")
 
     assert screen(market, product_id) == "in_review"
@@ -78,13 +80,13 @@ def test_a_doubtful_one_waits_for_staff_with_the_reasons(market: Market, store: 
     assert row.review_reasons[0] == "The title must describe the product in words."
     assert "phone number" in row.review_reasons[1]
     assert row.status_reason == " ".join(row.review_reasons)
-    [told] = notifications_of(market.database, store.user_id)
-    assert told["type"] == "product_held"
-    assert row.status_reason in told["body"]
-    assert "0803" not in told["body"]
+    [notification] = notifications_of(market.database, store.user_id)
+    assert notification["type"] == "product_held"
+    assert row.status_reason in notification["body"]
+    assert "0803" not in notification["body"]
 
 
-def test_a_second_asking_changes_nothing(market: Market, store: Store) -> None:
+def test_repeated_screening_changes_nothing(market: Market, store: Store) -> None:
     fit, doubtful = (market.product(store, status="in_review", title=title) for title in ("Lamp", "777"))
     for product_id in (fit, doubtful):
         screen(market, product_id)
@@ -98,7 +100,7 @@ def test_a_second_asking_changes_nothing(market: Market, store: Store) -> None:
 
 
 @pytest.mark.parametrize("status", ["draft", "published", "rejected", "paused", "removed", "deleted"])
-def test_a_late_asking_leaves_any_other_state(market: Market, store: Store, status: str) -> None:
+def test_late_screening_ignores_product_not_in_review(market: Market, store: Store, status: str) -> None:
     product_id = market.product(store, status=status)
     before = market.row(Product, product_id).updated_at
 
@@ -121,14 +123,14 @@ def test_a_late_asking_leaves_any_other_state(market: Market, store: Store, stat
     ],
     ids=repr,
 )
-def test_what_changed_while_the_provider_was_asked_is_left(
+def test_product_changed_during_provider_call_is_left_unchanged(
     market: Market, store: Store, meanwhile: dict[str, Any]
 ) -> None:
     product_id = market.product(store, status="in_review")
     found = read(market, product_id)
     market.change(Product, product_id, **meanwhile)
 
-    assert settle(market, found) is None
+    assert publish_or_hold(market, found) is None
 
     row = market.row(Product, product_id)
     assert row.status == meanwhile.get("status", "in_review")
@@ -136,19 +138,19 @@ def test_what_changed_while_the_provider_was_asked_is_left(
     assert notified(market, store) == []
 
 
-def test_what_the_provider_doubts_waits_for_staff(market: Market, store: Store) -> None:
+def test_product_with_provider_findings_is_held_for_staff(market: Market, store: Store) -> None:
     product_id = market.product(store, status="in_review")
 
-    assert settle(market, read(market, product_id), "It was taken amiss.") == "in_review"
+    assert publish_or_hold(market, read(market, product_id), "It was taken amiss.") == "in_review"
 
     assert market.row(Product, product_id).review_reasons == ["It was taken amiss."]
 
 
-def test_a_listing_that_is_gone_is_none_to_screen(market: Market) -> None:
+def test_missing_product_is_not_screened(market: Market) -> None:
     assert screen(market, uuid4()) is None
 
 
-def test_a_changed_listing_keeps_its_place_among_what_is_new(market: Market, store: Store) -> None:
+def test_changed_product_keeps_the_first_publication_time(market: Market, store: Store) -> None:
     first = market.now - timedelta(days=3)
     product_id = market.product(store, status="in_review", published_at=first)
 
@@ -159,7 +161,7 @@ def test_a_changed_listing_keeps_its_place_among_what_is_new(market: Market, sto
     assert row.screened_at == market.now + timedelta(minutes=1)
 
 
-def test_of_many_at_once_one_publishes(market: Market, store: Store) -> None:
+def test_concurrent_screenings_publish_once(market: Market, store: Store) -> None:
     product_id = market.product(store, status="in_review")
 
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -169,7 +171,7 @@ def test_of_many_at_once_one_publishes(market: Market, store: Store) -> None:
     assert notified(market, store) == ["product_published"]
 
 
-def test_an_officer_and_the_screening_at_once_publish_once(market: Market, store: Store) -> None:
+def test_concurrent_approval_and_screening_publish_once(market: Market, store: Store) -> None:
     officer_id = market.staff("moderator")
     for _ in range(3):
         product_id = market.product(store, status="in_review")
@@ -185,7 +187,7 @@ def test_an_officer_and_the_screening_at_once_publish_once(market: Market, store
             )
 
         def clear(found: automated_review.ScreenedListing | None = found) -> str | None:
-            return settle(market, found)
+            return publish_or_hold(market, found)
 
         approved, cleared = at_once(lambda work: work(), [approve, clear])
 
@@ -197,7 +199,7 @@ def test_an_officer_and_the_screening_at_once_publish_once(market: Market, store
     assert notified(market, store) == ["product_published"] * 3
 
 
-def test_what_staff_turned_down_is_not_published_without_them(market: Market, store: Store) -> None:
+def test_previously_rejected_product_is_held_for_staff(market: Market, store: Store) -> None:
     product_id = market.product(store, status="in_review", needs_staff=True)
 
     assert screen(market, product_id) == "in_review"
@@ -205,7 +207,7 @@ def test_what_staff_turned_down_is_not_published_without_them(market: Market, st
     assert market.row(Product, product_id).review_reasons == [texts.PREVIOUSLY_REJECTED]
 
 
-def test_prices_are_held_against_the_categorys_own(market: Market, store: Store) -> None:
+def test_price_is_compared_with_prices_of_the_category(market: Market, store: Store) -> None:
     for number in range(20):
         market.product(store, price_minor=100_000 + number)
     elsewhere = market.category()
@@ -219,9 +221,7 @@ def test_prices_are_held_against_the_categorys_own(market: Market, store: Store)
     assert screened(2_500_000, category_id=elsewhere) == "published"
 
 
-def test_where_a_category_knows_too_little_its_parent_and_root_are_asked(
-    market: Market, store: Store
-) -> None:
+def test_category_with_few_prices_uses_parent_and_root_prices(market: Market, store: Store) -> None:
     root = market.category()
     parent = market.category(below=root)
     leaf, sibling = market.category(below=parent), market.category(below=parent)
@@ -235,19 +235,19 @@ def test_where_a_category_knows_too_little_its_parent_and_root_are_asked(
 
     for number in range(19):
         market.product(store, price_minor=100_000 + number, category_id=cousin)
-    assert screened(leaf, 90_000_000) == "published"  # 19 are too few to tell
-    assert screened(leaf, 3_000_000) == "in_review"  # 20 in the root's tree are not
+    assert screened(leaf, 90_000_000) == "published"  # 19 prices are too few to compare
+    assert screened(leaf, 3_000_000) == "in_review"  # 20 prices in the root's tree are enough
     assert screened(root, 3_000_000) == "in_review"
     assert screened(leaf, 1_500_000) == "published"
 
     for number in range(20):
         market.product(store, price_minor=10_000_000 + number, category_id=sibling)
-    assert screened(leaf, 3_000_000) == "published"  # as its siblings cost, which come before the cousins
+    assert screened(leaf, 3_000_000) == "published"  # sibling prices take precedence over cousins
     assert screened(leaf, 400_000) == "in_review"
     assert screened(cousin, 90_000) == "published"
 
 
-def test_terms_are_those_of_the_table(market: Market, store: Store) -> None:
+def test_product_with_banned_term_of_the_table_is_held(market: Market, store: Store) -> None:
     word = f"contraband{uuid4().hex[:8]}"
     product_id = market.product(store, status="in_review", description=f"Fresh {word.upper()}s")
     market._save(BannedTerm(term=word, category="other", exceptions=[]))
@@ -263,7 +263,7 @@ class TestOverdueScreenings:
         now = market.now + timedelta(minutes=minutes)
         return market.database.in_transaction(automated_review.hold_overdue_screenings, now=now)
 
-    def test_staff_look_at_what_was_never_screened(self, market: Market, store: Store) -> None:
+    def test_product_not_screened_within_thirty_minutes_is_held(self, market: Market, store: Store) -> None:
         product_id = market.product(store, status="in_review", moderated_at=market.now)
 
         self.overdue(market, minutes=29)
@@ -279,7 +279,7 @@ class TestOverdueScreenings:
         self.overdue(market, minutes=31)
         assert notified(market, store) == ["product_held"]
 
-    def test_what_is_out_of_review_is_left(self, market: Market, store: Store) -> None:
+    def test_product_not_in_review_is_left_unchanged(self, market: Market, store: Store) -> None:
         product_id = market.product(store, status="published", moderated_at=market.now)
 
         self.overdue(market, minutes=90)

@@ -1,4 +1,4 @@
-"""A page deep inside reads as little as the first one, on every listing that is paged."""
+"""Query plans of deep pages: as cheap as the first page, on all paged listings."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.query_plans import LIMIT, ManyProducts, buffers_on, explain, 
 
 __all__ = ["shelves"]
 
-MOST_BUFFERS = 400  # of a page of so many rows, each with its store; the whole table has thousands
+MAX_BUFFERS = 400  # for a page of products with store rows; the whole table has thousands
 PAGE = 500
 
 _PUBLISHED = "products p JOIN vendor_profiles v ON v.id = p.vendor_id WHERE p.status = 'published'"
@@ -27,8 +27,8 @@ ORDERS = {
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def row_at(shelves: ManyProducts, source: str, order: str, rows: int) -> list[Any]:
-    """Give the position of the row after so many, found the slow way."""
+def position_at(shelves: ManyProducts, source: str, order: str, rows: int) -> list[Any]:
+    """Return the position of the row at an offset, found by a full sort."""
     column = order.removesuffix(" DESC")
     down = " DESC" if order.endswith("DESC") else ""
     found = shelves.session.execute(
@@ -41,14 +41,14 @@ def row_at(shelves: ManyProducts, source: str, order: str, rows: int) -> list[An
 def compare(
     shelves: ManyProducts, pages: tuple[str, str], values: dict[str, Any], position: list[Any]
 ) -> tuple[list[str], int]:
-    """Explain a first page and a deep one, and give the deep one's plan, held to the first one's costs."""
+    """Assert that a deep page costs about as little as the first page, and return the deep page's plan."""
     common = values | {"now": datetime.now(UTC), "media_base_url": "", "limit": LIMIT + 1, "offset": 0}
     _, first = explain(shelves.session, pages[0], common)
     deep = common | dict(zip(("last_position", "last_id"), position, strict=True))
     nodes, buffers = explain(shelves.session, pages[1], deep)
-    assert first <= MOST_BUFFERS
-    assert buffers <= MOST_BUFFERS, nodes
-    # Its own rows are of one store; each of those that other modules left there is of another, which is looked up.
+    assert first <= MAX_BUFFERS
+    assert buffers <= MAX_BUFFERS, nodes
+    # Rows of other modules belong to many stores, so exclude the lookups of stores from the comparison.
     of_stores = [
         buffers_on(shelves.session, sql, given, "vendor_profiles")
         for sql, given in zip(pages, (common, deep), strict=True)
@@ -59,7 +59,7 @@ def compare(
     return nodes, buffers
 
 
-def listing(
+def compare_listing_pages(
     shelves: ManyProducts, sort: str, given: dict[str, Any], position: list[Any]
 ) -> tuple[list[str], int]:
     statements = [
@@ -72,10 +72,10 @@ def listing(
 
 
 @pytest.mark.parametrize("sort", browse_listing.SORTS)
-def test_page_500_of_the_listing_reads_as_little_as_page_1(shelves: ManyProducts, sort: str) -> None:
-    position = row_at(shelves, _PUBLISHED, ORDERS[sort], PAGE * 20)
+def test_page_500_of_listing_costs_as_little_as_page_1(shelves: ManyProducts, sort: str) -> None:
+    position = position_at(shelves, _PUBLISHED, ORDERS[sort], PAGE * 20)
 
-    nodes, _ = listing(shelves, sort, {}, position)
+    nodes, _ = compare_listing_pages(shelves, sort, {}, position)
 
     assert any(node.startswith("ix_products_") for node in nodes)
 
@@ -88,55 +88,55 @@ def test_page_500_of_the_listing_reads_as_little_as_page_1(shelves: ManyProducts
     ],
     ids=["new arrivals", "exclusives"],
 )
-def test_listings_of_a_purpose_have_their_index(
+def test_new_arrivals_and_exclusives_are_read_by_an_index(
     shelves: ManyProducts, filters: ProductFilters, index: str
 ) -> None:
     given = browse_listing.build_conditions(shelves.session, filters)
     assert given is not None
     source = _PUBLISHED + (" AND p.exclusive" if filters.exclusive else "")
-    position = row_at(shelves, source, ORDERS["newest"], 300)
+    position = position_at(shelves, source, ORDERS["newest"], 300)
 
-    nodes, _ = listing(shelves, "newest", given, position)
+    nodes, _ = compare_listing_pages(shelves, "newest", given, position)
 
     assert index in nodes
 
 
-def test_what_trends_has_its_index(shelves: ManyProducts) -> None:
+def test_trending_list_is_read_by_the_trending_index(shelves: ManyProducts) -> None:
     source = (
         "product_counts c JOIN products p ON p.id = c.product_id"
         " JOIN vendor_profiles v ON v.id = p.vendor_id WHERE p.status = 'published'"
     )
-    position = row_at(shelves, source, "c.trending DESC", 1_000)
+    position = position_at(shelves, source, "c.trending DESC", 1_000)
 
-    nodes, _ = listing(shelves, "trending", {"trends": True}, position)
+    nodes, _ = compare_listing_pages(shelves, "trending", {"trends": True}, position)
 
     assert "ix_product_counts_trending" in nodes
 
 
-def test_what_follows_what_trends_is_read_in_its_order(shelves: ManyProducts) -> None:
-    position = row_at(shelves, _PUBLISHED, ORDERS["popular"], 10_000)
+def test_popular_products_after_trending_are_read_by_the_popularity_index(shelves: ManyProducts) -> None:
+    position = position_at(shelves, _PUBLISHED, ORDERS["popular"], 10_000)
 
-    nodes, _ = listing(shelves, "popular", {"trends_not": True}, position)
+    nodes, _ = compare_listing_pages(shelves, "popular", {"trends_not": True}, position)
 
     assert "ix_products_popular" in nodes
 
 
-def test_a_stores_listing_is_read_in_its_order(shelves: ManyProducts) -> None:
+def test_store_listing_is_read_by_an_index(shelves: ManyProducts) -> None:
     given = {"vendor_id": shelves.store_id}
-    position = row_at(shelves, _PUBLISHED, ORDERS["newest"], 10_000)
+    position = position_at(shelves, _PUBLISHED, ORDERS["newest"], 10_000)
 
-    nodes, _ = listing(shelves, "newest", given, position)
+    nodes, _ = compare_listing_pages(shelves, "newest", given, position)
 
     assert any(node.startswith("ix_products_") for node in nodes)
 
 
-def test_the_own_inventory_has_an_index_for_its_default_order(shelves: ManyProducts) -> None:
+def test_inventory_in_default_order_is_read_by_the_inventory_index(shelves: ManyProducts) -> None:
     statements = [
         vendor_inventory._page_statement("updated_at", (), descending=True, has_cursor=deep)
         for deep in (False, True)
     ]
     values = statements[0]._constants | {"vendor_id": shelves.store_id}
-    position = row_at(shelves, "products p WHERE p.status <> 'deleted'", "p.updated_at DESC", 10_000)
+    position = position_at(shelves, "products p WHERE p.status <> 'deleted'", "p.updated_at DESC", 10_000)
 
     nodes, _ = compare(shelves, (statements[0].sql, statements[1].sql), values, position)
 

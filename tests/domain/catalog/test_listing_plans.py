@@ -1,4 +1,4 @@
-"""The plans of the public listing: an index gives the order, however deep the page; nothing is sorted whole."""
+"""Query plans of the public listing: an index provides the order at any page depth."""
 
 from typing import Any
 from uuid import uuid4
@@ -14,15 +14,15 @@ from tests.support.query_plans import LIMIT, ManyProducts, explain, shelves
 
 __all__ = ["shelves"]
 
-MOST_BUFFERS = 3_000  # of a table of so many rows; a scan of all of it touches several times as many
+MAX_BUFFERS = 3_000  # a full scan of the table touches several times as many
 
 
 @pytest.mark.parametrize("sort", listing.SORTS)
-@pytest.mark.parametrize("deep", [False, True], ids=["first page", "page deep inside"])
+@pytest.mark.parametrize("deep", [False, True], ids=["first page", "deep page"])
 @pytest.mark.parametrize(
     "filtered", ["none", "campus", "category with those below", "campus and category", "price", "stock"]
 )
-def test_no_page_reads_the_whole_table(
+def test_listing_page_never_reads_the_whole_table(
     shelves: ManyProducts, sort: str, *, deep: bool, filtered: str
 ) -> None:
     session, filters = shelves.session, shelves.filters[filtered]
@@ -31,19 +31,19 @@ def test_no_page_reads_the_whole_table(
     statement = listing._listing_statement(sort, tuple(given), has_cursor=deep, is_default_page=False)
     values = statement._constants | given | {"now": "now", "media_base_url": "", "limit": LIMIT + 1}
     if deep:
-        values |= dict(zip(("last_position", "last_id"), middle(session, filters, sort), strict=True))
+        values |= dict(zip(("last_position", "last_id"), deep_position(session, filters, sort), strict=True))
 
     nodes, buffers = explain(session, statement.sql, values)
 
     assert "Seq Scan products" not in nodes
     assert any(node.startswith("ix_products_") for node in nodes), nodes
-    assert buffers <= MOST_BUFFERS, (buffers, nodes)
+    assert buffers <= MAX_BUFFERS, (buffers, nodes)
     if filtered in ("none", "campus", "stock"):
         assert "Sort" not in nodes
 
 
-def middle(session: Session, filters: ProductFilters, sort: str) -> list[Any]:
-    """Give the position after some pages, found by paging."""
+def deep_position(session: Session, filters: ProductFilters, sort: str) -> list[Any]:
+    """Return the position of the listing after several pages."""
     position = None
     for _ in range(4):
         page = listing.list_products(
@@ -61,5 +61,5 @@ def middle(session: Session, filters: ProductFilters, sort: str) -> list[Any]:
     return position
 
 
-def test_an_unknown_category_asks_no_further(shelves: ManyProducts) -> None:
+def test_unknown_category_yields_no_conditions(shelves: ManyProducts) -> None:
     assert listing.build_conditions(shelves.session, ProductFilters(category=str(uuid4()))) is None

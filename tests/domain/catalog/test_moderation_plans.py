@@ -1,4 +1,4 @@
-"""The plans of the screening and of the staff's queue: bounded by what they give, not by what the table holds."""
+"""Query plans of the screening and the review queue: bounded by the result, not by the table."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _FILL = text(
 
 @pytest.fixture(scope="module")
 def filled(own_database: Database) -> Iterator[tuple[Session, UUID]]:
-    """Many products, some of which wait for staff; and a category of a quarter of them."""
+    """A session with many products, some in review, and a category with a quarter of the products."""
     market = Market(own_database)
     store, categories = market.store(), [market.category() for _ in range(4)]
     with own_database.engine.connect() as connection, Session(connection) as session:
@@ -46,7 +46,7 @@ def filled(own_database: Database) -> Iterator[tuple[Session, UUID]]:
 
 
 def explained(session: Session, statement: Statement, **parameters: Any) -> tuple[set[str], int]:
-    """Run a statement, and give the indexes of its plan and the buffers that it touched."""
+    """Run a statement and return the indexes of the plan and the number of buffers touched."""
     with driver_cursor(session) as cursor:
         cursor.execute(
             f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", statement._constants | parameters
@@ -63,7 +63,7 @@ def explained(session: Session, statement: Statement, **parameters: Any) -> tupl
     return set(indexes(plan)), plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
 
 
-def test_prices_of_a_category_are_those_of_its_newest(filled: tuple[Session, UUID]) -> None:
+def test_category_prices_are_read_by_the_newest_index(filled: tuple[Session, UUID]) -> None:
     session, category_id = filled
 
     statement = Statement(automated_review._select_newest_prices(category_id, uuid4()))
@@ -74,7 +74,7 @@ def test_prices_of_a_category_are_those_of_its_newest(filled: tuple[Session, UUI
     assert buffers < 3 * rules.MAX_COMPARABLE_PRICES
 
 
-def test_prices_of_a_tree_are_those_of_the_newest_of_each_category(filled: tuple[Session, UUID]) -> None:
+def test_subtree_prices_are_read_by_the_newest_index(filled: tuple[Session, UUID]) -> None:
     session, category_id = filled
 
     indexes, buffers = explained(
@@ -91,7 +91,7 @@ def test_prices_of_a_tree_are_those_of_the_newest_of_each_category(filled: tuple
 
 
 @pytest.mark.parametrize("continued", [False, True])
-def test_the_queue_is_read_by_its_index(filled: tuple[Session, UUID], continued: bool) -> None:
+def test_review_queue_is_read_by_the_moderation_index(filled: tuple[Session, UUID], continued: bool) -> None:
     session, _ = filled
     position: dict[str, Any] = {"last_at": None, "last_id": None}
     if continued:
@@ -117,4 +117,4 @@ def test_the_queue_is_read_by_its_index(filled: tuple[Session, UUID], continued:
     )
 
     assert "ix_products_moderation" in indexes
-    assert buffers < 400  # a page, wherever it stands
+    assert buffers < 400  # the cost of a page at any depth

@@ -1,4 +1,4 @@
-"""The plans of what the public is shown of promotions: past ones, however many, cost nothing."""
+"""Query plans of public promotion lists: past promotions cost nothing, in any number."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.support.market import Market
 from tests.support.query_plans import bulk_load
 
 PAST, RUNNING = 10_000, 100
-MOST_BUFFERS = PAST // 5  # the past ones, each with its product, are many times as many
+MAX_BUFFERS = PAST // 5  # reading all past promotions with products touches many times as many
 
 _PRODUCTS = text(
     """
@@ -48,16 +48,16 @@ _FEATURED = text(
 def session(own_database: Database) -> Iterator[Session]:
     market = Market(own_database)
     store, officer = market.store(), market.staff("moderator")
-    with own_database.engine.connect() as connection, Session(connection) as one:
+    with own_database.engine.connect() as connection, Session(connection) as opened:
         values: dict[str, Any] = {"vendor": store.id, "officer": officer}
         each = PAST // RUNNING
-        with bulk_load(one):
-            one.execute(
+        with bulk_load(opened):
+            opened.execute(
                 _PRODUCTS,
                 values | {"campus": store.campus_id, "category": market.category_id, "products": RUNNING},
             )
-            one.execute(_SALES, values | {"length": 24, "first": 0, "last": each - 1})
-            one.execute(
+            opened.execute(_SALES, values | {"length": 24, "first": 0, "last": each - 1})
+            opened.execute(
                 text(
                     "INSERT INTO flash_sales (product_id, sale_price_minor, starts_at, ends_at, created_by)"
                     " SELECT id, 5000, now() - interval '30 minutes', now() + interval '30 minutes', :officer"
@@ -65,14 +65,14 @@ def session(own_database: Database) -> Iterator[Session]:
                 ),
                 values,
             )
-            one.execute(_FEATURED, values | {"last": each - 1})
-        one.execute(text("ANALYZE products, vendor_profiles, flash_sales, featured_products"))
-        yield one
-        one.rollback()
+            opened.execute(_FEATURED, values | {"last": each - 1})
+        opened.execute(text("ANALYZE products, vendor_profiles, flash_sales, featured_products"))
+        yield opened
+        opened.rollback()
 
 
 def explain(session: Session, sql: str, parameters: dict[str, Any]) -> tuple[list[str], int]:
-    """Run a statement, and give its plan's nodes, by index where they have one, and the buffers it touched."""
+    """Run a statement and return the plan's nodes, by index name if any, and the number of buffers touched."""
     with driver_cursor(session) as cursor:
         cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", parameters)
         (found,) = cursor.fetchone()
@@ -90,7 +90,7 @@ def explain(session: Session, sql: str, parameters: dict[str, Any]) -> tuple[lis
     ("state", "index"), [("running", "ix_flash_sales_over"), (None, "ix_flash_sales_starts")]
 )
 @pytest.mark.parametrize("continued", [False, True])
-def test_sales_that_are_over_cost_nothing(
+def test_ended_flash_sales_add_no_cost(
     session: Session, state: str | None, index: str, *, continued: bool
 ) -> None:
     statement = flash_sale_listing._public_statement(state=state, campus=None, has_cursor=continued)
@@ -108,10 +108,10 @@ def test_sales_that_are_over_cost_nothing(
 
     assert not any(node.startswith("Seq Scan flash_sales") for node in nodes), nodes
     assert index in nodes or "ix_flash_sales_over" in nodes, nodes
-    assert buffers <= MOST_BUFFERS, (buffers, nodes)
+    assert buffers <= MAX_BUFFERS, (buffers, nodes)
 
 
-def test_what_was_featured_once_costs_little(session: Session) -> None:
+def test_past_featured_products_add_little_cost(session: Session) -> None:
     statement = featured._cards_statement(campus=None, has_cursor=False)
     now = session.execute(text("SELECT now()")).scalar_one()
 
@@ -119,4 +119,4 @@ def test_what_was_featured_once_costs_little(session: Session) -> None:
         session, statement.sql, statement._constants | {"now": now, "media_base_url": "", "limit": 21}
     )
 
-    assert buffers <= MOST_BUFFERS, (buffers, nodes)
+    assert buffers <= MAX_BUFFERS, (buffers, nodes)

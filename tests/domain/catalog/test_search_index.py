@@ -1,4 +1,4 @@
-"""The upkeep of the search: what triggers keep, what the periodic task counts, and what is bounded."""
+"""Search index maintenance: triggers, the periodic refresh, and bounded reads."""
 
 import json
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ from tests.support.search_api import invented
 from tests.support.servers import Addresses, create_database, drop_database
 
 ROWS = 20_000
-MOST_BUFFERS = (
-    9_000  # a walk of 5,000 rows touches some 6,000; reading all rows of both vectors several times as many
+MAX_BUFFERS = (
+    9_000  # a scan of 5,000 rows touches about 6,000 buffers; reading all rows touches several times as many
 )
 
 _FILL = text(
@@ -43,7 +43,7 @@ _FILL = text(
 
 
 @pytest.fixture(scope="module")
-def large(addresses: Addresses) -> Iterator[Database]:
+def large_database(addresses: Addresses) -> Iterator[Database]:
     name = f"search_{uuid4().hex[:8]}"
     database = Database(create_database(addresses, name), pool_size=2, application_name="tests")
     market = Market(database)
@@ -63,8 +63,10 @@ def large(addresses: Addresses) -> Iterator[Database]:
 @pytest.mark.parametrize(
     "words", [["common"], ["new"], ["brand", "new"], ["common", "new"], ["c"], ["seldom"]]
 )
-def test_common_words_do_not_read_everything(large: Database, words: list[str]) -> None:
-    with large.reading() as session:
+def test_search_for_common_words_reads_a_bounded_number_of_buffers(
+    large_database: Database, words: list[str]
+) -> None:
+    with large_database.reading() as session:
         lexicon = search_lexicon.load_lexicon(session, words=words)
         context = _SearchContext(session, words, {}, datetime.now(UTC), "")
         strategy = next(_match_strategies(context, lexicon))
@@ -80,7 +82,7 @@ def test_common_words_do_not_read_everything(large: Database, words: list[str]) 
     plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
     assert plan["Actual Rows"] == 21
     assert any(step.scans_by_popularity for step in strategy.steps) is (words != ["seldom"])
-    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MAX_BUFFERS
 
 
 def row_of(database: Database, model: type[Any], key: Any) -> Any:
@@ -88,7 +90,7 @@ def row_of(database: Database, model: type[Any], key: Any) -> Any:
         return session.get(model, key)
 
 
-def test_stock_and_counters_leave_the_document_alone(database: Database) -> None:
+def test_stock_and_counter_changes_leave_search_document_unchanged(database: Database) -> None:
     market = Market(database)
     product_id = market.product(market.store())
     with database.transaction() as session:
@@ -105,7 +107,7 @@ def test_stock_and_counters_leave_the_document_alone(database: Database) -> None
     assert after == before
 
 
-def test_the_task_counts_words_takes_over_popularity_and_repairs(database: Database) -> None:
+def test_refresh_counts_words_copies_popularity_and_repairs_documents(database: Database) -> None:
     market, word = Market(database), invented()
     store = market.store(display_name=f"{word}shop")
     liked, lost, left_over = (market.product(store, title=f"{word} {number}") for number in range(3))
@@ -131,8 +133,8 @@ def test_the_task_counts_words_takes_over_popularity_and_repairs(database: Datab
     assert (of_store.documents, of_store.in_title) == (2, 0)
 
 
-def test_frequent_lexemes_are_counted_by_where_they_are(large: Database) -> None:
-    common, new = row_of(large, SearchLexeme, "common"), row_of(large, SearchLexeme, "new")
+def test_frequent_lexemes_are_counted_in_titles_and_overall(large_database: Database) -> None:
+    common, new = row_of(large_database, SearchLexeme, "common"), row_of(large_database, SearchLexeme, "new")
     assert (common.in_title, common.anywhere) == (ROWS, ROWS)
     assert (new.in_title, new.anywhere) == (0, ROWS)
-    assert row_of(large, SearchLexeme, "seldom") is None
+    assert row_of(large_database, SearchLexeme, "seldom") is None

@@ -1,4 +1,4 @@
-"""What students type finds what they mean, on a small catalogue that never changes."""
+"""Search quality: student queries find the intended products of a small fixed catalogue."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from marketplace.kernel.paging import PageRequest
 from tests.support.market import Market
 from tests.support.servers import Addresses, create_database, drop_database
 
-# By category: title and tags.
+# Titles and tags of products by category.
 CATALOGUE: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "Laptops": (
         ("HP EliteBook 840 G5, Core i5", ("laptop", "computer")),
@@ -120,8 +120,8 @@ LABELS = tuple(
 
 
 @pytest.fixture(scope="module")
-def frozen(addresses: Addresses) -> Iterator[Database]:
-    """A database of its own: spellings go by all that is listed."""
+def fixed_catalogue(addresses: Addresses) -> Iterator[Database]:
+    """A separate database, because spelling correction uses all listed products."""
     name = f"search_{uuid4().hex[:8]}"
     database = Database(create_database(addresses, name), pool_size=2, application_name="tests")
     market = Market(database)
@@ -152,10 +152,10 @@ def titles(database: Database, query: str) -> list[str]:
     return [card.title for card in page.items]
 
 
-def test_what_is_meant_is_found(frozen: Database) -> None:
+def test_labelled_queries_reach_the_required_recall_and_rank(fixed_catalogue: Database) -> None:
     catalogue = [title for things in CATALOGUE.values() for title, _tags in things]
 
-    outcomes = evaluate(LABELS, catalogue=catalogue, search=lambda query: titles(frozen, query))
+    outcomes = evaluate(LABELS, catalogue=catalogue, search=lambda query: titles(fixed_catalogue, query))
 
     missed = {outcome.label.query: outcome.titles for outcome in outcomes if outcome.recall < 1}
     assert mean([outcome.recall for outcome in outcomes]) >= 0.975, missed
@@ -164,5 +164,5 @@ def test_what_is_meant_is_found(frozen: Database) -> None:
 
 
 @pytest.mark.parametrize("nonsense", ["zzyzx qwrtp", "0000", "xylophone"])
-def test_what_is_not_there_is_not_found(frozen: Database, nonsense: str) -> None:
-    assert titles(frozen, nonsense) == []
+def test_nonsense_query_finds_nothing(fixed_catalogue: Database, nonsense: str) -> None:
+    assert titles(fixed_catalogue, nonsense) == []

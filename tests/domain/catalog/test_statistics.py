@@ -1,4 +1,4 @@
-"""Counts of products: added up once whatever dies, by the hour and in all; and what trends by them."""
+"""Product counters: exactly-once totals despite crashes, hourly counts, and the trending order."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -38,21 +38,21 @@ def cache(services: Services) -> Cache:
 
 
 class KilledError(BaseException):
-    """The process is no more."""
+    """The simulated death of the process."""
 
 
-class Dying:
-    """A database and a cache of a process that dies at one of its steps, before it is taken or right after."""
+class CrashingBackend:
+    """A database and cache of a process that dies right before or right after a given step."""
 
     def __init__(self, database: Database, cache: Cache, *, step: int, after: bool) -> None:
         self._database, self._cache, self._left, self._after = database, cache, step, after
 
     def run(self, script: Script, *arguments: Any) -> Any:
-        """Stand in for the cache's."""
+        """Stand in for ``Cache.run``."""
         return self._step(lambda: self._cache.run(script, *arguments))
 
     def in_transaction(self, work: Any, **values: Any) -> Any:
-        """Stand in for the database's."""
+        """Stand in for ``Database.in_transaction``."""
         return self._step(lambda: self._database.in_transaction(work, **values))
 
     def _step(self, work: Any) -> Any:
@@ -92,7 +92,7 @@ def hours(database: Database, product_id: UUID) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in rows]
 
 
-def test_counts_are_added_up_by_the_hour_and_in_all(
+def test_flush_adds_counts_to_hours_and_totals(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     product_id = market.product(store)
@@ -111,17 +111,17 @@ def test_counts_are_added_up_by_the_hour_and_in_all(
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
-def test_a_flush_that_is_killed_at_any_step_adds_up_once(
+def test_flush_killed_at_any_step_adds_counts_once(
     database: Database, cache: Cache, market: Market, store: Store, *, step: int, after: bool
 ) -> None:
-    """Its steps: take, read, add up, discard."""
+    """The steps of a flush are take, read, add and discard."""
     counters.flush_counts(database, cache, now=NOW)
     product_id = market.product(store)
     count(database, cache, product_id, times=7)
-    dying = Dying(database, cache, step=step, after=after)
+    crashing = CrashingBackend(database, cache, step=step, after=after)
 
     with pytest.raises(KilledError):
-        counters.flush_counts(dying, dying, now=NOW)  # type: ignore[arg-type]
+        counters.flush_counts(crashing, crashing, now=NOW)  # type: ignore[arg-type]
     count(database, cache, product_id, "share")
     for _ in range(2):
         counters.flush_counts(database, cache, now=NOW)
@@ -130,7 +130,7 @@ def test_a_flush_that_is_killed_at_any_step_adds_up_once(
     assert counters.product_counters(cache).close_batch(limit=10) == []
 
 
-def test_a_transaction_that_fails_leaves_the_batch(
+def test_failed_transaction_keeps_the_batch(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     product_id = market.product(store)
@@ -150,7 +150,7 @@ def test_a_transaction_that_fails_leaves_the_batch(
     assert totals(database, product_id) == (3, 0, 0)
 
 
-def test_ids_that_do_not_exist_break_nothing(
+def test_counts_of_unknown_products_are_ignored(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     product_id, stray = market.product(store), uuid4()
@@ -163,7 +163,7 @@ def test_ids_that_do_not_exist_break_nothing(
     assert hours(database, stray) == []
 
 
-def test_what_the_public_does_not_see_is_not_counted(
+def test_hidden_product_is_not_counted(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     hidden = [market.product(store, status=status) for status in ("draft", "paused", "deleted")]
@@ -178,7 +178,7 @@ def test_what_the_public_does_not_see_is_not_counted(
     assert totals(database, away) == (1, 0, 0)
 
 
-def test_without_the_cache_counts_go_to_the_table_at_once(
+def test_counts_go_to_the_table_at_once_without_cache(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     product_id, down = market.product(store), Cache("redis://127.0.0.1:1/0")
@@ -193,7 +193,7 @@ def test_without_the_cache_counts_go_to_the_table_at_once(
     assert list_trending(database, market, now=NOW) == [product_id]
 
 
-def test_hours_are_deleted_after_ninety_days_and_totals_stay(
+def test_hourly_counts_are_deleted_after_ninety_days_and_totals_stay(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     product_id = market.product(store)
@@ -220,16 +220,16 @@ def test_hours_are_deleted_after_ninety_days_and_totals_stay(
     assert hours(database, product_id) == []
 
 
-def test_a_batch_that_outlived_its_id_is_not_added_twice(
+def test_batch_surviving_the_purge_of_batch_ids_is_not_added_twice(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     product_id = market.product(store)
     count(database, cache, product_id)
-    dying = Dying(database, cache, step=4, after=False)
+    crashing = CrashingBackend(database, cache, step=4, after=False)
     counters.flush_counts(database, cache, now=NOW)
     count(database, cache, product_id)
     with pytest.raises(KilledError):
-        counters.flush_counts(dying, dying, now=NOW)  # type: ignore[arg-type]
+        counters.flush_counts(crashing, crashing, now=NOW)  # type: ignore[arg-type]
     much_later = NOW + timedelta(days=92)
     database.in_transaction(counters.purge_old_counts, now=much_later)
 
@@ -239,7 +239,7 @@ def test_a_batch_that_outlived_its_id_is_not_added_twice(
 
 
 def list_trending(database: Database, market: Market, *, now: datetime, limit: int = 100) -> list[UUID]:
-    """Give what trends, page by page, without what nobody counted."""
+    """Return the ids of the trending list, read page by page."""
     found: list[UUID] = []
     position: list[Any] | None = None
     with database.reading() as session:
@@ -258,7 +258,7 @@ def list_trending(database: Database, market: Market, *, now: datetime, limit: i
     raise AssertionError("the listing does not end")
 
 
-def test_cart_adds_weigh_more_and_shares_nothing(
+def test_cart_adds_outweigh_views_and_shares_do_not_count(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     viewed, wanted, shared = (market.product(store, popularity=0) for _ in range(3))
@@ -270,7 +270,7 @@ def test_cart_adds_weigh_more_and_shares_nothing(
     assert list_trending(database, market, now=NOW) == [wanted, viewed, shared]
 
 
-def test_recent_hours_weigh_more_and_after_a_day_nothing_is_left(
+def test_recent_hours_outweigh_older_hours_and_scores_expire_after_a_day(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     old = market.product(store, popularity=1)
@@ -283,7 +283,7 @@ def test_recent_hours_weigh_more_and_after_a_day_nothing_is_left(
     counters.flush_counts(database, cache, now=NOW + 17 * HOUR)
     count(database, cache, old, now=NOW + 17 * HOUR)
     counters.flush_counts(database, cache, now=NOW + 17 * HOUR)
-    # The hour that has left the window is not in it any more: 1 against 3 of 17 hours ago.
+    # The oldest hour has left the window: 1 view now against 3 views of 17 hours ago.
     assert list_trending(database, market, now=NOW + 17 * HOUR) == [old, new]
 
     with database.reading() as session:
@@ -294,7 +294,7 @@ def test_recent_hours_weigh_more_and_after_a_day_nothing_is_left(
         assert session.execute(trends, {"id": old}).scalar_one() == 1
 
 
-def test_time_alone_does_not_change_the_order(
+def test_passing_time_alone_does_not_change_the_trending_order(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     ids = [market.product(store) for _ in range(8)]
@@ -308,7 +308,7 @@ def test_time_alone_does_not_change_the_order(
         assert list_trending(database, market, now=NOW + hour * HOUR, limit=3) == first
 
 
-def test_the_score_is_what_a_plain_model_gives(
+def test_trending_order_matches_a_reference_model(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     counted = {
@@ -327,7 +327,7 @@ def test_the_score_is_what_a_plain_model_gives(
     assert list_trending(database, market, now=NOW) == sorted(counted, key=score, reverse=True)
 
 
-def test_what_nobody_looked_at_follows_by_popularity_over_all_pages(
+def test_products_without_views_follow_by_popularity_across_pages(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     seen = [market.product(store, popularity=0) for _ in range(5)]
@@ -341,10 +341,10 @@ def test_what_nobody_looked_at_follows_by_popularity_over_all_pages(
         assert list_trending(database, market, now=NOW, limit=limit) == [*reversed(seen), *reversed(tail)]
 
 
-def test_a_time_that_is_past_does_not_upset_it(
+def test_flush_as_of_a_past_time_defers_later_counts(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
-    """An operator may run the task as of a time; counts that are younger come when their time has come."""
+    """An operator may run the task as of a past time. Later counts apply when due."""
     product_id = market.product(store)
     count(database, cache, product_id)
     counters.flush_counts(database, cache, now=NOW - timedelta(days=3650))
