@@ -3,7 +3,7 @@
 CHANGED_WHILE_POLLED = "The status changed while we fetched it from the provider. Try again."
 CONCURRENT_CHANGE = "Another request changed the same data at the same time. Try again."
 DATABASE_BUSY = "The database is busy. Try again in a few seconds."
-DATABASE_UNAVAILABLE = "The database is unavailable. Try again in a few seconds."
+DATABASE_UNAVAILABLE = "The database can't be reached."
 DATABASE_ROLE_INCOMPLETE = (
     "The database role lacks these settings: {settings}."
     " Set them with ALTER ROLE, see Connections in docs/operations.md."

@@ -346,7 +346,7 @@ def test_dispatching_batch_cannot_be_dispatched_again(session: Session) -> None:
     with pytest.raises(IllegalTransitionError) as refused:
         begin(session, batch_id, make_officer(session))
 
-    assert refused.value.detail.startswith("The payout batch is dispatching;")
+    assert refused.value.detail.startswith("The payout batch is dispatching, but")
     assert refused.value.detail.endswith("A batch is sent once, after two officers have approved it.")
 
 
