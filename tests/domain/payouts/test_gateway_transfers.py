@@ -87,7 +87,7 @@ def test_many_are_sent_at_once_or_none(adapter: HttpTransferGateway) -> None:
     with pytest.raises(TransferRefusedError):
         adapter.send_bulk([other, orders[0]])
     assert adapter.fetch_transfer(other.reference) is None
-    with pytest.raises(ValueError, match="so many"):
+    with pytest.raises(ValueError, match="at most 100 transfers"):
         adapter.send_bulk([*orders, other])
 
 
