@@ -1,4 +1,4 @@
-"""Operations on large tables that do not block the running service. Each operation runs outside a transaction.
+"""Operations on tables with data that do not block the running service. Each operation runs outside a transaction.
 
 A migration with such an operation must do nothing else. A failure keeps the finished part, and the migration can run
 again.

@@ -1,4 +1,4 @@
-"""Opaque signed cursors. A cursor is a position in one listing under one set of filters."""
+"""Opaque signed cursors. A cursor is a position in a listing with given filters."""
 
 import hmac
 from hashlib import sha256

@@ -175,7 +175,7 @@ def _may_be_complete(content: bytes) -> bool:
 
 
 def _ensure_intact_chunks(content: bytes) -> None:
-    """Check the checksums of all chunks of a PNG, which the decoder does not do.
+    """Check all chunks of a PNG, because the decoder accepts damaged pixels and a missing end.
 
     :raises UnacceptablePictureError: a chunk is damaged, or the file has too many chunks
     """
