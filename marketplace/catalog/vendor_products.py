@@ -134,7 +134,7 @@ def update_product(
     _ensure_store_active(store)
     if product.status == "removed":
         raise ListingTakenDownError("Our staff took this listing down, so you cannot change it.")
-    StaleRevisionError.check(product.revision, revision, subject="The listing is")
+    StaleRevisionError.check(product.revision, revision)
     if not product.exclusive:
         _ensure_may_be_exclusive(caller, store, exclusive=changes.get("exclusive", False))
     old_status, old_category_id = product.status, product.category_id
@@ -170,7 +170,7 @@ def delete_product(
     """
     product, store = _lock_own_product(session, caller=caller, product_id=product_id)
     _ensure_store_active(store)
-    StaleRevisionError.check(product.revision, revision, subject="The listing is")
+    StaleRevisionError.check(product.revision, revision)
     old_status = product.status
     mark_deleted(product, now=now)
     drop_stale_listing_caches(session, product, old_status=old_status)

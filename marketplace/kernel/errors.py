@@ -185,18 +185,15 @@ class StaleRevisionError(ConflictError):
     reason = "stale-revision"
 
     @classmethod
-    def check(cls, current: int, revision: int | None, *, subject: str, pronoun: str = "it") -> None:
+    def check(cls, current: int, revision: int | None) -> None:
         """Check that the client's revision is the current revision.
 
         :param revision: the client's revision; none skips the check
-        :param subject: the start of the message, such as ``The store is``
         :raises StaleRevisionError: the revisions differ
         """
         if revision is not None and revision != current:
             raise cls(
-                texts.STALE_REVISION.format(
-                    subject=subject, current=current, revision=revision, pronoun=pronoun
-                ),
+                texts.STALE_REVISION.format(current=current, revision=revision),
                 invalid_params=[InvalidParam("revision", f"The current revision is {current}.")],
             )
 

@@ -37,7 +37,9 @@ SERVICE_UNAVAILABLE = (
     "The service is temporarily unavailable. Try again after the number of seconds in Retry-After."
 )
 
-STALE_REVISION = "{subject} at revision {current}, not {revision}. Read {pronoun} again, then retry."
+STALE_REVISION = (
+    "The current revision is {current}, not {revision}. Read the resource again, then repeat your change."
+)
 UNKNOWN_CURSOR = "Not valid for this listing and these filters. Start again from the first page."
 
 TRANSITION_NOT_ALLOWED = "The {machine} is {state}, but {trigger} requires {sources}."

@@ -120,7 +120,7 @@ def _changed_columns(store: VendorProfile, changes: StoreProfileChanges) -> dict
 def _ensure_current(store: VendorProfile | None, *, user_id: UUID, revision: int | None) -> VendorProfile:
     if store is None or store.user_id != user_id:
         raise NotFoundError("Store not found.")
-    StaleRevisionError.check(store.revision, revision, subject="The store is")
+    StaleRevisionError.check(store.revision, revision)
     return store
 
 

@@ -260,7 +260,7 @@ def _lock_product_for_officer(
     store = vendor_queries.find_store_of_user(session, user_id=officer_id)
     if store is not None and store.id == product.vendor_id:
         raise OwnListingError("You cannot moderate your own store's listing.")
-    StaleRevisionError.check(product.revision, revision, subject="The listing is")
+    StaleRevisionError.check(product.revision, revision)
     return product
 
 

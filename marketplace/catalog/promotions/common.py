@@ -99,7 +99,7 @@ def ensure_changeable(row: Promotion, *, revision: int | None, now: datetime) ->
     """
     if row.over_at is not None and row.over_at <= now:
         raise PromotionEndedError(texts.PROMOTION_ENDED.format(ended_at=iso(row.over_at)))
-    StaleRevisionError.check(row.revision, revision, subject="The promotion is")
+    StaleRevisionError.check(row.revision, revision)
 
 
 _SELECT_PRODUCTS = Statement(

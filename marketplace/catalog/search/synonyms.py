@@ -62,7 +62,7 @@ def update_synonyms(
     :raises ValidationError: as for ``create_synonyms``
     """
     row = _lock_synonyms(session, synonyms_id)
-    StaleRevisionError.check(row.revision, revision, subject="The synonyms are", pronoun="them")
+    StaleRevisionError.check(row.revision, revision)
     before, after = row.terms, _normalize_terms(terms)
     if after != before:
         row.terms = after
