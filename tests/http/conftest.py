@@ -1,4 +1,4 @@
-"""Fixtures of the tests over HTTP."""
+"""Fixtures for HTTP tests."""
 
 from collections.abc import Iterator
 
@@ -25,13 +25,13 @@ __all__ = ["clock", "gateway", "paying_app", "paying_services"]
 
 @pytest.fixture
 def market(database: Database) -> Market:
-    """A market of its own for each test."""
+    """A fresh market for each test."""
     return Market(database)
 
 
 @pytest.fixture
 def store(market: Market) -> Store:
-    """A store of that market."""
+    """A store of the market."""
     return market.store()
 
 
@@ -39,14 +39,14 @@ def store(market: Market) -> Store:
 def desk(
     paying_app: Flask, database: Database, bearer: Bearer, clock: MovableClock, gateway: TestGateway
 ) -> ShopClient:
-    """A desk of its own for each test."""
+    """A fresh shop for each test, with HTTP clients for buyer, vendor and officers."""
     assert clock.now == NOW
     return ShopClient(database.in_transaction(make_shop), database, paying_app.test_client(), bearer)
 
 
 @pytest.fixture
 def forgotten_banks(paying_services: Services) -> Iterator[None]:
-    """No test finds the list of banks that another one had kept."""
+    """Clear the cached list of banks before and after a test."""
     paying_services.cache.drop(BANKS_CACHE_TAG)
     yield
     paying_services.cache.drop(BANKS_CACHE_TAG)

@@ -1,4 +1,4 @@
-"""Alerts over HTTP: who sees them, how they are narrowed down, and that they are resolved once."""
+"""Alerts over HTTP: access, filters and resolution."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ Officer = Callable[..., dict[str, str]]
 
 @pytest.fixture
 def raised(database: Database) -> Raise:
-    """Raises an alert of money, unless told otherwise, about something of its own."""
+    """A factory that raises an alert about a fresh subject, by default a money alert."""
 
     def make(**values: Any) -> UUID:
         given = {
@@ -41,7 +41,7 @@ def raised(database: Database) -> Raise:
 
 @pytest.fixture
 def officer(database: Database, bearer: Bearer) -> Officer:
-    """Gives the header of an officer."""
+    """A factory for the headers of a new officer."""
 
     def make(staff_role: str = "finance", **token: Any) -> dict[str, str]:
         person = database.in_transaction(make_person, role="staff", staff_role=staff_role)
@@ -57,13 +57,13 @@ def resolve(
     return client.post(f"{PATH}/{alert_id}/resolve", json={"note": note}, headers=headers | more)
 
 
-class TestWho:
-    def test_nobody_without_a_token(self, client: FlaskClient, raised: Raise) -> None:
+class TestAccess:
+    def test_request_without_token_is_unauthorized(self, client: FlaskClient, raised: Raise) -> None:
         assert_problem(client.get(PATH), 401, "AUTH_UNAUTHORIZED")
         assert_problem(resolve(client, raised(), {}), 401, "AUTH_UNAUTHORIZED")
 
     @pytest.mark.parametrize("role", ["buyer", "vendor"])
-    def test_no_customer(
+    def test_customers_are_refused(
         self, client: FlaskClient, database: Database, bearer: Bearer, raised: Raise, role: str
     ) -> None:
         headers = bearer(database.in_transaction(make_person, role=role).id)
@@ -72,7 +72,7 @@ class TestWho:
         assert_problem(resolve(client, raised(), headers), 403, "AUTH_FORBIDDEN")
 
     @pytest.mark.parametrize("role", ["admin", "finance", "orders", "support", "moderator", "campus_rep"])
-    def test_all_staff_see_them(
+    def test_all_staff_see_alerts(
         self, client: FlaskClient, officer: Officer, raised: Raise, role: str
     ) -> None:
         alert_id = raised()
@@ -93,35 +93,37 @@ class TestWho:
             ("campus_rep", 403, 403),
         ],
     )
-    def test_who_may_resolve_what(
+    def test_resolution_requires_permission_of_alert_kind(
         self, client: FlaskClient, officer: Officer, raised: Raise, role: str, money: int, platform: int
     ) -> None:
         headers = officer(role)
 
         assert resolve(client, raised(), headers).status_code == money
-        dead = raised(identifier="WEBHOOK_DEAD")
-        answer = resolve(client, dead, headers)
+        platform_alert = raised(identifier="WEBHOOK_DEAD")
+        answer = resolve(client, platform_alert, headers)
         assert answer.status_code == platform
         if platform == 403:
             assert "canManagePlatform" in assert_problem(answer, 403, "AUTH_FORBIDDEN")["detail"]
 
 
 def pages(client: FlaskClient, headers: dict[str, str], **query: Any) -> list[dict[str, Any]]:
-    """Read all pages of a listing."""
+    """Read all pages of the listing."""
     rows: list[dict[str, Any]] = []
-    asked = {"limit": 100} | query
+    query_string = {"limit": 100} | query
     while True:
-        answer = client.get(PATH, query_string=asked, headers=headers)
+        answer = client.get(PATH, query_string=query_string, headers=headers)
         assert answer.status_code == 200, answer.text
         rows += answer.json["data"]
         if not answer.json["meta"]["has_more"]:
             return rows
-        asked["cursor"] = answer.json["meta"]["next_cursor"]
+        query_string["cursor"] = answer.json["meta"]["next_cursor"]
         assert len(rows) < 5_000
 
 
 class TestListing:
-    def test_what_is_shown(self, client: FlaskClient, officer: Officer, raised: Raise) -> None:
+    def test_alert_is_listed_with_all_fields(
+        self, client: FlaskClient, officer: Officer, raised: Raise
+    ) -> None:
         subject = some_subject()
         raised(subject=subject)
         alert_id = raised(subject=subject, facts={"amountMinor": 9})
@@ -150,7 +152,9 @@ class TestListing:
         }
         assert row["raisedAt"].startswith("2026-11-20T09:30:00")
 
-    def test_filters(self, client: FlaskClient, officer: Officer, raised: Raise) -> None:
+    def test_alerts_are_filtered_by_state_severity_and_identifier(
+        self, client: FlaskClient, officer: Officer, raised: Raise
+    ) -> None:
         headers = officer("admin")
         ids = {
             "over": raised(),
@@ -171,7 +175,7 @@ class TestListing:
         assert found(identifier="REFUND_STUCK", state="open") == {"open", "worse"}
         assert found(identifier="REFUND_STUCK", severity="SEV-3", state="resolved") == {"over"}
 
-    def test_cursors_are_good_for_their_filters_alone(
+    def test_cursor_with_other_filters_is_refused(
         self, client: FlaskClient, officer: Officer, raised: Raise
     ) -> None:
         headers = officer()
@@ -184,8 +188,8 @@ class TestListing:
             PATH, query_string={"limit": 1, "state": "open", "cursor": cursor}, headers=headers
         ).json
 
-        [one], [other] = first["data"], second["data"]
-        assert (other["raisedAt"], other["id"]) < (one["raisedAt"], one["id"])
+        [newer], [older] = first["data"], second["data"]
+        assert (older["raisedAt"], older["id"]) < (newer["raisedAt"], newer["id"])
         for query in ({"state": "resolved"}, {}, {"state": "open", "severity": "SEV-3"}):
             answer = client.get(PATH, query_string={"cursor": cursor} | query, headers=headers)
             assert faults(answer) == ["cursor"]
@@ -200,7 +204,7 @@ class TestListing:
             ({"page": 1}, "page"),
         ],
     )
-    def test_what_it_does_not_know_is_refused(
+    def test_unknown_filter_value_is_refused(
         self, client: FlaskClient, officer: Officer, query: dict[str, Any], name: str
     ) -> None:
         assert faults(client.get(PATH, query_string=query, headers=officer())) == [name]
@@ -218,23 +222,25 @@ class TestResolving:
         data = answer.json["data"]
         assert (data["state"], data["resolution"], data["note"]) == ("resolved", "officer", NOTE)
         with database.reading() as session:
-            told = messages_of(session, alert_id)
+            messages = messages_of(session, alert_id)
             audit = (
                 session.execute(text("SELECT * FROM audit_logs WHERE target_id = :id"), {"id": str(alert_id)})
                 .mappings()
                 .one()
             )
-        assert told[2:] == [("chat", "resolved"), ("email", "resolved")]
+        assert messages[2:] == [("chat", "resolved"), ("email", "resolved")]
         assert (audit["action"], audit["actor"], audit["after"]["note"]) == ("alert.resolve", "finance", NOTE)
         assert data["resolvedBy"] == str(audit["actor_id"])
 
-    def test_once(self, client: FlaskClient, officer: Officer, raised: Raise) -> None:
+    def test_alert_is_resolved_only_once(self, client: FlaskClient, officer: Officer, raised: Raise) -> None:
         alert_id = raised()
         assert resolve(client, alert_id, officer()).status_code == 200
 
         assert_problem(resolve(client, alert_id, officer()), 409, "CONCURRENCY_CONFLICT")
 
-    def test_a_key_makes_it_repeatable(self, client: FlaskClient, officer: Officer, raised: Raise) -> None:
+    def test_resolution_with_same_key_is_replayed(
+        self, client: FlaskClient, officer: Officer, raised: Raise
+    ) -> None:
         alert_id, headers, key = raised(), officer(), str(uuid4())
 
         first = resolve(client, alert_id, headers, key=key)
@@ -245,7 +251,7 @@ class TestResolving:
         assert second.data == first.data
         assert faults(resolve(client, alert_id, headers, "Another note.", key)) == ["Idempotency-Key"]
 
-    def test_what_is_no_note_is_refused(
+    def test_invalid_note_is_refused(
         self, client: FlaskClient, database: Database, officer: Officer, raised: Raise
     ) -> None:
         subject = some_subject()

@@ -1,4 +1,4 @@
-"""Staff look at background work over HTTP: figures of the queues, and the periodic tasks."""
+"""Background work shown to staff over HTTP: queue figures and periodic tasks."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -49,24 +49,24 @@ def task(database: Database) -> Iterator[DeclaredTask]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-class TestWho:
-    def test_it_takes_a_token(self, client: FlaskClient, path: str) -> None:
+class TestAccess:
+    def test_request_without_token_is_unauthorized(self, client: FlaskClient, path: str) -> None:
         assert client.get(path).status_code == 401
 
     @pytest.mark.parametrize("role", ["buyer", "vendor"])
-    def test_others_than_staff_are_refused(
+    def test_customers_are_refused(
         self, client: FlaskClient, market: Market, bearer: Bearer, path: str, role: str
     ) -> None:
         answer = client.get(path, headers=bearer(market.person(role=role), aal="aal2"))
         assert (answer.status_code, answer.json["code"]) == (403, "AUTH_FORBIDDEN")
 
-    def test_staff_need_two_factors(
+    def test_staff_need_second_factor(
         self, client: FlaskClient, market: Market, bearer: Bearer, path: str
     ) -> None:
         answer = client.get(path, headers=bearer(market.staff("admin")))
         assert (answer.status_code, answer.json["code"]) == (403, "AUTH_AAL2_REQUIRED")
 
-    def test_nothing_is_kept(self, client: FlaskClient, officer: dict[str, str], path: str) -> None:
+    def test_response_is_not_cacheable(self, client: FlaskClient, officer: dict[str, str], path: str) -> None:
         answer = client.get(path, headers=officer)
         assert answer.status_code == 200
         assert answer.headers["Cache-Control"] == "no-store"
@@ -75,7 +75,7 @@ class TestWho:
 
 
 class TestQueues:
-    def test_the_figures(
+    def test_queue_figures_count_waiting_events(
         self, client: FlaskClient, officer: dict[str, str], database: Database, worker: Worker
     ) -> None:
         before = client.get("/api/admin/queues", headers=officer).json["data"]
@@ -102,7 +102,7 @@ class TestQueues:
         with database.transaction() as session:
             session.execute(text("DELETE FROM outbox_events WHERE id = :id"), {"id": event_id})
 
-    def test_without_the_cache_it_says_what_it_does_not_know(
+    def test_unreachable_cache_makes_queue_figures_unavailable(
         self, services: Services, officer: dict[str, str]
     ) -> None:
         client = serve(services, area, cache=Cache(f"redis://127.0.0.1:{closed_port()}/0"))
@@ -114,13 +114,13 @@ class TestQueues:
 
 
 class TestPeriodic:
-    def test_a_task_as_it_stands(
+    def test_periodic_task_is_shown_with_schedule_and_last_run(
         self, client: FlaskClient, officer: dict[str, str], database: Database, task: DeclaredTask
     ) -> None:
         def shown() -> dict[str, object]:
             found = client.get("/api/admin/periodic", headers=officer).json["data"]
-            [one] = [one for one in found if one["name"] == task.name]
-            return one  # type: ignore[no-any-return]
+            [row] = [row for row in found if row["name"] == task.name]
+            return row  # type: ignore[no-any-return]
 
         assert shown() == {
             "name": task.name,
@@ -164,12 +164,12 @@ class TestPeriodic:
         )
         database.in_transaction(schedule.set_paused, task=task, paused=True, act=Act("operator", NOW))
 
-        told = shown()
-        assert (told["lastOutcome"], told["lastError"], told["lastDurationMilliseconds"]) == (
+        failed = shown()
+        assert (failed["lastOutcome"], failed["lastError"], failed["lastDurationMilliseconds"]) == (
             "failed",
             "KeyError",
             12,
         )
-        assert (told["runs"], told["failuresInARow"], told["runningOn"]) == (1, 1, None)
-        assert (told["timetable"], told["rescheduled"], told["nextRunAt"]) == ("every 1h", True, None)
-        assert told["pausedAt"] is not None
+        assert (failed["runs"], failed["failuresInARow"], failed["runningOn"]) == (1, 1, None)
+        assert (failed["timetable"], failed["rescheduled"], failed["nextRunAt"]) == ("every 1h", True, None)
+        assert failed["pausedAt"] is not None

@@ -19,7 +19,7 @@ from tests.support.market import Bearer, Market, Store
 from tests.support.product_api import faults_of
 from tests.support.resource_usage import counted_statements
 
-PRODUCT = "00000000-0000-4000-8000-000000000000"  # of no product
+UNKNOWN_PRODUCT = "00000000-0000-4000-8000-000000000000"  # an unknown product
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def cart(client: FlaskClient, headers: dict[str, str]) -> Any:
     return response.json["data"]
 
 
-def test_a_new_cart_is_empty(client: FlaskClient, headers: dict[str, str]) -> None:
+def test_new_cart_is_empty(client: FlaskClient, headers: dict[str, str]) -> None:
     assert cart(client, headers) == {
         "items": [],
         "vendors": [],
@@ -57,7 +57,7 @@ def test_a_new_cart_is_empty(client: FlaskClient, headers: dict[str, str]) -> No
     }
 
 
-def test_a_cart_holds_what_it_was_synchronised_with(
+def test_cart_contains_synchronised_items_with_totals(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
 ) -> None:
     other = market.store()
@@ -85,7 +85,7 @@ def test_a_cart_holds_what_it_was_synchronised_with(
     assert UUID(data["campusId"]) == market.campus_id
 
 
-def test_synchronising_replaces_everything(
+def test_synchronising_replaces_all_items(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
 ) -> None:
     kept, dropped, added = (market.product(store) for _ in range(3))
@@ -97,12 +97,12 @@ def test_synchronising_replaces_everything(
     assert fill(client, headers).json["data"]["items"] == []
 
 
-def test_a_cart_is_cleared(
+def test_cart_is_cleared(
     client: FlaskClient, market: Market, store: Store, buyer: UUID, headers: dict[str, str]
 ) -> None:
     fill(client, headers, (market.product(store), 1))
 
-    for _ in range(2):  # an empty one can be cleared as well
+    for _ in range(2):  # an empty cart can be cleared too
         response = client.delete("/api/cart", headers=headers)
         assert response.status_code == 200
         assert not Deleted().validate(response.json["data"])
@@ -110,19 +110,21 @@ def test_a_cart_is_cleared(
         assert cart(client, headers)["items"] == []
 
 
-def test_carts_are_apart(client: FlaskClient, market: Market, store: Store, bearer: Bearer) -> None:
-    one, two = bearer(market.person()), bearer(market.person())
+def test_carts_of_different_buyers_are_separate(
+    client: FlaskClient, market: Market, store: Store, bearer: Bearer
+) -> None:
+    first, second = bearer(market.person()), bearer(market.person())
     product_id = market.product(store)
-    fill(client, one, (product_id, 1))
-    fill(client, two, (product_id, 2))
+    fill(client, first, (product_id, 1))
+    fill(client, second, (product_id, 2))
 
-    client.delete("/api/cart", headers=one)
+    client.delete("/api/cart", headers=first)
 
-    assert cart(client, one)["items"] == []
-    assert cart(client, two)["items"][0]["quantity"] == 2
+    assert cart(client, first)["items"] == []
+    assert cart(client, second)["items"][0]["quantity"] == 2
 
 
-def test_each_line_is_held_against_what_is_offered_now(
+def test_cart_lines_are_compared_with_current_offers(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
 ) -> None:
     away = market.store()
@@ -156,7 +158,7 @@ def test_each_line_is_held_against_what_is_offered_now(
     assert data["valid"] is False
 
 
-def test_more_than_is_in_stock_may_be_put_in_and_is_told(
+def test_quantity_above_stock_is_saved_and_flagged(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
 ) -> None:
     data = fill(client, headers, (market.product(store, quantity=1), 2)).json["data"]
@@ -164,7 +166,7 @@ def test_more_than_is_in_stock_may_be_put_in_and_is_told(
     assert data["valid"] is False
 
 
-def test_what_may_not_be_together_is_named_line_by_line(
+def test_items_that_cannot_be_combined_are_named_by_line(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
 ) -> None:
     fine = market.product(store)
@@ -182,7 +184,7 @@ def test_what_may_not_be_together_is_named_line_by_line(
     assert cart(client, headers) == before
 
 
-def test_nobody_buys_from_the_own_store(
+def test_vendor_cannot_buy_from_own_store(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer
 ) -> None:
     own, other = market.product(store), market.product(market.store())
@@ -192,7 +194,7 @@ def test_nobody_buys_from_the_own_store(
     assert "own store" in response.json["invalid_params"][0]["reason"]
 
 
-def test_a_cart_is_of_one_campus_and_of_the_buyers_own_where_it_is_known(
+def test_cart_items_must_be_of_same_campus_as_buyer(
     client: FlaskClient, market: Market, bearer: Bearer
 ) -> None:
     second = market.campus()
@@ -216,17 +218,17 @@ def test_a_cart_is_of_one_campus_and_of_the_buyers_own_where_it_is_known(
         ({"items": {}}, ["items"]),
         ({"items": [{"quantity": 1}]}, ["items[0].productId"]),
         ({"items": [{"productId": "lamp", "quantity": 1}]}, ["items[0].productId"]),
-        ({"items": [{"productId": PRODUCT}]}, ["items[0].quantity"]),
-        ({"items": [{"productId": PRODUCT, "quantity": 0}]}, ["items[0].quantity"]),
-        ({"items": [{"productId": PRODUCT, "quantity": 1_001}]}, ["items[0].quantity"]),
-        ({"items": [{"productId": PRODUCT, "quantity": 1.0}]}, ["items[0].quantity"]),
-        ({"items": [{"productId": PRODUCT, "quantity": True}]}, ["items[0].quantity"]),
-        ({"items": [{"productId": PRODUCT, "quantity": 1, "price": 1}]}, ["items[0].price"]),
-        ({"items": [{"productId": PRODUCT, "quantity": 1}] * 51}, ["items"]),
+        ({"items": [{"productId": UNKNOWN_PRODUCT}]}, ["items[0].quantity"]),
+        ({"items": [{"productId": UNKNOWN_PRODUCT, "quantity": 0}]}, ["items[0].quantity"]),
+        ({"items": [{"productId": UNKNOWN_PRODUCT, "quantity": 1_001}]}, ["items[0].quantity"]),
+        ({"items": [{"productId": UNKNOWN_PRODUCT, "quantity": 1.0}]}, ["items[0].quantity"]),
+        ({"items": [{"productId": UNKNOWN_PRODUCT, "quantity": True}]}, ["items[0].quantity"]),
+        ({"items": [{"productId": UNKNOWN_PRODUCT, "quantity": 1, "price": 1}]}, ["items[0].price"]),
+        ({"items": [{"productId": UNKNOWN_PRODUCT, "quantity": 1}] * 51}, ["items"]),
         ({"items": [], "note": "x"}, ["note"]),
     ],
 )
-def test_bad_bodies_are_named(
+def test_invalid_cart_fields_are_named(
     client: FlaskClient, headers: dict[str, str], body: dict[str, Any], faults: list[str]
 ) -> None:
     response = client.post("/api/cart", json=body, headers=headers)
@@ -234,9 +236,7 @@ def test_bad_bodies_are_named(
     assert faults_of(response) == faults
 
 
-def test_a_cart_takes_a_token_and_an_active_account(
-    client: FlaskClient, market: Market, bearer: Bearer
-) -> None:
+def test_cart_requires_token_and_active_account(client: FlaskClient, market: Market, bearer: Bearer) -> None:
     restricted = bearer(market.person(account_status="restricted"))
     for method in ("get", "post", "delete"):
         assert getattr(client, method)("/api/cart").status_code == 401
@@ -244,7 +244,7 @@ def test_a_cart_takes_a_token_and_an_active_account(
         assert (refused.status_code, refused.json["code"]) == (403, "AUTH_FORBIDDEN")
 
 
-def test_a_cart_takes_a_fixed_number_of_statements(
+def test_reading_cart_takes_constant_number_of_statements(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str], database: Database
 ) -> None:
     counts = []
@@ -254,23 +254,23 @@ def test_a_cart_takes_a_fixed_number_of_statements(
             cart(client, headers)
         counts.append(len(seen))
 
-    assert counts == [2, 2]  # who calls, and the cart
+    assert counts == [2, 2]  # the caller and the cart
 
 
-def test_synchronising_at_once_leaves_one_of_the_carts(
+def test_concurrent_synchronisation_keeps_a_single_complete_cart(
     app: Flask, client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
 ) -> None:
-    wishes = [[(market.product(store), 1) for _ in range(3)] for _ in range(4)]
+    carts = [[(market.product(store), 1) for _ in range(3)] for _ in range(4)]
 
     with ThreadPoolExecutor(max_workers=4) as pool:
-        answers = list(pool.map(lambda lines: fill(app.test_client(), headers, *lines), wishes))
+        answers = list(pool.map(lambda lines: fill(app.test_client(), headers, *lines), carts))
 
     assert [answer.status_code for answer in answers] == [200] * 4
     left = [(UUID(line["productId"]), line["quantity"]) for line in cart(client, headers)["items"]]
-    assert left in wishes
+    assert left in carts
 
 
-def test_an_order_is_given_the_lines_and_clears_them(
+def test_cart_items_are_listed_for_order_and_then_cleared(
     client: FlaskClient, store: Store, market: Market, buyer: UUID, bearer: Bearer
 ) -> None:
     lines = [(market.product(store), number) for number in (3, 1, 2)]

@@ -1,4 +1,4 @@
-"""The client that checks all answers: it notices an answer that is not as its route describes it."""
+"""The checked test client: responses that contradict the route's contract fail the test."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.checked_client import checked_app
 
 
 class Described(Schema):
-    """What the routes below say that they answer."""
+    """The declared reply of the routes below."""
 
     title = Text(max_length=20, required=True)
     price_minor = StrictInteger(minimum=0, required=True)
@@ -26,7 +26,7 @@ GOOD = {"title": "Lamp", "price_minor": 5}
 RENDERED = {"title": "Lamp", "priceMinor": 5}
 
 
-def answering(value: object) -> Callable[[Context], Any]:
+def view_returning(value: object) -> Callable[[Context], Any]:
     def view(_ctx: Context) -> Any:
         """Answer."""
         if isinstance(value, Exception):
@@ -36,17 +36,19 @@ def answering(value: object) -> Callable[[Context], Any]:
     return view
 
 
-def asked(services: Services, value: object, **terms: Any) -> Any:
+def fetch(services: Services, value: object, **terms: Any) -> Any:
     area = ContractBlueprint("described", "/api/described", "Answers")
-    area.get("", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, **{"reply": Described} | terms)(answering(value))
+    area.get("", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, **{"reply": Described} | terms)(
+        view_returning(value)
+    )
     client: FlaskClient = checked_app(services, [area]).test_client()
     return client.get("/api/described")
 
 
-def test_an_answer_as_described_passes(services: Services) -> None:
-    assert asked(services, GOOD).json["data"] == RENDERED
-    assert asked(services, [GOOD], reply=Described(many=True)).status_code == 200
-    assert asked(services, NotFoundError("There is none.")).status_code == 404
+def test_response_matching_contract_passes(services: Services) -> None:
+    assert fetch(services, GOOD).json["data"] == RENDERED
+    assert fetch(services, [GOOD], reply=Described(many=True)).status_code == 200
+    assert fetch(services, NotFoundError("There is none.")).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -58,39 +60,37 @@ def test_an_answer_as_described_passes(services: Services) -> None:
     ],
     ids=repr,
 )
-def test_an_answer_that_is_not_as_described_is_noticed(services: Services, value: object) -> None:
+def test_response_contradicting_schema_fails(services: Services, value: object) -> None:
     with pytest.raises(AssertionError):
-        asked(services, value)
+        fetch(services, value)
 
 
 @pytest.mark.parametrize("value", [{"title": "Lamp"}, [GOOD], None], ids=repr)
-def test_reply_that_lacks_fields_of_its_schema_is_an_internal_error(
-    services: Services, value: object
-) -> None:
-    assert asked(services, value).status_code == 500
+def test_reply_without_required_fields_is_internal_error(services: Services, value: object) -> None:
+    assert fetch(services, value).status_code == 500
 
 
-def test_fields_that_the_schema_lacks_are_not_answered(services: Services) -> None:
-    assert asked(services, GOOD | {"secret": 1}).json["data"] == RENDERED
+def test_undeclared_fields_are_dropped_from_reply(services: Services) -> None:
+    assert fetch(services, GOOD | {"secret": 1}).json["data"] == RENDERED
 
 
-def test_an_answer_without_the_envelope_or_description_is_noticed(services: Services) -> None:
+def test_response_without_envelope_or_reply_schema_fails(services: Services) -> None:
     with pytest.raises(AssertionError):
-        asked(services, Response(b'{"title":"Lamp","priceMinor":5}', content_type="application/json"))
+        fetch(services, Response(b'{"title":"Lamp","priceMinor":5}', content_type="application/json"))
     with pytest.raises(AssertionError):
-        asked(services, GOOD, reply=None)
+        fetch(services, GOOD, reply=None)
 
 
-def test_an_error_that_is_no_problem_details_is_noticed(services: Services) -> None:
+def test_error_without_problem_details_fails(services: Services) -> None:
     with pytest.raises(AssertionError):
-        asked(services, Response(b"<h1>Gone</h1>", status=404, content_type="text/html"))
+        fetch(services, Response(b"<h1>Gone</h1>", status=404, content_type="text/html"))
     with pytest.raises(AssertionError):
-        asked(services, NotFoundError(retry_after_seconds=5))
+        fetch(services, NotFoundError(retry_after_seconds=5))
 
 
-def test_an_undeclared_reason_is_noticed(services: Services) -> None:
-    assert asked(services, LimitReachedError(), raises=(LimitReachedError,)).status_code == 409
+def test_undeclared_error_reason_fails(services: Services) -> None:
+    assert fetch(services, LimitReachedError(), raises=(LimitReachedError,)).status_code == 409
     with pytest.raises(AssertionError, match="does not declare"):
-        asked(services, LimitReachedError())
+        fetch(services, LimitReachedError())
     with pytest.raises(AssertionError, match="does not declare"):
-        asked(services, LimitReachedError(), raises=(StaleRevisionError,))
+        fetch(services, LimitReachedError(), raises=(StaleRevisionError,))

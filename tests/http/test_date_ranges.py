@@ -1,4 +1,4 @@
-"""Periods that listings and statements are asked for: whatever their ends are, they are told or taken."""
+"""Date ranges of listings and statements: accepted bounds and named faults."""
 
 import pytest
 
@@ -17,7 +17,7 @@ ENDS = ("from", "to")
 
 
 def headers_for(desk: ShopClient, path: str) -> dict[str, str]:
-    """The header of somebody who may ask for it."""
+    """Return the headers of a caller with access to the path."""
     staff_role = {"/api/payouts/batches": "finance", "/api/orders/admin": "orders"}.get(path)
     return desk.officer(staff_role) if staff_role else desk.vendor
 
@@ -25,22 +25,20 @@ def headers_for(desk: ShopClient, path: str) -> dict[str, str]:
 @pytest.mark.parametrize("path", [*LISTINGS, STATEMENT])
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "1999-12-31T23:59:59.999999Z"])
-def test_a_time_before_there_was_anything_is_named(
-    desk: ShopClient, path: str, end: str, moment: str
-) -> None:
+def test_date_before_year_2000_is_refused(desk: ShopClient, path: str, end: str, moment: str) -> None:
     assert list(faults(desk.get(path, headers_for(desk, path), **{end: moment}))) == [end]
 
 
 @pytest.mark.parametrize("path", LISTINGS)
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
-def test_any_later_one_is_taken(desk: ShopClient, path: str, end: str, moment: str) -> None:
+def test_listing_accepts_any_date_from_year_2000(desk: ShopClient, path: str, end: str, moment: str) -> None:
     assert desk.get(path, headers_for(desk, path), **{end: moment}).status_code == 200
 
 
 @pytest.mark.parametrize("path", [*LISTINGS, STATEMENT])
 @pytest.mark.parametrize("end", ["2026-11-01T00:00:00Z", "2026-10-31T23:59:59Z"])
-def test_one_that_does_not_end_after_it_begins_is_named(desk: ShopClient, path: str, end: str) -> None:
+def test_range_that_does_not_end_after_start_is_refused(desk: ShopClient, path: str, end: str) -> None:
     period = {"from": "2026-11-01T00:00:00Z", "to": end}
     refused = desk.get(path, headers_for(desk, path), **period)
     [fault] = assert_problem(refused, 422, "VALIDATION_FAILED")["invalid_params"]
@@ -48,10 +46,10 @@ def test_one_that_does_not_end_after_it_begins_is_named(desk: ShopClient, path: 
 
 
 @pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
-def test_a_statement_ends_at_any_later_one(desk: ShopClient, moment: str) -> None:
+def test_statement_accepts_any_end_date_from_year_2000(desk: ShopClient, moment: str) -> None:
     assert desk.get(STATEMENT, desk.vendor, to=moment).status_code == 200
 
 
 @pytest.mark.parametrize("moment", ["2000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
-def test_a_statement_begins_within_the_year_before_its_end(desk: ShopClient, moment: str) -> None:
+def test_statement_longer_than_a_year_is_refused(desk: ShopClient, moment: str) -> None:
     assert list(faults(desk.get(STATEMENT, desk.vendor, **{"from": moment}))) == ["from"]

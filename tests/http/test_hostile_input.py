@@ -1,4 +1,4 @@
-"""What no client would send, sent to every field of every route: it is refused, and nothing falls over."""
+"""Hostile input in every field of every route: refused without a server error."""
 
 import re
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ VALUES: tuple[Any, ...] = (
     "http://[::1",
     "00000000-0000-0000-0000-000000000000",
 )
-# Written by hand, since no encoder writes them.
+# Raw JSON, since no encoder produces these values.
 RAW_VALUES = (
     b"NaN",
     b"1e999",
@@ -90,10 +90,15 @@ RAW_VALUES = (
 )
 
 
-REQUIRING = {"catalog.create_product", "cart.synchronise_cart", "orders.place", "users.add_address"}
+ROUTES_WITH_REQUIRED_FIELDS = {
+    "catalog.create_product",
+    "cart.synchronise_cart",
+    "orders.place",
+    "users.add_address",
+}
 
 
-def named(contract: Contract) -> str:
+def route_id(contract: Contract) -> str:
     return f"{contract.method} {contract.path}"
 
 
@@ -104,7 +109,7 @@ WITH_BODY = [contract for contract in contracts() if contract.body is not None]
 
 
 class People:
-    """Somebody who may call a route, a resource of theirs to call it on, and a body that it takes."""
+    """A caller with access to a route, an existing resource of this caller, and a valid body."""
 
     def __init__(self, market: Market, store: Store, bearer: Bearer) -> None:
         self._market, self._store, self._bearer = market, store, bearer
@@ -112,7 +117,7 @@ class People:
         self._product = market.product(store)
 
     def headers(self, contract: Contract) -> dict[str, str]:
-        """Give headers, with an idempotency key of their own."""
+        """Return headers with a fresh idempotency key."""
         if contract.access.token is TokenPolicy.NONE:
             return {}
         people = {"vendor": self._store.user_id, "staff": self._admin}
@@ -121,13 +126,13 @@ class People:
         return self._bearer(person, aal="aal2") | {"Idempotency-Key": str(uuid4())}
 
     def path(self, contract: Contract) -> str:
-        """Give a path: of a product and a store that are there, of anything else that is not."""
+        """Return a path with an existing product and store; other ids are unknown."""
         path = contract.path.replace("<uuid:product_id>", str(self._product))
         path = path.replace("<uuid:vendor_id>", str(self._store.id))
         return re.sub(r"<[^>]+>", str(uuid4()), path)
 
     def body(self, contract: Contract) -> dict[str, Any]:
-        """Give a body that has all that is required, where what follows it is worth reaching."""
+        """Return a valid body for routes with required fields, otherwise an empty body."""
         line = {"productId": str(self._product), "quantity": 1}
         given: dict[str, dict[str, Any]] = {
             "catalog.create_product": listing(self._market),
@@ -143,19 +148,19 @@ def people(market: Market, store: Store, bearer: Bearer) -> People:
     return People(market, store, bearer)
 
 
-def assert_handled(response: Any, what: str) -> None:
-    """Hold an answer to be one of ours: the client's fault, or none at all."""
-    assert response.status_code < 500, f"{what}: {response.text[:300]}"
+def assert_handled(response: Any, description: str) -> None:
+    """Assert that the response is a success or a client error of this service."""
+    assert response.status_code < 500, f"{description}: {response.text[:300]}"
     assert response.status_code != 401
 
 
 def required(contract: Contract) -> dict[str | None, str]:
-    """Give the parameters that a route can't do without."""
+    """Return the required query parameters of a route."""
     known = contract.query.fields.values() if contract.query else ()
     return {field.data_key: "lamp" for field in known if field.required}
 
 
-@pytest.mark.parametrize("contract", QUERIED, ids=named)
+@pytest.mark.parametrize("contract", QUERIED, ids=route_id)
 def test_hostile_query_parameters_cause_no_server_error(
     client: FlaskClient, people: People, contract: Contract
 ) -> None:
@@ -166,13 +171,13 @@ def test_hostile_query_parameters_cause_no_server_error(
             query = required(contract) | {field.data_key: value}
             response = client.get(people.path(contract), query_string=query, headers=headers)
             assert_handled(response, f"{field.data_key}={value[:40]!r}")
-            # The handshake knows one refusal.
+            # The webhook handshake refuses everything in the same way.
             if "\0" in value and contract.access.token is not TokenPolicy.NONE:
                 assert faults_of(response) == [field.data_key]
 
 
-@pytest.mark.parametrize("contract", READ, ids=named)
-def test_parameters_that_are_unknown_or_given_twice_are_refused(
+@pytest.mark.parametrize("contract", READ, ids=route_id)
+def test_unknown_or_repeated_parameters_are_refused(
     client: FlaskClient, people: People, contract: Contract
 ) -> None:
     known = [field.data_key for field in contract.query.fields.values()] if contract.query else []
@@ -191,7 +196,7 @@ def test_parameters_that_are_unknown_or_given_twice_are_refused(
 
 
 def bodies(path: tuple[str, ...], valid: dict[str, Any], offset: int) -> Iterator[tuple[str, bytes]]:
-    """Give bodies of which one field is odd and all others are as they should be."""
+    """Yield bodies with a single hostile field and valid other fields."""
     for value in sample(VALUES, every=3, offset=offset):
         yield f"{path}={value!r:.60}", orjson.dumps(replaced(valid, path, value))
     marked = orjson.dumps(replaced(valid, path, "MARKER"))
@@ -211,7 +216,7 @@ def fields_of(schema: Schema) -> Iterator[tuple[str, ...]]:
 
 
 def replaced(value: Any, path: tuple[str, ...], odd: Any) -> Any:
-    """Give a copy of a body with one field's value exchanged; what leads there is made where it is missing."""
+    """Return a copy of a body with the value at a path replaced, creating missing parents."""
     if not path:
         return odd
     step, *below = path
@@ -221,7 +226,7 @@ def replaced(value: Any, path: tuple[str, ...], odd: Any) -> Any:
     return found | {step: replaced(found.get(step), tuple(below), odd)}
 
 
-@pytest.mark.parametrize("contract", WITH_BODY, ids=named)
+@pytest.mark.parametrize("contract", WITH_BODY, ids=route_id)
 def test_hostile_body_fields_cause_no_server_error(
     client: FlaskClient, people: People, contract: Contract
 ) -> None:
@@ -229,7 +234,7 @@ def test_hostile_body_fields_cause_no_server_error(
     path, valid = people.path(contract), people.body(contract)
     for number, field in enumerate(fields_of(contract.body)):
         headers = people.headers(contract)
-        for what, body in bodies(field, valid, WITH_BODY.index(contract) + number):
+        for description, body in bodies(field, valid, WITH_BODY.index(contract) + number):
             response = client.open(
                 path,
                 method=contract.method,
@@ -237,11 +242,11 @@ def test_hostile_body_fields_cause_no_server_error(
                 content_type="application/json",
                 headers=headers | {"Idempotency-Key": str(uuid4())},
             )
-            assert_handled(response, what)
+            assert_handled(response, description)
 
 
-# What is no body of any route, and how it is refused.
-NO_BODIES = (
+# Bodies that are invalid for every route, and the expected status.
+INVALID_BODIES = (
     (b"{", 400),
     (b"\xff\xfe", 400),
     (b'{"a":1,}', 400),
@@ -255,14 +260,14 @@ NO_BODIES = (
     (b'{"\\u0000":1}', 422),
     (b" " * (1024 * 1024 + 1), 413),
 )
-NO_BODY_CASES = [
-    pytest.param(contract, body, status, id=f"{named(contract)} {body[:12]!r}")
+INVALID_BODY_CASES = [
+    pytest.param(contract, body, status, id=f"{route_id(contract)} {body[:12]!r}")
     for number, contract in enumerate(WITH_BODY)
-    for body, status in sample(NO_BODIES, every=4, offset=number)
+    for body, status in sample(INVALID_BODIES, every=4, offset=number)
 ]
 
 
-@pytest.mark.parametrize(("contract", "body", "status"), NO_BODY_CASES)
+@pytest.mark.parametrize(("contract", "body", "status"), INVALID_BODY_CASES)
 def test_malformed_body_is_refused(
     client: FlaskClient, people: People, contract: Contract, body: bytes, status: int
 ) -> None:
@@ -276,7 +281,7 @@ def test_malformed_body_is_refused(
     assert response.status_code == status, response.text
 
 
-@pytest.mark.parametrize("contract", WITH_ID, ids=named)
+@pytest.mark.parametrize("contract", WITH_ID, ids=route_id)
 def test_malformed_id_is_not_found(client: FlaskClient, people: People, contract: Contract) -> None:
     for odd in ("x", "0", "%00", "..", "null", "é", uuid4().hex, f"{{{uuid4()}}}", f"{uuid4()}0", "%ff", "*"):
         path = re.sub(r"<[^>]+>", odd, contract.path)
@@ -285,9 +290,11 @@ def test_malformed_id_is_not_found(client: FlaskClient, people: People, contract
 
 
 @pytest.mark.parametrize(
-    "contract", [contract for contract in WITH_BODY if contract.name in REQUIRING], ids=named
+    "contract",
+    [contract for contract in WITH_BODY if contract.name in ROUTES_WITH_REQUIRED_FIELDS],
+    ids=route_id,
 )
-def test_the_bodies_that_odd_values_are_put_into_are_good(
+def test_base_bodies_are_accepted_without_hostile_values(
     client: FlaskClient, people: People, contract: Contract
 ) -> None:
     response = client.post(
@@ -296,7 +303,7 @@ def test_the_bodies_that_odd_values_are_put_into_are_good(
     assert response.status_code == contract.status
 
 
-def test_fields_are_tried_below_the_top_too() -> None:
+def test_nested_fields_are_tested_too() -> None:
     tried = [path for contract in WITH_BODY if contract.body for path in fields_of(contract.body)]
     assert ("items", "[]", "quantity") in tried
     assert ("shippingAddress", "hostel") in tried

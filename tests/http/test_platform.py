@@ -1,4 +1,4 @@
-"""Proposals and the platform's status over HTTP."""
+"""Platform proposals and platform status over HTTP."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -34,7 +34,7 @@ Officer = Callable[..., dict[str, str]]
 def desk(
     paying_app: Flask, database: Database, bearer: Bearer, clock: MovableClock, gateway: TestGateway
 ) -> Iterator[ShopClient]:
-    """A desk; what its officers change of the platform is taken back."""
+    """A fresh shop; changes to platform settings are reverted afterwards."""
     assert clock.now == NOW
     client = paying_app.test_client()
     with database.reading() as session:
@@ -54,7 +54,7 @@ def desk(
 
 @pytest.fixture
 def officer(database: Database, bearer: Bearer) -> Officer:
-    """Gives the header of an officer of the platform, with two factors unless told otherwise."""
+    """A factory for the headers of a new platform officer, by default with second factor."""
 
     def make(aal: str = "aal2") -> dict[str, str]:
         return bearer(database.in_transaction(make_admin).id, aal=aal)
@@ -63,7 +63,7 @@ def officer(database: Database, bearer: Bearer) -> Officer:
 
 
 def iso(moment: datetime) -> str:
-    """Write a time as answers do."""
+    """Format a time like the API."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -72,16 +72,16 @@ def propose(desk: ShopClient, headers: dict[str, str], **body: Any) -> TestRespo
     return desk.post(PATH, headers, given)
 
 
-def filed(desk: ShopClient, headers: dict[str, str], **body: Any) -> dict[str, Any]:
+def file_proposal(desk: ShopClient, headers: dict[str, str], **body: Any) -> dict[str, Any]:
     answer = propose(desk, headers, **body)
     assert answer.status_code == 201, answer.json
     found: dict[str, Any] = answer.json["data"]
     return found
 
 
-def carry(desk: ShopClient, officer: Officer, **body: Any) -> dict[str, Any]:
-    """Have one officer propose something and another approve it."""
-    made = filed(desk, officer(), **body)
+def propose_and_approve(desk: ShopClient, officer: Officer, **body: Any) -> dict[str, Any]:
+    """Make a proposal by an officer and approve the proposal by another officer."""
+    made = file_proposal(desk, officer(), **body)
     answer = desk.post(f"{PATH}/{made['id']}/approve", officer())
     assert answer.status_code == 200, answer.json
     found: dict[str, Any] = answer.json["data"]
@@ -89,9 +89,9 @@ def carry(desk: ShopClient, officer: Officer, **body: Any) -> dict[str, Any]:
 
 
 class TestProposals:
-    def test_one_officer_proposes_and_another_approves(self, desk: ShopClient, officer: Officer) -> None:
+    def test_approved_fee_proposal_applies_to_new_orders(self, desk: ShopClient, officer: Officer) -> None:
         proposer, other = officer("aal1"), officer()
-        made = filed(desk, proposer)
+        made = file_proposal(desk, proposer)
         assert (made["status"], made["before"]["value"], made["after"]["value"]) == (
             "pending",
             SERVICE_FEE_MINOR,
@@ -116,9 +116,11 @@ class TestProposals:
         )
         assert order.json["data"]["serviceFeeMinor"] == 20_000
 
-    def test_who_may_not(self, desk: ShopClient, officer: Officer) -> None:
+    def test_proposals_require_platform_permission_and_another_approver(
+        self, desk: ShopClient, officer: Officer
+    ) -> None:
         proposer = officer()
-        made = filed(desk, proposer)
+        made = file_proposal(desk, proposer)
         path = f"{PATH}/{made['id']}"
         for headers in (desk.buyer, desk.vendor, desk.officer("finance"), desk.officer("support")):
             assert_problem(propose(desk, headers), 403, "AUTH_FORBIDDEN")
@@ -131,7 +133,7 @@ class TestProposals:
         assert_problem(desk.post(f"{path}/approve", proposer), 403, "AUTH_FORBIDDEN")
         assert desk.get(path, proposer).json["data"]["status"] == "pending"
 
-    def test_a_proposal_that_there_is_none_of(self, desk: ShopClient, officer: Officer) -> None:
+    def test_unknown_proposal_is_not_found(self, desk: ShopClient, officer: Officer) -> None:
         headers = officer()
         for path in (f"{PATH}/{uuid4()}", f"{PATH}/no-id"):
             assert_problem(desk.get(path, headers), 404, "RESOURCE_NOT_FOUND")
@@ -168,13 +170,13 @@ class TestProposals:
             ({"effectiveAt": iso(later(days=91))}, ["effectiveAt"]),
         ],
     )
-    def test_what_is_refused_before_it_is_filed(
+    def test_invalid_proposal_is_refused(
         self, desk: ShopClient, officer: Officer, body: dict[str, Any], names: list[str]
     ) -> None:
         headers = officer()
         assert sorted(faults(propose(desk, headers, **body))) == names
 
-    def test_each_kind_can_be_proposed(self, desk: ShopClient, officer: Officer) -> None:
+    def test_each_proposal_kind_can_be_filed(self, desk: ShopClient, officer: Officer) -> None:
         headers = officer()
         category = str(desk.shop.category_id)
         kinds = {
@@ -187,18 +189,20 @@ class TestProposals:
         database = desk.client.application.extensions["marketplace"].database
         database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: a rule", NOW)
         for kind, payload in kinds.items():
-            made = filed(desk, headers, kind=kind, payload=payload)
+            made = file_proposal(desk, headers, kind=kind, payload=payload)
             assert made["kind"] == kind
             assert payload.items() <= made["payload"].items()
 
-    def test_payouts_that_go_are_not_resumed(self, desk: ShopClient, officer: Officer) -> None:
+    def test_payout_resume_without_halt_is_refused(self, desk: ShopClient, officer: Officer) -> None:
         answer = propose(desk, officer(), kind="payout_resume", payload={"reason": "In case."})
         assert_problem(answer, 409, "CONCURRENCY_CONFLICT")
 
-    def test_a_resume_does_not_carry_what_was_found_since(self, desk: ShopClient, officer: Officer) -> None:
+    def test_payout_resume_is_not_approved_after_new_finding(
+        self, desk: ShopClient, officer: Officer
+    ) -> None:
         database = desk.client.application.extensions["marketplace"].database
         database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: a rule", NOW, facts={"rows": 1})
-        made = filed(desk, officer(), kind="payout_resume", payload={"reason": "Mended."})
+        made = file_proposal(desk, officer(), kind="payout_resume", payload={"reason": "Mended."})
         database.in_transaction(
             halts.halt_payouts, "ESCROW_DRIFT: another", later(hours=1), facts={"rows": 2}
         )
@@ -212,8 +216,10 @@ class TestProposals:
         assert_problem(desk.post(f"{path}/approve", other), 409, "CONCURRENCY_CONFLICT")
         assert desk.get(path, other).json["data"]["status"] == "pending"
 
-    def test_rejecting(self, desk: ShopClient, officer: Officer) -> None:
-        made = filed(desk, officer())
+    def test_rejected_proposal_cannot_be_approved_or_rejected_again(
+        self, desk: ShopClient, officer: Officer
+    ) -> None:
+        made = file_proposal(desk, officer())
         path = f"{PATH}/{made['id']}"
         assert faults(desk.post(f"{path}/reject", officer(), {})) == ["reason"]
 
@@ -228,26 +234,28 @@ class TestProposals:
             desk.post(f"{path}/reject", officer(), {"reason": "Again."}), 409, "CONCURRENCY_CONFLICT"
         )
 
-    def test_after_seven_days_it_is_told_that_it_expired(
+    def test_proposal_expires_after_seven_days(
         self, desk: ShopClient, officer: Officer, clock: MovableClock
     ) -> None:
-        made = filed(desk, officer())
+        made = file_proposal(desk, officer())
         clock.now = later(days=7)
         path = f"{PATH}/{made['id']}"
         problem = assert_problem(desk.post(f"{path}/approve", officer()), 409, "CONCURRENCY_CONFLICT")
         assert "expired" in problem["detail"]
         assert desk.get(path, officer()).json["data"]["status"] == "expired"
 
-    def test_one_for_later_waits(self, desk: ShopClient, officer: Officer) -> None:
-        approved = carry(desk, officer, effectiveAt=iso(later(hours=1)))
+    def test_proposal_with_future_effective_date_stays_approved(
+        self, desk: ShopClient, officer: Officer
+    ) -> None:
+        approved = propose_and_approve(desk, officer, effectiveAt=iso(later(hours=1)))
         assert (approved["status"], approved["activatedAt"]) == ("approved", None)
         assert approved["nextActions"] == ["reject"]
 
-    def test_the_table_is_narrowed_down_and_sorted(self, desk: ShopClient, officer: Officer) -> None:
+    def test_proposals_are_filtered_sorted_and_paged(self, desk: ShopClient, officer: Officer) -> None:
         headers = officer()
         with desk.database.transaction() as session:
             session.execute(text("DELETE FROM platform_proposals WHERE status <> 'active'"))
-        made = [filed(desk, headers, payload=FEE | {"value": value})["id"] for value in (1, 2, 3)]
+        made = [file_proposal(desk, headers, payload=FEE | {"value": value})["id"] for value in (1, 2, 3)]
         desk.post(f"{PATH}/{made[1]}/reject", officer(), {"reason": "Not now."})
 
         def ids(**query: Any) -> list[str]:
@@ -274,7 +282,7 @@ class TestStatus:
         found: dict[str, Any] = answer.json["data"]
         return found
 
-    def test_all_is_well(self, desk: ShopClient) -> None:
+    def test_status_is_operational_without_incidents(self, desk: ShopClient) -> None:
         with desk.database.reading() as session:
             assert halts.fetch_current_halt(session) is None
         found = self.status(desk)
@@ -282,13 +290,13 @@ class TestStatus:
         assert {item["name"]: item["status"] for item in found["components"]}["database"] == "operational"
         assert found["features"]["checkout"] is True
 
-    def test_maintenance_is_told_at_once_and_nothing_is_placed(
+    def test_maintenance_is_shown_immediately_and_blocks_new_orders(
         self, desk: ShopClient, officer: Officer
     ) -> None:
         self.status(desk)
         until = iso(later(minutes=10))
         payload = {"active": True, "message": "New shelves.", "until": until}
-        carry(desk, officer, kind="maintenance", payload=payload)
+        propose_and_approve(desk, officer, kind="maintenance", payload=payload)
 
         found = self.status(desk)
         assert (found["status"], found["maintenance"]) == ("maintenance", payload)
@@ -302,28 +310,30 @@ class TestStatus:
             assert answer.headers["Retry-After"] == "600"
         assert desk.get("/api/orders", desk.buyer).status_code == 200
 
-        carry(desk, officer, kind="maintenance", payload={"active": False})
+        propose_and_approve(desk, officer, kind="maintenance", payload={"active": False})
         assert self.status(desk)["maintenance"]["active"] is False
         assert desk.post("/api/orders", desk.buyer, wanted).status_code == 201
 
-    def test_a_halt_of_payouts_shows_until_it_is_resumed(self, desk: ShopClient, officer: Officer) -> None:
+    def test_payout_halt_is_shown_until_resumed(self, desk: ShopClient, officer: Officer) -> None:
         def payouts() -> str:
             return {item["name"]: item["status"] for item in self.status(desk)["components"]}["payouts"]
 
-        # The service's own database drops what it makes stale.
+        # The application's database object invalidates the cached status.
         database = desk.client.application.extensions["marketplace"].database
         database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: a rule", NOW)
         assert payouts() == "degraded"
-        carried = carry(desk, officer, kind="payout_resume", payload={"reason": "Mended."})
+        carried = propose_and_approve(desk, officer, kind="payout_resume", payload={"reason": "Mended."})
         assert carried["before"]["haltReason"] == "ESCROW_DRIFT: a rule"
         assert payouts() == "operational"
 
-    def test_staff_see_when_and_why_payouts_stood_still(self, desk: ShopClient, officer: Officer) -> None:
+    def test_staff_see_payout_halts_with_time_and_reason(self, desk: ShopClient, officer: Officer) -> None:
         database = desk.client.application.extensions["marketplace"].database
         for hour in (0, 1):
             database.in_transaction(halts.halt_payouts, f"ESCROW_DRIFT: rule {hour}", later(hours=hour))
             if hour == 0:
-                carried = carry(desk, officer, kind="payout_resume", payload={"reason": "Mended."})
+                carried = propose_and_approve(
+                    desk, officer, kind="payout_resume", payload={"reason": "Mended."}
+                )
         headers = desk.officer("support")
 
         first = desk.get("/api/platform/halts", headers, limit=1).json
@@ -336,7 +346,7 @@ class TestStatus:
         for others in (desk.buyer, desk.vendor):
             assert_problem(desk.get("/api/platform/halts", others), 403, "AUTH_FORBIDDEN")
 
-    def test_it_answers_without_database_and_cache(self, services: Services) -> None:
+    def test_status_is_answered_without_database_and_cache(self, services: Services) -> None:
         port = closed_port()
         gone = Database(f"postgresql://nobody@127.0.0.1:{port}/none", pool_size=1, application_name="tests")
         client = serve(services, status_area, database=gone, cache=Cache(f"redis://127.0.0.1:{port}/0"))

@@ -1,4 +1,4 @@
-"""One's own account and addresses over HTTP."""
+"""The caller's account and addresses over HTTP."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -25,14 +25,14 @@ def headers(user: UUID, bearer: Bearer) -> dict[str, str]:
     return bearer(user)
 
 
-def add(client: FlaskClient, headers: dict[str, str], **fields: Any) -> Any:
+def add_address(client: FlaskClient, headers: dict[str, str], **fields: Any) -> Any:
     response = client.post(ADDRESSES, json={"hostel": "Moremi Hall"} | fields, headers=headers)
     assert response.status_code == 201, response.json
     assert not AddressView().validate(response.json["data"])
     return response.json["data"]
 
 
-def saved(client: FlaskClient, headers: dict[str, str], **query: Any) -> Any:
+def fetch_addresses(client: FlaskClient, headers: dict[str, str], **query: Any) -> Any:
     response = client.get(ADDRESSES, headers=headers, query_string=query)
     assert response.status_code == 200
     assert not AddressView(many=True).validate(response.json["data"])
@@ -42,7 +42,7 @@ def saved(client: FlaskClient, headers: dict[str, str], **query: Any) -> Any:
 # The account
 
 
-def test_the_account_is_shown_to_its_owner(
+def test_account_is_shown_to_owner(
     client: FlaskClient, market: Market, user: UUID, headers: dict[str, str]
 ) -> None:
     response = client.get(ME, headers=headers)
@@ -56,11 +56,11 @@ def test_the_account_is_shown_to_its_owner(
     assert (data["permissions"], data["badges"]) == ([], [])
 
 
-def test_somebody_without_a_profile_gets_one_at_once(client: FlaskClient, bearer: Bearer) -> None:
-    stranger = uuid4()
-    data = client.get(ME, headers=bearer(stranger)).json["data"]
+def test_profile_is_created_on_first_request(client: FlaskClient, bearer: Bearer) -> None:
+    user_id = uuid4()
+    data = client.get(ME, headers=bearer(user_id)).json["data"]
     assert not Me().validate(data)
-    assert (data["id"], data["role"], data["accountStatus"]) == (str(stranger), "buyer", "active")
+    assert (data["id"], data["role"], data["accountStatus"]) == (str(user_id), "buyer", "active")
 
 
 def test_staff_see_their_permissions(client: FlaskClient, market: Market, bearer: Bearer) -> None:
@@ -70,7 +70,7 @@ def test_staff_see_their_permissions(client: FlaskClient, market: Market, bearer
 
 
 @pytest.mark.parametrize("status", ["restricted", "suspended"])
-def test_a_barred_account_sees_itself_and_changes_nothing(
+def test_barred_account_can_be_read_but_not_changed(
     client: FlaskClient, market: Market, bearer: Bearer, status: str
 ) -> None:
     barred = bearer(market.person(account_status=status, status_reason="Why."))
@@ -94,12 +94,12 @@ def test_a_barred_account_sees_itself_and_changes_nothing(
         ("delete", f"{ADDRESSES}/00000000-0000-4000-8000-000000000000"),
     ],
 )
-def test_everything_takes_a_token(client: FlaskClient, method: str, path: str) -> None:
+def test_request_without_token_is_unauthorized(client: FlaskClient, method: str, path: str) -> None:
     response = getattr(client, method)(path)
     assert (response.status_code, response.json["code"]) == (401, "AUTH_UNAUTHORIZED")
 
 
-def test_the_account_is_changed_field_by_field(
+def test_account_update_changes_only_given_fields(
     client: FlaskClient, market: Market, headers: dict[str, str]
 ) -> None:
     campus_id = str(market.campus())
@@ -142,7 +142,7 @@ def test_the_account_is_changed_field_by_field(
         ({"email": "a@example.edu"}, "email"),
     ],
 )
-def test_bad_changes_of_the_account_are_named(
+def test_invalid_account_fields_are_named(
     client: FlaskClient, headers: dict[str, str], body: dict[str, Any], fault: str
 ) -> None:
     response = client.put(ME, json=body, headers=headers)
@@ -153,7 +153,7 @@ def test_bad_changes_of_the_account_are_named(
 # Addresses
 
 
-def test_an_address_is_saved_as_it_was_sent(client: FlaskClient, headers: dict[str, str]) -> None:
+def test_address_is_saved_as_sent(client: FlaskClient, headers: dict[str, str]) -> None:
     sent = {
         "label": "Room",
         "hostel": "Moremi Hall",
@@ -165,49 +165,53 @@ def test_an_address_is_saved_as_it_was_sent(client: FlaskClient, headers: dict[s
         "phone": "+2348031234567",
     }
 
-    data = add(client, headers, **sent | {"phone": "08031234567"})
+    data = add_address(client, headers, **sent | {"phone": "08031234567"})
 
     assert {name: data[name] for name in sent} == sent
     assert data["isDefault"] is True
-    assert saved(client, headers)["data"] == [data]
+    assert fetch_addresses(client, headers)["data"] == [data]
 
 
-def test_one_address_is_the_default(client: FlaskClient, headers: dict[str, str]) -> None:
-    first, second = add(client, headers), add(client, headers)
+def test_only_latest_default_address_is_default(client: FlaskClient, headers: dict[str, str]) -> None:
+    first, second = add_address(client, headers), add_address(client, headers)
     assert (first["isDefault"], second["isDefault"]) == (True, False)
 
-    third = add(client, headers, isDefault=True)
-    assert [row["id"] for row in saved(client, headers)["data"]] == [third["id"], second["id"], first["id"]]
+    third = add_address(client, headers, isDefault=True)
+    assert [row["id"] for row in fetch_addresses(client, headers)["data"]] == [
+        third["id"],
+        second["id"],
+        first["id"],
+    ]
     changed = client.put(f"{ADDRESSES}/{first['id']}", json={"isDefault": True}, headers=headers)
 
     assert changed.json["data"]["isDefault"] is True
-    defaults = [row["id"] for row in saved(client, headers)["data"] if row["isDefault"]]
+    defaults = [row["id"] for row in fetch_addresses(client, headers)["data"] if row["isDefault"]]
     assert defaults == [first["id"]]
 
 
 def test_addresses_are_paged(
     client: FlaskClient, headers: dict[str, str], bearer: Bearer, market: Market
 ) -> None:
-    made = [add(client, headers)["id"] for _ in range(5)]
+    made = [add_address(client, headers)["id"] for _ in range(5)]
     expected = [made[0], *reversed(made[1:])]
 
-    first = saved(client, headers, limit=2)
-    second = saved(client, headers, limit=2, cursor=first["meta"]["next_cursor"])
-    third = saved(client, headers, limit=2, cursor=second["meta"]["next_cursor"])
+    first = fetch_addresses(client, headers, limit=2)
+    second = fetch_addresses(client, headers, limit=2, cursor=first["meta"]["next_cursor"])
+    third = fetch_addresses(client, headers, limit=2, cursor=second["meta"]["next_cursor"])
 
     seen = [row["id"] for page in (first, second, third) for row in page["data"]]
     assert seen == expected
     assert [page["meta"]["has_more"] for page in (first, second, third)] == [True, True, False]
-    stolen = client.get(
+    foreign = client.get(
         ADDRESSES,
         query_string={"cursor": first["meta"]["next_cursor"]},
         headers=bearer(market.person()),
     )
-    assert (stolen.status_code, faults_of(stolen)) == (422, ["cursor"])
+    assert (foreign.status_code, faults_of(foreign)) == (422, ["cursor"])
 
 
-def test_a_change_leaves_out_what_it_leaves_out(client: FlaskClient, headers: dict[str, str]) -> None:
-    made = add(client, headers, hall="Block B", latitude=6.5, longitude=3.3)
+def test_address_update_keeps_omitted_fields(client: FlaskClient, headers: dict[str, str]) -> None:
+    made = add_address(client, headers, hall="Block B", latitude=6.5, longitude=3.3)
 
     response = client.put(
         f"{ADDRESSES}/{made['id']}", json={"roomNumber": "14", "hall": None}, headers=headers
@@ -219,41 +223,41 @@ def test_a_change_leaves_out_what_it_leaves_out(client: FlaskClient, headers: di
     assert response.json["data"] == expected
 
 
-def test_an_address_is_removed(client: FlaskClient, headers: dict[str, str]) -> None:
-    made = add(client, headers)
+def test_deleted_address_is_gone(client: FlaskClient, headers: dict[str, str]) -> None:
+    made = add_address(client, headers)
     path = f"{ADDRESSES}/{made['id']}"
 
     response = client.delete(path, headers=headers)
 
     assert response.status_code == 200
     assert response.json["data"] == {"deleted": True, "id": made["id"]}
-    assert saved(client, headers)["data"] == []
+    assert fetch_addresses(client, headers)["data"] == []
     assert client.delete(path, headers=headers).status_code == 404
     assert client.put(path, json={"hall": "C"}, headers=headers).status_code == 404
-    assert add(client, headers)["isDefault"] is True
+    assert add_address(client, headers)["isDefault"] is True
 
 
-def test_somebody_elses_address_is_not_found(
+def test_address_of_another_user_is_not_found(
     client: FlaskClient, market: Market, headers: dict[str, str], bearer: Bearer
 ) -> None:
-    made = add(client, headers)
+    made = add_address(client, headers)
     path, other = f"{ADDRESSES}/{made['id']}", bearer(market.person())
 
     assert client.put(path, json={"hall": "C"}, headers=other).status_code == 404
     assert client.delete(path, headers=other).status_code == 404
-    assert saved(client, other)["data"] == []
-    assert saved(client, headers)["data"] == [made]
+    assert fetch_addresses(client, other)["data"] == []
+    assert fetch_addresses(client, headers)["data"] == [made]
 
 
-def test_an_address_book_has_a_bound(client: FlaskClient, headers: dict[str, str]) -> None:
+def test_number_of_addresses_is_limited(client: FlaskClient, headers: dict[str, str]) -> None:
     for _ in range(MAX_ADDRESSES):
-        made = add(client, headers)
+        made = add_address(client, headers)
 
     response = client.post(ADDRESSES, json={"hostel": "One more"}, headers=headers)
 
     assert (response.status_code, response.json["code"]) == (409, "CONCURRENCY_CONFLICT")
     client.delete(f"{ADDRESSES}/{made['id']}", headers=headers)
-    add(client, headers)
+    add_address(client, headers)
 
 
 @pytest.mark.parametrize(
@@ -274,22 +278,22 @@ def test_an_address_book_has_a_bound(client: FlaskClient, headers: dict[str, str
         ({"userId": "00000000-0000-4000-8000-000000000000"}, "userId"),
     ],
 )
-def test_bad_addresses_are_named(
+def test_invalid_address_fields_are_named(
     client: FlaskClient, headers: dict[str, str], change: dict[str, Any], fault: str
 ) -> None:
     created = client.post(ADDRESSES, json={"hostel": "Moremi Hall"} | change, headers=headers)
     assert (created.status_code, faults_of(created)) == (422, [fault])
-    made = add(client, headers)
+    made = add_address(client, headers)
     changed = client.put(f"{ADDRESSES}/{made['id']}", json=change, headers=headers)
     assert (changed.status_code, faults_of(changed)) == (422, [fault])
 
 
-def test_a_hostel_is_needed(client: FlaskClient, headers: dict[str, str]) -> None:
+def test_address_requires_hostel(client: FlaskClient, headers: dict[str, str]) -> None:
     response = client.post(ADDRESSES, json={}, headers=headers)
     assert (response.status_code, faults_of(response)) == (422, ["hostel"])
 
 
-def test_the_latest_address_becomes_the_default_when_the_default_is_removed(
+def test_latest_address_becomes_default_when_default_is_deleted(
     client: FlaskClient, market: Market, bearer: Bearer
 ) -> None:
     headers = bearer(market.person())

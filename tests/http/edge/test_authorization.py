@@ -1,4 +1,4 @@
-"""Who may: checks in their one order, standing and role from the database, profiles made on first sight."""
+"""Authorization: order of checks, account status and role from the database, profiles created on first request."""
 
 from collections.abc import Callable
 from functools import partial
@@ -63,7 +63,7 @@ ACCESSES = {
 
 
 class Amount(Schema):
-    """A body with one field."""
+    """A body with a single field."""
 
     amount = StrictInteger(minimum=1, required=True)
 
@@ -94,7 +94,7 @@ def status_of(probe: FlaskClient, name: str, headers: dict[str, str]) -> int:
     return probe.get(f"/api/probe/{name}", headers=headers).status_code
 
 
-def test_each_access_lets_in_whom_it_names(probe: FlaskClient, market: Market, bearer: Bearer) -> None:
+def test_each_access_admits_only_named_roles(probe: FlaskClient, market: Market, bearer: Bearer) -> None:
     buyer = bearer(market.person())
     vendor = bearer(market.person(role="vendor"))
     support = bearer(market.staff("support"))
@@ -112,24 +112,28 @@ def test_each_access_lets_in_whom_it_names(probe: FlaskClient, market: Market, b
         "unchecked": (200, 200, 200, 200, 200),
     }
     people = (buyer, vendor, support, finance, admin)
-    assert {name: tuple(status_of(probe, name, who) for who in people) for name in ACCESSES} == expected
-    nobody = {name: status_of(probe, name, {}) for name in ACCESSES}
-    assert nobody == {name: 200 if name in ("public", "unchecked") else 401 for name in ACCESSES}
+    assert {
+        name: tuple(status_of(probe, name, headers) for headers in people) for name in ACCESSES
+    } == expected
+    without_token = {name: status_of(probe, name, {}) for name in ACCESSES}
+    assert without_token == {name: 200 if name in ("public", "unchecked") else 401 for name in ACCESSES}
 
 
-@pytest.mark.parametrize("standing", ["restricted", "suspended"])
-def test_who_is_barred_reaches_only_what_is_marked_so(
-    probe: FlaskClient, market: Market, bearer: Bearer, standing: str
+@pytest.mark.parametrize("account_state", ["restricted", "suspended"])
+def test_barred_account_reaches_only_routes_open_to_any_status(
+    probe: FlaskClient, market: Market, bearer: Bearer, account_state: str
 ) -> None:
-    barred = bearer(market.person(account_status=standing))
+    barred = bearer(market.person(account_status=account_state))
     body = assert_problem(probe.get("/api/probe/authenticated", headers=barred), 403, "AUTH_FORBIDDEN")
-    assert standing in body["detail"]
+    assert account_state in body["detail"]
     assert status_of(probe, "own-account", barred) == 200
-    officer = bearer(market.person(role="staff", staff_role="admin", account_status=standing), aal="aal2")
+    officer = bearer(
+        market.person(role="staff", staff_role="admin", account_status=account_state), aal="aal2"
+    )
     assert status_of(probe, "finance-aal2", officer) == 403
 
 
-def test_standing_and_role_are_the_databases_at_each_request(
+def test_account_status_and_role_are_read_from_database_on_each_request(
     probe: FlaskClient, market: Market, bearer: Bearer
 ) -> None:
     user_id = market.staff("finance")
@@ -143,7 +147,7 @@ def test_standing_and_role_are_the_databases_at_each_request(
     assert status_of(probe, "authenticated", headers) == 403
 
 
-def test_the_assurance_level_is_asked_for_last_of_a_persons_rights(
+def test_missing_permission_is_reported_before_missing_second_factor(
     probe: FlaskClient, market: Market, bearer: Bearer
 ) -> None:
     finance = market.staff("finance")
@@ -155,8 +159,8 @@ def test_the_assurance_level_is_asked_for_last_of_a_persons_rights(
     assert_problem(probe.get(path, headers=support), 403, "AUTH_FORBIDDEN")
 
 
-def test_checks_run_in_their_one_order(services: Services, market: Market, bearer: Bearer) -> None:
-    """Each request is wrong in all that comes later too, so that what it is told shows the order."""
+def test_request_checks_run_in_fixed_order(services: Services, market: Market, bearer: Bearer) -> None:
+    """Each request also fails all later checks, so the reported error shows the order."""
     probe = serve(services, area, rate_limit_scale=1)
     barred = market.person(role="staff", staff_role="support", account_status="suspended")
 
@@ -182,7 +186,7 @@ def test_checks_run_in_their_one_order(services: Services, market: Market, beare
     assert_problem(send(finance(), json={"amount": 1}), 404, "RESOURCE_NOT_FOUND")
 
 
-def profiles(database: Database, user_id: UUID) -> int:
+def count_profiles(database: Database, user_id: UUID) -> int:
     with database.reading() as session:
         return session.scalar(select(func.count()).where(Profile.id == user_id)) or 0
 
@@ -197,7 +201,7 @@ def campus_of(market: Market, database: Database) -> Callable[[str], UUID]:
     return make
 
 
-def test_first_sight_makes_the_profile_of_a_buyer_of_the_domains_campus(
+def test_first_request_creates_buyer_profile_with_campus_of_email_domain(
     probe: FlaskClient, market: Market, bearer: Bearer, campus_of: Callable[[str], UUID]
 ) -> None:
     domain = f"{uuid4().hex}.example.edu"
@@ -212,7 +216,7 @@ def test_first_sight_makes_the_profile_of_a_buyer_of_the_domains_campus(
 
 
 @pytest.mark.parametrize("email", [None, "amara", "amara@", "@", "amara@nowhere.example"])
-def test_first_sight_does_without_an_address_that_tells_a_campus(
+def test_first_request_creates_profile_without_campus_for_unknown_email_domain(
     probe: FlaskClient, market: Market, bearer: Bearer, email: str | None
 ) -> None:
     user_id = uuid4()
@@ -221,7 +225,7 @@ def test_first_sight_does_without_an_address_that_tells_a_campus(
     assert (row.email, row.campus_id) == (email, None)
 
 
-def test_twenty_first_requests_at_once_make_one_profile(
+def test_concurrent_first_requests_create_single_profile(
     probe: FlaskClient, database: Database, bearer: Bearer
 ) -> None:
     user_id = uuid4()
@@ -232,13 +236,11 @@ def test_twenty_first_requests_at_once_make_one_profile(
     ]
     answers = at_once(ask)
     assert [answer.status_code for answer in answers] == [200] * 20
-    assert profiles(database, user_id) == 1
+    assert count_profiles(database, user_id) == 1
 
 
-def test_a_token_that_is_refused_makes_no_profile(
-    probe: FlaskClient, database: Database, bearer: Bearer
-) -> None:
+def test_refused_token_creates_no_profile(probe: FlaskClient, database: Database, bearer: Bearer) -> None:
     user_id = uuid4()
     assert status_of(probe, "authenticated", bearer(user_id, exp=1)) == 401
     assert status_of(probe, "unchecked", bearer(user_id)) == 200
-    assert profiles(database, user_id) == 0
+    assert count_profiles(database, user_id) == 0

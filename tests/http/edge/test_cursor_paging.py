@@ -1,4 +1,4 @@
-"""Paging by cursor: bounds, an order without gaps, and cursors that are good for one listing alone."""
+"""Cursor paging: page bounds, a complete order, and cursors that are valid for a single listing."""
 
 import base64
 from typing import Any
@@ -21,7 +21,7 @@ NUMBERS = 250
 
 
 class Listing(CursorQuery):
-    """A listing with one filter."""
+    """A listing with a single filter."""
 
     search_text = Text(max_length=20)
 
@@ -70,7 +70,7 @@ def probe(services: Services) -> FlaskClient:
     return serve(services, area)
 
 
-def ask(probe: FlaskClient, name: str, headers: dict[str, str] | None = None, **query: Any) -> Any:
+def fetch(probe: FlaskClient, name: str, headers: dict[str, str] | None = None, **query: Any) -> Any:
     return probe.get(f"/api/probe/{name}", query_string=query, headers=headers)
 
 
@@ -82,11 +82,11 @@ def cursor_of(response: Any) -> str:
 
 
 @pytest.mark.parametrize("name", ["public", "cached"])
-def test_pages_follow_each_other_without_gap_or_repetition(probe: FlaskClient, name: str) -> None:
+def test_consecutive_pages_have_no_gap_or_repetition(probe: FlaskClient, name: str) -> None:
     seen: list[int] = []
     query: dict[str, Any] = {"limit": 100}
     for expected in (100, 100, 50):
-        response = ask(probe, name, **query)
+        response = fetch(probe, name, **query)
         assert len(response.json["data"]) == expected
         seen += [row["number"] for row in response.json["data"]]
         meta = response.json["meta"]
@@ -96,35 +96,35 @@ def test_pages_follow_each_other_without_gap_or_repetition(probe: FlaskClient, n
     assert (meta["has_more"], meta["next_cursor"], meta["limit"]) == (False, None, 100)
 
 
-def test_an_empty_listing_has_an_empty_page(probe: FlaskClient) -> None:
-    response = ask(probe, "empty")
+def test_empty_listing_has_empty_page(probe: FlaskClient) -> None:
+    response = fetch(probe, "empty")
     assert response.json["data"] == []
     assert response.json["meta"]["has_more"] is False
     assert response.json["meta"]["next_cursor"] is None
 
 
 def test_limit_has_a_default_and_bounds(probe: FlaskClient) -> None:
-    assert len(ask(probe, "public").json["data"]) == ask(probe, "public").json["meta"]["limit"] == 20
+    assert len(fetch(probe, "public").json["data"]) == fetch(probe, "public").json["meta"]["limit"] == 20
     for good in (1, 100):
-        assert len(ask(probe, "public", limit=good).json["data"]) == good
+        assert len(fetch(probe, "public", limit=good).json["data"]) == good
     for bad in (0, 101, -1, 10**30, "x", ""):
-        assert faults(ask(probe, "public", limit=bad)) == ["limit"]
+        assert faults(fetch(probe, "public", limit=bad)) == ["limit"]
 
 
-def test_a_cursor_is_url_safe_and_good_with_another_limit(probe: FlaskClient) -> None:
-    cursor = cursor_of(ask(probe, "public", limit=3))
+def test_cursor_is_url_safe_and_valid_with_another_limit(probe: FlaskClient) -> None:
+    cursor = cursor_of(fetch(probe, "public", limit=3))
     assert quote(cursor, safe="") == cursor
     response = probe.get(f"/api/probe/public?cursor={cursor}&limit=2")
     assert [row["number"] for row in response.json["data"]] == [4, 5]
-    assert ask(probe, "public", cursor=cursor).json["data"][-1] == {"number": 23}
+    assert fetch(probe, "public", cursor=cursor).json["data"][-1] == {"number": 23}
 
 
-def test_an_altered_cursor_is_refused(probe: FlaskClient) -> None:
-    cursor = cursor_of(ask(probe, "public"))
+def test_altered_cursor_is_refused(probe: FlaskClient) -> None:
+    cursor = cursor_of(fetch(probe, "public"))
     signature = cursor.partition(".")[2]
     for place in range(len(cursor)):
         altered = cursor[:place] + ("A" if cursor[place] != "A" else "B") + cursor[place + 1 :]
-        assert faults(ask(probe, "public", cursor=altered)) == ["cursor"], place
+        assert faults(fetch(probe, "public", cursor=altered)) == ["cursor"], place
     payload = base64.urlsafe_b64encode(b"[200]").rstrip(b"=").decode()
     for bad in (
         "",
@@ -145,40 +145,40 @@ def test_an_altered_cursor_is_refused(probe: FlaskClient) -> None:
         "0",
         "null",
     ):
-        assert faults(ask(probe, "public", cursor=bad)) == ["cursor"], bad
+        assert faults(fetch(probe, "public", cursor=bad)) == ["cursor"], bad
     assert faults(probe.get(f"/api/probe/public?cursor={cursor}&cursor={cursor}")) == ["cursor"]
 
 
-def test_a_cursor_is_good_for_one_listing_and_its_filters(probe: FlaskClient) -> None:
-    plain, filtered = cursor_of(ask(probe, "public")), cursor_of(ask(probe, "public", searchText="a"))
-    assert ask(probe, "public", cursor=filtered, searchText="a").status_code == 200
+def test_cursor_of_another_listing_or_filter_is_refused(probe: FlaskClient) -> None:
+    plain, filtered = cursor_of(fetch(probe, "public")), cursor_of(fetch(probe, "public", searchText="a"))
+    assert fetch(probe, "public", cursor=filtered, searchText="a").status_code == 200
     for cursor, query in ((plain, {"searchText": "a"}), (filtered, {}), (filtered, {"searchText": "b"})):
-        assert faults(ask(probe, "public", cursor=cursor, **query)) == ["cursor"]
-    assert faults(ask(probe, "other", cursor=plain)) == ["cursor"]
+        assert faults(fetch(probe, "public", cursor=cursor, **query)) == ["cursor"]
+    assert faults(fetch(probe, "other", cursor=plain)) == ["cursor"]
     first, second = uuid4(), uuid4()
-    owned = cursor_of(ask(probe, f"of/{first}"))
-    assert ask(probe, f"of/{first}", cursor=owned).status_code == 200
-    assert faults(ask(probe, f"of/{second}", cursor=owned)) == ["cursor"]
+    owned = cursor_of(fetch(probe, f"of/{first}"))
+    assert fetch(probe, f"of/{first}", cursor=owned).status_code == 200
+    assert faults(fetch(probe, f"of/{second}", cursor=owned)) == ["cursor"]
 
 
-def test_a_cursor_of_ones_own_is_nobody_elses(probe: FlaskClient, bearer: Bearer) -> None:
-    mine, yours = bearer(uuid4()), bearer(uuid4())
-    cursor = cursor_of(ask(probe, "own", mine))
-    assert ask(probe, "own", mine, cursor=cursor).status_code == 200
-    assert faults(ask(probe, "own", yours, cursor=cursor)) == ["cursor"]
+def test_cursor_of_another_caller_is_refused(probe: FlaskClient, bearer: Bearer) -> None:
+    first, second = bearer(uuid4()), bearer(uuid4())
+    cursor = cursor_of(fetch(probe, "own", first))
+    assert fetch(probe, "own", first, cursor=cursor).status_code == 200
+    assert faults(fetch(probe, "own", second, cursor=cursor)) == ["cursor"]
 
 
-def test_a_cached_listing_is_the_same_for_all(probe: FlaskClient, bearer: Bearer) -> None:
-    cursor = cursor_of(ask(probe, "cached", bearer(uuid4())))
-    assert ask(probe, "cached", bearer(uuid4()), cursor=cursor).status_code == 200
-    assert ask(probe, "cached", cursor=cursor).status_code == 200
+def test_cursor_of_cached_listing_is_valid_for_all_callers(probe: FlaskClient, bearer: Bearer) -> None:
+    cursor = cursor_of(fetch(probe, "cached", bearer(uuid4())))
+    assert fetch(probe, "cached", bearer(uuid4()), cursor=cursor).status_code == 200
+    assert fetch(probe, "cached", cursor=cursor).status_code == 200
 
 
-def test_the_versioned_path_is_the_same_listing(probe: FlaskClient) -> None:
-    cursor = cursor_of(ask(probe, "public"))
+def test_cursor_is_valid_on_versioned_path(probe: FlaskClient) -> None:
+    cursor = cursor_of(fetch(probe, "public"))
     assert probe.get(f"/api/v1/probe/public?cursor={cursor}").json["data"][0] == {"number": 21}
 
 
-def test_another_key_signs_other_cursors(services: Services, probe: FlaskClient) -> None:
+def test_cursor_signed_with_another_key_is_refused(services: Services, probe: FlaskClient) -> None:
     elsewhere = serve(services, area, cursor_key="of-another-service-0123456789abcdef")
-    assert faults(ask(elsewhere, "public", cursor=cursor_of(ask(probe, "public")))) == ["cursor"]
+    assert faults(fetch(elsewhere, "public", cursor=cursor_of(fetch(probe, "public")))) == ["cursor"]

@@ -1,4 +1,4 @@
-"""Every answer: the envelope, the request's ids, the versioned path, security headers and other origins."""
+"""Responses: the envelope, request ids, versioned paths, security headers and cross-origin access."""
 
 import re
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ ORIGIN = "https://shop.example"
 
 
 class Note(Schema):
-    """A body with one text."""
+    """A body with a single text."""
 
     text = Text(max_length=100, required=True)
 
@@ -62,7 +62,7 @@ def probe(services: Services) -> FlaskClient:
     return serve(services, area, clock=lambda: NOW)
 
 
-def test_success_is_wrapped_and_written_exactly(probe: FlaskClient) -> None:
+def test_success_is_serialized_in_envelope(probe: FlaskClient) -> None:
     response = probe.get("/api/probe/values")
     assert response.content_type == "application/json; charset=utf-8"
     request_id = response.headers["X-Request-ID"]
@@ -80,33 +80,33 @@ def test_success_is_wrapped_and_written_exactly(probe: FlaskClient) -> None:
     assert probe.get("/api/probe/nothing").json["data"] is None
 
 
-def test_what_was_created_answers_201_in_the_envelope(probe: FlaskClient) -> None:
+def test_created_resource_is_answered_201_in_envelope(probe: FlaskClient) -> None:
     response = probe.post("/api/probe/created", json={"text": "x"})
     assert (response.status_code, response.json["success"]) == (201, True)
     assert response.json["data"] == {"text": "x"}
 
 
-def test_acknowledgements_stand_outside_the_envelope(probe: FlaskClient) -> None:
+def test_acknowledgement_has_no_envelope(probe: FlaskClient) -> None:
     response = probe.post("/api/probe/acknowledged", data=b"anything")
     assert (response.status_code, response.get_data()) == (200, b'{"received":true}')
 
 
-def test_a_value_that_has_no_form_on_the_wire_is_our_fault(probe: FlaskClient) -> None:
+def test_unserializable_value_is_internal_error(probe: FlaskClient) -> None:
     body = assert_problem(probe.get("/api/probe/unwritable"), 500, "INTERNAL_ERROR")
     assert "Decimal" not in str(body)
 
 
-def test_head_answers_the_headers_alone(probe: FlaskClient) -> None:
+def test_head_answers_headers_only(probe: FlaskClient) -> None:
     got, head = probe.get("/api/probe/values"), probe.head("/api/probe/values")
     assert (head.status_code, head.get_data()) == (200, b"")
     assert head.headers["Content-Type"] == got.headers["Content-Type"]
     assert head.headers["Content-Length"] == got.headers["Content-Length"]
 
 
-# The request's ids
+# Request and correlation ids
 
 
-def test_a_clients_request_id_is_kept_everywhere(probe: FlaskClient) -> None:
+def test_valid_client_request_id_is_returned_in_all_responses(probe: FlaskClient) -> None:
     given = str(uuid4())
     response = probe.get("/api/probe/values", headers={"x-request-id": given})
     assert response.headers["X-Request-ID"] == response.json["meta"]["requestId"] == given
@@ -132,7 +132,7 @@ def test_a_clients_request_id_is_kept_everywhere(probe: FlaskClient) -> None:
         "a" * 5000,
     ],
 )
-def test_any_other_request_id_is_replaced(probe: FlaskClient, given: str | None) -> None:
+def test_invalid_request_id_is_replaced(probe: FlaskClient, given: str | None) -> None:
     headers = {} if given is None else {"x-request-id": given}
     response = probe.get("/api/probe/values", headers=headers)
     made = response.headers["X-Request-ID"]
@@ -141,10 +141,10 @@ def test_any_other_request_id_is_replaced(probe: FlaskClient, given: str | None)
     assert response.json["meta"]["requestId"] == made
 
 
-def test_our_faults_tell_the_correlation_id_of_the_client_or_a_new_one(probe: FlaskClient) -> None:
+def test_internal_error_reports_correlation_id_or_request_id(probe: FlaskClient) -> None:
     path = "/api/probe/unwritable"
-    told = probe.get(path, headers={"x-correlation-id": "order 7/b"}).json
-    assert told["correlationId"] == "order 7/b"
+    body = probe.get(path, headers={"x-correlation-id": "order 7/b"}).json
+    assert body["correlationId"] == "order 7/b"
     for odd in ("", "x" * 129, "a\u00e9", "a\tb"):
         problem = probe.get(path, headers={"x-correlation-id": odd}).json
         assert problem["correlationId"] == problem["requestId"]
@@ -154,7 +154,7 @@ def test_our_faults_tell_the_correlation_id_of_the_client_or_a_new_one(probe: Fl
 # The versioned path
 
 
-def test_every_path_has_its_versioned_twin(probe: FlaskClient) -> None:
+def test_every_path_has_versioned_equivalent(probe: FlaskClient) -> None:
     assert probe.get("/api/v1/probe/values").json["data"] == probe.get("/api/probe/values").json["data"]
     assert probe.post("/api/v1/probe/created", json={"text": "x"}).status_code == 201
     for path in (
@@ -168,7 +168,7 @@ def test_every_path_has_its_versioned_twin(probe: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["/api", "/api/v1"])
-def test_instance_is_the_path_as_it_was_asked_for(probe: FlaskClient, prefix: str) -> None:
+def test_problem_instance_is_requested_path(probe: FlaskClient, prefix: str) -> None:
     for name in ("x", "%C3%A9%20b", "%2e%2e", "a%00b", "%FF", "%F0%9F%A6%8A"):
         body = assert_problem(probe.get(f"{prefix}/probe/missing/{name}?secret=1"), 401, "AUTH_UNAUTHORIZED")
         readable = {"%C3%A9%20b": "é b", "%2e%2e": "..", "a%00b": "a\0b", "%FF": "\ufffd"}
@@ -179,7 +179,7 @@ def test_instance_is_the_path_as_it_was_asked_for(probe: FlaskClient, prefix: st
 # Headers
 
 
-def test_every_answer_carries_the_security_headers(services: Services, probe: FlaskClient) -> None:
+def test_every_response_has_security_headers(services: Services, probe: FlaskClient) -> None:
     secure = serve(services, area, public_base_url="https://api.example")
     for path in ("/api/probe/values", "/nothing", "/docs", "/api/probe/unwritable", "/errors/auth-forbidden"):
         response = probe.get(path)
@@ -197,7 +197,7 @@ def test_every_answer_carries_the_security_headers(services: Services, probe: Fl
     assert problem["type"] == "https://api.example/errors/resource-not-found"
 
 
-def test_answers_are_not_to_be_kept(probe: FlaskClient) -> None:
+def test_uncached_responses_are_marked_no_store(probe: FlaskClient) -> None:
     for path in ("/api/probe/values", "/nothing", "/docs", "/openapi.json", "/errors/auth-forbidden"):
         assert probe.get(path).headers["Cache-Control"] == "no-store"
     assert probe.post("/api/probe/created", json={"text": "x"}).headers["Cache-Control"] == "no-store"
@@ -215,12 +215,12 @@ def cors_of(response: Any) -> dict[str, str]:
     return {name: value for name, value in response.headers.items() if name.startswith("Access-Control-")}
 
 
-def test_without_configured_origins_none_is_let_in(probe: FlaskClient) -> None:
+def test_without_configured_origins_no_cors_headers_are_sent(probe: FlaskClient) -> None:
     for method in ("GET", "OPTIONS"):
         assert cors_of(probe.open("/api/probe/values", method=method, headers={"Origin": ORIGIN})) == {}
 
 
-def test_a_configured_origin_may_read_answers_and_their_headers(shared: FlaskClient) -> None:
+def test_configured_origin_may_read_responses_and_headers(shared: FlaskClient) -> None:
     for path, status in (("/api/probe/values", 200), ("/nothing", 404), ("/api/probe/missing/x", 401)):
         response = shared.get(path, headers={"Origin": ORIGIN})
         assert response.status_code == status
@@ -244,7 +244,7 @@ def test_a_configured_origin_may_read_answers_and_their_headers(shared: FlaskCli
         f"{ORIGIN}:8443",
     ],
 )
-def test_another_origin_is_not_let_in(shared: FlaskClient, origin: str | None) -> None:
+def test_other_origin_gets_no_cors_headers(shared: FlaskClient, origin: str | None) -> None:
     headers = {} if origin is None else {"Origin": origin}
     for method in ("GET", "OPTIONS"):
         response = shared.open("/api/probe/values", method=method, headers=headers)
@@ -253,7 +253,7 @@ def test_another_origin_is_not_let_in(shared: FlaskClient, origin: str | None) -
         assert "Origin" in response.headers["Vary"]
 
 
-def test_a_preflight_tells_methods_and_headers_and_runs_nothing(
+def test_preflight_lists_methods_and_headers_without_running_view(
     services: Services, shared: FlaskClient
 ) -> None:
     effects = Effects(services.database)
@@ -265,10 +265,10 @@ def test_a_preflight_tells_methods_and_headers_and_runs_nothing(
     for path in ("/api/probe/created", "/api/v1/probe/created"):
         response = shared.options(path, headers=headers)
         assert (response.status_code, response.get_data()) == (200, b"")
-        told = cors_of(response)
-        assert told["Access-Control-Allow-Origin"] == ORIGIN
-        assert "POST" in told["Access-Control-Allow-Methods"].split(", ")
-        allowed = {name.strip().lower() for name in told["Access-Control-Allow-Headers"].split(",")}
+        body = cors_of(response)
+        assert body["Access-Control-Allow-Origin"] == ORIGIN
+        assert "POST" in body["Access-Control-Allow-Methods"].split(", ")
+        allowed = {name.strip().lower() for name in body["Access-Control-Allow-Headers"].split(",")}
         assert {
             "authorization",
             "idempotency-key",
@@ -276,10 +276,10 @@ def test_a_preflight_tells_methods_and_headers_and_runs_nothing(
             "if-none-match",
             "x-request-id",
         } <= allowed
-        assert told["Access-Control-Max-Age"] == "600"
+        assert body["Access-Control-Max-Age"] == "600"
     assert effects.count() == 0
 
 
-def test_a_resource_has_one_address(client: FlaskClient) -> None:
+def test_trailing_slash_is_not_found(client: FlaskClient) -> None:
     assert client.get("/api/products").status_code == 200
     assert client.get("/api/products/").status_code == 404

@@ -1,4 +1,4 @@
-"""Idempotency keys: the same request twice has its effect once and the same answer, to the letter."""
+"""Idempotency keys: a repeated request has a single effect and receives the identical response."""
 
 from typing import Any
 from uuid import uuid4
@@ -50,7 +50,7 @@ def is_replay(response: Any) -> bool:
         "0b7c9a52-6a3e-4f5e-9d0e-2f1c8f6a7b11,0b7c9a52-6a3e-4f5e-9d0e-2f1c8f6a7b11",
     ],
 )
-def test_a_key_is_a_uuid_of_version_4_also_where_it_is_optional(
+def test_key_other_than_uuid_version_4_is_refused(
     counter: Counter, headers: dict[str, str], key: str
 ) -> None:
     for path in ("required", "optional/a", "phased"):
@@ -58,9 +58,7 @@ def test_a_key_is_a_uuid_of_version_4_also_where_it_is_optional(
     assert counter.calls == counter.effects.count() == 0
 
 
-def test_a_key_is_required_where_it_is_and_may_be_left_out_elsewhere(
-    counter: Counter, headers: dict[str, str]
-) -> None:
+def test_key_may_be_omitted_only_where_optional(counter: Counter, headers: dict[str, str]) -> None:
     assert faults(counter.send("required", None, headers)) == ["Idempotency-Key"]
     for _ in range(2):
         assert counter.send("optional/a", None, headers).status_code == 200
@@ -71,9 +69,7 @@ def test_a_key_is_required_where_it_is_and_may_be_left_out_elsewhere(
     assert counter.effects.count() == 4
 
 
-def test_a_replay_is_the_answer_to_the_letter_with_headers_of_its_own(
-    counter: Counter, headers: dict[str, str]
-) -> None:
+def test_replay_has_identical_body_and_fresh_headers(counter: Counter, headers: dict[str, str]) -> None:
     key = uuid4()
     first = counter.send("required", key, headers)
     assert (first.status_code, is_replay(first)) == (201, False)
@@ -89,7 +85,7 @@ def test_a_replay_is_the_answer_to_the_letter_with_headers_of_its_own(
     assert (counter.calls, counter.effects.count()) == (1, 1)
 
 
-def test_the_versioned_path_is_the_same_scope(counter: Counter, headers: dict[str, str]) -> None:
+def test_versioned_path_shares_key_scope(counter: Counter, headers: dict[str, str]) -> None:
     given = headers | {"Idempotency-Key": str(uuid4())}
     first = counter.client.post("/api/v1/probe/required", json={"amount": 1}, headers=given)
     again = counter.client.post("/api/probe/required", json={"amount": 1}, headers=given)
@@ -97,7 +93,7 @@ def test_the_versioned_path_is_the_same_scope(counter: Counter, headers: dict[st
     assert first.get_data() == again.get_data()
 
 
-def test_another_caller_or_path_is_another_scope(
+def test_other_caller_or_path_has_separate_key_scope(
     counter: Counter, headers: dict[str, str], bearer: Bearer
 ) -> None:
     key = uuid4()
@@ -112,21 +108,21 @@ def test_another_caller_or_path_is_another_scope(
     assert is_replay(counter.send("optional/b", key, headers))
 
 
-def test_the_same_key_with_another_body_is_refused(counter: Counter, headers: dict[str, str]) -> None:
+def test_same_key_with_different_body_is_refused(counter: Counter, headers: dict[str, str]) -> None:
     key = uuid4()
     assert counter.send("required", key, headers, {"amount": 1}).status_code == 201
     for other in ({"amount": 2}, {"amount": 1, "note": "x"}):
         refused = counter.send("required", key, headers, other)
         assert (faults(refused), is_replay(refused)) == (["Idempotency-Key"], False)
         assert refused.json["reason"] == "idempotency-key-reused"
-    # The same said otherwise: the order of fields, white space, a default written out.
+    # Field order, white space and explicit defaults do not change the request.
     given = headers | {"Idempotency-Key": str(key), "Content-Type": "application/json"}
     for same in (b'{"note": null, "amount":1}', b' {"amount" : 1 } '):
         assert is_replay(counter.client.post("/api/probe/required", data=same, headers=given))
     assert counter.effects.count() == 1
 
 
-def test_a_body_that_is_refused_leaves_the_key_alone(counter: Counter, headers: dict[str, str]) -> None:
+def test_invalid_body_does_not_use_key(counter: Counter, headers: dict[str, str]) -> None:
     key = uuid4()
     assert faults(counter.send("required", key, headers, {"amount": 0})) == ["amount"]
     assert counter.send("required", key, headers, {"amount": 5}).json["data"]["amount"] == 5
@@ -138,7 +134,7 @@ def test_a_body_that_is_refused_leaves_the_key_alone(counter: Counter, headers: 
     ids=lambda error: error.code,
 )
 @pytest.mark.parametrize("path", ["required", "phased"])
-def test_a_definite_refusal_is_stored(
+def test_final_refusal_is_stored_and_replayed(
     counter: Counter, headers: dict[str, str], error: MarketplaceError, path: str
 ) -> None:
     key = uuid4()
@@ -151,7 +147,7 @@ def test_a_definite_refusal_is_stored(
     assert again.get_data() == first.get_data()
     assert (again.status_code, again.content_type) == (error.status, "application/problem+json")
     assert counter.calls == 1
-    # What the phase before the last committed stays; the refused work does not.
+    # Earlier phases stay committed; the refused last phase rolls back.
     assert counter.effects.count() == kept == (1 if path == "phased" else 0)
     assert faults(counter.send(path, key, headers, {"amount": 2})) == ["Idempotency-Key"]
 
@@ -169,7 +165,7 @@ def test_a_definite_refusal_is_stored(
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("path", ["required", "phased"])
-def test_what_may_turn_into_a_success_frees_the_key_for_another_body(
+def test_temporary_refusal_frees_key_for_another_body(
     counter: Counter, headers: dict[str, str], error: Exception, path: str
 ) -> None:
     key = uuid4()
@@ -187,7 +183,7 @@ def test_what_may_turn_into_a_success_frees_the_key_for_another_body(
     assert counter.effects.count() == early_phases + kept + 1
 
 
-def test_a_refusal_that_keeps_its_changes_and_is_final_is_stored_with_them(
+def test_final_refusal_that_keeps_changes_is_stored_and_replayed(
     counter: Counter, headers: dict[str, str]
 ) -> None:
     key = uuid4()
@@ -201,7 +197,7 @@ def test_a_refusal_that_keeps_its_changes_and_is_final_is_stored_with_them(
     assert (counter.calls, counter.effects.count()) == (1, 1)
 
 
-def test_who_is_over_the_limit_uses_no_key(services: Services, bearer: Bearer) -> None:
+def test_rate_limited_request_uses_no_key(services: Services, bearer: Bearer) -> None:
     counter = Counter(changed(services, rate_limit_scale=1))
     headers, first, second = bearer(uuid4()), uuid4(), uuid4()
     assert counter.send("limited", first, headers).status_code == 200
@@ -212,7 +208,7 @@ def test_who_is_over_the_limit_uses_no_key(services: Services, bearer: Bearer) -
     assert counter.effects.count() == 1
 
 
-def test_a_result_is_kept_for_a_day(counter: Counter, headers: dict[str, str]) -> None:
+def test_stored_response_expires_after_one_day(counter: Counter, headers: dict[str, str]) -> None:
     key = uuid4()
     first = counter.send("required", key, headers)
     counter.later(24 * 3600 - 1)
@@ -225,7 +221,7 @@ def test_a_result_is_kept_for_a_day(counter: Counter, headers: dict[str, str]) -
     assert is_replay(counter.send("required", key, headers, {"amount": 3}))
 
 
-def test_who_may_not_call_any_more_gets_no_replay(counter: Counter, market: Market, bearer: Bearer) -> None:
+def test_caller_without_access_gets_no_replay(counter: Counter, market: Market, bearer: Bearer) -> None:
     user_id, key = market.person(), uuid4()
     assert counter.send("required", key, bearer(user_id)).status_code == 201
     assert_problem(counter.send("required", key, {}), 401, "AUTH_UNAUTHORIZED")

@@ -1,4 +1,4 @@
-"""Idempotency keys when requests meet: in progress, at once, taken over, and cut off in the middle."""
+"""Idempotency keys under concurrency: requests in progress, simultaneous, taken over and interrupted."""
 
 import os
 import signal
@@ -36,8 +36,10 @@ def thread() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def held_up(counter: Counter, thread: ThreadPoolExecutor, *arguments: Any) -> tuple[Pause, "Future[Any]"]:
-    """Send a request from another thread and hold it up once its effect is written, before it commits."""
+def send_and_pause(
+    counter: Counter, thread: ThreadPoolExecutor, *arguments: Any
+) -> tuple[Pause, "Future[Any]"]:
+    """Send a request from another thread and pause between the effect and the commit."""
     pause = Pause()
     counter.after = pause
     sent = thread.submit(partial(counter.send, *arguments, client=counter.another_client()))
@@ -45,17 +47,17 @@ def held_up(counter: Counter, thread: ThreadPoolExecutor, *arguments: Any) -> tu
     return pause, sent
 
 
-def early(path: str) -> int:
-    """Tell how many effects each request of a path commits before its last phase."""
+def early_effects(path: str) -> int:
+    """Return the number of effects that a request to the path commits before its last phase."""
     return 1 if path == "phased" else 0
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_request_in_progress_is_told_so_at_once(
+def test_repeated_request_is_refused_while_first_is_in_progress(
     counter: Counter, headers: dict[str, str], thread: ThreadPoolExecutor, path: str
 ) -> None:
     key = uuid4()
-    pause, sent = held_up(counter, thread, path, key, headers)
+    pause, sent = send_and_pause(counter, thread, path, key, headers)
     try:
         refused = counter.send(path, key, headers)
         body = assert_problem(refused, 409, "CONCURRENCY_CONFLICT")
@@ -72,11 +74,11 @@ def test_a_request_in_progress_is_told_so_at_once(
     first = sent.result(WAIT_SECONDS)
     assert first.status_code // 100 == 2
     assert counter.send(path, key, headers).get_data() == first.get_data()
-    assert counter.effects.count() == 2 + 2 * early(path)
+    assert counter.effects.count() == 2 + 2 * early_effects(path)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_of_requests_sent_at_once_one_has_its_effect(
+def test_simultaneous_requests_with_same_key_have_single_effect(
     counter: Counter, headers: dict[str, str], path: str
 ) -> None:
     key = uuid4()
@@ -90,16 +92,16 @@ def test_of_requests_sent_at_once_one_has_its_effect(
         if answer not in done:
             assert_problem(answer, 409, "CONCURRENCY_CONFLICT")
             assert int(answer.headers["Retry-After"]) >= 1
-    assert (counter.calls, counter.effects.count()) == (1, 1 + early(path))
+    assert (counter.calls, counter.effects.count()) == (1, 1 + early_effects(path))
     assert counter.send(path, key, headers).get_data() == done[0].get_data()
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_after_two_minutes_another_takes_over_and_the_first_one_is_undone(
+def test_second_request_takes_over_after_two_minutes_and_first_rolls_back(
     counter: Counter, headers: dict[str, str], thread: ThreadPoolExecutor, path: str
 ) -> None:
     key = uuid4()
-    pause, sent = held_up(counter, thread, path, key, headers)
+    pause, sent = send_and_pause(counter, thread, path, key, headers)
     try:
         counter.later(119.999)
         assert counter.send(path, key, headers).status_code == 409
@@ -111,7 +113,7 @@ def test_after_two_minutes_another_takes_over_and_the_first_one_is_undone(
         pause.end()
     first = sent.result(WAIT_SECONDS)
     assert "took over" in assert_conflict(first)
-    assert counter.effects.count() == 1 + 2 * early(path)
+    assert counter.effects.count() == 1 + 2 * early_effects(path)
     replay = counter.send(path, key, headers)
     assert (replay.get_data(), replay.headers["X-Cache-Lookup"]) == (second.get_data(), "HIT")
 
@@ -127,12 +129,12 @@ def assert_conflict(response: Any) -> str:
     [NotFoundError(), ConflictError(), QuarantinedError(), RuntimeError()],
     ids=lambda e: type(e).__name__,
 )
-def test_who_was_taken_over_neither_stores_nor_frees_anything(
+def test_overtaken_request_neither_stores_response_nor_frees_key(
     counter: Counter, headers: dict[str, str], thread: ThreadPoolExecutor, error: Exception
 ) -> None:
     key = uuid4()
     counter.error = error
-    pause, sent = held_up(counter, thread, "required", key, headers)
+    pause, sent = send_and_pause(counter, thread, "required", key, headers)
     try:
         counter.later(120)
         second = counter.send("required", key, headers)
@@ -144,8 +146,8 @@ def test_who_was_taken_over_neither_stores_nor_frees_anything(
     assert counter.send("required", key, headers).get_data() == second.get_data()
 
 
-def kill_the_connection(counter: Counter) -> None:
-    """End the server's side of every connection that is in a transaction which wrote an effect."""
+def kill_connection(counter: Counter) -> None:
+    """Terminate every server connection whose open transaction wrote an effect."""
     with counter.services.database.reading() as session:
         killed = session.execute(
             text(
@@ -159,20 +161,20 @@ def kill_the_connection(counter: Counter) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_what_is_cut_off_before_it_commits_has_neither_effect_nor_answer(
+def test_request_interrupted_before_commit_has_no_effect_or_stored_response(
     counter: Counter, headers: dict[str, str], path: str
 ) -> None:
     key = uuid4()
-    counter.after = partial(kill_the_connection, counter)
+    counter.after = partial(kill_connection, counter)
     cut = counter.send(path, key, headers)
     assert_problem(cut, 503, "SERVICE_UNAVAILABLE")
-    assert counter.effects.count() == early(path)
+    assert counter.effects.count() == early_effects(path)
     retried = counter.send(path, key, headers, {"amount": 2})
     assert retried.status_code // 100 == 2
-    assert counter.effects.count() == 1 + 2 * early(path)
+    assert counter.effects.count() == 1 + 2 * early_effects(path)
 
 
-def test_a_process_that_dies_leaves_a_claim_that_runs_out(counter: Counter, headers: dict[str, str]) -> None:
+def test_claim_of_killed_process_expires(counter: Counter, headers: dict[str, str]) -> None:
     key = uuid4()
     process = os.fork()
     if process == 0:
@@ -192,13 +194,13 @@ def test_a_process_that_dies_leaves_a_claim_that_runs_out(counter: Counter, head
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_an_effect_and_its_answer_are_of_one_transaction(
+def test_effect_and_stored_response_commit_in_same_transaction(
     counter: Counter, headers: dict[str, str], path: str
 ) -> None:
     key = uuid4()
     assert counter.send(path, key, headers).status_code // 100 == 2
     with counter.services.database.reading() as session:
-        same = session.execute(
+        rows = session.execute(
             text(
                 """
                 SELECT count(*) FROM idempotency_keys k, campuses c
@@ -207,17 +209,17 @@ def test_an_effect_and_its_answer_are_of_one_transaction(
             ),
             {"key": str(key), "name": counter.effects.name},
         ).scalar_one()
-    assert same == 1
+    assert rows == 1
 
 
-def test_a_final_refusal_and_the_changes_that_it_keeps_are_of_one_transaction(
+def test_final_refusal_and_kept_changes_commit_in_same_transaction(
     counter: Counter, headers: dict[str, str]
 ) -> None:
     key = uuid4()
     counter.error = QuarantinedError()
     assert counter.send("required", key, headers).status_code == 422
     with counter.services.database.reading() as session:
-        same = session.execute(
+        rows = session.execute(
             text(
                 """
                 SELECT count(*) FROM idempotency_keys k, campuses c
@@ -226,4 +228,4 @@ def test_a_final_refusal_and_the_changes_that_it_keeps_are_of_one_transaction(
             ),
             {"key": str(key), "name": counter.effects.name},
         ).scalar_one()
-    assert same == 1
+    assert rows == 1

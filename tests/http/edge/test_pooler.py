@@ -29,7 +29,7 @@ CLIENTS = 4 * POOL_SIZE
 
 @pytest.fixture(scope="module")
 def pooled_services(pooled_url: str, settings: Settings, gateway_server: TestGateway) -> Iterator[Services]:
-    """What the application shares, its database behind the pooler."""
+    """Application services with a database behind the pooler."""
     pooled = replace(
         settings, database_url=pooled_url, database_prepared_statements="off", **gateway_server.settings()
     )
@@ -39,8 +39,8 @@ def pooled_services(pooled_url: str, settings: Settings, gateway_server: TestGat
 
 
 @pytest.fixture
-def pooled_desk(pooled_services: Services, bearer: Bearer, gateway: TestGateway) -> ShopClient:
-    """A shop at the application behind the pooler."""
+def pooled_shop(pooled_services: Services, bearer: Bearer, gateway: TestGateway) -> ShopClient:
+    """A shop with clients of the application behind the pooler."""
     database = pooled_services.database
     client = checked_app(pooled_services, AREAS).test_client()
     return ShopClient(database.in_transaction(make_shop), database, client, bearer)
@@ -53,26 +53,33 @@ def order_body(product_id: UUID) -> dict[str, Any]:
     }
 
 
-def test_order_is_placed_paid_and_listed(pooled_desk: ShopClient, gateway: TestGateway) -> None:
-    desk = pooled_desk
-    placed = desk.post("/api/orders", desk.buyer, order_body(desk.product()))
+def test_order_is_placed_paid_and_listed(pooled_shop: ShopClient, gateway: TestGateway) -> None:
+    shop_client = pooled_shop
+    placed = shop_client.post("/api/orders", shop_client.buyer, order_body(shop_client.product()))
     assert placed.status_code == 201
     order_id = placed.json["data"]["id"]
 
-    page = desk.post("/api/payments/initialize", desk.buyer, {"orderId": order_id}, key=new_key())
+    page = shop_client.post(
+        "/api/payments/initialize", shop_client.buyer, {"orderId": order_id}, key=new_key()
+    )
     reference = page.json["data"]["reference"]
     gateway.pay(reference)
-    assert desk.post("/api/payments/verify", desk.buyer, {"reference": reference}).status_code == 200
+    assert (
+        shop_client.post("/api/payments/verify", shop_client.buyer, {"reference": reference}).status_code
+        == 200
+    )
 
-    [listed] = desk.get("/api/orders", desk.buyer).json["data"]
+    [listed] = shop_client.get("/api/orders", shop_client.buyer).json["data"]
     assert (listed["id"], listed["status"]) == (order_id, "paid_escrow")
-    assert [order["id"] for order in desk.get("/api/orders/vendor", desk.vendor).json["data"]] == [order_id]
-    assert desk.get("/api/products", {}, limit=100).status_code == 200
-    with desk.database.transaction() as session:
+    assert [
+        order["id"] for order in shop_client.get("/api/orders/vendor", shop_client.vendor).json["data"]
+    ] == [order_id]
+    assert shop_client.get("/api/products", {}, limit=100).status_code == 200
+    with shop_client.database.transaction() as session:
         assert_books_are_whole(session)
 
 
-def test_session_settings_are_in_force(pooled_services: Services) -> None:
+def test_session_settings_apply_behind_pooler(pooled_services: Services) -> None:
     database = pooled_services.database
     for session_of in (database.reading, database.transaction):
         with session_of() as session:
@@ -98,27 +105,28 @@ def test_more_transactions_than_server_connections_all_commit(pooled_services: S
     assert count_products(database, shop.store_id) == CLIENTS
 
 
-def test_parallel_buyers_get_their_orders(pooled_desk: ShopClient) -> None:
-    desk = pooled_desk
-    product_id = desk.product(quantity=CLIENTS)
+def test_concurrent_buyers_all_place_orders(pooled_shop: ShopClient) -> None:
+    shop_client = pooled_shop
+    product_id = shop_client.product(quantity=CLIENTS)
     buyers = [
-        desk.bearer(desk.database.in_transaction(with_buyer, desk.shop).buyer.id) for _ in range(CLIENTS)
+        shop_client.bearer(shop_client.database.in_transaction(with_buyer, shop_client.shop).buyer.id)
+        for _ in range(CLIENTS)
     ]
 
     def buy(buyer: dict[str, str]) -> int:
-        client = desk.client.application.test_client()
+        client = shop_client.client.application.test_client()
         return client.post("/api/orders", json=order_body(product_id), headers=buyer).status_code
 
     assert at_once(buy, buyers) == [201] * CLIENTS
 
 
-def test_requests_leave_no_state_on_server_connections(pooled_desk: ShopClient, database_url: str) -> None:
-    desk = pooled_desk
-    order = desk.post("/api/orders", desk.buyer, order_body(desk.product()))
-    desk.get(f"/api/orders/{order.json['data']['id']}", desk.buyer)
+def test_requests_leave_no_state_on_server_connections(pooled_shop: ShopClient, database_url: str) -> None:
+    shop_client = pooled_shop
+    order = shop_client.post("/api/orders", shop_client.buyer, order_body(shop_client.product()))
+    shop_client.get(f"/api/orders/{order.json['data']['id']}", shop_client.buyer)
 
-    # Prepared statements are seen by their own connection alone.
-    with desk.database.reading() as session:
+    # Each connection lists only the prepared statements created there.
+    with shop_client.database.reading() as session:
         assert session.execute(text("SELECT count(*) FROM pg_prepared_statements")).scalar() == 0
     locks = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE locktype = 'advisory'"
     assert query(database_url, f"{locks} AND a.application_name = 'pooled'") == [(0,)]

@@ -1,4 +1,4 @@
-"""Every error there is, as problem details: the framework's, the servers', and those nobody foresaw."""
+"""Problem details for all errors: of the framework, of other servers and unexpected exceptions."""
 
 import io
 import re
@@ -30,7 +30,7 @@ SECRET = "sk_live_do_not_show"
 
 
 class Note(Schema):
-    """A body with one text."""
+    """A body with a single text."""
 
     text = Text(max_length=2 * MAX_BODY_BYTES)
 
@@ -77,7 +77,7 @@ def busy(_ctx: Context) -> None:
 
 @area.get("/mine", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER)
 def mine(_ctx: Context) -> None:
-    """Look the caller up, and nothing else."""
+    """Look up the caller and do nothing else."""
 
 
 @area.post("/written", auth=UNCHECKED, limit=SharedLimit.UNLIMITED)
@@ -100,7 +100,7 @@ def probe(services: Services) -> FlaskClient:
     return serve(services, area)
 
 
-def test_unknown_paths_are_not_found(probe: FlaskClient) -> None:
+def test_unknown_path_is_not_found(probe: FlaskClient) -> None:
     for path in (
         "/",
         "/api",
@@ -116,12 +116,12 @@ def test_unknown_paths_are_not_found(probe: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("number", ["7", "x", "0b7c9a526a3e4f5e9d0e2f1c8f6a7b11", "x" * 36, "%00"])
-def test_an_id_in_a_path_that_is_no_uuid_is_not_found(probe: FlaskClient, number: str) -> None:
+def test_path_id_that_is_not_a_uuid_is_not_found(probe: FlaskClient, number: str) -> None:
     assert_problem(probe.get(f"/api/probe/by-id/{number}"), 404, "RESOURCE_NOT_FOUND")
     assert probe.get(f"/api/probe/by-id/{uuid4()}").status_code == 200
 
 
-def test_a_method_that_a_path_does_not_know_is_told_those_that_it_does(probe: FlaskClient) -> None:
+def test_unsupported_method_is_answered_with_allowed_methods(probe: FlaskClient) -> None:
     for method in ("GET", "DELETE", "PATCH", "HEAD"):
         response = probe.open("/api/probe/note", method=method)
         assert set(response.headers["Allow"].split(", ")) == {"OPTIONS", "POST", "PUT"}
@@ -132,7 +132,7 @@ def test_a_method_that_a_path_does_not_know_is_told_those_that_it_does(probe: Fl
     assert set(probe.post("/docs").headers["Allow"].split(", ")) == {"GET", "HEAD", "OPTIONS"}
 
 
-def test_a_body_may_have_a_mebibyte_and_no_byte_more(probe: FlaskClient) -> None:
+def test_body_larger_than_size_limit_is_refused(probe: FlaskClient) -> None:
     frame = len(b'{"text":""}')
     fits = b'{"text":"' + b"x" * (MAX_BODY_BYTES - frame) + b'"}'
     sent = probe.post("/api/probe/note", data=fits, content_type="application/json")
@@ -143,8 +143,8 @@ def test_a_body_may_have_a_mebibyte_and_no_byte_more(probe: FlaskClient) -> None
         assert "RateLimit-Remaining" in response.headers
 
 
-def test_a_body_of_untold_length_is_cut_off_too(probe: FlaskClient) -> None:
-    """Chunked bodies tell no length; the server marks their end. One that is cut off could still be JSON."""
+def test_chunked_body_larger_than_size_limit_is_refused(probe: FlaskClient) -> None:
+    """A chunked body has no length header and could still be valid JSON when truncated."""
 
     def send(content: bytes) -> Any:
         return probe.post(
@@ -160,7 +160,7 @@ def test_a_body_of_untold_length_is_cut_off_too(probe: FlaskClient) -> None:
         assert_problem(send(b" " * (MAX_BODY_BYTES - 1) + more), 413, "PAYLOAD_TOO_LARGE")
 
 
-def test_a_body_that_breaks_off_is_a_bad_request(probe: FlaskClient) -> None:
+def test_incomplete_body_is_bad_request(probe: FlaskClient) -> None:
     response = probe.post(
         "/api/probe/note",
         input_stream=io.BytesIO(b'{"text":'),
@@ -184,7 +184,9 @@ def test_a_body_that_breaks_off_is_a_bad_request(probe: FlaskClient) -> None:
     ],
     ids=str,
 )
-def test_a_body_of_another_kind_is_not_taken(probe: FlaskClient, headers: dict[str, str]) -> None:
+def test_body_of_unsupported_media_type_or_encoding_is_refused(
+    probe: FlaskClient, headers: dict[str, str]
+) -> None:
     response = probe.post("/api/probe/note", data=b'{"text": "x"}', headers=headers)
     assert_problem(response, 415, "UNSUPPORTED_MEDIA_TYPE")
 
@@ -199,11 +201,11 @@ def test_a_body_of_another_kind_is_not_taken(probe: FlaskClient, headers: dict[s
     ],
     ids=str,
 )
-def test_json_is_json_however_it_is_named(probe: FlaskClient, headers: dict[str, str]) -> None:
+def test_all_json_media_types_are_accepted(probe: FlaskClient, headers: dict[str, str]) -> None:
     assert probe.post("/api/probe/note", data=b'{"text": "x"}', headers=headers).json["data"] == 1
 
 
-def test_an_error_that_nobody_foresaw_leaks_nothing(probe: FlaskClient) -> None:
+def test_unexpected_error_leaks_no_details(probe: FlaskClient) -> None:
     for method, path in (("GET", "broken"), ("POST", "broken-sql")):
         response = probe.open(f"/api/probe/{path}", method=method, headers={"x-correlation-id": "c-7"})
         body = assert_problem(response, 500, "INTERNAL_ERROR")
@@ -213,7 +215,7 @@ def test_an_error_that_nobody_foresaw_leaks_nothing(probe: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(CATALOG))
-def test_each_code_of_the_catalog_is_answered_and_explained(probe: FlaskClient, code: str) -> None:
+def test_each_catalog_code_is_answered_and_has_explanation_page(probe: FlaskClient, code: str) -> None:
     response = probe.get(f"/api/probe/raised/{code}")
     entry = CATALOG[code]
     assert (response.status_code, response.json["title"]) == (entry.status, entry.title)
@@ -228,32 +230,30 @@ def test_each_code_of_the_catalog_is_answered_and_explained(probe: FlaskClient, 
 @pytest.mark.parametrize(
     "slug", ["nothing", "AUTH-FORBIDDEN", "auth_forbidden", "-auth", "a%00", "<b>", "a" * 5000]
 )
-def test_other_errors_are_not_explained(probe: FlaskClient, slug: str) -> None:
+def test_explanation_of_unknown_error_is_not_found(probe: FlaskClient, slug: str) -> None:
     assert_problem(probe.get(f"/errors/{slug}"), 404, "RESOURCE_NOT_FOUND")
 
 
-def test_faults_and_extensions_are_shown(probe: FlaskClient) -> None:
+def test_problem_lists_invalid_params_and_extensions(probe: FlaskClient) -> None:
     response = probe.get("/api/probe/detailed")
     assert faults(response) == ["a", "b[0].c"]
     assert response.json["invalid_params"][1] == {"name": "b[0].c", "reason": "is worse"}
     assert (response.json["detail"], response.json["attemptsLeft"]) == ("Two faults.", 2)
 
 
-def test_what_can_be_tried_later_says_when(probe: FlaskClient) -> None:
+def test_temporary_error_has_retry_after(probe: FlaskClient) -> None:
     assert probe.get("/api/probe/busy").headers["Retry-After"] == "7"
 
 
-def test_without_the_database_the_service_is_unavailable_not_broken(
-    services: Services, bearer: Bearer
-) -> None:
-    url = f"postgresql://nobody@127.0.0.1:{closed_port()}/nothing"
+def test_unreachable_database_is_service_unavailable(services: Services, bearer: Bearer) -> None:
+    url = f"postgresql://unknown@127.0.0.1:{closed_port()}/nothing"
     gone = Database(url, pool_size=1, application_name="tests")
     probe = serve(services, area, database=gone)
     for method, path in (("GET", "mine"), ("POST", "written"), ("GET", "read")):
         response = probe.open(f"/api/probe/{path}", method=method, headers=bearer(uuid4()))
         body = assert_problem(response, 503, "SERVICE_UNAVAILABLE")
         assert response.headers["Retry-After"] == "5"
-        assert not re.search(r"127\.0\.0\.1:\d+/nothing|nobody|psycopg|refused", body["detail"])
+        assert not re.search(r"127\.0\.0\.1:\d+/nothing|unknown|psycopg|refused", body["detail"])
         assert ("RateLimit-Remaining" in response.headers) == (path != "written")
     for path, status in (("/docs", 200), ("/errors/service-unavailable", 200), ("/nothing", 404)):
         assert probe.get(path, headers=bearer(uuid4())).status_code == status

@@ -1,4 +1,4 @@
-"""Rate limits: whose count a request is on, how it slides, and what each answer says of it."""
+"""Rate limits: count per caller and route, the sliding window, and response headers."""
 
 from typing import Any
 from uuid import uuid4
@@ -30,13 +30,13 @@ from tests.support.probes import (
 )
 
 area = probe_area()
-# Counts are kept in the cache, where an earlier run of the tests may have left some.
+# The cache may still hold counts of an earlier test run.
 RUN = uuid4().hex
 HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 
 
 class Amount(Schema):
-    """A body with one field."""
+    """A body with a single field."""
 
     amount = StrictInteger(minimum=1, required=True)
 
@@ -53,17 +53,17 @@ def on_merchant_tier(_ctx: Context) -> None:
 
 @area.get("/buyers-on-vendor", auth=PUBLIC, limit=SharedLimit.MERCHANT_TIER)
 def buyers_on_merchant_tier(_ctx: Context) -> None:
-    """Count on the merchant tier, whoever calls."""
+    """Count on the merchant tier for any caller."""
 
 
 @area.get("/own", auth=PUBLIC, limit="3/minute")
 def own(_ctx: Context) -> None:
-    """Count alone."""
+    """Count on a limit of this route."""
 
 
 @area.post("/own", auth=AUTHENTICATED, limit="3/minute", body=Amount)
 def own_post(_ctx: Context, body: dict[str, Any]) -> Any:
-    """Count alone."""
+    """Count on a limit of this route."""
     if body["amount"] == 7:
         raise RuntimeError("it broke")
     return body
@@ -71,28 +71,28 @@ def own_post(_ctx: Context, body: dict[str, Any]) -> Any:
 
 @area.get("/together/<int:number>", auth=PUBLIC, limit=RouteLimit("3/minute", scope=f"together-{RUN}"))
 def together(_ctx: Context, number: int) -> int:
-    """Count with another route."""
+    """Count on a limit shared with another route."""
     return number
 
 
 @area.get("/together-too", auth=PUBLIC, limit=RouteLimit("3/minute", scope=f"together-{RUN}"))
 def together_too(_ctx: Context) -> None:
-    """Count with another route."""
+    """Count on a limit shared with another route."""
 
 
 @area.get("/second", auth=PUBLIC, limit="2/second")
 def per_second(_ctx: Context) -> None:
-    """Count by the second."""
+    """Count per second."""
 
 
 @area.get("/quarter", auth=PUBLIC, limit="1/15minute")
 def per_quarter(_ctx: Context) -> None:
-    """Count by the quarter of an hour."""
+    """Count per quarter of an hour."""
 
 
 @area.get("/unlimited", auth=UNCHECKED, limit=SharedLimit.UNLIMITED)
 def unlimited(_ctx: Context) -> None:
-    """Count not at all."""
+    """Do not count."""
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,8 @@ def probe(services: Services) -> FlaskClient:
     return serve(services, area, rate_limit_scale=1)
 
 
-class Somewhere:
-    """A client at an address of its own."""
+class AddressedClient:
+    """A client with a distinct address."""
 
     def __init__(self, probe: FlaskClient) -> None:
         self.probe = probe
@@ -116,108 +116,106 @@ class Somewhere:
 
 
 @pytest.fixture
-def here(probe: FlaskClient) -> Somewhere:
-    return Somewhere(probe)
+def visitor(probe: FlaskClient) -> AddressedClient:
+    return AddressedClient(probe)
 
 
 def quota(response: Any) -> tuple[int, int]:
-    """Give the limit and what remains of it, the headers being whole."""
+    """Check the rate limit headers and return the limit and the remaining count."""
     limit, remaining, reset = (int(response.headers[name]) for name in HEADERS)
     assert 0 <= remaining < limit or (remaining, response.status_code) == (0, 429)
     assert 1 <= reset <= 900
     return limit, remaining
 
 
-def test_each_caller_has_the_tier_of_the_role(here: Somewhere, market: Market, bearer: Bearer) -> None:
-    assert here.quota("global") == (60, 59)
-    assert here.quota("global", bearer(market.person())) == (300, 299)
-    assert here.quota("global", bearer(market.person(role="vendor"))) == (600, 599)
-    assert here.quota("global", bearer(market.staff("support"))) == (600, 599)
-    assert here.quota("global") == (60, 58)
+def test_caller_gets_rate_tier_of_role(visitor: AddressedClient, market: Market, bearer: Bearer) -> None:
+    assert visitor.quota("global") == (60, 59)
+    assert visitor.quota("global", bearer(market.person())) == (300, 299)
+    assert visitor.quota("global", bearer(market.person(role="vendor"))) == (600, 599)
+    assert visitor.quota("global", bearer(market.staff("support"))) == (600, 599)
+    assert visitor.quota("global") == (60, 58)
 
 
-def test_the_merchant_tier_is_shared_with_what_counts_on_it(
-    here: Somewhere, market: Market, bearer: Bearer
-) -> None:
+def test_merchant_tier_routes_share_count(visitor: AddressedClient, market: Market, bearer: Bearer) -> None:
     vendor = bearer(market.person(role="vendor"))
-    assert here.quota("vendor", vendor) == (600, 599)
-    assert here.quota("global", vendor) == (600, 598)
+    assert visitor.quota("vendor", vendor) == (600, 599)
+    assert visitor.quota("global", vendor) == (600, 598)
     buyer = bearer(market.person())
-    assert here.quota("buyers-on-vendor", buyer) == (600, 599)
-    assert here.quota("global", buyer) == (300, 299)
-    assert here.quota("buyers-on-vendor") == (60, 59)
+    assert visitor.quota("buyers-on-vendor", buyer) == (600, 599)
+    assert visitor.quota("global", buyer) == (300, 299)
+    assert visitor.quota("buyers-on-vendor") == (60, 59)
 
 
-def test_a_limit_of_its_own_replaces_the_tier(here: Somewhere, market: Market, bearer: Bearer) -> None:
-    assert here.quota("global") == (60, 59)
-    assert [here.quota("own") for _ in range(3)] == [(3, 2), (3, 1), (3, 0)]
-    refused = here.get("own")
+def test_route_limit_replaces_caller_tier(visitor: AddressedClient, market: Market, bearer: Bearer) -> None:
+    assert visitor.quota("global") == (60, 59)
+    assert [visitor.quota("own") for _ in range(3)] == [(3, 2), (3, 1), (3, 0)]
+    refused = visitor.get("own")
     assert_problem(refused, 429, "RATE_LIMIT_EXCEEDED")
     assert quota(refused) == (3, 0)
     assert refused.headers["Retry-After"] == refused.headers["RateLimit-Reset"]
     assert 55 <= int(refused.headers["Retry-After"]) <= 60
-    assert here.quota("global") == (60, 58)
-    assert here.quota("own", bearer(market.person())) == (3, 2)
-    assert Somewhere(here.probe).quota("own") == (3, 2)
+    assert visitor.quota("global") == (60, 58)
+    assert visitor.quota("own", bearer(market.person())) == (3, 2)
+    assert AddressedClient(visitor.probe).quota("own") == (3, 2)
 
 
-def test_a_users_count_follows_them_from_address_to_address(
-    probe: FlaskClient, market: Market, bearer: Bearer
-) -> None:
+def test_user_count_is_independent_of_address(probe: FlaskClient, market: Market, bearer: Bearer) -> None:
     user = bearer(market.person())
-    assert [Somewhere(probe).quota("own", user)[1] for _ in range(3)] == [2, 1, 0]
-    assert Somewhere(probe).get("own", user).status_code == 429
+    assert [AddressedClient(probe).quota("own", user)[1] for _ in range(3)] == [2, 1, 0]
+    assert AddressedClient(probe).get("own", user).status_code == 429
 
 
-def test_routes_of_one_scope_share_one_count(here: Somewhere) -> None:
-    assert [here.quota(path)[1] for path in ("together/1", "together-too", "together/2")] == [2, 1, 0]
-    assert here.get("together-too").status_code == here.get("together/1").status_code == 429
+def test_routes_of_same_scope_share_count(visitor: AddressedClient) -> None:
+    assert [visitor.quota(path)[1] for path in ("together/1", "together-too", "together/2")] == [2, 1, 0]
+    assert visitor.get("together-too").status_code == visitor.get("together/1").status_code == 429
 
 
-def test_the_versioned_path_is_the_same_route(here: Somewhere) -> None:
+def test_versioned_path_shares_count(visitor: AddressedClient) -> None:
     paths = ("/api/v1/probe/own", "/api/probe/own", "/api/v1/probe/own")
-    assert [here.quota(path)[1] for path in paths] == [2, 1, 0]
-    assert here.get("/api/v1/probe/own").status_code == 429
+    assert [visitor.quota(path)[1] for path in paths] == [2, 1, 0]
+    assert visitor.get("/api/v1/probe/own").status_code == 429
 
 
-def test_head_counts_like_get(here: Somewhere) -> None:
-    assert quota(here.get("own", method="HEAD")) == (3, 2)
-    assert here.quota("own") == (3, 1)
+def test_head_counts_like_get(visitor: AddressedClient) -> None:
+    assert quota(visitor.get("own", method="HEAD")) == (3, 2)
+    assert visitor.quota("own") == (3, 1)
 
 
-def test_the_window_slides(here: Somewhere) -> None:
-    """One that is refused does not count, so that the quota comes back although the client insists."""
-    statuses = [here.get("second").status_code for _ in range(2)]
+def test_refused_requests_do_not_extend_window(visitor: AddressedClient) -> None:
+    """A refused request does not count, so the quota recovers even while the client keeps trying."""
+    statuses = [visitor.get("second").status_code for _ in range(2)]
     assert statuses == [200, 200]
-    eventually(lambda: here.get("second").status_code == 429)
-    eventually(lambda: here.get("second").status_code == 200)
+    eventually(lambda: visitor.get("second").status_code == 429)
+    eventually(lambda: visitor.get("second").status_code == 200)
 
 
-def test_each_request_leaves_the_window_at_its_own_time(here: Somewhere, services: Services) -> None:
-    """The window's list of times is moved back, which is what waiting would do to it."""
+def test_each_request_leaves_window_after_full_period(visitor: AddressedClient, services: Services) -> None:
+    """Moving the recorded request times back simulates waiting."""
     cache = redis.Redis.from_url(services.settings.redis_url)
-    assert [here.quota("own")[1] for _ in range(3)] == [2, 1, 0]
-    [name] = list(cache.scan_iter(match=f"*probe.own:{here.address}", count=10_000))
+    assert [visitor.quota("own")[1] for _ in range(3)] == [2, 1, 0]
+    [name] = list(cache.scan_iter(match=f"*probe.own:{visitor.address}", count=10_000))
     times = [int(time) for time in cache.lrange(name, 0, -1)]
     assert len(times) == 3
     cache.lset(name, -1, times[-1] - 59_000)
-    soon = here.get("own")
+    soon = visitor.get("own")
     assert (soon.status_code, soon.headers["Retry-After"]) == (429, "1")
     cache.lset(name, -1, times[-1] - 60_000)
-    assert here.quota("own") == (3, 0)
-    assert here.get("own").status_code == 429
+    assert visitor.quota("own") == (3, 0)
+    assert visitor.get("own").status_code == 429
     assert int(cache.pttl(name)) > 55_000
     cache.close()
 
 
-def test_other_periods_are_told_in_seconds(here: Somewhere) -> None:
-    assert here.get("quarter").status_code == 200
-    assert 890 <= int(here.get("quarter").headers["Retry-After"]) <= 900
+def test_retry_after_of_longer_period_is_in_seconds(visitor: AddressedClient) -> None:
+    assert visitor.get("quarter").status_code == 200
+    assert 890 <= int(visitor.get("quarter").headers["Retry-After"]) <= 900
 
 
-def test_errors_count_and_carry_the_headers(here: Somewhere, market: Market, bearer: Bearer) -> None:
+def test_error_responses_count_and_have_quota_headers(
+    visitor: AddressedClient, market: Market, bearer: Bearer
+) -> None:
     def send(headers: dict[str, str], **body: Any) -> Any:
-        return here.probe.post("/api/probe/own", headers=headers, **from_address(here.address), **body)
+        return visitor.probe.post("/api/probe/own", headers=headers, **from_address(visitor.address), **body)
 
     user = bearer(market.person())
     invalid = send(user, json={})
@@ -231,68 +229,68 @@ def test_errors_count_and_carry_the_headers(here: Somewhere, market: Market, bea
     assert (barred.status_code, quota(barred)) == (403, (3, 2))
 
 
-def test_who_is_not_allowed_is_told_so_even_when_the_quota_is_used_up(
-    here: Somewhere, market: Market, bearer: Bearer
+def test_barred_caller_is_forbidden_even_over_quota(
+    visitor: AddressedClient, market: Market, bearer: Bearer
 ) -> None:
     barred = bearer(market.person(account_status="suspended"))
     for remaining in (2, 1, 0, 0):
-        answer = here.probe.post("/api/probe/own", headers=barred, **from_address(here.address))
+        answer = visitor.probe.post("/api/probe/own", headers=barred, **from_address(visitor.address))
         assert (answer.status_code, quota(answer)) == (403, (3, remaining))
 
 
-def test_failed_authentication_counts_against_the_address(
-    here: Somewhere, market: Market, bearer: Bearer
+def test_failed_authentication_counts_against_address(
+    visitor: AddressedClient, market: Market, bearer: Bearer
 ) -> None:
     bad = {"Authorization": "Bearer x"}
     for number in range(1, 61):
         headers = (bad, {}, bearer(uuid4(), exp=1))[number % 3]
-        refused = here.get("vendor", headers)
+        refused = visitor.get("vendor", headers)
         assert (refused.status_code, quota(refused)) == (401, (60, 60 - number))
-    assert_problem(here.get("vendor", bad), 429, "RATE_LIMIT_EXCEEDED")
-    assert here.get("global").status_code == 429
-    assert here.get("vendor", bearer(market.person(role="vendor"))).status_code == 200
+    assert_problem(visitor.get("vendor", bad), 429, "RATE_LIMIT_EXCEEDED")
+    assert visitor.get("global").status_code == 429
+    assert visitor.get("vendor", bearer(market.person(role="vendor"))).status_code == 200
 
 
-def test_paths_and_methods_without_route_count_on_the_callers_tier(
-    here: Somewhere, market: Market, bearer: Bearer
+def test_unknown_paths_and_methods_count_on_caller_tier(
+    visitor: AddressedClient, market: Market, bearer: Bearer
 ) -> None:
-    unknown, known = here.get("/api/nothing-here"), here.get("global", method="DELETE")
+    unknown, known = visitor.get("/api/nothing-here"), visitor.get("global", method="DELETE")
     assert (unknown.status_code, quota(unknown)) == (404, (60, 59))
     assert (known.status_code, quota(known)) == (405, (60, 58))
     user = bearer(market.person())
-    assert quota(here.get("/nothing", user)) == (300, 299)
-    assert quota(here.get("own", user, method="DELETE")) == (300, 298)
-    assert quota(here.get("/nothing", {"Authorization": "Bearer x"})) == (60, 57)
+    assert quota(visitor.get("/nothing", user)) == (300, 299)
+    assert quota(visitor.get("own", user, method="DELETE")) == (300, 298)
+    assert quota(visitor.get("/nothing", {"Authorization": "Bearer x"})) == (60, 57)
     for remaining in range(56, -1, -1):
-        assert quota(here.get("/nothing")) == (60, remaining)
-    assert_problem(here.get("/nothing"), 429, "RATE_LIMIT_EXCEEDED")
-    assert_problem(here.get("own", method="PUT"), 429, "RATE_LIMIT_EXCEEDED")
+        assert quota(visitor.get("/nothing")) == (60, remaining)
+    assert_problem(visitor.get("/nothing"), 429, "RATE_LIMIT_EXCEEDED")
+    assert_problem(visitor.get("own", method="PUT"), 429, "RATE_LIMIT_EXCEEDED")
 
 
-def test_the_documentation_and_the_explained_errors_count_too(
-    here: Somewhere, market: Market, bearer: Bearer
+def test_documentation_and_error_pages_count_on_caller_tier(
+    visitor: AddressedClient, market: Market, bearer: Bearer
 ) -> None:
     pages = ("/docs", "/openapi.json", "/errors/auth-forbidden", "/errors/no-such-error")
     statuses = []
     for number, path in enumerate(pages, start=1):
-        answer = here.get(path)
+        answer = visitor.get(path)
         statuses.append(answer.status_code)
         assert quota(answer) == (60, 60 - number)
     assert statuses == [200, 200, 200, 404]
-    assert here.quota("/docs", bearer(market.person())) == (300, 299)
-    while here.get("/errors/auth-forbidden").status_code == 200:
+    assert visitor.quota("/docs", bearer(market.person())) == (300, 299)
+    while visitor.get("/errors/auth-forbidden").status_code == 200:
         pass
     for path in pages:
-        assert_problem(here.get(path), 429, "RATE_LIMIT_EXCEEDED")
+        assert_problem(visitor.get(path), 429, "RATE_LIMIT_EXCEEDED")
 
 
-def test_what_is_not_limited_has_no_headers(here: Somewhere) -> None:
+def test_unlimited_routes_have_no_quota_headers(visitor: AddressedClient) -> None:
     for path in ("unlimited", "/static/pages.css", "/docs/assets/swagger-ui.css"):
-        answer = here.get(path)
+        answer = visitor.get(path)
         assert answer.status_code == 200
         assert not {*HEADERS, "Retry-After"} & set(answer.headers.keys())
         answer.close()
-    assert here.quota("global") == (60, 59)
+    assert visitor.quota("global") == (60, 59)
 
 
 def test_probes_and_webhooks_of_the_service_are_not_limited(client: FlaskClient) -> None:
@@ -306,8 +304,8 @@ def test_probes_and_webhooks_of_the_service_are_not_limited(client: FlaskClient)
         assert not set(HEADERS) & set(answer.headers.keys())
 
 
-def test_the_scale_multiplies_all_limits(services: Services, market: Market, bearer: Bearer) -> None:
-    scaled = Somewhere(serve(services, area, rate_limit_scale=7))
+def test_scale_multiplies_all_limits(services: Services, market: Market, bearer: Bearer) -> None:
+    scaled = AddressedClient(serve(services, area, rate_limit_scale=7))
     assert scaled.quota("global") == (420, 419)
     assert scaled.quota("global", bearer(market.person())) == (2100, 2099)
     assert scaled.quota("own") == (21, 20)

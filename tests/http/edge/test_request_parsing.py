@@ -1,4 +1,4 @@
-"""Bodies and parameters: what is not as described is named by its path, and nothing odd gets through."""
+"""Request bodies and parameters: every invalid field is named by path, and malformed input is refused."""
 
 import json
 import sys
@@ -39,14 +39,14 @@ PATH = "/api/probe/everything"
 
 
 class Item(Schema):
-    """One of a list."""
+    """An item of a list."""
 
     product_id = Uuid(required=True)
     quantity = StrictInteger(minimum=1, maximum=99, required=True)
 
 
 class Everything(Schema):
-    """One field of each kind."""
+    """A body with a field of each kind."""
 
     text = Text(max_length=20)
     line = SingleLineText(max_length=20)
@@ -66,7 +66,7 @@ class Everything(Schema):
 
 
 class Filters(Schema):
-    """One parameter of each kind."""
+    """A query with a parameter of each kind."""
 
     limit = IntegerParameter(minimum=1, maximum=100, load_default=20)
     min_price = IntegerParameter(minimum=0)
@@ -103,7 +103,7 @@ def send(probe: FlaskClient, raw: bytes, path: str = PATH) -> Any:
     return probe.post(path, data=raw, content_type="application/json")
 
 
-def test_what_is_described_gets_through_in_our_own_names(probe: FlaskClient) -> None:
+def test_valid_body_is_normalized_and_renamed(probe: FlaskClient) -> None:
     owner = uuid4()
     given = {
         "text": " two\nlines\t ",
@@ -161,15 +161,15 @@ def test_what_is_described_gets_through_in_our_own_names(probe: FlaskClient) -> 
         ("items", [{}, "x", [[]], ["x"], [None], [{}] * 6, None]),
     ],
 )
-def test_each_field_refuses_what_it_is_not(probe: FlaskClient, name: str, values: list[Any]) -> None:
+def test_each_field_refuses_invalid_values(probe: FlaskClient, name: str, values: list[Any]) -> None:
     for value in values:
-        # Python's own writer, since orjson refuses integers beyond 64 bits.
+        # The json module, since orjson refuses integers beyond 64 bits.
         refused = faults(send(probe, json.dumps({name: value}).encode()))
         assert refused, value
         assert all(fault == name or fault.startswith((f"{name}[", f"{name}.")) for fault in refused), value
 
 
-def test_there_is_one_entry_for_each_fault_with_its_path(probe: FlaskClient) -> None:
+def test_each_fault_is_listed_once_with_path(probe: FlaskClient) -> None:
     given = {
         "number": "x",
         "items": [
@@ -197,7 +197,7 @@ def test_there_is_one_entry_for_each_fault_with_its_path(probe: FlaskClient) -> 
     assert faults(probe.post(PATH, json={"tags": ["same", "x", "same"]})) == ["tags[2]"]
 
 
-def test_a_list_as_body_names_faults_by_their_index(probe: FlaskClient) -> None:
+def test_faults_in_array_body_are_named_by_index(probe: FlaskClient) -> None:
     path = "/api/probe/several"
     good = {"productId": str(uuid4()), "quantity": 1}
     assert send(probe, orjson.dumps([good, good]), path).json["data"] == 2
@@ -206,7 +206,7 @@ def test_a_list_as_body_names_faults_by_their_index(probe: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"7", b'"x"', b"null", b"true", b"[{}]"])
-def test_json_that_is_no_object_is_not_as_described(probe: FlaskClient, raw: bytes) -> None:
+def test_json_body_other_than_object_is_refused(probe: FlaskClient, raw: bytes) -> None:
     assert faults(send(probe, raw)) == ["body"]
 
 
@@ -237,14 +237,14 @@ def test_json_that_is_no_object_is_not_as_described(probe: FlaskClient, raw: byt
     ],
     ids=lambda raw: repr(raw[:20]),
 )
-def test_what_is_no_json_is_a_bad_request(probe: FlaskClient, raw: bytes) -> None:
+def test_malformed_json_is_bad_request(probe: FlaskClient, raw: bytes) -> None:
     body = assert_problem(send(probe, raw), 400, "VALIDATION_FAILED")
     assert body["title"] == "Bad Request"
     assert len(body["detail"]) < 200
 
 
 @pytest.mark.parametrize("depth", [100, 300, 1000])
-def test_json_nested_as_deep_as_the_parser_goes_does_no_harm(probe: FlaskClient, depth: int) -> None:
+def test_deeply_nested_json_causes_no_error(probe: FlaskClient, depth: int) -> None:
     for field in (b"text", b"items", b"unknown"):
         raw = b'{"' + field + b'":' + b"[" * depth + b"]" * depth + b"}"
         assert send(probe, raw).status_code in (400, 422)
@@ -252,13 +252,13 @@ def test_json_nested_as_deep_as_the_parser_goes_does_no_harm(probe: FlaskClient,
     assert send(probe, raw).status_code in (400, 422)
 
 
-def test_a_number_of_half_a_million_digits_is_no_work(probe: FlaskClient) -> None:
+def test_number_of_half_a_million_digits_is_refused(probe: FlaskClient) -> None:
     raw = b'{"number": ' + b"9" * (MAX_BODY_BYTES // 2) + b"}"
     assert send(probe, raw).status_code in (400, 422)
     assert sys.get_int_max_str_digits() == 4300
 
 
-def test_of_many_faults_the_first_are_named_and_long_names_are_cut(probe: FlaskClient) -> None:
+def test_only_first_fifty_faults_are_listed_and_long_names_truncated(probe: FlaskClient) -> None:
     many = send(probe, orjson.dumps({f"unknown{number}": 1 for number in range(50_000)}))
     assert len(faults(many)) == 50
     assert len(many.get_data()) < 20_000
@@ -267,14 +267,14 @@ def test_of_many_faults_the_first_are_named_and_long_names_are_cut(probe: FlaskC
     assert len(long.get_data()) < 2_000
 
 
-def test_the_last_of_fields_named_twice_counts_alone(probe: FlaskClient) -> None:
+def test_last_value_of_repeated_field_is_used(probe: FlaskClient) -> None:
     assert send(probe, b'{"number": 1, "number": 2}').json["data"] == {"number": 2}
 
 
 # Parameters
 
 
-def test_parameters_are_read_and_have_defaults(probe: FlaskClient) -> None:
+def test_query_parameters_are_parsed_with_defaults(probe: FlaskClient) -> None:
     path = "/api/probe/filtered"
     assert probe.get(path).json["data"] == {"limit": 20}
     query = {"limit": "1", "minPrice": str(2**59), "inStock": "false", "searchText": " é "}
@@ -311,19 +311,17 @@ def test_parameters_are_read_and_have_defaults(probe: FlaskClient) -> None:
         ("=1", ["body"]),
     ],
 )
-def test_parameters_that_are_not_as_described_are_named(
-    probe: FlaskClient, query: str, names: list[str]
-) -> None:
+def test_invalid_query_parameters_are_named(probe: FlaskClient, query: str, names: list[str]) -> None:
     assert sorted(faults(probe.get(f"/api/probe/filtered?{query}"))) == names
 
 
-def test_where_no_parameters_are_described_none_are_taken(probe: FlaskClient) -> None:
+def test_route_without_query_schema_refuses_parameters(probe: FlaskClient) -> None:
     assert probe.get("/api/probe/plain?").status_code == 200
     assert faults(probe.get("/api/probe/plain?a=1&b=2")) == ["a", "b"]
     assert faults(probe.get("/api/probe/plain?a=1&a=2")) == ["a"]
 
 
-def test_invalid_utf8_in_parameters_does_no_harm(probe: FlaskClient) -> None:
-    """It stays percent-encoded, so that it is neither lost nor half a character."""
+def test_invalid_utf8_in_parameter_stays_percent_encoded(probe: FlaskClient) -> None:
+    """Invalid bytes stay percent-encoded, so none is lost or truncated."""
     assert probe.get("/api/probe/filtered?searchText=%FF%FE").json["data"]["search_text"] == "%FF%FE"
     assert faults(probe.get("/api/probe/filtered?%FF=1")) == ["%FF"]

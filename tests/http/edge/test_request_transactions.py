@@ -1,4 +1,4 @@
-"""One request, one transaction: what commits, what rolls back, what is run again, and what follows a commit."""
+"""Request transactions: commit, rollback, retry after serialization failures, and hooks after commit."""
 
 import threading
 from collections.abc import Callable
@@ -26,14 +26,14 @@ from tests.support.market import Market
 from tests.support.probes import WAIT_SECONDS, Effects, assert_problem, at_once, probe_area, serve
 
 
-class NotedError(ValidationError):
-    """A refusal that leaves a trace."""
+class KeptChangesError(ValidationError):
+    """A refusal that commits the changes made before."""
 
     keeps_changes: ClassVar[bool] = True
 
 
 class Bench:
-    """Routes that write an effect and then do what a test tells them; each run of a view is counted."""
+    """Routes that write an effect, then run a callback of the test; every run of a view is counted."""
 
     def __init__(self, services: Services) -> None:
         self.effects = Effects(services.database)
@@ -50,7 +50,7 @@ class Bench:
         return {"run": self.runs}
 
     def _hook(self) -> None:
-        # What it would read is committed by now.
+        # The hook must see committed data.
         assert self.effects.count() > 0
         self.hooks += 1
 
@@ -90,7 +90,7 @@ class Bench:
         return self.client.post(f"/api/probe/{path}")
 
     def fail(self, error: Exception, *, times: int = 1000) -> None:
-        """Have the next runs fail, so many times."""
+        """Make the next runs fail, the given number of times."""
         left = iter(range(times))
 
         def then(_session: Session) -> None:
@@ -100,7 +100,7 @@ class Bench:
         self.then = then
 
     def state(self) -> tuple[int, int, int]:
-        """Give runs, committed effects and hooks run."""
+        """Return the numbers of runs, committed effects and hooks run."""
         return self.runs, self.effects.count(), self.hooks
 
 
@@ -110,7 +110,7 @@ def bench(services: Services) -> Bench:
 
 
 def raise_sqlstate(state: str, *, times: int) -> Callable[[Session], None]:
-    """Have the server itself raise an error of a SQLSTATE, so many times."""
+    """Make the database server raise a SQLSTATE, the given number of times."""
     left = iter(range(times))
 
     def then(session: Session) -> None:
@@ -120,7 +120,7 @@ def raise_sqlstate(state: str, *, times: int) -> Callable[[Session], None]:
     return then
 
 
-def test_success_commits_once_and_then_runs_what_waits_for_it(bench: Bench) -> None:
+def test_success_commits_once_and_then_runs_hooks(bench: Bench) -> None:
     assert bench.post().json["data"] == {"run": 1}
     assert bench.state() == (1, 1, 1)
     assert bench.client.delete("/api/probe/single").status_code == 200
@@ -132,31 +132,31 @@ def test_success_commits_once_and_then_runs_what_waits_for_it(bench: Bench) -> N
     [ConflictError(), ValidationError(), ServiceUnavailableError(retry_after_seconds=1), RuntimeError()],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_rolls_back_and_nothing_follows(bench: Bench, error: Exception) -> None:
+def test_error_rolls_back_and_runs_no_hook(bench: Bench, error: Exception) -> None:
     bench.fail(error)
     status = error.status if isinstance(error, MarketplaceError) else 500
     assert bench.post().status_code == status
     assert bench.state() == (1, 0, 0)
 
 
-def test_a_refusal_that_leaves_a_trace_commits_and_is_still_answered(bench: Bench) -> None:
-    bench.fail(NotedError("It was noted."))
+def test_refusal_that_keeps_changes_commits_and_is_answered(bench: Bench) -> None:
+    bench.fail(KeptChangesError("It was noted."))
     assert assert_problem(bench.post(), 422, "VALIDATION_FAILED")["detail"] == "It was noted."
     assert bench.state() == (1, 1, 1)
 
 
-def test_phases_commit_each_and_the_last_one_with_the_answer(bench: Bench) -> None:
+def test_each_phase_commits_separately(bench: Bench) -> None:
     assert bench.post("phased").status_code == 200
     assert bench.state() == (1, 2, 1)
     bench.fail(ConflictError())
     assert bench.post("phased").status_code == 409
     assert bench.state() == (2, 3, 1)
-    bench.fail(NotedError())
+    bench.fail(KeptChangesError())
     assert bench.post("phased").status_code == 422
     assert bench.state() == (3, 5, 2)
 
 
-def test_a_broken_rule_of_the_database_is_our_fault_and_rolls_back(bench: Bench) -> None:
+def test_constraint_violation_is_internal_error_and_rolls_back(bench: Bench) -> None:
     slug = f"effect-{uuid4().hex}"
 
     def twice(session: Session) -> None:
@@ -174,7 +174,9 @@ def test_a_broken_rule_of_the_database_is_our_fault_and_rolls_back(bench: Bench)
 
 @pytest.mark.parametrize("path", ["single", "phased"])
 @pytest.mark.parametrize("state", ["40001", "40P01"])
-def test_what_the_server_wants_tried_again_is_tried_three_times(bench: Bench, state: str, path: str) -> None:
+def test_serialization_failure_and_deadlock_are_tried_three_times(
+    bench: Bench, state: str, path: str
+) -> None:
     early = 1 if path == "phased" else 0
     bench.then = raise_sqlstate(state, times=2)
     response = bench.post(path)
@@ -192,7 +194,7 @@ def test_what_the_server_wants_tried_again_is_tried_three_times(bench: Bench, st
 @pytest.mark.parametrize(
     ("state", "status"), [("23505", 500), ("22012", 500), ("55P03", 503), ("57014", 503), ("53300", 503)]
 )
-def test_other_errors_of_the_server_are_not_tried_again(bench: Bench, state: str, status: int) -> None:
+def test_other_database_errors_are_not_retried(bench: Bench, state: str, status: int) -> None:
     bench.then = raise_sqlstate(state, times=1)
     response = bench.post()
     assert response.status_code == status
@@ -201,19 +203,19 @@ def test_other_errors_of_the_server_are_not_tried_again(bench: Bench, state: str
     assert bench.effects.count() == bench.hooks == 0
 
 
-def test_two_that_lock_crosswise_both_come_through(bench: Bench, market: Market) -> None:
-    """A real deadlock: the server undoes one of them, which then runs again."""
+def test_deadlocked_requests_both_succeed_after_retry(bench: Bench, market: Market) -> None:
+    """A real deadlock: the server aborts either transaction, which then runs again."""
     rows = [market.campus(), market.campus()]
     met = threading.Barrier(2, timeout=WAIT_SECONDS)
     orders = iter([rows, rows[::-1]])
-    mine = threading.local()
+    thread_state = threading.local()
 
     def crosswise(session: Session) -> None:
-        first_run = not hasattr(mine, "rows")
+        first_run = not hasattr(thread_state, "rows")
         if first_run:
-            mine.rows = next(orders)
+            thread_state.rows = next(orders)
         session.execute(text("SET LOCAL deadlock_timeout = '20ms'"))
-        for number, row in enumerate(mine.rows):
+        for number, row in enumerate(thread_state.rows):
             session.execute(text("SELECT 1 FROM campuses WHERE id = :id FOR UPDATE"), {"id": row})
             if number == 0 and first_run:
                 met.wait()
@@ -223,14 +225,13 @@ def test_two_that_lock_crosswise_both_come_through(bench: Bench, market: Market)
     answers = at_once([partial(app.test_client().post, "/api/probe/single") for _ in range(2)])
     assert [answer.status_code for answer in answers] == [200, 200]
     runs, *done = bench.state()
-    assert (
-        runs >= 3
-    )  # who was undone may come back before the other one has its second row, and be undone again
+    # The aborted transaction may retry before the other has locked both rows, and be aborted again.
+    assert runs >= 3
     assert done == [2, 2]
 
 
-def test_a_serialization_failure_at_commit_is_tried_again_too(bench: Bench) -> None:
-    """The error comes when the transaction is closed, after the view has returned."""
+def test_serialization_failure_at_commit_is_retried(bench: Bench) -> None:
+    """The error occurs at commit, after the view has returned."""
     tries = iter(range(2))
 
     def defer(session: Session) -> None:
@@ -254,10 +255,10 @@ def test_a_serialization_failure_at_commit_is_tried_again_too(bench: Bench) -> N
     assert bench.state() == (3, 1, 1)
 
 
-def test_a_route_of_one_statement_commits_it_by_itself(bench: Bench) -> None:
+def test_autocommit_route_keeps_effect_despite_error(bench: Bench) -> None:
     assert bench.post("autocommitted").status_code == 409
     assert bench.effects.count() == 1
 
 
-def test_reads_open_no_transaction(bench: Bench) -> None:
+def test_read_route_opens_no_transaction(bench: Bench) -> None:
     assert bench.client.get("/api/probe/read").json["data"] is True

@@ -1,4 +1,4 @@
-"""Tokens signed with published keys: fetched when needed, kept, rotated, and done without for a while."""
+"""Tokens signed with published keys: fetching, caching and rotation, also while the provider is unreachable."""
 
 import hashlib
 import hmac
@@ -58,65 +58,65 @@ def probe(services: Services, keys: KeyServer) -> FlaskClient:
     return serve_with(services, keys.url)
 
 
-def asked(probe: FlaskClient, token: str, path: str = "protected") -> Any:
+def request_with(probe: FlaskClient, token: str, path: str = "protected") -> Any:
     return probe.get(f"/api/probe/{path}", headers={"Authorization": f"Bearer {token}"})
 
 
 @pytest.fixture
-def fetch_at_will(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away the pause between fetches, which else a test would have to sit out."""
+def no_fetch_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the minimum interval between fetches, so tests need not wait."""
     monkeypatch.setattr(identity, "_MIN_FETCH_INTERVAL_SECONDS", 0)
     monkeypatch.setattr(identity, "_MIN_FIRST_FETCH_INTERVAL_SECONDS", 0)
 
 
-def test_keys_are_fetched_once_and_kept(probe: FlaskClient, keys: KeyServer) -> None:
+def test_keys_are_fetched_once_and_cached(probe: FlaskClient, keys: KeyServer) -> None:
     keys.add_key("second")
     for number in range(6):
         user_id = uuid4()
-        response = asked(probe, keys.token(user_id, key_id=("first", "second")[number % 2]))
+        response = request_with(probe, keys.token(user_id, key_id=("first", "second")[number % 2]))
         assert (response.status_code, response.json["data"]) == (200, {"user": str(user_id)})
     assert keys.fetches == 1
 
 
-def test_a_new_key_is_fetched_when_a_token_names_it(
-    probe: FlaskClient, keys: KeyServer, fetch_at_will: None
+def test_unknown_key_id_triggers_fetch_of_new_key(
+    probe: FlaskClient, keys: KeyServer, no_fetch_interval: None
 ) -> None:
-    assert asked(probe, keys.token(uuid4(), key_id="first")).status_code == 200
+    assert request_with(probe, keys.token(uuid4(), key_id="first")).status_code == 200
     keys.add_key("second")
-    assert asked(probe, keys.token(uuid4(), key_id="second")).status_code == 200
-    assert asked(probe, keys.token(uuid4(), key_id="first")).status_code == 200
+    assert request_with(probe, keys.token(uuid4(), key_id="second")).status_code == 200
+    assert request_with(probe, keys.token(uuid4(), key_id="first")).status_code == 200
     assert keys.fetches == 2
 
 
-def test_keys_that_are_no_longer_published_are_forgotten_at_the_next_fetch(
-    probe: FlaskClient, keys: KeyServer, fetch_at_will: None, monkeypatch: pytest.MonkeyPatch
+def test_withdrawn_key_is_refused_after_next_fetch(
+    probe: FlaskClient, keys: KeyServer, no_fetch_interval: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = keys.token(uuid4(), key_id="first")
-    assert asked(probe, old).status_code == 200
+    assert request_with(probe, old).status_code == 200
     keys.add_key("second")
     del keys.keys["first"]
-    assert asked(probe, old).status_code == 200
+    assert request_with(probe, old).status_code == 200
     monkeypatch.setattr(identity, "_KEYS_FRESH_SECONDS", 0)
-    assert_problem(asked(probe, old), 401, "AUTH_UNAUTHORIZED")
-    assert asked(probe, keys.token(uuid4(), key_id="second")).status_code == 200
+    assert_problem(request_with(probe, old), 401, "AUTH_UNAUTHORIZED")
+    assert request_with(probe, keys.token(uuid4(), key_id="second")).status_code == 200
 
 
-def test_made_up_key_ids_do_not_cause_a_fetch_each(probe: FlaskClient, keys: KeyServer) -> None:
+def test_unknown_key_ids_do_not_each_cause_a_fetch(probe: FlaskClient, keys: KeyServer) -> None:
     for number in range(20):
         token = keys.token(uuid4(), key_id="first", named=f"made-up-{number}")
-        assert_problem(asked(probe, token), 401, "AUTH_UNAUTHORIZED")
+        assert_problem(request_with(probe, token), 401, "AUTH_UNAUTHORIZED")
     assert keys.fetches == 1
-    assert asked(probe, keys.token(uuid4(), key_id="first")).status_code == 200
+    assert request_with(probe, keys.token(uuid4(), key_id="first")).status_code == 200
 
 
-def test_a_key_that_the_provider_does_not_have_signs_nothing(probe: FlaskClient, keys: KeyServer) -> None:
+def test_token_signed_with_unpublished_key_is_refused(probe: FlaskClient, keys: KeyServer) -> None:
     forger = ec.generate_private_key(ec.SECP256R1())
     for headers in ({"kid": "first"}, {"kid": ""}, {}, {"kid": "first", "jwk": keys.published("first")}):
         token = jwt.encode(claims_of(uuid4()), forger, algorithm="ES256", headers=headers)
-        assert_problem(asked(probe, token), 401, "AUTH_UNAUTHORIZED")
+        assert_problem(request_with(probe, token), 401, "AUTH_UNAUTHORIZED")
 
 
-def test_a_public_key_is_no_shared_secret(services: Services, keys: KeyServer) -> None:
+def test_public_key_is_not_accepted_as_shared_secret(services: Services, keys: KeyServer) -> None:
     public_key = keys.keys["first"].public_key()
     forms = [
         public_key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
@@ -131,71 +131,69 @@ def test_a_public_key_is_no_shared_secret(services: Services, keys: KeyServer) -
         signed = f"{head}.{segment(json.dumps(claims_of(uuid4())).encode())}"
         forged = f"{signed}.{segment(hmac.digest(secret, signed.encode(), hashlib.sha256))}"
         for probe in (only_public, both):
-            assert_problem(asked(probe, forged), 401, "AUTH_UNAUTHORIZED")
+            assert_problem(request_with(probe, forged), 401, "AUTH_UNAUTHORIZED")
     shared = jwt.encode(claims_of(uuid4()), SHARED_SECRET, algorithm="HS256", headers={"kid": "first"})
-    assert asked(both, shared).status_code == 200
-    assert_problem(asked(only_public, shared), 401, "AUTH_UNAUTHORIZED")
+    assert request_with(both, shared).status_code == 200
+    assert_problem(request_with(only_public, shared), 401, "AUTH_UNAUTHORIZED")
 
 
-def test_an_algorithm_that_is_not_configured_is_refused(services: Services, keys: KeyServer) -> None:
+def test_token_of_unconfigured_algorithm_is_refused(services: Services, keys: KeyServer) -> None:
     probe = serve_with(services, keys.url, "RS256")
-    assert_problem(asked(probe, keys.token(uuid4(), key_id="first")), 401, "AUTH_UNAUTHORIZED")
+    assert_problem(request_with(probe, keys.token(uuid4(), key_id="first")), 401, "AUTH_UNAUTHORIZED")
 
 
-def test_without_keys_the_provider_is_to_blame_and_the_public_goes_on(services: Services) -> None:
+def test_unreachable_key_provider_is_provider_error_except_on_public_routes(services: Services) -> None:
     probe = serve_with(services, f"http://127.0.0.1:{closed_port()}/jwks.json")
     token = jwt.encode(
         claims_of(uuid4()), ec.generate_private_key(ec.SECP256R1()), "ES256", headers={"kid": "first"}
     )
     for _ in range(3):
-        body = assert_problem(asked(probe, token), 502, "PROVIDER_UNAVAILABLE")
+        body = assert_problem(request_with(probe, token), 502, "PROVIDER_UNAVAILABLE")
         assert "127.0.0.1" not in json.dumps(body["detail"])
-        assert asked(probe, token, "public").json["data"] == {"user": None}
+        assert request_with(probe, token, "public").json["data"] == {"user": None}
 
 
-def test_not_each_request_waits_for_a_provider_that_never_answered(
+def test_failed_first_fetch_is_not_repeated_per_request(
     services: Services, keys: KeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probe = serve_with(services, keys.url)
     keys.status = 500
     token = keys.token(uuid4(), key_id="first")
     for _ in range(20):
-        assert_problem(asked(probe, token), 502, "PROVIDER_UNAVAILABLE")
+        assert_problem(request_with(probe, token), 502, "PROVIDER_UNAVAILABLE")
     assert keys.fetches == 1
     keys.status = 200
-    eventually(lambda: asked(probe, token).status_code == 200)
+    eventually(lambda: request_with(probe, token).status_code == 200)
 
 
-def test_known_keys_outlive_the_provider(
-    probe: FlaskClient, keys: KeyServer, fetch_at_will: None, monkeypatch: pytest.MonkeyPatch
+def test_known_keys_stay_valid_when_provider_answers_garbage(
+    probe: FlaskClient, keys: KeyServer, no_fetch_interval: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(identity, "_KEYS_FRESH_SECONDS", 0)
     token = keys.token(uuid4(), key_id="first")
-    assert asked(probe, token).status_code == 200
+    assert request_with(probe, token).status_code == 200
     for body in (b"", b"[]", b"{}", b'{"keys": null}', b'{"keys": ["x", 7]}', b'{"keys": [null]}', b"<html>"):
         keys.body = body
-        assert asked(probe, token).status_code == 200, body
+        assert request_with(probe, token).status_code == 200, body
     keys.body, keys.status = None, 404
-    assert asked(probe, token).status_code == 200
+    assert request_with(probe, token).status_code == 200
     unknown = keys.token(uuid4(), key_id="first", named="unknown")
-    assert_problem(asked(probe, unknown), 401, "AUTH_UNAUTHORIZED")
+    assert_problem(request_with(probe, unknown), 401, "AUTH_UNAUTHORIZED")
 
 
-def test_known_keys_outlive_a_provider_that_is_gone(
-    services: Services, fetch_at_will: None, monkeypatch: pytest.MonkeyPatch
+def test_known_keys_stay_valid_when_provider_is_unreachable(
+    services: Services, no_fetch_interval: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(identity, "_KEYS_FRESH_SECONDS", 0)
     with KeyServer() as keys:
         keys.add_key("first")
         probe = serve_with(services, keys.url)
         token = keys.token(uuid4(), key_id="first")
-        assert asked(probe, token).status_code == 200
-    assert asked(probe, token).status_code == 200
+        assert request_with(probe, token).status_code == 200
+    assert request_with(probe, token).status_code == 200
 
 
-def test_keys_of_kinds_that_we_do_not_know_cost_none_of_the_others(
-    services: Services, keys: KeyServer
-) -> None:
+def test_unusable_published_keys_do_not_affect_valid_keys(services: Services, keys: KeyServer) -> None:
     keys.others = [
         {"kty": "NEW", "kid": "of-tomorrow"},
         {"kty": "EC", "kid": "broken", "crv": "P-256", "x": "!", "y": "!"},
@@ -204,25 +202,23 @@ def test_keys_of_kinds_that_we_do_not_know_cost_none_of_the_others(
         {name: value for name, value in keys.published("first").items() if name != "kid"},
     ]
     probe = serve_with(services, keys.url)
-    assert asked(probe, keys.token(uuid4(), key_id="first")).status_code == 200
+    assert request_with(probe, keys.token(uuid4(), key_id="first")).status_code == 200
     for named in ("of-tomorrow", "broken", "for-encryption"):
         token = keys.token(uuid4(), key_id="first", named=named)
-        assert_problem(asked(probe, token), 401, "AUTH_UNAUTHORIZED")
+        assert_problem(request_with(probe, token), 401, "AUTH_UNAUTHORIZED")
     assert keys.fetches == 1
 
 
-def test_those_who_come_while_the_first_keys_are_fetched_wait_for_them(
-    services: Services, keys: KeyServer
-) -> None:
+def test_concurrent_first_requests_share_key_fetch(services: Services, keys: KeyServer) -> None:
     app = serve_with(services, keys.url).application
     tokens = [keys.token(uuid4(), key_id="first") for _ in range(8)]
-    answers = at_once([partial(asked, app.test_client(), token) for token in tokens])
+    answers = at_once([partial(request_with, app.test_client(), token) for token in tokens])
     assert [answer.status_code for answer in answers] == [200] * 8
     assert keys.fetches == 1
 
 
-def test_the_sandbox_rotates_its_keys_and_both_generations_get_in(
-    services: Services, tmp_path: Path, fetch_at_will: None
+def test_tokens_before_and_after_sandbox_key_rotation_are_accepted(
+    services: Services, tmp_path: Path, no_fetch_interval: None
 ) -> None:
     with ProvidersServer(
         "127.0.0.1", 0, tmp_path, secret_key="sk_test_x", webhook_url="http://127.0.0.1:9/"
@@ -237,12 +233,12 @@ def test_the_sandbox_rotates_its_keys_and_both_generations_get_in(
             return str(answer.json()["access_token"])
 
         before = token()
-        assert asked(probe, before).json["data"] == {"user": str(persona_named("buyer").user_id)}
+        assert request_with(probe, before).json["data"] == {"user": str(persona_named("buyer").user_id)}
         requests.post(f"{issuer}/sandbox/rotate", timeout=10).raise_for_status()
         after = token()
         assert jwt.get_unverified_header(before)["kid"] != jwt.get_unverified_header(after)["kid"]
         for good in (before, after):
-            assert asked(probe, good).status_code == 200
-        assert_problem(asked(probe, token(expired=True)), 401, "AUTH_TOKEN_EXPIRED")
+            assert request_with(probe, good).status_code == 200
+        assert_problem(request_with(probe, token(expired=True)), 401, "AUTH_TOKEN_EXPIRED")
         for claims in ({"aud": "another"}, {"iss": ISSUER}, {"sub": None}, {"exp": None}, {"iss": None}):
-            assert_problem(asked(probe, token(claims=claims)), 401, "AUTH_UNAUTHORIZED")
+            assert_problem(request_with(probe, token(claims=claims)), 401, "AUTH_UNAUTHORIZED")

@@ -1,4 +1,4 @@
-"""Cursors that we signed ourselves, when their listing was sorted by something else: refused, never an error."""
+"""Correctly signed cursors with positions of another sort order: refused, never an internal error."""
 
 import re
 from typing import Any
@@ -22,29 +22,30 @@ from tests.support.probes import faults
 PAGED = [
     contract for contract in contracts() if isinstance(contract.query, CursorQuery | OffsetOrCursorQuery)
 ]
-# What no listing is sorted by, and what none has been asked for, so that no cache knows its answer.
+# No listing sorts by positions of these shapes.
 STALE: list[list[Any]] = [[], [None, None], [{}], [[], []], [True], ["a", "b", "c", "d", "e", "f"], [1, 2]]
+# An unusual limit, so that no response is in the cache.
 LIMIT = 37
 
 
 class Service:
-    """The application, telling under which name it signs the cursors of what it was asked for last."""
+    """The application, with access to the cursor signing name of the last requested listing."""
 
     def __init__(self, services: Services, market: Market, bearer: Bearer) -> None:
         app = build_app(services, AREAS)
-        app.after_request(self._note)
+        app.after_request(self._record_listing)
         self._key, self._client, self._listing = services.settings.cursor_key.encode(), app.test_client(), ""
         self._store = market.store()
         self._vendor, self._officer = bearer(self._store.user_id), bearer(market.staff("admin"))
         with services.database.transaction() as session:
             self._batch_id = staged_batch(session, make_payees(session, 1))
 
-    def _note(self, answer: Response) -> Response:
+    def _record_listing(self, answer: Response) -> Response:
         self._listing = current_context().cursor_listing_key
         return answer
 
     def client_of(self, contract: Contract) -> tuple[FlaskClient, str, dict[str, str], dict[str, Any]]:
-        """Give what a route is called with."""
+        """Return client, path, headers and query of a route."""
         path = re.sub(r"<uuid:vendor_id>", str(self._store.id), contract.path)
         path = re.sub(r"<uuid:batch_id>", str(self._batch_id), path)
         roles = contract.access.roles
@@ -53,7 +54,7 @@ class Service:
         return self._client, path, self._officer if staff else self._vendor, query
 
     def cursor(self, position: list[Any]) -> str:
-        """Sign a cursor of what was asked for last."""
+        """Sign a cursor for the last requested listing."""
         return encode_cursor(self._key, listing=self._listing, position=position)
 
 
@@ -63,7 +64,7 @@ def service(services: Services, bearer: Bearer) -> Service:
 
 
 @pytest.mark.parametrize("contract", PAGED, ids=lambda contract: contract.path)
-def test_a_cursor_of_another_shape_is_refused_by_name(service: Service, contract: Contract) -> None:
+def test_signed_cursor_with_wrong_position_shape_is_refused(service: Service, contract: Contract) -> None:
     client, path, headers, query = service.client_of(contract)
     first = client.get(path, headers=headers, query_string=query | {"limit": LIMIT})
     assert first.status_code == 200, first.json
@@ -73,7 +74,7 @@ def test_a_cursor_of_another_shape_is_refused_by_name(service: Service, contract
         assert faults(client.get(path, headers=headers, query_string=stale)) == ["cursor"], position
 
 
-def test_these_are_listings(service: Service) -> None:
+def test_main_listings_are_among_tested_routes(service: Service) -> None:
     assert {"/api/transactions", "/api/orders", "/api/products/search", "/api/campus-orders"} <= {
         contract.path for contract in PAGED
     }

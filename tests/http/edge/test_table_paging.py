@@ -1,4 +1,4 @@
-"""Tables: paged by number or by cursor, sorted as the client likes; paths of few words; bodies that are arrays."""
+"""Tables: paging by page number or cursor, sorting, restricted path segments and bare array bodies."""
 
 from typing import Any
 
@@ -20,21 +20,21 @@ NUMBERS = range(1, 121)
 
 
 class Numbers(OffsetQuery):
-    """A table with two columns to sort by and one filter."""
+    """A table with two sortable columns and a filter."""
 
     sort = sort_choice(("number", "rest_of_seven"), default="number")
     search_text = Text(max_length=20)
 
 
 class EitherNumbers(OffsetOrCursorQuery):
-    """The same, by cursor too."""
+    """The same table, also paged by cursor."""
 
     sort = sort_choice(("number", "rest_of_seven"), default="number")
     search_text = Text(max_length=20)
 
 
 class Sum(Schema, AcceptsBareArray):
-    """What is added up."""
+    """The numbers to add."""
 
     numbers = fields.List(StrictInteger(minimum=0), required=True, validate=validate.Length(min=1, max=3))
 
@@ -43,7 +43,7 @@ class Sum(Schema, AcceptsBareArray):
 
 
 class SumMeta(MetaSchema):
-    """What is told of the sum."""
+    """Metadata of the sum."""
 
     odd = fields.Boolean(required=True)
 
@@ -88,7 +88,7 @@ def probe(services: Services) -> FlaskClient:
     return serve(services, area)
 
 
-def ask(probe: FlaskClient, name: str, **query: Any) -> Any:
+def fetch(probe: FlaskClient, name: str, **query: Any) -> Any:
     return probe.get(f"/api/probe/{name}", query_string=query)
 
 
@@ -101,14 +101,14 @@ def paging_of(response: Any) -> dict[str, Any]:
     return {name: value for name, value in response.json["meta"].items() if name not in MetaSchema().fields}
 
 
-def test_a_table_is_paged_by_number(probe: FlaskClient) -> None:
-    first = ask(probe, "table")
+def test_table_is_paged_by_page_number(probe: FlaskClient) -> None:
+    first = fetch(probe, "table")
     assert numbers_of(first) == list(range(120, 70, -1))
     assert paging_of(first) == {"page": 1, "limit": 50, "total": 120, "total_pages": 3}
-    assert numbers_of(ask(probe, "table", page=3)) == list(range(20, 0, -1))
-    assert numbers_of(ask(probe, "table", page=2, limit=40, order="asc")) == list(range(41, 81))
-    assert numbers_of(ask(probe, "table", sort="restOfSeven", order="asc", limit=2)) == [7, 14]
-    beyond = ask(probe, "table", page=4)
+    assert numbers_of(fetch(probe, "table", page=3)) == list(range(20, 0, -1))
+    assert numbers_of(fetch(probe, "table", page=2, limit=40, order="asc")) == list(range(41, 81))
+    assert numbers_of(fetch(probe, "table", sort="restOfSeven", order="asc", limit=2)) == [7, 14]
+    beyond = fetch(probe, "table", page=4)
     assert (numbers_of(beyond), paging_of(beyond)["total_pages"]) == ([], 3)
 
 
@@ -128,40 +128,40 @@ def test_a_table_is_paged_by_number(probe: FlaskClient) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["table", "either"])
-def test_what_is_out_of_range_is_named(
+def test_invalid_table_parameter_is_named(
     probe: FlaskClient, name: str, query: dict[str, Any], fault: str
 ) -> None:
-    assert faults(ask(probe, name, **query)) == [fault]
+    assert faults(fetch(probe, name, **query)) == [fault]
 
 
-def test_a_table_may_be_paged_either_way(probe: FlaskClient) -> None:
-    response = ask(probe, "either", limit=40, sort="restOfSeven")
+def test_cursor_paging_and_page_numbers_give_same_order(probe: FlaskClient) -> None:
+    response = fetch(probe, "either", limit=40, sort="restOfSeven")
     meta = paging_of(response)
     seen = numbers_of(response)
     assert (meta["page"], meta["total_pages"], meta["total"], meta["has_more"]) == (1, 3, 120, True)
     while meta["has_more"]:
-        response = ask(probe, "either", limit=50, sort="restOfSeven", cursor=meta["next_cursor"])
+        response = fetch(probe, "either", limit=50, sort="restOfSeven", cursor=meta["next_cursor"])
         seen += numbers_of(response)
         meta = paging_of(response)
         assert set(meta) == {"limit", "total", "has_more", "next_cursor"}
     by_number = [
         number
         for page in (1, 2, 3)
-        for number in numbers_of(ask(probe, "either", page=page, sort="restOfSeven"))
+        for number in numbers_of(fetch(probe, "either", page=page, sort="restOfSeven"))
     ]
     assert seen == by_number
     assert sorted(seen) == list(NUMBERS)
 
 
-def test_one_page_has_one_name(probe: FlaskClient) -> None:
-    cursor = paging_of(ask(probe, "either"))["next_cursor"]
-    assert faults(ask(probe, "either", page=2, cursor=cursor)) == ["cursor"]
+def test_cursor_with_page_number_or_other_sorting_is_refused(probe: FlaskClient) -> None:
+    cursor = paging_of(fetch(probe, "either"))["next_cursor"]
+    assert faults(fetch(probe, "either", page=2, cursor=cursor)) == ["cursor"]
     for query in ({"sort": "restOfSeven"}, {"order": "asc"}, {"searchText": "a"}):
-        assert faults(ask(probe, "either", cursor=cursor, **query)) == ["cursor"]
-    assert numbers_of(ask(probe, "either", cursor=cursor, limit=1)) == [70]
+        assert faults(fetch(probe, "either", cursor=cursor, **query)) == ["cursor"]
+    assert numbers_of(fetch(probe, "either", cursor=cursor, limit=1)) == [70]
 
 
-def test_an_array_may_stand_for_a_field(probe: FlaskClient) -> None:
+def test_bare_array_body_is_accepted_for_field(probe: FlaskClient) -> None:
     for body in ({"numbers": [1, 2]}, [1, 2]):
         response = probe.post("/api/probe/sum", json=body)
         assert response.json["data"] == {"sum": 3}
@@ -173,7 +173,7 @@ def test_an_array_may_stand_for_a_field(probe: FlaskClient) -> None:
         assert faults(probe.post("/api/probe/sum", json=other)) == ["body"]
 
 
-def test_a_segment_of_few_words_is_one_of_them(probe: FlaskClient) -> None:
+def test_path_segment_outside_allowed_values_is_refused(probe: FlaskClient) -> None:
     assert probe.get("/api/probe/of/green").json["data"] == {"kind": "green"}
     problem = assert_problem(probe.get("/api/probe/of/blue"), 422, "VALIDATION_FAILED")
     assert problem["invalid_params"] == [{"name": "kind", "reason": "Must be one of: red, green."}]

@@ -1,4 +1,4 @@
-"""The upload term: a body that is a file of any size, read as it comes, held as long as the request."""
+"""The upload term: a large file body, streamed and kept until the end of the request."""
 
 import hashlib
 import io
@@ -17,13 +17,13 @@ from tests.support.probes import assert_problem, probe_area, serve
 
 MEGABYTE = 1024 * 1024
 area = probe_area()
-held: list[UploadedFile] = []
+received_files: list[UploadedFile] = []
 _TERMS: dict[str, Any] = {"auth": AUTHENTICATED, "limit": "1000/minute"}
 
 
 @area.post("/films", upload=Upload("film", max_bytes=20 * MEGABYTE, accepts=("video/mp4",)), **_TERMS)
 def take_film(_ctx: Context, file: UploadedFile) -> dict[str, Any]:
-    held.append(file)
+    received_files.append(file)
     file.content.seek(0)
     return {"size": file.size, "sha256": file.sha256, "head": file.content.read(4).decode()}
 
@@ -35,13 +35,13 @@ def take_film(_ctx: Context, file: UploadedFile) -> dict[str, Any]:
     **_TERMS,
 )
 def take_once(_ctx: Context, file: UploadedFile) -> str:
-    held.append(file)
+    received_files.append(file)
     return file.sha256
 
 
 @area.post("/broken", upload=Upload("film", max_bytes=MEGABYTE, accepts=("video/mp4",)), **_TERMS)
 def take_and_fail(_ctx: Context, file: UploadedFile) -> str:
-    held.append(file)
+    received_files.append(file)
     raise ZeroDivisionError
 
 
@@ -52,7 +52,7 @@ def probe(services: Services) -> FlaskClient:
 
 @pytest.fixture
 def headers(bearer: Bearer) -> dict[str, str]:
-    held.clear()
+    received_files.clear()
     return bearer(uuid4())
 
 
@@ -72,7 +72,7 @@ def send(
     )
 
 
-def test_a_file_far_larger_than_other_bodies_may_be(probe: FlaskClient, headers: dict[str, str]) -> None:
+def test_upload_may_exceed_general_body_limit(probe: FlaskClient, headers: dict[str, str]) -> None:
     content = b"film" + bytes(range(256)) * 4096 * 19 + b"\r\n--bb\r\n--"
 
     answer = send(probe, content, headers)
@@ -82,7 +82,7 @@ def test_a_file_far_larger_than_other_bodies_may_be(probe: FlaskClient, headers:
 
 
 @pytest.mark.parametrize("length", [0, 1, 65_535, 65_536, 65_537, 20 * MEGABYTE])
-def test_every_byte_of_it_arrives(probe: FlaskClient, headers: dict[str, str], length: int) -> None:
+def test_every_uploaded_byte_is_received(probe: FlaskClient, headers: dict[str, str], length: int) -> None:
     content = (b"\r\n--bb" * (length // 6 + 1))[: length - 1] + b"." if length else b""
 
     data = send(probe, content, headers).json["data"]
@@ -90,29 +90,27 @@ def test_every_byte_of_it_arrives(probe: FlaskClient, headers: dict[str, str], l
     assert (data["size"], data["sha256"]) == (length, hashlib.sha256(content).hexdigest())
 
 
-def test_its_bound_is_the_routes_own(probe: FlaskClient, headers: dict[str, str]) -> None:
+def test_upload_larger_than_route_limit_is_refused(probe: FlaskClient, headers: dict[str, str]) -> None:
     refused = send(probe, bytes(20 * MEGABYTE + 1), headers)
 
     assert "20 MB" in assert_problem(refused, 413, "PAYLOAD_TOO_LARGE")["detail"]
 
 
-def test_it_is_closed_when_the_request_ends_however_it_ends(
-    probe: FlaskClient, headers: dict[str, str]
-) -> None:
+def test_uploaded_file_is_closed_after_success_and_error(probe: FlaskClient, headers: dict[str, str]) -> None:
     send(probe, b"film", headers)
     assert_problem(send(probe, b"film", headers, "broken"), 500, "INTERNAL_ERROR")
 
-    assert [file.content.closed for file in held] == [True, True]
+    assert [file.content.closed for file in received_files] == [True, True]
 
 
-def test_what_stands_behind_it_may_be_cut_off(probe: FlaskClient, headers: dict[str, str]) -> None:
-    """A client that breaks off before the end sent no file."""
+def test_upload_without_final_boundary_is_bad_request(probe: FlaskClient, headers: dict[str, str]) -> None:
+    """A body without final boundary contains no complete file."""
     assert_problem(send(probe, b"film", headers, end=b"\r\n--b"), 400, "VALIDATION_FAILED")
-    assert held == []
+    assert received_files == []
 
 
 @pytest.mark.parametrize("head", [b"--b\r\n" + b"X: y\r\n" * 200_000, b"x" * 1_000_000])
-def test_headers_of_a_part_are_bounded_and_so_is_what_comes_before(
+def test_oversized_part_headers_or_preamble_are_refused(
     probe: FlaskClient, headers: dict[str, str], head: bytes
 ) -> None:
     response = probe.post(
@@ -125,12 +123,12 @@ def test_headers_of_a_part_are_bounded_and_so_is_what_comes_before(
     assert_problem(response, 413, "PAYLOAD_TOO_LARGE")
 
 
-def test_a_key_stands_for_the_file_that_it_came_with(probe: FlaskClient, headers: dict[str, str]) -> None:
+def test_same_key_with_another_file_is_refused(probe: FlaskClient, headers: dict[str, str]) -> None:
     keyed = headers | {"Idempotency-Key": str(uuid4())}
 
     first, again = send(probe, b"one", keyed, "once"), send(probe, b"one", keyed, "once")
 
     assert again.data == first.data
     assert again.headers["X-Cache-Lookup"] == "HIT"
-    assert len(held) == 1
+    assert len(received_files) == 1
     assert send(probe, b"two", keyed, "once").status_code == 422

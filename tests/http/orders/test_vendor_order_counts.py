@@ -1,4 +1,4 @@
-"""A store's orders, counted by how far they are."""
+"""Counts of a store's orders by status."""
 
 from blueprints.orders.schemas import VendorOrderCounts
 from tests.support.probes import assert_problem
@@ -8,7 +8,7 @@ from tests.support.shop_client import ShopClient
 COUNTS = "/api/orders/vendor/counts"
 
 
-def test_a_store_counts_its_paid_orders_by_status(desk: ShopClient) -> None:
+def test_paid_orders_of_store_are_counted_by_status(desk: ShopClient) -> None:
     with desk.database.transaction() as session:
         paid_order(session, desk.shop)
         shipped_order(session, desk.shop)
@@ -26,10 +26,10 @@ def test_a_store_counts_its_paid_orders_by_status(desk: ShopClient) -> None:
     assert answer.json["data"] == {"pending": 1, "processing": 1, "shipped": 2, "delivered": 1}
 
 
-def test_a_new_store_has_nothing_to_count(desk: ShopClient) -> None:
+def test_counts_of_new_store_are_zero(desk: ShopClient) -> None:
     assert set(desk.get(COUNTS, desk.vendor).json["data"].values()) == {0}
 
 
-def test_buyers_and_staff_have_no_store(desk: ShopClient) -> None:
+def test_buyers_and_staff_are_refused(desk: ShopClient) -> None:
     for headers in (desk.buyer, desk.officer("admin")):
         assert_problem(desk.get(COUNTS, headers), 403, "AUTH_FORBIDDEN")

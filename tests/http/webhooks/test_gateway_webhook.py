@@ -1,4 +1,4 @@
-"""The gateway's webhook over HTTP: what is right is stored and acknowledged, what is not is refused."""
+"""The gateway's webhook over HTTP: signed events are stored and acknowledged, all others are refused."""
 
 import gzip
 import hashlib
@@ -26,7 +26,7 @@ from tests.support.shop_client import ShopClient, new_key
 WEBHOOK = "/api/payments/webhook"
 FUNCTION = "/functions/v1/gateway-webhook"
 HEADER = "x-gateway-signature"
-GATEWAYS_OWN = ("203.0.113.0/24", "198.51.100.7/32", "2001:db8::/32")
+GATEWAY_NETWORKS = ("203.0.113.0/24", "198.51.100.7/32", "2001:db8::/32")
 
 
 def deliver(
@@ -36,7 +36,7 @@ def deliver(
     return client.post(path, data=body, headers={**signed, **headers})
 
 
-def stored(database: Database, body: bytes) -> int:
+def count_stored(database: Database, body: bytes) -> int:
     with database.reading() as session:
         rows = session.connection().exec_driver_sql(
             "SELECT count(*) FROM webhook_inbox WHERE body = %(body)s", {"body": body}
@@ -53,7 +53,7 @@ def client(desk: ShopClient) -> FlaskClient:
     return desk.client
 
 
-def test_a_payment_from_page_to_order(desk: ShopClient, database: Database) -> None:
+def test_payment_event_marks_order_paid(desk: ShopClient, database: Database) -> None:
     order_id = desk.unpaid()
     intent = desk.post("/api/payments/intent", desk.buyer, {"orderId": str(order_id)}, key=new_key()).json[
         "data"
@@ -76,46 +76,42 @@ def test_a_payment_from_page_to_order(desk: ShopClient, database: Database) -> N
 
 
 @pytest.mark.parametrize("body", [some_event(), b"not JSON", b"\x00\xff", json.dumps([1]).encode()])
-def test_whatever_is_signed_is_stored_as_it_came(
-    client: FlaskClient, database: Database, body: bytes
-) -> None:
-    """It is the worker that judges it; the sender need not send it again."""
-    before = stored(database, body)
+def test_signed_body_is_stored_unchanged(client: FlaskClient, database: Database, body: bytes) -> None:
+    """The worker classifies the event later, so the sender need not resend."""
+    before = count_stored(database, body)
 
     answer = deliver(client, body, sign(body), **{"Content-Type": "text/plain"})
 
     assert (answer.status_code, answer.data) == (200, b'{"received":true}')
-    assert stored(database, body) == before + 1
+    assert count_stored(database, body) == before + 1
 
 
 @pytest.mark.parametrize("path", [WEBHOOK, FUNCTION])
 @pytest.mark.parametrize("query", ["x=1", "event=1&event=2", "%ff", "data"])
-def test_what_stands_in_its_address_counts_for_nothing(
-    client: FlaskClient, database: Database, path: str, query: str
-) -> None:
+def test_query_string_is_ignored(client: FlaskClient, database: Database, path: str, query: str) -> None:
     body = some_event()
 
     assert deliver(client, body, sign(body), path=f"{path}?{query}").status_code == 200
 
-    assert stored(database, body) == 1
+    assert count_stored(database, body) == 1
 
 
-def test_the_functions_path_is_the_same_webhook(client: FlaskClient, database: Database) -> None:
+def test_function_path_serves_same_webhook(client: FlaskClient, database: Database) -> None:
     body = some_event()
 
     answer = deliver(client, body, sign(body), path=FUNCTION)
 
     assert (answer.status_code, answer.data) == (200, b'{"received":true}')
-    assert stored(database, body) == 1
+    assert count_stored(database, body) == 1
     assert_problem(deliver(client, body, sign(body).upper(), path=FUNCTION), 401, "AUTH_UNAUTHORIZED")
     assert_problem(deliver(client, b"", None, path=FUNCTION), 401, "AUTH_UNAUTHORIZED")
     large = b"x" * (1024 * 1024 + 1)
     assert_problem(deliver(client, large, sign(large), path=FUNCTION), 413, "PAYLOAD_TOO_LARGE")
     assert_problem(client.get(FUNCTION), 405, "METHOD_NOT_ALLOWED")
-    assert stored(database, body) == 1
+    assert count_stored(database, body) == 1
 
 
-def test_the_function_has_the_gateways_name(paying_services: Services) -> None:
+def test_function_path_uses_configured_gateway_name(paying_services: Services) -> None:
     client = checked_app(changed(paying_services, gateway_name="paymint"), AREAS).test_client()
     body = some_event()
     signed = {"x-paymint-signature": sign(body), HEADER: sign(body)}
@@ -160,30 +156,28 @@ SIGNATURE = sign(BODY)
         "twice",
     ],
 )
-def test_any_other_signature_is_refused(
-    client: FlaskClient, database: Database, signature: str | None
-) -> None:
+def test_invalid_signature_is_refused(client: FlaskClient, database: Database, signature: str | None) -> None:
     problem = assert_problem(deliver(client, BODY, signature), 401, "AUTH_UNAUTHORIZED")
 
     assert SIGNATURE not in json.dumps(problem)
-    assert stored(database, BODY) == 0
+    assert count_stored(database, BODY) == 0
 
 
-def test_a_changed_byte_is_refused(client: FlaskClient, database: Database) -> None:
+def test_altered_body_is_refused(client: FlaskClient, database: Database) -> None:
     body = BODY.replace(b'"amount": 100', b'"amount": 101')
     assert body != BODY
 
     assert_problem(deliver(client, body, SIGNATURE), 401, "AUTH_UNAUTHORIZED")
-    assert stored(database, body) == 0
+    assert count_stored(database, body) == 0
 
 
-def test_a_header_of_another_name_is_none(client: FlaskClient) -> None:
+def test_signature_in_other_header_is_refused(client: FlaskClient) -> None:
     assert_problem(
         client.post(WEBHOOK, data=BODY, headers={"x-paystack-signature": SIGNATURE}), 401, "AUTH_UNAUTHORIZED"
     )
 
 
-def test_the_header_has_the_gateways_name(paying_services: Services) -> None:
+def test_signature_header_uses_configured_gateway_name(paying_services: Services) -> None:
     client = checked_app(changed(paying_services, gateway_name="paymint"), AREAS).test_client()
     body = some_event()
 
@@ -192,29 +186,29 @@ def test_the_header_has_the_gateways_name(paying_services: Services) -> None:
 
 
 @pytest.mark.parametrize("signature", [None, SIGNATURE, sign(BODY, "")])
-def test_without_a_secret_nothing_is_taken(
+def test_missing_secret_key_refuses_all_deliveries(
     paying_services: Services, database: Database, signature: str | None
 ) -> None:
     client = checked_app(changed(paying_services, gateway_secret_key=""), AREAS).test_client()
 
     assert_problem(deliver(client, BODY, signature), 500, "INTERNAL_ERROR")
-    assert stored(database, BODY) == 0
+    assert count_stored(database, BODY) == 0
 
 
-def test_a_megabyte_is_the_most(client: FlaskClient, database: Database) -> None:
+def test_body_larger_than_size_limit_is_refused(client: FlaskClient, database: Database) -> None:
     fits, too_large = b"x" * (1024 * 1024), b"x" * (1024 * 1024 + 1)
 
     assert deliver(client, fits, sign(fits)).status_code == 200
     assert_problem(deliver(client, too_large, sign(too_large)), 413, "PAYLOAD_TOO_LARGE")
-    assert stored(database, too_large) == 0
+    assert count_stored(database, too_large) == 0
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
-def test_it_is_posted(client: FlaskClient, method: str) -> None:
+def test_methods_other_than_post_are_refused(client: FlaskClient, method: str) -> None:
     assert_problem(client.open(WEBHOOK, method=method), 405, "METHOD_NOT_ALLOWED")
 
 
-def test_it_is_not_limited(paying_services: Services) -> None:
+def test_deliveries_are_not_rate_limited(paying_services: Services) -> None:
     client = checked_app(changed(paying_services, rate_limit_scale=1), AREAS).test_client()
     body = some_event()
 
@@ -223,7 +217,7 @@ def test_it_is_not_limited(paying_services: Services) -> None:
     assert {answer.status_code for answer in answers} == {200}
 
 
-def test_a_token_is_neither_needed_nor_looked_at(desk: ShopClient) -> None:
+def test_bearer_token_is_ignored(desk: ShopClient) -> None:
     body = some_event()
 
     assert deliver(desk.client, body, sign(body), Authorization="Bearer nonsense").status_code == 200
@@ -232,20 +226,20 @@ def test_a_token_is_neither_needed_nor_looked_at(desk: ShopClient) -> None:
 
 @pytest.mark.parametrize("path", [WEBHOOK, FUNCTION])
 @pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, gzip", "GZIP", "unheard-of"])
-def test_a_compressed_body_is_refused(
+def test_compressed_body_is_refused(
     client: FlaskClient, database: Database, path: str, encoding: str
 ) -> None:
-    """Nobody says whether the signature would be over what is sent or over what it unpacks to."""
+    """The gateway does not document whether a signature covers the compressed or the unpacked body."""
     body = gzip.compress(some_event())
 
     answer = deliver(client, body, sign(body), path=path, **{"Content-Encoding": encoding})
 
     assert "compressed" in assert_problem(answer, 415, "UNSUPPORTED_MEDIA_TYPE")["detail"]
-    assert stored(database, body) == 0
+    assert count_stored(database, body) == 0
 
 
 @pytest.mark.parametrize("encoding", ["identity", "Identity", ""])
-def test_a_body_that_says_it_is_not_compressed_is_taken(client: FlaskClient, encoding: str) -> None:
+def test_body_with_identity_encoding_is_accepted(client: FlaskClient, encoding: str) -> None:
     body = some_event()
 
     assert deliver(client, body, sign(body), **{"Content-Encoding": encoding}).status_code == 200
@@ -253,17 +247,18 @@ def test_a_body_that_says_it_is_not_compressed_is_taken(client: FlaskClient, enc
 
 @pytest.fixture(scope="module")
 def apps_behind_proxies(paying_services: Services) -> list[Flask]:
-    """The application that knows the gateway's networks, behind no proxy, one and two."""
+    """Applications with an allowlist of gateway networks, behind zero, one and two proxies."""
     return [
         checked_app(
-            changed(paying_services, gateway_webhook_addresses=GATEWAYS_OWN, trusted_proxy_hops=hops), AREAS
+            changed(paying_services, gateway_webhook_addresses=GATEWAY_NETWORKS, trusted_proxy_hops=hops),
+            AREAS,
         )
         for hops in range(3)
     ]
 
 
 class TestNetworksOfTheGateway:
-    """With GATEWAY_WEBHOOK_ADDRESSES, what comes from elsewhere is refused, whatever its signature."""
+    """Deliveries from outside GATEWAY_WEBHOOK_ADDRESSES are refused, even with a valid signature."""
 
     @pytest.mark.parametrize("path", [WEBHOOK, FUNCTION])
     @pytest.mark.parametrize(
@@ -279,13 +274,13 @@ class TestNetworksOfTheGateway:
             ("", False),
         ],
     )
-    def test_without_a_proxy_the_sender_is_who_connects(
+    def test_without_proxy_connecting_address_must_be_allowed(
         self, apps_behind_proxies: list[Flask], database: Database, path: str, address: str, taken: bool
     ) -> None:
         client = apps_behind_proxies[0].test_client()
         body = some_event()
 
-        # What the sender writes into the header itself counts for nothing.
+        # Without proxies the forwarded address is forged and must be ignored.
         answer = client.post(
             path,
             data=body,
@@ -294,7 +289,7 @@ class TestNetworksOfTheGateway:
         )
 
         self.assert_taken(answer, taken)
-        assert stored(database, body) == int(taken)
+        assert count_stored(database, body) == int(taken)
 
     @pytest.mark.parametrize(
         ("hops", "chain", "taken"),
@@ -309,7 +304,7 @@ class TestNetworksOfTheGateway:
             (2, "203.0.113.7, 192.0.2.9, 192.0.2.1", False),
         ],
     )
-    def test_behind_proxies_it_is_who_our_own_saw(
+    def test_behind_proxies_address_added_by_trusted_proxy_must_be_allowed(
         self, apps_behind_proxies: list[Flask], hops: int, chain: str | None, taken: bool
     ) -> None:
         client = apps_behind_proxies[hops].test_client()
@@ -320,7 +315,9 @@ class TestNetworksOfTheGateway:
 
         self.assert_taken(answer, taken)
 
-    def test_elsewhere_a_wrong_signature_is_told_nothing_else(self, apps_behind_proxies: list[Flask]) -> None:
+    def test_foreign_address_is_reported_before_wrong_signature(
+        self, apps_behind_proxies: list[Flask]
+    ) -> None:
         client = apps_behind_proxies[0].test_client()
 
         answer = client.post(WEBHOOK, data=b"{}", environ_base={"REMOTE_ADDR": "192.0.2.1"})
@@ -329,7 +326,7 @@ class TestNetworksOfTheGateway:
 
     @staticmethod
     def assert_taken(answer: TestResponse, taken: bool) -> None:
-        """Hold an answer to be the acknowledgement, or the refusal of the address."""
+        """Assert that the response acknowledges the delivery or refuses the address."""
         if taken:
             assert answer.status_code == 200, answer.text
         else:

@@ -1,4 +1,4 @@
-"""The messaging provider's webhook over HTTP: the handshake, and deliveries that are checked and stored."""
+"""The messaging provider's webhook over HTTP: verification handshake and signed deliveries."""
 
 import hashlib
 import hmac
@@ -31,7 +31,7 @@ def some_envelope() -> bytes:
     )
 
 
-def stored(database: Database, body: bytes) -> int:
+def count_stored(database: Database, body: bytes) -> int:
     with database.reading() as session:
         rows = session.connection().exec_driver_sql(
             "SELECT count(*) FROM webhook_inbox WHERE provider = 'messaging' AND body = %(body)s",
@@ -42,42 +42,42 @@ def stored(database: Database, body: bytes) -> int:
 
 @pytest.fixture(scope="module")
 def client(services: Services) -> FlaskClient:
-    """A client of an application that has both secrets."""
+    """A client of an application with both secrets."""
     agreed = changed(services, messaging_verify_token=TOKEN, messaging_app_secret=SECRET)
     return checked_app(agreed, AREAS).test_client()
 
 
 @pytest.fixture(scope="module")
-def embedded(services: Services) -> FlaskClient:
-    """A client of an application without secrets, as the embedded stack has none for signatures."""
+def client_without_secrets(services: Services) -> FlaskClient:
+    """A client of an application without secrets, like the embedded stack."""
     return checked_app(
         changed(services, messaging_verify_token="", messaging_app_secret=""), AREAS
     ).test_client()
 
 
 class TestHandshake:
-    """The provider verifies our address before it sends anything there."""
+    """Verification of the webhook address before the provider sends events."""
 
     @staticmethod
-    def ask(client: FlaskClient, path: str = WEBHOOK, **changes: str | None) -> TestResponse:
-        """Ask as the provider does, but for some parameters; none leaves one out."""
+    def verify(client: FlaskClient, path: str = WEBHOOK, **changes: str | None) -> TestResponse:
+        """Send the provider's verification request with changed parameters; None omits a parameter."""
         given = {"mode": "subscribe", "verify_token": TOKEN, "challenge": "1158201444"} | changes
         return client.get(
             path, query_string={f"hub.{name}": value for name, value in given.items() if value is not None}
         )
 
     @pytest.mark.parametrize("challenge", ["1158201444", "", "<script>", "é ü", "x" * 2_000])
-    def test_the_challenge_comes_back_as_plain_text(self, client: FlaskClient, challenge: str) -> None:
-        answer = self.ask(client, challenge=challenge)
+    def test_challenge_is_returned_as_plain_text(self, client: FlaskClient, challenge: str) -> None:
+        answer = self.verify(client, challenge=challenge)
 
         assert (answer.status_code, answer.text) == (200, challenge)
         assert answer.content_type == "text/plain; charset=utf-8"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
-    def test_it_is_the_same_by_version(self, client: FlaskClient) -> None:
-        assert self.ask(client, path="/api/v1/whatsapp/webhook").text == "1158201444"
+    def test_versioned_path_answers_challenge(self, client: FlaskClient) -> None:
+        assert self.verify(client, path="/api/v1/whatsapp/webhook").text == "1158201444"
 
-    def test_further_parameters_are_no_reason_to_refuse(self, client: FlaskClient) -> None:
+    def test_additional_parameters_are_ignored(self, client: FlaskClient) -> None:
         answer = client.get(
             f"{WEBHOOK}?hub.mode=subscribe&hub.verify_token={TOKEN}&hub.challenge=7&hub.version=2&hubs=3&hubs=4"
         )
@@ -101,18 +101,20 @@ class TestHandshake:
         ],
         ids=repr,
     )
-    def test_anything_else_is_refused(self, client: FlaskClient, changes: dict[str, str | None]) -> None:
-        problem = assert_problem(self.ask(client, **changes), 403, "AUTH_FORBIDDEN")
+    def test_wrong_mode_or_token_is_refused(
+        self, client: FlaskClient, changes: dict[str, str | None]
+    ) -> None:
+        problem = assert_problem(self.verify(client, **changes), 403, "AUTH_FORBIDDEN")
 
         assert TOKEN not in str(problem)
 
     @pytest.mark.parametrize("token", ["", TOKEN, None])
-    def test_without_a_token_agreed_on_nobody_has_the_right_one(
-        self, embedded: FlaskClient, token: str | None
+    def test_without_configured_token_every_handshake_is_refused(
+        self, client_without_secrets: FlaskClient, token: str | None
     ) -> None:
-        assert_problem(self.ask(embedded, verify_token=token), 403, "AUTH_FORBIDDEN")
+        assert_problem(self.verify(client_without_secrets, verify_token=token), 403, "AUTH_FORBIDDEN")
 
-    def test_it_counts_on_the_callers_tier(self, services: Services) -> None:
+    def test_handshake_counts_on_caller_tier(self, services: Services) -> None:
         limited = changed(services, messaging_verify_token=TOKEN, rate_limit_scale=1)
         client = checked_app(limited, AREAS).test_client()
         caller = from_address(some_address())
@@ -127,13 +129,13 @@ class TestHandshake:
     [some_envelope(), b"not JSON", b"\x00\xff", b"", b"[1]"],
     ids=["an envelope", "not JSON", "not text", "nothing", "a list"],
 )
-def test_what_is_signed_is_stored_as_it_came(client: FlaskClient, database: Database, body: bytes) -> None:
-    before = stored(database, body)
+def test_signed_body_is_stored_unchanged(client: FlaskClient, database: Database, body: bytes) -> None:
+    before = count_stored(database, body)
 
     answer = client.post(WEBHOOK, data=body, headers={HEADER: sign(body)})
 
     assert (answer.status_code, answer.data) == (200, b'{"received":true}')
-    assert stored(database, body) == before + 1
+    assert count_stored(database, body) == before + 1
 
 
 BODY = some_envelope()
@@ -161,11 +163,11 @@ SIGNATURE = sign(BODY)
     ids=[
         "missing",
         "empty",
-        "without its scheme",
+        "without scheme",
         "of another scheme",
         "upper case",
-        "its scheme in upper case",
-        "its digits in upper case",
+        "scheme in upper case",
+        "digits in upper case",
         "short",
         "long",
         "with a space",
@@ -175,18 +177,16 @@ SIGNATURE = sign(BODY)
         "of another hash",
     ],
 )
-def test_any_other_signature_is_refused(
-    client: FlaskClient, database: Database, signature: str | None
-) -> None:
+def test_invalid_signature_is_refused(client: FlaskClient, database: Database, signature: str | None) -> None:
     headers = {} if signature is None else {HEADER: signature}
 
     problem = assert_problem(client.post(WEBHOOK, data=BODY, headers=headers), 401, "AUTH_UNAUTHORIZED")
 
     assert SIGNATURE not in str(problem)
-    assert stored(database, BODY) == 0
+    assert count_stored(database, BODY) == 0
 
 
-def test_the_older_signature_alone_does_not_do(client: FlaskClient) -> None:
+def test_sha1_signature_alone_is_refused(client: FlaskClient) -> None:
     older = "sha1=" + hmac.digest(SECRET.encode(), BODY, hashlib.sha1).hex()
 
     answer = client.post(WEBHOOK, data=BODY, headers={"X-Hub-Signature": older})
@@ -194,38 +194,40 @@ def test_the_older_signature_alone_does_not_do(client: FlaskClient) -> None:
     assert_problem(answer, 401, "AUTH_UNAUTHORIZED")
 
 
-def test_without_a_secret_whatever_comes_is_stored(embedded: FlaskClient, database: Database) -> None:
+def test_without_app_secret_every_delivery_is_stored(
+    client_without_secrets: FlaskClient, database: Database
+) -> None:
     body = some_envelope()
 
-    assert embedded.post(WEBHOOK, data=body).status_code == 200
-    assert embedded.post(WEBHOOK, data=body, headers={HEADER: "nonsense"}).status_code == 200
-    assert stored(database, body) == 2
+    assert client_without_secrets.post(WEBHOOK, data=body).status_code == 200
+    assert client_without_secrets.post(WEBHOOK, data=body, headers={HEADER: "nonsense"}).status_code == 200
+    assert count_stored(database, body) == 2
 
 
-def test_what_stands_in_its_address_counts_for_nothing(client: FlaskClient, database: Database) -> None:
+def test_query_string_is_ignored(client: FlaskClient, database: Database) -> None:
     body = some_envelope()
 
     answer = client.post(f"{WEBHOOK}?x=1&x=2&hub.mode=x", data=body, headers={HEADER: sign(body)})
 
-    assert (answer.status_code, stored(database, body)) == (200, 1)
+    assert (answer.status_code, count_stored(database, body)) == (200, 1)
 
 
-def test_a_megabyte_is_the_most(client: FlaskClient, database: Database) -> None:
+def test_body_larger_than_size_limit_is_refused(client: FlaskClient, database: Database) -> None:
     fits, large = b"x" * (1024 * 1024), b"y" * (1024 * 1024 + 1)
 
     assert client.post(WEBHOOK, data=fits, headers={HEADER: sign(fits)}).status_code == 200
     assert_problem(client.post(WEBHOOK, data=large, headers={HEADER: sign(large)}), 413, "PAYLOAD_TOO_LARGE")
-    assert stored(database, large) == 0
+    assert count_stored(database, large) == 0
 
 
-def test_a_compressed_body_is_refused(client: FlaskClient, database: Database) -> None:
+def test_compressed_body_is_refused(client: FlaskClient, database: Database) -> None:
     headers = {HEADER: SIGNATURE, "Content-Encoding": "gzip"}
 
     assert_problem(client.post(WEBHOOK, data=BODY, headers=headers), 415, "UNSUPPORTED_MEDIA_TYPE")
-    assert stored(database, BODY) == 0
+    assert count_stored(database, BODY) == 0
 
 
-def test_deliveries_are_not_limited(services: Services) -> None:
+def test_deliveries_are_not_rate_limited(services: Services) -> None:
     limited = changed(services, messaging_app_secret=SECRET, rate_limit_scale=1)
     client = checked_app(limited, AREAS).test_client()
     body = some_envelope()
@@ -236,5 +238,5 @@ def test_deliveries_are_not_limited(services: Services) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
-def test_it_has_two_methods(client: FlaskClient, method: str) -> None:
+def test_methods_other_than_get_and_post_are_refused(client: FlaskClient, method: str) -> None:
     assert_problem(client.open(WEBHOOK, method=method), 405, "METHOD_NOT_ALLOWED")

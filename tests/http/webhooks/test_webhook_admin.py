@@ -1,4 +1,4 @@
-"""Webhooks as finance sees them: what became of each, and replays; over HTTP."""
+"""Webhook administration by finance over HTTP: listing received events and replaying dead letters."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,7 +28,7 @@ def staff(desk: ShopClient, role: str, aal: str = "aal2") -> dict[str, str]:
     return desk.bearer(made.id, aal)
 
 
-def problem(answer: TestResponse) -> tuple[int, str]:
+def problem_of(answer: TestResponse) -> tuple[int, str]:
     assert answer.mimetype == "application/problem+json", answer.data
     return answer.status_code, answer.json["code"]
 
@@ -38,7 +38,7 @@ def receive(desk: ShopClient, body: bytes, **values: Any) -> UUID:
     return desk.database.in_transaction(webhook_inbox.receive_event, body=body, **given)
 
 
-def dead(desk: ShopClient, body: bytes, **values: Any) -> UUID:
+def dead_letter(desk: ShopClient, body: bytes, **values: Any) -> UUID:
     inbox_id = receive(desk, body, **values)
     webhook_inbox.process_event(
         desk.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
@@ -53,7 +53,7 @@ def payment_of(desk: ShopClient, order_id: UUID) -> bytes:
 
 
 class TestListing:
-    def test_the_latest_come_first_page_by_page_and_are_counted(
+    def test_events_are_listed_newest_first_with_counts(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
         kind = f"greeted.{uuid4().hex}"
@@ -69,7 +69,9 @@ class TestListing:
         first = desk.get(PATH, officer, type=kind, limit=3).json
         second = desk.get(PATH, officer, type=kind, limit=3, cursor=first["meta"]["next_cursor"]).json
 
-        assert [row["id"] for row in first["data"] + second["data"]] == [str(one) for one in reversed(inbox)]
+        assert [row["id"] for row in first["data"] + second["data"]] == [
+            str(inbox_id) for inbox_id in reversed(inbox)
+        ]
         assert (first["meta"]["has_more"], second["meta"]["has_more"]) == (True, False)
         row = first["data"][0]
         assert (row["state"], row["duplicate"], row["attempts"], row["dueAt"]) == ("ignored", False, 1, None)
@@ -77,11 +79,11 @@ class TestListing:
         assert set(counts) == {"waiting", "retrying", "processed", "ignored", "dead"}
         assert counts["ignored"] >= 5
 
-    def test_dead_letters_are_filtered_by_status_error_provider_and_time(
+    def test_events_are_filtered_by_state_error_provider_and_time(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
         before = desk.get(PATH, officer, limit=1).json["meta"]["counts"]
-        broken = dead(desk, b"[")
+        broken = dead_letter(desk, b"[")
         waiting = receive(desk, event_of({"id": uuid4().hex}, "greeted"))
         chat = receive(desk, b"{}", provider="messaging")
 
@@ -104,12 +106,12 @@ class TestListing:
         "query",
         [{"state": "lost"}, {"provider": "x"}, {"since": "yesterday"}, {"limit": 0}, {"colour": "red"}],
     )
-    def test_wrong_parameters_are_refused(
+    def test_invalid_parameters_are_refused(
         self, desk: ShopClient, officer: dict[str, str], query: dict[str, Any]
     ) -> None:
-        assert problem(desk.get(PATH, officer, **query)) == (422, "VALIDATION_FAILED")
+        assert problem_of(desk.get(PATH, officer, **query)) == (422, "VALIDATION_FAILED")
 
-    def test_dead_letter_is_shown_without_the_payer(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_event_is_shown_without_payer_details(self, desk: ShopClient, officer: dict[str, str]) -> None:
         body = payment_of(desk, desk.unpaid())
         inbox_id = receive(desk, body)
 
@@ -119,13 +121,13 @@ class TestListing:
         assert (data["state"], data["bodyBytes"]) == ("waiting", len(body))
         assert data["payload"]["data"]["status"] == "success"
         assert "ada@" not in shown.text
-        assert problem(desk.get(f"{PATH}/{uuid4()}", officer)) == (404, "RESOURCE_NOT_FOUND")
+        assert problem_of(desk.get(f"{PATH}/{uuid4()}", officer)) == (404, "RESOURCE_NOT_FOUND")
 
 
 class TestReplaying:
     def test_replay_has_a_dry_run_and_runs_once(self, desk: ShopClient, officer: dict[str, str]) -> None:
         order_id = desk.unpaid()
-        inbox_id = dead(desk, b"{}")
+        inbox_id = dead_letter(desk, b"{}")
         with desk.database.transaction() as session:
             session.execute(
                 text("UPDATE webhook_inbox SET body = :body WHERE id = :id"),
@@ -133,20 +135,20 @@ class TestReplaying:
             )
         path = f"{PATH}/{inbox_id}/replay"
 
-        would = desk.post(path, officer, {"dryRun": True})
-        assert (would.status_code, would.json["data"]["outcome"]) == (200, "processed")
+        dry_run = desk.post(path, officer, {"dryRun": True})
+        assert (dry_run.status_code, dry_run.json["data"]["outcome"]) == (200, "processed")
         with desk.database.reading() as session:
             assert status_of(session, order_id) == "pending_payment"
         key = new_key()
-        did = [desk.post(path, officer, key=key) for _ in range(2)]
+        answers = [desk.post(path, officer, key=key) for _ in range(2)]
         again = desk.post(path, officer)
 
-        assert did[0].json["data"] | {"dryRun": True, "changes": None} == would.json["data"] | {
+        assert answers[0].json["data"] | {"dryRun": True, "changes": None} == dry_run.json["data"] | {
             "changes": None
         }
-        assert did[0].json["data"]["changes"]["orders"] == would.json["data"]["changes"]["orders"]
-        assert did[1].data == did[0].data
-        assert did[1].headers["X-Cache-Lookup"] == "HIT"
+        assert answers[0].json["data"]["changes"]["orders"] == dry_run.json["data"]["changes"]["orders"]
+        assert answers[1].data == answers[0].data
+        assert answers[1].headers["X-Cache-Lookup"] == "HIT"
         assert again.json["data"] == {
             "id": str(inbox_id),
             "dryRun": False,
@@ -165,12 +167,12 @@ class TestReplaying:
         assert [tuple(act) for act in acts] == [("finance", "processed"), ("finance", "unchanged")]
         assert desk.get(f"{PATH}/{inbox_id}", officer).json["data"]["replayedAt"] is not None
 
-    def test_with_the_last_one_of_a_type_its_alert_is_over(
+    def test_replay_of_last_dead_letter_of_type_resolves_alert(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
-        """Which the same officer may not resolve by hand."""
+        """A finance officer cannot resolve the alert by hand."""
         event_type = f"refund.{uuid4()}"
-        inbox = [dead(desk, event_of({"id": number, "amount": "x"}, event_type)) for number in (1, 2)]
+        inbox = [dead_letter(desk, event_of({"id": number, "amount": "x"}, event_type)) for number in (1, 2)]
         with desk.database.transaction() as session:
             session.execute(
                 text("UPDATE webhook_inbox SET body = :body WHERE id = ANY(:ids)"),
@@ -183,7 +185,7 @@ class TestReplaying:
             return found
 
         by_hand = f"/api/admin/alerts/{alert()['id']}/resolve"
-        assert problem(desk.post(by_hand, officer, {"note": "All replayed."})) == (403, "AUTH_FORBIDDEN")
+        assert problem_of(desk.post(by_hand, officer, {"note": "All replayed."})) == (403, "AUTH_FORBIDDEN")
         for inbox_id in inbox:
             assert alert()["resolved_at"] is None
             desk.post(f"{PATH}/{inbox_id}/replay", officer, {})
@@ -191,7 +193,7 @@ class TestReplaying:
         assert alert()["resolution"] == "rule"
 
     def test_failed_replay_stays_a_dead_letter(self, desk: ShopClient, officer: dict[str, str]) -> None:
-        inbox_id = dead(desk, b"[]")
+        inbox_id = dead_letter(desk, b"[]")
 
         answer = desk.post(f"{PATH}/{inbox_id}/replay", officer, {})
 
@@ -200,35 +202,39 @@ class TestReplaying:
         assert (data["outcome"], data["before"], data["after"]) == ("failed", "dead", "dead")
         assert data["error"] == "the body is not an object"
 
-    def test_replay_of_webhook_in_process_is_409(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_replay_of_event_being_processed_is_refused(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
         inbox_id = receive(desk, b"{}")
         with desk.database.transaction() as session:
             session.execute(text("SELECT 1 FROM webhook_inbox WHERE id = :id FOR UPDATE"), {"id": inbox_id})
             for body in ({}, {"dryRun": True}):
                 answer = desk.post(f"{PATH}/{inbox_id}/replay", officer, body)
-                assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
+                assert problem_of(answer) == (409, "CONCURRENCY_CONFLICT")
                 assert answer.headers["Retry-After"] == "2"
 
-    def test_replay_requires_the_permission(self, desk: ShopClient) -> None:
-        inbox_id = dead(desk, b"[]")
+    def test_replay_requires_finance_permission_and_second_factor(self, desk: ShopClient) -> None:
+        inbox_id = dead_letter(desk, b"[]")
         path = f"{PATH}/{inbox_id}/replay"
         for headers in (desk.buyer, desk.vendor, staff(desk, "support")):
-            assert problem(desk.get(PATH, headers)) == (403, "AUTH_FORBIDDEN")
-            assert problem(desk.get(f"{PATH}/{inbox_id}", headers)) == (403, "AUTH_FORBIDDEN")
-            assert problem(desk.post(path, headers)) == (403, "AUTH_FORBIDDEN")
-        half = staff(desk, "finance", "aal1")
-        assert desk.get(PATH, half).status_code == 200
-        assert problem(desk.post(path, half)) == (403, "AUTH_AAL2_REQUIRED")
-        assert problem(desk.post(path, {})) == (401, "AUTH_UNAUTHORIZED")
+            assert problem_of(desk.get(PATH, headers)) == (403, "AUTH_FORBIDDEN")
+            assert problem_of(desk.get(f"{PATH}/{inbox_id}", headers)) == (403, "AUTH_FORBIDDEN")
+            assert problem_of(desk.post(path, headers)) == (403, "AUTH_FORBIDDEN")
+        headers_aal1 = staff(desk, "finance", "aal1")
+        assert desk.get(PATH, headers_aal1).status_code == 200
+        assert problem_of(desk.post(path, headers_aal1)) == (403, "AUTH_AAL2_REQUIRED")
+        assert problem_of(desk.post(path, {})) == (401, "AUTH_UNAUTHORIZED")
         assert desk.post(path, staff(desk, "admin")).status_code == 200
 
-    def test_wrong_bodies_and_ids_are_refused(self, desk: ShopClient, officer: dict[str, str]) -> None:
-        inbox_id = dead(desk, b"[]")
+    def test_replay_with_invalid_body_or_unknown_id_is_refused(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        inbox_id = dead_letter(desk, b"[]")
         for body in ({"dryRun": "yes"}, {"dryRun": None}, {"force": True}, []):
-            assert problem(desk.post(f"{PATH}/{inbox_id}/replay", officer, body)) == (
+            assert problem_of(desk.post(f"{PATH}/{inbox_id}/replay", officer, body)) == (
                 422,
                 "VALIDATION_FAILED",
             )
-        assert problem(desk.post(f"{PATH}/{uuid4()}/replay", officer)) == (404, "RESOURCE_NOT_FOUND")
+        assert problem_of(desk.post(f"{PATH}/{uuid4()}/replay", officer)) == (404, "RESOURCE_NOT_FOUND")
         with desk.database.reading() as session:
             assert row_of(session, "webhook_inbox", id=inbox_id)["status"] == "dead"
