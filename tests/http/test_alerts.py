@@ -157,12 +157,12 @@ class TestListing:
     ) -> None:
         headers = officer("admin")
         ids = {
-            "over": raised(),
+            "resolved": raised(),
             "open": raised(),
             "bad": raised(identifier="REFUND_CAME_BACK"),
             "worse": raised(severity="SEV-1"),
         }
-        assert resolve(client, ids["over"], headers).status_code == 200
+        assert resolve(client, ids["resolved"], headers).status_code == 200
         names = {str(alert_id): name for name, alert_id in ids.items()}
 
         def found(**query: str) -> set[str]:
@@ -170,10 +170,10 @@ class TestListing:
 
         assert found() == found(state="all") == set(ids)
         assert found(state="open") == {"open", "bad", "worse"}
-        assert found(state="resolved") == {"over"}
+        assert found(state="resolved") == {"resolved"}
         assert found(severity="SEV-1") == {"bad", "worse"}
         assert found(identifier="REFUND_STUCK", state="open") == {"open", "worse"}
-        assert found(identifier="REFUND_STUCK", severity="SEV-3", state="resolved") == {"over"}
+        assert found(identifier="REFUND_STUCK", severity="SEV-3", state="resolved") == {"resolved"}
 
     def test_cursor_with_other_filters_is_refused(
         self, client: FlaskClient, officer: Officer, raised: Raise

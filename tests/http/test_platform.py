@@ -348,7 +348,7 @@ class TestStatus:
 
     def test_status_is_answered_without_database_and_cache(self, services: Services) -> None:
         port = closed_port()
-        gone = Database(f"postgresql://nobody@127.0.0.1:{port}/none", pool_size=1, application_name="tests")
+        gone = Database(f"postgresql://unknown@127.0.0.1:{port}/none", pool_size=1, application_name="tests")
         client = serve(services, status_area, database=gone, cache=Cache(f"redis://127.0.0.1:{port}/0"))
         answer = client.get("/api/status")
         assert answer.status_code == 200

@@ -63,7 +63,7 @@ def test_profile_is_created_on_first_request(client: FlaskClient, bearer: Bearer
     assert (data["id"], data["role"], data["accountStatus"]) == (str(user_id), "buyer", "active")
 
 
-def test_staff_see_their_permissions(client: FlaskClient, market: Market, bearer: Bearer) -> None:
+def test_account_of_staff_lists_permissions(client: FlaskClient, market: Market, bearer: Bearer) -> None:
     data = client.get(ME, headers=bearer(market.staff("support"))).json["data"]
     assert data["staffRole"] == "support"
     assert set(data["permissions"]) == {"canManageSupport", "canManageDisputes"}

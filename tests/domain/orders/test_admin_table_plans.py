@@ -1,4 +1,4 @@
-"""The plans of the table of all orders: no sort and no filter reads all of them to show a page."""
+"""Query plans of the admin order table: no sort or filter reads all orders for a page."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,8 +21,9 @@ from tests.support.resource_usage import peak_memory
 
 ROWS = 20_000
 LIMIT = 50
-RARE = 500  # one order in so many is disputed, and one is of the small store, its campus, and its one buyer
-_FEW = ROWS // RARE
+# Every 500th order is disputed, and every 500th belongs to the small store with a separate campus and buyer.
+RARE = 500
+_RARE_COUNT = ROWS // RARE
 
 _ORDERS = text(
     """
@@ -56,20 +57,20 @@ _ESCROWS = text(
 
 @dataclass(frozen=True)
 class Orders:
-    """Many orders of one large store, and few of a small one."""
+    """Many orders of a large store and few of a small store."""
 
     session: Session
     filters: dict[str, dict[str, Any]]
 
     def page(self, sort: str, given: dict[str, Any], *, descending: bool, offset: int = 0) -> Read:
-        """Read a page."""
+        """Read a page and return the plan figures."""
         statement = admin_table._ids_statement(sort, tuple(given), descending=descending)
         values = given | self.since | {"limit": LIMIT, "offset": offset}
         return read(self.session, statement, values, table="orders")
 
     @property
     def since(self) -> dict[str, Any]:
-        """What the stuck are told by: of all that are paid or shipped, those of more than a week ago."""
+        """Time limits of stuck orders: paid or shipped more than a week ago."""
         return dict.fromkeys(("accepted_since", "delivered_since"), NOW - timedelta(days=7))
 
 
@@ -118,7 +119,7 @@ def _filters(campus_id: UUID, values: dict[str, Any]) -> dict[str, dict[str, Any
     }
 
 
-COMMON = (
+COMMON_FILTERS = (
     *(
         "none",
         "common status",
@@ -130,53 +131,53 @@ COMMON = (
     ),
     *("wide amounts", "not stuck"),
 )
-RARE_ONES = (
+RARE_FILTERS = (
     *("rare status", "rare campus", "rare store", "rare buyer", "rare escrow", "narrow amounts", "last hour"),
     *("older than", "stuck", "no such buyer"),
 )
-every_order = pytest.mark.parametrize("descending", [True, False], ids=["latest first", "earliest first"])
+both_directions = pytest.mark.parametrize("descending", [True, False], ids=["latest first", "earliest first"])
 
 
-@every_order
+@both_directions
 @pytest.mark.parametrize("sort", admin_table.SORTS)
-def test_every_sort_is_the_order_of_an_index(orders: Orders, sort: str, *, descending: bool) -> None:
+def test_every_sort_uses_index_order(orders: Orders, sort: str, *, descending: bool) -> None:
     first = orders.page(sort, {}, descending=descending)
     later = orders.page(sort, {}, descending=descending, offset=20 * LIMIT)
 
     assert first.rows == later.rows == LIMIT
-    # The page's rows are put in order once more where people are joined to them.
+    # Joining buyers and vendors sorts the rows of the page again.
     assert first.met <= LIMIT, first.plan
     assert later.met <= 21 * LIMIT, later.plan
 
 
-@every_order
+@both_directions
 @pytest.mark.parametrize("sort", admin_table.SORTS)
-@pytest.mark.parametrize("filtered", COMMON)
-def test_what_most_orders_have_is_met_on_the_way(
+@pytest.mark.parametrize("filtered", COMMON_FILTERS)
+def test_page_of_common_filter_is_found_by_scanning_sort_order(
     orders: Orders, filtered: str, sort: str, *, descending: bool
 ) -> None:
     found = orders.page(sort, orders.filters[filtered], descending=descending)
 
     assert found.rows == LIMIT
-    # Whatever is sorted by time or amount meets such an order again and again.
+    # Sorted by time or amount, matching orders are frequent.
     if sort in ("created_at", "total_amount"):
         assert found.met <= 10 * LIMIT, found.plan
 
 
-@every_order
+@both_directions
 @pytest.mark.parametrize("sort", admin_table.SORTS)
-@pytest.mark.parametrize("filtered", RARE_ONES)
-def test_what_few_orders_have_is_found_by_it(
+@pytest.mark.parametrize("filtered", RARE_FILTERS)
+def test_page_of_rare_filter_is_found_by_filter_index(
     orders: Orders, filtered: str, sort: str, *, descending: bool
 ) -> None:
     found = orders.page(sort, orders.filters[filtered], descending=descending)
 
     assert (found.rows > 0) == (not filtered.startswith("no such"))
-    # Those few; the stuck are told of all that are paid or shipped.
-    assert found.met <= 12 * _FEW, found.plan
+    # Only the few matching rows; stuck orders are selected from all paid or shipped orders.
+    assert found.met <= 12 * _RARE_COUNT, found.plan
 
 
-def test_a_long_file_is_never_held_as_rows(orders: Orders) -> None:
+def test_export_does_not_hold_all_rows_in_memory(orders: Orders) -> None:
     table = TableRequest(10_000, number=1, sort="created_at", descending=True)
     caller = make_officer(orders.session)
 
@@ -187,5 +188,5 @@ def test_a_long_file_is_never_held_as_rows(orders: Orders) -> None:
         count = sum(1 for _ in rows)
 
     assert count == 10_000
-    # Their ids and a batch of rows; all rows would be more than twenty.
+    # All ids and a batch of rows; all rows at once would exceed twenty mebibytes.
     assert peak.mebibytes < 8

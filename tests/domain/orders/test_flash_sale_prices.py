@@ -1,4 +1,4 @@
-"""Flash sales under orders and carts: who gets the price, whose pieces are claimed and given back."""
+"""Flash sale prices in orders and carts: applied prices, and units claimed and returned."""
 
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -38,9 +38,7 @@ def product_id(session: Session, shop: Shop) -> UUID:
     return make_product(session, shop, quantity=20)
 
 
-def test_the_price_at_placing_honours_a_sale_that_runs(
-    session: Session, shop: Shop, product_id: UUID
-) -> None:
+def test_order_uses_price_of_running_sale(session: Session, shop: Shop, product_id: UUID) -> None:
     sale_id = put_on_sale(session, product_id, quantity=5)
 
     order_id = place(session, shop, product_id, quantity=2)
@@ -65,7 +63,7 @@ def test_the_price_at_placing_honours_a_sale_that_runs(
 def test_sale_price_applies_from_start_to_end(
     session: Session, shop: Shop, product_id: UUID, now: datetime, *, honoured: bool
 ) -> None:
-    """No task has run: the window and the time of the request decide."""
+    """The sale window and the request time decide, without a background task."""
     sale_id = put_on_sale(
         session, product_id, starts_at=later(minutes=10), ends_at=later(minutes=20), quantity=5
     )
@@ -76,7 +74,7 @@ def test_sale_price_applies_from_start_to_end(
     assert sold_of(session, sale_id) == (1 if honoured else 0)
 
 
-def test_the_sale_after_one_that_is_over_counts_without_any_task(
+def test_following_sale_applies_without_background_task(
     session: Session, shop: Shop, product_id: UUID
 ) -> None:
     put_on_sale(session, product_id, ends_at=later(minutes=10))
@@ -95,7 +93,7 @@ def test_the_sale_after_one_that_is_over_counts_without_any_task(
     assert (sold_of(session, second), left_of(session, product_id)) == (2, 1)
 
 
-def test_a_line_that_wants_more_than_is_left_has_the_regular_price(
+def test_line_exceeding_remaining_sale_units_has_regular_price(
     session: Session, shop: Shop, product_id: UUID
 ) -> None:
     sale_id = put_on_sale(session, product_id, quantity=3)
@@ -113,7 +111,7 @@ def test_a_line_that_wants_more_than_is_left_has_the_regular_price(
     assert item_of(session, place(session, shop, product_id)) == (PRICE_MINOR, None)
 
 
-def test_lines_of_one_order_have_each_their_own_price(session: Session, shop: Shop, product_id: UUID) -> None:
+def test_order_may_mix_sale_and_regular_prices(session: Session, shop: Shop, product_id: UUID) -> None:
     plain = make_product(session, shop)
     sale_id = put_on_sale(session, product_id, quantity=3)
 
@@ -130,7 +128,7 @@ def test_lines_of_one_order_have_each_their_own_price(session: Session, shop: Sh
     assert row_of(session, "orders", id=order_id)["subtotal_minor"] == PRICE_MINOR + 3 * SALE_PRICE
 
 
-def test_a_regular_price_below_the_sale_price_wins(session: Session, shop: Shop, product_id: UUID) -> None:
+def test_regular_price_not_above_sale_price_applies(session: Session, shop: Shop, product_id: UUID) -> None:
     sale_id = put_on_sale(session, product_id)
     session.execute(update(Product).where(Product.id == product_id).values(price_minor=SALE_PRICE))
 
@@ -138,7 +136,7 @@ def test_a_regular_price_below_the_sale_price_wins(session: Session, shop: Shop,
     assert sold_of(session, sale_id) == 0
 
 
-def test_a_sale_that_ended_between_looking_and_placing_is_told(
+def test_order_expecting_price_of_ended_sale_is_refused(
     session: Session, shop: Shop, product_id: UUID
 ) -> None:
     sale_id = put_on_sale(session, product_id)
@@ -151,19 +149,19 @@ def test_a_sale_that_ended_between_looking_and_placing_is_told(
     assert refused.value.status == 409
     assert [param.name for param in refused.value.invalid_params] == ["expectedTotalMinor"]
     assert sold_of(session, sale_id) == 0
-    # Without an expectation it is placed at the price of now.
+    # Without an expected total the order is placed at the current price.
     assert item_of(session, place(session, shop, product_id, now=later(minutes=1))) == (PRICE_MINOR, None)
 
 
-@pytest.mark.parametrize("how", ["cancelled", "expired"])
-def test_an_order_that_comes_to_nothing_gives_its_pieces_back(
-    session: Session, shop: Shop, product_id: UUID, how: str
+@pytest.mark.parametrize("end", ["cancelled", "expired"])
+def test_cancelled_or_expired_order_returns_sale_units(
+    session: Session, shop: Shop, product_id: UUID, end: str
 ) -> None:
     sale_id = put_on_sale(session, product_id, quantity=3)
     order_id = place(session, shop, product_id, quantity=3)
     assert left_of(session, product_id) == 0
 
-    if how == "cancelled":
+    if end == "cancelled":
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     else:
         order = lock_order(session, order_id=order_id)
@@ -173,7 +171,7 @@ def test_an_order_that_comes_to_nothing_gives_its_pieces_back(
     assert item_of(session, place(session, shop, product_id, quantity=3)) == (SALE_PRICE, sale_id)
 
 
-def test_pieces_of_a_sale_that_is_over_do_not_go_to_the_next(
+def test_units_of_ended_sale_are_not_returned_to_next_sale(
     session: Session, shop: Shop, product_id: UUID
 ) -> None:
     first = put_on_sale(session, product_id, quantity=3, ends_at=later(minutes=10))
@@ -191,7 +189,7 @@ def test_pieces_of_a_sale_that_is_over_do_not_go_to_the_next(
     assert left_of(session, product_id) == 5
 
 
-def test_a_payment_keeps_the_pieces(session: Session, shop: Shop, product_id: UUID) -> None:
+def test_paid_order_keeps_sale_units(session: Session, shop: Shop, product_id: UUID) -> None:
     sale_id = put_on_sale(session, product_id, quantity=3)
     order_id = place(session, shop, product_id, quantity=2)
 
@@ -202,7 +200,7 @@ def test_a_payment_keeps_the_pieces(session: Session, shop: Shop, product_id: UU
     assert_books_are_whole(session)
 
 
-def test_a_sale_without_limit_counts_what_it_sold(session: Session, shop: Shop, product_id: UUID) -> None:
+def test_unlimited_sale_counts_sold_units(session: Session, shop: Shop, product_id: UUID) -> None:
     sale_id = put_on_sale(session, product_id)
 
     place(session, shop, product_id, quantity=4)
@@ -210,7 +208,7 @@ def test_a_sale_without_limit_counts_what_it_sold(session: Session, shop: Shop, 
     assert (sold_of(session, sale_id), left_of(session, product_id)) == (4, None)
 
 
-def test_what_was_placed_keeps_its_price(session: Session, shop: Shop, product_id: UUID) -> None:
+def test_placed_order_keeps_price_after_sale_changes(session: Session, shop: Shop, product_id: UUID) -> None:
     sale_id = put_on_sale(session, product_id)
     order_id = place(session, shop, product_id)
 
@@ -227,7 +225,7 @@ def test_what_was_placed_keeps_its_price(session: Session, shop: Shop, product_i
     assert item_of(session, order_id) == (SALE_PRICE, sale_id)
 
 
-class TestTheCart:
+class TestCart:
     def cart(self, session: Session, shop: Shop, now: datetime = NOW) -> CartView:
         return fetch_cart(session, user_id=shop.buyer.id, now=now, media_base_url="")
 
@@ -238,7 +236,9 @@ class TestTheCart:
             session, caller=shop.buyer, lines=[RequestedItem(product_id, quantity)], now=now
         )
 
-    def test_cart_shows_the_price_of_placing(self, session: Session, shop: Shop, product_id: UUID) -> None:
+    def test_cart_shows_price_of_resulting_order(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
         put_on_sale(session, product_id, quantity=3)
         self.fill(session, shop, product_id, 3)
 
@@ -252,7 +252,7 @@ class TestTheCart:
         order = row_of(session, "orders", id=place(session, shop))
         assert order["subtotal_minor"] == shown.subtotal_minor
 
-    def test_more_than_is_left_has_the_regular_price(
+    def test_cart_line_exceeding_remaining_sale_units_has_regular_price(
         self, session: Session, shop: Shop, product_id: UUID
     ) -> None:
         put_on_sale(session, product_id, quantity=3)
@@ -263,7 +263,7 @@ class TestTheCart:
         assert (line.unit_price_minor, line.on_sale_until) == (PRICE_MINOR, None)
         assert line.problem is None
 
-    def test_an_end_meanwhile_is_a_changed_price(
+    def test_sale_ended_since_adding_is_flagged_as_price_change(
         self, session: Session, shop: Shop, product_id: UUID
     ) -> None:
         put_on_sale(session, product_id)
@@ -274,7 +274,9 @@ class TestTheCart:
         assert (line.problem, line.orderable) == ("price_changed", True)
         assert (line.unit_price_minor, line.previous_price_minor) == (PRICE_MINOR, SALE_PRICE)
 
-    def test_a_beginning_meanwhile_too(self, session: Session, shop: Shop, product_id: UUID) -> None:
+    def test_sale_started_since_adding_is_flagged_as_price_change(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
         self.fill(session, shop, product_id, 1)
         put_on_sale(session, product_id)
 

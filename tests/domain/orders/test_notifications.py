@@ -1,4 +1,4 @@
-"""Who is told what of an order and its money: each once, in the same transaction, in plain words, without PINs."""
+"""Notifications about orders and payments: sent once, in the same transaction, readable and without PINs."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -37,13 +37,13 @@ from tests.support.purchases import (
     row_of,
 )
 
-# Codes of ours, and what only a program reads.
+# Internal codes and identifiers that users must not see.
 _CODES = re.compile(r"[a-z]+_[a-z]|[A-Z]{2,}_|checkout-[0-9a-f]|[0-9a-f]{8}-[0-9a-f]{4}|kobo|None")
 
 
 @pytest.fixture(autouse=True)
-def _plain(session: Session, shop: Shop) -> Iterator[None]:
-    """Whatever a test here had told is fit for people, and holds no PIN."""
+def check_readable(session: Session, shop: Shop) -> Iterator[None]:
+    """Check after each test that all notifications are readable and contain no PIN."""
     yield
     rows = session.execute(
         text("SELECT title, body FROM notifications WHERE user_id = ANY(:parties)"),
@@ -60,16 +60,16 @@ def _plain(session: Session, shop: Shop) -> Iterator[None]:
         assert body.endswith(".")
 
 
-def news(session: Session, user_id: UUID) -> list[tuple[str, str]]:
-    """What somebody was told, the earliest first: type and words."""
+def notifications_of(session: Session, user_id: UUID) -> list[tuple[str, str]]:
+    """Return type and body of a user's notifications, oldest first."""
     rows = session.execute(
         text("SELECT type, body FROM notifications WHERE user_id = :id ORDER BY id"), {"id": user_id}
     )
     return [tuple(row) for row in rows]
 
 
-def types(session: Session, user_id: UUID) -> list[str]:
-    return [kind for kind, _ in news(session, user_id)]
+def notification_types(session: Session, user_id: UUID) -> list[str]:
+    return [kind for kind, _ in notifications_of(session, user_id)]
 
 
 def number_of(session: Session, order_id: UUID) -> str:
@@ -85,7 +85,7 @@ def by_event(session: Session, shop: Shop) -> UUID:
     return order_id
 
 
-def by_asking(session: Session, shop: Shop) -> UUID:
+def by_polling(session: Session, shop: Shop) -> UUID:
     order_id = place(session, shop, make_product(session, shop))
     charge = make_charge(make_intent(session, shop, order_id))
     for _ in range(2):
@@ -101,17 +101,19 @@ def by_wallet(session: Session, shop: Shop) -> UUID:
 
 
 def by_officer(session: Session, shop: Shop) -> UUID:
-    """What was held back of a checkout covers what is left of it by the time that it is accepted."""
+    """Pay by an accepted quarantined charge that covers the remaining order of a checkout."""
     shops = neighbours(session, shop, 2)
-    done = check_out(session, shop, [RequestedItem(make_product(session, one), 1) for one in shops])
-    assert done.payment is not None
-    charge = make_charge(done.payment, amount_minor=done.payment.amount_minor - 1)
+    checkout = check_out(session, shop, [RequestedItem(make_product(session, seller), 1) for seller in shops])
+    assert checkout.payment is not None
+    charge = make_charge(checkout.payment, amount_minor=checkout.payment.amount_minor - 1)
     assert apply(session, charge) is ChargeOutcome.QUARANTINED
-    mine = [order_id for order_id in done.order_ids if store_of(session, order_id) == shop.store_id]
-    [other] = set(done.order_ids) - set(mine)
+    own_order_ids = [
+        order_id for order_id in checkout.order_ids if store_of(session, order_id) == shop.store_id
+    ]
+    [other] = set(checkout.order_ids) - set(own_order_ids)
     order_cancellation.cancel_order(session, order_id=other, caller=shop.buyer, reason=None, now=NOW)
     resolve(session, charge.id, "accept_rest")
-    return mine[0]
+    return own_order_ids[0]
 
 
 def store_of(session: Session, order_id: UUID) -> UUID:
@@ -131,35 +133,37 @@ def resolve(session: Session, charge_id: str, action: str) -> None:
 
 
 class TestPaid:
-    @pytest.mark.parametrize("pay", [by_event, by_asking, by_wallet, by_officer])
-    def test_vendor_and_buyer_are_told_once_whichever_way_the_money_came(
+    @pytest.mark.parametrize("pay", [by_event, by_polling, by_wallet, by_officer])
+    def test_vendor_and_buyer_are_notified_once_for_each_payment_path(
         self, session: Session, shop: Shop, pay: Callable[[Session, Shop], UUID]
     ) -> None:
         order_id = pay(session, shop)
 
         number = number_of(session, order_id)
         assert row_of(session, "orders", id=order_id)["status"] == "paid_escrow"
-        [(kind, words)] = news(session, shop.vendor.id)
+        [(kind, words)] = notifications_of(session, shop.vendor.id)
         assert kind == "order_received"
         assert words.startswith(f"Order {number} is paid. Accept the order and prepare the items.")
-        [words] = [words for kind, words in news(session, shop.buyer.id) if kind == "order_paid"]
+        [words] = [words for kind, words in notifications_of(session, shop.buyer.id) if kind == "order_paid"]
         assert f"Order {number} is paid" in words
         assert "delivery PIN is shown on the order" in words
         assert row_of(session, "notifications", user_id=shop.vendor.id)["link"] == f"/orders/{order_id}"
 
-    def test_each_vendor_of_a_checkout_is_told_of_their_own(self, session: Session, shop: Shop) -> None:
+    def test_each_vendor_of_checkout_is_notified_of_own_order(self, session: Session, shop: Shop) -> None:
         shops = neighbours(session, shop, 3)
-        done = check_out(session, shop, [RequestedItem(make_product(session, one), 1) for one in shops])
-        assert done.payment is not None
+        checkout = check_out(
+            session, shop, [RequestedItem(make_product(session, seller), 1) for seller in shops]
+        )
+        assert checkout.payment is not None
 
-        apply(session, make_charge(done.payment))
+        apply(session, make_charge(checkout.payment))
 
-        for one in shops:
-            [(kind, _)] = news(session, one.vendor.id)
+        for seller in shops:
+            [(kind, _)] = notifications_of(session, seller.vendor.id)
             assert kind == "order_received"
-        assert types(session, shop.buyer.id) == ["order_paid"] * 3
+        assert notification_types(session, shop.buyer.id) == ["order_paid"] * 3
 
-    def test_rolled_back_payment_notifies_nobody(self, session: Session, shop: Shop) -> None:
+    def test_rolled_back_payment_sends_no_notification(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         charge = make_charge(make_intent(session, shop, order_id))
         session.execute(text("UPDATE products SET reserved = 0"))
@@ -172,14 +176,14 @@ class TestPaid:
         with pytest.raises(CheckViolation, match="reserved"):
             apply_in_savepoint()
 
-        assert news(session, shop.vendor.id) == news(session, shop.buyer.id) == []
+        assert notifications_of(session, shop.vendor.id) == notifications_of(session, shop.buyer.id) == []
         session.execute(text("UPDATE products SET reserved = 1 WHERE vendor_id = :id"), {"id": shop.store_id})
         apply(session, charge)
-        assert types(session, shop.vendor.id) == ["order_received"]
+        assert notification_types(session, shop.vendor.id) == ["order_received"]
 
 
-class TestOver:
-    def test_whose_time_is_over_is_told_with_what_the_wallet_has_back(
+class TestCancelledOrExpired:
+    def test_buyer_of_expired_order_is_notified_of_returned_wallet_share(
         self, session: Session, shop: Shop
     ) -> None:
         fill_wallet(session, shop.buyer.id, 5_000)
@@ -187,14 +191,14 @@ class TestOver:
 
         orders.expire_order(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
 
-        [(kind, words)] = news(session, shop.buyer.id)
+        [(kind, words)] = notifications_of(session, shop.buyer.id)
         assert kind == "order_expired"
         assert words.startswith(f"Order {number_of(session, order_id)} was not paid in time")
         assert f"{format_naira(5_000)} that your wallet paid is back" in words
-        assert news(session, shop.vendor.id) == []
+        assert notifications_of(session, shop.vendor.id) == []
 
     @pytest.mark.parametrize("by", ["buyer", "vendor"])
-    def test_a_cancellation_tells_both_and_the_buyer_what_goes_back_whereto(
+    def test_cancellation_notifies_both_parties_and_buyer_of_refunds(
         self, session: Session, shop: Shop, by: str
     ) -> None:
         fill_wallet(session, shop.buyer.id, 5_000)
@@ -207,7 +211,10 @@ class TestOver:
         )
 
         number = number_of(session, order_id)
-        buyer, vendor = news(session, shop.buyer.id)[-1], news(session, shop.vendor.id)[-1]
+        buyer, vendor = (
+            notifications_of(session, shop.buyer.id)[-1],
+            notifications_of(session, shop.vendor.id)[-1],
+        )
         assert buyer[0] == vendor[0] == "order_cancelled"
         assert buyer[1].startswith(f"Order {number} was cancelled by the {by}.")
         assert (
@@ -216,20 +223,22 @@ class TestOver:
         assert f"{format_naira(5_000)} is back in your wallet" in buyer[1]
         assert vendor[1] == f"Order {number} was cancelled by the {by}. The items are back in stock."
 
-    def test_an_unpaid_one_gives_the_wallet_its_part(self, session: Session, shop: Shop) -> None:
+    def test_cancellation_of_unpaid_order_notifies_buyer_of_returned_wallet_share(
+        self, session: Session, shop: Shop
+    ) -> None:
         fill_wallet(session, shop.buyer.id, 5_000)
         order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(5_000))
 
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
-        [(kind, words)] = news(session, shop.buyer.id)
+        [(kind, words)] = notifications_of(session, shop.buyer.id)
         assert kind == "order_cancelled"
         assert words.endswith(f"{format_naira(5_000)} is back in your wallet.")
-        assert news(session, shop.vendor.id) == []
+        assert notifications_of(session, shop.vendor.id) == []
 
 
-class TestHeldBack:
-    def test_the_buyer_is_told_what_came_and_what_is_due(self, session: Session, shop: Shop) -> None:
+class TestQuarantined:
+    def test_buyer_is_notified_of_received_and_due_amount(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         intent = make_intent(session, shop, order_id)
         charge = make_charge(intent, amount_minor=70_000)
@@ -237,29 +246,29 @@ class TestHeldBack:
         apply(session, charge)
         apply(session, charge)
 
-        [(kind, words)] = news(session, shop.buyer.id)
+        [(kind, words)] = notifications_of(session, shop.buyer.id)
         assert kind == "payment_held"
         assert words.startswith(
             f"We received {format_naira(70_000)} for {number_of(session, order_id)}, but"
             f" {format_naira(intent.amount_minor)} is due."
         )
         assert "do not pay again" in words
-        assert news(session, shop.vendor.id) == []
+        assert notifications_of(session, shop.vendor.id) == []
 
-    def test_another_currency(self, session: Session, shop: Shop) -> None:
+    def test_buyer_is_notified_of_payment_in_foreign_currency(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         charge = replace(make_charge(make_intent(session, shop, order_id)), currency="USD")
         apply(session, charge)
 
-        assert "in a currency other than naira" in news(session, shop.buyer.id)[-1][1]
+        assert "in a currency other than naira" in notifications_of(session, shop.buyer.id)[-1][1]
 
         resolve(session, charge.id, "refund")
-        kind, words = news(session, shop.buyer.id)[-1]
+        kind, words = notifications_of(session, shop.buyer.id)[-1]
         assert kind == "payment_resolved"
         assert words.startswith("We returned your payment in another currency")
 
     @pytest.mark.parametrize("action", ["accept_rest", "refund", "wallet"])
-    def test_the_decision_tells_what_is_left_to_pay_and_how(
+    def test_resolution_notifies_buyer_of_remaining_amount(
         self, session: Session, shop: Shop, action: str
     ) -> None:
         order_id = place(session, shop, make_product(session, shop))
@@ -269,10 +278,10 @@ class TestHeldBack:
 
         resolve(session, charge.id, action)
 
-        kind, words = news(session, shop.buyer.id)[-1]
+        kind, words = notifications_of(session, shop.buyer.id)[-1]
         assert kind == "payment_resolved"
-        left = 4_500 if action == "accept_rest" else intent.amount_minor
-        assert format_naira(left) in words
+        due = 4_500 if action == "accept_rest" else intent.amount_minor
+        assert format_naira(due) in words
         assert "pen the order" in words
         assert row_of(session, "notifications", user_id=shop.buyer.id, type="payment_resolved")["link"] == (
             f"/orders/{order_id}"
@@ -281,7 +290,7 @@ class TestHeldBack:
 
 class TestRefunds:
     @pytest.mark.parametrize(
-        ("word", "kind"),
+        ("status", "kind"),
         [
             ("processed", "refund_processed"),
             ("failed", "refund_delayed"),
@@ -289,26 +298,28 @@ class TestRefunds:
         ],
     )
     def test_buyer_is_notified_once_of_each_refund_status(
-        self, session: Session, shop: Shop, word: str, kind: str
+        self, session: Session, shop: Shop, status: str, kind: str
     ) -> None:
         order_id = paid_order(session, shop)
         refund(session, order_id, make_officer(session), amount_minor=1_000)
         [made] = refunds_of(session, order_id)
-        before = len(news(session, shop.vendor.id))
+        before = len(notifications_of(session, shop.vendor.id))
 
         for _ in range(2):
-            say(session, made["id"], word)
+            say(session, made["id"], status)
 
-        found = [words for told, words in news(session, shop.buyer.id) if told == kind]
+        found = [
+            words for found_kind, words in notifications_of(session, shop.buyer.id) if found_kind == kind
+        ]
         assert len(found) == 1
         assert format_naira(1_000) in found[0]
-        assert len(news(session, shop.vendor.id)) == before
+        assert len(notifications_of(session, shop.vendor.id)) == before
 
-    def test_what_is_refused_tells_nobody(self, session: Session, shop: Shop) -> None:
+    def test_refused_refund_sends_no_notification(self, session: Session, shop: Shop) -> None:
         order_id = paid_order(session, shop)
-        before = news(session, shop.buyer.id)
+        before = notifications_of(session, shop.buyer.id)
 
         with pytest.raises(MarketplaceError), session.begin_nested():
             refund(session, order_id, make_officer(session), amount_minor=10**9)
 
-        assert news(session, shop.buyer.id) == before
+        assert notifications_of(session, shop.buyer.id) == before

@@ -1,4 +1,4 @@
-"""The life of an order after placing: stock, the vendor's steps, the PIN, and what the trail tells."""
+"""Order lifecycle after placing: stock, cancellation, vendor steps, PIN release and visibility."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -51,7 +51,7 @@ def cancel(session: Session, order_id: UUID, caller: Caller, reason: str | None 
     order_cancellation.cancel_order(session, order_id=order_id, caller=caller, reason=reason, now=NOW)
 
 
-def see(session: Session, order_id: UUID, caller: Caller) -> queries.OrderView:
+def fetch_view(session: Session, order_id: UUID, caller: Caller) -> queries.OrderView:
     return queries.fetch_order_view(session, order_id=order_id, caller=caller, context=VIEW)
 
 
@@ -66,7 +66,7 @@ class TestStock:
         assert stock_of(session, product_id) == (1, 0)
         assert row_of(session, "products", id=product_id)["popularity"] == 2
 
-    def test_a_cancelled_order_frees_it(self, session: Session, shop: Shop) -> None:
+    def test_cancelled_order_frees_reserved_stock(self, session: Session, shop: Shop) -> None:
         product_id = make_product(session, shop, quantity=3)
         order_id = place(session, shop, product_id, quantity=3)
 
@@ -75,7 +75,7 @@ class TestStock:
         assert stock_of(session, product_id) == (3, 0)
         place(session, shop, product_id, quantity=3)
 
-    def test_a_paid_order_takes_it_though_the_listing_is_gone(self, session: Session, shop: Shop) -> None:
+    def test_paid_order_consumes_stock_of_deleted_product(self, session: Session, shop: Shop) -> None:
         product_id = make_product(session, shop, quantity=1)
         order_id = place(session, shop, product_id)
         session.execute(text("UPDATE products SET status = 'deleted' WHERE id = :id"), {"id": product_id})
@@ -86,7 +86,7 @@ class TestStock:
 
 
 class TestCancelling:
-    def test_the_buyer_cancels_what_is_unpaid(self, session: Session, shop: Shop) -> None:
+    def test_buyer_cancels_unpaid_order(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
 
         cancel(session, order_id, shop.buyer, "Found it cheaper")
@@ -97,36 +97,36 @@ class TestCancelling:
         assert trail_of(session, order_id)[-1] == ("pending_payment", "cancelled", "cancel", "buyer")
         assert_books_are_whole(session)
 
-    def test_a_vendor_is_not_shown_unpaid_orders(self, session: Session, shop: Shop) -> None:
+    def test_unpaid_order_is_hidden_from_vendor_and_other_users(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
-        stranger = make_person(session)
+        other_user = make_person(session)
 
-        for caller in (shop.vendor, stranger):
+        for caller in (shop.vendor, other_user):
             with pytest.raises(NotFoundError):
-                see(session, order_id, caller)
+                fetch_view(session, order_id, caller)
         with pytest.raises(NotFoundError):
-            cancel(session, order_id, stranger)
+            cancel(session, order_id, other_user)
         with pytest.raises(NotFoundError):
             operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
 
-    def test_a_vendor_may_call_an_unpaid_order_off_and_sees_that_it_is(
+    def test_vendor_may_cancel_unpaid_order_and_then_see_cancellation(
         self, session: Session, shop: Shop
     ) -> None:
         order_id = place(session, shop, make_product(session, shop))
 
         cancel(session, order_id, shop.vendor)
 
-        seen = see(session, order_id, shop.vendor)
+        seen = fetch_view(session, order_id, shop.vendor)
         assert (seen.status, seen.cancellation.by) == ("cancelled", "vendor")
 
-    def test_a_second_time_is_refused_naming_the_state(self, session: Session, shop: Shop) -> None:
+    def test_second_cancellation_is_refused_with_current_state(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         cancel(session, order_id, shop.buyer)
 
         with pytest.raises(IllegalTransitionError, match="The order is cancelled, but cancel requires"):
             cancel(session, order_id, shop.buyer)
 
-    def test_what_is_shipped_is_not_cancelled(self, session: Session, shop: Shop) -> None:
+    def test_shipped_order_cannot_be_cancelled(self, session: Session, shop: Shop) -> None:
         order_id = shipped_order(session, shop)
 
         for party in (shop.buyer, shop.vendor):
@@ -134,8 +134,8 @@ class TestCancelling:
                 cancel(session, order_id, party)
 
 
-class TestTheVendorsSteps:
-    def test_from_paid_to_released(self, session: Session, shop: Shop) -> None:
+class TestVendorSteps:
+    def test_released_order_pays_vendor_and_platform(self, session: Session, shop: Shop) -> None:
         order_id = shipped_order(session, shop, quantity=2)
         release(session, shop, order_id)
 
@@ -162,8 +162,8 @@ class TestTheVendorsSteps:
         ]
         assert_books_are_whole(session)
 
-    def test_a_store_s_response_times_are_summed_up(self, session: Session, shop: Shop) -> None:
-        """The clock of whoever paid may be ahead of ours: no response takes less than no time."""
+    def test_store_sums_response_times_of_accepted_orders(self, session: Session, shop: Shop) -> None:
+        """The payment time may be ahead of the server clock: a negative response time counts as zero."""
         for minutes in (3, 90, -2):
             order_id = paid_order(session, shop)
             operations.accept_order(
@@ -173,7 +173,7 @@ class TestTheVendorsSteps:
         store = row_of(session, "vendor_profiles", id=shop.store_id)
         assert (store["response_seconds_sum"], store["response_count"]) == (93 * 60, 3)
 
-    def test_vendor_steps_keep_their_sequence(self, session: Session, shop: Shop) -> None:
+    def test_vendor_steps_out_of_sequence_are_refused(self, session: Session, shop: Shop) -> None:
         order_id = paid_order(session, shop)
 
         with pytest.raises(IllegalTransitionError, match="is paid_escrow, but ship requires processing"):
@@ -184,7 +184,7 @@ class TestTheVendorsSteps:
         with pytest.raises(IllegalTransitionError, match="is processing, but accept requires"):
             operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
 
-    def test_another_vendor_has_no_part_in_it(self, session: Session, shop: Shop) -> None:
+    def test_other_vendor_cannot_process_order(self, session: Session, shop: Shop) -> None:
         order_id, other = shipped_order(session, shop), make_shop(session)
 
         for step in (
@@ -197,10 +197,10 @@ class TestTheVendorsSteps:
             with pytest.raises(NotFoundError):
                 step()
 
-    def test_an_unknown_order_is_not_found(self, session: Session, shop: Shop) -> None:
+    def test_unknown_order_is_not_found(self, session: Session, shop: Shop) -> None:
         for caller in (shop.buyer, shop.vendor):
             with pytest.raises(NotFoundError):
-                see(session, uuid4(), caller)
+                fetch_view(session, uuid4(), caller)
         with pytest.raises(NotFoundError):
             operations.accept_order(session, order_id=uuid4(), caller=shop.vendor, now=NOW)
 
@@ -216,8 +216,8 @@ class TestTheVendorsSteps:
         assert balances_of_order(session, order_id)["platform_revenue"] == 10 + SERVICE_FEE_MINOR
 
 
-class TestThePin:
-    def test_a_wrong_one_is_counted_and_tells_how_many_are_left(self, session: Session, shop: Shop) -> None:
+class TestPin:
+    def test_wrong_pin_is_counted_and_reports_attempts_left(self, session: Session, shop: Shop) -> None:
         order_id = shipped_order(session, shop)
 
         for left in (4, 3, 2, 1, 0):
@@ -230,24 +230,22 @@ class TestThePin:
         assert status_of(session, order_id) == "shipped"
         assert row_of(session, "escrows", order_id=order_id)["status"] == "held"
 
-    def test_five_lock_it_for_a_quarter_of_an_hour_even_for_the_right_one(
-        self, session: Session, shop: Shop
-    ) -> None:
+    def test_five_wrong_pins_lock_order_for_quarter_hour(self, session: Session, shop: Shop) -> None:
         order_id = shipped_order(session, shop)
         for _ in range(MAX_PIN_ATTEMPTS):
             with pytest.raises(WrongPinError):
                 release(session, shop, order_id, wrong_pin_of(order_id))
 
-        for seconds, rest in ((0, 901), (1, 900), (899.5, 1)):
+        for seconds, retry_after in ((0, 901), (1, 900), (899.5, 1)):
             with pytest.raises(PinLockedError) as locked:
                 release(session, shop, order_id, now=later(seconds=seconds))
             assert locked.value.status == 429
-            assert locked.value.retry_after_seconds == rest
+            assert locked.value.retry_after_seconds == retry_after
 
         release(session, shop, order_id, now=NOW + PIN_LOCKOUT)
         assert status_of(session, order_id) == "delivered"
 
-    def test_a_lock_that_ran_out_gives_five_more_tries(self, session: Session, shop: Shop) -> None:
+    def test_expired_lock_allows_five_more_attempts(self, session: Session, shop: Shop) -> None:
         order_id, after = shipped_order(session, shop), NOW + PIN_LOCKOUT
         for _ in range(MAX_PIN_ATTEMPTS):
             with pytest.raises(WrongPinError):
@@ -260,23 +258,23 @@ class TestThePin:
         with pytest.raises(PinLockedError):
             release(session, shop, order_id, now=after)
 
-    def test_tries_are_each_orders_own(self, session: Session, shop: Shop) -> None:
-        one, two = shipped_order(session, shop), shipped_order(session, shop)
+    def test_pin_attempts_are_counted_per_order(self, session: Session, shop: Shop) -> None:
+        first, second = shipped_order(session, shop), shipped_order(session, shop)
         for _ in range(MAX_PIN_ATTEMPTS):
             with pytest.raises(WrongPinError):
-                release(session, shop, one, wrong_pin_of(one))
+                release(session, shop, first, wrong_pin_of(first))
 
-        release(session, shop, two)
-        assert status_of(session, two) == "delivered"
+        release(session, shop, second)
+        assert status_of(session, second) == "delivered"
 
-    def test_the_pin_of_another_order_is_wrong(self, session: Session, shop: Shop) -> None:
-        one, two = shipped_order(session, shop), shipped_order(session, shop)
-        assert pin_of(one) != pin_of(two)
+    def test_pin_of_another_order_is_wrong(self, session: Session, shop: Shop) -> None:
+        first, second = shipped_order(session, shop), shipped_order(session, shop)
+        assert pin_of(first) != pin_of(second)
 
         with pytest.raises(WrongPinError):
-            release(session, shop, one, pin_of(two))
+            release(session, shop, first, pin_of(second))
 
-    def test_what_is_released_stays_released(self, session: Session, shop: Shop) -> None:
+    def test_released_order_cannot_be_released_again(self, session: Session, shop: Shop) -> None:
         order_id = shipped_order(session, shop)
         release(session, shop, order_id)
 
@@ -285,51 +283,51 @@ class TestThePin:
         assert_books_are_whole(session)
 
 
-class TestWhoSeesWhat:
-    def test_the_pin_is_its_buyers_alone_and_only_while_it_is_of_use(
+class TestVisibility:
+    def test_pin_is_shown_only_to_buyer_between_payment_and_delivery(
         self, session: Session, shop: Shop
     ) -> None:
         unpaid = place(session, shop, make_product(session, shop))
-        assert see(session, unpaid, shop.buyer).delivery_pin is None
+        assert fetch_view(session, unpaid, shop.buyer).delivery_pin is None
 
         order_id = paid_order(session, shop)
         officer = make_person(session, role="staff", staff_role="orders")
-        assert see(session, order_id, shop.buyer).delivery_pin == pin_of(order_id)
-        assert see(session, order_id, shop.vendor).delivery_pin is None
-        assert see(session, order_id, officer).delivery_pin is None
+        assert fetch_view(session, order_id, shop.buyer).delivery_pin == pin_of(order_id)
+        assert fetch_view(session, order_id, shop.vendor).delivery_pin is None
+        assert fetch_view(session, order_id, officer).delivery_pin is None
 
         operations.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
         operations.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
-        assert see(session, order_id, shop.buyer).delivery_pin == pin_of(order_id)
+        assert fetch_view(session, order_id, shop.buyer).delivery_pin == pin_of(order_id)
         release(session, shop, order_id)
-        assert see(session, order_id, shop.buyer).delivery_pin is None
+        assert fetch_view(session, order_id, shop.buyer).delivery_pin is None
 
-    def test_a_campus_representative_sees_the_own_campus(self, session: Session, shop: Shop) -> None:
+    def test_campus_representative_sees_only_orders_of_own_campus(self, session: Session, shop: Shop) -> None:
         order_id = paid_order(session, shop)
         representative = make_person(session, role="staff", staff_role="campus_rep")
 
         with pytest.raises(NotFoundError):
-            see(session, order_id, representative)
+            fetch_view(session, order_id, representative)
         of_campus = Caller(**{**_fields(representative), "campus_id": shop.campus_id})
-        assert see(session, order_id, of_campus).next_actions == []
+        assert fetch_view(session, order_id, of_campus).next_actions == []
 
-    def test_each_party_is_told_what_it_may_do(self, session: Session, shop: Shop) -> None:
+    def test_next_actions_depend_on_party_and_status(self, session: Session, shop: Shop) -> None:
         unpaid, paid = place(session, shop, make_product(session, shop)), paid_order(session, shop)
 
-        assert see(session, unpaid, shop.buyer).next_actions == ["pay", "cancel"]
-        assert see(session, paid, shop.buyer).next_actions == ["cancel"]
-        assert see(session, paid, shop.vendor).next_actions == ["cancel", "accept"]
+        assert fetch_view(session, unpaid, shop.buyer).next_actions == ["pay", "cancel"]
+        assert fetch_view(session, paid, shop.buyer).next_actions == ["cancel"]
+        assert fetch_view(session, paid, shop.vendor).next_actions == ["cancel", "accept"]
 
     def test_quarantined_order_offers_no_payment(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         pay(session, shop, order_id, amount_minor=100)
 
-        assert see(session, order_id, shop.buyer).next_actions == ["cancel"]
+        assert fetch_view(session, order_id, shop.buyer).next_actions == ["cancel"]
 
-    def test_lists_hold_what_is_the_callers(self, session: Session, shop: Shop) -> None:
+    def test_lists_contain_only_orders_of_caller(self, session: Session, shop: Shop) -> None:
         unpaid = place(session, shop, make_product(session, shop))
         paid = paid_order(session, shop)
-        others = paid_order(session, with_buyer(session, shop))
+        other_buyers_order = paid_order(session, with_buyer(session, shop))
         page = PageRequest(10)
 
         own = queries.list_orders(
@@ -339,14 +337,14 @@ class TestWhoSeesWhat:
         inbound = queries.list_orders(
             session, role="vendor", owner_id=shop.store_id, status=None, page=page, context=VIEW
         )
-        assert [order.id for order in inbound.items] == [others, paid]
+        assert [order.id for order in inbound.items] == [other_buyers_order, paid]
         assert {order.delivery_pin for order in inbound.items} == {None}
         waiting = queries.list_orders(
             session, role="buyer", owner_id=shop.buyer.id, status="pending_payment", page=page, context=VIEW
         )
         assert [order.id for order in waiting.items] == [unpaid]
 
-    def test_pages_join_without_gap_or_overlap(self, session: Session, shop: Shop) -> None:
+    def test_consecutive_pages_have_no_gap_or_overlap(self, session: Session, shop: Shop) -> None:
         placed = [paid_order(session, shop) for _ in range(5)]
         seen, position = [], None
         for _ in range(4):

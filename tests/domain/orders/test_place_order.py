@@ -1,4 +1,4 @@
-"""Placing: what an order costs, what it takes out of stock, and everything that it is refused for."""
+"""Placing orders: prices, reserved stock, delivery, and reasons for refusal."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -62,7 +62,7 @@ def refused_params(refused: pytest.ExceptionInfo[ValidationError]) -> list[str]:
     return [param.name for param in refused.value.invalid_params]
 
 
-def test_an_order_is_priced_reserved_and_waits_for_payment(session: Session, shop: Shop) -> None:
+def test_placed_order_is_priced_reserved_and_pending_payment(session: Session, shop: Shop) -> None:
     product_id = make_product(session, shop, quantity=5, cover_key="lamp.webp")
 
     order_id = place(session, shop, product_id, quantity=2)
@@ -97,17 +97,17 @@ def test_an_order_is_priced_reserved_and_waits_for_payment(session: Session, sho
     assert_books_are_whole(session)
 
 
-def test_a_category_may_have_a_rate_of_its_own(session: Session) -> None:
+def test_category_commission_overrides_default_rate(session: Session) -> None:
     shop = make_shop(session, commission_bps=0)
-    free = make_product(session, shop)
+    without_rate = make_product(session, shop)
     session.execute(
         update(Product)
         .where(Product.id == make_product(session, shop))
         .values(category_id=make_category(session, commission_bps=1_250))
     )
-    dear = session.execute(text("SELECT id FROM products ORDER BY id DESC LIMIT 1")).scalar_one()
+    with_rate = session.execute(text("SELECT id FROM products ORDER BY id DESC LIMIT 1")).scalar_one()
 
-    order_id = place(session, shop, wishes=[RequestedItem(free, 1), RequestedItem(dear, 1)])
+    order_id = place(session, shop, wishes=[RequestedItem(without_rate, 1), RequestedItem(with_rate, 1)])
 
     rates = session.execute(
         text("SELECT commission_bps FROM order_items WHERE order_id = :id ORDER BY position"),
@@ -116,7 +116,7 @@ def test_a_category_may_have_a_rate_of_its_own(session: Session) -> None:
     assert list(rates) == [0, 1_250]
 
 
-def test_what_was_frozen_does_not_follow_the_product(session: Session, shop: Shop) -> None:
+def test_order_keeps_title_and_prices_after_product_changes(session: Session, shop: Shop) -> None:
     product_id = make_product(session, shop)
     order_id = place(session, shop, product_id)
 
@@ -133,7 +133,7 @@ def test_what_was_frozen_does_not_follow_the_product(session: Session, shop: Sho
     assert row_of(session, "orders", id=order_id)["service_fee_minor"] == SERVICE_FEE_MINOR
 
 
-def test_the_total_that_the_client_showed_must_be_the_total(session: Session, shop: Shop) -> None:
+def test_expected_total_must_equal_actual_total(session: Session, shop: Shop) -> None:
     product_id = make_product(session, shop)
     total = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
 
@@ -146,7 +146,7 @@ def test_the_total_that_the_client_showed_must_be_the_total(session: Session, sh
     place(session, shop, product_id, expected_total_minor=total)
 
 
-def test_there_must_be_enough_of_each(session: Session, shop: Shop) -> None:
+def test_insufficient_stock_of_item_is_refused(session: Session, shop: Shop) -> None:
     enough, short = make_product(session, shop, quantity=5), make_product(session, shop, quantity=2)
     place(session, shop, short)
 
@@ -161,7 +161,7 @@ def test_there_must_be_enough_of_each(session: Session, shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("status", ["draft", "in_review", "rejected", "paused", "removed", "deleted"])
-def test_what_is_not_published_is_not_to_be_had(session: Session, shop: Shop, status: str) -> None:
+def test_unpublished_product_is_refused(session: Session, shop: Shop, status: str) -> None:
     good, hidden = make_product(session, shop), make_product(session, shop, status=status)
 
     with pytest.raises(ValidationError) as refused:
@@ -174,7 +174,7 @@ def test_what_is_not_published_is_not_to_be_had(session: Session, shop: Shop, st
     assert refused_params(refused) == ["items[1].productId", "items[2].productId"]
 
 
-def test_an_order_is_of_one_vendor(session: Session, shop: Shop) -> None:
+def test_order_of_several_vendors_is_refused(session: Session, shop: Shop) -> None:
     other_store, other_vendor = make_store(session, campus_id=shop.campus_id)
     other = Shop(shop.campus_id, shop.category_id, other_store, other_vendor, shop.buyer)
 
@@ -191,7 +191,7 @@ def test_an_order_is_of_one_vendor(session: Session, shop: Shop) -> None:
     assert refused_params(refused) == ["items"]
 
 
-def test_a_buyer_orders_on_the_own_campus_alone(session: Session, shop: Shop) -> None:
+def test_product_of_another_campus_is_refused(session: Session, shop: Shop) -> None:
     product_id = make_product(session, shop)
     elsewhere = replace(shop, buyer=replace(shop.buyer, campus_id=make_campus(session)))
 
@@ -204,10 +204,10 @@ def test_a_buyer_orders_on_the_own_campus_alone(session: Session, shop: Shop) ->
 
 def test_vendor_cannot_buy_from_own_store(session: Session, shop: Shop) -> None:
     product_id = make_product(session, shop)
-    themselves = Shop(shop.campus_id, shop.category_id, shop.store_id, shop.vendor, buyer=shop.vendor)
+    vendor_as_buyer = Shop(shop.campus_id, shop.category_id, shop.store_id, shop.vendor, buyer=shop.vendor)
 
     with pytest.raises(ValidationError, match="own store") as refused:
-        place(session, themselves, product_id)
+        place(session, vendor_as_buyer, product_id)
 
     assert refused_params(refused) == ["items[0].productId"]
     assert stock_of(session, product_id) == (5, 0)
@@ -223,14 +223,14 @@ def test_vendor_cannot_buy_from_own_store(session: Session, shop: Shop) -> None:
     ],
     ids=repr,
 )
-def test_a_store_that_is_shut_takes_no_orders(session: Session, store: dict[str, object]) -> None:
+def test_closed_store_accepts_no_orders(session: Session, store: dict[str, object]) -> None:
     shop = make_shop(session, **store)
 
     with pytest.raises(ValidationError, match="accepts no orders"):
         place(session, shop, make_product(session, shop))
 
 
-def test_a_vacation_ends_by_itself(session: Session) -> None:
+def test_store_accepts_orders_after_vacation_end(session: Session) -> None:
     shop = make_shop(session, on_vacation=True, vacation_until=NOW)
 
     order_id = place(session, shop, make_product(session, shop))
@@ -238,7 +238,7 @@ def test_a_vacation_ends_by_itself(session: Session) -> None:
     assert row_of(session, "orders", id=order_id)["status"] == "pending_payment"
 
 
-def test_five_orders_may_wait_for_payment(session: Session, shop: Shop) -> None:
+def test_sixth_unpaid_order_is_refused(session: Session, shop: Shop) -> None:
     product_id = make_product(session, shop, quantity=10)
     waiting = [place(session, shop, product_id) for _ in range(MAX_UNPAID_ORDERS)]
 
@@ -253,10 +253,10 @@ def test_five_orders_may_wait_for_payment(session: Session, shop: Shop) -> None:
     place(session, shop, product_id)
 
 
-class TestFromTheCart:
-    def test_the_cart_is_ordered_and_emptied(self, session: Session, shop: Shop) -> None:
-        one, two = make_product(session, shop), make_product(session, shop)
-        put_into_cart(session, shop.buyer.id, (two, 2), (one, 1))
+class TestCart:
+    def test_cart_is_ordered_and_emptied(self, session: Session, shop: Shop) -> None:
+        first, second = make_product(session, shop), make_product(session, shop)
+        put_into_cart(session, shop.buyer.id, (second, 2), (first, 1))
 
         order_id = place(session, shop)
 
@@ -264,12 +264,12 @@ class TestFromTheCart:
             text("SELECT product_id, quantity FROM order_items WHERE order_id = :id ORDER BY position"),
             {"id": order_id},
         ).all()
-        assert [tuple(row) for row in rows] == [(two, 2), (one, 1)]
-        # The price is the product's, not the one that was seen in the cart.
+        assert [tuple(row) for row in rows] == [(second, 2), (first, 1)]
+        # The order uses the product's current price, not the price stored in the cart.
         assert row_of(session, "orders", id=order_id)["subtotal_minor"] == 3 * PRICE_MINOR
         assert session.query(CartItem).filter_by(user_id=shop.buyer.id).count() == 0
 
-    def test_named_items_leave_the_cart_alone(self, session: Session, shop: Shop) -> None:
+    def test_named_items_leave_cart_unchanged(self, session: Session, shop: Shop) -> None:
         product_id = make_product(session, shop)
         put_into_cart(session, shop.buyer.id, (product_id, 2))
 
@@ -277,15 +277,15 @@ class TestFromTheCart:
 
         assert session.query(CartItem).filter_by(user_id=shop.buyer.id).count() == 1
 
-    def test_an_empty_cart_orders_nothing(self, session: Session, shop: Shop) -> None:
+    def test_empty_cart_is_refused(self, session: Session, shop: Shop) -> None:
         with pytest.raises(ValidationError, match="cart is empty") as refused:
             place(session, shop)
 
         assert refused_params(refused) == ["items"]
 
 
-class TestWhereItGoes:
-    def test_a_saved_address_is_copied(self, session: Session, shop: Shop) -> None:
+class TestDelivery:
+    def test_saved_address_is_copied_into_order(self, session: Session, shop: Shop) -> None:
         address_id = make_address(session, shop.buyer.id, hostel="Jaja")
         order_id = place(
             session,
@@ -299,7 +299,7 @@ class TestWhereItGoes:
         order = row_of(session, "orders", id=order_id)
         assert order["shipping_address"] == {"hostel": "Jaja", "roomNumber": "7"}
 
-    def test_the_default_address_serves_where_none_is_named(self, session: Session, shop: Shop) -> None:
+    def test_default_address_is_used_when_none_is_given(self, session: Session, shop: Shop) -> None:
         make_address(session, shop.buyer.id, hostel="Jaja")
         make_address(session, shop.buyer.id, hostel="Moremi", is_default=True)
 
@@ -307,7 +307,7 @@ class TestWhereItGoes:
 
         assert row_of(session, "orders", id=order_id)["shipping_address"]["hostel"] == "Moremi"
 
-    def test_without_any_address_nothing_is_delivered(self, session: Session, shop: Shop) -> None:
+    def test_delivery_without_default_address_is_refused(self, session: Session, shop: Shop) -> None:
         make_address(session, shop.buyer.id)
 
         with pytest.raises(ValidationError) as refused:
@@ -316,19 +316,19 @@ class TestWhereItGoes:
         assert refused_params(refused) == ["addressId"]
 
     def test_address_of_another_person_is_refused(self, session: Session, shop: Shop) -> None:
-        theirs = make_address(session, shop.vendor.id)
+        vendors_address = make_address(session, shop.vendor.id)
 
         with pytest.raises(ValidationError) as refused:
             place(
                 session,
                 shop,
                 make_product(session, shop),
-                delivery=Delivery("delivery", address_id=theirs),
+                delivery=Delivery("delivery", address_id=vendors_address),
             )
 
         assert refused_params(refused) == ["addressId"]
 
-    def test_a_deleted_address_is_none(self, session: Session, shop: Shop) -> None:
+    def test_deleted_address_is_refused(self, session: Session, shop: Shop) -> None:
         address_id = make_address(session, shop.buyer.id)
         session.execute(update(Address).values(deleted_at=NOW))
 
@@ -340,7 +340,7 @@ class TestWhereItGoes:
                 delivery=Delivery("delivery", address_id=address_id),
             )
 
-    def test_a_pickup_is_at_a_hub_and_costs_no_delivery(self, session: Session, shop: Shop) -> None:
+    def test_pickup_at_hub_has_no_delivery_fee(self, session: Session, shop: Shop) -> None:
         hub_id = make_hub(session, shop.campus_id)
 
         order_id = place(
@@ -352,14 +352,14 @@ class TestWhereItGoes:
         assert (order["delivery_method"], order["delivery_fee_minor"]) == ("pickup", 0)
         assert order["total_minor"] == PRICE_MINOR + SERVICE_FEE_MINOR
 
-    @pytest.mark.parametrize("which", ["none", "unknown", "of another campus", "closed"])
-    def test_any_other_place_is_no_hub(self, session: Session, shop: Shop, which: str) -> None:
+    @pytest.mark.parametrize("hub", ["none", "unknown", "of another campus", "closed"])
+    def test_invalid_hub_is_refused(self, session: Session, shop: Shop, hub: str) -> None:
         hub_id = {
             "none": None,
             "unknown": uuid4(),
             "of another campus": make_hub(session, make_campus(session)),
             "closed": make_hub(session, shop.campus_id, active=False),
-        }[which]
+        }[hub]
 
         with pytest.raises(ValidationError) as refused:
             place(session, shop, make_product(session, shop), delivery=Delivery("pickup", hub_id=hub_id))
@@ -377,7 +377,7 @@ class TestWhereItGoes:
         ("escrows", "refunded_minor = amount_minor, released_minor = 1", "within_amount"),
     ],
 )
-def test_the_database_holds_the_sums_too(
+def test_database_constraints_refuse_inconsistent_amounts(
     session: Session, shop: Shop, table: str, values: str, constraint: str
 ) -> None:
     order_id = place(session, shop, make_product(session, shop))
@@ -387,21 +387,21 @@ def test_the_database_holds_the_sums_too(
         session.execute(text(f"UPDATE {table} SET {values} WHERE {key} = :id"), {"id": order_id})
 
 
-def test_stock_can_not_be_oversold_in_the_database_either(session: Session, shop: Shop) -> None:
+def test_database_constraint_refuses_overselling(session: Session, shop: Shop) -> None:
     product_id = make_product(session, shop, quantity=1)
 
     with pytest.raises(Exception, match="ck_products_reserved"), session.begin_nested():
         session.execute(update(Product).where(Product.id == product_id).values(reserved=2))
 
 
-def test_an_order_may_be_paid_for_half_an_hour(session: Session, shop: Shop) -> None:
+def test_order_expires_after_half_an_hour(session: Session, shop: Shop) -> None:
     order_id = place(session, shop, make_product(session, shop), now=later(hours=2))
 
     assert row_of(session, "orders", id=order_id)["expires_at"] == later(hours=2, minutes=30)
 
 
 @pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True), (-1, True)])
-def test_the_lines_of_an_order_are_its_subtotal_in_the_database_too(
+def test_database_requires_subtotal_equal_to_sum_of_items(
     session: Session, shop: Shop, more: int, refused: bool
 ) -> None:
     order_id = place(session, shop, make_product(session, shop))
@@ -425,8 +425,8 @@ def test_the_lines_of_an_order_are_its_subtotal_in_the_database_too(
     try:
         with session.begin_nested():
             session.execute(copied, {"id": order_id, "more": more})
-        told = ""
+        error_text = ""
     except DBAPIError as error:
-        told = str(error)
+        error_text = str(error)
 
-    assert ("do not add up to the subtotal" in told) == refused
+    assert ("do not add up to the subtotal" in error_text) == refused

@@ -1,4 +1,4 @@
-"""Every operation on orders in every state: done where the table allows it, refused and without effect elsewhere."""
+"""Every order operation in every state: applied where the state table allows, otherwise refused without effect."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,10 +28,10 @@ from tests.support.purchases import (
     status_of,
 )
 
-Work = Callable[[Session, Shop, UUID], Any]
+Operation = Callable[[Session, Shop, UUID], Any]
 
 
-def pay_by_hand(session: Session, shop: Shop, order_id: UUID) -> None:
+def mark_paid(session: Session, shop: Shop, order_id: UUID) -> None:
     orders.mark_paid(
         session,
         order=lock_order(session, order_id=order_id),
@@ -63,8 +63,8 @@ def expire(session: Session, shop: Shop, order_id: UUID) -> None:
     orders.expire_order(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
 
 
-def frozen_by(trigger: str) -> Work:
-    """Make the operation that freezes an order, by one trigger or the other."""
+def freeze_by(trigger: str) -> Operation:
+    """Return an operation that freezes an order by the given trigger."""
 
     def freeze(session: Session, shop: Shop, order_id: UUID) -> None:
         order = lock_order(session, order_id=order_id)
@@ -73,50 +73,50 @@ def frozen_by(trigger: str) -> Work:
     return freeze
 
 
-def refund_whole(session: Session, shop: Shop, order_id: UUID) -> None:
+def refund_fully(session: Session, shop: Shop, order_id: UUID) -> None:
     refund(session, order_id, make_officer(session))
 
 
-OPERATIONS: dict[str, Work] = {
-    states.PAY: pay_by_hand,
+OPERATIONS: dict[str, Operation] = {
+    states.PAY: mark_paid,
     states.CANCEL: cancel,
     states.EXPIRE: expire,
     states.ACCEPT: accept,
     states.SHIP: ship,
     states.VERIFY_CODE: release,
     states.CONFIRM: confirm,
-    states.DISPUTE: frozen_by(states.DISPUTE),
-    states.CHARGE_DISPUTE: frozen_by(states.CHARGE_DISPUTE),
-    states.REFUND: refund_whole,
+    states.DISPUTE: freeze_by(states.DISPUTE),
+    states.CHARGE_DISPUTE: freeze_by(states.CHARGE_DISPUTE),
+    states.REFUND: refund_fully,
 }
-# Built with the rulings on disputes: no operation fires it yet.
-NOT_FIRED = {states.RULE_FOR_VENDOR}
+# No operation uses this trigger until dispute rulings exist.
+UNUSED_TRIGGERS = {states.RULE_FOR_VENDOR}
 
 
-def order_in(session: Session, shop: Shop, state: str) -> UUID:
-    """Bring an order into a state by the operations that lead there."""
+def order_in_state(session: Session, shop: Shop, state: str) -> UUID:
+    """Create an order and bring the order into the given state by operations."""
     if state in (states.PENDING_PAYMENT, states.EXPIRED):
         order_id = place(session, shop, make_product(session, shop))
     elif state in (states.SHIPPED, states.DELIVERED):
         order_id = shipped_order(session, shop)
     else:
         order_id = paid_order(session, shop)
-    last: dict[str, Work] = {
+    last_operation: dict[str, Operation] = {
         states.PROCESSING: accept,
         states.DELIVERED: confirm,
-        states.DISPUTED: frozen_by(states.DISPUTE),
+        states.DISPUTED: freeze_by(states.DISPUTE),
         states.CANCELLED: cancel,
         states.EXPIRED: expire,
-        states.REFUNDED: refund_whole,
+        states.REFUNDED: refund_fully,
     }
-    if state in last:
-        last[state](session, shop, order_id)
+    if state in last_operation:
+        last_operation[state](session, shop, order_id)
     assert status_of(session, order_id) == state
     return order_id
 
 
-def everything_of(session: Session, order_id: UUID) -> list[Any]:
-    """Read all that an operation on an order could have changed."""
+def snapshot(session: Session, order_id: UUID) -> list[Any]:
+    """Read all rows that an operation on the order could change."""
     queries = (
         "SELECT * FROM orders WHERE id = :id",
         "SELECT * FROM escrows WHERE order_id = :id",
@@ -136,17 +136,15 @@ def everything_of(session: Session, order_id: UUID) -> list[Any]:
 CASES = [(state, trigger) for state in sorted(states.ORDER.states) for trigger in OPERATIONS]
 
 
-def test_every_trigger_has_an_operation_here() -> None:
-    assert set(OPERATIONS) | NOT_FIRED == states.ORDER.triggers
+def test_every_trigger_has_an_operation() -> None:
+    assert set(OPERATIONS) | UNUSED_TRIGGERS == states.ORDER.triggers
 
 
 @pytest.mark.parametrize(("state", "trigger"), CASES)
-def test_what_the_table_allows_is_done_and_all_else_refused(
-    session: Session, state: str, trigger: str
-) -> None:
+def test_operation_succeeds_only_where_state_table_allows(session: Session, state: str, trigger: str) -> None:
     shop = make_shop(session)
-    order_id = order_in(session, shop, state)
-    before = everything_of(session, order_id)
+    order_id = order_in_state(session, shop, state)
+    before = snapshot(session, order_id)
 
     refused: MarketplaceError | None = None
     try:
@@ -166,11 +164,11 @@ def test_what_the_table_allows_is_done_and_all_else_refused(
             states.SHIP,
             states.VERIFY_CODE,
         ):
-            # An order that nobody paid is none of the vendor's business.
+            # An unpaid order is hidden from the vendor.
             assert isinstance(refused, NotFoundError)
         else:
             assert isinstance(refused, IllegalTransitionError)
             assert refused.status == 409
-        assert everything_of(session, order_id) == before
+        assert snapshot(session, order_id) == before
     if trigger != states.PAY:
         assert_books_are_whole(session)

@@ -1,4 +1,4 @@
-"""Paying from the wallet at placing: into escrow at once, back when the order comes to nothing, never below zero."""
+"""Wallet payments at placing: moved to escrow immediately, returned with the order, never overdrawn."""
 
 from uuid import UUID
 
@@ -61,8 +61,8 @@ def refunds_of(session: Session, order_id: UUID) -> list[tuple[str, int]]:
     return [tuple(row) for row in rows]
 
 
-class TestAPart:
-    def test_wallet_part_is_in_escrow_from_placing(
+class TestPartialPayment:
+    def test_wallet_share_moves_to_escrow_at_placing(
         self, session: Session, shop: Shop, product_id: UUID
     ) -> None:
         fill_wallet(session, shop.buyer.id, 100_000)
@@ -77,7 +77,7 @@ class TestAPart:
         assert row_of(session, "escrows", order_id=order_id)["status"] == "pending"
         assert_books_are_whole(session)
 
-    def test_the_payment_is_for_the_rest(self, session: Session, shop: Shop, product_id: UUID) -> None:
+    def test_payment_covers_remaining_amount(self, session: Session, shop: Shop, product_id: UUID) -> None:
         fill_wallet(session, shop.buyer.id, 60_001)
         order_id = place(session, shop, product_id, wallet=AS_MUCH)
 
@@ -93,7 +93,7 @@ class TestAPart:
         assert "escrow" not in balances_of_order(session, order_id)
         assert_books_are_whole(session)
 
-    def test_a_kobo_less_than_the_rest_is_too_little(
+    def test_charge_below_remaining_amount_is_quarantined(
         self, session: Session, shop: Shop, product_id: UUID
     ) -> None:
         fill_wallet(session, shop.buyer.id, 60_001)
@@ -105,7 +105,7 @@ class TestAPart:
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("end", ["cancelled", "expired"])
-    def test_wallet_part_returns_when_the_order_ends_unpaid(
+    def test_wallet_share_returns_when_order_ends_unpaid(
         self, session: Session, shop: Shop, product_id: UUID, end: str
     ) -> None:
         fill_wallet(session, shop.buyer.id, 100_000)
@@ -120,7 +120,7 @@ class TestAPart:
         assert balances_of_order(session, order_id) == {}
         assert_books_are_whole(session)
 
-    def test_a_late_charge_of_such_an_order_goes_back_alone(
+    def test_late_charge_of_cancelled_order_is_refunded_without_wallet_share(
         self, session: Session, shop: Shop, product_id: UUID
     ) -> None:
         fill_wallet(session, shop.buyer.id, 60_000)
@@ -134,7 +134,7 @@ class TestAPart:
         assert wallet_of(session, shop.buyer.id) == 60_000
         assert_books_are_whole(session)
 
-    def test_once_paid_each_part_goes_back_to_where_it_came_from(
+    def test_cancelled_paid_order_refunds_gateway_and_wallet_separately(
         self, session: Session, shop: Shop, product_id: UUID
     ) -> None:
         fill_wallet(session, shop.buyer.id, 60_000)
@@ -148,9 +148,9 @@ class TestAPart:
         assert_books_are_whole(session)
 
 
-class TestAll:
+class TestFullPayment:
     @pytest.mark.parametrize("use", [WalletUse(TOTAL), AS_MUCH], ids=["amount", "as much as possible"])
-    def test_order_covered_by_wallet_is_paid_at_once(
+    def test_order_fully_covered_by_wallet_is_paid_immediately(
         self, session: Session, shop: Shop, product_id: UUID, use: WalletUse
     ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL + 5)
@@ -170,14 +170,16 @@ class TestAll:
         assert wallet_of(session, shop.buyer.id) == 5
         assert_books_are_whole(session)
 
-    def test_there_is_nothing_more_to_pay(self, session: Session, shop: Shop, product_id: UUID) -> None:
+    def test_order_fully_paid_by_wallet_is_not_payable(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL)
         order_id = place(session, shop, product_id, wallet=AS_MUCH)
 
         with pytest.raises(NotPayableError, match="paid_escrow"):
             make_intent(session, shop, order_id)
 
-    def test_cancelled_it_goes_back_to_the_wallet(
+    def test_cancelled_wallet_payment_returns_to_wallet(
         self, session: Session, shop: Shop, product_id: UUID
     ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL)
@@ -190,7 +192,7 @@ class TestAll:
         assert stock_of(session, product_id) == (5, 0)
         assert_books_are_whole(session)
 
-    def test_order_paid_by_wallet_is_delivered_like_others(
+    def test_order_paid_by_wallet_can_be_delivered(
         self, session: Session, shop: Shop, product_id: UUID
     ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL)
@@ -213,24 +215,26 @@ class TestAll:
         assert status_of(session, place(session, shop, product_id, wallet=AS_MUCH)) == "paid_escrow"
 
 
-class TestTooMuch:
-    @pytest.mark.parametrize(("held", "asked"), [(0, 1), (59_999, 60_000)])
-    def test_the_wallet_is_not_overdrawn(
-        self, session: Session, shop: Shop, product_id: UUID, held: int, asked: int
+class TestLimits:
+    @pytest.mark.parametrize(("balance", "requested"), [(0, 1), (59_999, 60_000)])
+    def test_wallet_cannot_be_overdrawn(
+        self, session: Session, shop: Shop, product_id: UUID, balance: int, requested: int
     ) -> None:
-        if held:
-            fill_wallet(session, shop.buyer.id, held)
+        if balance:
+            fill_wallet(session, shop.buyer.id, balance)
 
         with pytest.raises(InsufficientFundsError) as refused:
-            place(session, shop, product_id, wallet=WalletUse(asked))
+            place(session, shop, product_id, wallet=WalletUse(requested))
 
         assert refused.value.status == 409
         assert [(fault.name, fault.reason) for fault in refused.value.invalid_params] == [
-            ("walletMinor", f"Exceeds the wallet balance ({held}).")
+            ("walletMinor", f"Exceeds the wallet balance ({balance}).")
         ]
-        assert wallet_of(session, shop.buyer.id) == held
+        assert wallet_of(session, shop.buyer.id) == balance
 
-    def test_nothing_is_taken_above_the_total(self, session: Session, shop: Shop, product_id: UUID) -> None:
+    def test_wallet_amount_above_total_is_refused(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
         fill_wallet(session, shop.buyer.id, 2 * TOTAL)
 
         with pytest.raises(ValidationError) as refused:
@@ -238,15 +242,15 @@ class TestTooMuch:
 
         assert [fault.name for fault in refused.value.invalid_params] == ["walletMinor"]
 
-    def test_an_empty_wallet_gives_nothing_of_as_much_as_possible(
-        self, session: Session, shop: Shop, product_id: UUID
-    ) -> None:
+    def test_empty_wallet_contributes_nothing(self, session: Session, shop: Shop, product_id: UUID) -> None:
         order_id = place(session, shop, product_id, wallet=AS_MUCH)
 
         assert row_of(session, "orders", id=order_id)["wallet_minor"] == 0
         assert make_intent(session, shop, order_id).amount_minor == TOTAL
 
-    def test_the_database_holds_it_too(self, session: Session, shop: Shop, product_id: UUID) -> None:
+    def test_database_constraints_refuse_invalid_wallet_amounts(
+        self, session: Session, shop: Shop, product_id: UUID
+    ) -> None:
         order_id = place(session, shop, product_id)
 
         for amount in (-1, TOTAL + 1):
@@ -263,13 +267,13 @@ class TestTooMuch:
             )
 
 
-class TestOfACheckout:
+class TestCheckout:
     @pytest.fixture
-    def wishes(self, session: Session, shop: Shop) -> list[RequestedItem]:
-        return [RequestedItem(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
+    def requested_items(self, session: Session, shop: Shop) -> list[RequestedItem]:
+        return [RequestedItem(make_product(session, seller), 1) for seller in neighbours(session, shop, 3)]
 
     @pytest.mark.parametrize(
-        ("held", "parts"),
+        ("balance", "parts"),
         [
             (1, [1, 0, 0]),
             (TOTAL, [TOTAL, 0, 0]),
@@ -279,42 +283,49 @@ class TestOfACheckout:
             (4 * TOTAL, [TOTAL, TOTAL, TOTAL]),
         ],
     )
-    def test_wallet_pays_orders_of_a_checkout_in_turn(
-        self, session: Session, shop: Shop, wishes: list[RequestedItem], held: int, parts: list[int]
+    def test_wallet_pays_orders_of_checkout_in_sequence(
+        self,
+        session: Session,
+        shop: Shop,
+        requested_items: list[RequestedItem],
+        balance: int,
+        parts: list[int],
     ) -> None:
-        fill_wallet(session, shop.buyer.id, held)
+        fill_wallet(session, shop.buyer.id, balance)
 
-        done = check_out(session, shop, wishes, wallet=AS_MUCH)
+        checkout = check_out(session, shop, requested_items, wallet=AS_MUCH)
 
-        rows = [row_of(session, "orders", id=order_id) for order_id in done.order_ids]
+        rows = [row_of(session, "orders", id=order_id) for order_id in checkout.order_ids]
         assert [row["wallet_minor"] for row in rows] == parts
         assert [row["status"] for row in rows] == [
             "paid_escrow" if part == TOTAL else "pending_payment" for part in parts
         ]
-        assert wallet_of(session, shop.buyer.id) == held - sum(parts)
+        assert wallet_of(session, shop.buyer.id) == balance - sum(parts)
         rest = 3 * TOTAL - sum(parts)
-        assert (done.payment.amount_minor if done.payment else 0) == rest
-        if done.payment:
-            waiting = [order_id for order_id, part in zip(done.order_ids, parts, strict=True) if part < TOTAL]
-            assert done.payment.order_ids == waiting
-            assert apply(session, make_charge(done.payment)) is ChargeOutcome.APPLIED
-        assert {status_of(session, order_id) for order_id in done.order_ids} == {"paid_escrow"}
+        assert (checkout.payment.amount_minor if checkout.payment else 0) == rest
+        if checkout.payment:
+            waiting = [
+                order_id for order_id, part in zip(checkout.order_ids, parts, strict=True) if part < TOTAL
+            ]
+            assert checkout.payment.order_ids == waiting
+            assert apply(session, make_charge(checkout.payment)) is ChargeOutcome.APPLIED
+        assert {status_of(session, order_id) for order_id in checkout.order_ids} == {"paid_escrow"}
         assert_books_are_whole(session)
 
-    def test_a_cancelled_one_gives_its_part_back_and_the_others_keep_theirs(
-        self, session: Session, shop: Shop, wishes: list[RequestedItem]
+    def test_cancelled_order_of_checkout_returns_only_own_wallet_share(
+        self, session: Session, shop: Shop, requested_items: list[RequestedItem]
     ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL + 700)
-        done = check_out(session, shop, wishes, wallet=AS_MUCH)
+        checkout = check_out(session, shop, requested_items, wallet=AS_MUCH)
 
-        cancel(session, shop, done.order_ids[1])
+        cancel(session, shop, checkout.order_ids[1])
 
         assert wallet_of(session, shop.buyer.id) == 700
-        assert apply(session, make_charge(done.payment)) is ChargeOutcome.APPLIED
-        assert [status_of(session, order_id) for order_id in done.order_ids] == [
+        assert apply(session, make_charge(checkout.payment)) is ChargeOutcome.APPLIED
+        assert [status_of(session, order_id) for order_id in checkout.order_ids] == [
             "paid_escrow",
             "cancelled",
             "paid_escrow",
         ]
-        assert refunds_of(session, done.order_ids[1]) == [("gateway", TOTAL - 700)]
+        assert refunds_of(session, checkout.order_ids[1]) == [("gateway", TOTAL - 700)]
         assert_books_are_whole(session)

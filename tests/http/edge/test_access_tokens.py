@@ -115,7 +115,7 @@ def test_malformed_token_is_refused_without_parser_details(probe: FlaskClient, t
         {"exp": float("inf")},
         {"sub": None},
         {"sub": ""},
-        {"sub": "somebody"},
+        {"sub": "not-a-uuid"},
         {"sub": 7},
         {"sub": USER_ID.hex},
         {"sub": f"{{{USER_ID}}}"},

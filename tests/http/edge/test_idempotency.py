@@ -208,7 +208,7 @@ def test_rate_limited_request_uses_no_key(services: Services, bearer: Bearer) ->
     assert counter.effects.count() == 1
 
 
-def test_stored_response_expires_after_one_day(counter: Counter, headers: dict[str, str]) -> None:
+def test_stored_response_expires_after_24_hours(counter: Counter, headers: dict[str, str]) -> None:
     key = uuid4()
     first = counter.send("required", key, headers)
     counter.later(24 * 3600 - 1)

@@ -48,7 +48,7 @@ def send_and_pause(
 
 
 def early_effects(path: str) -> int:
-    """Return the number of effects that a request to the path commits before its last phase."""
+    """Return the number of effects that a request to the path commits before the last phase."""
     return 1 if path == "phased" else 0
 
 
@@ -147,7 +147,7 @@ def test_overtaken_request_neither_stores_response_nor_frees_key(
 
 
 def kill_connection(counter: Counter) -> None:
-    """Terminate every server connection whose open transaction wrote an effect."""
+    """Terminate every server connection with an open transaction that wrote an effect."""
     with counter.services.database.reading() as session:
         killed = session.execute(
             text(

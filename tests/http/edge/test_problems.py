@@ -75,8 +75,8 @@ def busy(_ctx: Context) -> None:
     raise ServiceUnavailableError("Later.", retry_after_seconds=7)
 
 
-@area.get("/mine", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER)
-def mine(_ctx: Context) -> None:
+@area.get("/own", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER)
+def own(_ctx: Context) -> None:
     """Look up the caller and do nothing else."""
 
 
@@ -249,7 +249,7 @@ def test_unreachable_database_is_service_unavailable(services: Services, bearer:
     url = f"postgresql://unknown@127.0.0.1:{closed_port()}/nothing"
     gone = Database(url, pool_size=1, application_name="tests")
     probe = serve(services, area, database=gone)
-    for method, path in (("GET", "mine"), ("POST", "written"), ("GET", "read")):
+    for method, path in (("GET", "own"), ("POST", "written"), ("GET", "read")):
         response = probe.open(f"/api/probe/{path}", method=method, headers=bearer(uuid4()))
         body = assert_problem(response, 503, "SERVICE_UNAVAILABLE")
         assert response.headers["Retry-After"] == "5"

@@ -293,7 +293,7 @@ def test_unlimited_routes_have_no_quota_headers(visitor: AddressedClient) -> Non
     assert visitor.quota("global") == (60, 59)
 
 
-def test_probes_and_webhooks_of_the_service_are_not_limited(client: FlaskClient) -> None:
+def test_health_checks_and_webhooks_are_not_rate_limited(client: FlaskClient) -> None:
     for method, path in (
         ("GET", "/health/live"),
         ("GET", "/health/ready"),

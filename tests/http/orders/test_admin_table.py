@@ -1,4 +1,4 @@
-"""The table of all orders, and the orders of a campus, over HTTP."""
+"""Order tables over HTTP: all orders for officers, and a campus's orders for representatives."""
 
 import csv
 import io
@@ -41,7 +41,7 @@ ADMIN, CAMPUS = "/api/orders/admin", "/api/campus-orders"
 
 
 def table(desk: ShopClient, **query: Any) -> list[dict[str, Any]]:
-    """Give the rows of this desk's campus."""
+    """Return the rows of the shop's campus."""
     answer = desk.get(ADMIN, desk.officer(), **{"campus": str(desk.shop.campus_id)} | query)
     assert answer.status_code == 200, answer.text
     rows: list[dict[str, Any]] = answer.json["data"]
@@ -62,7 +62,7 @@ def representative(desk: ShopClient, campus_id: UUID | None) -> dict[str, str]:
 
 
 class TestTable:
-    def test_a_row_tells_whose_where_and_what_the_books_hold(self, desk: ShopClient) -> None:
+    def test_row_shows_parties_campus_and_escrow_amount(self, desk: ShopClient) -> None:
         unpaid, paid = desk.unpaid(), desk.paid()
         done = desk.shipped()
         with desk.database.transaction() as session:
@@ -82,7 +82,7 @@ class TestTable:
         assert (row["status"], row["escrowStatus"], row["stuck"]) == ("paid_escrow", "held", [])
         assert row["escrowMinor"] == row["total_amount"] > 0
         assert (row["ageHours"], row["statusAgeHours"]) == (5, 5)
-        assert [rows[str(one)]["escrowMinor"] for one in (unpaid, done)] == [0, 0]
+        assert [rows[str(order_id)]["escrowMinor"] for order_id in (unpaid, done)] == [0, 0]
 
     def test_order_table_is_sorted_and_paged(self, desk: ShopClient) -> None:
         with desk.database.transaction() as session:
@@ -108,11 +108,11 @@ class TestTable:
         meta = pages[1]["meta"]
         assert (meta["page"], meta["limit"], meta["total"], meta["total_pages"]) == (2, 2, 3, 2)
 
-    def test_filters_narrow_it(self, desk: ShopClient) -> None:
+    def test_order_table_is_filtered(self, desk: ShopClient) -> None:
         unpaid, paid = desk.unpaid(), str(desk.paid())
         with desk.database.transaction() as session:
             other = with_buyer(session, desk.shop)
-            theirs = str(paid_order(session, other, quantity=2))
+            other_buyers_order = str(paid_order(session, other, quantity=2))
             elsewhere = neighbours(session, desk.shop, 2)[1]
             sold_elsewhere = str(paid_order(session, elsewhere))
             session.execute(
@@ -122,43 +122,43 @@ class TestTable:
             slug = session.execute(
                 text("SELECT slug FROM campuses WHERE id = :id"), {"id": desk.shop.campus_id}
             ).scalar_one()
-        total = next(row["total_amount"] for row in table(desk) if row["id"] == theirs)
+        total = next(row["total_amount"] for row in table(desk) if row["id"] == other_buyers_order)
 
         def found(**query: Any) -> set[str]:
             return set(ids(table(desk, **query)))
 
-        everything = {str(unpaid), paid, theirs, sold_elsewhere}
-        assert found() == found(campus=slug) == everything
+        all_ids = {str(unpaid), paid, other_buyers_order, sold_elsewhere}
+        assert found() == found(campus=slug) == all_ids
         assert found(status="pending_payment") == found(escrowStatus="pending") == {str(unpaid)}
-        assert found(buyer=str(other.buyer.id)) == {theirs}
+        assert found(buyer=str(other.buyer.id)) == {other_buyers_order}
         assert found(vendor=str(elsewhere.store_id)) == {sold_elsewhere}
-        assert found(minTotal=total) == {theirs}
-        assert found(maxTotal=total - 1) == everything - {theirs}
+        assert found(minTotal=total) == {other_buyers_order}
+        assert found(maxTotal=total - 1) == all_ids - {other_buyers_order}
         assert found(olderThanHours=9) == {str(unpaid)}
         assert found(olderThanHours=11) == set()
-        assert found(**{"from": NOW.isoformat()}) == everything - {str(unpaid)}
+        assert found(**{"from": NOW.isoformat()}) == all_ids - {str(unpaid)}
         assert found(to=NOW.isoformat()) == {str(unpaid)}
         assert found(campus=str(uuid4())) == found(campus="nowhere") == set()
 
     def test_order_table_shows_stuck_orders_with_reasons(self, desk: ShopClient, clock: MovableClock) -> None:
         fresh = desk.unpaid()
-        waiting, delivering, refunded = desk.paid(), desk.shipped(), desk.shipped()
-        short = desk.unpaid()
+        unaccepted, undelivered, refunded = desk.paid(), desk.shipped(), desk.shipped()
+        underpaid = desk.unpaid()
         with desk.database.transaction() as session:
-            settle(session, make_charge(make_intent(session, desk.shop, short), amount_minor=5))
+            settle(session, make_charge(make_intent(session, desk.shop, underpaid), amount_minor=5))
             [made] = refund(session, refunded, make_officer(session), amount_minor=1).refunds
             say(session, made.id, "failed")
             release(session, desk.shop, refunded)
 
         clock.now = later(hours=23)
-        assert set(ids(table(desk, stuck="true"))) == {str(short), str(refunded)}
+        assert set(ids(table(desk, stuck="true"))) == {str(underpaid), str(refunded)}
         clock.now = later(days=14)
         rows = {row["id"]: row["stuck"] for row in table(desk, stuck="true")}
 
         assert rows == {
-            str(waiting): ["not_accepted"],
-            str(delivering): ["not_delivered"],
-            str(short): ["payment_held_back"],
+            str(unaccepted): ["not_accepted"],
+            str(undelivered): ["not_delivered"],
+            str(underpaid): ["payment_held_back"],
             str(refunded): ["refund_failed"],
         }
         assert ids(table(desk, stuck="false")) == [str(fresh)]
@@ -180,9 +180,7 @@ class TestTable:
 
         assert statements() == few <= 6
 
-    def test_a_file_holds_all_that_the_filters_leave(
-        self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_csv_contains_all_filtered_rows(self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch) -> None:
         with desk.database.transaction() as session:
             orders = [paid_order(session, desk.shop) for _ in range(3)]
             session.execute(
@@ -196,14 +194,12 @@ class TestTable:
             return list(csv.DictReader(io.StringIO(answer.text)))
 
         rows = file(format="csv", limit=1, page=3)
-        assert {row["id"] for row in rows} == {str(one) for one in orders}
+        assert {row["id"] for row in rows} == {str(order_id) for order_id in orders}
         assert {row["buyer"] for row in rows} == {"'=1+1"}
         assert all(row["escrowMinor"] == row["total_amount"] for row in rows)
         assert file(format="csv", status="shipped") == []
 
-    def test_a_file_that_is_cut_short_says_so(
-        self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_truncated_csv_is_marked(self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(3):
             desk.paid()
 
@@ -216,7 +212,7 @@ class TestTable:
         monkeypatch.setattr(routes, "MAX_CSV_ROWS", 2)
         assert file() == (2, "true")
 
-    def test_a_file_is_the_table_from_its_first_row_on_read_in_batches(
+    def test_csv_is_sorted_like_table_and_read_in_batches(
         self, desk: ShopClient, paying_services: Services, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with desk.database.transaction() as session:
@@ -232,7 +228,7 @@ class TestTable:
 
         assert [row["id"] for row in csv.DictReader(io.StringIO(answer.text))] == shown
         assert len(shown) == 5
-        # Three for each of three batches; the caller, the campus, and which rows they are.
+        # Three queries for each of three batches, and those for caller, campus and ids.
         assert len(seen) <= 3 * 3 + 4
 
     @pytest.mark.parametrize(
@@ -261,28 +257,30 @@ class TestTable:
         ],
         ids=repr,
     )
-    def test_parameters_are_checked(self, desk: ShopClient, query: dict[str, str], named: list[str]) -> None:
+    def test_invalid_parameters_are_named(
+        self, desk: ShopClient, query: dict[str, str], named: list[str]
+    ) -> None:
         assert faults(desk.get(ADMIN, desk.officer(), **query)) == named
 
     @pytest.mark.parametrize("staff_role", ["admin", "orders"])
-    def test_these_officers_see_it(self, desk: ShopClient, staff_role: str) -> None:
+    def test_officers_with_permission_see_order_table(self, desk: ShopClient, staff_role: str) -> None:
         assert desk.get(ADMIN, desk.officer(staff_role)).status_code == 200
         assert desk.get(ADMIN, desk.officer(staff_role), format="csv").status_code == 200
 
     @pytest.mark.parametrize("staff_role", ["finance", "support", "moderator", "compliance", "campus_rep"])
-    def test_no_other_officer_does(self, desk: ShopClient, staff_role: str) -> None:
+    def test_officers_without_permission_are_refused(self, desk: ShopClient, staff_role: str) -> None:
         headers = desk.officer(staff_role)
         for query in ({}, {"format": "csv"}, {"page": "0"}):
             assert_problem(desk.get(ADMIN, headers, **query), 403, "AUTH_FORBIDDEN")
 
-    def test_order_table_requires_the_permission(self, desk: ShopClient) -> None:
+    def test_buyers_vendors_and_anonymous_callers_are_refused(self, desk: ShopClient) -> None:
         for headers in (desk.buyer, desk.vendor):
             assert_problem(desk.get(ADMIN, headers), 403, "AUTH_FORBIDDEN")
         assert_problem(desk.client.get(ADMIN), 401, "AUTH_UNAUTHORIZED")
 
 
 class TestCampus:
-    def test_a_representative_sees_paid_orders_of_the_own_campus_alone(self, desk: ShopClient) -> None:
+    def test_representative_sees_only_paid_orders_of_own_campus(self, desk: ShopClient) -> None:
         desk.unpaid()
         paid, shipped = desk.paid(), desk.shipped()
         away = desk.database.in_transaction(make_shop)
@@ -301,7 +299,7 @@ class TestCampus:
         assert ids(desk.get(CAMPUS, officer, campus=str(away.campus_id)).json["data"]) == [there]
         assert ids(desk.get(CAMPUS, officer, limit=1).json["data"]) == [there]
 
-    def test_pickups_name_their_hub(self, desk: ShopClient) -> None:
+    def test_pickup_orders_show_hub(self, desk: ShopClient) -> None:
         with desk.database.transaction() as session:
             hub = Hub(campus_id=desk.shop.campus_id, name="Gate", address="1 Road", opening_hours="9-5")
             session.add(hub)
@@ -321,7 +319,7 @@ class TestCampus:
 
         assert (row["id"], row["hub"]) == (str(order_id), {"id": str(hub_id), "name": "Gate"})
 
-    def test_pages_join_while_orders_come(self, desk: ShopClient) -> None:
+    def test_pages_stay_consistent_while_orders_arrive(self, desk: ShopClient) -> None:
         orders = [str(desk.paid()) for _ in range(5)]
         headers = representative(desk, desk.shop.campus_id)
         seen: list[str] = []
@@ -338,10 +336,10 @@ class TestCampus:
         assert faults(desk.get(CAMPUS, headers, status="shipped", **query)) == ["cursor"]
 
     @pytest.mark.parametrize("query", [{"status": "x"}, {"deliveryMethod": "mail"}, {"campus": ""}], ids=repr)
-    def test_parameters_are_checked(self, desk: ShopClient, query: dict[str, str]) -> None:
+    def test_invalid_campus_parameters_are_named(self, desk: ShopClient, query: dict[str, str]) -> None:
         assert faults(desk.get(CAMPUS, desk.officer(), **query)) == list(query)
 
-    def test_campus_filter_requires_staff(self, desk: ShopClient) -> None:
+    def test_campus_orders_require_staff_and_known_campus(self, desk: ShopClient) -> None:
         for headers in (desk.buyer, desk.vendor):
             assert_problem(desk.get(CAMPUS, headers), 403, "AUTH_FORBIDDEN")
         assert_problem(desk.get(CAMPUS, desk.officer(), campus="nowhere"), 404, "RESOURCE_NOT_FOUND")

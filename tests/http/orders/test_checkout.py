@@ -1,4 +1,4 @@
-"""A checkout over HTTP: a cart of several vendors, one payment, one page; the wallet's part; who is kept out."""
+"""Checkout over HTTP: a cart of several vendors, a single payment, the wallet share and refusals."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -59,7 +59,7 @@ def initialize(desk: ShopClient, **target: Any) -> dict[str, Any]:
     return page
 
 
-def give(desk: ShopClient, amount_minor: int) -> None:
+def credit_wallet(desk: ShopClient, amount_minor: int) -> None:
     desk.database.in_transaction(fill_wallet, desk.shop.buyer.id, amount_minor)
 
 
@@ -67,13 +67,13 @@ def orders_of(desk: ShopClient, made: dict[str, Any]) -> list[dict[str, Any]]:
     return [desk.get(f"{ORDERS}/{order['id']}", desk.buyer).json["data"] for order in made["orders"]]
 
 
-def assert_whole(desk: ShopClient) -> None:
+def assert_ledger_is_consistent(desk: ShopClient) -> None:
     with desk.database.reading() as session:
         assert_books_are_whole(session)
 
 
-class TestTheCart:
-    def test_cart_becomes_an_order_per_vendor_and_one_payment(
+class TestCart:
+    def test_cart_becomes_order_per_vendor_with_single_payment(
         self, desk: ShopClient, products: list[UUID]
     ) -> None:
         desk.database.in_transaction(
@@ -104,7 +104,7 @@ class TestTheCart:
             "items"
         ]
 
-    def test_the_same_key_is_the_same_checkout(self, desk: ShopClient, products: list[UUID]) -> None:
+    def test_checkout_with_same_key_is_replayed(self, desk: ShopClient, products: list[UUID]) -> None:
         key, body = new_key(), {"items": items(products), "shippingAddress": ADDRESS}
 
         first, second = (desk.post(CHECKOUT, desk.buyer, body, key=key) for _ in range(2))
@@ -115,7 +115,7 @@ class TestTheCart:
         body["items"] = items(products[:1])
         assert faults(desk.post(CHECKOUT, desk.buyer, body, key=key)) == ["Idempotency-Key"]
 
-    def test_a_hub_is_where_all_of_it_is_picked_up(self, desk: ShopClient, products: list[UUID]) -> None:
+    def test_hub_makes_all_orders_pickups(self, desk: ShopClient, products: list[UUID]) -> None:
         with desk.database.transaction() as session:
             hub = Hub(campus_id=desk.shop.campus_id, name="Gate", address="Gate 1", opening_hours="8-18")
             session.add(hub)
@@ -129,14 +129,16 @@ class TestTheCart:
         assert {order["deliveryMethod"] for order in made["orders"]} == {"pickup"}
         assert made["payment"]["amountMinor"] == 3 * (PRICE_MINOR + SERVICE_FEE_MINOR)
 
-    def test_one_vendor_makes_one_order(self, desk: ShopClient, products: list[UUID]) -> None:
+    def test_checkout_of_single_vendor_creates_single_order(
+        self, desk: ShopClient, products: list[UUID]
+    ) -> None:
         made = check_out(desk, products[:1], expectedTotalMinor=TOTAL)
 
         assert [order["checkoutId"] for order in made["orders"]] == [made["checkoutId"]]
 
 
 class TestPaying:
-    def test_payment_page_pays_all_orders(
+    def test_payment_page_pays_all_orders_of_checkout(
         self, desk: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
         made = check_out(desk, products)
@@ -155,26 +157,29 @@ class TestPaying:
         for order in orders_of(desk, made):
             assert (order["dueMinor"], order["nextActions"]) == (0, ["cancel"])
             assert order["deliveryPin"] == pin_of(UUID(order["id"]))
-        assert_whole(desk)
+        assert_ledger_is_consistent(desk)
 
-    def test_after_one_was_cancelled_a_new_page_is_for_the_rest(
+    def test_new_payment_page_after_cancellation_covers_remaining_orders(
         self, desk: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
         made = check_out(desk, products)
-        old = initialize(desk, checkoutId=made["checkoutId"])
+        first_page = initialize(desk, checkoutId=made["checkoutId"])
         desk.post(f"{ORDERS}/{made['orders'][1]['id']}/cancel", desk.buyer)
 
-        new = initialize(desk, checkoutId=made["checkoutId"])
+        second_page = initialize(desk, checkoutId=made["checkoutId"])
 
-        assert (new["amountMinor"], new["reference"] == old["reference"]) == (2 * TOTAL, False)
-        # The old page is still open, and is what the buyer pays on.
-        charge = gateway.pay(old["reference"])
+        assert (second_page["amountMinor"], second_page["reference"] == first_page["reference"]) == (
+            2 * TOTAL,
+            False,
+        )
+        # The buyer pays on the old payment page, which is still open.
+        charge = gateway.pay(first_page["reference"])
         body = event_of(charge)
         stored = desk.client.post(
             "/api/payments/webhook", data=body, headers={"x-gateway-signature": sign(body)}
         )
         assert stored.status_code == 200
-        desk.post(VERIFY, desk.buyer, {"reference": old["reference"]})
+        desk.post(VERIFY, desk.buyer, {"reference": first_page["reference"]})
         assert [order["status"] for order in orders_of(desk, made)] == [
             "paid_escrow",
             "cancelled",
@@ -185,9 +190,9 @@ class TestPaying:
         assert (refund["amount_minor"], refund["destination"]) == (TOTAL, "gateway")
         again = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
         assert_problem(again, 409, "CONCURRENCY_CONFLICT")
-        assert_whole(desk)
+        assert_ledger_is_consistent(desk)
 
-    def test_opening_the_page_gives_more_time_within_the_hour(
+    def test_opening_payment_page_extends_expiry_up_to_an_hour(
         self, desk: ShopClient, products: list[UUID], clock: MovableClock
     ) -> None:
         made = check_out(desk, products)
@@ -205,7 +210,7 @@ class TestPaying:
         late = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
         assert_problem(late, 409, "CONCURRENCY_CONFLICT")
 
-    def test_a_gateway_that_is_down_takes_nothing_away(
+    def test_payment_can_be_initialized_after_gateway_outage(
         self, desk: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
         made = check_out(desk, products)
@@ -217,11 +222,11 @@ class TestPaying:
         assert initialize(desk, checkoutId=made["checkoutId"])["amountMinor"] == 3 * TOTAL
 
 
-class TestTheWallet:
-    def test_wallet_is_empty_at_first(self, desk: ShopClient) -> None:
+class TestWallet:
+    def test_wallet_shows_balance_of_caller(self, desk: ShopClient) -> None:
         for minor in (0, 1_234):
             if minor:
-                give(desk, minor)
+                credit_wallet(desk, minor)
             shown = desk.get(WALLET, desk.buyer).json["data"]
             assert (shown["balanceMinor"], shown["cashableMinor"], shown["currency"]) == (minor, minor, "NGN")
         assert desk.get(WALLET, desk.stranger).json["data"]["balanceMinor"] == 0
@@ -230,7 +235,7 @@ class TestTheWallet:
     def test_wallet_pays_first_order_fully_and_next_partially(
         self, desk: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
-        give(desk, TOTAL + 5_000)
+        credit_wallet(desk, TOTAL + 5_000)
 
         made = check_out(desk, products, useWallet=True)
 
@@ -250,15 +255,15 @@ class TestTheWallet:
         assert {order["status"] for order in orders_of(desk, made)} == {"paid_escrow"}
         kinds = [entry["kind"] for entry in desk.get("/api/transactions", desk.buyer).json["data"]]
         assert kinds.count("wallet_payment") == 2
-        assert_whole(desk)
+        assert_ledger_is_consistent(desk)
 
-    def test_wallet_is_shown_to_its_owner_only(self, desk: ShopClient) -> None:
-        give(desk, TOTAL)
+    def test_wallet_share_is_shown_only_to_buyer(self, desk: ShopClient) -> None:
+        credit_wallet(desk, TOTAL)
         [order] = check_out(desk, [desk.product()], useWallet=True)["orders"]
         path = f"{ORDERS}/{order['id']}"
         assert desk.post(f"{path}/cancel", desk.vendor, {"reason": "Sold out"}).status_code == 200
 
-        by_vendor, by_buyer = (desk.get(path, who).json["data"] for who in (desk.vendor, desk.buyer))
+        by_vendor, by_buyer = (desk.get(path, headers).json["data"] for headers in (desk.vendor, desk.buyer))
         [listed] = desk.get(f"{ORDERS}/vendor", desk.vendor).json["data"]
 
         assert by_buyer["walletMinor"] == TOTAL
@@ -273,22 +278,22 @@ class TestTheWallet:
             ]
             assert "wallet-" not in str(seen)
 
-    def test_what_it_pays_whole_has_no_payment_at_the_gateway(
+    def test_checkout_paid_fully_by_wallet_has_no_gateway_payment(
         self, desk: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
-        give(desk, 3 * TOTAL)
+        credit_wallet(desk, 3 * TOTAL)
 
         made = check_out(desk, products, walletMinor=3 * TOTAL)
 
         assert made["payment"] is None
         assert {order["status"] for order in made["orders"]} == {"paid_escrow"}
-        none = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
-        assert_problem(none, 409, "CONCURRENCY_CONFLICT")
+        refused = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
+        assert_problem(refused, 409, "CONCURRENCY_CONFLICT")
         assert gateway.line.calls == []
 
     @pytest.mark.parametrize("path", [ORDERS, CHECKOUT])
-    def test_no_answer_that_is_kept_for_replays_holds_a_pin(self, desk: ShopClient, path: str) -> None:
-        give(desk, TOTAL)
+    def test_response_stored_for_replay_contains_no_pin(self, desk: ShopClient, path: str) -> None:
+        credit_wallet(desk, TOTAL)
         body = {"items": items([desk.product()]), "shippingAddress": ADDRESS, "useWallet": True}
 
         answer = desk.post(path, desk.buyer, body, key=new_key())
@@ -302,7 +307,7 @@ class TestTheWallet:
 
     @pytest.mark.parametrize("path", [ORDERS, CHECKOUT])
     def test_overdrawing_the_wallet_places_no_order(self, desk: ShopClient, path: str) -> None:
-        give(desk, 999)
+        credit_wallet(desk, 999)
         product_id = desk.product()
         body = {"items": items([product_id]), "shippingAddress": ADDRESS}
 
@@ -333,7 +338,7 @@ class TestTheWallet:
         ],
         ids=repr,
     )
-    def test_what_is_asked_of_it_is_checked(
+    def test_invalid_wallet_amount_is_named(
         self, desk: ShopClient, path: str, given: dict[str, Any], named: str
     ) -> None:
         body = {"items": items([desk.product()]), "shippingAddress": ADDRESS} | given
@@ -341,9 +346,9 @@ class TestTheWallet:
 
 
 class TestRefusals:
-    def test_all_or_nothing(self, desk: ShopClient, products: list[UUID]) -> None:
-        few = desk.product(quantity=1)
-        wanted = [*items(products[:2]), *items([few], 2)]
+    def test_failing_item_places_no_order(self, desk: ShopClient, products: list[UUID]) -> None:
+        scarce = desk.product(quantity=1)
+        wanted = [*items(products[:2]), *items([scarce], 2)]
 
         short = desk.post(CHECKOUT, desk.buyer, {"items": wanted, "shippingAddress": ADDRESS}, key=new_key())
 
@@ -351,13 +356,13 @@ class TestRefusals:
         assert problem["invalid_params"] == [
             {"name": "items[2].quantity", "reason": "Exceeds the available stock (1)."}
         ]
-        homeless = desk.post(CHECKOUT, desk.buyer, {"items": items(products)}, key=new_key())
-        assert faults(homeless) == ["addressId"]
+        no_address = desk.post(CHECKOUT, desk.buyer, {"items": items(products)}, key=new_key())
+        assert faults(no_address) == ["addressId"]
         assert desk.get(ORDERS, desk.buyer).json["data"] == []
         with desk.database.reading() as session:
             assert [stock_of(session, product_id) for product_id in products] == [(5, 0)] * 3
 
-    def test_each_item_at_fault_is_named(self, desk: ShopClient, products: list[UUID]) -> None:
+    def test_each_invalid_item_is_named(self, desk: ShopClient, products: list[UUID]) -> None:
         wanted = [*items(products[:1]), *items([uuid4()]), *items([desk.product(status="paused")])]
 
         answer = desk.post(
@@ -367,14 +372,16 @@ class TestRefusals:
         assert faults(answer) == [f"items[{number}].productId" for number in range(3)]
         assert answer.json["reason"] == "own-store-order"
 
-    def test_another_total_is_told(self, desk: ShopClient, products: list[UUID]) -> None:
+    def test_unexpected_total_is_refused_with_actual_total(
+        self, desk: ShopClient, products: list[UUID]
+    ) -> None:
         body = {"items": items(products), "shippingAddress": ADDRESS, "expectedTotalMinor": 3 * TOTAL - 1}
 
         answer = desk.post(CHECKOUT, desk.buyer, body, key=new_key())
 
         assert str(3 * TOTAL) in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
 
-    def test_more_than_five_unpaid_orders(self, desk: ShopClient, products: list[UUID]) -> None:
+    def test_more_than_five_unpaid_orders_are_refused(self, desk: ShopClient, products: list[UUID]) -> None:
         check_out(desk, products)
 
         answer = desk.post(
@@ -383,7 +390,9 @@ class TestRefusals:
 
         assert "6 unpaid orders" in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
 
-    def test_who_may(self, desk: ShopClient, products: list[UUID]) -> None:
+    def test_checkout_requires_token_and_idempotency_key(
+        self, desk: ShopClient, products: list[UUID]
+    ) -> None:
         body = {"items": items(products), "shippingAddress": ADDRESS}
         assert_problem(desk.client.post(CHECKOUT, json=body), 401, "AUTH_UNAUTHORIZED")
         assert faults(desk.post(CHECKOUT, desk.buyer, body)) == ["Idempotency-Key"]
@@ -396,11 +405,11 @@ class TestRefusals:
             assert_problem(answer, 404, "RESOURCE_NOT_FOUND")
 
 
-def test_a_vendor_sees_of_a_checkout_the_own_order_alone(desk: ShopClient) -> None:
+def test_vendor_sees_only_own_order_of_checkout(desk: ShopClient) -> None:
     with desk.database.transaction() as session:
         shops: list[Shop] = neighbours(session, desk.shop, 2)
         products = [make_product(session, shop) for shop in shops]
-    give(desk, 2 * TOTAL)
+    credit_wallet(desk, 2 * TOTAL)
     made = check_out(desk, products, useWallet=True)
 
     other = desk.bearer(shops[1].vendor.id)

@@ -1,4 +1,4 @@
-"""What an order says that its caller may do next, held against what the routes then do; and confirmation."""
+"""Next actions of an order, compared with the routes' behaviour, and receipt confirmation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def unpaid(desk: ShopClient) -> UUID:
     return desk.unpaid()
 
 
-def held_back(desk: ShopClient) -> UUID:
+def quarantined(desk: ShopClient) -> UUID:
     order_id = desk.unpaid()
     desk.database.in_transaction(pay, desk.shop, order_id, amount_minor=100)
     return order_id
@@ -62,14 +62,19 @@ def cancelled(desk: ShopClient) -> UUID:
 
 
 STATES: dict[str, Callable[[ShopClient], UUID]] = {
-    made.__name__: made for made in (unpaid, held_back, paid, processing, shipped, delivered, cancelled)
+    made.__name__: made for made in (unpaid, quarantined, paid, processing, shipped, delivered, cancelled)
 }
-BUYERS = {"unpaid": ["pay", "cancel"], "held_back": ["cancel"], "paid": ["cancel"], "processing": ["cancel"]}
-BUYERS |= {"shipped": ["confirm"]}
-VENDORS = {"paid": ["cancel", "accept"], "processing": ["cancel", "ship"], "shipped": ["verify-code"]}
+BUYER_ACTIONS = {
+    "unpaid": ["pay", "cancel"],
+    "quarantined": ["cancel"],
+    "paid": ["cancel"],
+    "processing": ["cancel"],
+}
+BUYER_ACTIONS |= {"shipped": ["confirm"]}
+VENDOR_ACTIONS = {"paid": ["cancel", "accept"], "processing": ["cancel", "ship"], "shipped": ["verify-code"]}
 
 
-def try_out(desk: ShopClient, headers: dict[str, str], order_id: UUID, action: str) -> TestResponse:
+def perform(desk: ShopClient, headers: dict[str, str], order_id: UUID, action: str) -> TestResponse:
     bodies: dict[str, tuple[str, Any]] = {
         "pay": ("/api/payments/initialize", {"orderId": str(order_id)}),
         "ship": (f"{ORDERS}/{order_id}/status", {"status": "shipped"}),
@@ -81,19 +86,19 @@ def try_out(desk: ShopClient, headers: dict[str, str], order_id: UUID, action: s
 
 @pytest.mark.parametrize("action", ["pay", "cancel", "accept", "ship", "verify-code", "confirm"])
 @pytest.mark.parametrize("state", STATES)
-def test_what_is_offered_is_done_and_what_is_not_is_refused(
+def test_offered_actions_succeed_and_all_others_are_refused(
     desk: ShopClient, state: str, action: str
 ) -> None:
-    for headers, offers in ((desk.buyer, BUYERS), (desk.vendor, VENDORS)):
+    for headers, expected_actions in ((desk.buyer, BUYER_ACTIONS), (desk.vendor, VENDOR_ACTIONS)):
         order_id = STATES[state](desk)
         seen = desk.get(f"{ORDERS}/{order_id}", headers)
         offered = seen.json["data"]["nextActions"] if seen.status_code == 200 else []
-        assert offered == offers.get(state, [])
+        assert offered == expected_actions.get(state, [])
 
-        answer = try_out(desk, headers, order_id, action)
+        answer = perform(desk, headers, order_id, action)
 
-        # A vendor may call off what is not paid yet, though it is not shown to them.
-        if action in offered or (action, state) in {("cancel", "unpaid"), ("cancel", "held_back")}:
+        # A vendor may cancel an unpaid order although the order is not shown to vendors.
+        if action in offered or (action, state) in {("cancel", "unpaid"), ("cancel", "quarantined")}:
             assert answer.status_code == 200, answer.text
         else:
             assert answer.status_code in (403, 404, 409), answer.text
@@ -101,23 +106,23 @@ def test_what_is_offered_is_done_and_what_is_not_is_refused(
         assert_books_are_whole(session)
 
 
-def test_staff_are_offered_nothing_that_is_the_parties(desk: ShopClient) -> None:
+def test_staff_are_offered_no_actions(desk: ShopClient) -> None:
     for made in STATES.values():
         seen = desk.get(f"{ORDERS}/{made(desk)}", desk.officer()).json["data"]
         assert seen["nextActions"] == []
 
 
-def test_an_order_whose_time_is_over_is_not_offered_to_be_paid(desk: ShopClient, clock: MovableClock) -> None:
+def test_expired_order_does_not_offer_payment(desk: ShopClient, clock: MovableClock) -> None:
     order_id = desk.unpaid()
     clock.now = later(minutes=30)
 
     assert desk.get(f"{ORDERS}/{order_id}", desk.buyer).json["data"]["nextActions"] == ["cancel"]
-    assert_problem(try_out(desk, desk.buyer, order_id, "pay"), 409, "CONCURRENCY_CONFLICT")
+    assert_problem(perform(desk, desk.buyer, order_id, "pay"), 409, "CONCURRENCY_CONFLICT")
     [listed] = desk.get(ORDERS, desk.buyer).json["data"]
     assert listed["nextActions"] == ["cancel"]
 
 
-def test_a_pin_that_is_locked_is_not_asked_for(desk: ShopClient, clock: MovableClock) -> None:
+def test_locked_pin_does_not_offer_verification(desk: ShopClient, clock: MovableClock) -> None:
     order_id = desk.shipped()
     path = f"{ORDERS}/{order_id}"
     wrong = "000000" if pin_of(order_id) != "000000" else "111111"
@@ -125,14 +130,14 @@ def test_a_pin_that_is_locked_is_not_asked_for(desk: ShopClient, clock: MovableC
         assert desk.post(f"{path}/verify-code", desk.vendor, {"pin": wrong}).status_code == 400
 
     assert desk.get(path, desk.vendor).json["data"]["nextActions"] == []
-    assert try_out(desk, desk.vendor, order_id, "verify-code").status_code == 429
+    assert perform(desk, desk.vendor, order_id, "verify-code").status_code == 429
     assert desk.get(path, desk.buyer).json["data"]["nextActions"] == ["confirm"]
     clock.now = later(minutes=16)
     assert desk.get(path, desk.vendor).json["data"]["nextActions"] == ["verify-code"]
 
 
-def test_what_can_no_longer_be_cancelled_takes_a_dispute(desk: ShopClient) -> None:
-    problem = assert_problem(try_out(desk, desk.buyer, desk.shipped(), "cancel"), 409, "CONCURRENCY_CONFLICT")
+def test_refused_cancellation_of_shipped_order_mentions_dispute(desk: ShopClient) -> None:
+    problem = assert_problem(perform(desk, desk.buyer, desk.shipped(), "cancel"), 409, "CONCURRENCY_CONFLICT")
     assert problem["detail"] == (
         "The order is shipped, but cancel requires pending_payment or paid_escrow or processing."
         " To contest a shipped or delivered order, open a dispute."
@@ -145,7 +150,7 @@ class TestConfirming:
     ) -> TestResponse:
         return desk.post(f"{ORDERS}/{order_id}/confirm", headers, key=key)
 
-    def test_the_buyer_releases_the_money(self, desk: ShopClient) -> None:
+    def test_buyer_confirmation_releases_escrow(self, desk: ShopClient) -> None:
         order_id, key = desk.shipped(), new_key()
 
         answer = self.confirm(desk, desk.buyer, order_id, key)
@@ -162,14 +167,14 @@ class TestConfirming:
             assert_books_are_whole(session)
 
     @pytest.mark.parametrize("state", ["unpaid", "paid", "processing", "delivered", "cancelled"])
-    def test_what_is_not_shipped_is_not_confirmed(self, desk: ShopClient, state: str) -> None:
+    def test_order_that_is_not_shipped_cannot_be_confirmed(self, desk: ShopClient, state: str) -> None:
         order_id = STATES[state](desk)
 
         answer = self.confirm(desk, desk.buyer, order_id)
 
         assert "confirm requires shipped" in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
 
-    def test_nobody_else_confirms(self, desk: ShopClient) -> None:
+    def test_only_buyer_may_confirm_receipt(self, desk: ShopClient) -> None:
         order_id = desk.shipped()
 
         for headers in (desk.vendor, desk.stranger, desk.officer(), desk.officer("admin")):

@@ -1,4 +1,4 @@
-"""Orders over HTTP: placed, seen, moved and released, each by whom it may be."""
+"""Orders over HTTP: placing, reading, vendor steps, PIN release, cancellation and access."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -34,7 +34,7 @@ ORDERS = "/api/orders"
 ADDRESS = {"hostel": "Moremi Hall", "roomNumber": "B12"}
 
 
-def basket(product_id: UUID, quantity: int = 1, **more: Any) -> dict[str, Any]:
+def order_body(product_id: UUID, quantity: int = 1, **more: Any) -> dict[str, Any]:
     return {
         "items": [{"productId": str(product_id), "quantity": quantity}],
         "shippingAddress": ADDRESS,
@@ -46,7 +46,7 @@ def status(desk: ShopClient, order_id: UUID) -> str:
         return status_of(session, order_id)
 
 
-def submit(
+def submit_pin(
     desk: ShopClient, order_id: UUID, pin: str, *, route: str = "verify-code", key: str | None = None
 ) -> TestResponse:
     if route == "verify-delivery":
@@ -55,10 +55,10 @@ def submit(
 
 
 class TestPlacing:
-    def test_an_order_is_made_as_it_was_asked_for(self, desk: ShopClient) -> None:
+    def test_placed_order_matches_request(self, desk: ShopClient) -> None:
         product_id = desk.product()
 
-        answer = desk.post(ORDERS, desk.buyer, basket(product_id, 2, note="  Ring twice "))
+        answer = desk.post(ORDERS, desk.buyer, order_body(product_id, 2, note="  Ring twice "))
 
         assert answer.status_code == 201
         total = 2 * PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
@@ -94,17 +94,17 @@ class TestPlacing:
     @pytest.mark.parametrize(
         ("price", "total"), [(12_305, b"723.05"), (12_310, b"723.1"), (10_000_000_000, b"100000600")]
     )
-    def test_the_total_in_naira_is_exact(self, desk: ShopClient, price: int, total: bytes) -> None:
-        answer = desk.post(ORDERS, desk.buyer, basket(desk.product(price_minor=price)))
+    def test_total_in_naira_is_exact(self, desk: ShopClient, price: int, total: bytes) -> None:
+        answer = desk.post(ORDERS, desk.buyer, order_body(desk.product(price_minor=price)))
 
         assert b'"total":' + total + b"," in answer.data
 
-    def test_a_hub_alone_makes_it_a_pickup(self, desk: ShopClient) -> None:
+    def test_hub_without_address_makes_order_a_pickup(self, desk: ShopClient) -> None:
         with desk.database.transaction() as session:
             hub = Hub(campus_id=desk.shop.campus_id, name="Gate", address="Gate 1", opening_hours="8-18")
             session.add(hub)
             session.flush()
-        body = {"items": basket(desk.product())["items"], "hubId": str(hub.id)}
+        body = {"items": order_body(desk.product())["items"], "hubId": str(hub.id)}
 
         order = desk.post(ORDERS, desk.buyer, body).json["data"]
 
@@ -139,26 +139,26 @@ class TestPlacing:
         ],
         ids=lambda value: repr(value)[:60],
     )
-    def test_what_is_not_as_described_is_named(
+    def test_invalid_order_fields_are_named(
         self, desk: ShopClient, change: dict[str, Any], named: list[str]
     ) -> None:
-        assert faults(desk.post(ORDERS, desk.buyer, basket(desk.product()) | change)) == named
+        assert faults(desk.post(ORDERS, desk.buyer, order_body(desk.product()) | change)) == named
 
-    def test_refusals_of_the_shop_are_told(self, desk: ShopClient) -> None:
+    def test_order_refusals_name_item_and_reason(self, desk: ShopClient) -> None:
         product_id = desk.product(quantity=2)
         with desk.database.transaction() as session:
             closed = make_product(session, make_shop(session, status="closed"))
             elsewhere = make_product(session, make_shop(session))
             neighbour = make_product(session, neighbours(session, desk.shop, 2)[1])
         far, mixed = (
-            basket(other, items=[*basket(product_id)["items"], *basket(other)["items"]])
+            order_body(other, items=[*order_body(product_id)["items"], *order_body(other)["items"]])
             for other in (elsewhere, neighbour)
         )
 
         for headers, body, named, reason in (
-            (desk.buyer, basket(uuid4()), "items[0].productId", "product-unavailable"),
-            (desk.vendor, basket(product_id), "items[0].productId", "own-store-order"),
-            (desk.buyer, basket(closed), "items[0].productId", "store-closed"),
+            (desk.buyer, order_body(uuid4()), "items[0].productId", "product-unavailable"),
+            (desk.vendor, order_body(product_id), "items[0].productId", "own-store-order"),
+            (desk.buyer, order_body(closed), "items[0].productId", "store-closed"),
             (desk.buyer, far, "items[1].productId", "other-campus"),
             (desk.buyer, mixed, "items", "several-vendors"),
             (desk.buyer, {"shippingAddress": ADDRESS}, "items", "cart-empty"),
@@ -166,52 +166,56 @@ class TestPlacing:
             answer = desk.post(ORDERS, headers, body)
             assert (faults(answer), answer.json["reason"]) == ([named], reason)
         short = assert_problem(
-            desk.post(ORDERS, desk.buyer, basket(product_id, 3)), 409, "CONCURRENCY_CONFLICT"
+            desk.post(ORDERS, desk.buyer, order_body(product_id, 3)), 409, "CONCURRENCY_CONFLICT"
         )
         assert short["invalid_params"] == [
             {"name": "items[0].quantity", "reason": "Exceeds the available stock (2)."}
         ]
         dearer = assert_problem(
-            desk.post(ORDERS, desk.buyer, basket(product_id, expectedTotalMinor=1)),
+            desk.post(ORDERS, desk.buyer, order_body(product_id, expectedTotalMinor=1)),
             409,
             "CONCURRENCY_CONFLICT",
         )
         assert [fault["name"] for fault in dearer["invalid_params"]] == ["expectedTotalMinor"]
 
-    def test_a_body_that_is_no_json(self, desk: ShopClient) -> None:
+    def test_body_that_is_not_json_is_bad_request(self, desk: ShopClient) -> None:
         answer = desk.client.post(ORDERS, data=b"{", headers=desk.buyer, content_type="application/json")
         assert_problem(answer, 400, "VALIDATION_FAILED")
         assert faults(desk.client.post(ORDERS, json=[], headers=desk.buyer)) == ["body"]
 
-    def test_the_same_key_is_the_same_order(self, desk: ShopClient) -> None:
+    def test_order_with_same_key_is_replayed(self, desk: ShopClient) -> None:
         product_id, key = desk.product(), new_key()
 
-        first = desk.post(ORDERS, desk.buyer, basket(product_id), key=key)
-        again = desk.post(f"/api/v1{ORDERS.removeprefix('/api')}", desk.buyer, basket(product_id), key=key)
+        first = desk.post(ORDERS, desk.buyer, order_body(product_id), key=key)
+        again = desk.post(
+            f"/api/v1{ORDERS.removeprefix('/api')}", desk.buyer, order_body(product_id), key=key
+        )
 
         assert (first.status_code, again.status_code) == (201, 201)
         assert again.data == first.data
         assert again.headers["X-Cache-Lookup"] == "HIT"
-        assert faults(desk.post(ORDERS, desk.buyer, basket(product_id, 2), key=key)) == ["Idempotency-Key"]
+        assert faults(desk.post(ORDERS, desk.buyer, order_body(product_id, 2), key=key)) == [
+            "Idempotency-Key"
+        ]
         assert len(desk.get(ORDERS, desk.buyer).json["data"]) == 1
 
-    def test_a_key_of_what_was_out_of_stock_is_free_again(self, desk: ShopClient) -> None:
+    def test_key_can_be_reused_after_out_of_stock_refusal(self, desk: ShopClient) -> None:
         product_id, key = desk.product(quantity=1), new_key()
-        order_id = desk.post(ORDERS, desk.stranger, basket(product_id)).json["data"]["id"]
-        assert desk.post(ORDERS, desk.buyer, basket(product_id), key=key).status_code == 409
+        order_id = desk.post(ORDERS, desk.stranger, order_body(product_id)).json["data"]["id"]
+        assert desk.post(ORDERS, desk.buyer, order_body(product_id), key=key).status_code == 409
         with desk.database.transaction() as session:
             session.connection().exec_driver_sql(
                 "UPDATE products SET quantity = 2 WHERE id = %(id)s", {"id": str(product_id)}
             )
 
-        answer = desk.post(ORDERS, desk.buyer, basket(product_id), key=key)
+        answer = desk.post(ORDERS, desk.buyer, order_body(product_id), key=key)
 
         assert answer.status_code == 201
         assert answer.json["data"]["id"] != order_id
 
 
-class TestSeeing:
-    def test_lists_are_the_callers_own_and_paged(self, desk: ShopClient) -> None:
+class TestReading:
+    def test_list_contains_only_own_orders_and_is_paged(self, desk: ShopClient) -> None:
         placed = [desk.paid() for _ in range(3)]
 
         first = desk.get(ORDERS, desk.buyer, limit=2)
@@ -223,7 +227,7 @@ class TestSeeing:
         assert desk.get(ORDERS, desk.stranger).json["data"] == []
 
     @pytest.mark.parametrize("path", ["", "/vendor"])
-    def test_a_list_takes_as_many_queries_whatever_its_length(self, desk: ShopClient, path: str) -> None:
+    def test_list_takes_constant_number_of_queries(self, desk: ShopClient, path: str) -> None:
         headers = desk.vendor if path else desk.buyer
         served = desk.client.application.extensions["marketplace"].database
         counts = []
@@ -238,7 +242,7 @@ class TestSeeing:
         assert [length for length, _ in counts] == [3, 6]
         assert counts[0][1] == counts[1][1] <= 5
 
-    def test_a_cursor_is_good_for_its_own_listing_alone(self, desk: ShopClient) -> None:
+    def test_cursor_of_other_listing_filter_or_caller_is_refused(self, desk: ShopClient) -> None:
         for _ in range(2):
             desk.paid()
         cursor = desk.get(ORDERS, desk.buyer, limit=1).json["meta"]["next_cursor"]
@@ -259,10 +263,12 @@ class TestSeeing:
             ({"page": 1}, ["page"]),
         ],
     )
-    def test_parameters_are_checked(self, desk: ShopClient, query: dict[str, Any], named: list[str]) -> None:
+    def test_invalid_parameters_are_named(
+        self, desk: ShopClient, query: dict[str, Any], named: list[str]
+    ) -> None:
         assert faults(desk.get(ORDERS, desk.buyer, **query)) == named
 
-    def test_a_vendor_sees_paid_orders_alone(self, desk: ShopClient) -> None:
+    def test_vendor_sees_only_paid_orders(self, desk: ShopClient) -> None:
         unpaid, paid = desk.unpaid(), desk.paid()
 
         listed = desk.get(f"{ORDERS}/vendor", desk.vendor).json["data"]
@@ -274,11 +280,11 @@ class TestSeeing:
             assert desk.get(f"{ORDERS}/{paid}{path}", desk.vendor).status_code == 200
             assert_problem(desk.get(f"{ORDERS}/{unpaid}{path}", desk.vendor), 404, "RESOURCE_NOT_FOUND")
 
-    def test_a_vendor_without_a_store_has_no_inbound_orders(self, desk: ShopClient) -> None:
-        nobody = desk.database.in_transaction(make_person, role="vendor")
-        assert_problem(desk.get(f"{ORDERS}/vendor", desk.bearer(nobody.id)), 403, "AUTH_FORBIDDEN")
+    def test_vendor_without_store_is_refused(self, desk: ShopClient) -> None:
+        vendor = desk.database.in_transaction(make_person, role="vendor")
+        assert_problem(desk.get(f"{ORDERS}/vendor", desk.bearer(vendor.id)), 403, "AUTH_FORBIDDEN")
 
-    def test_the_pin_is_its_buyers_alone_and_only_once_it_is_paid(self, desk: ShopClient) -> None:
+    def test_pin_is_shown_only_to_buyer_of_paid_order(self, desk: ShopClient) -> None:
         unpaid, paid = desk.unpaid(), desk.paid()
 
         def shown(order_id: UUID, headers: dict[str, str]) -> Any:
@@ -294,7 +300,7 @@ class TestSeeing:
             for path in ("", "/items", "/events"):
                 assert pin_of(paid) not in desk.get(f"{ORDERS}/{paid}{path}", headers).text
 
-    def test_the_trail_tells_each_step(self, desk: ShopClient) -> None:
+    def test_events_list_each_transition(self, desk: ShopClient) -> None:
         order_id = desk.shipped()
 
         events = desk.get(f"{ORDERS}/{order_id}/events", desk.buyer).json["data"]
@@ -309,8 +315,8 @@ class TestSeeing:
         assert [item["title"] for item in items] == ["Reading lamp"]
 
 
-class TestTheVendorsSteps:
-    def test_accept_and_ship(self, desk: ShopClient, clock: MovableClock) -> None:
+class TestVendorSteps:
+    def test_vendor_accepts_and_ships_order(self, desk: ShopClient, clock: MovableClock) -> None:
         order_id = desk.paid()
         clock.now = later(minutes=5)
 
@@ -329,7 +335,7 @@ class TestTheVendorsSteps:
         assert shipped["acceptedAt"] == shipped["shippedAt"]
         assert shipped["acceptedAt"].startswith("2026-11-20T09:35:00")
 
-    def test_out_of_order_is_refused_naming_the_state(self, desk: ShopClient) -> None:
+    def test_step_out_of_sequence_is_refused_with_current_state(self, desk: ShopClient) -> None:
         order_id = desk.paid()
 
         problem = assert_problem(
@@ -338,7 +344,7 @@ class TestTheVendorsSteps:
             "CONCURRENCY_CONFLICT",
         )
         assert problem["detail"] == "The order is paid_escrow, but ship requires processing."
-        assert_problem(submit(desk, order_id, pin_of(order_id)), 409, "CONCURRENCY_CONFLICT")
+        assert_problem(submit_pin(desk, order_id, pin_of(order_id)), 409, "CONCURRENCY_CONFLICT")
 
     @pytest.mark.parametrize(
         ("body", "named"),
@@ -351,23 +357,25 @@ class TestTheVendorsSteps:
         ],
         ids=repr,
     )
-    def test_the_body_is_checked(self, desk: ShopClient, body: dict[str, Any], named: list[str]) -> None:
+    def test_invalid_status_body_is_named(
+        self, desk: ShopClient, body: dict[str, Any], named: list[str]
+    ) -> None:
         assert faults(desk.post(f"{ORDERS}/{desk.paid()}/status", desk.vendor, body)) == named
 
 
-class TestThePin:
+class TestPin:
     @pytest.mark.parametrize("route", ["verify-code", "verify-delivery"])
-    def test_the_right_one_releases_the_money(self, desk: ShopClient, route: str) -> None:
+    def test_correct_pin_releases_escrow(self, desk: ShopClient, route: str) -> None:
         order_id = desk.shipped()
 
-        order = submit(desk, order_id, pin_of(order_id), route=route).json["data"]
+        order = submit_pin(desk, order_id, pin_of(order_id), route=route).json["data"]
 
         assert (order["status"], order["escrowStatus"]) == ("delivered", "released")
         assert (order["deliveryStatus"], order["nextActions"]) == ("delivered", [])
         with desk.database.reading() as session:
             assert_books_are_whole(session)
 
-    def test_a_clock_that_steps_back_a_second_at_each_step_does_not_hold_the_money(
+    def test_clock_running_backwards_does_not_block_release(
         self, desk: ShopClient, clock: MovableClock
     ) -> None:
         order_id = desk.paid()
@@ -376,50 +384,50 @@ class TestThePin:
             assert desk.post(f"{ORDERS}/{order_id}/{step}", desk.vendor, body).status_code == 200
 
         clock.now = later(seconds=-3)
-        order = submit(desk, order_id, pin_of(order_id)).json["data"]
+        order = submit_pin(desk, order_id, pin_of(order_id)).json["data"]
 
         assert (order["status"], order["escrowStatus"]) == ("delivered", "released")
         with desk.database.reading() as session:
             assert_books_are_whole(session)
 
-    def test_a_wrong_ones_count_survives_its_own_refusal(self, desk: ShopClient, clock: MovableClock) -> None:
-        """Both routes count together; the fifth locks, the lock ends by itself."""
+    def test_wrong_pins_are_counted_and_lock_both_routes(self, desk: ShopClient, clock: MovableClock) -> None:
+        """Both routes share the count; the fifth wrong PIN locks the order for 15 minutes."""
         order_id = desk.shipped()
         for number, left in enumerate((4, 3, 2, 1, 0)):
             route = ("verify-code", "verify-delivery")[number % 2]
-            answer = submit(desk, order_id, wrong_pin_of(order_id), route=route)
+            answer = submit_pin(desk, order_id, wrong_pin_of(order_id), route=route)
             problem = assert_problem(answer, 400, "DELIVERY_PIN_INVALID")
             assert problem["attemptsLeft"] == left
             assert "Retry-After" not in answer.headers
 
         for route in ("verify-code", "verify-delivery"):
-            locked = submit(desk, order_id, pin_of(order_id), route=route)
+            locked = submit_pin(desk, order_id, pin_of(order_id), route=route)
             assert_problem(locked, 429, "RATE_LIMIT_EXCEEDED")
             assert 895 <= int(locked.headers["Retry-After"]) <= 901
         assert status(desk, order_id) == "shipped"
 
         clock.now = later(minutes=15)
-        assert submit(desk, order_id, pin_of(order_id)).status_code == 200
+        assert submit_pin(desk, order_id, pin_of(order_id)).status_code == 200
 
-    def test_a_wrong_one_frees_its_key(self, desk: ShopClient) -> None:
+    def test_wrong_pin_frees_idempotency_key(self, desk: ShopClient) -> None:
         order_id, key = desk.shipped(), new_key()
 
-        wrong = submit(desk, order_id, wrong_pin_of(order_id), route="verify-delivery", key=key)
-        right = submit(desk, order_id, pin_of(order_id), route="verify-delivery", key=key)
-        again = submit(desk, order_id, pin_of(order_id), route="verify-delivery", key=key)
+        wrong = submit_pin(desk, order_id, wrong_pin_of(order_id), route="verify-delivery", key=key)
+        right = submit_pin(desk, order_id, pin_of(order_id), route="verify-delivery", key=key)
+        again = submit_pin(desk, order_id, pin_of(order_id), route="verify-delivery", key=key)
 
         assert (wrong.status_code, right.status_code, again.status_code) == (400, 200, 200)
         assert again.data == right.data
         assert again.headers["X-Cache-Lookup"] == "HIT"
 
-    def test_a_second_release_is_refused(self, desk: ShopClient) -> None:
+    def test_second_release_is_refused(self, desk: ShopClient) -> None:
         order_id = desk.shipped()
-        submit(desk, order_id, pin_of(order_id))
+        submit_pin(desk, order_id, pin_of(order_id))
 
-        problem = assert_problem(submit(desk, order_id, pin_of(order_id)), 409, "CONCURRENCY_CONFLICT")
+        problem = assert_problem(submit_pin(desk, order_id, pin_of(order_id)), 409, "CONCURRENCY_CONFLICT")
         assert problem["detail"].startswith("The order is delivered, but")
 
-    def test_verify_delivery_wants_a_key(self, desk: ShopClient) -> None:
+    def test_verify_delivery_requires_idempotency_key(self, desk: ShopClient) -> None:
         path = f"{ORDERS}/{desk.shipped()}/verify-delivery"
 
         assert faults(desk.post(path, desk.vendor, {"pin": "123456"})) == ["Idempotency-Key"]
@@ -439,15 +447,15 @@ class TestThePin:
         ],
         ids=repr,
     )
-    def test_what_is_no_pin_costs_no_try(self, desk: ShopClient, body: dict[str, Any]) -> None:
+    def test_malformed_pin_does_not_use_an_attempt(self, desk: ShopClient, body: dict[str, Any]) -> None:
         order_id = desk.shipped()
 
         assert faults(desk.post(f"{ORDERS}/{order_id}/verify-code", desk.vendor, body)) == ["pin"]
-        wrong = submit(desk, order_id, wrong_pin_of(order_id))
+        wrong = submit_pin(desk, order_id, wrong_pin_of(order_id))
         assert wrong.json["attemptsLeft"] == 4
 
-    def test_both_routes_share_one_limit(self, desk: ShopClient) -> None:
-        """Ten a minute, whatever the order, whichever the route."""
+    def test_pin_routes_share_rate_limit(self, desk: ShopClient) -> None:
+        """The limit is ten requests a minute over all orders and both routes."""
         app = desk.client.application
 
         strict = checked_app(changed(app.extensions["marketplace"], rate_limit_scale=1), AREAS).test_client()
@@ -455,7 +463,7 @@ class TestThePin:
         order_id = uuid4()
 
         answers = [
-            submit(limited, order_id, "123456", route=("verify-code", "verify-delivery")[number % 2])
+            submit_pin(limited, order_id, "123456", route=("verify-code", "verify-delivery")[number % 2])
             for number in range(11)
         ]
 
@@ -465,7 +473,7 @@ class TestThePin:
 
 
 class TestCancelling:
-    def test_the_buyer_cancels_what_is_unpaid(self, desk: ShopClient) -> None:
+    def test_buyer_cancels_unpaid_order(self, desk: ShopClient) -> None:
         order_id = desk.unpaid()
 
         order = desk.post(f"{ORDERS}/{order_id}/cancel", desk.buyer, {"reason": "Too dear"}).json["data"]
@@ -479,7 +487,7 @@ class TestCancelling:
             "The order is cancelled"
         )
 
-    def test_a_key_cancels_once(self, desk: ShopClient) -> None:
+    def test_cancellation_with_same_key_is_replayed(self, desk: ShopClient) -> None:
         order_id, key = desk.unpaid(), new_key()
 
         first = desk.post(f"{ORDERS}/{order_id}/cancel", desk.buyer, key=key)
@@ -487,13 +495,13 @@ class TestCancelling:
 
         assert (first.status_code, again.data) == (200, first.data)
 
-    def test_the_reason_is_checked(self, desk: ShopClient) -> None:
+    def test_invalid_cancellation_reason_is_named(self, desk: ShopClient) -> None:
         path = f"{ORDERS}/{desk.unpaid()}/cancel"
 
         assert faults(desk.post(path, desk.buyer, {"reason": "x" * 501})) == ["reason"]
         assert faults(desk.post(path, desk.buyer, {"why": "x"})) == ["why"]
 
-    def test_what_is_shipped_is_not_cancelled(self, desk: ShopClient) -> None:
+    def test_shipped_order_cannot_be_cancelled(self, desk: ShopClient) -> None:
         order_id = desk.shipped()
 
         for headers in (desk.buyer, desk.vendor):
@@ -508,7 +516,7 @@ VENDOR_ROUTES = [
 ]
 
 
-class TestWhoMay:
+class TestAccess:
     @pytest.mark.parametrize(
         ("method", "path"),
         [
@@ -522,12 +530,12 @@ class TestWhoMay:
             *(("POST", f"/{{id}}/{route}") for route, _, _ in VENDOR_ROUTES),
         ],
     )
-    def test_nobody_without_a_token(self, desk: ShopClient, method: str, path: str) -> None:
+    def test_request_without_token_is_unauthorized(self, desk: ShopClient, method: str, path: str) -> None:
         answer = desk.client.open(ORDERS + path.format(id=uuid4()), method=method)
         assert_problem(answer, 401, "AUTH_UNAUTHORIZED")
 
     @pytest.mark.parametrize(("route", "body", "key"), VENDOR_ROUTES)
-    def test_the_vendors_routes_are_vendors_and_of_this_store(
+    def test_vendor_routes_require_vendor_of_order_store(
         self, desk: ShopClient, route: str, body: Any, key: str | None
     ) -> None:
         path = f"{ORDERS}/{desk.shipped()}/{route}"
@@ -542,11 +550,13 @@ class TestWhoMay:
         malformed = f"{ORDERS}/17/{route}"
         assert_problem(desk.post(malformed, desk.vendor, body, key=key), 404, "RESOURCE_NOT_FOUND")
 
-    def test_a_buyer_has_no_inbound_orders(self, desk: ShopClient) -> None:
+    def test_buyer_is_refused_vendor_orders(self, desk: ShopClient) -> None:
         assert_problem(desk.get(f"{ORDERS}/vendor", desk.buyer), 403, "AUTH_FORBIDDEN")
 
     @pytest.mark.parametrize("path", ["", "/items", "/events"])
-    def test_strangers_see_nothing_and_staff_sees_all(self, desk: ShopClient, path: str) -> None:
+    def test_order_is_hidden_from_other_buyers_and_visible_to_staff(
+        self, desk: ShopClient, path: str
+    ) -> None:
         order_id = desk.paid()
 
         assert_problem(desk.get(f"{ORDERS}/{order_id}{path}", desk.stranger), 404, "RESOURCE_NOT_FOUND")
@@ -554,7 +564,7 @@ class TestWhoMay:
         elsewhere = desk.get(f"{ORDERS}/{order_id}{path}", desk.officer("campus_rep"))
         assert_problem(elsewhere, 404, "RESOURCE_NOT_FOUND")
 
-    def test_a_stranger_cancels_nothing(self, desk: ShopClient) -> None:
+    def test_other_buyer_or_staff_cannot_cancel_order(self, desk: ShopClient) -> None:
         order_id = desk.unpaid()
 
         for headers in (desk.stranger, desk.officer()):
@@ -563,22 +573,20 @@ class TestWhoMay:
         assert status(desk, order_id) == "pending_payment"
 
     @pytest.mark.parametrize("account_status", ["restricted", "suspended"])
-    def test_an_account_that_is_not_active_orders_nothing(
-        self, desk: ShopClient, account_status: str
-    ) -> None:
+    def test_inactive_account_cannot_place_order(self, desk: ShopClient, account_status: str) -> None:
         with desk.database.transaction() as session:
             session.connection().exec_driver_sql(
                 "UPDATE profiles SET account_status = %(status)s WHERE id = %(id)s",
                 {"status": account_status, "id": str(desk.shop.buyer.id)},
             )
 
-        answer = desk.post(ORDERS, desk.buyer, basket(desk.product()))
+        answer = desk.post(ORDERS, desk.buyer, order_body(desk.product()))
         assert account_status in assert_problem(answer, 403, "AUTH_FORBIDDEN")["detail"]
 
 
-def test_the_time_of_these_tests_stands_still(desk: ShopClient) -> None:
+def test_response_time_follows_test_clock(desk: ShopClient) -> None:
     assert (
-        desk.post(ORDERS, desk.buyer, basket(desk.product()))
+        desk.post(ORDERS, desk.buyer, order_body(desk.product()))
         .json["meta"]["timestamp"]
         .startswith(NOW.strftime("%Y-%m-%dT%H:%M:%S"))
     )

@@ -247,7 +247,7 @@ def test_body_with_identity_encoding_is_accepted(client: FlaskClient, encoding: 
 
 @pytest.fixture(scope="module")
 def apps_behind_proxies(paying_services: Services) -> list[Flask]:
-    """Applications with an allowlist of gateway networks, behind zero, one and two proxies."""
+    """Applications with an allowlist of gateway networks, behind 0, 1 and 2 proxies."""
     return [
         checked_app(
             changed(paying_services, gateway_webhook_addresses=GATEWAY_NETWORKS, trusted_proxy_hops=hops),

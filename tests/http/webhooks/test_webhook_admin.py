@@ -125,7 +125,7 @@ class TestListing:
 
 
 class TestReplaying:
-    def test_replay_has_a_dry_run_and_runs_once(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_replay_is_applied_once_after_dry_run(self, desk: ShopClient, officer: dict[str, str]) -> None:
         order_id = desk.unpaid()
         inbox_id = dead_letter(desk, b"{}")
         with desk.database.transaction() as session:
