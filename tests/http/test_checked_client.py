@@ -28,7 +28,7 @@ RENDERED = {"title": "Lamp", "priceMinor": 5}
 
 def view_returning(value: object) -> Callable[[Context], Any]:
     def view(_ctx: Context) -> Any:
-        """Answer."""
+        """Return or raise the value."""
         if isinstance(value, Exception):
             raise value
         return value

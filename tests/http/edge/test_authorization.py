@@ -216,7 +216,7 @@ def test_first_request_creates_buyer_profile_with_campus_of_email_domain(
 
 
 @pytest.mark.parametrize("email", [None, "amara", "amara@", "@", "amara@nowhere.example"])
-def test_first_request_creates_profile_without_campus_for_unknown_email_domain(
+def test_first_request_creates_profile_without_campus_for_unrecognized_email(
     probe: FlaskClient, market: Market, bearer: Bearer, email: str | None
 ) -> None:
     user_id = uuid4()

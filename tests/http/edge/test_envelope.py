@@ -34,7 +34,7 @@ def values(_ctx: Context) -> dict[str, Any]:
 
 @area.get("/nothing", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
 def nothing(_ctx: Context) -> None:
-    """Answer nothing."""
+    """Return no data."""
 
 
 @area.post("/created", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, body=Note, status=201)
