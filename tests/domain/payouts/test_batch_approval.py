@@ -1,4 +1,4 @@
-"""Approval by two officers, calling off, and the beginning of a dispatch: what is refused, and what the books say."""
+"""Approval by two officers, rejection, exclusion of payments and dispatch of a payout batch."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -58,7 +58,7 @@ def exclude(session: Session, batch_id: UUID, officer: Caller, *intent_ids: UUID
     )
 
 
-def begin(session: Session, batch_id: UUID, officer: Caller, *, now: datetime = NOW) -> int:
+def dispatch_batch(session: Session, batch_id: UUID, officer: Caller, *, now: datetime = NOW) -> int:
     return dispatch.dispatch_batch(session, batch_id=batch_id, act=act_of(officer, now=now)).payments
 
 
@@ -71,7 +71,7 @@ def change_account(session: Session, payee: Payee, *, at: datetime = NOW) -> UUI
     return make_account(session, payee.user.id, created_at=at)
 
 
-def test_a_scheduled_batch_takes_two_officers(session: Session) -> None:
+def test_scheduled_batch_needs_approval_of_two_officers(session: Session) -> None:
     batch_id = staged_batch(session, make_payees(session, 2))
     first, second = make_officer(session), make_officer(session)
 
@@ -113,7 +113,7 @@ def test_approval_of_a_former_finance_officer_does_not_count(session: Session, c
     assert approve(session, batch_id, other) == "approved"
 
 
-def test_the_same_officer_does_not_count_twice(session: Session) -> None:
+def test_second_approval_by_same_officer_is_refused(session: Session) -> None:
     batch_id = staged_batch(session, make_payees(session, 1))
     officer = make_officer(session)
     approve(session, batch_id, officer)
@@ -139,21 +139,21 @@ def test_officer_cannot_decide_on_a_batch_with_own_payout(session: Session) -> N
         lambda: approve(session, batch_id, officer),
         lambda: reject(session, batch_id, officer),
         lambda: exclude(session, batch_id, officer, intent_id),
-        lambda: begin(session, batch_id, officer),
+        lambda: dispatch_batch(session, batch_id, officer),
     ]
     for act in acts:
         with pytest.raises(ForbiddenError):
             act()
 
 
-def test_an_approved_batch_is_not_approved_again(session: Session) -> None:
+def test_approved_batch_cannot_be_approved_again(session: Session) -> None:
     batch_id = approved_batch(session, make_payees(session, 1))
 
     with pytest.raises(IllegalTransitionError):
         approve(session, batch_id, make_officer(session))
 
 
-def test_an_approval_of_what_was_not_read_is_refused(session: Session) -> None:
+def test_approval_with_an_outdated_fingerprint_is_refused(session: Session) -> None:
     payee = make_payee(session)
     batch_id = staged_batch(session, [payee])
     read = compute_fingerprint(session, batch_id=batch_id)
@@ -166,7 +166,7 @@ def test_an_approval_of_what_was_not_read_is_refused(session: Session) -> None:
     assert approve(session, batch_id, make_officer(session), expected_fingerprint=seen) == "staged"
 
 
-def test_an_account_that_changed_takes_two_officers_anew(session: Session) -> None:
+def test_account_change_before_approval_requires_two_new_approvals(session: Session) -> None:
     payee, stager, first, second = make_payee(session), *(make_officer(session) for _ in range(3))
     batch_id = staged_batch(session, [payee], officer=stager)
     account_id = change_account(session, payee)
@@ -180,7 +180,7 @@ def test_an_account_that_changed_takes_two_officers_anew(session: Session) -> No
         approve(session, batch_id, second)
 
 
-def test_an_account_that_changed_after_the_approval_is_approved_anew(session: Session) -> None:
+def test_account_change_after_approval_requires_two_new_approvals(session: Session) -> None:
     payee = make_payee(session)
     batch_id = approved_batch(session, [payee])
     first = make_officer(session)
@@ -193,13 +193,15 @@ def test_an_account_that_changed_after_the_approval_is_approved_anew(session: Se
     assert approve(session, batch_id, make_officer(session)) == "approved"
 
 
-def test_a_batch_that_changed_after_its_approval_is_not_sent_and_is_staged_again(session: Session) -> None:
+def test_dispatch_of_a_batch_changed_after_approval_is_refused_and_reopens_the_batch(
+    session: Session,
+) -> None:
     payees = make_payees(session, 2)
     batch_id = approved_batch(session, payees)
     change_account(session, payees[0], at=NOW - timedelta(days=2))
 
     with pytest.raises(ChangedSinceApprovalError) as refusal:
-        begin(session, batch_id, make_officer(session))
+        dispatch_batch(session, batch_id, make_officer(session))
 
     assert refusal.value.keeps_changes
     assert status(session, batch_id) == "staged"
@@ -207,23 +209,27 @@ def test_a_batch_that_changed_after_its_approval_is_not_sent_and_is_staged_again
     assert audited(session, batch_id)[-1][0] == "payout_batch.reopen"
 
 
-_ONE = "(SELECT {column} FROM payout_transfer_intents WHERE batch_id = :id LIMIT 1)"
-_OF_ITS_ACCOUNT = f"UPDATE payout_accounts SET {{change}} WHERE id = {_ONE.format(column='account_id')}"
-_OF_IT = f"UPDATE payout_transfer_intents SET {{change}} WHERE id = {_ONE.format(column='id')}"
+_FIRST_INTENT = "(SELECT {column} FROM payout_transfer_intents WHERE batch_id = :id LIMIT 1)"
+_UPDATE_FIRST_ACCOUNT = (
+    f"UPDATE payout_accounts SET {{change}} WHERE id = {_FIRST_INTENT.format(column='account_id')}"
+)
+_UPDATE_FIRST_INTENT = (
+    f"UPDATE payout_transfer_intents SET {{change}} WHERE id = {_FIRST_INTENT.format(column='id')}"
+)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        _OF_IT.format(change="amount_minor = amount_minor + 1"),
-        _OF_IT.format(change="status = 'cancelled'"),
-        _OF_ITS_ACCOUNT.format(change="account_number_index = sha256('0000000001')"),
-        _OF_ITS_ACCOUNT.format(change="bank_code = '999'"),
-        _OF_ITS_ACCOUNT.format(change="recipient_code = 'RCP_other_' || id"),
-        _OF_ITS_ACCOUNT.format(change="replaced_at = now()"),
+        _UPDATE_FIRST_INTENT.format(change="amount_minor = amount_minor + 1"),
+        _UPDATE_FIRST_INTENT.format(change="status = 'cancelled'"),
+        _UPDATE_FIRST_ACCOUNT.format(change="account_number_index = sha256('0000000001')"),
+        _UPDATE_FIRST_ACCOUNT.format(change="bank_code = '999'"),
+        _UPDATE_FIRST_ACCOUNT.format(change="recipient_code = 'RCP_other_' || id"),
+        _UPDATE_FIRST_ACCOUNT.format(change="replaced_at = now()"),
     ],
 )
-def test_each_change_of_a_batch_changes_its_fingerprint(session: Session, change: str) -> None:
+def test_each_change_of_a_batch_changes_the_fingerprint(session: Session, change: str) -> None:
     batch_id = staged_batch(session, make_payees(session, 2))
     before = compute_fingerprint(session, batch_id=batch_id)
 
@@ -232,7 +238,7 @@ def test_each_change_of_a_batch_changes_its_fingerprint(session: Session, change
     assert compute_fingerprint(session, batch_id=batch_id) != before
 
 
-def test_a_rejected_batch_gives_all_its_money_back(session: Session) -> None:
+def test_rejected_batch_returns_every_amount_to_the_payees(session: Session) -> None:
     payees = make_payees(session, 3)
     asking = make_wallet_payee(session)
     intent_id = ask(session, asking, 200_000)
@@ -254,7 +260,7 @@ def test_a_rejected_batch_gives_all_its_money_back(session: Session) -> None:
     assert_books_are_whole(session)
 
 
-def test_what_a_rejected_batch_gave_back_is_staged_again(session: Session) -> None:
+def test_amounts_returned_by_a_rejected_batch_are_staged_again(session: Session) -> None:
     payee = make_payee(session)
     reject(session, staged_batch(session, [payee]), make_officer(session))
 
@@ -265,17 +271,17 @@ def test_what_a_rejected_batch_gave_back_is_staged_again(session: Session) -> No
     assert_books_are_whole(session)
 
 
-def test_an_approved_batch_may_be_rejected_by_one_officer_and_then_not_be_sent(session: Session) -> None:
+def test_single_officer_can_reject_an_approved_batch_for_good(session: Session) -> None:
     batch_id = approved_batch(session, make_payees(session, 1))
 
     reject(session, batch_id, make_officer(session))
 
-    for act in (begin, reject):
+    for act in (dispatch_batch, reject):
         with pytest.raises(IllegalTransitionError):
             act(session, batch_id, make_officer(session))
 
 
-def test_a_payment_that_is_taken_out_goes_back_and_the_rest_takes_two_officers_anew(session: Session) -> None:
+def test_exclusion_returns_the_payment_and_requires_two_new_approvals(session: Session) -> None:
     payees = make_payees(session, 2)
     batch_id = approved_batch(session, payees)
     [taken] = intents_of(session, payees[0])
@@ -284,28 +290,28 @@ def test_a_payment_that_is_taken_out_goes_back_and_the_rest_takes_two_officers_a
 
     assert (owed(session, payees[0]), owed(session, payees[1])) == (OWED_MINOR, 0)
     with pytest.raises(IllegalTransitionError):
-        begin(session, batch_id, make_officer(session))
+        dispatch_batch(session, batch_id, make_officer(session))
     assert approve(session, batch_id, make_officer(session)) == "staged"
     assert approve(session, batch_id, make_officer(session)) == "approved"
-    assert begin(session, batch_id, make_officer(session)) == 1
+    assert dispatch_batch(session, batch_id, make_officer(session)) == 1
     assert_books_are_whole(session)
 
 
-def test_what_is_not_in_the_batch_can_not_be_taken_out(session: Session) -> None:
+def test_payment_outside_the_batch_cannot_be_excluded(session: Session) -> None:
     payees = make_payees(session, 3)
     batch_id, other = staged_batch(session, payees[:2]), staged_batch(session, payees[2:])
-    [strange] = intents_in(session, other)
+    [unrelated] = intents_in(session, other)
     officer = make_officer(session)
     [first] = intents_of(session, payees[0])
     exclude(session, batch_id, officer, first["id"])
 
-    for intent_id in (uuid4(), strange["id"], first["id"]):
+    for intent_id in (uuid4(), unrelated["id"], first["id"]):
         with pytest.raises(ValidationError) as refusal:
             exclude(session, batch_id, officer, intent_id)
         assert [fault.name for fault in refusal.value.invalid_params] == ["intentIds[0]"]
 
 
-def test_the_last_payment_is_not_taken_out(session: Session) -> None:
+def test_last_payment_cannot_be_excluded(session: Session) -> None:
     payee = make_payee(session)
     batch_id = staged_batch(session, [payee])
     [intent] = intents_of(session, payee)
@@ -314,11 +320,11 @@ def test_the_last_payment_is_not_taken_out(session: Session) -> None:
         exclude(session, batch_id, make_officer(session), intent["id"])
 
 
-def test_an_approved_batch_is_sent_once(session: Session) -> None:
+def test_approved_batch_is_dispatched_once(session: Session) -> None:
     batch_id = approved_batch(session, make_payees(session, 3))
     officer = make_officer(session)
 
-    assert begin(session, batch_id, officer) == 3
+    assert dispatch_batch(session, batch_id, officer) == 3
 
     batch = row_of(session, "payout_batches", id=batch_id)
     assert (batch["status"], batch["dispatched_by"], batch["dispatched_at"]) == (
@@ -326,41 +332,41 @@ def test_an_approved_batch_is_sent_once(session: Session) -> None:
         officer.id,
         NOW,
     )
-    for act in (begin, approve, reject):
+    for act in (dispatch_batch, approve, reject):
         with pytest.raises(IllegalTransitionError):
             act(session, batch_id, make_officer(session))
 
 
-def test_a_batch_that_one_officer_approved_is_not_sent(session: Session) -> None:
+def test_batch_with_a_single_approval_cannot_be_dispatched(session: Session) -> None:
     batch_id = staged_batch(session, make_payees(session, 1))
     approve(session, batch_id, make_officer(session))
 
     with pytest.raises(IllegalTransitionError, match="after two officers have approved it"):
-        begin(session, batch_id, make_officer(session))
+        dispatch_batch(session, batch_id, make_officer(session))
 
 
 def test_dispatching_batch_cannot_be_dispatched_again(session: Session) -> None:
     batch_id = approved_batch(session, make_payees(session, 1))
-    begin(session, batch_id, make_officer(session))
+    dispatch_batch(session, batch_id, make_officer(session))
 
     with pytest.raises(IllegalTransitionError) as refused:
-        begin(session, batch_id, make_officer(session))
+        dispatch_batch(session, batch_id, make_officer(session))
 
     assert refused.value.detail.startswith("The payout batch is dispatching, but")
     assert refused.value.detail.endswith("A batch is sent once, after two officers have approved it.")
 
 
-def test_nothing_is_sent_while_payouts_are_halted(session: Session) -> None:
+def test_dispatch_is_refused_while_payouts_are_halted(session: Session) -> None:
     batch_id = approved_batch(session, make_payees(session, 1))
     halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
 
     with pytest.raises(PayoutsHaltedError):
-        begin(session, batch_id, make_officer(session))
+        dispatch_batch(session, batch_id, make_officer(session))
 
     assert status(session, batch_id) == "approved"
 
 
-def test_a_new_account_holds_the_dispatch_until_its_time_is_over(session: Session) -> None:
+def test_new_bank_account_blocks_dispatch_for_a_day(session: Session) -> None:
     payee = make_payee(session)
     batch_id = staged_batch(session, [payee])
     change_account(session, payee)
@@ -368,11 +374,11 @@ def test_a_new_account_holds_the_dispatch_until_its_time_is_over(session: Sessio
         approve(session, batch_id, make_officer(session))
 
     with pytest.raises(PayeesOnHoldError, match="2026-11-21T09:30:00"):
-        begin(session, batch_id, make_officer(session), now=later(hours=23))
-    assert begin(session, batch_id, make_officer(session), now=later(hours=24)) == 1
+        dispatch_batch(session, batch_id, make_officer(session), now=later(hours=23))
+    assert dispatch_batch(session, batch_id, make_officer(session), now=later(hours=24)) == 1
 
 
-def test_a_store_that_was_suspended_since_holds_the_dispatch(session: Session) -> None:
+def test_store_suspended_after_approval_blocks_dispatch(session: Session) -> None:
     payees = make_payees(session, 2)
     batch_id = approved_batch(session, payees)
     session.execute(
@@ -380,18 +386,18 @@ def test_a_store_that_was_suspended_since_holds_the_dispatch(session: Session) -
     )
 
     with pytest.raises(PayeesOnHoldError, match="Payees on hold: 1"):
-        begin(session, batch_id, make_officer(session))
+        dispatch_batch(session, batch_id, make_officer(session))
 
 
-def test_a_batch_that_there_is_not_is_told(session: Session) -> None:
+def test_unknown_batch_is_not_found(session: Session) -> None:
     officer = make_officer(session)
 
-    for act in (approve, reject, begin):
+    for act in (approve, reject, dispatch_batch):
         with pytest.raises(NotFoundError):
             act(session, uuid4(), officer)
 
 
-def test_a_batch_whose_payments_were_all_called_off_is_not_approved(session: Session) -> None:
+def test_batch_with_only_cancelled_payments_cannot_be_approved(session: Session) -> None:
     batch_id = staged_batch(session, make_payees(session, 1))
     session.execute(
         text("UPDATE payout_transfer_intents SET status = 'cancelled' WHERE batch_id = :id"), {"id": batch_id}

@@ -1,4 +1,4 @@
-"""A batch as officers read it: what is risky in which payment, what changed, and the riskiest first."""
+"""Batch detail for officers: risk flags, changes since staging and order by risk."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -59,12 +59,12 @@ def read(session: Session, batch_id: UUID, **query: Any) -> dict[str, Any]:
 
 
 def risks_in(session: Session, batch_id: UUID) -> dict[UUID | None, list[str]]:
-    """Give what is risky in each payment, by its store."""
+    """Return the risk flags of each payment by store."""
     return {one["payee"]["vendorId"]: one["risks"] for one in read(session, batch_id)["intents"]}
 
 
-def usual_payee(session: Session, *, times: int = 3) -> Payee:
-    """Make a vendor who was paid before, with as much to be paid again."""
+def make_regular_payee(session: Session, *, times: int = 3) -> Payee:
+    """Create a vendor with earlier payouts and a balance of the same amount."""
     payee = make_payee(session)
     for number in range(times):
         paid_batch(session, [payee], now=NOW - timedelta(days=times - number))
@@ -72,12 +72,12 @@ def usual_payee(session: Session, *, times: int = 3) -> Payee:
     return payee
 
 
-def run(session: Session, sql: str, **values: Any) -> None:
+def execute(session: Session, sql: str, **values: Any) -> None:
     session.execute(text(sql), values)
 
 
-def test_of_a_usual_payment_nothing_is_risky(session: Session) -> None:
-    payee = usual_payee(session)
+def test_regular_payment_has_no_risk_flags(session: Session) -> None:
+    payee = make_regular_payee(session)
 
     [payment] = read(session, staged_batch(session, [payee]))["intents"]
 
@@ -93,8 +93,8 @@ def test_of_a_usual_payment_nothing_is_risky(session: Session) -> None:
     assert_books_are_whole(session)
 
 
-def make_it(session: Session, payee: Payee, risk: str) -> None:
-    """Make one thing risky in the waiting payment of somebody."""
+def make_risky(session: Session, payee: Payee, risk: str) -> None:
+    """Add the given risk to the payee's pending payment."""
     acts: dict[str, tuple[str, dict[str, Any]]] = {
         "name_differs": (
             "UPDATE payout_accounts SET account_name = 'BLESSING EKE' WHERE user_id = :user",
@@ -129,7 +129,7 @@ def make_it(session: Session, payee: Payee, risk: str) -> None:
         _dispute(session, payee)
     else:
         sql, values = acts[risk]
-        run(session, sql, user=payee.user.id, **values)
+        execute(session, sql, user=payee.user.id, **values)
 
 
 def _dispute(session: Session, payee: Payee) -> None:
@@ -139,7 +139,7 @@ def _dispute(session: Session, payee: Payee) -> None:
     ).scalar_one()
     shop = Shop(campus_id, make_category(session), payee.store_id, payee.user, make_person(session))
     order_id = paid_order(session, shop)
-    run(
+    execute(
         session,
         "INSERT INTO charge_disputes (gateway_dispute_id, intent_id, status) SELECT 'D' || :order, intent_id, 'open'"
         " FROM payment_allocations WHERE order_id = CAST(:order AS uuid)",
@@ -148,32 +148,32 @@ def _dispute(session: Session, payee: Payee) -> None:
 
 
 @pytest.mark.parametrize("risk", [risk for risk in RISK_FLAGS if risk != "on_hold"])
-def test_each_risk_is_named_alone(session: Session, risk: str) -> None:
-    payee, other = usual_payee(session), usual_payee(session)
+def test_each_risk_sets_only_the_matching_flag(session: Session, risk: str) -> None:
+    payee, other = make_regular_payee(session), make_regular_payee(session)
     batch_id = staged_batch(session, [payee, other])
 
-    make_it(session, payee, risk)
+    make_risky(session, payee, risk)
 
     assert risks_in(session, batch_id) == {payee.store_id: [risk], other.store_id: []}
     [total] = read(session, batch_id)["risks"]
     assert (total["risk"], total["meaning"], total["payments"]) == (risk, RISK_FLAGS[risk], 1)
 
 
-def test_a_disputed_order_is_a_dispute_too(session: Session) -> None:
-    payee = usual_payee(session)
+def test_disputed_order_sets_the_dispute_flag_without_an_open_chargeback(session: Session) -> None:
+    payee = make_regular_payee(session)
     batch_id = staged_batch(session, [payee])
     _dispute(session, payee)
-    run(session, "UPDATE charge_disputes SET status = 'resolved', resolved_at = now()")
+    execute(session, "UPDATE charge_disputes SET status = 'resolved', resolved_at = now()")
     assert risks_in(session, batch_id) == {payee.store_id: []}
 
-    run(session, "UPDATE orders SET status = 'disputed' WHERE vendor_id = :id", id=payee.store_id)
+    execute(session, "UPDATE orders SET status = 'disputed' WHERE vendor_id = :id", id=payee.store_id)
 
     [payment] = read(session, batch_id)["intents"]
     assert (payment["risks"], payment["disputes"]) == (["under_dispute"], 1)
 
 
 def test_payee_on_hold_is_shown_with_reason_and_end(session: Session) -> None:
-    payee = usual_payee(session)
+    payee = make_regular_payee(session)
     batch_id = staged_batch(session, [payee])
     make_account(session, payee.user.id, created_at=NOW - timedelta(hours=1))
 
@@ -184,15 +184,15 @@ def test_payee_on_hold_is_shown_with_reason_and_end(session: Session) -> None:
     assert payment["account"]["id"] != payment["stagedAccount"]["id"] == payee.account_id
 
 
-def test_an_amount_just_at_three_times_the_usual_is_not_unusual(session: Session) -> None:
-    payee = usual_payee(session)
+def test_amount_of_exactly_three_times_the_average_is_not_unusual(session: Session) -> None:
+    payee = make_regular_payee(session)
     owe(session, payee, 2 * OWED_MINOR)
 
     assert risks_in(session, staged_batch(session, [payee])) == {payee.store_id: []}
 
 
-def test_the_riskiest_come_first_and_then_the_largest(session: Session) -> None:
-    calm, large, risky = usual_payee(session), usual_payee(session), make_payee(session)
+def test_payments_are_sorted_by_risk_and_then_by_amount(session: Session) -> None:
+    calm, large, risky = make_regular_payee(session), make_regular_payee(session), make_payee(session)
     owe(session, large, 100)
     batch_id = staged_batch(session, [calm, large, risky])
 
@@ -217,10 +217,10 @@ def test_pages_show_each_payment_once(session: Session) -> None:
     assert seen == [one["payee"]["vendorId"] for one in read(session, batch_id)["intents"]]
 
 
-def test_only_what_is_risky_is_listed_if_asked(session: Session) -> None:
-    calm, new, named = usual_payee(session), make_payee(session), usual_payee(session)
+def test_risk_filter_lists_only_matching_payments(session: Session) -> None:
+    calm, new, named = make_regular_payee(session), make_payee(session), make_regular_payee(session)
     batch_id = staged_batch(session, [calm, new, named])
-    make_it(session, named, "name_differs")
+    make_risky(session, named, "name_differs")
 
     def listed(risk: str) -> set[UUID]:
         return {one["payee"]["vendorId"] for one in read(session, batch_id, risk=risk)["intents"]}
@@ -231,11 +231,11 @@ def test_only_what_is_risky_is_listed_if_asked(session: Session) -> None:
     assert read(session, batch_id, risk="owes_money")["payments"] == 3
 
 
-def test_a_payment_out_of_a_wallet_is_shown_with_its_owner(session: Session) -> None:
+def test_wallet_payment_shows_the_owner_as_payee(session: Session) -> None:
     owner = make_wallet_payee(session, account_name="SOMEBODY ELSE")
     intent_id = ask(session, owner, 200_000)
     batch_id = staged_batch(session, make_payees(session, 1))
-    run(
+    execute(
         session,
         "UPDATE payout_transfer_intents SET batch_id = :batch WHERE id = :id",
         batch=batch_id,
@@ -255,7 +255,7 @@ def test_a_payment_out_of_a_wallet_is_shown_with_its_owner(session: Session) -> 
     assert payment["risks"] == ["name_differs", "first_payout"]
 
 
-def test_what_was_sent_is_shown_with_the_account_it_went_to(session: Session) -> None:
+def test_sent_payment_shows_the_account_paid(session: Session) -> None:
     payee = make_payee(session)
     batch_id = paid_batch(session, [payee])
     make_account(session, payee.user.id, created_at=NOW)
@@ -270,12 +270,12 @@ def test_what_was_sent_is_shown_with_the_account_it_went_to(session: Session) ->
     assert batch["changedSinceApproval"] is False
 
 
-def test_what_holds_back_what_is_to_be_sent_is_shown_while_the_batch_is_being_sent(session: Session) -> None:
-    unsent, claimed = usual_payee(session), usual_payee(session)
+def test_holds_are_shown_only_for_unsent_payments_of_a_dispatching_batch(session: Session) -> None:
+    unsent, claimed = make_regular_payee(session), make_regular_payee(session)
     batch_id = dispatched_batch(session, [unsent, claimed])
     for payee in (unsent, claimed):
         make_account(session, payee.user.id, created_at=NOW - timedelta(hours=1))
-    run(
+    execute(
         session,
         "UPDATE payout_transfers t SET sent_at = now() FROM payout_transfer_intents i"
         " WHERE i.id = t.intent_id AND i.batch_id = :batch_id AND i.vendor_id = :id",
@@ -288,13 +288,13 @@ def test_what_holds_back_what_is_to_be_sent_is_shown_while_the_batch_is_being_se
     held = payments[unsent.store_id]
     assert held["holds"] == [{"reason": "bank_account_changed", "until": later(hours=23)}]
     assert held["stagedAccount"]["id"] == unsent.account_id
-    # Its call has begun, to the account that was approved.
+    # The call to the gateway has begun, with the approved account.
     going = payments[claimed.store_id]
     assert (going["holds"], going["stagedAccount"]) == ([], None)
     assert going["account"]["id"] == claimed.account_id
 
 
-def test_that_payouts_are_halted_is_shown(session: Session) -> None:
+def test_halt_of_payouts_is_shown(session: Session) -> None:
     batch_id = staged_batch(session, make_payees(session, 1))
     assert read(session, batch_id)["halted"] is False
 
@@ -303,11 +303,13 @@ def test_that_payouts_are_halted_is_shown(session: Session) -> None:
     assert read(session, batch_id)["halted"] is True
 
 
-def test_called_off_payments_are_in_no_sum_and_among_the_changes(session: Session) -> None:
+def test_cancelled_payments_are_listed_as_changes_and_not_counted(session: Session) -> None:
     payees = make_payees(session, 2)
     batch_id = staged_batch(session, payees)
     [intent] = intents_of(session, payees[0])
-    run(session, "UPDATE payout_transfer_intents SET status = 'cancelled' WHERE id = :id", id=intent["id"])
+    execute(
+        session, "UPDATE payout_transfer_intents SET status = 'cancelled' WHERE id = :id", id=intent["id"]
+    )
 
     batch = read(session, batch_id)
 

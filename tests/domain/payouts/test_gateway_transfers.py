@@ -1,4 +1,4 @@
-"""The adapter of the gateway's transfers: what it sends, what it makes of answers, and of none."""
+"""Adapter of the gateway's transfer API: requests, responses and lost responses."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -37,7 +37,7 @@ def funds(gateway: TestGateway) -> None:
     gateway.fill(100 * AMOUNT_MINOR)
 
 
-def order_to(adapter: HttpTransferGateway, **values: Any) -> TransferInstruction:
+def make_instruction(adapter: HttpTransferGateway, **values: Any) -> TransferInstruction:
     recipient = adapter.create_recipient(**ACCOUNT)
     assert recipient is not None
     given: dict[str, Any] = {
@@ -49,7 +49,7 @@ def order_to(adapter: HttpTransferGateway, **values: Any) -> TransferInstruction
     return TransferInstruction(**given | values)
 
 
-def test_the_same_account_is_the_same_recipient(adapter: HttpTransferGateway) -> None:
+def test_same_bank_account_has_the_same_recipient_code(adapter: HttpTransferGateway) -> None:
     first, second = (adapter.create_recipient(**ACCOUNT) for _ in range(2))
 
     assert first == second
@@ -58,8 +58,10 @@ def test_the_same_account_is_the_same_recipient(adapter: HttpTransferGateway) ->
 
 
 @pytest.mark.usefixtures("funds")
-def test_the_same_reference_is_the_same_transfer(adapter: HttpTransferGateway, gateway: TestGateway) -> None:
-    order = order_to(adapter)
+def test_repeated_send_with_same_reference_makes_a_single_transfer(
+    adapter: HttpTransferGateway, gateway: TestGateway
+) -> None:
+    order = make_instruction(adapter)
 
     sent = [adapter.send(order) for _ in range(3)]
 
@@ -71,19 +73,19 @@ def test_the_same_reference_is_the_same_transfer(adapter: HttpTransferGateway, g
     assert known is not None
     assert (known.id, known.amount_minor) == (sent[0].id, AMOUNT_MINOR)
     with pytest.raises(TransferRefusedError) as refused:
-        adapter.send(order_to(adapter, reference=order.reference, amount_minor=1))
+        adapter.send(make_instruction(adapter, reference=order.reference, amount_minor=1))
     assert not refused.value.is_permanent
 
 
 @pytest.mark.usefixtures("funds")
-def test_many_are_sent_at_once_or_none(adapter: HttpTransferGateway) -> None:
-    orders = [order_to(adapter, amount_minor=1_000) for _ in range(MAX_BULK_TRANSFERS)]
+def test_bulk_send_accepts_all_transfers_or_none(adapter: HttpTransferGateway) -> None:
+    orders = [make_instruction(adapter, amount_minor=1_000) for _ in range(MAX_BULK_TRANSFERS)]
 
     sent = adapter.send_bulk(orders)
 
     assert {one.reference for one in sent} == {order.reference for order in orders}
     assert all(one.transfer_code and one.status == "pending" and one.id == "" for one in sent)
-    other = order_to(adapter)
+    other = make_instruction(adapter)
     with pytest.raises(TransferRefusedError):
         adapter.send_bulk([other, orders[0]])
     assert adapter.fetch_transfer(other.reference) is None
@@ -91,9 +93,11 @@ def test_many_are_sent_at_once_or_none(adapter: HttpTransferGateway) -> None:
         adapter.send_bulk([*orders, other])
 
 
-def test_more_than_there_is_is_refused_as_that(adapter: HttpTransferGateway, gateway: TestGateway) -> None:
+def test_transfer_above_the_gateway_balance_is_refused_as_insufficient(
+    adapter: HttpTransferGateway, gateway: TestGateway
+) -> None:
     held = gateway.call("GET", "/balance")[0]["balance"]
-    order = order_to(adapter, amount_minor=held + 1)
+    order = make_instruction(adapter, amount_minor=held + 1)
 
     with pytest.raises(InsufficientGatewayBalanceError):
         adapter.send(order)
@@ -102,20 +106,22 @@ def test_more_than_there_is_is_refused_as_that(adapter: HttpTransferGateway, gat
 
 
 @pytest.mark.usefixtures("funds")
-def test_an_unknown_recipient_is_refused(adapter: HttpTransferGateway) -> None:
-    order = order_to(adapter, recipient_code="RCP_none")
+def test_transfer_to_unknown_recipient_is_refused(adapter: HttpTransferGateway) -> None:
+    order = make_instruction(adapter, recipient_code="RCP_none")
 
     with pytest.raises(TransferRefusedError) as refused:
         adapter.send(order)
     assert (refused.value.status, refused.value.is_permanent) == (400, True)
     with pytest.raises(TransferRefusedError):
-        adapter.send_bulk([order_to(adapter), order])
+        adapter.send_bulk([make_instruction(adapter), order])
 
 
 @pytest.mark.usefixtures("funds")
 @pytest.mark.parametrize("fault", ["refuse", "lose", "garble"])
-def test_a_lost_answer_is_no_refusal(adapter: HttpTransferGateway, gateway: TestGateway, fault: str) -> None:
-    order = order_to(adapter)
+def test_lost_response_is_reported_as_unavailable_not_as_refusal(
+    adapter: HttpTransferGateway, gateway: TestGateway, fault: str
+) -> None:
+    order = make_instruction(adapter)
     gateway.line.fault = fault
 
     for call in (
@@ -129,7 +135,7 @@ def test_a_lost_answer_is_no_refusal(adapter: HttpTransferGateway, gateway: Test
         assert not isinstance(lost.value, GatewayKeyRefusedError)
 
 
-def test_a_wrong_key_is_told_apart(gateway: TestGateway, settings: Settings) -> None:
+def test_wrong_secret_key_raises_key_refused_error(gateway: TestGateway, settings: Settings) -> None:
     adapter = gateway.transfer_adapter(settings, gateway_secret_key="sk_test_of_somebody_else")
 
     for call in (
@@ -147,7 +153,7 @@ def test_transfers_of_a_period_are_listed_by_page(
 ) -> None:
     records = HttpGatewayRecords(replace(settings, **gateway.settings()))
     since = datetime.now(UTC) - timedelta(seconds=5)
-    orders = [order_to(adapter, amount_minor=1_000) for _ in range(MAX_BULK_TRANSFERS + 1)]
+    orders = [make_instruction(adapter, amount_minor=1_000) for _ in range(MAX_BULK_TRANSFERS + 1)]
     for part in (orders[:MAX_BULK_TRANSFERS], orders[MAX_BULK_TRANSFERS:]):
         adapter.send_bulk(part)
 
@@ -179,7 +185,7 @@ def test_transfers_of_a_period_are_listed_by_page(
         ("", None),
     ],
 )
-def test_the_gateways_words_have_one_meaning_each(status: str, meaning: str | None) -> None:
+def test_each_gateway_status_has_a_single_meaning(status: str, meaning: str | None) -> None:
     told = GatewayTransfer.from_wire(transfer_data(status, fee_charged=2_500))
 
     meanings = ("succeeded", "failed", "reversed", "awaits_otp")
@@ -188,7 +194,7 @@ def test_the_gateways_words_have_one_meaning_each(status: str, meaning: str | No
 
 
 @pytest.mark.parametrize("fee", [None, -1, 1.5, "2500", True])
-def test_a_fee_that_is_none_is_not_reckoned_with(fee: object) -> None:
+def test_invalid_fee_counts_as_zero(fee: object) -> None:
     assert GatewayTransfer.from_wire(transfer_data("success", fee_charged=fee)).fee_minor == 0
 
 

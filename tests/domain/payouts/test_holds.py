@@ -1,4 +1,4 @@
-"""What holds somebody's payouts back: no bank account or a new one, and what staff restricted."""
+"""Payout holds: missing or new bank account, and restrictions set by staff."""
 
 from datetime import timedelta
 from typing import Any
@@ -43,11 +43,11 @@ def holds_of(market: Market, *stores: Store) -> list[tuple[Hold, ...]]:
     return [found[store.id] for store in stores]
 
 
-def test_a_store_with_an_account_older_than_a_day_may_be_paid(market: Market) -> None:
+def test_store_with_bank_account_older_than_a_day_has_no_hold(market: Market) -> None:
     assert holds_of(market, paid_store(market)) == [()]
 
 
-def test_a_new_account_holds_payouts_for_a_day(market: Market) -> None:
+def test_new_bank_account_holds_payouts_for_a_day(market: Market) -> None:
     fresh, day_old, replaced = market.store(), market.store(), market.store()
     given_at = NOW - timedelta(hours=24) + timedelta(microseconds=1)
     give_account(market, fresh.user_id, created_at=given_at)
@@ -62,7 +62,7 @@ def test_a_new_account_holds_payouts_for_a_day(market: Market) -> None:
     ]
 
 
-def test_without_an_account_nobody_can_be_paid(market: Market) -> None:
+def test_store_without_bank_account_is_on_hold(market: Market) -> None:
     bare, former = market.store(), market.store()
     give_account(market, former.user_id, replaced_at=NOW)
 
@@ -75,13 +75,13 @@ def test_without_an_account_nobody_can_be_paid(market: Market) -> None:
         ({"account_status": "suspended"}, {}, (holds.ACCOUNT_SUSPENDED,)),
         ({"account_status": "restricted", "status_reason": "Under review"}, {}, (holds.ACCOUNT_RESTRICTED,)),
         ({"account_status": "restricted"}, {}, (holds.ACCOUNT_RESTRICTED,)),
-        # Who leaves is paid what is theirs, and who closed shop too.
+        # A departing user and a closed store are still paid.
         ({"account_status": "restricted", "status_reason": "deletion_pending"}, {"status": "closed"}, ()),
         ({}, {"status": "suspended"}, (holds.STORE_SUSPENDED,)),
         ({"account_status": "suspended"}, {"status": "suspended"}, (holds.ACCOUNT_SUSPENDED, holds.STORE_SUSPENDED)),
     ],
 )  # fmt: skip
-def test_what_staff_restricted_is_not_paid(
+def test_restricted_account_or_store_is_on_hold(
     market: Market, person: dict[str, Any], store: dict[str, Any], held: tuple[str, ...]
 ) -> None:
     shop = paid_store(market)
@@ -91,7 +91,7 @@ def test_what_staff_restricted_is_not_paid(
     assert holds_of(market, shop) == [tuple(Hold(reason) for reason in held)]
 
 
-def test_many_take_one_query_and_who_is_not_there_has_no_answer(market: Market) -> None:
+def test_holds_of_many_stores_take_a_single_query_and_omit_unknown_stores(market: Market) -> None:
     stores = [paid_store(market) for _ in range(5)]
     with counted_statements(market.database) as statements, market.database.reading() as session:
         found = holds.find_vendor_holds(
@@ -102,7 +102,7 @@ def test_many_take_one_query_and_who_is_not_there_has_no_answer(market: Market) 
     assert len(statements) == 1
 
 
-def test_a_persons_wallet_is_held_by_what_is_theirs_alone(market: Market) -> None:
+def test_suspended_store_does_not_hold_the_owners_wallet(market: Market) -> None:
     shop, buyer = paid_store(market), market.person()
     market.change(VendorProfile, shop.id, status="suspended")
     with market.database.reading() as session:
@@ -111,7 +111,7 @@ def test_a_persons_wallet_is_held_by_what_is_theirs_alone(market: Market) -> Non
     assert found == {shop.user_id: (), buyer: (Hold(holds.NO_BANK_ACCOUNT),)}
 
 
-def test_index_of_an_account_number_follows_a_change_of_the_number(market: Market) -> None:
+def test_changed_account_number_is_found_by_the_new_index(market: Market) -> None:
     store = paid_store(market)
     number = "2234567891"
     of_store = PayoutAccount.user_id == store.user_id

@@ -1,4 +1,4 @@
-"""The books' rules of payouts: each is broken here once, behind the triggers' back, and found by its name."""
+"""Ledger invariants of payouts: damage each with triggers disabled and expect the violation by name."""
 
 import pytest
 from sqlalchemy import text
@@ -30,12 +30,12 @@ DAMAGE = {
 }
 
 
-def broken(session: Session) -> set[str]:
+def violated_rules(session: Session) -> set[str]:
     return {violation.rule for violation in ledger_check.verify_ledger(session)}
 
 
 @pytest.mark.parametrize("rule", DAMAGE)
-def test_damage_is_found_by_the_name_of_its_rule(session: Session, rule: str) -> None:
+def test_damage_is_reported_under_the_violated_invariant(session: Session, rule: str) -> None:
     batch_id = approved_batch(session, make_payees(session, 2))
     assert_books_are_whole(session)
     first, second = (str(row["id"]) for row in intents_in(session, batch_id))
@@ -51,14 +51,14 @@ def test_damage_is_found_by_the_name_of_its_rule(session: Session, rule: str) ->
     )
     session.execute(text("SET LOCAL session_replication_role = origin"))
 
-    assert rule in broken(session)
+    assert rule in violated_rules(session)
 
 
-def test_every_rule_is_broken_here_once() -> None:
+def test_every_payout_invariant_has_a_damage_case() -> None:
     assert set(DAMAGE) == set(invariants.INVARIANTS)
 
 
-def test_an_approval_by_somebody_who_is_paid_is_found(session: Session) -> None:
+def test_approval_by_a_payee_of_the_batch_is_reported(session: Session) -> None:
     batch_id = approved_batch(session, make_payees(session, 2))
     session.execute(
         text(
@@ -68,12 +68,12 @@ def test_an_approval_by_somebody_who_is_paid_is_found(session: Session) -> None:
         {"id": batch_id},
     )
 
-    assert broken(session) == {
+    assert violated_rules(session) == {
         "each approved batch has the approvals of two officers whom the batch does not pay"
     }
 
 
-def test_a_payment_in_the_books_that_there_is_no_payout_for_is_found(session: Session) -> None:
+def test_ledger_payment_without_a_payout_is_reported(session: Session) -> None:
     batch_id = approved_batch(session, make_payees(session, 2))
     session.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
     session.execute(
@@ -84,4 +84,6 @@ def test_a_payment_in_the_books_that_there_is_no_payout_for_is_found(session: Se
         {"id": batch_id},
     )
 
-    assert "each payout has its amount in transit exactly until its status is final" in broken(session)
+    assert "each payout has its amount in transit exactly until its status is final" in violated_rules(
+        session
+    )

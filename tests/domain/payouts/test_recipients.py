@@ -1,4 +1,4 @@
-"""Bank accounts that are given again: what the gateway knows them as is taken over, and nothing else."""
+"""Resubmitted bank accounts: only the gateway's recipient code is updated."""
 
 from dataclasses import replace
 
@@ -19,20 +19,20 @@ def payee(session: Session) -> Payee:
     return make_payee(session)
 
 
-def known(session: Session, payee: Payee) -> PayoutRecipient:
+def current_recipient(session: Session, payee: Payee) -> PayoutRecipient:
     row = bank_accounts.find_current_account(session, user_id=payee.user.id)
     assert row is not None
     return PayoutRecipient(**{name: getattr(row, name) for name in PayoutRecipient.__dataclass_fields__})
 
 
-def given(session: Session, payee: Payee, account: PayoutRecipient) -> bool:
+def replace_account(session: Session, payee: Payee, account: PayoutRecipient) -> bool:
     return bank_accounts.replace_payout_account(
         session, user_id=payee.user.id, account=account, act=act_of(payee.user, now=NOW)
     )
 
 
 @pytest.mark.parametrize("former", ["RCP_gone", None])
-def test_a_new_recipient_of_the_same_account_is_taken_over_and_holds_nothing(
+def test_new_recipient_code_of_same_account_is_stored_without_a_hold(
     session: Session, payee: Payee, former: str | None
 ) -> None:
     session.execute(
@@ -41,7 +41,9 @@ def test_a_new_recipient_of_the_same_account_is_taken_over_and_holds_nothing(
     )
     before = row_of(session, "payout_accounts", id=payee.account_id)
 
-    assert not given(session, payee, replace(known(session, payee), recipient_code="RCP_new"))
+    assert not replace_account(
+        session, payee, replace(current_recipient(session, payee), recipient_code="RCP_new")
+    )
 
     after = row_of(session, "payout_accounts", id=payee.account_id)
     assert after == before | {"recipient_code": "RCP_new"}
@@ -57,21 +59,19 @@ def test_a_new_recipient_of_the_same_account_is_taken_over_and_holds_nothing(
     assert staged_batch(session, [payee])
 
 
-def test_the_same_recipient_again_changes_nothing(session: Session, payee: Payee) -> None:
+def test_resubmitted_recipient_code_changes_nothing(session: Session, payee: Payee) -> None:
     before = row_of(session, "payout_accounts", id=payee.account_id)
 
-    assert not given(session, payee, known(session, payee))
+    assert not replace_account(session, payee, current_recipient(session, payee))
 
     assert row_of(session, "payout_accounts", id=payee.account_id) == before
     assert audited(session, payee.user.id) == []
 
 
-def test_a_batch_that_was_read_with_another_recipient_pays_something_else(
-    session: Session, payee: Payee
-) -> None:
+def test_changed_recipient_code_changes_the_batch_fingerprint(session: Session, payee: Payee) -> None:
     batch_id = staged_batch(session, [payee])
     before = compute_fingerprint(session, batch_id=batch_id)
 
-    given(session, payee, replace(known(session, payee), recipient_code="RCP_new"))
+    replace_account(session, payee, replace(current_recipient(session, payee), recipient_code="RCP_new"))
 
     assert compute_fingerprint(session, batch_id=batch_id) != before

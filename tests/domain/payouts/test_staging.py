@@ -1,4 +1,4 @@
-"""Staging: who gets what, what is left out and why, and that the books know of it."""
+"""Staging of payout batches: amounts, skipped payees with reasons, and ledger postings."""
 
 from datetime import timedelta
 from typing import Any
@@ -53,7 +53,7 @@ def reasons(staged: staging.StagingResult) -> dict[UUID, str]:
     return {one.vendor_id: one.reason for one in staged.skipped}
 
 
-def test_what_was_released_is_staged_and_claimed_in_the_books(session: Session) -> None:
+def test_staging_moves_the_released_balance_to_transit(session: Session) -> None:
     shop = make_shop(session)
     release(session, shop, shipped_order(session, shop))
     payee = Payee(shop.vendor, shop.store_id, make_account(session, shop.vendor.id))
@@ -91,7 +91,7 @@ def _in_transit(session: Session) -> int:
     return int(found.scalar_one())
 
 
-def test_a_balance_is_claimed_once_however_often_it_is_staged(session: Session) -> None:
+def test_repeated_staging_reserves_a_balance_once(session: Session) -> None:
     payees = make_payees(session, 3)
     staged_batch(session, payees)
 
@@ -113,7 +113,7 @@ def test_payee_with_pending_payout_is_left_out(session: Session) -> None:
     assert owed(session, payee) == OWED_MINOR
 
 
-def test_of_all_those_alone_are_told_who_have_enough_and_are_on_hold(session: Session) -> None:
+def test_staging_of_all_payees_reports_only_holds_and_debts_as_skipped(session: Session) -> None:
     waiting = make_payee(session)
     staged_batch(session, [waiting])
     owe(session, waiting, OWED_MINOR)
@@ -121,15 +121,17 @@ def test_of_all_those_alone_are_told_who_have_enough_and_are_on_hold(session: Se
     held, indebted = make_payee(session, account={"created_at": NOW}), make_payee(session)
     owes(session, indebted, OWED_MINOR - 1)
 
-    told_of = reasons(staging.stage_batch(session, act=Act("schedule", NOW)))
+    skipped = reasons(staging.stage_batch(session, act=Act("schedule", NOW)))
 
-    assert told_of.keys().isdisjoint({waiting.store_id, poor.store_id, without.store_id})
-    assert told_of[held.store_id or uuid4()] == "bank_account_changed"
-    assert told_of[indebted.store_id or uuid4()] == "below_minimum"
+    assert skipped.keys().isdisjoint({waiting.store_id, poor.store_id, without.store_id})
+    assert skipped[held.store_id or uuid4()] == "bank_account_changed"
+    assert skipped[indebted.store_id or uuid4()] == "below_minimum"
 
 
 @pytest.mark.parametrize(("owed_minor", "paid"), [(MINIMUM_MINOR, True), (MINIMUM_MINOR - 1, False)])
-def test_the_least_payout_is_paid_and_less_is_not(session: Session, owed_minor: int, paid: bool) -> None:
+def test_minimum_payout_is_staged_and_smaller_balance_is_skipped(
+    session: Session, owed_minor: int, paid: bool
+) -> None:
     payee = make_payee(session, owed_minor=owed_minor)
 
     staged = stage(session, [payee])
@@ -138,7 +140,7 @@ def test_the_least_payout_is_paid_and_less_is_not(session: Session, owed_minor: 
     assert reasons(staged) == ({} if paid else {payee.store_id: "below_minimum"})
 
 
-def test_the_least_payout_is_a_setting(session: Session) -> None:
+def test_minimum_payout_is_a_platform_setting(session: Session) -> None:
     session.execute(text("UPDATE platform_settings SET value = '700000' WHERE key = 'minimum_payout_minor'"))
     payee = make_payee(session)
 
@@ -170,7 +172,7 @@ def test_payee_on_hold_is_left_out_with_the_reason(
     assert owed(session, held) == OWED_MINOR
 
 
-def test_an_account_is_paid_to_once_its_hold_is_over(session: Session) -> None:
+def test_new_bank_account_is_paid_after_the_hold_ends(session: Session) -> None:
     payee = make_payee(session, account={"created_at": NOW})
 
     early = stage(session, [payee], now=later(hours=23))
@@ -186,7 +188,7 @@ def test_payee_without_bank_account_is_left_out(session: Session) -> None:
     assert reasons(stage(session, [payee])) == {payee.store_id: "no_bank_account"}
 
 
-def test_what_a_vendor_owes_is_taken_first(session: Session) -> None:
+def test_vendor_debt_is_deducted_from_the_payout(session: Session) -> None:
     payee = make_payee(session)
     owes(session, payee, 120_000)
 
@@ -199,7 +201,7 @@ def test_what_a_vendor_owes_is_taken_first(session: Session) -> None:
     assert owed(session, payee) == 0
 
 
-def test_all_goes_to_the_debt_where_it_is_larger_and_the_next_time_the_rest(session: Session) -> None:
+def test_debt_above_the_balance_is_collected_over_two_stagings(session: Session) -> None:
     payee = make_payee(session)
     owes(session, payee, OWED_MINOR + 30_000)
 
@@ -212,7 +214,7 @@ def test_all_goes_to_the_debt_where_it_is_larger_and_the_next_time_the_rest(sess
     assert_books_are_whole(session)
 
 
-def test_what_was_asked_for_joins_the_next_batch_with_the_account_of_then(session: Session) -> None:
+def test_requested_withdrawal_joins_next_batch_with_the_current_account(session: Session) -> None:
     payee = make_payee(session)
     intent_id = ask(session, payee, 200_000)
     account_id = make_account(session, payee.user.id, created_at=NOW - timedelta(days=2))
@@ -226,7 +228,7 @@ def test_what_was_asked_for_joins_the_next_batch_with_the_account_of_then(sessio
 
 
 @pytest.mark.parametrize("by_name", [True, False])
-def test_the_rest_of_a_balance_of_which_a_part_was_asked_for_is_told_to_wait(
+def test_balance_beside_a_requested_withdrawal_is_reported_as_waiting(
     session: Session, by_name: bool
 ) -> None:
     enough, poor, indebted, none = make_payees(session, 4)
@@ -239,9 +241,9 @@ def test_the_rest_of_a_balance_of_which_a_part_was_asked_for_is_told_to_wait(
     named = [enough, poor, indebted, none]
     staged = stage(session, named) if by_name else staging.stage_batch(session, act=Act("schedule", NOW))
 
-    told_of = reasons(staged)
-    assert {payee.store_id for payee in named} & told_of.keys() == {enough.store_id}
-    assert told_of[enough.store_id] == "waiting"
+    skipped = reasons(staged)
+    assert {payee.store_id for payee in named} & skipped.keys() == {enough.store_id}
+    assert skipped[enough.store_id] == "waiting"
     session.execute(
         text("UPDATE payout_transfer_intents SET status = 'success' WHERE user_id = :id"),
         {"id": enough.user.id},
@@ -250,7 +252,7 @@ def test_the_rest_of_a_balance_of_which_a_part_was_asked_for_is_told_to_wait(
     assert rest["amount_minor"] == MINIMUM_MINOR
 
 
-def test_what_was_asked_for_out_of_a_wallet_joins_when_all_are_staged(session: Session) -> None:
+def test_requested_cash_out_joins_only_a_batch_of_all_payees(session: Session) -> None:
     buyer = make_wallet_payee(session)
     intent_id = ask(session, buyer, 150_000)
     officer = make_officer(session)
@@ -262,7 +264,7 @@ def test_what_was_asked_for_out_of_a_wallet_joins_when_all_are_staged(session: S
     assert owed(session, buyer) == OWED_MINOR - 150_000
 
 
-def test_what_was_asked_for_waits_while_its_payee_is_on_hold(session: Session) -> None:
+def test_requested_withdrawal_waits_while_the_payee_is_on_hold(session: Session) -> None:
     payee = make_payee(session)
     intent_id = ask(session, payee, OWED_MINOR)
     make_account(session, payee.user.id, created_at=NOW)
@@ -274,7 +276,7 @@ def test_what_was_asked_for_waits_while_its_payee_is_on_hold(session: Session) -
     assert [row["id"] for row in intents_in(session, batch_id)] == [intent_id]
 
 
-def test_what_is_taken_says_which_debts_it_pays_off_the_oldest_first(session: Session) -> None:
+def test_debts_are_collected_oldest_first_and_named_in_the_description(session: Session) -> None:
     payee = make_payee(session, owed_minor=0)
     for number, kind in enumerate(("clawback", "chargeback", "payout_sent_after_all")):
         owes(session, payee, 10_000, kind=kind, now=later(minutes=number))
@@ -316,7 +318,7 @@ def test_payout_is_limited_to_the_balance_after_debt(session: Session) -> None:
         ask(session, payee, OWED_MINOR - 99_999)
 
 
-def test_all_that_is_left_after_a_debt_may_be_asked_for(session: Session) -> None:
+def test_full_balance_after_debt_can_be_withdrawn(session: Session) -> None:
     payee = make_payee(session)
     owes(session, payee, 100_000)
 
@@ -348,7 +350,7 @@ def test_officer_cannot_stage_own_payout(session: Session) -> None:
     assert payee.store_id not in {row["vendor_id"] for row in rows}
 
 
-def test_staging_is_audited_and_the_other_officers_are_told(session: Session) -> None:
+def test_staging_is_audited_and_notifies_the_other_officers(session: Session) -> None:
     officer, other = make_officer(session), make_officer(session)
 
     batch_id = staged_batch(session, make_payees(session, 1), officer=officer)
@@ -363,7 +365,7 @@ def test_staging_is_audited_and_the_other_officers_are_told(session: Session) ->
     assert told(session, officer.id) == []
 
 
-def test_the_schedule_stages_nothing_while_payouts_are_halted_and_an_officer_may(session: Session) -> None:
+def test_halted_payouts_are_staged_by_officers_but_not_on_schedule(session: Session) -> None:
     payee, officer = make_payee(session), make_officer(session)
     halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
 
@@ -375,7 +377,7 @@ def test_the_schedule_stages_nothing_while_payouts_are_halted_and_an_officer_may
     assert staged.batch_id is not None
 
 
-def test_the_schedule_stages_nothing_while_that_is_switched_off(session: Session) -> None:
+def test_switched_off_schedule_stages_nothing(session: Session) -> None:
     payee = make_payee(session)
     session.execute(
         text(
@@ -389,7 +391,7 @@ def test_the_schedule_stages_nothing_while_that_is_switched_off(session: Session
     assert owed(session, payee) == OWED_MINOR
 
 
-def test_the_schedule_stages_all_who_can_be_paid(session: Session) -> None:
+def test_schedule_stages_every_eligible_payee(session: Session) -> None:
     payees = [*make_payees(session, 3), make_payee(session, owed_minor=1)]
 
     staged = staging.stage_on_schedule(session, now=NOW)
@@ -399,7 +401,7 @@ def test_the_schedule_stages_all_who_can_be_paid(session: Session) -> None:
     assert [payee.store_id in stores for payee in payees] == [True, True, True, False]
 
 
-def test_a_batch_is_bounded_and_the_rest_is_the_next_one(
+def test_payees_above_the_batch_limit_go_into_the_next_batch(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "PAYEES_LIMIT", 2)
@@ -410,7 +412,7 @@ def test_a_batch_is_bounded_and_the_rest_is_the_next_one(
     assert (first.payments, second.payments) == (2, 1)
 
 
-def test_by_hand_it_is_told_that_there_is_nothing_to_pay(session: Session) -> None:
+def test_manual_staging_of_an_empty_balance_is_refused_with_the_reason(session: Session) -> None:
     officer, payee = make_officer(session), make_payee(session, owed_minor=0)
     assert payee.store_id is not None
 
@@ -422,7 +424,7 @@ def test_by_hand_it_is_told_that_there_is_nothing_to_pay(session: Session) -> No
     }
 
 
-def test_a_vendor_that_there_is_not_is_named(session: Session) -> None:
+def test_unknown_vendor_id_is_refused_with_the_index(session: Session) -> None:
     payee = make_payee(session)
     assert payee.store_id is not None
 

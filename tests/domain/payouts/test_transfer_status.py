@@ -1,4 +1,4 @@
-"""What the gateway says of payouts: booked once, in whatever order it comes, and told to their payees."""
+"""Transfer statuses from the gateway: each posted once, in any order, and notified to the payee."""
 
 from typing import Any
 from uuid import UUID
@@ -45,7 +45,7 @@ FEE_MINOR = 5_000
 
 
 class Case:
-    """A batch of one payee that was dispatched."""
+    """A dispatched batch with a single payee."""
 
     def __init__(self, session: Session, payee: Payee | None = None) -> None:
         self.session = session
@@ -56,7 +56,7 @@ class Case:
 
     @property
     def statuses(self) -> tuple[str, str]:
-        """The payout's status, and its transfer's."""
+        """The statuses of payout and transfer."""
         [found] = statuses_in(self.session, self.batch_id)
         return found
 
@@ -80,11 +80,11 @@ class Case:
         return answer(self.session, self.transfer, status, **values)
 
     def moved(self, kind: str) -> int:
-        """How far the books' accounts of a kind moved since before the staging."""
+        """Return the change of the ledger balance of an account kind since before staging."""
         return fetch_balances_by_kind(self.session).get(kind, 0) - self.before.get(kind, 0)
 
     def asked(self) -> int:
-        """How often the gateway is to be asked about it."""
+        """Return the number of queued status polls of the transfer."""
         return int(
             self.session.execute(
                 text(
@@ -101,7 +101,7 @@ def case(session: Session) -> Case:
     return Case(session)
 
 
-def test_dispatch_gives_each_payout_a_reference_and_no_more(session: Session) -> None:
+def test_dispatch_gives_each_payout_a_reference_and_sends_nothing(session: Session) -> None:
     payees = make_payees(session, 3)
     batch_id = dispatched_batch(session, payees)
 
@@ -118,7 +118,7 @@ def _json(batch_id: UUID) -> str:
     return f'{{"batchId": "{batch_id}"}}'
 
 
-def test_a_success_is_booked_with_its_fee(session: Session, case: Case) -> None:
+def test_successful_transfer_is_posted_with_the_fee(session: Session, case: Case) -> None:
     case.hear("success", fee_minor=FEE_MINOR)
 
     assert case.statuses == ("success", "success")
@@ -135,10 +135,10 @@ def test_a_success_is_booked_with_its_fee(session: Session, case: Case) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["failed", "reversed"])
-def test_what_never_left_is_the_payees_again(session: Session, case: Case, outcome: str) -> None:
+def test_failed_or_reversed_transfer_returns_to_the_payee(session: Session, case: Case, outcome: str) -> None:
     case.hear(outcome)
 
-    # The transfer keeps its status, as specified.
+    # The status of the transfer does not change, as specified.
     assert case.statuses == (outcome, "pending")
     assert owed(session, case.payee) == OWED_MINOR
     assert case.moved("gateway_clearing") == case.moved("payouts_in_transit") == 0
@@ -179,7 +179,7 @@ def test_failed_wallet_payout_returns_to_the_wallet(session: Session) -> None:
     assert owed(session, payee) == OWED_MINOR
     body = row_of(session, "notifications", user_id=payee.user.id)["body"]
     assert "back in your wallet" in body
-    # No batch takes it by itself.
+    # A batch never includes a wallet balance without a request.
     assert body.endswith("or change it. You can request the payout again.")
     answer(session, transfer, "success")
     assert owed(session, payee) == 0
@@ -188,7 +188,7 @@ def test_failed_wallet_payout_returns_to_the_wallet(session: Session) -> None:
     assert_books_are_whole(session)
 
 
-def test_a_success_that_is_reversed_later_is_the_payees_again(session: Session, case: Case) -> None:
+def test_success_reversed_later_returns_to_the_payee(session: Session, case: Case) -> None:
     case.hear("success", fee_minor=FEE_MINOR)
     case.hear("reversed", fee_minor=FEE_MINOR)
 
@@ -211,7 +211,7 @@ def test_a_success_that_is_reversed_later_is_the_payees_again(session: Session, 
         (("success", "reversed", "reversed"), "reversed"),
     ],
 )
-def test_what_is_told_again_changes_nothing(
+def test_repeated_status_event_changes_nothing(
     session: Session, case: Case, outcomes: tuple[str, ...], expected: str
 ) -> None:
     case.hear(*outcomes)
@@ -231,7 +231,7 @@ def test_what_is_told_again_changes_nothing(
         (("success", "failed"), "success"),
     ],
 )
-def test_an_event_that_contradicts_is_a_reason_to_ask(
+def test_contradicting_event_queues_a_status_poll(
     session: Session, case: Case, outcomes: tuple[str, ...], expected: str
 ) -> None:
     case.hear(*outcomes)
@@ -241,7 +241,7 @@ def test_an_event_that_contradicts_is_a_reason_to_ask(
     assert_books_are_whole(session)
 
 
-def test_a_success_that_failed_when_asked_came_back(session: Session, case: Case) -> None:
+def test_success_polled_as_failed_is_reversed(session: Session, case: Case) -> None:
     case.hear("success")
 
     assert case.answer("failed") == "reversed"
@@ -251,7 +251,7 @@ def test_a_success_that_failed_when_asked_came_back(session: Session, case: Case
 
 
 @pytest.mark.parametrize("outcome", ["failed", "reversed"])
-def test_what_was_sent_after_all_is_taken_back_from_the_balance(
+def test_failed_transfer_sent_after_all_is_deducted_from_the_balance(
     session: Session, case: Case, outcome: str
 ) -> None:
     case.hear(outcome)
@@ -268,17 +268,17 @@ def test_what_was_sent_after_all_is_taken_back_from_the_balance(
     assert open_about(session, case.about) == {"TRANSFER_SENT_AFTER_ALL": "SEV-1"}
     assert batch_status(session, case.batch_id) == "completed"
     assert_books_are_whole(session)
-    # And should that come back too, it is theirs once more.
+    # A later reversal returns the amount to the payee again.
     case.hear("reversed")
     assert case.statuses == ("reversed", "success")
     assert owed(session, case.payee) == OWED_MINOR
     assert_books_are_whole(session)
-    # Each time they are told.
+    # Each success notifies the payee.
     case.answer("success")
     assert told(session, case.payee.user.id).count("payout_sent") == 2
 
 
-def test_what_was_sent_after_all_and_is_not_there_any_more_is_owed(session: Session, case: Case) -> None:
+def test_failed_transfer_sent_after_all_leaves_a_debt_above_the_balance(session: Session, case: Case) -> None:
     case.hear("failed")
     dispatched_batch(session, [case.payee])
     owe(session, case.payee, 100)
@@ -296,7 +296,7 @@ def test_what_was_sent_after_all_and_is_not_there_any_more_is_owed(session: Sess
     assert_books_are_whole(session)
 
 
-def test_a_cash_out_that_was_sent_after_all_is_paid_off_by_the_wallet_as_no_refund(session: Session) -> None:
+def test_debt_of_a_cash_out_sent_after_all_is_collected_from_the_wallet(session: Session) -> None:
     payee = make_wallet_payee(session)
     ask(session, payee, OWED_MINOR)
     officer = make_officer(session)
@@ -326,7 +326,9 @@ def test_a_cash_out_that_was_sent_after_all_is_paid_off_by_the_wallet_as_no_refu
 
 
 @pytest.mark.parametrize("wrong", [{"amount_minor": OWED_MINOR - 1}, {"currency": "GHS"}])
-def test_another_amount_is_nothing_to_book(session: Session, case: Case, wrong: dict[str, Any]) -> None:
+def test_success_with_wrong_amount_or_currency_is_not_posted(
+    session: Session, case: Case, wrong: dict[str, Any]
+) -> None:
     case.hear("success", **wrong)
 
     assert case.statuses == ("pending", "pending")
@@ -338,20 +340,22 @@ def test_another_amount_is_nothing_to_book(session: Session, case: Case, wrong: 
 
 
 @pytest.mark.parametrize("status", ["pending", "processing", "received", "otp", ""])
-def test_what_is_under_way_is_submitted(session: Session, case: Case, status: str) -> None:
+def test_pending_transfer_status_marks_the_payout_as_submitted(
+    session: Session, case: Case, status: str
+) -> None:
     assert case.answer(status) == "submitted"
 
     assert case.statuses == ("submitted", "submitted")
     about = open_about(session, f"payout-batch:{case.batch_id}")
     assert about == ({"TRANSFER_WANTS_OTP": "SEV-2"} if status == "otp" else {})
-    # So it is when that is found out later.
+    # The same holds when a later poll reports the OTP.
     assert case.answer("otp") == "submitted"
     assert open_about(session, f"payout-batch:{case.batch_id}") == {"TRANSFER_WANTS_OTP": "SEV-2"}
     case.hear("success")
     assert open_about(session, f"payout-batch:{case.batch_id}") == {}
 
 
-def test_a_batch_ends_with_its_last_payout(session: Session) -> None:
+def test_batch_is_finished_with_the_last_payout(session: Session) -> None:
     batch_id = dispatched_batch(session, make_payees(session, 3))
     first, second, third = transfers_in(session, batch_id)
 
@@ -368,7 +372,7 @@ def test_a_batch_ends_with_its_last_payout(session: Session) -> None:
     assert row_of(session, "payout_batches", id=batch_id)["finished_at"] == NOW
 
 
-def test_a_refusal_is_a_failure_of_its_own(session: Session, case: Case) -> None:
+def test_refused_transfer_fails_the_payout(session: Session, case: Case) -> None:
     row = apply_status.lock_payout(session, reference=case.transfer["reference"])
     apply_status.mark_rejected(session, row, refusal_status=400, now=NOW)
 

@@ -1,4 +1,4 @@
-"""What of a wallet came from rewards: they are spent first, come back with what they paid for, and are no cash."""
+"""Rewards in a wallet: spent before cash, restored by refunds and never paid out."""
 
 from dataclasses import replace
 from uuid import UUID, uuid4
@@ -17,52 +17,52 @@ from tests.support.purchases import NOW, fill_wallet, make_product, make_shop, p
 ORDER, OTHER = UUID(int=1), UUID(int=2)
 
 
-def move(kind: str, minor: int, order_id: UUID | None = None, *, rewards: bool = False) -> WalletMovement:
+def movement(kind: str, minor: int, order_id: UUID | None = None, *, rewards: bool = False) -> WalletMovement:
     return WalletMovement(kind, order_id, rewards, minor)
 
 
-def gift(minor: int) -> WalletMovement:
-    return move("reward", minor, rewards=True)
+def reward(minor: int) -> WalletMovement:
+    return movement("reward", minor, rewards=True)
 
 
 def spend(minor: int, order_id: UUID = ORDER) -> WalletMovement:
-    return move("wallet_payment", -minor, order_id)
+    return movement("wallet_payment", -minor, order_id)
 
 
-def back(minor: int, order_id: UUID | None = ORDER) -> WalletMovement:
-    return move("refund", minor, order_id)
+def refund(minor: int, order_id: UUID | None = ORDER) -> WalletMovement:
+    return movement("refund", minor, order_id)
 
 
 @pytest.mark.parametrize(
     ("moves", "left"),
     [
         ([], 0),
-        ([back(50)], 0),
-        ([gift(30)], 30),
-        ([back(50), gift(30), back(20, OTHER)], 30),
+        ([refund(50)], 0),
+        ([reward(30)], 30),
+        ([refund(50), reward(30), refund(20, OTHER)], 30),
         # Orders are paid with rewards first.
-        ([back(50), gift(30), spend(20)], 10),
-        ([back(50), gift(30), spend(60)], 0),
-        # What they paid for comes back as what it was, once.
-        ([back(50), gift(30), spend(60), back(60)], 30),
-        ([back(50), gift(30), spend(60), back(25), back(35)], 30),
-        ([back(50), gift(30), spend(20), back(20), spend(70, OTHER), back(70, OTHER)], 30),
-        ([gift(30), spend(30), back(40)], 30),
-        # What comes back of another order, or of none, is cash.
-        ([gift(30), spend(30), back(30, OTHER)], 0),
-        ([gift(30), spend(30), back(30, None)], 0),
-        # What was spent before there were rewards is none of them.
-        ([back(50), spend(50), gift(30), back(50)], 30),
-        # What is paid out, or given back of what was paid twice, is no reward.
-        ([back(50), gift(30), move("payout_staged", -50)], 30),
-        ([back(50), gift(30), move("payout_staged", -50), move("payout_cancelled", 50)], 30),
-        ([back(50), gift(30), move("debt_collected", -10)], 30),
-        # A reward that is taken back.
-        ([gift(30), spend(20), move("reward_reversed", -30, rewards=True)], 0),
+        ([refund(50), reward(30), spend(20)], 10),
+        ([refund(50), reward(30), spend(60)], 0),
+        # A refund restores rewards up to the amount that the order used.
+        ([refund(50), reward(30), spend(60), refund(60)], 30),
+        ([refund(50), reward(30), spend(60), refund(25), refund(35)], 30),
+        ([refund(50), reward(30), spend(20), refund(20), spend(70, OTHER), refund(70, OTHER)], 30),
+        ([reward(30), spend(30), refund(40)], 30),
+        # A refund of another order, or of no order, is cash.
+        ([reward(30), spend(30), refund(30, OTHER)], 0),
+        ([reward(30), spend(30), refund(30, None)], 0),
+        # An order paid before the first reward used no rewards.
+        ([refund(50), spend(50), reward(30), refund(50)], 30),
+        # Payouts and collected debts take cash, not rewards.
+        ([refund(50), reward(30), movement("payout_staged", -50)], 30),
+        ([refund(50), reward(30), movement("payout_staged", -50), movement("payout_cancelled", 50)], 30),
+        ([refund(50), reward(30), movement("debt_collected", -10)], 30),
+        # A reversed reward.
+        ([reward(30), spend(20), movement("reward_reversed", -30, rewards=True)], 0),
     ],
     ids=repr,
 )
-def test_rewards_are_told_apart(moves: list[WalletMovement], left: int) -> None:
+def test_remaining_rewards_of_wallet_movements(moves: list[WalletMovement], left: int) -> None:
     assert remaining_rewards(moves) == left
 
 
@@ -72,14 +72,14 @@ _MINOR = st.integers(1, 1_000)
 @given(
     st.lists(
         st.one_of(
-            st.builds(gift, _MINOR),
+            st.builds(reward, _MINOR),
             st.builds(spend, _MINOR, st.sampled_from((ORDER, OTHER))),
-            st.builds(back, _MINOR, st.sampled_from((ORDER, OTHER, None))),
+            st.builds(refund, _MINOR, st.sampled_from((ORDER, OTHER, None))),
         )
     )
 )
-def test_rewards_are_never_turned_into_cash_by_orders_that_are_refunded(moves: list[WalletMovement]) -> None:
-    """Refunds are capped at what was spent: what orders used of rewards, and what is left, is all that was given."""
+def test_refunded_orders_never_turn_rewards_into_cash(moves: list[WalletMovement]) -> None:
+    """Generate refunds up to the amount spent: used and remaining rewards must add up to the rewards granted."""
     spent: dict[UUID | None, int] = {}
     real = []
     for one in moves:
@@ -96,7 +96,7 @@ def test_rewards_are_never_turned_into_cash_by_orders_that_are_refunded(moves: l
     assert max(given_minor - still_spent, 0) <= remaining_rewards(real) <= given_minor
 
 
-def test_the_books_tell_it(session: Session) -> None:
+def test_remaining_rewards_follow_the_ledger(session: Session) -> None:
     shop = make_shop(session)
     buyer = shop.buyer.id
     fill_wallet(session, buyer, 200_000)
@@ -119,5 +119,5 @@ def test_the_books_tell_it(session: Session) -> None:
     cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     assert wallet_of(session, buyer) == 290_000
     assert fetch_remaining_rewards(session, user_id=buyer, balance_minor=290_000) == 90_000
-    # More than there is can't have come from anywhere.
+    # Remaining rewards cannot exceed the balance.
     assert fetch_remaining_rewards(session, user_id=buyer, balance_minor=40_000) == 40_000

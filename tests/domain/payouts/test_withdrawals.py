@@ -1,4 +1,4 @@
-"""Payouts that people ask for: early withdrawals and cash-outs, what they are refused for, and calling them off."""
+"""Requested payouts: vendor withdrawals, wallet cash-outs, refusals and cancellation."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -57,7 +57,7 @@ from tests.support.purchases import (
 from tests.support.rendered import rendered
 
 MINIMUM = 100_000
-# Of an order's 250,050 for the lamp, 50,000 for its delivery and 10,000 of ours: 5 % of the lamp are ours too.
+# The vendor's share of an order: 250,050 for the lamp minus 5 % commission, plus 50,000 for delivery.
 SHARE = 250_050 - 12_502 + 50_000
 
 
@@ -71,8 +71,8 @@ def cash_out(session: Session, payee: Payee, amount_minor: int) -> dict[str, Any
     return rendered(PayoutView, payout)
 
 
-def in_shop(session: Session) -> tuple[Shop, Payee]:
-    """Give a shop whose vendor can be paid."""
+def make_shop_and_payee(session: Session) -> tuple[Shop, Payee]:
+    """Create a shop and the payee of the vendor, with a bank account."""
     shop = make_shop(session)
     return shop, Payee(shop.vendor, shop.store_id, make_account(session, shop.vendor.id))
 
@@ -117,7 +117,7 @@ class TestWithdrawal:
         assert (intent["id"], intent["batch_id"]) == (payout["id"], staged.batch_id)
         assert owed(session, payee) == 50_000
 
-    def test_what_is_owed_to_us_is_taken_first(self, session: Session) -> None:
+    def test_debt_is_deducted_before_a_withdrawal(self, session: Session) -> None:
         payee = make_payee(session, owed_minor=300_000)
         owes(session, payee, 120_000)
         with pytest.raises(
@@ -131,8 +131,8 @@ class TestWithdrawal:
         assert owed(session, payee) == 0
         assert balance(session, payee)["owedMinor"] == 0
 
-    def test_what_is_in_escrow_is_locked(self, session: Session) -> None:
-        shop, payee = in_shop(session)
+    def test_amount_in_escrow_cannot_be_withdrawn(self, session: Session) -> None:
+        shop, payee = make_shop_and_payee(session)
         release(session, shop, shipped_order(session, shop))
         paid_order(session, shop)
 
@@ -144,8 +144,8 @@ class TestWithdrawal:
         assert error.extensions == {"availableMinor": SHARE, "inEscrowMinor": SHARE, "frozenMinor": 0}
         withdraw(session, payee, SHARE)
 
-    def test_what_else_is_not_there_is_named_beside_escrow(self, session: Session) -> None:
-        shop, payee = in_shop(session)
+    def test_refusal_names_escrow_pending_payout_and_debt(self, session: Session) -> None:
+        shop, payee = make_shop_and_payee(session)
         release(session, shop, shipped_order(session, shop))
         paid_order(session, shop)
         withdraw(session, payee, SHARE)
@@ -160,30 +160,30 @@ class TestWithdrawal:
             " NGN 200.00 is owed to us and deducted first."
         )
 
-    def test_what_is_frozen_is_locked(self, session: Session) -> None:
-        shop, payee = in_shop(session)
+    def test_amount_frozen_by_disputes_cannot_be_withdrawn(self, session: Session) -> None:
+        shop, payee = make_shop_and_payee(session)
         freeze(session, paid_order(session, shop))
 
         with pytest.raises(EscrowLockedError, match="frozen by disputes") as refused:
             withdraw(session, payee, 1)
         assert refused.value.extensions["frozenMinor"] == SHARE
 
-    def test_without_escrow_there_is_just_too_little(self, session: Session) -> None:
-        shop, payee = in_shop(session)
-        # Nobody has paid this one.
+    def test_withdrawal_above_the_balance_without_escrow_is_refused(self, session: Session) -> None:
+        shop, payee = make_shop_and_payee(session)
+        # An unpaid order has no escrow.
         place(session, shop, make_product(session, shop))
         with pytest.raises(InsufficientBalanceError) as refused:
             withdraw(session, payee, MINIMUM)
         assert (refused.value.status, refused.value.code) == (409, "CONCURRENCY_CONFLICT")
         assert intents_of(session, payee) == []
 
-    def test_less_than_the_least_payout_is_refused(self, session: Session) -> None:
+    def test_withdrawal_below_the_minimum_is_refused(self, session: Session) -> None:
         payee = make_payee(session)
         with pytest.raises(ValidationError, match=r"at least NGN 1,000\.00, the minimum payout\."):
             withdraw(session, payee, MINIMUM - 1)
         withdraw(session, payee, MINIMUM)
 
-    def test_the_least_payout_is_what_officers_set(self, session: Session) -> None:
+    def test_minimum_payout_is_a_platform_setting(self, session: Session) -> None:
         payee = make_payee(session)
         session.execute(
             text("UPDATE platform_settings SET value = '300000' WHERE key = 'minimum_payout_minor'")
@@ -204,7 +204,7 @@ class TestWithdrawal:
         assert owed(session, payee) == OWED_MINOR - MINIMUM
         assert len(intents_of(session, payee)) == 1
 
-    def test_a_new_account_holds_it(self, session: Session) -> None:
+    def test_new_bank_account_holds_withdrawals_for_a_day(self, session: Session) -> None:
         payee = make_payee(session)
         make_account(session, payee.user.id, created_at=NOW - timedelta(hours=3))
         with pytest.raises(PayoutsOnHoldError) as refused:
@@ -214,21 +214,21 @@ class TestWithdrawal:
         ]
         withdraw(session, payee, MINIMUM, now=later(hours=21))
 
-    def test_without_an_account_nothing_can_be_asked_for(self, session: Session) -> None:
+    def test_withdrawal_without_bank_account_is_refused(self, session: Session) -> None:
         shop = make_shop(session)
         payee = Payee(shop.vendor, shop.store_id, uuid4())
         owe(session, payee, OWED_MINOR)
         with pytest.raises(PayoutsOnHoldError, match="Add a bank account"):
             withdraw(session, payee, MINIMUM)
 
-    def test_while_payouts_are_halted_nothing_can_be_asked_for(self, session: Session) -> None:
+    def test_payout_request_is_refused_while_payouts_are_halted(self, session: Session) -> None:
         payee = make_payee(session)
         wallet = make_wallet_payee(session)
         halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
         for ask, asker in ((withdraw, payee), (cash_out, wallet)):
             with pytest.raises(PayoutsOnHoldError) as refused:
                 ask(session, asker, MINIMUM)
-            # In their words, which their balance has too; why is for officers.
+            # The payee reads the text of the balance view. The reason for the halt is for officers only.
             [hold] = balance(session, payee)["holds"]
             assert refused.value.detail == hold["detail"]
             assert refused.value.extensions["holds"] == [{"reason": "payouts_halted", "until": None}]
@@ -241,7 +241,7 @@ class TestWithdrawal:
 
 
 class TestCashOut:
-    def test_the_wallet_pays_it(self, session: Session) -> None:
+    def test_cash_out_is_debited_from_the_wallet(self, session: Session) -> None:
         payee = make_wallet_payee(session)
         payout = cash_out(session, payee, OWED_MINOR)
 
@@ -253,7 +253,7 @@ class TestCashOut:
         )
         assert verify_ledger(session) == []
 
-    def test_a_vendors_wallet_and_store_are_paid_apart(self, session: Session) -> None:
+    def test_vendor_can_withdraw_from_store_and_wallet_separately(self, session: Session) -> None:
         payee = make_payee(session)
         wallet = Payee(payee.user, None, payee.account_id)
         owe(session, wallet, 150_000)
@@ -267,7 +267,7 @@ class TestCashOut:
             150_000,
         ]
 
-    def test_rewards_are_not_paid_out(self, session: Session) -> None:
+    def test_rewards_cannot_be_cashed_out(self, session: Session) -> None:
         payee = make_wallet_payee(session, owed_minor=200_000)
         reward(session, payee, 70_000)
         with pytest.raises(InsufficientBalanceError, match=r"at most NGN 2,000\.00"):
@@ -282,7 +282,7 @@ class TestCashOut:
         )
         assert shown["inTransitMinor"] == 200_000
 
-    def test_a_debt_is_taken_first(self, session: Session) -> None:
+    def test_debt_is_deducted_before_a_cash_out(self, session: Session) -> None:
         payee = make_wallet_payee(session, owed_minor=0)
         claim_debt(
             session,
@@ -299,14 +299,14 @@ class TestCashOut:
         cash_out(session, payee, 140_000)
         assert owed(session, payee) == 0
 
-    def test_holds_are_the_persons(self, session: Session) -> None:
+    def test_suspended_person_cannot_cash_out(self, session: Session) -> None:
         payee = make_wallet_payee(session)
         session.get_one(Profile, payee.user.id).account_status = "suspended"
         session.flush()
         with pytest.raises(PayoutsOnHoldError):
             cash_out(session, payee, MINIMUM)
 
-    def test_limits_are_the_same(self, session: Session) -> None:
+    def test_minimum_and_single_pending_payout_apply_to_cash_outs(self, session: Session) -> None:
         payee = make_wallet_payee(session)
         with pytest.raises(ValidationError):
             cash_out(session, payee, MINIMUM - 1)
@@ -329,8 +329,8 @@ def reward(session: Session, payee: Payee, amount_minor: int) -> None:
     )
 
 
-class TestCallingOff:
-    def test_the_money_goes_back(self, session: Session) -> None:
+class TestCancellation:
+    def test_cancelled_withdrawal_returns_to_the_balance(self, session: Session) -> None:
         payee = make_payee(session)
         payout = withdraw(session, payee, 200_000)
         after = rendered(
@@ -345,7 +345,7 @@ class TestCallingOff:
         assert verify_ledger(session) == []
         withdraw(session, payee, 300_000)
 
-    def test_twice_or_in_a_batch_it_is_refused(self, session: Session) -> None:
+    def test_cancelled_or_staged_withdrawal_cannot_be_cancelled(self, session: Session) -> None:
         payee = make_payee(session)
         first = withdraw(session, payee, 200_000)
         withdrawals.cancel_request(session, payout_id=first["id"], caller=payee.user, now=NOW)
@@ -367,8 +367,8 @@ class TestCallingOff:
 
 
 class TestBalance:
-    def test_each_part_stands_by_itself(self, session: Session) -> None:
-        shop, payee = in_shop(session)
+    def test_balance_shows_each_part_separately(self, session: Session) -> None:
+        shop, payee = make_shop_and_payee(session)
         release(session, shop, shipped_order(session, shop))
         paid_order(session, shop)
         shipped_order(session, shop)
@@ -396,7 +396,7 @@ class TestBalance:
             "minimumPayoutMinor": MINIMUM,
         }
 
-    def test_what_was_sent_is_told_from_what_waits(self, session: Session) -> None:
+    def test_sent_payout_is_counted_as_sent_not_as_waiting(self, session: Session) -> None:
         payee = make_payee(session)
         withdraw(session, payee, 150_000)
         staging.stage_batch(session, act=Act("schedule", NOW))
@@ -412,7 +412,7 @@ class TestBalance:
                 150_000,
             )
 
-    def test_a_hold_shows_how_long_it_lasts(self, session: Session) -> None:
+    def test_balance_shows_holds_and_when_holds_end(self, session: Session) -> None:
         payee = make_payee(session)
         make_account(session, payee.user.id, created_at=NOW)
         shown = balance(session, payee)
@@ -430,14 +430,14 @@ class TestBalance:
         ]
         assert balance(session, payee, now=later(hours=24))["onHoldMinor"] == OWED_MINOR
 
-    def test_a_halt_of_all_payouts_holds_it_too(self, session: Session) -> None:
+    def test_halt_of_payouts_holds_the_balance(self, session: Session) -> None:
         payee = make_payee(session)
         halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
         shown = balance(session, payee)
         assert (shown["availableMinor"], shown["onHoldMinor"]) == (0, OWED_MINOR)
         assert [hold["reason"] for hold in shown["holds"]] == [holds.PAYOUTS_HALTED]
 
-    def test_a_wallet_shows_what_holds_it(self, session: Session) -> None:
+    def test_wallet_shows_account_hold_and_halt_of_payouts(self, session: Session) -> None:
         payee = make_wallet_payee(session, created_at=NOW)
         shown = wallet(session, payee)
         assert [(hold["reason"], hold["until"]) for hold in shown["holds"]] == [
@@ -447,7 +447,7 @@ class TestBalance:
         shown = wallet(session, payee, now=later(hours=24))
         assert [hold["reason"] for hold in shown["holds"]] == [holds.PAYOUTS_HALTED]
 
-    def test_debts_are_no_part_of_what_is_available(self, session: Session) -> None:
+    def test_available_balance_excludes_debts(self, session: Session) -> None:
         payee = make_payee(session)
         owes(session, payee, OWED_MINOR + 1)
         shown = balance(session, payee)
@@ -457,8 +457,8 @@ class TestBalance:
             OWED_MINOR + 1,
         )
 
-    def test_the_share_in_escrow_is_what_a_release_gives(self, session: Session) -> None:
-        shop, payee = in_shop(session)
+    def test_escrow_balance_equals_the_amount_released_later(self, session: Session) -> None:
+        shop, payee = make_shop_and_payee(session)
         odd, other = shipped_order(session, shop), shipped_order(session, shop)
         refund(session, odd, make_officer(session), amount_minor=33_333)
         expected = fetch_vendor_escrow_balance(session, vendor_id=shop.store_id)
@@ -469,7 +469,7 @@ class TestBalance:
         assert owed(session, payee) == expected.held_minor
         assert fetch_vendor_escrow_balance(session, vendor_id=shop.store_id).total_minor == 0
 
-    def test_refusals_are_errors_of_the_api(self) -> None:
+    def test_refusals_are_marketplace_errors(self) -> None:
         for kind in (
             EscrowLockedError,
             PayoutsOnHoldError,
