@@ -1,4 +1,4 @@
-"""Reconciliation: what agrees is left alone, what is on its way waited for, what differs named: it halts payouts."""
+"""Differences found by reconciliation: matched, in flight, missing or different records."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -10,11 +10,11 @@ from tests.support.reconciliation import ReconciledService, service
 
 __all__ = ["service"]
 
-# When what is known at both sides should have been heard of.
+# After this time every event of the gateway counts as overdue.
 LATER = timedelta(hours=3)
 
 
-def test_what_agrees_is_matched(service: ReconciledService) -> None:
+def test_equal_records_are_matched(service: ReconciledService) -> None:
     for _ in range(3):
         service.paid_order()
     outcome = service.reconcile()
@@ -26,7 +26,7 @@ def test_what_agrees_is_matched(service: ReconciledService) -> None:
     assert (figures["movements"], figures["charges"], figures["in_flight"]) == (3, 3, 0)
 
 
-def test_money_whose_event_is_on_its_way_is_no_drift(service: ReconciledService) -> None:
+def test_charge_with_pending_event_is_in_flight_not_drift(service: ReconciledService) -> None:
     service.paid_order()
     _, reference, amount = service.order()
     charge = service.gateway.charge_of_paid(reference)
@@ -37,7 +37,7 @@ def test_money_whose_event_is_on_its_way_is_no_drift(service: ReconciledService)
     assert service.reconcile().in_flight_minor == 0
 
 
-def test_money_whose_event_never_came_is_missing_here(service: ReconciledService) -> None:
+def test_charge_with_overdue_event_is_missing_here(service: ReconciledService) -> None:
     order_id, reference, amount = service.order()
     charge = service.gateway.charge_of_paid(reference)
     outcome = service.reconcile(ahead=LATER)
@@ -47,20 +47,20 @@ def test_money_whose_event_never_came_is_missing_here(service: ReconciledService
     assert (found["order_id"], found["reference"], found["gateway_id"]) == (order_id, reference, charge.id)
 
 
-def test_a_charge_of_nobody_is_told_at_once(service: ReconciledService) -> None:
+def test_unrecognized_charge_is_reported_at_once(service: ReconciledService) -> None:
     service.gateway.open("of-another-service", 500_000)
     fees = service.gateway.pay("of-another-service")["fees"]
     service.order()
     service.gateway.open("of-another-one", 300_000)
     more = 300_000 - service.gateway.pay("of-another-one")["fees"]
     outcome = service.reconcile()
-    # What came before the service's first day is none of its business.
+    # The opening balance covers charges from before the first run.
     assert service.told() == [("charge", "missing_here", "look_up_charge", more)]
     assert outcome.drift_minor == more
     assert service.balances()["own_funds"] == 500_000 - fees
 
 
-def test_a_charge_that_the_books_have_otherwise_is_told(service: ReconciledService) -> None:
+def test_charge_posted_with_another_amount_is_reported(service: ReconciledService) -> None:
     order_id, reference, _ = service.order()
     charge = service.gateway.charge_of_paid(reference)
     service.apply(replace(charge, fees_minor=charge.fees_minor - 1))
@@ -74,7 +74,7 @@ def test_a_charge_that_the_books_have_otherwise_is_told(service: ReconciledServi
     )
 
 
-def test_a_charge_that_goes_back_at_once_agrees(service: ReconciledService) -> None:
+def test_returned_charge_of_cancelled_order_is_matched(service: ReconciledService) -> None:
     order_id, reference, _ = service.order()
     service.cancel(order_id)
     service.apply(service.gateway.charge_of_paid(reference))
@@ -83,7 +83,7 @@ def test_a_charge_that_goes_back_at_once_agrees(service: ReconciledService) -> N
     assert (outcome.status, outcome.in_flight_minor, service.told()) == ("matched", 0, [])
 
 
-def test_a_refund_is_on_its_way_as_long_as_the_gateway_is_at_it(service: ReconciledService) -> None:
+def test_refund_pending_at_the_gateway_stays_in_flight(service: ReconciledService) -> None:
     order_id, charge = service.paid_order()
     service.plan("refunds", "success", delay_seconds=3600)
     service.refunded(order_id)
@@ -93,7 +93,7 @@ def test_a_refund_is_on_its_way_as_long_as_the_gateway_is_at_it(service: Reconci
         assert service.told() == []
 
 
-def test_a_refund_that_was_sent_and_never_heard_of_is_told(service: ReconciledService) -> None:
+def test_processed_refund_without_event_is_reported_as_drift(service: ReconciledService) -> None:
     order_id, charge = service.paid_order()
     service.plan("refunds", "success")
     refund_id = service.refunded(order_id)
@@ -108,7 +108,7 @@ def test_a_refund_that_was_sent_and_never_heard_of_is_told(service: ReconciledSe
     assert service.reconcile(ahead=LATER).status == "matched"
 
 
-def test_a_refund_that_failed_and_was_never_heard_of_is_told_and_is_no_drift(
+def test_failed_refund_without_event_is_reported_without_drift(
     service: ReconciledService,
 ) -> None:
     order_id, charge = service.paid_order()
@@ -121,7 +121,7 @@ def test_a_refund_that_failed_and_was_never_heard_of_is_told_and_is_no_drift(
     assert service.told() == [("refund", "status_differs", "ask_about_refund", 0)]
 
 
-def test_a_refund_made_by_hand_is_told_with_its_order(service: ReconciledService) -> None:
+def test_refund_made_at_the_gateway_is_reported_with_the_order(service: ReconciledService) -> None:
     order_id, charge = service.paid_order()
     service.gateway.call("POST", "/refund", json={"transaction": charge.reference, "amount": 70_000})
     assert service.reconcile().status == "drift"
@@ -130,7 +130,7 @@ def test_a_refund_made_by_hand_is_told_with_its_order(service: ReconciledService
 
 
 @pytest.mark.parametrize("outcome", ["failed", "reversed"])
-def test_a_payout_that_came_to_nothing_and_was_never_heard_of_is_told(
+def test_failed_or_reversed_payout_without_event_is_reported(
     service: ReconciledService, outcome: str
 ) -> None:
     service.paid_order()
@@ -144,7 +144,7 @@ def test_a_payout_that_came_to_nothing_and_was_never_heard_of_is_told(
     assert (found["intent_id"], found["reference"], found["there_status"]) == (intent_id, reference, outcome)
 
 
-def test_a_payout_is_on_its_way_until_it_should_have_been_heard_of(service: ReconciledService) -> None:
+def test_successful_payout_without_event_is_in_flight_until_overdue(service: ReconciledService) -> None:
     service.paid_order()
     service.plan("transfers", "success")
     intent_id, reference = service.payout()
@@ -157,7 +157,7 @@ def test_a_payout_is_on_its_way_until_it_should_have_been_heard_of(service: Reco
     assert (outcome.status, outcome.in_flight_minor, service.told()) == ("matched", 0, [])
 
 
-def test_a_payout_that_came_back_after_it_was_booked_is_told(service: ReconciledService) -> None:
+def test_payout_reversed_after_posting_is_reported(service: ReconciledService) -> None:
     service.paid_order()
     service.plan("transfers", "reversed")
     intent_id, reference = service.payout()
@@ -168,13 +168,13 @@ def test_a_payout_that_came_back_after_it_was_booked_is_told(service: Reconciled
     assert service.told() == [("transfer", "status_differs", "ask_about_payout", 200_000)]
 
 
-def test_a_payout_that_the_gateway_does_not_know_is_missing_there(service: ReconciledService) -> None:
+def test_payout_unknown_to_the_gateway_is_missing_there(service: ReconciledService) -> None:
     service.paid_order()
     intent_id, _ = service.payout(arrives=False)
     assert (service.reconcile().status, service.told()) == ("matched", [])
     assert service.reconcile(ahead=LATER).status == "matched"
     assert service.told() == [("transfer", "missing_there", "ask_about_payout", 0)]
-    # As long as it is open it is told of, however long ago both agreed but for it.
+    # An open payout is reported at any age.
     service.reconcile(ahead=timedelta(days=6))
     assert service.told() == [("transfer", "missing_there", "ask_about_payout", 0)]
     service.hear_of_payout(intent_id, "success")
@@ -182,7 +182,7 @@ def test_a_payout_that_the_gateway_does_not_know_is_missing_there(service: Recon
     assert service.told() == [("transfer", "missing_there", "look_up_payout", 200_000)]
 
 
-def test_a_transfer_of_nobody_is_told_at_once(service: ReconciledService) -> None:
+def test_unrecognized_transfer_is_reported_at_once(service: ReconciledService) -> None:
     service.paid_order()
     service.transfer("somebody-elses-1", 120_000)
     assert service.reconcile().drift_minor == -120_000
@@ -190,7 +190,7 @@ def test_a_transfer_of_nobody_is_told_at_once(service: ReconciledService) -> Non
     assert service.found()[0]["reference"] == "somebody-elses-1"
 
 
-def test_settlements_are_booked_to_the_bank_once(service: ReconciledService) -> None:
+def test_settlements_are_posted_to_the_bank_once(service: ReconciledService) -> None:
     service.paid_order()
     service.gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 150_000})
     service.gateway.call("POST", "/sandbox/settlements", json={})
@@ -205,14 +205,14 @@ def test_settlements_are_booked_to_the_bank_once(service: ReconciledService) -> 
         assert_books_are_whole(session)
 
 
-def test_a_settlement_of_long_before_the_first_run_is_booked(service: ReconciledService) -> None:
+def test_settlement_long_before_the_first_run_is_posted(service: ReconciledService) -> None:
     service.paid_order()
     service.gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 150_000})
     assert service.reconcile(ahead=timedelta(days=200)).status == "matched"
     assert service.balances()["bank"] == 150_000
 
 
-def test_money_of_the_companys_own_is_told_apart(service: ReconciledService) -> None:
+def test_gateway_top_ups_are_posted_to_own_funds_once(service: ReconciledService) -> None:
     service.gateway.fill(900_000)
     service.paid_order()
     service.gateway.fill(40_000)
@@ -223,14 +223,14 @@ def test_money_of_the_companys_own_is_told_apart(service: ReconciledService) -> 
     assert service.balances()["gateway_clearing"] == service.held()
 
 
-def test_what_the_books_alone_have_is_missing_there(service: ReconciledService) -> None:
+def test_posting_without_gateway_record_is_missing_there(service: ReconciledService) -> None:
     service.paid_order()
     service.book(33_000, "by-hand:1")
     assert service.reconcile().drift_minor == -33_000
     assert service.told() == [("booking", "missing_there", "look_up_booking", -33_000)]
 
 
-def test_differences_that_cancel_each_other_out_are_drift(service: ReconciledService) -> None:
+def test_differences_with_a_sum_of_zero_are_drift(service: ReconciledService) -> None:
     service.paid_order()
     service.transfer("somebody-elses-2", 33_000)
     service.book(-33_000, "by-hand:2")
@@ -238,8 +238,8 @@ def test_differences_that_cancel_each_other_out_are_drift(service: ReconciledSer
     assert (outcome.status, outcome.drift_minor, outcome.exceptions) == ("drift", 0, 2)
 
 
-def test_what_is_found_is_told_of_orders_that_no_list_reaches(service: ReconciledService) -> None:
-    """A page may be paid days after it was opened: its charge is older than the lists of the run."""
+def test_charge_older_than_the_listed_period_is_in_flight(service: ReconciledService) -> None:
+    """A hosted page may be paid days after opening, so the charge may predate the listed period."""
     _, reference, amount = service.order()
     charge = service.gateway.charge_of_paid(reference)
     service.lists_nothing()
@@ -248,14 +248,14 @@ def test_what_is_found_is_told_of_orders_that_no_list_reaches(service: Reconcile
     assert service.run()["figures"]["charges"] == 0
 
 
-def test_a_bank_that_took_a_charge_back_is_matched_with_the_dispute(service: ReconciledService) -> None:
+def test_chargeback_at_the_gateway_is_matched_with_the_dispute(service: ReconciledService) -> None:
     order_id, charge = service.paid_order()
     service.bank_takes(charge, dispute_id="77123", minor=60_000)
-    # Its event is on its way; nobody else knows of the dispute yet.
+    # The dispute event has not arrived yet.
     assert (service.reconcile().status, service.told()) == ("matched", [])
     assert service.reconcile(ahead=LATER).drift_minor == -60_000
     assert service.told() == [("refund", "missing_here", "look_up_refund", -60_000)]
-    # It is booked once the dispute is over, however long that takes, and not days after that.
+    # The chargeback is posted when the dispute is final. A posting missing days later is a difference.
     service.hear_of_dispute(charge, dispute_id="77123")
     outcome = service.reconcile(ahead=timedelta(days=9))
     assert (outcome.status, outcome.in_flight_minor) == ("matched", -60_000)

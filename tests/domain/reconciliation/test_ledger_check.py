@@ -1,4 +1,4 @@
-"""``verify`` finds each kind of damage: it is done here behind the triggers' back, and rolled back."""
+"""Ledger verification: damage each invariant with triggers disabled, then roll back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.kernel.redaction import redact_text
 from marketplace.ledger import queries as ledger
-from marketplace.orders import invariants as order_books
+from marketplace.orders import invariants as order_invariants
 from marketplace.orders.placing.place_order import WalletUse
 from marketplace.payments.charges.apply import ChargeOutcome
-from marketplace.payments.integrity import drift, invariants as payment_books
+from marketplace.payments.integrity import drift, invariants as payment_invariants
 from marketplace.platform.halts import are_payouts_halted
 from marketplace.reconciliation.ledger_check import verify_ledger
 from tests.support.alerts import alerts_about
@@ -39,29 +39,29 @@ from tests.support.purchases import (
 
 
 @contextmanager
-def unguarded(session: Session) -> Iterator[None]:
-    """Lay triggers and foreign keys to rest, as somebody with too many rights could."""
+def triggers_disabled(session: Session) -> Iterator[None]:
+    """Disable triggers and foreign keys, as a database superuser could."""
     session.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
     session.execute(text("SET LOCAL session_replication_role = replica"))
     yield
     session.execute(text("SET LOCAL session_replication_role = origin"))
 
 
-def rules_broken(session: Session) -> set[str]:
+def violated_rules(session: Session) -> set[str]:
     return {violation.rule for violation in verify_ledger(session)}
 
 
 @pytest.fixture
 def order_id(session: Session) -> UUID:
-    """An order whose money is held; the books are whole."""
+    """An order with money in escrow and a consistent ledger."""
     order_id = paid_order(session, make_shop(session))
     assert_books_are_whole(session)
     return order_id
 
 
 @dataclass(frozen=True)
-class Books:
-    """Orders of every kind whose books are whole, and the charges and refunds that belong to them."""
+class SampleOrders:
+    """Orders of every kind with a consistent ledger, and the buyer of the orders."""
 
     paid: UUID
     unpaid: UUID
@@ -72,8 +72,8 @@ class Books:
 
 
 @pytest.fixture
-def books(session: Session) -> Books:
-    """A paid order, one waiting with a wallet part, one refunded in part, a charge held back, one sent back."""
+def samples(session: Session) -> SampleOrders:
+    """Create orders of every kind, with a quarantined charge and a returned charge."""
     shop = make_shop(session)
     paid, refunded = paid_order(session, shop), paid_order(session, shop)
     refund(session, refunded, make_officer(session), amount_minor=1_000)
@@ -91,7 +91,7 @@ def books(session: Session) -> Books:
     disputed = paid_order(session, shop)
     lose_dispute(session, disputed, amount_minor=3_000)
     assert_books_are_whole(session)
-    return Books(paid, unpaid, refunded, clawed_back, disputed, shop.buyer.id)
+    return SampleOrders(paid, unpaid, refunded, clawed_back, disputed, shop.buyer.id)
 
 
 OF_PAID = "SELECT transaction_id FROM ledger_entries WHERE order_id = :paid"
@@ -158,35 +158,37 @@ DAMAGE = {
 }
 
 
-def damage(session: Session, books: Books, statement: str) -> None:
-    with unguarded(session):
-        changed = session.execute(text(statement.replace("OF_PAID", OF_PAID)), asdict(books))
+def damage(session: Session, samples: SampleOrders, statement: str) -> None:
+    with triggers_disabled(session):
+        changed = session.execute(text(statement.replace("OF_PAID", OF_PAID)), asdict(samples))
     assert changed.rowcount > 0, "nothing was damaged"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("rule", DAMAGE)
-def test_damage_is_found_by_the_name_of_its_rule(session: Session, books: Books, rule: str) -> None:
-    damage(session, books, DAMAGE[rule])
+def test_damage_is_reported_under_the_violated_invariant(
+    session: Session, samples: SampleOrders, rule: str
+) -> None:
+    damage(session, samples, DAMAGE[rule])
 
-    assert rule in rules_broken(session)
+    assert rule in violated_rules(session)
 
 
-def test_every_rule_is_broken_here_once() -> None:
-    names = [*ledger.INVARIANTS, *order_books.INVARIANTS, *payment_books.INVARIANTS]
+def test_every_invariant_has_a_damage_case() -> None:
+    names = [*ledger.INVARIANTS, *order_invariants.INVARIANTS, *payment_invariants.INVARIANTS]
 
     assert set(names) == set(DAMAGE)
     assert len(names) == len(DAMAGE)
 
 
-def test_damage_to_one_order_breaks_no_rule_of_others(session: Session, books: Books) -> None:
-    damage(session, books, "UPDATE orders SET wallet_minor = wallet_minor - 1 WHERE id = :unpaid")
+def test_damaged_order_is_the_only_order_reported(session: Session, samples: SampleOrders) -> None:
+    damage(session, samples, "UPDATE orders SET wallet_minor = wallet_minor - 1 WHERE id = :unpaid")
 
-    number = row_of(session, "orders", id=books.unpaid)["number"]
+    number = row_of(session, "orders", id=samples.unpaid)["number"]
     for violation in verify_ledger(session):
         assert {row["number"] for row in violation.rows} == {number}
 
 
-def test_an_order_paid_by_hand_is_found(session: Session) -> None:
+def test_order_set_to_paid_without_payment_is_reported(session: Session) -> None:
     shop = make_shop(session)
     order_id = place(session, shop, make_product(session, shop))
 
@@ -194,21 +196,21 @@ def test_an_order_paid_by_hand_is_found(session: Session) -> None:
         text("UPDATE orders SET status = 'paid_escrow', paid_at = now() WHERE id = :id"), {"id": order_id}
     )
 
-    assert rules_broken(session) == {
+    assert violated_rules(session) == {
         "the payments of each paid order add up to its total",
         "every paid order is covered by its charges and the wallet",
         "each escrow's state is allowed by the state of its order",
     }
 
 
-def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, books: Books) -> None:
+def test_each_violated_invariant_has_an_alert_until_restored(session: Session, samples: SampleOrders) -> None:
     def open_rules() -> set[str]:
         return list_open_subjects(session, identifier="ESCROW_DRIFT")
 
     drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert open_rules() == set()
     damage(
-        session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
+        session, samples, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
     found = verify_ledger(session)
     drift.update_invariant_alerts(session, found, now=NOW)
@@ -222,18 +224,20 @@ def test_drift_is_an_alert_for_each_rule_until_it_holds_again(session: Session, 
         2,
         "A ledger invariant does not hold",
     )
-    number = row_of(session, "orders", id=books.refunded)["number"]
+    number = row_of(session, "orders", id=samples.refunded)["number"]
     assert alert["facts"]["rows"] == len(found[0].rows)
     assert alert["facts"]["first"][0]["number"] == number
     drift.update_invariant_alerts(session, [], now=NOW)
     assert open_rules() == set()
 
 
-def test_drift_halts_payouts_and_its_end_does_not_resume_them(session: Session, books: Books) -> None:
+def test_drift_halts_payouts_and_a_repair_does_not_resume_payouts(
+    session: Session, samples: SampleOrders
+) -> None:
     drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert not are_payouts_halted(session)
     damage(
-        session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
+        session, samples, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
     drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert are_payouts_halted(session)
@@ -241,25 +245,25 @@ def test_drift_halts_payouts_and_its_end_does_not_resume_them(session: Session, 
     assert are_payouts_halted(session)
 
 
-def test_officers_who_resume_during_a_drift_are_overruled_by_another_one_alone(
-    session: Session, books: Books
+def test_payouts_resumed_during_a_drift_are_halted_only_by_another_drift(
+    session: Session, samples: SampleOrders
 ) -> None:
     broken = "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
-    damage(session, books, broken)
+    damage(session, samples, broken)
     drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     resume(session)
 
     drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert not are_payouts_halted(session)
 
-    damage(session, books, broken)
+    damage(session, samples, broken)
     drift.update_invariant_alerts(session, verify_ledger(session), now=NOW)
     assert are_payouts_halted(session)
 
 
-def test_a_drift_that_comes_back_halts_payouts_again(session: Session, books: Books) -> None:
+def test_recurring_drift_halts_payouts_again(session: Session, samples: SampleOrders) -> None:
     damage(
-        session, books, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
+        session, samples, "UPDATE escrows SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded"
     )
     found = verify_ledger(session)
     drift.update_invariant_alerts(session, found, now=NOW)
@@ -269,13 +273,13 @@ def test_a_drift_that_comes_back_halts_payouts_again(session: Session, books: Bo
     assert are_payouts_halted(session)
 
 
-def test_every_rule_is_told_of_as_it_is_named() -> None:
-    for rule in (*ledger.INVARIANTS, *order_books.INVARIANTS, *payment_books.INVARIANTS):
+def test_redaction_leaves_invariant_names_unchanged() -> None:
+    for rule in (*ledger.INVARIANTS, *order_invariants.INVARIANTS, *payment_invariants.INVARIANTS):
         assert redact_text(rule) == rule
 
 
-def test_a_violation_names_its_rows(session: Session, order_id: UUID) -> None:
-    with unguarded(session):
+def test_violation_lists_the_affected_rows(session: Session, order_id: UUID) -> None:
+    with triggers_disabled(session):
         session.execute(
             text("UPDATE escrows SET amount_minor = amount_minor - 1 WHERE order_id = :id"), {"id": order_id}
         )
@@ -287,7 +291,7 @@ def test_a_violation_names_its_rows(session: Session, order_id: UUID) -> None:
     assert row["booked_minor"] == row["expected_minor"] + 1
 
 
-def test_a_released_order_leaves_the_books_whole(session: Session) -> None:
+def test_release_leaves_the_ledger_consistent(session: Session) -> None:
     shop = make_shop(session)
     release(session, shop, shipped_order(session, shop))
 

@@ -1,4 +1,4 @@
-"""What officers do about what a reconciliation found: what they may, and what is booked of it."""
+"""Resolution of reconciliation differences by officers: permissions, approvals and postings."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -37,7 +37,7 @@ def second_officer(service: ReconciledService) -> Caller:
         return make_officer(session)
 
 
-def test_a_difference_that_an_officer_explained_is_booked_and_told_no_more(
+def test_resolved_difference_is_posted_and_not_reported_again(
     service: ReconciledService,
 ) -> None:
     service.paid_order()
@@ -56,7 +56,7 @@ def test_a_difference_that_an_officer_explained_is_booked_and_told_no_more(
         assert_books_are_whole(session)
 
 
-def test_more_than_the_company_has_there_is_not_written_off(service: ReconciledService) -> None:
+def test_write_off_above_own_funds_is_refused(service: ReconciledService) -> None:
     service.paid_order()
     service.gateway.fill(49_999)
     service.transfer("somebody-elses-7", 50_000)
@@ -65,14 +65,14 @@ def test_more_than_the_company_has_there_is_not_written_off(service: ReconciledS
         resolve(service, "own_funds")
     assert service.balances()["own_funds"] == 49_999
     assert service.reconcile().status == "drift"
-    # The company bears it: it pays money in, and what is missing is its own from then on.
+    # The company bears the loss: a top-up covers the missing amount.
     service.gateway.fill(1)
     service.reconcile()
     assert resolve(service, "own_funds")["state"] == "resolved"
     assert (service.balances()["own_funds"], service.reconcile().status) == (0, "matched")
 
 
-def test_what_was_owed_to_the_gateway_on_the_first_day_is_nobodys_write_off(
+def test_opening_deficit_does_not_block_a_write_off(
     service: ReconciledService,
 ) -> None:
     service.paid_order()
@@ -83,7 +83,7 @@ def test_what_was_owed_to_the_gateway_on_the_first_day_is_nobodys_write_off(
     assert resolve(service, "own_funds")["bookedMinor"] == -50_000
 
 
-def test_much_is_written_off_by_two_officers(service: ReconciledService) -> None:
+def test_write_off_above_the_limit_needs_two_officers(service: ReconciledService) -> None:
     service.paid_order()
     service.gateway.fill(200_000)
     service.transfer("somebody-elses-9", 100_001)
@@ -97,7 +97,7 @@ def test_much_is_written_off_by_two_officers(service: ReconciledService) -> None
     with pytest.raises(SecondApproverRequiredError):
         resolve(service, "own_funds")
     assert service.balances()["own_funds"] == 200_000
-    # The next run finds the same, and what is proposed for it stands.
+    # The next run finds the same difference and keeps the proposal.
     assert service.reconcile().status == "drift"
     with pytest.raises(SecondApproverRequiredError):
         resolve(service, "own_funds")
@@ -113,7 +113,7 @@ def test_much_is_written_off_by_two_officers(service: ReconciledService) -> None
     assert (service.balances()["own_funds"], service.reconcile().status) == (99_999, "matched")
 
 
-def test_much_too_much_takes_two_officers_as_well(service: ReconciledService) -> None:
+def test_surplus_above_the_limit_needs_two_officers(service: ReconciledService) -> None:
     service.paid_order()
     service.book(-100_001, "by-hand:7")
     service.reconcile()
@@ -127,14 +127,14 @@ def test_much_too_much_takes_two_officers_as_well(service: ReconciledService) ->
     assert (service.balances()["own_funds"], service.reconcile().status) == (own + 100_001, "matched")
 
 
-def test_a_little_too_much_takes_one_officer(service: ReconciledService) -> None:
+def test_surplus_at_the_limit_needs_a_single_officer(service: ReconciledService) -> None:
     service.paid_order()
     service.book(-100_000, "by-hand:8")
     service.reconcile()
     assert resolve(service, "own_funds")["bookedMinor"] == 100_000
 
 
-def test_a_proposal_is_for_the_amount_it_was_made_for(service: ReconciledService) -> None:
+def test_changed_amount_discards_the_proposal(service: ReconciledService) -> None:
     service.paid_order()
     service.gateway.fill(500_000)
     service.book(-150_000, "by-hand:5")
@@ -148,7 +148,7 @@ def test_a_proposal_is_for_the_amount_it_was_made_for(service: ReconciledService
     assert [one["proposed_by"] for one in service.found()] == [None, None]
 
 
-def test_many_small_ones_are_much_too(service: ReconciledService) -> None:
+def test_small_write_offs_above_the_limit_in_total_need_two_officers(service: ReconciledService) -> None:
     service.paid_order()
     service.gateway.fill(500_000)
     for number in range(2):
@@ -158,7 +158,7 @@ def test_many_small_ones_are_much_too(service: ReconciledService) -> None:
     assert states == ["resolved", "proposed"]
 
 
-def test_what_is_missing_does_not_make_up_for_what_is_too_much(service: ReconciledService) -> None:
+def test_surplus_does_not_offset_a_write_off_in_the_limit(service: ReconciledService) -> None:
     service.paid_order()
     service.gateway.fill(500_000)
     service.transfer("somebody-elses-beside-a-surplus", 60_000)
@@ -168,7 +168,7 @@ def test_what_is_missing_does_not_make_up_for_what_is_too_much(service: Reconcil
     assert states == ["resolved", "proposed"]
 
 
-def test_of_two_at_once_the_second_waits_and_counts_the_first(service: ReconciledService) -> None:
+def test_concurrent_resolutions_count_together_towards_the_limit(service: ReconciledService) -> None:
     service.paid_order()
     for number in range(2):
         service.book(-60_000, f"by-hand-at-once:{number}")
@@ -183,7 +183,7 @@ def test_of_two_at_once_the_second_waits_and_counts_the_first(service: Reconcile
         assert other.result(timeout=20)["state"] == "proposed"
 
 
-def test_what_the_gateway_charged_is_a_cost(service: ReconciledService) -> None:
+def test_gateway_charge_is_posted_as_gateway_fees(service: ReconciledService) -> None:
     service.paid_order()
     fees = service.balances()["gateway_fees"]
     service.transfer("a-charge-of-the-gateway", 5_000)
@@ -193,7 +193,7 @@ def test_what_the_gateway_charged_is_a_cost(service: ReconciledService) -> None:
     assert service.reconcile().status == "matched"
 
 
-def test_much_is_no_charge_of_the_gateway(service: ReconciledService) -> None:
+def test_amount_above_the_limit_cannot_be_a_gateway_cost(service: ReconciledService) -> None:
     service.paid_order()
     service.transfer("a-charge-of-nobody", 100_001)
     service.reconcile()
@@ -201,7 +201,7 @@ def test_much_is_no_charge_of_the_gateway(service: ReconciledService) -> None:
         resolve(service, "gateway_cost")
 
 
-def test_a_payee_does_not_resolve_their_own_payout(service: ReconciledService) -> None:
+def test_officer_cannot_resolve_own_payout(service: ReconciledService) -> None:
     service.paid_order()
     service.plan("transfers", "success")
     intent_id, reference = service.payout()
@@ -213,7 +213,7 @@ def test_a_payee_does_not_resolve_their_own_payout(service: ReconciledService) -
     assert resolve(service, "ask")["state"] == "resolved"
 
 
-def test_a_charge_whose_event_never_came_is_asked_about_and_applied(service: ReconciledService) -> None:
+def test_charge_without_event_is_polled_and_applied(service: ReconciledService) -> None:
     order_id, reference, _ = service.order()
     service.gateway.pay(reference)
     service.reconcile(ahead=LATER)
@@ -228,7 +228,7 @@ def test_a_charge_whose_event_never_came_is_asked_about_and_applied(service: Rec
     assert (outcome.status, outcome.in_flight_minor) == ("matched", 0)
 
 
-def test_a_refund_whose_event_never_came_is_asked_about(service: ReconciledService) -> None:
+def test_refund_without_event_is_polled(service: ReconciledService) -> None:
     order_id, charge = service.paid_order()
     service.plan("refunds", "success")
     service.refunded(order_id)
@@ -240,7 +240,7 @@ def test_a_refund_whose_event_never_came_is_asked_about(service: ReconciledServi
     assert service.reconcile(ahead=LATER).status == "matched"
 
 
-def test_only_what_the_latest_run_found_is_resolved_by_who_is_no_party(service: ReconciledService) -> None:
+def test_superseded_run_unknown_difference_or_own_order_is_refused(service: ReconciledService) -> None:
     _, charge = service.paid_order()
     service.gateway.call("POST", "/refund", json={"transaction": charge.reference, "amount": 70_000})
     service.reconcile()
@@ -273,7 +273,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("rule", DAMAGE)
-def test_what_it_booked_is_held_to_the_rules_of_the_books(service: ReconciledService, rule: str) -> None:
+def test_damaged_resolution_violates_the_matching_invariant(service: ReconciledService, rule: str) -> None:
     service.paid_order()
     service.gateway.fill(120_000)
     service.transfer("somebody-elses-6", 120_000)
@@ -287,5 +287,5 @@ def test_what_it_booked_is_held_to_the_rules_of_the_books(service: ReconciledSer
         assert [violation.rule for violation in ledger_check.verify_ledger(session)] == [rule]
 
 
-def test_every_rule_is_broken_here_once() -> None:
+def test_every_reconciliation_invariant_has_a_damage_case() -> None:
     assert set(DAMAGE) == set(ledger_check._RECONCILIATION_INVARIANTS)

@@ -1,4 +1,4 @@
-"""That what a reconciliation suggests does mend what it found: the next one finds it no more."""
+"""Resolved differences: the next reconciliation does not find a resolved difference again."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,48 +23,48 @@ BY_TWO = "every accepted difference above the single-approver limit has two appr
 PAID_MINOR, FEE_MINOR = 200_000, 1_000
 
 
-class Unaware(Forgetful):
-    """Knows nothing of what it moved."""
+class RecordsWithoutLookup(Forgetful):
+    """Gateway records without any record that can be fetched by id."""
 
     def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
-        """Give none."""
+        """Return no record."""
         return None
 
 
-class Deleted(Double):
-    """Has no transfers any more, and what they moved is back."""
+class RecordsWithoutTransfers(Double):
+    """Gateway records without transfers; the transferred amounts are back in the balance."""
 
     def list_records(
         self, kind: RecordKind, *, since: datetime, until: datetime
     ) -> Iterator[list[GatewayRecord]]:
-        """Give a list, of transfers an empty one."""
+        """List the records of a kind, without transfers."""
         return iter(()) if kind == "transfer" else super().list_records(kind, since=since, until=until)
 
     def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
-        """Give one of it, but no transfer."""
+        """Return a record by id unless the record is a transfer."""
         return None if kind == "transfer" else super().fetch_record(kind, gateway_id)
 
 
-def charge_of_nobody(service: ReconciledService) -> int:
-    """Have somebody pay what no payment here asked for, and give the gateway's fee."""
+def make_unrecognized_charge(service: ReconciledService) -> int:
+    """Make an unrecognized charge and return the gateway's fee."""
     service.paid_order()
     service.gateway.open("of-nobody-here", 333_300)
     fee: int = service.gateway.pay("of-nobody-here")["fees"]
     return fee
 
 
-def refund_of_nobody(service: ReconciledService, minor: int) -> None:
+def refund_unrecognized_charge(service: ReconciledService, minor: int) -> None:
     service.gateway.call("POST", "/refund", json={"transaction": "of-nobody-here", "amount": minor})
 
 
-def test_a_charge_of_nobody_that_was_refunded_there_is_one_difference_and_a_cost(
+def test_refunded_unrecognized_charge_is_a_single_difference_and_a_cost(
     service: ReconciledService,
 ) -> None:
-    fee = charge_of_nobody(service)
+    fee = make_unrecognized_charge(service)
     service.reconcile()
     assert service.told() == [("charge", "missing_here", "look_up_charge", 333_300 - fee)]
 
-    refund_of_nobody(service, 333_300)
+    refund_unrecognized_charge(service, 333_300)
     assert service.reconcile().drift_minor == -fee
     assert service.told() == [("charge", "missing_here", "bear_refunded_charge", -fee)]
     [found] = service.found()
@@ -74,21 +74,21 @@ def test_a_charge_of_nobody_that_was_refunded_there_is_one_difference_and_a_cost
     assert resolve(service, "gateway_cost")["bookedMinor"] == -fee
     assert service.balances()["gateway_fees"] == costs + fee
     assert (service.reconcile().status, service.told()) == ("matched", [])
-    # What the lists told of it is kept: those of later runs do not reach so far back.
-    service.records = Unaware(service.services.gateway_records)
+    # Listed records are stored, because the lists of later runs do not reach so far back.
+    service.records = RecordsWithoutLookup(service.services.gateway_records)
     assert (service.reconcile().status, service.told()) == ("matched", [])
 
 
-def test_of_a_charge_of_nobody_the_rest_is_told_that_was_not_refunded(service: ReconciledService) -> None:
-    fee = charge_of_nobody(service)
-    refund_of_nobody(service, 300_000)
+def test_partially_refunded_unrecognized_charge_is_reported_with_the_rest(service: ReconciledService) -> None:
+    fee = make_unrecognized_charge(service)
+    refund_unrecognized_charge(service, 300_000)
 
     service.reconcile()
 
     assert service.told() == [("charge", "missing_here", "look_up_charge", 33_300 - fee)]
 
 
-def test_a_fee_that_finance_explained_differs_no_more(service: ReconciledService) -> None:
+def test_fee_resolved_as_gateway_cost_is_not_reported_again(service: ReconciledService) -> None:
     _, reference, _ = service.order()
     charge = service.gateway.charge_of_paid(reference)
     service.apply(replace(charge, fees_minor=charge.fees_minor - 700))
@@ -102,7 +102,7 @@ def test_a_fee_that_finance_explained_differs_no_more(service: ReconciledService
 
 
 @pytest.mark.parametrize("fee_minor", [0, FEE_MINOR])
-def test_a_payout_that_the_gateway_has_no_more_comes_back_by_two_officers(
+def test_payout_deleted_at_the_gateway_is_returned_by_two_officers(
     service: ReconciledService, fee_minor: int
 ) -> None:
     service.paid_order()
@@ -112,12 +112,12 @@ def test_a_payout_that_the_gateway_has_no_more_comes_back_by_two_officers(
     service.hear_of_payout(intent_id, "success", amount_minor=PAID_MINOR)
     service.keep_fee(intent_id, fee_minor)
     service.reconcile()
-    service.records = Deleted(service.services.gateway_records)
+    service.records = RecordsWithoutTransfers(service.services.gateway_records)
     missing = PAID_MINOR + fee_minor
     assert service.reconcile().drift_minor == missing
     assert service.told() == [("transfer", "missing_there", "look_up_payout", missing)]
 
-    # It has said all that it knows: to ask it again would change nothing.
+    # The gateway has deleted the transfer, so another poll would change nothing.
     with pytest.raises(ResolutionNotAllowedError, match=r"`ask` does not apply .* came_back\."):
         resolve(service, "ask")
     assert resolve(service, "came_back")["state"] == "proposed"
@@ -141,7 +141,7 @@ def test_a_payout_that_the_gateway_has_no_more_comes_back_by_two_officers(
     assert not broken & {OUT_OF_GATEWAY, BY_TWO}
 
 
-def test_what_is_no_success_any_more_does_not_come_back_again(service: ReconciledService) -> None:
+def test_already_reversed_payout_cannot_be_resolved_as_returned(service: ReconciledService) -> None:
     service.paid_order()
     intent_id, _ = service.payout(arrives=False)
     service.hear_of_payout(intent_id, "success")

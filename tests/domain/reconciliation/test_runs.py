@@ -1,4 +1,4 @@
-"""Runs of reconciliation: one at a time, broken off and gone over anew, and halting payouts."""
+"""Reconciliation runs: exclusive, restarted after a crash, and halting payouts on drift."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -35,11 +35,11 @@ FIRST_OF_ALL = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class _KilledError(BaseException):
-    """Stands for a worker that is killed: nothing catches it."""
+    """Simulate a killed worker: no handler catches this exception."""
 
 
-class Mortal(Double):
-    """The gateway's records, in a process that dies after so many pages."""
+class KilledAfterPages(Double):
+    """Gateway records in a process that dies after a number of pages."""
 
     def __init__(self, records: GatewayRecords, pages: int) -> None:
         super().__init__(records)
@@ -61,8 +61,8 @@ class Mortal(Double):
         return self._counted(super().list_records(kind, since=since, until=until))
 
 
-class Restless(Double):
-    """The gateway's records, while customers pay."""
+class RecordsDuringPayments(Double):
+    """Gateway records with a payment during each list call."""
 
     def __init__(self, records: GatewayRecords, happens: Callable[[], None]) -> None:
         super().__init__(records)
@@ -75,15 +75,15 @@ class Restless(Double):
         return super().list_records(kind, since=since, until=until)
 
 
-class Garbled(Double):
-    """The gateway's records, with something in them that nobody thought of."""
+class FailingRecords(Double):
+    """Gateway records that raise an unexpected error."""
 
     def fetch_balance(self) -> int:
         raise OverflowError("date value out of range")
 
 
-class Miscounting(Double):
-    """A gateway whose balance is not the sum of its own movements."""
+class MiscountingRecords(Double):
+    """Gateway records with a balance that differs from the sum of movements."""
 
     def fetch_balance(self) -> int:
         return super().fetch_balance() + 7
@@ -115,7 +115,7 @@ def drifts(service: ReconciledService) -> list[tuple[str, bool]]:
     return [(row["subject"], row["resolved_at"] is not None) for row in rows]
 
 
-def test_drift_is_raised_and_halts_payouts_until_officers_resume_them(service: ReconciledService) -> None:
+def test_drift_raises_an_alert_and_halts_payouts_until_resumed(service: ReconciledService) -> None:
     service.paid_order()
     assert service.reconcile().status == "matched"
     assert (halted(service), drifts(service)) == (False, [])
@@ -123,7 +123,7 @@ def test_drift_is_raised_and_halts_payouts_until_officers_resume_them(service: R
     assert service.reconcile().drift_minor == -1
     assert (halted(service), len(drifts(service))) == (True, 1)
     assert drifts(service)[0][1] is False
-    # The rules of the books hold: that says nothing of the gateway's balance.
+    # Valid ledger invariants do not resolve a drift from the gateway's balance.
     ledger_check.check_ledger(service.database, now=datetime.now(UTC))
     assert drifts(service)[0][1] is False
     service.reconcile()
@@ -132,7 +132,7 @@ def test_drift_is_raised_and_halts_payouts_until_officers_resume_them(service: R
     assert (halted(service), drifts(service)[0][1]) == (True, True)
 
 
-def test_one_reconciliation_runs_at_a_time(service: ReconciledService) -> None:
+def test_second_reconciliation_is_refused_until_the_first_counts_as_lost(service: ReconciledService) -> None:
     first = start(service)
     with pytest.raises(ReconciliationRunningError, match=str(first)):
         start(service)
@@ -143,10 +143,10 @@ def test_one_reconciliation_runs_at_a_time(service: ReconciledService) -> None:
     assert perform(service, first) is None
 
 
-def test_another_worker_leaves_a_run_to_the_one_that_is_at_it(service: ReconciledService) -> None:
+def test_leased_run_is_refused_to_another_worker(service: ReconciledService) -> None:
     service.paid_order()
     run_id = start(service)
-    service.records = Mortal(service.services.gateway_records, 1)
+    service.records = KilledAfterPages(service.services.gateway_records, 1)
     with pytest.raises(_KilledError):
         perform(service, run_id)
     service.records = service.services.gateway_records
@@ -158,13 +158,13 @@ def test_another_worker_leaves_a_run_to_the_one_that_is_at_it(service: Reconcile
 
 @pytest.mark.parametrize("pages", sample(range(7), every=3))
 def test_killed_run_starts_over(service: ReconciledService, pages: int) -> None:
-    """There are three pages of movements, and one or two of each list."""
+    """The gateway has three pages of movements and up to two pages of each list."""
     service.paid_order()
     for _ in range(210):
         service.gateway.fill(100)
     service.gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 1_000})
     run_id = start(service)
-    service.records = Mortal(service.services.gateway_records, pages)
+    service.records = KilledAfterPages(service.services.gateway_records, pages)
     with pytest.raises(_KilledError):
         perform(service, run_id)
     service.records = service.services.gateway_records
@@ -178,7 +178,7 @@ def test_killed_run_starts_over(service: ReconciledService, pages: int) -> None:
         assert_books_are_whole(session)
 
 
-def test_pages_are_read_once_and_afterwards_what_is_new(service: ReconciledService) -> None:
+def test_next_run_reads_only_new_movements(service: ReconciledService) -> None:
     service.order()
     for _ in range(230):
         service.gateway.fill(100)
@@ -191,8 +191,8 @@ def test_pages_are_read_once_and_afterwards_what_is_new(service: ReconciledServi
     assert len([call for call in service.gateway.line.calls if "/balance/ledger" in call]) == 1
 
 
-def test_charges_that_come_while_it_reads_are_no_drift(service: ReconciledService) -> None:
-    """Some are booked before the books are looked at, and some after, or not yet."""
+def test_charges_during_a_run_are_no_drift(service: ReconciledService) -> None:
+    """Charges are posted before, during and after the comparison with the ledger."""
     for _ in range(2):
         service.paid_order()
     waiting = [service.order() for _ in range(4)]
@@ -200,7 +200,7 @@ def test_charges_that_come_while_it_reads_are_no_drift(service: ReconciledServic
     def happens() -> None:
         service.apply(service.gateway.charge_of_paid(waiting.pop()[1]))
 
-    service.records = Restless(service.services.gateway_records, happens)
+    service.records = RecordsDuringPayments(service.services.gateway_records, happens)
     outcome = service.reconcile()
     assert waiting == []
     assert (outcome.status, service.told()) == ("matched", [])
@@ -208,7 +208,7 @@ def test_charges_that_come_while_it_reads_are_no_drift(service: ReconciledServic
     assert service.reconcile().in_flight_minor == 0
 
 
-def test_a_gateway_that_does_not_answer_makes_the_run_fail(service: ReconciledService) -> None:
+def test_unavailable_gateway_fails_the_run(service: ReconciledService) -> None:
     service.paid_order()
     service.gateway.line.fault = "refuse"
     run_id = start(service)
@@ -225,32 +225,32 @@ def test_a_gateway_that_does_not_answer_makes_the_run_fail(service: ReconciledSe
     assert service.reconcile().status == "matched"
 
 
-def test_an_error_that_nobody_foresaw_ends_the_run_and_is_raised(service: ReconciledService) -> None:
+def test_unexpected_error_fails_the_run_and_is_raised(service: ReconciledService) -> None:
     service.paid_order()
-    service.records = Garbled(service.services.gateway_records)
+    service.records = FailingRecords(service.services.gateway_records)
     run_id = start(service)
     with pytest.raises(OverflowError):
         perform(service, run_id)
     [row] = service.rows("SELECT status, failure, finished_at FROM reconciliations")
     assert (row["status"], row["failure"]) == ("failed", "Unexpected error: OverflowError.")
     assert row["finished_at"] is not None
-    # Handed on once more, it is over; and nothing keeps the next one.
+    # A second delivery of the failed run does nothing, and the next run is not blocked.
     assert perform(service, run_id) is None
     service.records = service.services.gateway_records
     assert service.reconcile().status == "matched"
 
 
-def test_the_schedule_fails_where_one_has_been_running_for_an_hour(service: ReconciledService) -> None:
+def test_scheduled_run_fails_when_another_is_stuck_for_an_hour(service: ReconciledService) -> None:
     run_id = start(service)
     now = datetime.now(UTC) + timedelta(minutes=61)
-    # Its workers die one after the other: it is claimed, and never gets to its end.
+    # Each worker dies in turn, so the run is always leased and never finishes.
     with service.database.transaction() as session:
         session.execute(text("UPDATE reconciliations SET claimed_until = :now"), {"now": now})
     with pytest.raises(ReconciliationStuckError, match=str(run_id)):
         get_periodic_task("reconcile-escrow").run(service.services, Dispatcher(service.services), now)
 
 
-def test_the_schedule_reconciles_and_leaves_one_that_runs_alone(service: ReconciledService) -> None:
+def test_scheduled_run_is_skipped_while_another_is_running(service: ReconciledService) -> None:
     service.paid_order()
     relay = Dispatcher(service.services)
     outcome = get_periodic_task("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
@@ -266,15 +266,15 @@ def test_the_schedule_reconciles_and_leaves_one_that_runs_alone(service: Reconci
     ]
 
 
-def test_a_balance_that_is_not_the_sum_of_its_movements_is_told(service: ReconciledService) -> None:
+def test_gateway_balance_unequal_to_movements_is_reported(service: ReconciledService) -> None:
     service.paid_order()
-    service.records = Miscounting(service.services.gateway_records)
+    service.records = MiscountingRecords(service.services.gateway_records)
     outcome = service.reconcile()
     assert outcome.gateway_minor == service.held() + 7
     assert service.told() == [("balance", "amounts_differ", "look_up_balance", 7)]
 
 
-def test_windows_are_in_order_and_past_and_not_endless(service: ReconciledService) -> None:
+def test_reversed_future_or_too_long_window_is_refused(service: ReconciledService) -> None:
     now = datetime.now(UTC)
     for since, until, name in (
         (now, now - timedelta(days=1), "from"),
@@ -293,7 +293,7 @@ def test_windows_are_in_order_and_past_and_not_endless(service: ReconciledServic
     assert (service.run()["starts"], service.run()["ends"]) == (now - timedelta(days=300), now)
 
 
-def test_the_window_begins_where_both_last_agreed(service: ReconciledService) -> None:
+def test_window_starts_at_the_last_matched_run(service: ReconciledService) -> None:
     service.reconcile()
     agreed = service.run()["ends"]
     service.reconcile(ahead=timedelta(days=5))
