@@ -1,4 +1,4 @@
-"""Many replays by an operator: what ends them early is told, with what was done until then."""
+"""Bulk replay by an operator: progress, rate limit and interruption."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,8 +17,8 @@ from tests.support.gateway_events import transfer_data
 from tests.support.purchases import NOW
 
 
-def event(database: Database) -> queries.WebhookEventDetail:
-    """Give an event that was never tried."""
+def make_event(database: Database) -> queries.WebhookEventDetail:
+    """Create an event without any processing attempt."""
     body = orjson.dumps({"event": "transfer.failed", "data": transfer_data("failed")})
     inbox_id = database.in_transaction(inbox.receive_event, provider="gateway", body=body, now=NOW)
     with database.reading() as session:
@@ -26,7 +26,7 @@ def event(database: Database) -> queries.WebhookEventDetail:
 
 
 def clock_that_fails_at_third(error: BaseException) -> Callable[[], datetime]:
-    """Give a clock that is asked once for each event."""
+    """Return a clock that is read once per event and raises the error at the third."""
     times = iter((NOW, NOW))
 
     def tell() -> datetime:
@@ -45,14 +45,14 @@ def clock_that_fails_at_third(error: BaseException) -> Callable[[], datetime]:
         (ServiceUnavailableError("The database can't be reached."), "The database connection was lost"),
     ],
 )
-def test_what_was_done_is_told_whatever_ends_it(
+def test_interrupted_bulk_replay_reports_the_finished_events(
     services: Services,
     database: Database,
     capsys: pytest.CaptureFixture[str],
     error: BaseException,
     told: str,
 ) -> None:
-    rows = [event(database) for _ in range(4)]
+    rows = [make_event(database) for _ in range(4)]
 
     run = replay_all(
         replace(services, clock=clock_that_fails_at_third(error)), rows, dry_run=False, rate=None
@@ -69,7 +69,7 @@ def test_what_was_done_is_told_whatever_ends_it(
 
 @dataclass
 class Time:
-    """Stands in for the module: each event takes a tenth of a second, and so long as one sleeps."""
+    """Stand-in for the `time` module: only events (0.1 s each) and sleep advance the clock."""
 
     now: float = 1_000.0
     slept: float = 0.0
@@ -85,7 +85,7 @@ class Time:
 @pytest.mark.parametrize(
     ("rate", "slept"), [(None, 0.0), (2, 0.4 * 4), (10, 0.0), (1_000, 0.0), (0.5, 1.9 * 4)]
 )
-def test_no_more_are_replayed_in_a_second_than_the_rate(
+def test_bulk_replay_stays_within_the_rate_limit(
     services: Services,
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
@@ -99,17 +99,17 @@ def test_no_more_are_replayed_in_a_second_than_the_rate(
         time.now += 0.1
         return NOW
 
-    rows = [event(database) for _ in range(5)]
+    rows = [make_event(database) for _ in range(5)]
     run = replay_all(replace(services, clock=take_a_while), rows, dry_run=True, rate=rate)
 
     assert len(run.replayed) == 5
     assert time.slept == pytest.approx(slept)
 
 
-def test_a_stage_that_is_done_is_told_by_its_number_alone(
+def test_completed_stage_prints_only_the_number_of_events(
     services: Services, database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = replay_all(services, [event(database)], dry_run=True, rate=None)
+    run = replay_all(services, [make_event(database)], dry_run=True, rate=None)
 
     assert (run.interruption, len(run.replayed)) == (None, 1)
     assert "not tried yet: 1 (" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Every event that the gateway can send: its effect, once, in whatever order they come."""
+"""Effects of every gateway event: applied once, in any order of arrival."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -66,7 +66,7 @@ def deliver(database: Database, event: str, data: dict[str, Any]) -> str:
 
 
 class Payment:
-    """A payment of an order, which is not paid yet."""
+    """An initialized payment of an unpaid order."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -77,7 +77,7 @@ class Payment:
         self.charge_id = gateway_events.new_id()
 
     def data_of(self, event: str) -> dict[str, Any]:
-        """Write what an event of any type says about it."""
+        """Return the data of an event of the given type about this payment."""
         return gateway_events.data_of(
             event,
             reference=self.intent.reference,
@@ -86,12 +86,12 @@ class Payment:
         )
 
     def pay(self) -> None:
-        """Have its charge come."""
+        """Deliver the event of a successful charge."""
         assert deliver(self.database, "charge.success", self.data_of("charge.success")) == "processed"
 
     @property
     def state(self) -> tuple[str, str]:
-        """The order's status, and its escrow's."""
+        """The statuses of order and escrow."""
         return state_of(self.database, self.order_id)
 
 
@@ -101,7 +101,7 @@ def state_of(database: Database, order_id: UUID) -> tuple[str, str]:
 
 
 def reference_of(database: Database, order_id: UUID) -> tuple[str, int]:
-    """Give the reference of what paid an order, and the charge's id."""
+    """Return payment reference and charge id of a paid order."""
     with database.reading() as session:
         row = session.execute(
             text(
@@ -118,7 +118,7 @@ def about(session: Session, data: dict[str, Any]) -> str:
     return f"charge-dispute:{row_of(session, 'charge_disputes', gateway_dispute_id=str(data['id']))['id']}"
 
 
-# What each does on a paid order; refunds here are none of ours, as one made by hand at the gateway.
+# Expected result of each event on a paid order. The refunds are unrecognized, as if made in the gateway's dashboard.
 EFFECTS = (
     {"charge.success": "processed"}
     | dict.fromkeys(gateway_events.REFUNDS, "ignored")
@@ -128,13 +128,13 @@ EFFECTS = (
 )
 
 
-def test_no_event_is_forgotten_here() -> None:
+def test_every_gateway_event_has_an_expected_result() -> None:
     assert EFFECTS.keys() == set(gateway_events.ALL)
 
 
 @pytest.mark.parametrize("rest", ["", ',"data":null', ',"data":[]', ',"data":"x"'])
 @pytest.mark.parametrize("event", gateway_events.ALL)
-def test_without_data_one_that_does_nothing_is_ignored_and_others_are_dead_by_their_type(
+def test_event_without_data_is_dead_unless_the_type_is_ignored(
     database: Database, event: str, rest: str
 ) -> None:
     body = f'{{"event":"{event}","domain":"{uuid4()}"{rest}}}'.encode()
@@ -150,7 +150,7 @@ def test_without_data_one_that_does_nothing_is_ignored_and_others_are_dead_by_th
 
 
 @pytest.mark.parametrize("event", gateway_events.ALL)
-def test_each_event_twice_has_its_effect_once(database: Database, event: str) -> None:
+def test_second_delivery_of_each_event_is_a_duplicate(database: Database, event: str) -> None:
     payment = Payment(database)
     if event != "charge.success":
         payment.pay()
@@ -172,7 +172,7 @@ def test_each_event_twice_has_its_effect_once(database: Database, event: str) ->
 
 @settings(max_examples=12)
 @given(st.permutations([event for event in gateway_events.ALL for _ in range(2)]))
-def test_all_of_them_twice_in_any_order_come_to_the_same(services: Services, order: list[str]) -> None:
+def test_duplicated_events_in_any_order_have_the_same_result(services: Services, order: list[str]) -> None:
     database = services.database
     payment = Payment(database)
     data = {event: payment.data_of(event) for event in gateway_events.ALL}
@@ -200,12 +200,12 @@ def test_all_of_them_twice_in_any_order_come_to_the_same(services: Services, ord
         assert_books_are_whole(session)
 
 
-class TestDisputesOfCharges:
-    """A customer's bank disputes a charge: nothing of its orders moves any more."""
+class TestChargeDisputes:
+    """Disputes of charges by the buyer's bank freeze the paid orders."""
 
     @pytest.mark.parametrize("event", [CREATE, REMIND])
     @pytest.mark.parametrize("step", ["paid_escrow", "processing", "shipped"])
-    def test_what_escrow_holds_is_frozen(self, database: Database, event: str, step: str) -> None:
+    def test_dispute_freezes_an_order_in_escrow(self, database: Database, event: str, step: str) -> None:
         with database.transaction() as session:
             shop = make_shop(session)
             order_id = (shipped_order if step == "shipped" else paid_order)(session, shop)
@@ -227,7 +227,7 @@ class TestDisputesOfCharges:
             assert row_of(session, "notifications", user_id=shop.vendor.id, type="order_disputed")
             assert_books_are_whole(session)
 
-    def test_the_alert_names_the_orders_and_nobody(self, database: Database) -> None:
+    def test_dispute_alert_names_the_orders_without_personal_data(self, database: Database) -> None:
         payment = Payment(database)
         payment.pay()
         data = payment.data_of(CREATE)
@@ -244,7 +244,7 @@ class TestDisputesOfCharges:
         for private in ("ada@example.edu", "+2348031234567", "4081"):
             assert private not in str(alert)
 
-    def test_reminders_count_the_alert_up(self, database: Database) -> None:
+    def test_dispute_reminder_counts_as_another_occurrence_of_the_alert(self, database: Database) -> None:
         payment = Payment(database)
         payment.pay()
         data = payment.data_of(CREATE)
@@ -261,7 +261,7 @@ class TestDisputesOfCharges:
             assert [step[2] for step in trail_of(session, payment.order_id)].count("charge-dispute") == 1
 
     @pytest.mark.parametrize("destination", ["gateway", "wallet"])
-    def test_what_the_bank_may_give_back_is_not_refunded_too(
+    def test_refund_is_refused_while_a_dispute_is_open_or_lost(
         self, database: Database, destination: str
     ) -> None:
         payment = Payment(database)
@@ -280,8 +280,8 @@ class TestDisputesOfCharges:
             try_refund()
         assert payment.state == ("disputed", "frozen")
 
-    def test_an_id_is_taken_whole_or_not_at_all(self, database: Database) -> None:
-        """Cut short, a dispute of one order would be taken for that of another."""
+    def test_dispute_id_is_never_truncated(self, database: Database) -> None:
+        """A truncated id could match the dispute of another order."""
         one, other = Payment(database), Payment(database)
         one.pay()
         other.pay()
@@ -293,7 +293,7 @@ class TestDisputesOfCharges:
 
         assert (one.state, other.state) == (("disputed", "frozen"), ("disputed", "frozen"))
 
-    def test_what_the_bank_left_with_us_can_be_refunded(self, database: Database) -> None:
+    def test_order_with_won_dispute_can_be_refunded(self, database: Database) -> None:
         payment = Payment(database)
         payment.pay()
         data = payment.data_of(CREATE)
@@ -330,7 +330,7 @@ class TestDisputesOfCharges:
 
     @pytest.mark.parametrize("word", ["auto-accepted", "", None])
     @pytest.mark.parametrize(("end", "severity"), [(LOST, "SEV-2"), (WON, "SEV-3")])
-    def test_an_end_that_does_not_say_who_won_books_nothing_and_stays_open_until_it_does(
+    def test_unrecognized_dispute_outcome_posts_nothing_and_stays_open(
         self, database: Database, word: str | None, end: dict[str, str], severity: str
     ) -> None:
         payment = Payment(database)
@@ -350,7 +350,7 @@ class TestDisputesOfCharges:
         with database.reading() as session:
             assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
 
-    def test_dispute_won_before_its_first_event_freezes_no_order(self, database: Database) -> None:
+    def test_dispute_won_before_the_first_event_freezes_no_order(self, database: Database) -> None:
         payment = Payment(database)
         payment.pay()
         data = payment.data_of(CREATE)
@@ -361,7 +361,9 @@ class TestDisputesOfCharges:
         assert payment.state == ("paid_escrow", "held")
 
     @pytest.mark.parametrize("state", ["delivered", "refunded"])
-    def test_after_the_end_there_is_nothing_to_freeze(self, database: Database, state: str) -> None:
+    def test_dispute_of_delivered_or_refunded_order_freezes_nothing(
+        self, database: Database, state: str
+    ) -> None:
         with database.transaction() as session:
             shop = make_shop(session)
             order_id = (shipped_order if state == "delivered" else paid_order)(session, shop)
@@ -379,7 +381,7 @@ class TestDisputesOfCharges:
             [alert] = alerts_about(session, about(session, data))
             assert [(one["was"], one["frozen"]) for one in alert["facts"]["orders"]] == [(state, False)]
 
-    def test_a_charge_that_was_held_back_paid_nothing(self, database: Database) -> None:
+    def test_dispute_of_quarantined_charge_freezes_nothing(self, database: Database) -> None:
         payment = Payment(database)
         short = charge_data(payment.intent.reference, 5, id=payment.charge_id)
         assert deliver(database, "charge.success", short) == "processed"
@@ -391,7 +393,7 @@ class TestDisputesOfCharges:
         with database.reading() as session:
             assert open_about(session, about(session, data)) == {"CHARGE_DISPUTED": "SEV-2"}
 
-    def test_of_two_charges_of_a_payment_only_the_one_that_paid_freezes(self, database: Database) -> None:
+    def test_dispute_of_duplicate_charge_freezes_nothing(self, database: Database) -> None:
         payment = Payment(database)
         payment.pay()
         with database.transaction() as session:
@@ -405,7 +407,7 @@ class TestDisputesOfCharges:
         assert deliver(database, CREATE, dispute_data(payment.intent.reference, None)) == "processed"
         assert payment.state == ("disputed", "frozen")
 
-    def test_dispute_before_its_charge_is_retried(self, database: Database) -> None:
+    def test_dispute_before_the_charge_is_retried(self, database: Database) -> None:
         payment = Payment(database)
         inbox_id = receive(database, CREATE, payment.data_of(CREATE))
         assert process(database, inbox_id) == ProcessingResult("retrying", later(seconds=1))
@@ -450,7 +452,7 @@ class TestDisputesOfCharges:
             {"refund_amount": -1, "dueAt": 5, "resolution": True},
         ],
     )
-    def test_odd_descriptions_keep_no_order_from_being_frozen(
+    def test_malformed_optional_dispute_fields_do_not_prevent_freezing(
         self, database: Database, changes: dict[str, Any]
     ) -> None:
         payment = Payment(database)
@@ -460,7 +462,7 @@ class TestDisputesOfCharges:
 
         assert payment.state == ("disputed", "frozen")
 
-    def test_the_reference_may_stand_beside_the_charge(self, database: Database) -> None:
+    def test_dispute_is_matched_by_the_top_level_transaction_reference(self, database: Database) -> None:
         payment = Payment(database)
         payment.pay()
         data = payment.data_of(CREATE) | {
@@ -473,8 +475,8 @@ class TestDisputesOfCharges:
         assert payment.state == ("disputed", "frozen")
 
 
-class TestTransfers:
-    """Those that this service did not send: what the gateway tells of them is logged, and somebody is told."""
+class TestUnrecognizedTransfers:
+    """Events of unrecognized transfers are logged as payout exceptions and raise alerts."""
 
     @pytest.mark.parametrize("outcome", ["failed", "reversed"])
     def test_failed_transfer_is_a_payout_exception(self, database: Database, outcome: str) -> None:
@@ -492,10 +494,10 @@ class TestTransfers:
             assert alert["latest_facts"]["payoutExceptionId"] == str(row["id"])
             assert "0123456789" not in str(alert)
 
-    def test_many_that_went_wrong_are_one_alert_until_all_are_seen_to(self, database: Database) -> None:
+    def test_unrecognized_failures_share_an_alert_until_all_are_resolved(self, database: Database) -> None:
         with database.transaction() as session:
             officer = make_officer(session)
-            # What other tests left.
+            # Resolve the exceptions and alerts that other tests left.
             session.execute(text("UPDATE alerts SET resolved_at = now(), resolution = 'rule'"))
             session.execute(
                 text(

@@ -1,4 +1,4 @@
-"""The inbox: stored, processed once, retried by a schedule, buried and raised again."""
+"""Webhook inbox: storage, processing exactly once, scheduled retries and dead letters."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ from tests.support.purchases import (
 )
 
 
-def middle() -> float:
+def no_jitter() -> float:
     return 0.5
 
 
@@ -38,7 +38,7 @@ def process(
     database: Database,
     inbox_id: UUID,
     now: datetime = NOW,
-    random: Callable[[], float] = middle,
+    random: Callable[[], float] = no_jitter,
     clock: Callable[[], datetime] | None = None,
 ) -> ProcessingResult | None:
     return webhook_inbox.process_event(
@@ -46,7 +46,7 @@ def process(
     )
 
 
-def inbox(database: Database, inbox_id: UUID) -> queries.WebhookEventDetail:
+def fetch_event(database: Database, inbox_id: UUID) -> queries.WebhookEventDetail:
     with database.reading() as session:
         return queries.fetch_event(session, inbox_id=inbox_id)
 
@@ -70,7 +70,7 @@ def count(database: Database, table: str, **key: object) -> int:
         return found
 
 
-def test_an_event_has_its_effect_and_its_record(database: Database) -> None:
+def test_processed_event_is_applied_and_recorded(database: Database) -> None:
     order_id, intent = unpaid(database)
     data = charge_data(intent.reference, intent.amount_minor, customer={"first_name": "Ada\0"})
     inbox_id = receive(database, event_of(data))
@@ -78,7 +78,7 @@ def test_an_event_has_its_effect_and_its_record(database: Database) -> None:
     assert process(database, inbox_id) == ProcessingResult("processed")
 
     assert status(database, order_id) == "paid_escrow"
-    row = inbox(database, inbox_id)
+    row = fetch_event(database, inbox_id)
     name = f"charge.success:{data['id']}"
     assert (row.status, row.attempts, row.finished_at) == ("processed", 1, NOW)
     assert (row.event_type, row.dedupe_id) == ("charge.success", name)
@@ -90,10 +90,10 @@ def test_an_event_has_its_effect_and_its_record(database: Database) -> None:
         assert_books_are_whole(session)
 
 
-def test_a_second_delivery_is_a_duplicate(database: Database) -> None:
+def test_second_delivery_of_same_event_is_a_duplicate(database: Database) -> None:
     _, intent = unpaid(database)
     data = charge_data(intent.reference, intent.amount_minor)
-    # The same event in other bytes: what counts is its id.
+    # Events are deduplicated by id, so other bytes of the same event are a duplicate.
     one, two = (
         receive(database, event_of(data)),
         receive(database, orjson.dumps({"data": data, "event": "charge.success"})),
@@ -105,7 +105,7 @@ def test_a_second_delivery_is_a_duplicate(database: Database) -> None:
     assert count(database, "ledger_transactions", source=f"charge:{data['id']}") == 1
 
 
-def test_what_was_processed_is_not_processed_again(database: Database) -> None:
+def test_processed_delivery_is_not_processed_again(database: Database) -> None:
     _, intent = unpaid(database)
     inbox_id = receive(database, event_of(charge_data(intent.reference, intent.amount_minor)))
 
@@ -114,17 +114,17 @@ def test_what_was_processed_is_not_processed_again(database: Database) -> None:
 
 
 @pytest.mark.parametrize("event", ["customeridentification.success", "x" * 100])
-def test_an_unknown_event_is_recorded_as_ignored(database: Database, event: str) -> None:
+def test_unknown_event_type_is_recorded_as_ignored(database: Database, event: str) -> None:
     data = {"id": uuid4().hex}
     inbox_id = receive(database, event_of(data, event))
 
     assert process(database, inbox_id) == ProcessingResult("ignored")
 
-    assert inbox(database, inbox_id).status == "ignored"
+    assert fetch_event(database, inbox_id).status == "ignored"
     assert count(database, "processed_webhook_events", id=f"{event}:{data['id']}") == 1
 
 
-def test_an_event_before_its_order_is_retried_until_the_order_is_there(database: Database) -> None:
+def test_charge_event_is_retried_until_the_payment_exists(database: Database) -> None:
     order_id, intent = unpaid(database)
     reference = f"checkout-{uuid4().hex}"
     inbox_id = receive(database, event_of(charge_data(reference, intent.amount_minor)))
@@ -138,11 +138,11 @@ def test_an_event_before_its_order_is_retried_until_the_order_is_there(database:
         )
     assert process(database, inbox_id, later(seconds=1)) == ProcessingResult("processed")
     assert status(database, order_id) == "paid_escrow"
-    assert inbox(database, inbox_id).attempts == 2
+    assert fetch_event(database, inbox_id).attempts == 2
 
 
 @pytest.mark.parametrize(("drawn", "factor"), [(0.0, 1 - RETRY_JITTER), (0.5, 1.0), (1.0, 1 + RETRY_JITTER)])
-def test_an_unknown_reference_is_tried_six_times_then_dead(
+def test_event_with_unknown_reference_is_dead_after_six_attempts(
     database: Database, drawn: float, factor: float
 ) -> None:
     data = charge_data(f"checkout-{uuid4().hex}", 100)
@@ -156,12 +156,12 @@ def test_an_unknown_reference_is_tried_six_times_then_dead(
         assert result.status == "retrying"
         assert result.due_at is not None
         assert abs(result.due_at - expected) < timedelta(milliseconds=1)
-        row = inbox(database, inbox_id)
+        row = fetch_event(database, inbox_id)
         assert (row.status, row.attempts, row.due_at) == ("retrying", number, result.due_at)
         now = result.due_at
     assert process(database, inbox_id, now) == ProcessingResult("dead")
 
-    row = inbox(database, inbox_id)
+    row = fetch_event(database, inbox_id)
     assert (row.status, row.attempts, row.finished_at) == ("dead", 6, now)
     with database.reading() as session:
         letter = row_of(session, "dead_letter_webhooks", inbox_id=inbox_id)
@@ -196,7 +196,7 @@ def test_an_unknown_reference_is_tried_six_times_then_dead(
     ],
     ids=[
         "not JSON",
-        "no object",
+        "not an object",
         "no data",
         "no id",
         "float amount",
@@ -204,21 +204,21 @@ def test_an_unknown_reference_is_tried_six_times_then_dead(
         "no amount",
         "float fees",
         "no currency",
-        "no success",
-        "mad amount",
+        "status is not success",
+        "amount too large",
     ],
 )
-def test_what_can_never_be_processed_is_dead_at_once(database: Database, body: bytes) -> None:
+def test_malformed_event_is_a_dead_letter_at_once(database: Database, body: bytes) -> None:
     inbox_id = receive(database, body)
 
     assert process(database, inbox_id) == ProcessingResult("dead")
 
-    assert inbox(database, inbox_id).attempts == 1
+    assert fetch_event(database, inbox_id).attempts == 1
     assert count(database, "dead_letter_webhooks", inbox_id=inbox_id) == 1
 
 
-def test_a_failure_nobody_foresaw_is_retried_and_tells_no_data(database: Database) -> None:
-    """What the order reserved is not reserved any more: something is badly wrong."""
+def test_unexpected_failure_is_retried_and_recorded_without_data(database: Database) -> None:
+    """Remove the order's stock reservation, so that a database constraint fails."""
     order_id, intent = unpaid(database)
     data = charge_data(intent.reference, intent.amount_minor)
     inbox_id = receive(database, event_of(data))
@@ -226,7 +226,7 @@ def test_a_failure_nobody_foresaw_is_retried_and_tells_no_data(database: Databas
 
     assert process(database, inbox_id) == ProcessingResult("retrying", later(seconds=1))
 
-    assert inbox(database, inbox_id).last_error == "CheckViolation 23514"
+    assert fetch_event(database, inbox_id).last_error == "CheckViolation 23514"
     assert status(database, order_id) == "pending_payment"
     assert count(database, "processed_webhook_events", id=f"charge.success:{data['id']}") == 0
     set_reserved(database, order_id, 1)
@@ -234,18 +234,18 @@ def test_a_failure_nobody_foresaw_is_retried_and_tells_no_data(database: Databas
     assert status(database, order_id) == "paid_escrow"
 
 
-def set_reserved(database: Database, order_id: UUID, pieces: int) -> None:
+def set_reserved(database: Database, order_id: UUID, units: int) -> None:
     with database.transaction() as session:
         session.execute(
             text(
-                "UPDATE products SET reserved = :pieces WHERE id ="
+                "UPDATE products SET reserved = :units WHERE id ="
                 " (SELECT product_id FROM order_items WHERE order_id = :order_id)"
             ),
-            {"pieces": pieces, "order_id": order_id},
+            {"units": units, "order_id": order_id},
         )
 
 
-def test_what_is_due_is_listed_the_longest_waiting_first(committed_database: Database) -> None:
+def test_due_events_are_listed_oldest_first(committed_database: Database) -> None:
     early = receive(committed_database, b"1", NOW - timedelta(days=400))
     late = receive(committed_database, b"2", NOW - timedelta(days=399))
     receive(committed_database, b"3", later(days=400))
@@ -266,7 +266,7 @@ def due(database: Database, now: datetime) -> list[UUID]:
         return webhook_inbox.list_due_events(session, now=now, limit=500)
 
 
-def test_a_delay_counts_from_the_failure_not_from_the_beginning_of_the_try(database: Database) -> None:
+def test_retry_delay_starts_at_the_failure_of_the_attempt(database: Database) -> None:
     inbox_id = receive(database, event_of(charge_data(f"checkout-{uuid4().hex}", 100)))
 
     result = process(database, inbox_id, clock=lambda: later(seconds=9))

@@ -1,4 +1,4 @@
-"""Replays: one more try, made at once; rehearsed to the last entry, and audited."""
+"""Webhook replays: an immediate extra attempt, audited, with an exact dry run."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -52,8 +52,8 @@ TABLES = (
 )
 
 
-class Till:
-    """A shop, an order that waits for its payment, and the event of it."""
+class UnpaidOrder:
+    """A shop, an unpaid order and the event of the payment."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -63,16 +63,16 @@ class Till:
             self.intent: Intent = make_intent(session, self.shop, self.order_id)
 
     def charge(self, **values: Any) -> bytes:
-        """Write the event of its payment."""
+        """Return the body of the charge event of the order's payment."""
         return event_of(charge_data(self.intent.reference, self.intent.amount_minor, **values))
 
     def unpaid_reference(self) -> str:
-        """Take the payment's reference away, so that its event fails, and give it."""
+        """Rename the payment so that the event fails, and return the original reference."""
         self.rename(f"checkout-{uuid4().hex}")
         return self.intent.reference
 
     def rename(self, reference: str) -> None:
-        """Give the payment another reference."""
+        """Change the reference of the payment."""
         with self.database.transaction() as session:
             session.execute(
                 text("UPDATE payment_intents SET reference = :reference WHERE id = :id"),
@@ -81,22 +81,22 @@ class Till:
 
     @property
     def status(self) -> str:
-        """The order's."""
+        """The order's status."""
         with self.database.reading() as session:
             return status_of(session, self.order_id)
 
 
 @pytest.fixture
-def till(database: Database) -> Till:
-    return Till(database)
+def unpaid_order(database: Database) -> UnpaidOrder:
+    return UnpaidOrder(database)
 
 
 def receive(database: Database, body: bytes, provider: str = "gateway") -> UUID:
     return database.in_transaction(webhook_inbox.receive_event, provider=provider, body=body, now=NOW)
 
 
-def dead(database: Database, body: bytes) -> UUID:
-    """Have an event fail six times."""
+def make_dead_event(database: Database, body: bytes) -> UUID:
+    """Create an event and retry until the event is a dead letter."""
     inbox_id, now = receive(database, body), NOW
     while (
         result := webhook_inbox.process_event(
@@ -104,11 +104,11 @@ def dead(database: Database, body: bytes) -> UUID:
         )
     ) and result.status == "retrying":
         now = result.due_at or now
-    assert row(database, inbox_id).status == "dead"
+    assert fetch_event(database, inbox_id).status == "dead"
     return inbox_id
 
 
-def row(database: Database, inbox_id: UUID) -> WebhookEventDetail:
+def fetch_event(database: Database, inbox_id: UUID) -> WebhookEventDetail:
     with database.reading() as session:
         return queries.fetch_event(session, inbox_id=inbox_id)
 
@@ -124,7 +124,7 @@ def replay(database: Database, inbox_id: UUID, *, hours: int = 1) -> ReplayResul
         )
 
 
-def rehearsed(database: Database, inbox_id: UUID) -> ReplayResult:
+def dry_run(database: Database, inbox_id: UUID) -> ReplayResult:
     return dry_run_event(database, inbox_id=inbox_id, fee_bearer="platform", now=later(hours=1))
 
 
@@ -152,18 +152,18 @@ def open_alert(database: Database, subject: str) -> dict[str, Any] | None:
 
 
 @pytest.fixture
-def nudged() -> Iterator[list[tuple[Any, ...]]]:
-    """What queues were told of."""
+def sent_wakeups() -> Iterator[list[tuple[Any, ...]]]:
+    """Wake-ups sent to queues."""
     before, seen = list(wakeups._wakeup_senders), []
     wakeups.set_wakeup_sender(lambda *told: seen.append(told))
     yield seen
     wakeups._wakeup_senders[:] = before
 
 
-def test_a_dead_event_is_replayed_with_its_effect_and_its_record(till: Till) -> None:
-    database, reference = till.database, till.unpaid_reference()
-    inbox_id = dead(database, till.charge(id=(charge := uuid4().int % 10**12)))
-    till.rename(reference)
+def test_replayed_dead_event_is_applied_and_recorded(unpaid_order: UnpaidOrder) -> None:
+    database, reference = unpaid_order.database, unpaid_order.unpaid_reference()
+    inbox_id = make_dead_event(database, unpaid_order.charge(id=(charge := uuid4().int % 10**12)))
+    unpaid_order.rename(reference)
 
     result = replay(database, inbox_id)
 
@@ -173,8 +173,8 @@ def test_a_dead_event_is_replayed_with_its_effect_and_its_record(till: Till) -> 
         "processed",
         None,
     )
-    assert till.status == "paid_escrow"
-    after = row(database, inbox_id)
+    assert unpaid_order.status == "paid_escrow"
+    after = fetch_event(database, inbox_id)
     assert (after.status, after.attempts, after.last_error) == ("processed", 7, None)
     assert after.replayed_at == later(hours=1)
     assert audit_of(database, inbox_id) == [
@@ -186,20 +186,20 @@ def test_a_dead_event_is_replayed_with_its_effect_and_its_record(till: Till) -> 
         assert_books_are_whole(session)
 
 
-def test_what_it_changes_is_told(till: Till) -> None:
-    database, reference = till.database, till.unpaid_reference()
-    inbox_id = dead(database, till.charge(id=77_000_111, fees=150))
-    till.rename(reference)
-    total = till.intent.amount_minor
+def test_replay_and_dry_run_list_every_change(unpaid_order: UnpaidOrder) -> None:
+    database, reference = unpaid_order.database, unpaid_order.unpaid_reference()
+    inbox_id = make_dead_event(database, unpaid_order.charge(id=77_000_111, fees=150))
+    unpaid_order.rename(reference)
+    total = unpaid_order.intent.amount_minor
     with database.reading() as session:
-        number = row_of(session, "orders", id=till.order_id)["number"]
+        number = row_of(session, "orders", id=unpaid_order.order_id)["number"]
 
-    would = rehearsed(database, inbox_id).changes
+    would = dry_run(database, inbox_id).changes
     did = replay(database, inbox_id).changes
 
     for changes in (would, did):
         assert changes.orders == [
-            OrderChange(till.order_id, number, what, before, after)
+            OrderChange(unpaid_order.order_id, number, what, before, after)
             for what, before, after in (
                 ("status", "pending_payment", "paid_escrow"),
                 ("payment", "initialized", "succeeded"),
@@ -208,7 +208,7 @@ def test_what_it_changes_is_told(till: Till) -> None:
         ]
         [posted] = changes.ledger
         assert (posted.kind, posted.source) == ("payment", "charge:77000111")
-        buyer = f"wallet:{till.shop.buyer.id}"
+        buyer = f"wallet:{unpaid_order.shop.buyer.id}"
         entries = [(e.account, e.direction, e.amount_minor, e.order_number) for e in posted.entries]
         assert entries[:4] == [
             ("gateway_clearing", "debit", total, None),
@@ -219,48 +219,50 @@ def test_what_it_changes_is_told(till: Till) -> None:
         assert {e[0]: e[2] for e in entries[4:]} == {"gateway_fees": 150, "gateway_clearing": 150}
         assert (changes.refunds, changes.quarantined_charges) == ([], [])
         assert {told.user_id for told in changes.notifications} == {
-            till.shop.buyer.id,
-            till.shop.vendor.id,
+            unpaid_order.shop.buyer.id,
+            unpaid_order.shop.vendor.id,
         }
 
 
-def test_a_rehearsal_leaves_nothing_and_tells_nobody(till: Till, nudged: list[Any]) -> None:
-    """The charge of an order that is paid goes back: it would hand on work, and notify."""
-    database = till.database
+def test_dry_run_stores_nothing_and_notifies_nothing(
+    unpaid_order: UnpaidOrder, sent_wakeups: list[Any]
+) -> None:
+    """A charge of an already paid order is returned, which queues work and a notification."""
+    database = unpaid_order.database
     with database.transaction() as session:
-        pay(session, till.shop, till.order_id)
-    inbox_id = receive(database, till.charge())
-    nudged.clear()
-    before, event = counts(database), row(database, inbox_id)
+        pay(session, unpaid_order.shop, unpaid_order.order_id)
+    inbox_id = receive(database, unpaid_order.charge())
+    sent_wakeups.clear()
+    before, event = counts(database), fetch_event(database, inbox_id)
 
-    result = rehearsed(database, inbox_id)
+    result = dry_run(database, inbox_id)
 
     assert (result.before, result.after, result.outcome) == ("received", "processed", "processed")
     assert [(one.before, one.after, one.amount_minor) for one in result.changes.refunds] == [
-        (None, "pending", till.intent.amount_minor)
+        (None, "pending", unpaid_order.intent.amount_minor)
     ]
     assert result.changes.work
     assert [one.type for one in result.changes.notifications] == ["payment_returned"]
     assert counts(database) == before
-    assert row(database, inbox_id) == event
-    assert nudged == []
-    # The same again, in earnest, does all that.
+    assert fetch_event(database, inbox_id) == event
+    assert sent_wakeups == []
+    # The real replay makes every change of the dry run.
     replay(database, inbox_id)
-    assert {told[0] for told in nudged} == {work.queue for work in result.changes.work}
+    assert {told[0] for told in sent_wakeups} == {work.queue for work in result.changes.work}
     assert counts(database)["refunds"] == before["refunds"] + 1
 
 
-def test_a_strangers_transfer_is_shown_by_its_exception_and_its_alert(database: Database) -> None:
+def test_dry_run_of_unrecognized_transfer_shows_exception_and_alert(database: Database) -> None:
     data = transfer_data("success")
     inbox_id = receive(database, orjson.dumps({"event": "transfer.success", "data": data}))
 
-    result = rehearsed(database, inbox_id)
+    result = dry_run(database, inbox_id)
 
     [exception] = result.changes.payout_exceptions
     subject = f"payout-exception:{exception.id}"
     [alert] = result.changes.alerts
     assert (alert.event, alert.identifier, alert.subject) == ("raised", "TRANSFER_UNKNOWN", subject)
-    # That channels are told of it goes without saying.
+    # The delivery of the alert to channels is not listed as work.
     assert result.changes.work == []
     assert describe_changes(result) == [
         f"payout exception: transfer {data['reference']} unexpected, {format_naira(data['amount'])}",
@@ -273,7 +275,7 @@ def test_a_strangers_transfer_is_shown_by_its_exception_and_its_alert(database: 
         assert alerts_about(session, subject) == []
 
 
-def test_a_refund_that_the_gateway_sent_is_shown_by_its_status(database: Database) -> None:
+def test_dry_run_of_processed_refund_shows_the_status_change(database: Database) -> None:
     with database.transaction() as session:
         order_id = paid_order(session, make_shop(session))
         refund(session, order_id, make_officer(session))
@@ -290,7 +292,7 @@ def test_a_refund_that_the_gateway_sent_is_shown_by_its_status(database: Databas
     }
     inbox_id = receive(database, event_of(data, "refund.processed"))
 
-    result = rehearsed(database, inbox_id)
+    result = dry_run(database, inbox_id)
 
     assert result.error is None
     assert [(one.id, one.before, one.after) for one in result.changes.refunds] == [
@@ -301,19 +303,23 @@ def test_a_refund_that_the_gateway_sent_is_shown_by_its_status(database: Databas
     assert replay(database, inbox_id).changes.refunds == result.changes.refunds
 
 
-def test_a_charge_that_would_be_held_back_is_shown_so(till: Till) -> None:
-    inbox_id = receive(till.database, till.charge(amount=till.intent.amount_minor - 1))
+def test_dry_run_of_underpaid_charge_shows_the_quarantine(unpaid_order: UnpaidOrder) -> None:
+    inbox_id = receive(
+        unpaid_order.database, unpaid_order.charge(amount=unpaid_order.intent.amount_minor - 1)
+    )
 
-    changes = rehearsed(till.database, inbox_id).changes
+    changes = dry_run(unpaid_order.database, inbox_id).changes
 
     [held] = changes.quarantined_charges
-    assert (held.reason, held.amount_minor) == ("amount_below_total", till.intent.amount_minor - 1)
+    assert (held.reason, held.amount_minor) == ("amount_below_total", unpaid_order.intent.amount_minor - 1)
     assert {(one.what, one.after) for one in changes.orders} == {("payment", "quarantined")}
 
 
-def test_what_others_write_meanwhile_is_not_told(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = till.database
-    inbox_id = receive(database, till.charge())
+def test_dry_run_omits_changes_of_concurrent_transactions(
+    unpaid_order: UnpaidOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = unpaid_order.database
+    inbox_id = receive(database, unpaid_order.charge())
     perform = webhook_inbox.apply_event
 
     def slowly(*args: Any, **kwargs: Any) -> Any:
@@ -322,15 +328,15 @@ def test_what_others_write_meanwhile_is_not_told(till: Till, monkeypatch: pytest
         return perform(*args, **kwargs)
 
     monkeypatch.setattr(webhook_inbox, "apply_event", slowly)
-    changes = rehearsed(database, inbox_id).changes
+    changes = dry_run(database, inbox_id).changes
 
     assert len(changes.ledger) == 1
-    assert {one.id for one in changes.orders} == {till.order_id}
+    assert {one.id for one in changes.orders} == {unpaid_order.order_id}
 
 
 @pytest.mark.parametrize("kind", ["processed", "ignored", "duplicate"])
-def test_replay_of_final_webhook_changes_nothing(till: Till, kind: str) -> None:
-    database, body = till.database, till.charge()
+def test_replay_of_final_webhook_changes_nothing(unpaid_order: UnpaidOrder, kind: str) -> None:
+    database, body = unpaid_order.database, unpaid_order.charge()
     if kind == "ignored":
         body = event_of({"id": uuid4().hex}, "customer.greeted")
     inbox_id = receive(database, body)
@@ -342,22 +348,22 @@ def test_replay_of_final_webhook_changes_nothing(till: Till, kind: str) -> None:
         webhook_inbox.process_event(
             database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
         )
-    before, event = counts(database), row(database, inbox_id)
+    before, event = counts(database), fetch_event(database, inbox_id)
 
-    results = [rehearsed(database, inbox_id), replay(database, inbox_id), replay(database, inbox_id)]
+    results = [dry_run(database, inbox_id), replay(database, inbox_id), replay(database, inbox_id)]
 
     assert results == [ReplayResult(kind, kind, "unchanged")] * 3
-    assert row(database, inbox_id) == event
-    # All but what was audited.
+    assert fetch_event(database, inbox_id) == event
+    # Only the audit log grows.
     assert counts(database) == before | {"audit_logs": before["audit_logs"] + 2}
     assert [after["outcome"] for _, _, after in audit_of(database, inbox_id)] == ["unchanged"] * 2
 
 
-def test_a_second_dead_delivery_of_the_same_event_is_a_duplicate(till: Till) -> None:
-    database, reference = till.database, till.unpaid_reference()
-    body = till.charge()
-    one, two = dead(database, body), dead(database, body)
-    till.rename(reference)
+def test_replay_of_second_dead_delivery_of_same_event_is_a_duplicate(unpaid_order: UnpaidOrder) -> None:
+    database, reference = unpaid_order.database, unpaid_order.unpaid_reference()
+    body = unpaid_order.charge()
+    one, two = make_dead_event(database, body), make_dead_event(database, body)
+    unpaid_order.rename(reference)
 
     assert replay(database, one).outcome == "processed"
     again = replay(database, two)
@@ -366,39 +372,39 @@ def test_a_second_dead_delivery_of_the_same_event_is_a_duplicate(till: Till) -> 
     assert again.changes.ledger == []
 
 
-def test_a_replay_that_fails_leaves_the_event_dead(till: Till) -> None:
-    database = till.database
-    till.unpaid_reference()
-    inbox_id = dead(database, till.charge())
-    died_at = row(database, inbox_id).died_at
+def test_failed_replay_leaves_the_event_dead(unpaid_order: UnpaidOrder) -> None:
+    database = unpaid_order.database
+    unpaid_order.unpaid_reference()
+    inbox_id = make_dead_event(database, unpaid_order.charge())
+    died_at = fetch_event(database, inbox_id).died_at
 
     result = replay(database, inbox_id)
 
     assert result == ReplayResult("dead", "dead", "failed", "no payment has this reference")
-    after = row(database, inbox_id)
+    after = fetch_event(database, inbox_id)
     assert (after.status, after.attempts, after.died_at) == ("dead", 7, died_at)
     assert after.replayed_at is None
     [(_, _, audit)] = audit_of(database, inbox_id)
     assert audit == {"status": "dead", "outcome": "failed", "error": "no payment has this reference"}
 
 
-def test_a_replay_too_many_takes_none_of_the_tries_that_are_left(till: Till) -> None:
-    database = till.database
-    till.unpaid_reference()
-    inbox_id = receive(database, till.charge())
+def test_failed_replays_do_not_use_up_scheduled_retries(unpaid_order: UnpaidOrder) -> None:
+    database = unpaid_order.database
+    unpaid_order.unpaid_reference()
+    inbox_id = receive(database, unpaid_order.charge())
     webhook_inbox.process_event(
         database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
     )
-    before = row(database, inbox_id)
+    before = fetch_event(database, inbox_id)
 
     results = [replay(database, inbox_id) for _ in range(6)]
 
     assert results == [ReplayResult("retrying", "retrying", "failed", "no payment has this reference")] * 6
-    after = row(database, inbox_id)
+    after = fetch_event(database, inbox_id)
     assert (after.status, after.attempts, after.due_at) == ("retrying", 1, before.due_at)
 
 
-def test_a_replay_does_not_give_up_on_a_status_whose_message_may_still_come(database: Database) -> None:
+def test_replay_keeps_retrying_a_status_without_message(database: Database) -> None:
     inbox_id = receive(database, messages.envelope(messages.status(messages.some_id(), "sent")), "messaging")
     now = NOW
     for _ in RETRY_DELAYS_SECONDS:
@@ -411,55 +417,55 @@ def test_a_replay_does_not_give_up_on_a_status_whose_message_may_still_come(data
 
     assert replay(database, inbox_id).outcome == "failed"
 
-    assert row(database, inbox_id).status == "retrying"
+    assert fetch_event(database, inbox_id).status == "retrying"
 
 
-def test_a_failure_nobody_foresaw_leaves_nothing_either(till: Till) -> None:
-    """What the order reserved is gone: it fails at a constraint, halfway through."""
-    database = till.database
-    inbox_id = receive(database, till.charge())
+def test_replay_with_unexpected_failure_changes_nothing(unpaid_order: UnpaidOrder) -> None:
+    """Remove the order's stock reservation, so that a database constraint fails halfway."""
+    database = unpaid_order.database
+    inbox_id = receive(database, unpaid_order.charge())
     with database.transaction() as session:
         session.execute(
-            text("UPDATE products SET reserved = 0 WHERE vendor_id = :id"), {"id": till.shop.store_id}
+            text("UPDATE products SET reserved = 0 WHERE vendor_id = :id"), {"id": unpaid_order.shop.store_id}
         )
     before = counts(database)
 
-    assert rehearsed(database, inbox_id).error == "CheckViolation 23514"
+    assert dry_run(database, inbox_id).error == "CheckViolation 23514"
     result = replay(database, inbox_id)
 
     assert (result.outcome, result.error) == ("failed", "CheckViolation 23514")
-    assert till.status == "pending_payment"
+    assert unpaid_order.status == "pending_payment"
     assert counts(database) == before | {"audit_logs": before["audit_logs"] + 1}
-    assert row(database, inbox_id).status == "received"
+    assert fetch_event(database, inbox_id).status == "received"
     with database.transaction() as session:
         session.execute(
-            text("UPDATE products SET reserved = 1 WHERE vendor_id = :id"), {"id": till.shop.store_id}
+            text("UPDATE products SET reserved = 1 WHERE vendor_id = :id"), {"id": unpaid_order.shop.store_id}
         )
     assert replay(database, inbox_id).outcome == "processed"
 
 
-def test_webhook_waiting_for_retry_may_be_replayed_now(till: Till) -> None:
-    database, reference = till.database, till.unpaid_reference()
-    inbox_id = receive(database, till.charge())
+def test_webhook_waiting_for_retry_may_be_replayed_now(unpaid_order: UnpaidOrder) -> None:
+    database, reference = unpaid_order.database, unpaid_order.unpaid_reference()
+    inbox_id = receive(database, unpaid_order.charge())
     webhook_inbox.process_event(
         database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
     )
-    due_at = row(database, inbox_id).due_at
+    due_at = fetch_event(database, inbox_id).due_at
 
     assert replay(database, inbox_id).outcome == "failed"
-    waiting = row(database, inbox_id)
+    waiting = fetch_event(database, inbox_id)
     assert (waiting.status, waiting.due_at) == ("retrying", due_at)
 
-    till.rename(reference)
+    unpaid_order.rename(reference)
     assert replay(database, inbox_id).outcome == "processed"
 
 
-def test_replay_of_leased_webhook_is_refused(till: Till) -> None:
-    database = till.database
-    inbox_id = receive(database, till.charge())
+def test_replay_of_leased_webhook_is_refused(unpaid_order: UnpaidOrder) -> None:
+    database = unpaid_order.database
+    inbox_id = receive(database, unpaid_order.charge())
     with database.transaction() as session:
         session.execute(text("SELECT 1 FROM webhook_inbox WHERE id = :id FOR UPDATE"), {"id": inbox_id})
-        for attempt in (replay, rehearsed):
+        for attempt in (replay, dry_run):
             with pytest.raises(EventInProgressError) as refused:
                 attempt(database, inbox_id)
             assert refused.value.retry_after_seconds == 2
@@ -467,22 +473,24 @@ def test_replay_of_leased_webhook_is_refused(till: Till) -> None:
 
 
 def test_replay_of_missing_webhook_is_not_found(database: Database) -> None:
-    for attempt in (replay, rehearsed):
+    for attempt in (replay, dry_run):
         with pytest.raises(NotFoundError):
             attempt(database, uuid4())
 
 
-def test_the_alert_of_a_type_lasts_as_long_as_one_of_it_is_dead(database: Database) -> None:
-    """A type of its own, so that no other test's dead letters count."""
+def test_dead_letter_alert_stays_open_until_the_last_event_is_replayed(database: Database) -> None:
+    """Use a unique event type, so that dead letters of other tests do not count."""
     event_type = f"refund.{uuid4().hex}"
     subject = f"gateway:{event_type}"
-    one, two = (dead(database, event_of({"id": uuid4().hex, "amount": "x"}, event_type)) for _ in range(2))
+    one, two = (
+        make_dead_event(database, event_of({"id": uuid4().hex, "amount": "x"}, event_type)) for _ in range(2)
+    )
 
     alert = open_alert(database, subject)
     assert alert is not None
     assert (alert["severity"], alert["occurrences"]) == ("SEV-2", 2)
     assert alert["facts"]["inboxId"] == str(one)
-    # As if this release took what the one before failed at.
+    # Simulate a newer release that accepts the event.
     for inbox_id, still in ((one, True), (two, False)):
         with database.transaction() as session:
             session.execute(
@@ -493,27 +501,27 @@ def test_the_alert_of_a_type_lasts_as_long_as_one_of_it_is_dead(database: Databa
         assert (open_alert(database, subject) is not None) is still
 
 
-def test_an_envelope_is_shown_by_its_parts_and_a_message_as_kept(database: Database) -> None:
+def test_dry_run_shows_parts_of_envelopes_and_stored_messages(database: Database) -> None:
     two = messages.envelope(messages.message(), messages.message("image"))
     whole = receive(database, two, provider="messaging")
     one = receive(database, messages.envelope(messages.message()), provider="messaging")
 
-    assert len(rehearsed(database, whole).changes.parts) == 2
-    assert [kept.type for kept in rehearsed(database, one).changes.messages] == ["text"]
+    assert len(dry_run(database, whole).changes.parts) == 2
+    assert [kept.type for kept in dry_run(database, one).changes.messages] == ["text"]
     for inbox_id in (whole, one):
         assert replay(database, inbox_id).outcome == "processed"
         with database.reading() as session:
             shown = queries.fetch_event(session, inbox_id=inbox_id)
-        # Both are made of the sender's number.
+        # Event id and message id contain the sender's phone number.
         assert shown.event_id is None
         assert "wamid" not in str(shown.payload)
 
 
 class TestLists:
-    def test_dead_ones_are_found_by_their_error_letter_by_letter(self, database: Database) -> None:
+    def test_dead_events_are_filtered_by_literal_error_text(self, database: Database) -> None:
         event_type = f"refund.{uuid4().hex}"
         bodies = [event_of({"id": uuid4().hex, "amount": "x"}, event_type), b"100% {"]
-        inbox = [dead(database, body) for body in bodies]
+        inbox = [make_dead_event(database, body) for body in bodies]
 
         def found(**wanted: Any) -> list[UUID]:
             with database.reading() as session:
@@ -533,32 +541,32 @@ class TestLists:
     def test_failing_webhooks_do_not_block_other_webhooks(self, database: Database) -> None:
         event_type = f"refund.{uuid4().hex}"
 
-        def die() -> UUID:
-            return dead(database, event_of({"id": uuid4().hex, "amount": "x"}, event_type))
+        def make_dead() -> UUID:
+            return make_dead_event(database, event_of({"id": uuid4().hex, "amount": "x"}, event_type))
 
-        def turn(most: int) -> tuple[list[UUID], int]:
+        def list_dead(most: int) -> tuple[list[UUID], int]:
             with database.reading() as session:
                 rows, matching = queries.list_dead_events(
                     session, filters=WebhookEventFilters(None, event_type), limit=most
                 )
             return [one.id for one in rows], matching
 
-        inbox = [die() for _ in range(4)]
-        assert turn(2) == (inbox[:2], 4)
-        # Also by a clock that is behind the one of the last try.
+        inbox = [make_dead() for _ in range(4)]
+        assert list_dead(2) == (inbox[:2], 4)
+        # The second replay has a clock behind the last attempt.
         for inbox_id, hours in zip(inbox[:2], (2, -5), strict=True):
             assert replay(database, inbox_id, hours=hours).outcome == "failed"
-        assert turn(2) == (inbox[2:], 4)
+        assert list_dead(2) == (inbox[2:], 4)
 
         assert replay(database, inbox[2], hours=1).outcome == "failed"
-        inbox.append(die())
-        assert turn(5) == ([inbox[number] for number in (3, 4, 1, 2, 0)], 5)
+        inbox.append(make_dead())
+        assert list_dead(5) == ([inbox[number] for number in (3, 4, 1, 2, 0)], 5)
 
-    def test_what_died_is_counted_by_type_and_cause(self, database: Database) -> None:
+    def test_dead_events_are_counted_by_type_and_cause(self, database: Database) -> None:
         event_type = f"refund.{uuid4().hex}"
         for data in ({"amount": "x"}, {"amount": 5}, {"amount": 6}):
             status = {"status": "processed"} if data["amount"] == "x" else {}
-            dead(database, event_of({"id": uuid4().int % 10**9, **data, **status}, event_type))
+            make_dead_event(database, event_of({"id": uuid4().int % 10**9, **data, **status}, event_type))
 
         with database.reading() as session:
             found = queries.list_failure_causes(
@@ -568,15 +576,15 @@ class TestLists:
                 session, filters=WebhookEventFilters("dead", event_type), limit=1
             )
 
-        told_of = [(row.event_type, row.last_error, row.events) for row in found]
-        assert told_of == [
+        causes = [(row.event_type, row.last_error, row.events) for row in found]
+        assert causes == [
             (event_type, "data.status is not a string", 2),
             (event_type, "data.amount is not an integer", 1),
         ]
         assert (found[0].first_at, found[0].last_at) == (NOW, NOW)
         assert most == found[:1]
 
-    def test_the_payload_is_shown_without_persons(self, database: Database) -> None:
+    def test_payload_is_shown_without_personal_data(self, database: Database) -> None:
         body = event_of(
             {
                 "id": 5,
