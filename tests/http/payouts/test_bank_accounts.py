@@ -1,4 +1,4 @@
-"""The bank account that payouts go to, over HTTP: checked with the bank, held for a day, told and audited."""
+"""Bank accounts for payouts over HTTP: verified, held for a day, notified and audited."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("forgotten_banks")
 
 
 class TestBankAccount:
-    def test_it_is_the_one_that_the_bank_and_the_gateway_know(
+    def test_new_account_has_the_holder_name_and_recipient_code_of_the_gateway(
         self, desk: ShopClient, gateway: TestGateway
     ) -> None:
         data = changed(desk, {"bankAccount": GTB})
@@ -43,7 +43,7 @@ class TestBankAccount:
         assert recipient["recipient_code"] == row["recipient_code"]
         assert recipient["details"]["account_name"] == row["account_name"]
 
-    def test_number_is_plain_neither_in_a_dump_nor_in_logs(
+    def test_account_number_is_plain_neither_in_a_dump_nor_in_logs(
         self, desk: ShopClient, database_url: str, capfd: pytest.CaptureFixture[str]
     ) -> None:
         number, unknown = "7719203344", "0007719203"
@@ -61,7 +61,7 @@ class TestBankAccount:
         assert "request served" in printed
         assert not [text for text in (number, unknown) if text in printed]
 
-    def test_payouts_are_held_for_a_day_from_the_change(self, desk: ShopClient, clock: MovableClock) -> None:
+    def test_account_change_holds_payouts_for_a_day(self, desk: ShopClient, clock: MovableClock) -> None:
         [hold] = changed(desk, {"bankAccount": GTB})["payoutHolds"]
         assert (hold["reason"], hold["until"]) == ("bank_account_changed", wire(later(hours=24)))
 
@@ -71,7 +71,7 @@ class TestBankAccount:
         data = shown(desk, desk.vendor)
         assert (data["payoutHolds"], data["bankAccount"]["heldUntil"]) == ([], None)
 
-    def test_the_old_one_is_kept_and_the_same_again_changes_nothing(
+    def test_replaced_account_is_kept_and_same_account_changes_nothing(
         self, desk: ShopClient, clock: MovableClock
     ) -> None:
         vendor = desk.shop.vendor.id
@@ -101,7 +101,7 @@ class TestBankAccount:
             (str(rows[0]["id"]), wire(later(hours=31))),
         ]
 
-    def test_who_is_paid_is_told_where_they_are_reached_and_were_until_lately(
+    def test_account_change_notifies_current_and_recent_phone_numbers(
         self, desk: ShopClient, clock: MovableClock
     ) -> None:
         vendor = desk.shop.vendor.id
@@ -109,7 +109,7 @@ class TestBankAccount:
         clock.now = later(days=20)
         phone_of(desk, "+2348031234562")
         clock.now = later(days=45)
-        # Once more the same, and one that is given up and taken again: that is where they are reached anyway.
+        # A number that is dropped and taken again is the current number, so no extra notification goes there.
         for last in (562, 563, 562, 563, 564, 563):
             phone_of(desk, f"+2348031234{last}")
         clock.now = later(days=50, seconds=1)
@@ -126,14 +126,14 @@ class TestBankAccount:
                 ),
                 {"id": vendor},
             )
-            # The first number was given up more than 30 days ago, so it may be somebody else's.
+            # The first number was dropped more than 30 days ago and may belong to another person now.
             assert sent_to.scalars().all() == [None, "+2348031234562", "+2348031234564"]
         for row in told:
             assert "ends in 7890" in row["body"]
             assert "2234567890" not in str(row)
             assert "10 January 2027, 09:30 UTC" in row["body"]
 
-    def test_however_often_the_number_is_changed_the_first_one_is_told(self, desk: ShopClient) -> None:
+    def test_notified_phone_numbers_are_limited_to_the_first_twenty(self, desk: ShopClient) -> None:
         for last in range(30):
             phone_of(desk, f"+23480312345{last:02d}")
         changed(desk, {"bankAccount": GTB})
@@ -147,7 +147,7 @@ class TestBankAccount:
             )
             assert told.scalars().all() == [f"+23480312345{last:02d}" for last in range(20)]
 
-    def test_it_is_audited_without_numbers(self, desk: ShopClient) -> None:
+    def test_account_change_is_audited_without_account_numbers(self, desk: ShopClient) -> None:
         vendor = desk.shop.vendor.id
         changed(desk, {"bankAccount": GTB})
         changed(desk, {"bankAccount": ZENITH})
@@ -167,7 +167,7 @@ class TestBankAccount:
             (GTB | {"bankCode": "99999"}, ["bankAccount.bankCode"], None),
         ],
     )
-    def test_one_that_no_bank_knows_is_refused_with_all_that_came_with_it(
+    def test_unknown_bank_account_is_refused_with_every_other_change(
         self, desk: ShopClient, account: dict[str, str], named: list[str], reason: str | None
     ) -> None:
         answer = put(desk, {"description": "New", "bankAccount": account})
@@ -177,7 +177,7 @@ class TestBankAccount:
         assert accounts_of(desk, desk.shop.vendor.id) == []
 
     @pytest.mark.parametrize("fault", ["refuse", "lose", "garble"])
-    def test_without_the_gateway_nothing_is_changed(
+    def test_unavailable_gateway_leaves_the_profile_unchanged(
         self, desk: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
         assert desk.get("/api/payments/banks", desk.vendor).status_code == 200
@@ -196,12 +196,12 @@ class TestBankAccount:
         assert faults(answer) == ["bankAccount.accountNumber"]
         assert answer.json["reason"] == "unknown-bank-account"
 
-    def test_a_barred_owner_changes_nothing(self, desk: ShopClient) -> None:
+    def test_restricted_owner_cannot_change_the_account(self, desk: ShopClient) -> None:
         with desk.database.transaction() as session:
             session.get_one(Profile, desk.shop.vendor.id).account_status = "restricted"
         assert_problem(put(desk, {"bankAccount": GTB}), 403, "AUTH_FORBIDDEN")
 
-    def test_whoever_has_a_wallet_gives_one_too(self, desk: ShopClient) -> None:
+    def test_buyer_can_set_a_bank_account_for_the_wallet(self, desk: ShopClient) -> None:
         assert desk.get(OWN, desk.buyer).json["data"] == []
         answer = desk.client.put(OWN, json=GTB, headers=desk.buyer)
         assert answer.status_code == 200
@@ -215,7 +215,7 @@ class TestBankAccount:
         assert (faults(wrong), wrong.json["reason"]) == (["accountNumber"], "unknown-bank-account")
         assert_problem(desk.client.put(OWN, json=GTB), 401, "AUTH_UNAUTHORIZED")
 
-    def test_of_two_at_once_one_is_the_present_one(self, desk: ShopClient) -> None:
+    def test_concurrent_changes_leave_a_single_current_account(self, desk: ShopClient) -> None:
         headers = desk.buyer
         client = desk.client.application.test_client
 

@@ -1,4 +1,4 @@
-"""Batches over HTTP: staged by hand, read with all that is risky in them, approved by two, and called off."""
+"""Payout batches over HTTP: manual staging, risk flags, approval by two officers and rejection."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,20 +34,20 @@ def officer(desk: ShopClient, aal: str = "aal2", staff_role: str = "finance") ->
     )
 
 
-def signed_in(desk: ShopClient, who: Caller, aal: str = "aal2") -> dict[str, str]:
-    return desk.bearer(who.id, aal)
+def signed_in(desk: ShopClient, person: Caller, aal: str = "aal2") -> dict[str, str]:
+    return desk.bearer(person.id, aal)
 
 
-def payees(desk: ShopClient, number: int = 1, **values: Any) -> list[Payee]:
+def create_payees(desk: ShopClient, number: int = 1, **values: Any) -> list[Payee]:
     return desk.database.in_transaction(make_payees, number, **values)
 
 
-def named(*who: Payee) -> dict[str, list[str]]:
-    return {"vendorIds": [str(payee.store_id) for payee in who]}
+def vendor_ids_of(*payees: Payee) -> dict[str, list[str]]:
+    return {"vendorIds": [str(payee.store_id) for payee in payees]}
 
 
-def staged(desk: ShopClient, *who: Payee) -> UUID:
-    return desk.database.in_transaction(staged_batch, who)
+def stage_batch(desk: ShopClient, *payees: Payee) -> UUID:
+    return desk.database.in_transaction(staged_batch, payees)
 
 
 def problem(answer: TestResponse) -> tuple[int, str]:
@@ -61,16 +61,16 @@ def detail(desk: ShopClient, batch_id: UUID | str, **query: Any) -> dict[str, An
     return found
 
 
-def run(desk: ShopClient, sql: str, **values: Any) -> None:
+def execute(desk: ShopClient, sql: str, **values: Any) -> None:
     with desk.database.transaction() as session:
         session.execute(text(sql), values)
 
 
-def test_an_officer_stages_and_another_approves(desk: ShopClient) -> None:
-    who = payees(desk, 2)
+def test_manually_staged_batch_is_approved_by_another_officer(desk: ShopClient) -> None:
+    payees = create_payees(desk, 2)
     stager, other = officer(desk), officer(desk)
 
-    made = desk.post(BATCHES, stager, named(*who))
+    made = desk.post(BATCHES, stager, vendor_ids_of(*payees))
 
     assert made.status_code == 201
     batch = made.json["data"]
@@ -86,8 +86,8 @@ def test_an_officer_stages_and_another_approves(desk: ShopClient) -> None:
     assert [(one["comment"], one["counts"]) for one in approved["approvals"]] == [("Fine.", True)]
 
 
-def test_a_batch_of_the_schedule_takes_two_approvals(desk: ShopClient) -> None:
-    batch_id = staged(desk, *payees(desk))
+def test_scheduled_batch_needs_two_approvals(desk: ShopClient) -> None:
+    batch_id = stage_batch(desk, *create_payees(desk))
     path = f"{BATCHES}/{batch_id}/approve"
     first = officer(desk)
 
@@ -100,11 +100,11 @@ def test_a_batch_of_the_schedule_takes_two_approvals(desk: ShopClient) -> None:
     assert problem(desk.post(path, officer(desk))) == (409, "CONCURRENCY_CONFLICT")
 
 
-def test_who_is_left_out_is_told_with_the_reason(desk: ShopClient) -> None:
-    paid, poor = payees(desk)[0], payees(desk, owed_minor=5_000)[0]
-    held = payees(desk, account={"created_at": NOW})[0]
+def test_skipped_payees_are_listed_with_the_reason(desk: ShopClient) -> None:
+    paid, poor = create_payees(desk)[0], create_payees(desk, owed_minor=5_000)[0]
+    held = create_payees(desk, account={"created_at": NOW})[0]
 
-    batch = desk.post(BATCHES, officer(desk), named(paid, poor, held)).json["data"]
+    batch = desk.post(BATCHES, officer(desk), vendor_ids_of(paid, poor, held)).json["data"]
 
     assert batch["payments"] == 1
     assert {one["vendorId"]: one["reason"] for one in batch["leftOut"]} == {
@@ -115,15 +115,15 @@ def test_who_is_left_out_is_told_with_the_reason(desk: ShopClient) -> None:
     assert datetime.fromisoformat(until) == NOW + timedelta(hours=24)
 
 
-def test_where_nobody_can_be_paid_nothing_is_staged(desk: ShopClient) -> None:
-    answer = desk.post(BATCHES, officer(desk), named(*payees(desk, owed_minor=0)))
+def test_staging_without_payable_balance_is_refused(desk: ShopClient) -> None:
+    answer = desk.post(BATCHES, officer(desk), vendor_ids_of(*create_payees(desk, owed_minor=0)))
 
     assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
     assert [one["reason"] for one in answer.json["leftOut"]] == ["nothing_to_pay"]
 
 
-def test_without_a_body_all_who_can_be_paid_are_staged(desk: ShopClient) -> None:
-    [payee] = payees(desk)
+def test_staging_without_body_includes_every_eligible_payee(desk: ShopClient) -> None:
+    [payee] = create_payees(desk)
 
     answer = desk.post(BATCHES, officer(desk))
 
@@ -143,17 +143,17 @@ def test_without_a_body_all_who_can_be_paid_are_staged(desk: ShopClient) -> None
         ({"vendors": []}, "vendors"),
     ],
 )
-def test_wrong_vendors_are_named(desk: ShopClient, body: dict[str, Any], name: str) -> None:
+def test_invalid_vendor_ids_are_refused(desk: ShopClient, body: dict[str, Any], name: str) -> None:
     answer = desk.post(BATCHES, officer(desk), body)
 
     assert problem(answer) == (422, "VALIDATION_FAILED")
     assert [fault["name"] for fault in answer.json["invalid_params"]] == [name]
 
 
-def test_a_key_stages_once(desk: ShopClient) -> None:
-    who, header, key = payees(desk), officer(desk), new_key()
+def test_repeated_idempotency_key_stages_once(desk: ShopClient) -> None:
+    payees, header, key = create_payees(desk), officer(desk), new_key()
 
-    first, again = (desk.post(BATCHES, header, named(*who), key=key) for _ in range(2))
+    first, again = (desk.post(BATCHES, header, vendor_ids_of(*payees), key=key) for _ in range(2))
 
     assert (first.status_code, again.status_code) == (201, 201)
     assert again.headers["X-Cache-Lookup"] == "HIT"
@@ -161,8 +161,8 @@ def test_a_key_stages_once(desk: ShopClient) -> None:
 
 
 @pytest.mark.parametrize("act", ["approve", "reject", "exclude"])
-def test_what_decides_takes_finance_and_two_factors(desk: ShopClient, act: str) -> None:
-    batch_id = staged(desk, *payees(desk))
+def test_batch_decisions_require_finance_and_two_factors(desk: ShopClient, act: str) -> None:
+    batch_id = stage_batch(desk, *create_payees(desk))
     body = {"approve": {}, "reject": REASON, "exclude": {"intentIds": [str(uuid4())], **REASON}}[act]
     path = f"{BATCHES}/{batch_id}/{act}"
 
@@ -178,15 +178,15 @@ def test_what_decides_takes_finance_and_two_factors(desk: ShopClient, act: str) 
 
 
 @pytest.mark.parametrize("path", [BATCHES, f"{BATCHES}/{UUID(int=7)}"])
-def test_who_is_not_of_finance_sees_no_batch(desk: ShopClient, path: str) -> None:
+def test_batches_are_visible_to_finance_only(desk: ShopClient, path: str) -> None:
     for header in (officer(desk, staff_role="support"), desk.vendor, desk.buyer):
         assert problem(desk.get(path, header)) == (403, "AUTH_FORBIDDEN")
     assert desk.get(path, {}).status_code == 401
 
 
-def test_a_batch_that_changed_is_not_approved_as_it_was_read(desk: ShopClient) -> None:
-    [payee] = payees(desk)
-    batch_id = staged(desk, payee)
+def test_approval_with_an_outdated_content_hash_is_refused(desk: ShopClient) -> None:
+    [payee] = create_payees(desk)
+    batch_id = stage_batch(desk, payee)
     read = detail(desk, batch_id)
     desk.database.in_transaction(make_account, payee.user.id)
     path = f"{BATCHES}/{batch_id}/approve"
@@ -204,9 +204,9 @@ def test_a_batch_that_changed_is_not_approved_as_it_was_read(desk: ShopClient) -
     assert now["intents"][0]["stagedAccount"]["id"] == read["intents"][0]["account"]["id"]
 
 
-def test_a_rejected_batch_says_by_whom_and_why(desk: ShopClient) -> None:
-    who = payees(desk, 2)
-    batch_id = staged(desk, *who)
+def test_rejected_batch_shows_officer_and_reason(desk: ShopClient) -> None:
+    payees = create_payees(desk, 2)
+    batch_id = stage_batch(desk, *payees)
 
     answer = desk.post(f"{BATCHES}/{batch_id}/reject", officer(desk), REASON)
 
@@ -214,25 +214,25 @@ def test_a_rejected_batch_says_by_whom_and_why(desk: ShopClient) -> None:
     assert (batch["status"], batch["rejectionReason"], batch["payments"]) == ("rejected", REASON["reason"], 0)
     assert batch["rejectedBy"] is not None
     with desk.database.reading() as session:
-        assert [owed(session, payee) for payee in who] == [OWED_MINOR, OWED_MINOR]
+        assert [owed(session, payee) for payee in payees] == [OWED_MINOR, OWED_MINOR]
     shown = detail(desk, batch_id)
     assert [(one["status"], one["payments"]) for one in shown["statuses"]] == [("cancelled", 2)]
     assert problem(desk.post(f"{BATCHES}/{batch_id}/approve", officer(desk))) == (409, "CONCURRENCY_CONFLICT")
 
 
 @pytest.mark.parametrize("body", [{}, {"reason": "short"}, {"reason": 7}, {"reason": "x" * 501}])
-def test_a_rejection_takes_a_reason(desk: ShopClient, body: dict[str, Any]) -> None:
-    answer = desk.post(f"{BATCHES}/{staged(desk, *payees(desk))}/reject", officer(desk), body)
+def test_rejection_requires_a_reason(desk: ShopClient, body: dict[str, Any]) -> None:
+    answer = desk.post(f"{BATCHES}/{stage_batch(desk, *create_payees(desk))}/reject", officer(desk), body)
 
     assert problem(answer) == (422, "VALIDATION_FAILED")
     assert [fault["name"] for fault in answer.json["invalid_params"]] == ["reason"]
 
 
-def test_a_payment_is_taken_out(desk: ShopClient) -> None:
-    who = payees(desk, 2)
-    batch_id = staged(desk, *who)
+def test_payment_can_be_excluded_from_a_batch(desk: ShopClient) -> None:
+    payees = create_payees(desk, 2)
+    batch_id = stage_batch(desk, *payees)
     with desk.database.reading() as session:
-        [intent] = intents_of(session, who[0])
+        [intent] = intents_of(session, payees[0])
 
     answer = desk.post(
         f"{BATCHES}/{batch_id}/exclude", officer(desk), {"intentIds": [str(intent["id"])], **REASON}
@@ -246,17 +246,17 @@ def test_a_payment_is_taken_out(desk: ShopClient) -> None:
     ]
 
 
-def test_batches_are_listed_by_state_and_time(desk: ShopClient) -> None:
-    waiting = staged(desk, *payees(desk))
-    ready = desk.database.in_transaction(approved_batch, payees(desk))
-    sent = desk.database.in_transaction(dispatched_batch, payees(desk))
-    over = staged(desk, *payees(desk))
+def test_batches_are_filtered_by_status_and_sorted_by_time(desk: ShopClient) -> None:
+    waiting = stage_batch(desk, *create_payees(desk))
+    ready = desk.database.in_transaction(approved_batch, create_payees(desk))
+    sent = desk.database.in_transaction(dispatched_batch, create_payees(desk))
+    over = stage_batch(desk, *create_payees(desk))
     desk.post(f"{BATCHES}/{over}/reject", officer(desk), REASON)
     header = officer(desk)
-    # In a table that other tests fill too.
+    # Other tests create batches too, so use a period of the future.
     for number, batch_id in enumerate((waiting, ready, sent, over)):
         at = datetime(2031, 3, 1, tzinfo=UTC) + timedelta(hours=number)
-        run(desk, "UPDATE payout_batches SET created_at = :at WHERE id = :id", at=at, id=batch_id)
+        execute(desk, "UPDATE payout_batches SET created_at = :at WHERE id = :id", at=at, id=batch_id)
     period = {"from": "2031-03-01T00:00:00Z", "to": "2031-03-01T04:00:00Z"}
 
     def listed(**query: Any) -> list[str]:
@@ -267,7 +267,7 @@ def test_batches_are_listed_by_state_and_time(desk: ShopClient) -> None:
 
     named_ids = {"waiting": waiting, "ready": ready, "sent": sent, "over": over}
     ids = {name: str(value) for name, value in named_ids.items()}
-    # By default those that are not paid yet.
+    # The default lists batches that are not final.
     assert listed() == [ids["sent"], ids["ready"], ids["waiting"]]
     assert listed(order="asc", limit=2) == [ids["waiting"], ids["ready"]]
     assert listed(status="awaiting") == [ids["ready"], ids["waiting"]]
@@ -279,19 +279,19 @@ def test_batches_are_listed_by_state_and_time(desk: ShopClient) -> None:
 
 
 @pytest.mark.parametrize("query", [{"status": "paid"}, {"sort": "amount"}, {"page": 0}, {"from": "today"}])
-def test_a_wrong_parameter_is_named(desk: ShopClient, query: dict[str, Any]) -> None:
+def test_invalid_query_parameter_is_refused(desk: ShopClient, query: dict[str, Any]) -> None:
     answer = desk.get(BATCHES, officer(desk), **query)
 
     assert problem(answer) == (422, "VALIDATION_FAILED")
     assert [fault["name"] for fault in answer.json["invalid_params"]] == list(query)
 
 
-def test_a_listing_takes_as_many_statements_however_long_it_is(desk: ShopClient) -> None:
+def test_batch_list_takes_a_constant_number_of_queries(desk: ShopClient) -> None:
     header = officer(desk)
 
     def statements(number: int) -> int:
         for _ in range(number):
-            staged(desk, *payees(desk))
+            stage_batch(desk, *create_payees(desk))
         with counted_statements(desk.database) as counted:
             assert len(desk.get(BATCHES, header, limit=number).json["data"]) == number
         return len(counted)
@@ -299,11 +299,11 @@ def test_a_listing_takes_as_many_statements_however_long_it_is(desk: ShopClient)
     assert statements(1) == statements(4)
 
 
-def test_a_batch_takes_as_many_statements_however_long_it_is(desk: ShopClient) -> None:
+def test_batch_detail_takes_a_constant_number_of_queries(desk: ShopClient) -> None:
     header = officer(desk)
 
     def statements(number: int) -> int:
-        batch_id = staged(desk, *payees(desk, number))
+        batch_id = stage_batch(desk, *create_payees(desk, number))
         with counted_statements(desk.database) as counted:
             assert len(desk.get(f"{BATCHES}/{batch_id}", header).json["data"]["intents"]) == number
         return len(counted)
@@ -311,8 +311,8 @@ def test_a_batch_takes_as_many_statements_however_long_it_is(desk: ShopClient) -
     assert statements(1) == statements(5)
 
 
-def test_a_page_of_payments_goes_on_with_its_cursor_and_another_batchs_is_refused(desk: ShopClient) -> None:
-    batch_id, other = staged(desk, *payees(desk, 3)), staged(desk, *payees(desk))
+def test_payments_are_paged_and_the_cursor_of_another_batch_is_refused(desk: ShopClient) -> None:
+    batch_id, other = stage_batch(desk, *create_payees(desk, 3)), stage_batch(desk, *create_payees(desk))
     header = officer(desk)
 
     first = desk.get(f"{BATCHES}/{batch_id}", header, limit=2)
@@ -324,9 +324,9 @@ def test_a_page_of_payments_goes_on_with_its_cursor_and_another_batchs_is_refuse
     assert problem(desk.get(f"{BATCHES}/{other}", header, cursor=cursor)) == (422, "VALIDATION_FAILED")
 
 
-def test_no_account_number_is_shown_whole(desk: ShopClient) -> None:
-    [payee] = payees(desk)
-    batch_id = staged(desk, payee)
+def test_account_numbers_are_masked(desk: ShopClient) -> None:
+    [payee] = create_payees(desk)
+    batch_id = stage_batch(desk, payee)
     with desk.database.reading() as session:
         number = row_of(session, "payout_accounts", id=payee.account_id)["account_number"]
 

@@ -1,4 +1,4 @@
-"""Payouts on their way over HTTP: who may send a batch, and what they are answered."""
+"""Dispatch of payout batches over HTTP: permissions, refusals and responses."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ PATH = "/api/payouts/dispatch"
 
 @pytest.fixture
 def officer(desk: ShopClient) -> dict[str, str]:
-    """The header of an officer of finance, signed in with two factors."""
+    """Headers of a finance officer signed in with two factors."""
     return officer_of(desk)
 
 
@@ -39,7 +39,7 @@ def officer_of(desk: ShopClient, aal: str = "aal2") -> dict[str, str]:
     return desk.bearer(desk.database.in_transaction(make_officer).id, aal)
 
 
-def approved(desk: ShopClient, payees: Sequence[Payee] = ()) -> UUID:
+def make_approved_batch(desk: ShopClient, payees: Sequence[Payee] = ()) -> UUID:
     with desk.database.transaction() as session:
         return approved_batch(session, payees or make_payees(session, 2))
 
@@ -59,10 +59,8 @@ def status_of(desk: ShopClient, batch_id: UUID) -> str:
 
 
 class TestDispatch:
-    def test_an_approved_batch_is_handed_to_the_workers_once(
-        self, desk: ShopClient, officer: dict[str, str]
-    ) -> None:
-        batch_id = approved(desk)
+    def test_approved_batch_is_dispatched_once(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        batch_id = make_approved_batch(desk)
         key = new_key()
 
         first, replayed = (send(desk, officer, batch_id, key) for _ in range(2))
@@ -82,8 +80,8 @@ class TestDispatch:
             assert len(transfers_in(session, batch_id)) == 2
             assert audited(session, batch_id)[-1][0] == "payout_batch.dispatch"
 
-    def test_two_at_once_send_it_once(self, desk: ShopClient) -> None:
-        batch_id = approved(desk)
+    def test_concurrent_dispatches_send_the_batch_once(self, desk: ShopClient) -> None:
+        batch_id = make_approved_batch(desk)
         headers = [officer_of(desk) for _ in range(2)]
 
         with ThreadPoolExecutor(2) as pool:
@@ -106,15 +104,17 @@ class TestDispatch:
         with desk.database.reading() as session:
             assert len(transfers_in(session, batch_id)) == 2
 
-    def test_it_takes_a_key_two_factors_and_finance(self, desk: ShopClient, officer: dict[str, str]) -> None:
-        batch_id = approved(desk)
+    def test_dispatch_requires_idempotency_key_two_factors_and_finance(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        batch_id = make_approved_batch(desk)
         body = {"batchId": str(batch_id)}
 
         assert problem(desk.post(PATH, officer, body)) == (422, "VALIDATION_FAILED")
         assert problem(send(desk, officer_of(desk, aal="aal1"), batch_id)) == (403, "AUTH_AAL2_REQUIRED")
         assert problem(send(desk, desk.officer("orders"), batch_id)) == (403, "AUTH_FORBIDDEN")
         assert problem(send(desk, desk.buyer, batch_id)) == (403, "AUTH_FORBIDDEN")
-        # Who may not is told so before what they sent is looked at.
+        # Permissions are checked before the body is validated.
         assert problem(desk.post(PATH, desk.officer("orders"), {"x": 1}, key=new_key()))[0] == 403
         assert problem(send(desk, desk.vendor, batch_id)) == (422, "VALIDATION_FAILED")
         assert status_of(desk, batch_id) == "approved"
@@ -123,7 +123,7 @@ class TestDispatch:
         "body",
         [{}, {"batchId": "x"}, {"batchId": str(uuid4()), "amountMinor": 100_000}, {"amountMinor": 500}],
     )
-    def test_a_body_that_is_none_of_theirs_is_refused(
+    def test_body_without_a_valid_batch_id_is_refused(
         self, desk: ShopClient, officer: dict[str, str], body: dict[str, Any]
     ) -> None:
         answer = desk.post(PATH, officer, body, key=new_key())
@@ -131,7 +131,7 @@ class TestDispatch:
         assert problem(answer) == (422, "VALIDATION_FAILED")
         assert [fault["name"] for fault in answer.json["invalid_params"]] == ["batchId"]
 
-    def test_one_that_is_not_there_or_not_approved_is_not_sent(
+    def test_unknown_or_unapproved_batch_is_not_dispatched(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
         assert problem(send(desk, officer, uuid4())) == (404, "RESOURCE_NOT_FOUND")
@@ -144,10 +144,10 @@ class TestDispatch:
         assert "staged" in answer.json["detail"]
         assert status_of(desk, batch_id) == "staged"
 
-    def test_one_that_changed_since_it_was_approved_waits_for_approval_again(
+    def test_batch_changed_after_approval_needs_approval_again(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
-        batch_id = approved(desk)
+        batch_id = make_approved_batch(desk)
         with desk.database.transaction() as session:
             [first, _] = intents_in(session, batch_id)
             make_account(session, first["user_id"])
@@ -160,24 +160,24 @@ class TestDispatch:
             assert transfers_in(session, batch_id) == []
             assert row_of(session, "payout_batches", id=batch_id)["approved_hash"] is None
 
-    def test_nobody_sends_what_they_are_paid(self, desk: ShopClient) -> None:
+    def test_officer_cannot_dispatch_own_payout(self, desk: ShopClient) -> None:
         with desk.database.transaction() as session:
             payee = make_payee(session)
             session.execute(
                 text("UPDATE profiles SET role = 'staff', staff_role = 'finance' WHERE id = :id"),
                 {"id": payee.user.id},
             )
-        batch_id = approved(desk, [payee])
+        batch_id = make_approved_batch(desk, [payee])
 
         answer = send(desk, desk.bearer(payee.user.id, "aal2"), batch_id)
 
         assert problem(answer) == (403, "AUTH_FORBIDDEN")
         assert status_of(desk, batch_id) == "approved"
 
-    def test_nothing_is_sent_while_payouts_are_halted(
+    def test_dispatch_is_refused_while_payouts_are_halted(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
-        batch_id = approved(desk)
+        batch_id = make_approved_batch(desk)
         desk.database.in_transaction(halt_payouts, "ESCROW_DRIFT: of this test", NOW)
         try:
             answer = send(desk, officer, batch_id)
@@ -189,7 +189,7 @@ class TestDispatch:
         assert "ESCROW_DRIFT" in answer.json["detail"]
         assert send(desk, officer, batch_id).status_code == 202
 
-    def test_a_vendor_asks_for_an_early_payout(self, desk: ShopClient) -> None:
+    def test_vendor_can_request_an_early_payout(self, desk: ShopClient) -> None:
         with desk.database.transaction() as session:
             payee = make_payee(session)
         vendor = desk.bearer(payee.user.id)

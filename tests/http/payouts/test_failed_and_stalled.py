@@ -1,4 +1,4 @@
-"""Payouts that went wrong, or do not move, over HTTP: finance's tables, and what officers do about them."""
+"""Failed and stalled payouts over HTTP: lists for finance, polling, voiding and resolution."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -33,7 +33,7 @@ NOTE = "Called the bank: the account was closed."
 
 @pytest.fixture
 def officer(desk: ShopClient) -> dict[str, str]:
-    """The header of an officer of finance, signed in with two factors."""
+    """Headers of a finance officer signed in with two factors."""
     return officer_of(desk)
 
 
@@ -45,8 +45,8 @@ def problem(answer: TestResponse) -> tuple[int, str]:
     return answer.status_code, answer.json["code"]
 
 
-def gone_wrong(desk: ShopClient, outcome: str = "failed") -> tuple[UUID, dict[str, Any], Caller]:
-    """Make a payout that went wrong; give its exception, its transfer and its payee."""
+def make_failed_payout(desk: ShopClient, outcome: str = "failed") -> tuple[UUID, dict[str, Any], Caller]:
+    """Create a failed payout and return exception id, transfer and payee."""
     with desk.database.transaction() as session:
         payee = make_payee(session)
         batch_id = dispatched_batch(session, [payee])
@@ -56,10 +56,10 @@ def gone_wrong(desk: ShopClient, outcome: str = "failed") -> tuple[UUID, dict[st
     return found, transfer, payee.user
 
 
-def of_row(
+def find_row(
     desk: ShopClient, headers: dict[str, str], path: str, row_id: UUID, **query: Any
 ) -> list[dict[str, Any]]:
-    """Find a row in a table, whatever else is in it."""
+    """Find a row by id in a list that other tests fill too."""
     answer = desk.get(path, headers, limit=100, **query)
     assert answer.status_code == 200, answer.json
     return [row for row in answer.json["data"] if row["id"] == str(row_id)]
@@ -68,17 +68,17 @@ def of_row(
 class TestExceptions:
     PATH = "/api/payouts/exceptions"
 
-    def test_exceptions_are_listed_with_their_payout(self, desk: ShopClient, officer: dict[str, str]) -> None:
-        exception_id, transfer, payee = gone_wrong(desk)
+    def test_exceptions_are_listed_with_the_payout(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        exception_id, transfer, payee = make_failed_payout(desk)
 
-        [row] = of_row(desk, officer, self.PATH, exception_id, status="open", outcome="failed")
+        [row] = find_row(desk, officer, self.PATH, exception_id, status="open", outcome="failed")
 
         assert row["payoutId"] == str(transfer["intent_id"])
         assert (row["payeeId"], row["payeeName"]) == (str(payee.id), "Ngozi's Lamps")
         assert (row["payoutStatus"], row["amountMinor"]) == ("failed", OWED_MINOR)
         assert row["reason"] == "The bank did not accept the transfer."
-        assert of_row(desk, officer, self.PATH, exception_id, outcome="reversed") == []
-        assert of_row(desk, officer, self.PATH, exception_id, status="resolved") == []
+        assert find_row(desk, officer, self.PATH, exception_id, outcome="reversed") == []
+        assert find_row(desk, officer, self.PATH, exception_id, status="resolved") == []
 
     def test_unrecognized_exception_is_listed_without_payout(
         self, desk: ShopClient, officer: dict[str, str]
@@ -88,23 +88,25 @@ class TestExceptions:
             log_unrecognized_transfer(session, transfer=told, now=NOW)
             found = row_of(session, "payout_exceptions", reference=told.reference)["id"]
 
-        [row] = of_row(desk, officer, self.PATH, found, outcome="unexpected")
+        [row] = find_row(desk, officer, self.PATH, found, outcome="unexpected")
 
         assert (row["payoutId"], row["payeeName"], row["gatewayTransferId"]) == (None, None, told.id)
 
-    def test_exceptions_take_two_queries(self, desk: ShopClient, officer: dict[str, str]) -> None:
-        gone_wrong(desk)
+    def test_exceptions_take_a_constant_number_of_queries(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        make_failed_payout(desk)
         with counted_statements(desk.database) as few:
             desk.get(self.PATH, officer)
         for _ in range(3):
-            gone_wrong(desk)
+            make_failed_payout(desk)
         with counted_statements(desk.database) as many:
             desk.get(self.PATH, officer)
 
         assert len(many) == len(few)
 
-    def test_an_officer_resolves_one_once(self, desk: ShopClient, officer: dict[str, str]) -> None:
-        exception_id, _, _ = gone_wrong(desk)
+    def test_exception_is_resolved_once(self, desk: ShopClient, officer: dict[str, str]) -> None:
+        exception_id, _, _ = make_failed_payout(desk)
         path = f"{self.PATH}/{exception_id}/resolve"
 
         answer = desk.post(path, officer, {"note": NOTE})
@@ -112,15 +114,17 @@ class TestExceptions:
         assert answer.status_code == 200
         assert answer.json["data"]["resolutionNote"] == NOTE
         assert problem(desk.post(path, officer, {"note": NOTE})) == (409, "CONCURRENCY_CONFLICT")
-        [row] = of_row(desk, officer, self.PATH, exception_id, status="resolved")
+        [row] = find_row(desk, officer, self.PATH, exception_id, status="resolved")
         assert (row["resolutionNote"], row["status"]) == (NOTE, "resolved")
         with desk.database.reading() as session:
             assert open_about(session, f"payout-exception:{exception_id}") == {}
             [(action, _, after)] = audited(session, exception_id)
         assert (action, after["note"]) == ("payout_exception.resolve", NOTE)
 
-    def test_not_everybody_may(self, desk: ShopClient, officer: dict[str, str]) -> None:
-        exception_id, _, payee = gone_wrong(desk)
+    def test_exceptions_require_an_unrelated_finance_officer(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
+        exception_id, _, payee = make_failed_payout(desk)
         path = f"{self.PATH}/{exception_id}/resolve"
         with desk.database.transaction() as session:
             session.execute(
@@ -139,7 +143,7 @@ class TestExceptions:
 class TestStalled:
     PATH = "/api/payouts/stalled"
 
-    def test_what_waits_for_two_days_is_flagged_raised_and_listed(
+    def test_payout_without_progress_for_two_days_raises_an_alert_and_is_listed(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
         with desk.database.transaction() as session:
@@ -148,22 +152,22 @@ class TestStalled:
             [waiting, _] = intents_in(session, staged)
             [other] = intents_in(session, sent)
         desk.database.in_transaction(stalled.flag_stalled_payouts, now=later(hours=47, minutes=59))
-        assert of_row(desk, officer, self.PATH, waiting["id"]) == []
+        assert find_row(desk, officer, self.PATH, waiting["id"]) == []
 
         assert desk.database.in_transaction(stalled.flag_stalled_payouts, now=later(hours=48)) >= 3
 
-        [row] = of_row(desk, officer, self.PATH, waiting["id"])
+        [row] = find_row(desk, officer, self.PATH, waiting["id"])
         assert (row["status"], row["batchStatus"], row["reference"]) == ("pending", "staged", None)
-        [row] = of_row(desk, officer, self.PATH, other["id"])
+        [row] = find_row(desk, officer, self.PATH, other["id"])
         assert row["reference"] is not None
         with desk.database.reading() as session:
             assert open_about(session, f"payout-batch:{staged}") == {"PAYOUT_STALLED": "SEV-2"}
             [transfer] = transfers_in(session, sent)
-        # Once is enough, and settled it waits no more.
+        # A payout is flagged once. A payout with a final status is no longer stalled.
         with desk.database.transaction() as session:
             hear(session, transfer, "success")
             stalled.flag_stalled_payouts(session, now=later(hours=49))
-        assert of_row(desk, officer, self.PATH, other["id"]) == []
+        assert find_row(desk, officer, self.PATH, other["id"]) == []
         with desk.database.reading() as session:
             assert open_about(session, f"payout-batch:{sent}") == {}
             alert = row_of(session, "alerts", subject=f"payout-batch:{staged}", identifier="PAYOUT_STALLED")
@@ -174,13 +178,13 @@ class TestStalled:
             assert problem(desk.get(self.PATH, headers)) == (403, "AUTH_FORBIDDEN")
 
 
-class TestAskingAnew:
-    def test_an_officer_has_the_gateway_asked(self, desk: ShopClient, officer: dict[str, str]) -> None:
+class TestPolling:
+    def test_officer_can_poll_a_sent_transfer_again(self, desk: ShopClient, officer: dict[str, str]) -> None:
         with desk.database.transaction() as session:
             [transfer] = transfers_in(session, dispatched_batch(session, make_payees(session, 1)))
         path = f"/api/payouts/{transfer['intent_id']}/ask"
 
-        # There is nothing to ask about before it was sent.
+        # An unsent transfer cannot be polled.
         assert problem(desk.post(path, officer)) == (409, "CONCURRENCY_CONFLICT")
         with desk.database.transaction() as session:
             session.execute(
@@ -195,12 +199,14 @@ class TestAskingAnew:
             row = row_of(session, "payout_transfers", id=transfer["id"])
         assert (row["attempts"], row["ask_at"]) == (0, NOW)
 
-    def test_not_everybody_may_and_not_of_anything(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_polling_requires_finance_and_an_existing_payout(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
         assert problem(desk.post(f"/api/payouts/{uuid4()}/ask", officer)) == (404, "RESOURCE_NOT_FOUND")
         assert problem(desk.post(f"/api/payouts/{uuid4()}/ask", desk.vendor)) == (403, "AUTH_FORBIDDEN")
 
 
-class TestGivingUp:
+class TestVoiding:
     @pytest.fixture
     def transfer(self, desk: ShopClient) -> dict[str, Any]:
         with desk.database.transaction() as session:
@@ -212,7 +218,7 @@ class TestGivingUp:
         return f"/api/payouts/{transfer['intent_id']}/give-up"
 
     def change(self, desk: ShopClient, transfer: dict[str, Any], status: str, **columns: Any) -> None:
-        """Have it been sent, and asked about."""
+        """Set the status of the payout and columns of the transfer."""
         names = ", ".join(f"{name} = :{name}" for name in columns)
         with desk.database.transaction() as session:
             session.execute(
@@ -224,7 +230,7 @@ class TestGivingUp:
                 {"id": transfer["id"]} | columns,
             )
 
-    def test_what_was_not_sent_is_the_payees_again(
+    def test_voided_unsent_payout_returns_to_the_payee(
         self, desk: ShopClient, officer: dict[str, str], transfer: dict[str, Any]
     ) -> None:
         answer = desk.post(self.path_of(transfer), officer, {"note": NOTE})
@@ -250,7 +256,7 @@ class TestGivingUp:
             ("unknown", {"sent_at": NOW, "ask_at": None}, 200),
         ],
     )
-    def test_what_may_have_been_sent_is_not_given_up_before_the_last_word(
+    def test_possibly_sent_payout_is_voided_only_after_the_last_poll(
         self,
         desk: ShopClient,
         officer: dict[str, str],
@@ -267,7 +273,7 @@ class TestGivingUp:
         with desk.database.reading() as session:
             assert owed(session, transfer["payee"]) == (OWED_MINOR if expected == 200 else 0)
 
-    def test_what_was_given_up_is_over(
+    def test_voided_payout_cannot_be_voided_again(
         self, desk: ShopClient, officer: dict[str, str], transfer: dict[str, Any]
     ) -> None:
         path, payee = self.path_of(transfer), transfer["payee"]
@@ -287,7 +293,7 @@ class TestGivingUp:
             == "The payout is already failed, and its amount is back in the payee's balance."
         )
 
-    def test_what_was_called_off_is_over(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_cancelled_payout_cannot_be_voided(self, desk: ShopClient, officer: dict[str, str]) -> None:
         with desk.database.transaction() as session:
             payee = make_payee(session)
             payout_id = ask(session, payee, OWED_MINOR)
@@ -297,7 +303,7 @@ class TestGivingUp:
 
         assert (answer.status_code, "is already cancelled" in answer.json["detail"]) == (409, True)
 
-    def test_not_everybody_may_and_not_of_anything(
+    def test_voiding_requires_two_factors_finance_and_a_dispatched_payout(
         self, desk: ShopClient, officer: dict[str, str], transfer: dict[str, Any]
     ) -> None:
         path, body = self.path_of(transfer), {"note": NOTE}

@@ -1,4 +1,4 @@
-"""Payouts for those who are paid, over HTTP: history, balance, cash-outs, and calling them off."""
+"""Payouts of payees over HTTP: history, balance, cash-outs and cancellation."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,14 +34,14 @@ PAYOUTS, BALANCE = "/api/payouts", "/api/payouts/balance"
 CASH_OUTS = "/api/wallet/cash-outs"
 
 
-def made(desk: ShopClient, make: Callable[..., Payee] = make_payee, **values: Any) -> Payee:
+def create_payee(desk: ShopClient, make: Callable[..., Payee] = make_payee, **values: Any) -> Payee:
     return desk.database.in_transaction(make, **values)
 
 
 def paid_out(
     desk: ShopClient, payee: Payee, amount_minor: int, *, outcome: str = "success", days: int = 0
 ) -> UUID:
-    """Owe a vendor something and pay it, behind the API's back, and tell of it as the gateway would."""
+    """Credit a payee, dispatch the payout without the API and apply the gateway's status event."""
 
     def make(session: Session) -> UUID:
         now = later(days=days)
@@ -68,8 +68,8 @@ def ids(found: dict[str, Any]) -> list[str]:
 
 
 class TestHistory:
-    def test_a_vendor_sees_their_own_and_nobody_elses(self, desk: ShopClient) -> None:
-        payee, other = made(desk, owed_minor=0), made(desk, owed_minor=0)
+    def test_vendor_sees_only_own_payouts(self, desk: ShopClient) -> None:
+        payee, other = create_payee(desk, owed_minor=0), create_payee(desk, owed_minor=0)
         first = paid_out(desk, payee, 150_000)
         second = paid_out(desk, payee, 250_000, outcome="failed", days=1)
         paid_out(desk, other, 350_000)
@@ -94,11 +94,11 @@ class TestHistory:
         assert failed["bankAccount"]["accountNumber"] == f"******{number[-4:]}"
         assert number not in str(found)
 
-        # Naming somebody else's store shows nothing of it.
+        # A filter by another store shows no payouts.
         assert ids(listed(desk, desk.bearer(payee.user.id), vendorId=str(other.store_id))) == []
 
-    def test_finance_sees_all_and_narrows_them_down(self, desk: ShopClient) -> None:
-        payee, other = made(desk, owed_minor=0), made(desk, make_wallet_payee)
+    def test_finance_can_filter_payouts_of_every_payee(self, desk: ShopClient) -> None:
+        payee, other = create_payee(desk, owed_minor=0), create_payee(desk, make_wallet_payee)
         one = paid_out(desk, payee, 150_000)
         two = paid_out(desk, payee, 250_000, days=1)
         three = desk.database.in_transaction(
@@ -118,7 +118,7 @@ class TestHistory:
         assert ids(listed(desk, finance, **narrow, to="2026-11-21T00:00:00Z")) == [str(one)]
 
     def test_payout_history_is_sorted_and_paged(self, desk: ShopClient) -> None:
-        payee = made(desk, owed_minor=0)
+        payee = create_payee(desk, owed_minor=0)
         made_ids = [
             str(paid_out(desk, payee, minor, days=day))
             for day, minor in enumerate((300_000, 100_000, 200_000))
@@ -145,17 +145,19 @@ class TestHistory:
             ({"from": "yesterday"}, "from"),
         ],
     )
-    def test_what_is_wrong_is_named(self, desk: ShopClient, query: dict[str, Any], named: str) -> None:
+    def test_invalid_query_parameter_is_refused(
+        self, desk: ShopClient, query: dict[str, Any], named: str
+    ) -> None:
         assert list(faults(desk.get(PAYOUTS, desk.vendor, **query))) == [named]
 
-    def test_who_may_not_look(self, desk: ShopClient) -> None:
+    def test_history_requires_vendor_finance_or_admin(self, desk: ShopClient) -> None:
         assert_problem(desk.client.get(PAYOUTS), 401, "AUTH_UNAUTHORIZED")
         for headers in (desk.buyer, desk.officer("support"), desk.officer("orders")):
             assert_problem(desk.get(PAYOUTS, headers), 403, "AUTH_FORBIDDEN")
         assert desk.get(PAYOUTS, desk.officer("admin")).status_code == 200
 
-    def test_a_page_takes_the_same_number_of_queries_whatever_its_length(self, desk: ShopClient) -> None:
-        payee = made(desk, owed_minor=0)
+    def test_history_takes_a_constant_number_of_queries(self, desk: ShopClient) -> None:
+        payee = create_payee(desk, owed_minor=0)
         own = desk.bearer(payee.user.id)
         counts = []
         for day in range(2):
@@ -167,15 +169,15 @@ class TestHistory:
 
 
 class TestBalance:
-    def test_a_vendor_is_told_what_there_is(self, desk: ShopClient) -> None:
-        payee = made(desk)
+    def test_vendor_and_finance_see_the_same_balance(self, desk: ShopClient) -> None:
+        payee = create_payee(desk)
         data = listed(desk, desk.bearer(payee.user.id), BALANCE)["data"]
         assert (data["availableMinor"], data["payableMinor"], data["holds"]) == (500_000, 500_000, [])
         assert data == listed(desk, desk.officer("finance"), BALANCE, vendorId=str(payee.store_id))["data"]
         assert data == listed(desk, desk.bearer(payee.user.id), BALANCE, vendorId=str(payee.store_id))["data"]
 
-    def test_a_hold_is_told_with_its_end_and_what_to_do(self, desk: ShopClient) -> None:
-        payee = made(desk, account={"created_at": NOW - timedelta(hours=4)})
+    def test_balance_shows_hold_with_end_and_explanation(self, desk: ShopClient) -> None:
+        payee = create_payee(desk, account={"created_at": NOW - timedelta(hours=4)})
         data = listed(desk, desk.bearer(payee.user.id), BALANCE)["data"]
         assert (data["availableMinor"], data["onHoldMinor"]) == (0, 500_000)
         assert data["heldUntil"] == "2026-11-21T05:30:00Z"
@@ -183,20 +185,20 @@ class TestBalance:
         assert (hold["reason"], hold["until"]) == ("bank_account_changed", "2026-11-21T05:30:00Z")
         assert "24 hours" in hold["detail"]
 
-    def test_nobody_elses_is_told(self, desk: ShopClient) -> None:
-        payee = made(desk)
+    def test_balance_of_another_store_is_hidden(self, desk: ShopClient) -> None:
+        payee = create_payee(desk)
         named = {"vendorId": str(payee.store_id)}
         assert_problem(desk.get(BALANCE, desk.vendor, **named), 404, "RESOURCE_NOT_FOUND")
         for headers in (desk.officer("support"), desk.buyer):
             assert_problem(desk.get(BALANCE, headers, **named), 403, "AUTH_FORBIDDEN")
-        nobodys = desk.get(BALANCE, desk.officer("finance"), vendorId=str(uuid4()))
-        assert_problem(nobodys, 404, "RESOURCE_NOT_FOUND")
+        unknown = desk.get(BALANCE, desk.officer("finance"), vendorId=str(uuid4()))
+        assert_problem(unknown, 404, "RESOURCE_NOT_FOUND")
         assert list(faults(desk.get(BALANCE, desk.officer("finance")))) == ["vendorId"]
 
 
 class TestCashOuts:
-    def test_a_wallet_is_paid_out_once_for_a_key(self, desk: ShopClient) -> None:
-        payee = made(desk, make_wallet_payee)
+    def test_repeated_idempotency_key_cashes_out_once(self, desk: ShopClient) -> None:
+        payee = create_payee(desk, make_wallet_payee)
         own, key = desk.bearer(payee.user.id), new_key()
         first = desk.post(CASH_OUTS, own, {"amountMinor": 200_000}, key=key)
         assert first.status_code == 201
@@ -218,7 +220,7 @@ class TestCashOuts:
             "currency": "NGN",
             "holds": [],
         }
-        # The statement shows it.
+        # The account statement shows the cash-out.
         entry = listed(desk, own, "/api/transactions")["data"][0]
         assert (entry["kind"], entry["direction"], entry["amountMinor"]) == (
             "payout_staged",
@@ -226,8 +228,8 @@ class TestCashOuts:
             200_000,
         )
 
-    def test_refusals(self, desk: ShopClient) -> None:
-        payee = made(desk, make_wallet_payee)
+    def test_invalid_cash_outs_are_refused(self, desk: ShopClient) -> None:
+        payee = create_payee(desk, make_wallet_payee)
         own = desk.bearer(payee.user.id)
         for amount, status, reason in (
             (500_001, 409, "insufficient-balance"),
@@ -250,8 +252,8 @@ class TestCashOuts:
         assert bare.json["holds"] == [{"reason": "no_bank_account", "until": None}]
         assert_problem(desk.client.post(CASH_OUTS, json={"amountMinor": 200_000}), 401, "AUTH_UNAUTHORIZED")
 
-    def test_a_vendors_own_are_told_apart_by_their_source(self, desk: ShopClient) -> None:
-        payee = made(desk)
+    def test_store_and_wallet_payouts_of_a_vendor_are_filtered_by_source(self, desk: ShopClient) -> None:
+        payee = create_payee(desk)
         own = desk.bearer(payee.user.id)
         wallet = Payee(payee.user, None, payee.account_id)
         desk.database.in_transaction(owe, wallet, 150_000)
@@ -264,8 +266,8 @@ class TestCashOuts:
         assert ids(listed(desk, own, source="wallet")) == ids(listed(desk, own, CASH_OUTS)) == [cashed]
         assert listed(desk, own, source="store")["data"][0]["amountMinor"] == 200_000
 
-    def test_of_two_at_once_one_is_claimed(self, desk: ShopClient) -> None:
-        payee = made(desk, make_wallet_payee)
+    def test_only_the_first_of_concurrent_cash_outs_succeeds(self, desk: ShopClient) -> None:
+        payee = create_payee(desk, make_wallet_payee)
         own = desk.bearer(payee.user.id)
         client = desk.client.application.test_client
 
@@ -280,9 +282,9 @@ class TestCashOuts:
             assert len(intents_of(session, payee)) == 1
 
 
-class TestCallingOff:
+class TestCancellation:
     def test_cancelled_withdrawal_returns_and_can_be_requested_again(self, desk: ShopClient) -> None:
-        payee = made(desk, make_wallet_payee)
+        payee = create_payee(desk, make_wallet_payee)
         own = desk.bearer(payee.user.id)
         payout = desk.post(CASH_OUTS, own, {"amountMinor": 200_000}).json["data"]["id"]
 
@@ -296,24 +298,24 @@ class TestCallingOff:
         assert_problem(desk.post(f"{PAYOUTS}/{uuid4()}/cancel", own), 404, "RESOURCE_NOT_FOUND")
         assert desk.post(CASH_OUTS, own, {"amountMinor": 500_000}).status_code == 201
 
-    def test_against_a_staging_at_the_same_time_one_has_it(self, desk: ShopClient) -> None:
+    def test_cancellation_concurrent_with_staging_reserves_the_amount_once(self, desk: ShopClient) -> None:
         for _round in range(3):
-            payee = made(desk)
+            payee = create_payee(desk)
             path = cancel_path(desk, payee)
             own, client = desk.bearer(payee.user.id), desk.client.application.test_client
             with ThreadPoolExecutor(2) as pool:
-                called_off = pool.submit(lambda: client().post(path, headers=own))  # noqa: B023
+                cancellation = pool.submit(lambda: client().post(path, headers=own))  # noqa: B023
                 desk.database.in_transaction(
                     staging.stage_batch,
                     act=Act("schedule", NOW),
                     vendor_ids=[payee.store_id],
                 )
-                status = called_off.result().status_code
+                status = cancellation.result().status_code
             with desk.database.reading() as session:
                 first, *later_ones = intents_of(session, payee)
                 left = owed(session, payee)
             if status == 200:
-                # A staging that came after it has claimed everything.
+                # If the staging ran after the cancellation, the staging has reserved the full balance.
                 assert (first["status"], first["batch_id"]) == ("cancelled", None)
                 assert sum(row["amount_minor"] for row in later_ones) + left == 500_000
             else:
@@ -329,12 +331,12 @@ def cancel_path(desk: ShopClient, payee: Payee) -> str:
 
 
 class TestRaces:
-    def test_a_staging_and_an_early_withdrawal_at_once_claim_the_money_once(self, desk: ShopClient) -> None:
+    def test_withdrawal_concurrent_with_staging_reserves_the_balance_once(self, desk: ShopClient) -> None:
         for amount in (500_000, 200_000):
-            payee = made(desk)
+            payee = create_payee(desk)
             own, client = desk.bearer(payee.user.id), desk.client.application.test_client
             with ThreadPoolExecutor(2) as pool:
-                asked = pool.submit(
+                withdrawal = pool.submit(
                     lambda: client().post(  # noqa: B023
                         f"{PAYOUTS}/dispatch",
                         json={"amountMinor": amount},  # noqa: B023
@@ -346,17 +348,17 @@ class TestRaces:
                     act=Act("schedule", NOW),
                     vendor_ids=[payee.store_id],
                 )
-                status = asked.result().status_code
+                status = withdrawal.result().status_code
             with desk.database.reading() as session:
                 claimed = [row["amount_minor"] for row in intents_of(session, payee)]
                 left = owed(session, payee)
-            # One waits at a time, whoever came first.
+            # Only a single payout may be pending, in either order.
             assert (status, claimed, left) in (
                 (202, [amount], 500_000 - amount),
                 (409, [500_000], 0),
             )
 
-    def test_what_is_refused_to_an_early_withdrawal(self, desk: ShopClient) -> None:
+    def test_early_withdrawal_of_escrow_is_refused_as_locked(self, desk: ShopClient) -> None:
         desk.paid()
         desk.database.in_transaction(make_account, desk.shop.vendor.id)
         locked = desk.post(f"{PAYOUTS}/dispatch", desk.vendor, {"amountMinor": 5_000}, key=new_key())
@@ -366,15 +368,15 @@ class TestRaces:
 
 
 @pytest.fixture(autouse=True)
-def whole(desk: ShopClient) -> Iterator[None]:
-    """Whatever a test does, the books are whole after it."""
+def ledger_stays_consistent(desk: ShopClient) -> Iterator[None]:
+    """Check after each test that the ledger is consistent."""
     yield
     with desk.database.transaction() as session:
         assert_books_are_whole(session)
         assert ledger_check.verify_ledger(session) == []
 
 
-def test_a_vendor_without_a_store_has_no_balance(desk: ShopClient) -> None:
+def test_vendor_without_a_store_has_no_balance(desk: ShopClient) -> None:
     shop = desk.database.in_transaction(make_shop)
     with desk.database.transaction() as session:
         session.execute(

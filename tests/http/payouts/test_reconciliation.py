@@ -1,4 +1,4 @@
-"""Reconciliation over HTTP: started by finance, performed by a worker, read and resolved at its desk."""
+"""Reconciliation over HTTP: started by finance, performed by a worker, reviewed and resolved by officers."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -19,8 +19,8 @@ __all__ = ["service"]
 NOTE = "Ours, paid in by hand."
 
 
-class Office:
-    """Finance's desk at a service."""
+class FinanceClient:
+    """HTTP client of a finance officer."""
 
     def __init__(self, service: ReconciledService, bearer: Bearer) -> None:
         self.service = service
@@ -28,7 +28,7 @@ class Office:
         self.headers = bearer(service.officer.id, "aal2")
 
     def reconcile(self, **body: Any) -> dict[str, Any]:
-        """Start one, have the worker perform it, and show it."""
+        """Start a reconciliation, run the worker and return the finished run."""
         answer = self.client.post("/api/payouts/reconcile", json=body, headers=self.headers)
         assert answer.status_code == 202, answer.get_data(as_text=True)
         assert answer.get_json()["data"]["status"] == "running"
@@ -52,28 +52,28 @@ class Office:
 
 
 @pytest.fixture
-def office(service: ReconciledService, bearer: Bearer) -> Office:
-    """A desk of its own for each test."""
-    return Office(service, bearer)
+def finance(service: ReconciledService, bearer: Bearer) -> FinanceClient:
+    """Return a new client of a finance officer for each test."""
+    return FinanceClient(service, bearer)
 
 
-def test_a_reconciliation_is_started_performed_and_shown(office: Office) -> None:
-    office.service.paid_order()
-    office.service.gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 100_000})
-    shown = office.reconcile()
+def test_reconciliation_is_started_performed_and_shown(finance: FinanceClient) -> None:
+    finance.service.paid_order()
+    finance.service.gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 100_000})
+    shown = finance.reconcile()
     assert (shown["status"], shown["driftMinor"], shown["inFlightMinor"]) == ("matched", 0, 0)
-    assert shown["gatewayMinor"] == shown["booksMinor"] == office.service.held()
-    assert (shown["startedBy"], shown["officerId"]) == ("officer", str(office.service.officer.id))
+    assert shown["gatewayMinor"] == shown["booksMinor"] == finance.service.held()
+    assert (shown["startedBy"], shown["officerId"]) == ("officer", str(finance.service.officer.id))
     assert shown["read"] == {"movements": 2, "charges": 1, "transfers": 0, "refunds": 0, "settlements": 1}
     assert (shown["settlementsBooked"], shown["balances"]["bank"]) == (1, 100_000)
     assert (shown["exceptions"], shown["failure"]) == ([], None)
 
 
-def test_what_differs_is_named_with_its_order_and_what_to_do(office: Office) -> None:
-    order_id, charge = office.service.paid_order()
-    office.service.gateway.call("POST", "/refund", json={"transaction": charge.reference, "amount": 70_000})
-    office.service.transfer("somebody-elses-4", 120_000)
-    shown = office.reconcile()
+def test_differences_are_listed_with_order_and_suggestion(finance: FinanceClient) -> None:
+    order_id, charge = finance.service.paid_order()
+    finance.service.gateway.call("POST", "/refund", json={"transaction": charge.reference, "amount": 70_000})
+    finance.service.transfer("somebody-elses-4", 120_000)
+    shown = finance.reconcile()
     assert (shown["status"], shown["driftMinor"], shown["found"]) == ("drift", -190_000, 2)
     largest, refund = shown["exceptions"]
     assert (largest["kind"], largest["problem"], largest["differenceMinor"]) == (
@@ -82,68 +82,68 @@ def test_what_differs_is_named_with_its_order_and_what_to_do(office: Office) -> 
         -120_000,
     )
     assert largest["suggestion"].startswith("This service did not send this transfer.")
-    [order] = office.service.rows("SELECT number FROM orders")
+    [order] = finance.service.rows("SELECT number FROM orders")
     assert (refund["orderId"], refund["orderNumber"]) == (str(order_id), order["number"])
-    listed = office.get(f"/{shown['runId']}/exceptions?kind=refund").get_json()
+    listed = finance.get(f"/{shown['runId']}/exceptions?kind=refund").get_json()
     assert ([row["id"] for row in listed["data"]], listed["meta"]["total"]) == ([refund["id"]], 1)
-    assert office.get(f"/{shown['runId']}/exceptions?problem=amounts_differ").get_json()["data"] == []
+    assert finance.get(f"/{shown['runId']}/exceptions?problem=amounts_differ").get_json()["data"] == []
 
 
-def test_an_exception_is_resolved_once(office: Office) -> None:
-    office.service.paid_order()
-    office.service.gateway.fill(120_000)
-    office.service.transfer("somebody-elses-5", 80_000)
-    shown = office.reconcile()
+def test_difference_is_resolved_once(finance: FinanceClient) -> None:
+    finance.service.paid_order()
+    finance.service.gateway.fill(120_000)
+    finance.service.transfer("somebody-elses-5", 80_000)
+    shown = finance.reconcile()
     found = shown["exceptions"][0]["id"]
-    assert office.resolve(shown["runId"], found, "ask").status_code == 409
-    done = office.resolve(shown["runId"], found, "own_funds")
+    assert finance.resolve(shown["runId"], found, "ask").status_code == 409
+    done = finance.resolve(shown["runId"], found, "own_funds")
     assert done.get_json()["data"] == {
         "exceptionId": found,
         "state": "resolved",
         "resolution": "own_funds",
         "bookedMinor": -80_000,
     }
-    assert office.resolve(shown["runId"], found, "own_funds").status_code == 409
-    assert office.resolve(shown["runId"], str(uuid4()), "own_funds").status_code == 404
-    assert office.show(shown["runId"])["openExceptions"] == 0
-    listed = office.get(f"/{shown['runId']}/exceptions?open=false").get_json()["data"]
+    assert finance.resolve(shown["runId"], found, "own_funds").status_code == 409
+    assert finance.resolve(shown["runId"], str(uuid4()), "own_funds").status_code == 404
+    assert finance.show(shown["runId"])["openExceptions"] == 0
+    listed = finance.get(f"/{shown['runId']}/exceptions?open=false").get_json()["data"]
     assert [(row["resolution"], row["note"]) for row in listed] == [("own_funds", NOTE)]
-    assert office.reconcile()["status"] == "matched"
+    assert finance.reconcile()["status"] == "matched"
 
 
-def test_much_is_written_off_by_a_second_officer(office: Office, bearer: Bearer) -> None:
-    office.service.paid_order()
-    office.service.gateway.fill(300_000)
-    office.service.transfer("somebody-elses-6", 250_000)
-    shown = office.reconcile()
+def test_write_off_above_the_limit_needs_a_second_officer(finance: FinanceClient, bearer: Bearer) -> None:
+    finance.service.paid_order()
+    finance.service.gateway.fill(300_000)
+    finance.service.transfer("somebody-elses-6", 250_000)
+    shown = finance.reconcile()
     found = shown["exceptions"][0]["id"]
-    proposed = office.resolve(shown["runId"], found, "own_funds")
+    proposed = finance.resolve(shown["runId"], found, "own_funds")
     assert (proposed.status_code, proposed.get_json()["data"]["state"]) == (200, "proposed")
-    again = office.resolve(shown["runId"], found, "own_funds")
+    again = finance.resolve(shown["runId"], found, "own_funds")
     assert (again.status_code, again.get_json()["code"]) == (403, "AUTH_FORBIDDEN")
-    shown = office.reconcile()
+    shown = finance.reconcile()
     [one] = shown["exceptions"]
-    first = str(office.service.officer.id)
+    first = str(finance.service.officer.id)
     assert (one["proposedResolution"], one["proposedBy"], one["proposalNote"]) == ("own_funds", first, NOTE)
     assert (shown["status"], one["resolvedBy"]) == ("drift", None)
-    with office.service.database.transaction() as session:
-        office.headers = bearer(make_officer(session).id, "aal2")
-    done = office.resolve(shown["runId"], one["id"], "own_funds").get_json()["data"]
+    with finance.service.database.transaction() as session:
+        finance.headers = bearer(make_officer(session).id, "aal2")
+    done = finance.resolve(shown["runId"], one["id"], "own_funds").get_json()["data"]
     assert (done["state"], done["bookedMinor"]) == ("resolved", -250_000)
-    assert office.reconcile()["status"] == "matched"
+    assert finance.reconcile()["status"] == "matched"
 
 
-def test_the_history_is_listed_and_filtered(office: Office) -> None:
-    first = office.reconcile()["runId"]
-    office.service.book(5, "by-hand:9")
-    second = office.reconcile()["runId"]
-    listed = office.get("").get_json()
+def test_runs_are_listed_and_filtered(finance: FinanceClient) -> None:
+    first = finance.reconcile()["runId"]
+    finance.service.book(5, "by-hand:9")
+    second = finance.reconcile()["runId"]
+    listed = finance.get("").get_json()
     assert ([row["runId"] for row in listed["data"]], listed["meta"]["total"]) == ([second, first], 2)
-    assert [row["runId"] for row in office.get("?status=drift").get_json()["data"]] == [second]
-    assert [row["runId"] for row in office.get("?order=asc&limit=1").get_json()["data"]] == [first]
+    assert [row["runId"] for row in finance.get("?status=drift").get_json()["data"]] == [second]
+    assert [row["runId"] for row in finance.get("?order=asc&limit=1").get_json()["data"]] == [first]
 
 
-def test_invalid_window_is_refused(office: Office) -> None:
+def test_invalid_window_is_refused(finance: FinanceClient) -> None:
     for body, name in (
         ({"from": "2026-03-02T00:00:00Z", "to": "2026-03-01T00:00:00Z"}, "from"),
         ({"to": "2999-01-01T00:00:00Z"}, "to"),
@@ -152,33 +152,33 @@ def test_invalid_window_is_refused(office: Office) -> None:
         ({"from": "yesterday"}, "from"),
         ({"since": "2026-03-01T00:00:00Z"}, "since"),
     ):
-        answer = office.client.post("/api/payouts/reconcile", json=body, headers=office.headers)
+        answer = finance.client.post("/api/payouts/reconcile", json=body, headers=finance.headers)
         assert answer.status_code == 422, body
         assert [param["name"] for param in answer.get_json()["invalid_params"]] == [name], body
 
 
-def test_one_that_runs_refuses_another(office: Office) -> None:
-    assert office.client.post("/api/payouts/reconcile", headers=office.headers).status_code == 202
-    again = office.client.post("/api/payouts/reconcile", headers=office.headers)
+def test_second_reconciliation_is_refused_while_the_first_runs(finance: FinanceClient) -> None:
+    assert finance.client.post("/api/payouts/reconcile", headers=finance.headers).status_code == 202
+    again = finance.client.post("/api/payouts/reconcile", headers=finance.headers)
     assert (again.status_code, again.get_json()["code"]) == (409, "CONCURRENCY_CONFLICT")
-    office.service.work_off_outbox()
-    assert office.client.post("/api/payouts/reconcile", headers=office.headers).status_code == 202
+    finance.service.work_off_outbox()
+    assert finance.client.post("/api/payouts/reconcile", headers=finance.headers).status_code == 202
 
 
 @pytest.mark.parametrize(
     ("role", "aal", "code"),
     [("support", "aal2", "AUTH_FORBIDDEN"), ("finance", "aal1", "AUTH_AAL2_REQUIRED")],
 )
-def test_it_takes_finance_with_two_factors(
-    office: Office, bearer: Bearer, role: str, aal: str, code: str
+def test_reconciliation_requires_finance_with_two_factors(
+    finance: FinanceClient, bearer: Bearer, role: str, aal: str, code: str
 ) -> None:
-    with office.service.database.transaction() as session:
-        somebody: UUID = make_person(session, role="staff", staff_role=role).id
-    answer = office.client.post("/api/payouts/reconcile", json={}, headers=bearer(somebody, aal))
+    with finance.service.database.transaction() as session:
+        person_id: UUID = make_person(session, role="staff", staff_role=role).id
+    answer = finance.client.post("/api/payouts/reconcile", json={}, headers=bearer(person_id, aal))
     assert (answer.status_code, answer.get_json()["code"]) == (403, code)
 
 
-def test_a_reconciliation_that_is_none_is_not_found(office: Office) -> None:
+def test_unknown_reconciliation_is_not_found(finance: FinanceClient) -> None:
     for path in (f"/{uuid4()}", f"/{uuid4()}/exceptions"):
-        answer = office.client.get(f"/api/payouts/reconciliations{path}", headers=office.headers)
+        answer = finance.client.get(f"/api/payouts/reconciliations{path}", headers=finance.headers)
         assert answer.status_code == 404

@@ -1,4 +1,4 @@
-"""Stores' profiles over HTTP: what the public and the owner see, and what the owner changes."""
+"""Store profiles over HTTP: public view, owner's view and changes by the owner."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("forgotten_banks")
 
 
 class TestShowing:
-    def test_the_public_sees_a_store_and_nothing_of_its_money(self, desk: ShopClient) -> None:
+    def test_public_profile_has_no_bank_account_and_no_holds(self, desk: ShopClient) -> None:
         set_columns(desk, description="All lamps.", rating_sum=9, rating_count=2, completed_orders=3)
 
         data = shown(desk)
@@ -28,7 +28,7 @@ class TestShowing:
         assert data["vacationMode"] is None
         assert not {"bankAccount", "payoutHolds"} & set(data)
 
-    def test_its_owner_sees_the_account_masked_and_what_holds_payouts(self, desk: ShopClient) -> None:
+    def test_owner_sees_masked_account_and_payout_holds(self, desk: ShopClient) -> None:
         data = shown(desk, desk.vendor)
         assert data["bankAccount"] is None
         assert [hold["reason"] for hold in data["payoutHolds"]] == ["no_bank_account"]
@@ -41,19 +41,21 @@ class TestShowing:
         assert data["payoutHolds"] == []
 
     @pytest.mark.parametrize("status", ["suspended", "closed"])
-    def test_one_that_is_not_open_is_shown_to_its_owner_alone(self, desk: ShopClient, status: str) -> None:
+    def test_suspended_or_closed_store_is_visible_to_the_owner_only(
+        self, desk: ShopClient, status: str
+    ) -> None:
         set_columns(desk, status=status)
 
         assert shown(desk, desk.vendor)["status"] == status
         for headers in ({}, desk.buyer):
             assert_problem(desk.client.get(path_of(desk), headers=headers), 404, "RESOURCE_NOT_FOUND")
 
-    def test_there_is_none_of_that_id(self, desk: ShopClient) -> None:
+    def test_unknown_store_is_not_found(self, desk: ShopClient) -> None:
         assert_problem(desk.client.get(path_of(desk, uuid4())), 404, "RESOURCE_NOT_FOUND")
 
 
 class TestChanging:
-    def test_fields_are_changed_and_the_others_stay(self, desk: ShopClient) -> None:
+    def test_changed_fields_leave_other_fields_unchanged(self, desk: ShopClient) -> None:
         first = changed(
             desk, {"displayName": "Ngozi's  Light", "policies": {"returns": "7 days", "delivery": "On foot"}}
         )
@@ -71,9 +73,7 @@ class TestChanging:
         assert changed(desk, {"description": ""})["description"] == ""
         assert shown(desk, desk.vendor)["revision"] == 4
 
-    def test_a_vacation_begins_and_ends_and_is_over_by_itself(
-        self, desk: ShopClient, clock: MovableClock
-    ) -> None:
+    def test_vacation_is_ended_by_date_or_by_the_owner(self, desk: ShopClient, clock: MovableClock) -> None:
         until = later(days=3)
         data = changed(desk, {"vacationMode": {"until": wire(until), "note": "Exams"}})
         assert data["vacationMode"] == {"until": wire(until), "note": "Exams"}
@@ -84,7 +84,7 @@ class TestChanging:
         assert changed(desk, {"description": "x"})["vacationMode"] == {"until": None, "note": None}
         assert changed(desk, {"vacationMode": None})["vacationMode"] is None
 
-    def test_what_listings_show_of_it_is_shown_at_once(self, desk: ShopClient) -> None:
+    def test_listings_show_changes_of_the_store_at_once(self, desk: ShopClient) -> None:
         product = desk.product()
         path = f"/api/products?vendor={desk.shop.store_id}"
         [card] = desk.client.get(path).json["data"]
@@ -111,7 +111,7 @@ class TestChanging:
             ({"bankAccount": None}, ["bankAccount"]),
             ({"verified": True}, ["verified"]),
             ({"slug": "new-slug"}, ["slug"]),
-            # Whoever is written to elsewhere deals without escrow.
+            # Contact details would move trades outside escrow.
             (
                 {"displayName": "Call 08031234567", "description": "Mail me: a@b.com"},
                 ["description", "displayName"],
@@ -123,14 +123,14 @@ class TestChanging:
         ],
         ids=repr,
     )  # fmt: skip
-    def test_what_is_wrong_is_named_and_nothing_is_changed(
+    def test_invalid_fields_are_named_and_change_nothing(
         self, desk: ShopClient, body: dict[str, Any], named: list[str]
     ) -> None:
         before = shown(desk, desk.vendor)
         assert sorted(faults(put(desk, body))) == named
         assert shown(desk, desk.vendor) == before
 
-    def test_a_stale_revision_is_refused_and_the_bank_is_not_asked(
+    def test_stale_revision_is_refused_without_a_call_to_the_gateway(
         self, desk: ShopClient, gateway: TestGateway
     ) -> None:
         assert changed(desk, {"description": "One", "revision": 1})["revision"] == 2
@@ -141,7 +141,7 @@ class TestChanging:
         assert changed(desk, {"description": "Two"}, headers={"If-Match": '"2"'})["revision"] == 3
         assert gateway.line.calls == []
 
-    def test_who_does_not_run_the_store_changes_nothing(self, desk: ShopClient, gateway: TestGateway) -> None:
+    def test_only_the_owner_can_change_a_store(self, desk: ShopClient, gateway: TestGateway) -> None:
         body = {"description": "Mine", "bankAccount": GTB}
         other = desk.bearer(desk.database.in_transaction(make_shop).vendor.id)
         assert_problem(put(desk, body, by=other), 404, "RESOURCE_NOT_FOUND")
@@ -152,7 +152,7 @@ class TestChanging:
         assert gateway.line.calls == []
         assert accounts_of(desk, desk.shop.vendor.id) == []
 
-    def test_of_two_at_once_with_one_revision_one_is_refused(self, desk: ShopClient) -> None:
+    def test_concurrent_change_with_same_revision_is_refused(self, desk: ShopClient) -> None:
         headers = desk.vendor
         client = desk.client.application.test_client
 

@@ -1,4 +1,4 @@
-"""What vendors owe us, as finance sees it, and as they see it themselves."""
+"""Vendor debts: the list for finance and the vendor's own balance."""
 
 from typing import Any
 from uuid import uuid4
@@ -19,14 +19,14 @@ def finance(desk: ShopClient) -> dict[str, str]:
     return desk.officer("finance")
 
 
-def owing(desk: ShopClient, headers: dict[str, str], **query: Any) -> Any:
+def list_debts(desk: ShopClient, headers: dict[str, str], **query: Any) -> Any:
     answer = desk.get(PATH, headers, **query)
     assert answer.status_code == 200, answer.json
     return answer.json
 
 
-def clawed_back(desk: ShopClient, amount_minor: int) -> Shop:
-    """Have a store owe so much of a delivered order."""
+def make_indebted_shop(desk: ShopClient, amount_minor: int) -> Shop:
+    """Create a shop that owes the amount after a refund of a delivered order."""
     with desk.database.transaction() as session:
         shop = make_shop(session)
         order_id = shipped_order(session, shop)
@@ -35,24 +35,24 @@ def clawed_back(desk: ShopClient, amount_minor: int) -> Shop:
     return shop
 
 
-def test_finance_sees_who_owes_what(desk: ShopClient, finance: dict[str, str]) -> None:
-    less, more = clawed_back(desk, 1_000), clawed_back(desk, 2_000)
+def test_finance_sees_vendor_debts_sorted_and_summed(desk: ShopClient, finance: dict[str, str]) -> None:
+    less, more = make_indebted_shop(desk, 1_000), make_indebted_shop(desk, 2_000)
 
-    found = owing(desk, finance, limit=100)
+    found = list_debts(desk, finance, limit=100)
     ids = [row["vendorId"] for row in found["data"]]
     assert ids.index(str(more.store_id)) < ids.index(str(less.store_id))
     assert found["meta"]["owedMinor"] == sum(row["owedMinor"] for row in found["data"]) >= 3_000
-    amounts = [row["owedMinor"] for row in owing(desk, finance, limit=100, order="asc")["data"]]
+    amounts = [row["owedMinor"] for row in list_debts(desk, finance, limit=100, order="asc")["data"]]
     assert amounts == sorted(amounts)
 
-    one = owing(desk, finance, vendorId=str(more.store_id))
+    one = list_debts(desk, finance, vendorId=str(more.store_id))
     [row] = one["data"]
     assert (row["owedMinor"], row["claimedMinor"], row["collectedMinor"]) == (2_000, 2_000, 0)
     assert (one["meta"]["total"], one["meta"]["owedMinor"]) == (1, 2_000)
 
 
-def test_it_is_collected_from_the_next_payout_and_gone(desk: ShopClient, finance: dict[str, str]) -> None:
-    shop = clawed_back(desk, 2_000)
+def test_debt_is_collected_from_the_next_payout(desk: ShopClient, finance: dict[str, str]) -> None:
+    shop = make_indebted_shop(desk, 2_000)
     before = desk.get("/api/payouts/balance", desk.bearer(shop.vendor.id)).json["data"]
     assert before["owedMinor"] == 2_000
     with desk.database.transaction() as session:
@@ -61,7 +61,7 @@ def test_it_is_collected_from_the_next_payout_and_gone(desk: ShopClient, finance
     assert staged.collected_minor == 2_000
     assert staged.amount_minor == before["payableMinor"] - 2_000
 
-    assert owing(desk, finance, vendorId=str(shop.store_id))["data"] == []
+    assert list_debts(desk, finance, vendorId=str(shop.store_id))["data"] == []
     entries = desk.get("/api/transactions", desk.bearer(shop.vendor.id)).json["data"]
     debts = [row for row in entries if row["account"].startswith("vendor_receivable:")]
     assert [(row["kind"], row["direction"], row["balanceAfterMinor"]) for row in debts] == [
@@ -70,13 +70,15 @@ def test_it_is_collected_from_the_next_payout_and_gone(desk: ShopClient, finance
     ]
 
 
-def test_nobody_owes_anything_that_there_is_none_of(desk: ShopClient, finance: dict[str, str]) -> None:
-    assert owing(desk, finance, vendorId=str(uuid4()))["data"] == []
+def test_unknown_vendor_has_no_debts_and_invalid_query_is_refused(
+    desk: ShopClient, finance: dict[str, str]
+) -> None:
+    assert list_debts(desk, finance, vendorId=str(uuid4()))["data"] == []
     assert faults(desk.get(PATH, finance, vendorId="x")) == ["vendorId"]
     assert faults(desk.get(PATH, finance, sort="name")) == ["sort"]
 
 
-def test_others_do_not_see_it(desk: ShopClient) -> None:
+def test_vendor_debts_require_finance(desk: ShopClient) -> None:
     for headers in (desk.buyer, desk.vendor, desk.officer("orders")):
         assert_problem(desk.get(PATH, headers), 403, "AUTH_FORBIDDEN")
     assert_problem(desk.get(PATH, {}), 401, "AUTH_UNAUTHORIZED")

@@ -1,4 +1,4 @@
-"""A vendor's statement: whole between two balances, as JSON, CSV and PDF."""
+"""Vendor statements as JSON, CSV and PDF, from opening to closing balance."""
 
 import csv
 import io
@@ -45,7 +45,7 @@ SHARE = 250_050 - 12_502 + 50_000
 
 @pytest.fixture
 def payee(desk: ShopClient) -> Payee:
-    """Somebody with a history: before, within and after a week."""
+    """Create a vendor with entries before, within and after the week of the statement."""
     made = desk.database.in_transaction(make_payee, owed_minor=0, display_name="Ṣọlá's ₦ Lights")
     for days, amount in ((-40, 900_000), (-3, 400_000)):
         desk.database.in_transaction(owe, made, amount, now=later(days=days))
@@ -58,8 +58,8 @@ def payee(desk: ShopClient) -> Payee:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def whole(database_url: str) -> Iterator[None]:
-    """Whatever these tests do, the books are whole after them."""
+def ledger_stays_consistent(database_url: str) -> Iterator[None]:
+    """Check after the module that the ledger is consistent."""
     yield
     database = Database(database_url, pool_size=1, application_name="tests")
     with database.reading() as session:
@@ -90,7 +90,7 @@ class TestStatement:
         assert lines(found) == [
             ("deposit", "vendor_payable", "credit", 400_000, 1_300_000),
             ("clawback", "vendor_receivable", "debit", 250_000, 1_050_000),
-            # What is owed is taken first: it moves from one account to the other, and the balance stays.
+            # Collecting a debt moves money between two accounts of the vendor, so the balance stays equal.
             ("clawback_collected", "vendor_payable", "debit", 250_000, 800_000),
             ("clawback_collected", "vendor_receivable", "credit", 250_000, 1_050_000),
             ("payout_staged", "vendor_payable", "debit", 600_000, 450_000),
@@ -102,7 +102,7 @@ class TestStatement:
             "closingBalanceMinor": 450_000,
         }
 
-    def test_periods_follow_each_other_without_a_gap(
+    def test_consecutive_periods_have_no_gap(
         self, desk: ShopClient, payee: Payee, clock: MovableClock
     ) -> None:
         clock.now = later(hours=1)
@@ -120,12 +120,12 @@ class TestStatement:
         whole = statement(desk, payee, **{"from": edges[0], "to": edges[-1]})
         assert [entry for part in parts for entry in part["entries"]] == whole["entries"]
 
-    def test_by_default_it_is_the_month_that_it_ends_in(
+    def test_default_period_starts_with_the_month_of_the_end(
         self, desk: ShopClient, payee: Payee, clock: MovableClock
     ) -> None:
         found = statement(desk, payee)
         assert (found["from"], found["to"]) == ("2026-11-01T00:00:00Z", "2026-11-20T09:30:00Z")
-        # No period ends in the future, nor takes in what is booked at its end.
+        # A period ends at the present time at the latest and excludes postings at the end.
         assert statement(desk, payee, **MONTH) == found
         assert found["openingBalanceMinor"] == 900_000
         assert found["closingBalanceMinor"] == 450_000
@@ -134,7 +134,7 @@ class TestStatement:
         assert (october["from"], october["to"]) == ("2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")
         assert october["closingBalanceMinor"] == 900_000
 
-    def test_orders_are_named(self, desk: ShopClient, clock: MovableClock) -> None:
+    def test_entries_name_the_order(self, desk: ShopClient, clock: MovableClock) -> None:
         order_id = desk.database.in_transaction(shipped_order, desk.shop)
         desk.database.in_transaction(release, desk.shop, order_id)
         clock.now = later(minutes=1)
@@ -143,13 +143,13 @@ class TestStatement:
         assert (entry["orderId"], entry["amountMinor"]) == (str(order_id), SHARE)
         assert entry["orderNumber"] in entry["description"]
 
-    def test_a_store_without_a_history_has_an_empty_one(self, desk: ShopClient) -> None:
+    def test_store_without_entries_has_an_empty_statement(self, desk: ShopClient) -> None:
         payee = Payee(desk.shop.vendor, desk.shop.store_id, desk.shop.store_id)
         found = statement(desk, payee)
         assert (found["entries"], found["openingBalanceMinor"], found["closingBalanceMinor"]) == ([], 0, 0)
         assert desk.get(STATEMENT, desk.vendor, format="pdf").status_code == 200
 
-    def test_a_balance_below_zero_is_a_debt(self, desk: ShopClient, clock: MovableClock) -> None:
+    def test_negative_balance_is_shown_as_a_debt(self, desk: ShopClient, clock: MovableClock) -> None:
         payee = desk.database.in_transaction(make_payee, owed_minor=0)
         desk.database.in_transaction(owes, payee, 70_000)
         clock.now = later(minutes=1)
@@ -168,13 +168,17 @@ class TestStatement:
             ({"format": "xls"}, "format"),
         ],
     )
-    def test_what_is_wrong_is_named(self, desk: ShopClient, query: dict[str, str], named: str) -> None:
+    def test_invalid_query_parameter_is_refused(
+        self, desk: ShopClient, query: dict[str, str], named: str
+    ) -> None:
         assert list(faults(desk.get(STATEMENT, desk.vendor, **query))) == [named]
 
-    def test_a_leap_year_can_be_asked_for(self, desk: ShopClient) -> None:
+    def test_period_of_366_days_is_accepted(self, desk: ShopClient) -> None:
         assert desk.get(STATEMENT, desk.vendor, **{"from": "2025-11-19T09:30:00Z"}).status_code == 200
 
-    def test_whose_it_is(self, desk: ShopClient, payee: Payee) -> None:
+    def test_statement_is_visible_to_the_vendor_and_finance_only(
+        self, desk: ShopClient, payee: Payee
+    ) -> None:
         own = {"vendorId": str(payee.store_id)}
         assert desk.get(STATEMENT, desk.officer("finance"), **own).json["data"] == statement(desk, payee)
         assert_problem(desk.get(STATEMENT, desk.vendor, **own), 404, "RESOURCE_NOT_FOUND")
@@ -183,7 +187,7 @@ class TestStatement:
         assert list(faults(desk.get(STATEMENT, desk.officer("finance")))) == ["vendorId"]
         assert_problem(desk.client.get(STATEMENT), 401, "AUTH_UNAUTHORIZED")
 
-    def test_more_than_is_laid_out_is_refused_rather_than_cut(
+    def test_statement_above_the_row_limit_is_refused_not_truncated(
         self, desk: ShopClient, payee: Payee, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(statements, "PAGED_ROWS_LIMIT", 5)
@@ -214,7 +218,9 @@ class TestStatement:
 
 
 class TestFiles:
-    def test_csv_has_the_same_between_its_balances(self, desk: ShopClient, payee: Payee) -> None:
+    def test_csv_has_the_entries_between_opening_and_closing_balance(
+        self, desk: ShopClient, payee: Payee
+    ) -> None:
         own = desk.bearer(payee.user.id)
         answer = desk.get(STATEMENT, own, format="csv")
         assert answer.content_type == "text/csv; charset=utf-8"
@@ -233,7 +239,7 @@ class TestFiles:
             for row in rows
         ] == lines(statement(desk, payee))
 
-    def test_pdf_has_the_same(self, desk: ShopClient, payee: Payee) -> None:
+    def test_pdf_has_period_balances_and_entries(self, desk: ShopClient, payee: Payee) -> None:
         answer = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf")
         assert answer.content_type == "application/pdf"
         assert 'filename="statement-2026-11-01-2026-11-20.pdf"' in answer.headers["Content-Disposition"]
@@ -247,7 +253,7 @@ class TestFiles:
             "NGN 6,500.00",
             "-NGN 11,000.00",
             "NGN 4,500.00",
-            # On two lines.
+            # The description is wrapped over two lines.
             "Deducted for an order that was",
             "its release",
             "Page 1 of 1",
@@ -255,7 +261,7 @@ class TestFiles:
             assert words in text, words
         assert text.count("2,500.00") == 3
 
-    def test_pdf_names_the_account_that_its_payouts_went_to_whichever_is_the_present_one(
+    def test_pdf_names_the_account_paid_in_the_period_not_the_current_account(
         self, desk: ShopClient, clock: MovableClock
     ) -> None:
         with desk.database.transaction() as session:
@@ -277,12 +283,14 @@ class TestFiles:
             return [line for line in text_of(pdf.data).splitlines() if line.startswith("Paid to")]
 
         assert named(-25, -16) == ["Paid to Guaranty Trust Bank, ******0001, NGOZI LAMPS"]
-        # What failed went nowhere, and what waits may yet go elsewhere.
+        # Failed payouts paid no account, and pending payouts may still change the account.
         assert named(-16, -9) == []
         assert named(-9, 0) == ["Paid to Guaranty Trust Bank, ******0003, NGOZI LAMPS"]
         assert named(-25, 0) == ["Paid to several accounts"]
 
-    def test_an_account_that_was_taken_up_again_is_one(self, desk: ShopClient, clock: MovableClock) -> None:
+    def test_pdf_counts_a_reused_account_number_as_a_single_account(
+        self, desk: ShopClient, clock: MovableClock
+    ) -> None:
         number = "1234500005"
         with desk.database.transaction() as session:
             payee = make_payee(session, owed_minor=0, account={"account_number": number})
@@ -305,14 +313,12 @@ class TestFiles:
             ("text/html", "application/json; charset=utf-8"),
         ],
     )
-    def test_the_format_is_chosen_by_the_accept_header_too(
-        self, desk: ShopClient, accept: str, kind: str
-    ) -> None:
+    def test_accept_header_selects_the_format(self, desk: ShopClient, accept: str, kind: str) -> None:
         answer = desk.client.get(STATEMENT, headers=desk.vendor | {"Accept": accept})
         assert (answer.status_code, answer.content_type) == (200, kind)
 
-    def test_long_ones_have_many_pages_each_with_its_heading(self) -> None:
-        drawn = statement_pdf.render_pdf(_long(120), generated_at=NOW)
+    def test_long_pdf_repeats_the_heading_on_each_page(self) -> None:
+        drawn = statement_pdf.render_pdf(_make_statement(120), generated_at=NOW)
         pages = PdfReader(io.BytesIO(drawn)).pages
         assert len(pages) == 3
         for number, page in enumerate(pages, 1):
@@ -322,40 +328,44 @@ class TestFiles:
         whole = text_of(drawn)
         assert all(f"CM-{number}\n" in whole or f"CM-{number} " in whole for number in range(120))
 
-    def test_the_same_statement_is_the_same_file(self) -> None:
-        assert statement_pdf.render_pdf(_long(3), generated_at=NOW) == statement_pdf.render_pdf(
-            _long(3), generated_at=NOW
+    def test_same_statement_renders_the_same_pdf(self) -> None:
+        assert statement_pdf.render_pdf(_make_statement(3), generated_at=NOW) == statement_pdf.render_pdf(
+            _make_statement(3), generated_at=NOW
         )
 
-    def test_what_the_font_lacks_and_what_is_too_long_does_not_break_it(self) -> None:
-        text = text_of(statement_pdf.render_pdf(_long(1, name="Ọjà 💡 灯 " + "W" * 200), generated_at=NOW))
+    def test_pdf_replaces_missing_glyphs_and_shortens_long_names(self) -> None:
+        text = text_of(
+            statement_pdf.render_pdf(_make_statement(1, name="Ọjà 💡 灯 " + "W" * 200), generated_at=NOW)
+        )
         assert "Ọjà ? ? W" in text
         assert "…" in text
 
-    def test_a_long_name_leaves_room_at_the_foot(self) -> None:
-        text = text_of(statement_pdf.render_pdf(_long(1, name="W" * 80), generated_at=NOW))
+    def test_long_name_leaves_room_for_the_page_number(self) -> None:
+        text = text_of(statement_pdf.render_pdf(_make_statement(1, name="W" * 80), generated_at=NOW))
         [foot] = re.findall(r"(W+)… · generated 2026-11-20 09:30 UTC", text)
-        # At most a half of the page, beside its number.
+        # The name may take at most half of the line, beside the page number.
         assert len(foot) < 40
         assert "Page 1 of 1" in text
 
-    def test_a_name_is_not_taken_for_a_number_of_pages(self) -> None:
+    def test_page_placeholder_in_a_name_is_not_replaced(self) -> None:
         text = text_of(
-            statement_pdf.render_pdf(_long(120, name="The {nb} shop \ufdd0\ufdd0\ufdd0"), generated_at=NOW)
+            statement_pdf.render_pdf(
+                _make_statement(120, name="The {nb} shop \ufdd0\ufdd0\ufdd0"), generated_at=NOW
+            )
         )
         assert text.count("The {nb} shop ???") == 1 + 3
         assert "Page 3 of 3" in text
 
-    def test_no_amount_is_cut(self) -> None:
-        entry = replace(_long(1).entries[0], amount_minor=10**15 - 1, balance_minor=-(10**15))
-        drawn = statement_pdf.render_pdf(_long(0, entries=[entry]), generated_at=NOW)
+    def test_large_amounts_are_not_truncated(self) -> None:
+        entry = replace(_make_statement(1).entries[0], amount_minor=10**15 - 1, balance_minor=-(10**15))
+        drawn = statement_pdf.render_pdf(_make_statement(0, entries=[entry]), generated_at=NOW)
         text = text_of(drawn)
         assert "9,999,999,999,999.99" in text
         assert "-10,000,000,000,000.00" in text
 
 
 def _pay(session: Session, payee: Payee, outcome: str, *, days: int) -> None:
-    """Owe a vendor something and pay it, behind the API's back, and tell of it as the gateway would."""
+    """Credit a payee, dispatch the payout without the API and apply the gateway's status event."""
     now = later(days=days)
     owe(session, payee, OWED_MINOR, now=now)
     batch_id = approved_batch(session, [payee], now=now)
@@ -364,7 +374,7 @@ def _pay(session: Session, payee: Payee, outcome: str, *, days: int) -> None:
     hear(session, transfer, outcome, now=now)
 
 
-def _long(
+def _make_statement(
     number: int, *, name: str = "Lights", entries: list[VendorStatementEntry] | None = None
 ) -> statements.VendorStatement:
     made = [
