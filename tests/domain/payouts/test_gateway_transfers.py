@@ -186,11 +186,11 @@ def test_transfers_of_a_period_are_listed_by_page(
     ],
 )
 def test_each_gateway_status_has_a_single_meaning(status: str, meaning: str | None) -> None:
-    told = GatewayTransfer.from_wire(transfer_data(status, fee_charged=2_500))
+    transfer = GatewayTransfer.from_wire(transfer_data(status, fee_charged=2_500))
 
     meanings = ("succeeded", "failed", "reversed", "awaits_otp")
-    assert [name for name in meanings if getattr(told, name)] == ([meaning] if meaning else [])
-    assert told.fee_minor == 2_500
+    assert [name for name in meanings if getattr(transfer, name)] == ([meaning] if meaning else [])
+    assert transfer.fee_minor == 2_500
 
 
 @pytest.mark.parametrize("fee", [None, -1, 1.5, "2500", True])

@@ -252,7 +252,7 @@ def test_balance_beside_a_requested_withdrawal_is_reported_as_waiting(
     assert rest["amount_minor"] == MINIMUM_MINOR
 
 
-def test_requested_cash_out_joins_only_a_batch_of_all_payees(session: Session) -> None:
+def test_requested_cash_out_joins_a_batch_of_all_payees(session: Session) -> None:
     buyer = make_wallet_payee(session)
     intent_id = ask(session, buyer, 150_000)
     officer = make_officer(session)

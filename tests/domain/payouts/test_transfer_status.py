@@ -61,7 +61,7 @@ class Case:
         return found
 
     @property
-    def about(self) -> str:
+    def alert_subject(self) -> str:
         return f"payout:{self.transfer['intent_id']}"
 
     @property
@@ -72,18 +72,18 @@ class Case:
         )
         return [open_about(self.session, f"payout-exception:{row.id}") for row in rows]
 
-    def hear(self, *outcomes: str, **values: Any) -> None:
+    def receive(self, *outcomes: str, **values: Any) -> None:
         for outcome in outcomes:
             hear(self.session, self.transfer, outcome, **values)
 
-    def answer(self, status: str, **values: Any) -> str:
+    def poll(self, status: str, **values: Any) -> str:
         return answer(self.session, self.transfer, status, **values)
 
-    def moved(self, kind: str) -> int:
+    def balance_change(self, kind: str) -> int:
         """Return the change of the ledger balance of an account kind since before staging."""
         return fetch_balances_by_kind(self.session).get(kind, 0) - self.before.get(kind, 0)
 
-    def asked(self) -> int:
+    def count_queued_polls(self) -> int:
         """Return the number of queued status polls of the transfer."""
         return int(
             self.session.execute(
@@ -119,12 +119,12 @@ def _json(batch_id: UUID) -> str:
 
 
 def test_successful_transfer_is_posted_with_the_fee(session: Session, case: Case) -> None:
-    case.hear("success", fee_minor=FEE_MINOR)
+    case.receive("success", fee_minor=FEE_MINOR)
 
     assert case.statuses == ("success", "success")
-    assert case.moved("gateway_clearing") == -OWED_MINOR - FEE_MINOR
-    assert case.moved("gateway_fees") == FEE_MINOR
-    assert case.moved("payouts_in_transit") == 0
+    assert case.balance_change("gateway_clearing") == -OWED_MINOR - FEE_MINOR
+    assert case.balance_change("gateway_fees") == FEE_MINOR
+    assert case.balance_change("payouts_in_transit") == 0
     assert owed(session, case.payee) == 0
     assert batch_status(session, case.batch_id) == "completed"
     assert told(session, case.payee.user.id)[-1:] == ["payout_sent"]
@@ -136,12 +136,12 @@ def test_successful_transfer_is_posted_with_the_fee(session: Session, case: Case
 
 @pytest.mark.parametrize("outcome", ["failed", "reversed"])
 def test_failed_or_reversed_transfer_returns_to_the_payee(session: Session, case: Case, outcome: str) -> None:
-    case.hear(outcome)
+    case.receive(outcome)
 
     # The status of the transfer does not change, as specified.
     assert case.statuses == (outcome, "pending")
     assert owed(session, case.payee) == OWED_MINOR
-    assert case.moved("gateway_clearing") == case.moved("payouts_in_transit") == 0
+    assert case.balance_change("gateway_clearing") == case.balance_change("payouts_in_transit") == 0
     assert batch_status(session, case.batch_id) == "partially_failed"
     assert exceptions_of(session, case.transfer["reference"]) == [(outcome, OWED_MINOR)]
     assert case.exception_alerts == [{"PAYOUT_EXCEPTION": "SEV-2"}]
@@ -150,7 +150,7 @@ def test_failed_or_reversed_transfer_returns_to_the_payee(session: Session, case
 
 
 def test_payee_of_failed_payout_is_notified_with_masked_account(session: Session, case: Case) -> None:
-    case.hear("failed")
+    case.receive("failed")
 
     news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_failed")
     number = row_of(session, "payout_accounts", id=case.payee.account_id)["account_number"]
@@ -166,8 +166,8 @@ def test_payee_of_failed_payout_is_notified_with_masked_account(session: Session
 def test_failed_wallet_payout_returns_to_the_wallet(session: Session) -> None:
     payee = make_wallet_payee(session)
     batch_id = staged_batch(session, [make_payee(session)])
-    wish = PayoutRequest(accounting.Payee(payee.user.id, None), payee.account_id, OWED_MINOR)
-    accounting.reserve_payouts(session, requests=[wish], batch_id=batch_id, minimum_minor=1, now=NOW)
+    request = PayoutRequest(accounting.Payee(payee.user.id, None), payee.account_id, OWED_MINOR)
+    accounting.reserve_payouts(session, requests=[request], batch_id=batch_id, minimum_minor=1, now=NOW)
     for _ in range(2):
         approve(session, batch_id, make_officer(session))
     dispatch(session, batch_id)
@@ -189,12 +189,12 @@ def test_failed_wallet_payout_returns_to_the_wallet(session: Session) -> None:
 
 
 def test_success_reversed_later_returns_to_the_payee(session: Session, case: Case) -> None:
-    case.hear("success", fee_minor=FEE_MINOR)
-    case.hear("reversed", fee_minor=FEE_MINOR)
+    case.receive("success", fee_minor=FEE_MINOR)
+    case.receive("reversed", fee_minor=FEE_MINOR)
 
     assert case.statuses == ("reversed", "success")
     assert owed(session, case.payee) == OWED_MINOR
-    assert case.moved("gateway_clearing") == -FEE_MINOR
+    assert case.balance_change("gateway_clearing") == -FEE_MINOR
     assert batch_status(session, case.batch_id) == "partially_failed"
     assert exceptions_of(session, case.transfer["reference"]) == [("reversed", OWED_MINOR)]
     assert told(session, case.payee.user.id)[-2:] == ["payout_sent", "payout_failed"]
@@ -214,11 +214,11 @@ def test_success_reversed_later_returns_to_the_payee(session: Session, case: Cas
 def test_repeated_status_event_changes_nothing(
     session: Session, case: Case, outcomes: tuple[str, ...], expected: str
 ) -> None:
-    case.hear(*outcomes)
+    case.receive(*outcomes)
 
     assert case.statuses[0] == expected
-    assert case.moved("gateway_clearing") == (-OWED_MINOR if expected == "success" else 0)
-    assert case.asked() == 0
+    assert case.balance_change("gateway_clearing") == (-OWED_MINOR if expected == "success" else 0)
+    assert case.count_queued_polls() == 0
     assert len(exceptions_of(session, case.transfer["reference"])) == (expected != "success")
     assert_books_are_whole(session)
 
@@ -234,17 +234,17 @@ def test_repeated_status_event_changes_nothing(
 def test_contradicting_event_queues_a_status_poll(
     session: Session, case: Case, outcomes: tuple[str, ...], expected: str
 ) -> None:
-    case.hear(*outcomes)
+    case.receive(*outcomes)
 
     assert case.statuses[0] == expected
-    assert case.asked() == 1
+    assert case.count_queued_polls() == 1
     assert_books_are_whole(session)
 
 
 def test_success_polled_as_failed_is_reversed(session: Session, case: Case) -> None:
-    case.hear("success")
+    case.receive("success")
 
-    assert case.answer("failed") == "reversed"
+    assert case.poll("failed") == "reversed"
 
     assert owed(session, case.payee) == OWED_MINOR
     assert_books_are_whole(session)
@@ -254,36 +254,36 @@ def test_success_polled_as_failed_is_reversed(session: Session, case: Case) -> N
 def test_failed_transfer_sent_after_all_is_deducted_from_the_balance(
     session: Session, case: Case, outcome: str
 ) -> None:
-    case.hear(outcome)
+    case.receive(outcome)
 
-    assert case.answer("success", fee_minor=FEE_MINOR) == "success"
+    assert case.poll("success", fee_minor=FEE_MINOR) == "success"
 
     assert owed(session, case.payee) == 0
-    assert case.moved("gateway_clearing") == -OWED_MINOR - FEE_MINOR
+    assert case.balance_change("gateway_clearing") == -OWED_MINOR - FEE_MINOR
     news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_sent")
     assert news["title"] == "Your returned payout was sent after all"
     assert news["body"].endswith(
         " returned the amount to your balance. We deducted NGN 5,000.00 from your balance again."
     )
-    assert open_about(session, case.about) == {"TRANSFER_SENT_AFTER_ALL": "SEV-1"}
+    assert open_about(session, case.alert_subject) == {"TRANSFER_SENT_AFTER_ALL": "SEV-1"}
     assert batch_status(session, case.batch_id) == "completed"
     assert_books_are_whole(session)
     # A later reversal returns the amount to the payee again.
-    case.hear("reversed")
+    case.receive("reversed")
     assert case.statuses == ("reversed", "success")
     assert owed(session, case.payee) == OWED_MINOR
     assert_books_are_whole(session)
     # Each success notifies the payee.
-    case.answer("success")
+    case.poll("success")
     assert told(session, case.payee.user.id).count("payout_sent") == 2
 
 
 def test_failed_transfer_sent_after_all_leaves_a_debt_above_the_balance(session: Session, case: Case) -> None:
-    case.hear("failed")
+    case.receive("failed")
     dispatched_batch(session, [case.payee])
     owe(session, case.payee, 100)
 
-    assert case.answer("success") == "success"
+    assert case.poll("success") == "success"
 
     assert case.payee.store_id is not None
     debt = accounts.vendor_receivable(case.payee.store_id)
@@ -329,29 +329,29 @@ def test_debt_of_a_cash_out_sent_after_all_is_collected_from_the_wallet(session:
 def test_success_with_wrong_amount_or_currency_is_not_posted(
     session: Session, case: Case, wrong: dict[str, Any]
 ) -> None:
-    case.hear("success", **wrong)
+    case.receive("success", **wrong)
 
     assert case.statuses == ("pending", "pending")
-    assert case.moved("gateway_clearing") == 0
-    assert open_about(session, case.about) == {"TRANSFER_DIFFERS": "SEV-1"}
-    case.hear("success")
+    assert case.balance_change("gateway_clearing") == 0
+    assert open_about(session, case.alert_subject) == {"TRANSFER_DIFFERS": "SEV-1"}
+    case.receive("success")
     assert case.statuses == ("success", "success")
-    assert open_about(session, case.about) == {}
+    assert open_about(session, case.alert_subject) == {}
 
 
 @pytest.mark.parametrize("status", ["pending", "processing", "received", "otp", ""])
 def test_pending_transfer_status_marks_the_payout_as_submitted(
     session: Session, case: Case, status: str
 ) -> None:
-    assert case.answer(status) == "submitted"
+    assert case.poll(status) == "submitted"
 
     assert case.statuses == ("submitted", "submitted")
     about = open_about(session, f"payout-batch:{case.batch_id}")
     assert about == ({"TRANSFER_WANTS_OTP": "SEV-2"} if status == "otp" else {})
     # The same holds when a later poll reports the OTP.
-    assert case.answer("otp") == "submitted"
+    assert case.poll("otp") == "submitted"
     assert open_about(session, f"payout-batch:{case.batch_id}") == {"TRANSFER_WANTS_OTP": "SEV-2"}
-    case.hear("success")
+    case.receive("success")
     assert open_about(session, f"payout-batch:{case.batch_id}") == {}
 
 

@@ -54,7 +54,7 @@ def test_unrecognized_charge_is_reported_at_once(service: ReconciledService) -> 
     service.gateway.open("of-another-one", 300_000)
     more = 300_000 - service.gateway.pay("of-another-one")["fees"]
     outcome = service.reconcile()
-    # The opening balance covers charges from before the first run.
+    # The opening balance covers charges from before the service's first day.
     assert service.told() == [("charge", "missing_here", "look_up_charge", more)]
     assert outcome.drift_minor == more
     assert service.balances()["own_funds"] == 500_000 - fees

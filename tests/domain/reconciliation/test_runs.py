@@ -64,14 +64,14 @@ class KilledAfterPages(Double):
 class RecordsDuringPayments(Double):
     """Gateway records with a payment during each list call."""
 
-    def __init__(self, records: GatewayRecords, happens: Callable[[], None]) -> None:
+    def __init__(self, records: GatewayRecords, pay: Callable[[], None]) -> None:
         super().__init__(records)
-        self._happens = happens
+        self._pay = pay
 
     def list_records(
         self, kind: RecordKind, *, since: datetime, until: datetime
     ) -> Iterator[list[GatewayRecord]]:
-        self._happens()
+        self._pay()
         return super().list_records(kind, since=since, until=until)
 
 
@@ -197,10 +197,10 @@ def test_charges_during_a_run_are_no_drift(service: ReconciledService) -> None:
         service.paid_order()
     waiting = [service.order() for _ in range(4)]
 
-    def happens() -> None:
+    def pay() -> None:
         service.apply(service.gateway.charge_of_paid(waiting.pop()[1]))
 
-    service.records = RecordsDuringPayments(service.services.gateway_records, happens)
+    service.records = RecordsDuringPayments(service.services.gateway_records, pay)
     outcome = service.reconcile()
     assert waiting == []
     assert (outcome.status, service.told()) == ("matched", [])
@@ -256,8 +256,8 @@ def test_scheduled_run_is_skipped_while_another_is_running(service: ReconciledSe
     outcome = get_periodic_task("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
     assert outcome.status == "matched"
     start(service)
-    told = get_periodic_task("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
-    assert told == "another reconciliation is running"
+    outcome = get_periodic_task("reconcile-escrow").run(service.services, relay, datetime.now(UTC))
+    assert outcome == "another reconciliation is running"
     assert [
         row["started_by"] for row in service.rows("SELECT started_by FROM reconciliations ORDER BY id")
     ] == [

@@ -29,17 +29,17 @@ def clock_that_fails_at_third(error: BaseException) -> Callable[[], datetime]:
     """Return a clock that is read once per event and raises the error at the third."""
     times = iter((NOW, NOW))
 
-    def tell() -> datetime:
+    def read_clock() -> datetime:
         moment = next(times, None)
         if moment is None:
             raise error
         return moment
 
-    return tell
+    return read_clock
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "interruption"),
     [
         (KeyboardInterrupt(), "Interrupted"),
         (ServiceUnavailableError("The database can't be reached."), "The database connection was lost"),
@@ -50,7 +50,7 @@ def test_interrupted_bulk_replay_reports_the_finished_events(
     database: Database,
     capsys: pytest.CaptureFixture[str],
     error: BaseException,
-    told: str,
+    interruption: str,
 ) -> None:
     rows = [make_event(database) for _ in range(4)]
 
@@ -58,7 +58,7 @@ def test_interrupted_bulk_replay_reports_the_finished_events(
         replace(services, clock=clock_that_fails_at_third(error)), rows, dry_run=False, rate=None
     )
 
-    assert run.interruption == told
+    assert run.interruption == interruption
     assert [item.id for item in run.replayed] == [row.id for row in rows[:2]]
     assert {name: counts.total() for name, counts in run.counts().items()} == {"not tried yet": 2}
     assert "not tried yet: 2 of 4, aborted (" in capsys.readouterr().err

@@ -114,7 +114,7 @@ def reference_of(database: Database, order_id: UUID) -> tuple[str, int]:
     return row.reference, int(row.gateway_charge_id)
 
 
-def about(session: Session, data: dict[str, Any]) -> str:
+def alert_subject(session: Session, data: dict[str, Any]) -> str:
     return f"charge-dispute:{row_of(session, 'charge_disputes', gateway_dispute_id=str(data['id']))['id']}"
 
 
@@ -223,7 +223,7 @@ class TestChargeDisputes:
             assert (row["status"], row["gateway_status"]) == ("open", "awaiting-merchant-feedback")
             assert (row["amount_minor"], row["category"]) == (310_050, "chargeback")
             assert row["due_at"] == datetime(2026, 11, 25, 18, tzinfo=UTC)
-            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTED": "SEV-2"}
+            assert open_about(session, alert_subject(session, data)) == {"CHARGE_DISPUTED": "SEV-2"}
             assert row_of(session, "notifications", user_id=shop.vendor.id, type="order_disputed")
             assert_books_are_whole(session)
 
@@ -235,7 +235,7 @@ class TestChargeDisputes:
         deliver(database, CREATE, data)
 
         with database.reading() as session:
-            [alert] = alerts_about(session, about(session, data))
+            [alert] = alerts_about(session, alert_subject(session, data))
             number = row_of(session, "orders", id=payment.order_id)["number"]
         assert alert["facts"]["orders"] == [
             {"id": str(payment.order_id), "number": number, "was": "paid_escrow", "frozen": True}
@@ -253,7 +253,7 @@ class TestChargeDisputes:
         assert deliver(database, REMIND, data | {"status": "pending"}) == "processed"
 
         with database.reading() as session:
-            [alert] = alerts_about(session, about(session, data))
+            [alert] = alerts_about(session, alert_subject(session, data))
             assert alert["occurrences"] == 2
             assert row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))[
                 "gateway_status"
@@ -318,7 +318,7 @@ class TestChargeDisputes:
 
         assert payment.state == ("disputed", "frozen")
         with database.reading() as session:
-            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
+            assert open_about(session, alert_subject(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
             row = row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))
             assert (row["status"], row["resolution"]) == ("resolved", end["resolution"])
         assert deliver(database, REMIND, data) == "ignored"
@@ -326,7 +326,7 @@ class TestChargeDisputes:
             assert row_of(session, "charge_disputes", gateway_dispute_id=str(data["id"]))["status"] == (
                 "resolved"
             )
-            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
+            assert open_about(session, alert_subject(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
 
     @pytest.mark.parametrize("word", ["auto-accepted", "", None])
     @pytest.mark.parametrize(("end", "severity"), [(LOST, "SEV-2"), (WON, "SEV-3")])
@@ -341,14 +341,14 @@ class TestChargeDisputes:
         assert deliver(database, RESOLVE, data | {"status": "resolved", "resolution": word}) == "processed"
 
         with database.reading() as session:
-            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_UNCLEAR": "SEV-2"}
-            [_, alert] = alerts_about(session, about(session, data))
+            assert open_about(session, alert_subject(session, data)) == {"CHARGE_DISPUTE_UNCLEAR": "SEV-2"}
+            [_, alert] = alerts_about(session, alert_subject(session, data))
             assert (alert["facts"]["resolution"], alert["facts"]["booked"]) == (word or "", [])
             assert "Nothing was posted" in ALERT_KINDS[alert["identifier"]].meaning
         assert deliver(database, REMIND, data) == "ignored"
         assert deliver(database, RESOLVE, data | end) == "processed"
         with database.reading() as session:
-            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
+            assert open_about(session, alert_subject(session, data)) == {"CHARGE_DISPUTE_RESOLVED": severity}
 
     def test_dispute_won_before_the_first_event_freezes_no_order(self, database: Database) -> None:
         payment = Payment(database)
@@ -378,7 +378,7 @@ class TestChargeDisputes:
 
         assert state_of(database, order_id) == before
         with database.reading() as session:
-            [alert] = alerts_about(session, about(session, data))
+            [alert] = alerts_about(session, alert_subject(session, data))
             assert [(one["was"], one["frozen"]) for one in alert["facts"]["orders"]] == [(state, False)]
 
     def test_dispute_of_quarantined_charge_freezes_nothing(self, database: Database) -> None:
@@ -391,9 +391,9 @@ class TestChargeDisputes:
 
         assert payment.state == ("pending_payment", "pending")
         with database.reading() as session:
-            assert open_about(session, about(session, data)) == {"CHARGE_DISPUTED": "SEV-2"}
+            assert open_about(session, alert_subject(session, data)) == {"CHARGE_DISPUTED": "SEV-2"}
 
-    def test_dispute_of_duplicate_charge_freezes_nothing(self, database: Database) -> None:
+    def test_dispute_freezes_the_order_only_for_the_charge_that_paid(self, database: Database) -> None:
         payment = Payment(database)
         payment.pay()
         with database.transaction() as session:

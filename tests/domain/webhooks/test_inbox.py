@@ -51,7 +51,7 @@ def fetch_event(database: Database, inbox_id: UUID) -> queries.WebhookEventDetai
         return queries.fetch_event(session, inbox_id=inbox_id)
 
 
-def unpaid(database: Database) -> tuple[UUID, Intent]:
+def make_unpaid_order(database: Database) -> tuple[UUID, Intent]:
     with database.transaction() as session:
         shop = make_shop(session)
         order_id = place(session, shop, make_product(session, shop))
@@ -71,7 +71,7 @@ def count(database: Database, table: str, **key: object) -> int:
 
 
 def test_processed_event_is_applied_and_recorded(database: Database) -> None:
-    order_id, intent = unpaid(database)
+    order_id, intent = make_unpaid_order(database)
     data = charge_data(intent.reference, intent.amount_minor, customer={"first_name": "Ada\0"})
     inbox_id = receive(database, event_of(data))
 
@@ -91,7 +91,7 @@ def test_processed_event_is_applied_and_recorded(database: Database) -> None:
 
 
 def test_second_delivery_of_same_event_is_a_duplicate(database: Database) -> None:
-    _, intent = unpaid(database)
+    _, intent = make_unpaid_order(database)
     data = charge_data(intent.reference, intent.amount_minor)
     # Events are deduplicated by id, so other bytes of the same event are a duplicate.
     one, two = (
@@ -106,7 +106,7 @@ def test_second_delivery_of_same_event_is_a_duplicate(database: Database) -> Non
 
 
 def test_processed_delivery_is_not_processed_again(database: Database) -> None:
-    _, intent = unpaid(database)
+    _, intent = make_unpaid_order(database)
     inbox_id = receive(database, event_of(charge_data(intent.reference, intent.amount_minor)))
 
     assert process(database, inbox_id) == ProcessingResult("processed")
@@ -125,7 +125,7 @@ def test_unknown_event_type_is_recorded_as_ignored(database: Database, event: st
 
 
 def test_charge_event_is_retried_until_the_payment_exists(database: Database) -> None:
-    order_id, intent = unpaid(database)
+    order_id, intent = make_unpaid_order(database)
     reference = f"checkout-{uuid4().hex}"
     inbox_id = receive(database, event_of(charge_data(reference, intent.amount_minor)))
 
@@ -219,7 +219,7 @@ def test_malformed_event_is_a_dead_letter_at_once(database: Database, body: byte
 
 def test_unexpected_failure_is_retried_and_recorded_without_data(database: Database) -> None:
     """Remove the order's stock reservation, so that a database constraint fails."""
-    order_id, intent = unpaid(database)
+    order_id, intent = make_unpaid_order(database)
     data = charge_data(intent.reference, intent.amount_minor)
     inbox_id = receive(database, event_of(data))
     set_reserved(database, order_id, 0)

@@ -243,9 +243,9 @@ class TestSplitEnvelopes:
         first = message(sender=sender, id=f"{mark}1")
         spoilt = message(id=f"{mark}2") | {"from": None}
         second = message("image", sender=other, id=f"{mark}3")
-        told = status(ours, "delivered", mark=mark)
+        delivered = status(ours, "delivered", mark=mark)
         inbox_id = receive(
-            database, envelope(first, spoilt, second, told, names={sender: "Ada", other: "Bayo"})
+            database, envelope(first, spoilt, second, delivered, names={sender: "Ada", other: "Bayo"})
         )
 
         assert process(database, inbox_id) == ProcessingResult("processed")
@@ -326,10 +326,10 @@ def sent_wakeups() -> Any:
     """Wake-ups sent to queues."""
     from marketplace.infra import wakeups
 
-    told: list[tuple[Any, ...]] = []
+    sent: list[tuple[Any, ...]] = []
     before = list(wakeups._wakeup_senders)
-    wakeups.set_wakeup_sender(lambda *given: told.append(given))
-    yield told
+    wakeups.set_wakeup_sender(lambda *given: sent.append(given))
+    yield sent
     wakeups._wakeup_senders[:] = before
 
 
@@ -343,8 +343,8 @@ class TestStatuses:
 
         for word in order:
             rank = ["sent", "delivered", "read"].index(word)
-            told = deliver(database, envelope(status(ours, word)))
-            assert told == ("processed" if rank > best else "ignored")
+            outcome = deliver(database, envelope(status(ours, word)))
+            assert outcome == ("processed" if rank > best else "ignored")
             best = max(best, rank)
 
         assert self.log_of(database, ours)["status"] == "read"

@@ -155,7 +155,7 @@ def open_alert(database: Database, subject: str) -> dict[str, Any] | None:
 def sent_wakeups() -> Iterator[list[tuple[Any, ...]]]:
     """Wake-ups sent to queues."""
     before, seen = list(wakeups._wakeup_senders), []
-    wakeups.set_wakeup_sender(lambda *told: seen.append(told))
+    wakeups.set_wakeup_sender(lambda *wakeup: seen.append(wakeup))
     yield seen
     wakeups._wakeup_senders[:] = before
 
@@ -218,13 +218,13 @@ def test_replay_and_dry_run_list_every_change(unpaid_order: UnpaidOrder) -> None
         ]
         assert {e[0]: e[2] for e in entries[4:]} == {"gateway_fees": 150, "gateway_clearing": 150}
         assert (changes.refunds, changes.quarantined_charges) == ([], [])
-        assert {told.user_id for told in changes.notifications} == {
+        assert {notification.user_id for notification in changes.notifications} == {
             unpaid_order.shop.buyer.id,
             unpaid_order.shop.vendor.id,
         }
 
 
-def test_dry_run_stores_nothing_and_notifies_nothing(
+def test_dry_run_stores_nothing_and_sends_no_wakeups(
     unpaid_order: UnpaidOrder, sent_wakeups: list[Any]
 ) -> None:
     """A charge of an already paid order is returned, which queues work and a notification."""
@@ -248,7 +248,7 @@ def test_dry_run_stores_nothing_and_notifies_nothing(
     assert sent_wakeups == []
     # The real replay makes every change of the dry run.
     replay(database, inbox_id)
-    assert {told[0] for told in sent_wakeups} == {work.queue for work in result.changes.work}
+    assert {wakeup[0] for wakeup in sent_wakeups} == {work.queue for work in result.changes.work}
     assert counts(database)["refunds"] == before["refunds"] + 1
 
 
@@ -322,12 +322,12 @@ def test_dry_run_omits_changes_of_concurrent_transactions(
     inbox_id = receive(database, unpaid_order.charge())
     perform = webhook_inbox.apply_event
 
-    def slowly(*args: Any, **kwargs: Any) -> Any:
+    def apply_beside_another_order(*args: Any, **kwargs: Any) -> Any:
         with database.transaction() as session:
             paid_order(session, make_shop(session))
         return perform(*args, **kwargs)
 
-    monkeypatch.setattr(webhook_inbox, "apply_event", slowly)
+    monkeypatch.setattr(webhook_inbox, "apply_event", apply_beside_another_order)
     changes = dry_run(database, inbox_id).changes
 
     assert len(changes.ledger) == 1

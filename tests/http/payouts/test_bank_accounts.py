@@ -115,9 +115,9 @@ class TestBankAccount:
         clock.now = later(days=50, seconds=1)
         changed(desk, {"bankAccount": GTB})
 
-        told = notifications_of(desk.database, vendor)
-        assert {row["type"] for row in told} == {"bank_account_changed"}
-        assert {row["title"] for row in told} == {"Your bank account for payouts was changed"}
+        notifications = notifications_of(desk.database, vendor)
+        assert {row["type"] for row in notifications} == {"bank_account_changed"}
+        assert {row["title"] for row in notifications} == {"Your bank account for payouts was changed"}
         with desk.database.reading() as session:
             sent_to = session.execute(
                 text(
@@ -128,7 +128,7 @@ class TestBankAccount:
             )
             # The first number was dropped more than 30 days ago and may belong to another person now.
             assert sent_to.scalars().all() == [None, "+2348031234562", "+2348031234564"]
-        for row in told:
+        for row in notifications:
             assert "ends in 7890" in row["body"]
             assert "2234567890" not in str(row)
             assert "10 January 2027, 09:30 UTC" in row["body"]
@@ -138,14 +138,14 @@ class TestBankAccount:
             phone_of(desk, f"+23480312345{last:02d}")
         changed(desk, {"bankAccount": GTB})
         with desk.database.reading() as session:
-            told = session.execute(
+            contacts = session.execute(
                 text(
                     "SELECT c.contact FROM notifications n JOIN former_contacts c ON c.id = n.former_contact_id"
                     " WHERE n.user_id = :id ORDER BY n.id"
                 ),
                 {"id": desk.shop.vendor.id},
             )
-            assert told.scalars().all() == [f"+23480312345{last:02d}" for last in range(20)]
+            assert contacts.scalars().all() == [f"+23480312345{last:02d}" for last in range(20)]
 
     def test_account_change_is_audited_without_account_numbers(self, desk: ShopClient) -> None:
         vendor = desk.shop.vendor.id

@@ -83,14 +83,14 @@ class TestExceptions:
     def test_unrecognized_exception_is_listed_without_payout(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
-        told = GatewayTransfer(a_number(), f"by-hand-{uuid4().hex}", 5_000, "NGN")
+        transfer = GatewayTransfer(a_number(), f"by-hand-{uuid4().hex}", 5_000, "NGN")
         with desk.database.transaction() as session:
-            log_unrecognized_transfer(session, transfer=told, now=NOW)
-            found = row_of(session, "payout_exceptions", reference=told.reference)["id"]
+            log_unrecognized_transfer(session, transfer=transfer, now=NOW)
+            found = row_of(session, "payout_exceptions", reference=transfer.reference)["id"]
 
         [row] = find_row(desk, officer, self.PATH, found, outcome="unexpected")
 
-        assert (row["payoutId"], row["payeeName"], row["gatewayTransferId"]) == (None, None, told.id)
+        assert (row["payoutId"], row["payeeName"], row["gatewayTransferId"]) == (None, None, transfer.id)
 
     def test_exceptions_take_a_constant_number_of_queries(
         self, desk: ShopClient, officer: dict[str, str]

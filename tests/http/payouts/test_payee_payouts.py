@@ -38,7 +38,7 @@ def create_payee(desk: ShopClient, make: Callable[..., Payee] = make_payee, **va
     return desk.database.in_transaction(make, **values)
 
 
-def paid_out(
+def pay_out(
     desk: ShopClient, payee: Payee, amount_minor: int, *, outcome: str = "success", days: int = 0
 ) -> UUID:
     """Credit a payee, dispatch the payout without the API and apply the gateway's status event."""
@@ -70,9 +70,9 @@ def ids(found: dict[str, Any]) -> list[str]:
 class TestHistory:
     def test_vendor_sees_only_own_payouts(self, desk: ShopClient) -> None:
         payee, other = create_payee(desk, owed_minor=0), create_payee(desk, owed_minor=0)
-        first = paid_out(desk, payee, 150_000)
-        second = paid_out(desk, payee, 250_000, outcome="failed", days=1)
-        paid_out(desk, other, 350_000)
+        first = pay_out(desk, payee, 150_000)
+        second = pay_out(desk, payee, 250_000, outcome="failed", days=1)
+        pay_out(desk, other, 350_000)
 
         found = listed(desk, desk.bearer(payee.user.id))
         assert ids(found) == [str(second), str(first)]
@@ -99,8 +99,8 @@ class TestHistory:
 
     def test_finance_can_filter_payouts_of_every_payee(self, desk: ShopClient) -> None:
         payee, other = create_payee(desk, owed_minor=0), create_payee(desk, make_wallet_payee)
-        one = paid_out(desk, payee, 150_000)
-        two = paid_out(desk, payee, 250_000, days=1)
+        one = pay_out(desk, payee, 150_000)
+        two = pay_out(desk, payee, 250_000, days=1)
         three = desk.database.in_transaction(
             withdrawals.request_cash_out, caller=other.user, amount_minor=350_000, now=later(days=2)
         ).id
@@ -120,7 +120,7 @@ class TestHistory:
     def test_payout_history_is_sorted_and_paged(self, desk: ShopClient) -> None:
         payee = create_payee(desk, owed_minor=0)
         made_ids = [
-            str(paid_out(desk, payee, minor, days=day))
+            str(pay_out(desk, payee, minor, days=day))
             for day, minor in enumerate((300_000, 100_000, 200_000))
         ]
         own = desk.bearer(payee.user.id)
@@ -161,7 +161,7 @@ class TestHistory:
         own = desk.bearer(payee.user.id)
         counts = []
         for day in range(2):
-            paid_out(desk, payee, 150_000, days=day)
+            pay_out(desk, payee, 150_000, days=day)
             with counted_statements(desk.database) as statements:
                 assert len(listed(desk, own)["data"]) == day + 1
             counts.append(len(statements))
