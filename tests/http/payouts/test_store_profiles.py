@@ -16,7 +16,7 @@ from tests.support.store_profiles import GTB, accounts_of, changed, path_of, put
 pytestmark = pytest.mark.usefixtures("forgotten_banks")
 
 
-class TestShowing:
+class TestProfileView:
     def test_public_profile_has_no_bank_account_and_no_holds(self, desk: ShopClient) -> None:
         set_columns(desk, description="All lamps.", rating_sum=9, rating_count=2, completed_orders=3)
 
@@ -54,7 +54,7 @@ class TestShowing:
         assert_problem(desk.client.get(path_of(desk, uuid4())), 404, "RESOURCE_NOT_FOUND")
 
 
-class TestChanging:
+class TestProfileChange:
     def test_changed_fields_leave_other_fields_unchanged(self, desk: ShopClient) -> None:
         first = changed(
             desk, {"displayName": "Ngozi's  Light", "policies": {"returns": "7 days", "delivery": "On foot"}}
