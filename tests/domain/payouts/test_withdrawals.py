@@ -192,7 +192,7 @@ class TestWithdrawal:
             withdraw(session, payee, 299_999)
         assert balance(session, payee)["minimumPayoutMinor"] == 300_000
 
-    def test_payee_has_one_pending_withdrawal(self, session: Session) -> None:
+    def test_second_pending_withdrawal_of_payee_is_refused(self, session: Session) -> None:
         payee = make_payee(session)
         withdraw(session, payee, MINIMUM)
         with pytest.raises(PendingPayoutExistsError):

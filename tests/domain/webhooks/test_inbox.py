@@ -274,7 +274,7 @@ def test_retry_delay_starts_at_the_failure_of_the_attempt(database: Database) ->
     assert result == ProcessingResult("retrying", later(seconds=10))
 
 
-def test_received_event_is_processed_by_a_worker_whose_clock_is_behind(committed_database: Database) -> None:
+def test_worker_with_clock_behind_processes_a_received_event(committed_database: Database) -> None:
     """The wake-up may arrive before the worker's clock reaches the receiver's."""
     inbox_id = receive(committed_database, b"[]", later(minutes=5))
 
