@@ -318,7 +318,7 @@ def test_debt_of_a_cash_out_sent_after_all_is_collected_from_the_wallet(session:
     assert buyer_accounts.offset_against_wallet(session, buyer_id=payee.user.id, now=NOW)
 
     news = row_of(session, "notifications", user_id=payee.user.id, type="debt_collected")
-    assert "for money that had reached you twice. Nothing is owed any more." in news["body"]
+    assert "for money that you had received twice. You do not owe us anything more." in news["body"]
     assert "refund" not in news["title"] + news["body"]
     entry = row_of(session, "ledger_transactions", source=news["cause"])
     assert entry["description"] == "What had reached the buyer twice, given back by the wallet"
