@@ -1,4 +1,4 @@
-"""Fixtures of the tests that commit from many threads at once, on a database of their own."""
+"""Fixtures for concurrent tests, which commit from many threads to a separate database."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ __all__ = ["gateway"]
 def crowded_app(
     settings: Settings, committed_database: Database, gateway_server: TestGateway
 ) -> Iterator[Flask]:
-    """The application on that database, with room for many threads."""
+    """The application on the committed database, with connections for many threads."""
     url = committed_database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
     services = Services.from_settings(
         replace(settings, database_url=url, database_pool_size=20, **gateway_server.settings()),
@@ -32,5 +32,5 @@ def crowded_app(
 
 @pytest.fixture
 def database(committed_database: Database) -> Database:
-    """Here all tests commit to that database."""
+    """The database to which all concurrent tests commit."""
     return committed_database

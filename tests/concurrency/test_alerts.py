@@ -1,4 +1,4 @@
-"""Alerts that many raise at once: one row, every one of them counted, one message for each channel."""
+"""Concurrent alerts: a single row, all occurrences counted, a single message for each channel."""
 
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ def raised(database: Database, subject: str, number: int) -> object:
     )
 
 
-def test_eight_at_once_are_one(database: Database) -> None:
+def test_concurrent_raises_of_same_alert_are_a_single_alert(database: Database) -> None:
     subject = some_subject()
 
     results = at_once(lambda number: raised(database, subject, number), range(RAISERS))
@@ -37,7 +37,7 @@ def test_eight_at_once_are_one(database: Database) -> None:
     assert told == [("chat", "raised"), ("email", "raised")]
 
 
-def test_raised_while_it_is_resolved_it_is_counted_or_opened_anew(database: Database) -> None:
+def test_alert_raised_during_resolution_is_counted_or_reopened(database: Database) -> None:
     subject = some_subject()
     for round_number in range(10):
         raised(database, subject, 0)

@@ -1,4 +1,4 @@
-"""A dispute, the sending of a refund and finance at once: what the bank gives is not sent, nothing deadlocks."""
+"""Concurrent chargeback, refund dispatch and finance action: no double payment and no deadlock."""
 
 from uuid import UUID
 
@@ -49,7 +49,7 @@ def officer(database: Database) -> Caller:
 
 
 class Case:
-    """A refund that waits to be sent, and its charge."""
+    """A pending refund and the charge behind the refund."""
 
     def __init__(self, database: Database, shop: Shop) -> None:
         self.database = database
@@ -81,13 +81,13 @@ class Case:
         return status
 
     def has(self) -> tuple[int, int]:
-        """Give what is in the buyer's wallet, and what they owe."""
+        """Return the buyer's wallet balance and debt."""
         with self.database.reading() as session:
             assert_books_are_whole(session)
             return wallet_of(session, self.shop.buyer.id), owed_by(session, self.shop.buyer.id)
 
 
-def test_refund_is_requested_before_the_dispute_or_not_at_all(database: Database, shop: Shop) -> None:
+def test_refund_is_requested_before_the_chargeback_or_not_at_all(database: Database, shop: Shop) -> None:
     for _ in range(ROUNDS):
         case = Case(database, shop)
 
@@ -102,7 +102,7 @@ def test_refund_is_requested_before_the_dispute_or_not_at_all(database: Database
         assert asked == bool(claimed)
 
 
-def test_a_loss_and_the_sending_leave_the_buyer_with_it_once(database: Database, shop: Shop) -> None:
+def test_lost_chargeback_during_refund_dispatch_pays_the_buyer_once(database: Database, shop: Shop) -> None:
     for _ in range(ROUNDS):
         case = Case(database, shop)
 
@@ -113,7 +113,7 @@ def test_a_loss_and_the_sending_leave_the_buyer_with_it_once(database: Database,
 
         assert unforeseen(results, RefundInProgressError) == []
         if any(isinstance(result, PendingGatewayRefund) for result in results):
-            # It was under way when the bank took the money: by now the buyer has it twice, and owes it.
+            # The refund was in transit when the bank took the money, so the buyer was paid twice and owes the amount.
             assert case.status == "pending"
             case.say("processed")
             assert case.has() == (0, TOTAL)
@@ -122,7 +122,7 @@ def test_a_loss_and_the_sending_leave_the_buyer_with_it_once(database: Database,
             assert case.has() == (0, 0)
 
 
-def test_a_loss_finance_and_the_gateways_word_at_once(
+def test_lost_chargeback_with_concurrent_finance_actions_credits_once(
     database: Database, shop: Shop, officer: Caller
 ) -> None:
     for _ in range(ROUNDS):
@@ -140,13 +140,13 @@ def test_a_loss_finance_and_the_gateways_word_at_once(
         assert unforeseen(results, ConflictError, IllegalTransitionError) == []
         case.collect()
         if case.status == "pending":
-            # Tried again first, and not asked for: its event finds the charge lost.
+            # The refund was retried first and not requested: the lease finds the charge lost.
             assert case.claim() is None
         assert case.status == "credited"
         assert case.has() == (0, 0)
 
 
-def test_the_end_of_a_dispute_and_a_worker_that_asks_leave_nothing_behind(
+def test_chargeback_resolution_during_gateway_lookup_leaves_no_stuck_refund(
     database: Database, shop: Shop
 ) -> None:
     for resolution in (LOST, "declined") * 3:

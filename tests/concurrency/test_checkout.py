@@ -1,4 +1,4 @@
-"""Checkouts at once: one cart is ordered once, one wallet spent once, one piece sold once, whatever comes together."""
+"""Concurrent checkouts: a cart is ordered once, a wallet balance is spent once, a unit is sold once."""
 
 import random
 import threading
@@ -64,7 +64,7 @@ AS_MUCH = WalletUse(as_much_as_possible=True)
 
 @pytest.fixture
 def shops(database: Database) -> list[Shop]:
-    """Three stores of one campus, and one buyer."""
+    """Three stores of a campus, with the same buyer."""
     with database.transaction() as session:
         return neighbours(session, make_shop(session), 3)
 
@@ -88,7 +88,7 @@ def orders_of(database: Database, buyer_id: UUID) -> list[dict[str, Any]]:
 
 
 class TestTheCart:
-    def test_under_different_keys_it_is_checked_out_once(
+    def test_concurrent_checkouts_with_different_keys_order_the_cart_once(
         self, database: Database, crowded_app: Flask, shops: list[Shop], bearer: Bearer
     ) -> None:
         products = products_of(database, shops)
@@ -110,7 +110,7 @@ class TestTheCart:
             assert [stock_of(session, product_id) for product_id in products] == [(50, 2)] * 3
         assert_whole(database)
 
-    def test_no_checkout_exceeds_the_limit_of_unpaid_orders(
+    def test_concurrent_checkouts_do_not_exceed_limit_of_unpaid_orders(
         self, database: Database, shops: list[Shop]
     ) -> None:
         wishes = [RequestedItem(product_id, 1) for product_id in products_of(database, shops)]
@@ -126,7 +126,7 @@ class TestTheCart:
 
 
 class TestStock:
-    def test_the_last_piece_is_sold_to_one_and_the_others_order_nothing(
+    def test_last_unit_is_sold_once_and_other_checkouts_order_nothing(
         self, database: Database, shops: list[Shop]
     ) -> None:
         products = products_of(database, shops)
@@ -138,7 +138,7 @@ class TestStock:
             wanted = [*products, last]
             random.Random(number).shuffle(wanted)  # noqa: S311 - the same in every run
             wishes = [RequestedItem(product_id, 1) for product_id in wanted]
-            # No transaction is tried again here, so a deadlock would show.
+            # No transaction is retried here, so a deadlock would be visible.
             with database.transaction() as session:
                 return check_out(session, buyers[number], wishes)
 
@@ -170,7 +170,7 @@ class TestTheWallet:
         assert [order["status"] for order in orders_of(database, buyer_id)] == ["paid_escrow"]
         assert_whole(database)
 
-    def test_as_much_as_possible_of_many_at_once_is_all_there_is(
+    def test_concurrent_maximum_wallet_payments_spend_exactly_the_balance(
         self, database: Database, shops: list[Shop]
     ) -> None:
         buyer_id = shops[0].buyer.id
@@ -188,8 +188,10 @@ class TestTheWallet:
             assert wallet_of(session, buyer_id) == 0
         assert_whole(database)
 
-    def test_parts_that_return_while_others_are_taken(self, database: Database, shops: list[Shop]) -> None:
-        """Cancellations give back what placing takes again: nothing is lost, and nobody deadlocks."""
+    def test_wallet_parts_are_returned_and_reused_without_loss(
+        self, database: Database, shops: list[Shop]
+    ) -> None:
+        """Cancellations return wallet parts that new orders use again, without loss or deadlock."""
         buyer_id = shops[0].buyer.id
         products = products_of(database, shops)
         database.in_transaction(fill_wallet, buyer_id, 3 * TOTAL - 10)
@@ -220,7 +222,7 @@ class TestTheWallet:
 
 
 class TestOneCheckoutFromAllSides:
-    """Payments are made for all of it and for parts, charged, and cancelled, by many at once."""
+    """Concurrent payments and cancellations of a whole checkout and of single orders."""
 
     def test_checkout_is_paid_once_and_surplus_is_returned(
         self, database: Database, shops: list[Shop]
@@ -284,13 +286,13 @@ class TestOneCheckoutFromAllSides:
         assert set(statuses[:2]) <= {"paid_escrow"}
         assert statuses[2] in {"paid_escrow", "cancelled"}
         assert kept == statuses.count("paid_escrow") * TOTAL
-        # Every kobo that came is in escrow or on its way back: nobody's wallet, and nothing held back.
+        # Every kobo received is in escrow or refunded, not in a wallet or quarantined.
         assert (wallet, held_back) == (0, 0)
         assert sum(charge.amount_minor for charge in charged) == kept + back
 
 
 class TestDelivery:
-    def test_the_pin_and_the_confirmation_at_once_release_once(
+    def test_concurrent_pin_and_confirmation_release_escrow_once(
         self, database: Database, shops: list[Shop]
     ) -> None:
         shop = shops[0]
@@ -317,18 +319,18 @@ class TestDelivery:
 
 
 class _OpensMeanwhile:
-    """A gateway that knows nothing of a page, and has the buyer open it once more while it is asked."""
+    """A gateway without the charge, which lets the buyer open the payment page again during the request."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
 
     def fetch_charge(self, _reference: str) -> Charge | None:
-        """Tell of a reference."""
+        """Run the work and report no charge."""
         self._work()
         return None
 
 
-def test_an_order_whose_page_opens_while_the_sweep_asks_does_not_expire(
+def test_order_does_not_expire_if_payment_page_opens_during_sweep(
     database: Database, shops: list[Shop]
 ) -> None:
     product_id = products_of(database, shops)[0]

@@ -1,4 +1,4 @@
-"""Clawbacks by many hands at once: no kobo goes back twice, and nothing deadlocks."""
+"""Concurrent clawbacks: no kobo is returned twice, and no deadlock."""
 
 from uuid import UUID
 
@@ -41,7 +41,7 @@ def assert_whole(database: Database) -> None:
         assert_books_are_whole(session)
 
 
-def test_four_of_one_order_take_it_once(database: Database, shop: Shop) -> None:
+def test_concurrent_full_clawbacks_of_an_order_take_the_amount_once(database: Database, shop: Shop) -> None:
     officers = [database.in_transaction(make_officer) for _ in range(4)]
     for _ in range(ROUNDS):
         order_id = database.in_transaction(delivered_order, shop)
@@ -56,7 +56,7 @@ def test_four_of_one_order_take_it_once(database: Database, shop: Shop) -> None:
     assert_whole(database)
 
 
-def test_parts_add_up(database: Database, shop: Shop) -> None:
+def test_concurrent_partial_clawbacks_add_up(database: Database, shop: Shop) -> None:
     officer = database.in_transaction(make_officer)
     order_id = database.in_transaction(delivered_order, shop)
     results = at_once(
@@ -70,7 +70,9 @@ def test_parts_add_up(database: Database, shop: Shop) -> None:
     assert_whole(database)
 
 
-def test_an_officer_and_a_bank_take_no_more_than_there_was(database: Database, shop: Shop) -> None:
+def test_concurrent_clawback_and_chargeback_take_no_more_than_released(
+    database: Database, shop: Shop
+) -> None:
     officer = database.in_transaction(make_officer)
     for _ in range(ROUNDS):
         order_id = database.in_transaction(delivered_order, shop)
@@ -88,7 +90,9 @@ def test_an_officer_and_a_bank_take_no_more_than_there_was(database: Database, s
     assert_whole(database)
 
 
-def test_clawbacks_of_many_orders_while_the_vendor_is_staged(database: Database, shop: Shop) -> None:
+def test_concurrent_clawbacks_and_payout_staging_keep_receivable_consistent(
+    database: Database, shop: Shop
+) -> None:
     with database.transaction() as session:
         officer = make_officer(session)
         payee = Payee(shop.vendor, shop.store_id, make_account(session, shop.vendor.id))

@@ -1,4 +1,4 @@
-"""Stock that its vendor lowers while buyers order: never below what is reserved, and nothing deadlocks."""
+"""Concurrent stock reductions and orders: stock never falls below the reserved quantity, and no deadlock."""
 
 import random
 from collections import Counter
@@ -18,7 +18,7 @@ ROUNDS = case_count(8, deep=60)
 STOCK = 40
 
 
-def test_parallel_orders_and_reductions_keep_what_is_reserved(
+def test_parallel_orders_and_reductions_keep_reserved_stock(
     database: Database, crowded_app: Flask, bearer: Bearer
 ) -> None:
     market = Market(database)

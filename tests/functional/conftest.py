@@ -1,4 +1,4 @@
-"""A site of real servers and processes for each module."""
+"""Fixtures for tests with real servers and processes, on a separate site for each module."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from tests.support.service_processes import ServiceProcesses, SiteServers, runni
 
 @pytest.fixture(scope="session")
 def site_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiteServers]:
-    """The database and the cache of all sites, which tests may stop and restart."""
+    """The database and cache servers of all sites, which tests may stop and restart."""
     directory = tmp_path_factory.mktemp("site-servers")
-    # The database's server runs as another user.
+    # The database server runs as another user, who needs to enter the directory.
     directory.chmod(0o711)
     servers = SiteServers(directory)
     yield servers
@@ -30,7 +30,7 @@ def whole_site(
 
 @pytest.fixture
 def site(whole_site: ServiceProcesses) -> Iterator[ServiceProcesses]:
-    """The site with all its servers, no web and no workers, nothing in its queues."""
+    """The site with all servers, no web or worker processes, and empty queues."""
     whole_site.restart_servers()
     yield whole_site
     whole_site.stop_processes()

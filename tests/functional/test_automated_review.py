@@ -1,4 +1,4 @@
-"""The screening by real processes: how soon a listing is live, and workers that are killed between phases."""
+"""Automated review with real processes: time until a listing is public, and workers killed between phases."""
 
 import time
 from datetime import UTC, datetime
@@ -42,7 +42,7 @@ def site(site: ServiceProcesses) -> ServiceProcesses:
 
 
 class Vendor:
-    """A vendor at the API."""
+    """A vendor that uses the API."""
 
     def __init__(self, site: ServiceProcesses) -> None:
         self.site = site
@@ -54,7 +54,7 @@ class Vendor:
         self.category_id = self._stock()
 
     def _stock(self) -> UUID:
-        """Make the vendor's store, unless an earlier test has, and a category."""
+        """Insert a category, and the vendor's store unless an earlier test did."""
         category_id, campus_id = uuid4(), uuid4()
         with self.site.database.transaction() as session:
             session.add(
@@ -106,13 +106,13 @@ def public(site: ServiceProcesses, product_id: str) -> bool:
 
 
 def sweep(site: ServiceProcesses) -> None:
-    """Do what the periodic task does: take up what a killed worker left behind."""
+    """Run the periodic sweep of the outbox, which takes over the work of killed workers."""
     services = Services.from_settings(load_settings(site.environment), application_name="sweep")
     Dispatcher(services).sweep_outbox(datetime.now(UTC) + SWEEP_GRACE)
     services.database.close()
 
 
-def test_a_clean_listing_is_live_within_seconds_and_a_doubtful_one_held(site: ServiceProcesses) -> None:
+def test_clean_listing_is_public_within_seconds_and_doubtful_listing_is_held(site: ServiceProcesses) -> None:
     site.web()
     site.worker(QUEUE)
     vendor = Vendor(site)
@@ -126,7 +126,7 @@ def test_a_clean_listing_is_live_within_seconds_and_a_doubtful_one_held(site: Se
     site.until(lambda: public(site, second))
     next_one = time.monotonic() - started
 
-    # The first waits for the worker to start, too.
+    # The first listing also waits for the worker to start.
     assert first < 2 * SECONDS_TO_LIVE
     assert next_one < SECONDS_TO_LIVE
     listed = requests.get(f"{site.url}/api/products", timeout=20).json()["data"]
@@ -139,7 +139,7 @@ def test_a_clean_listing_is_live_within_seconds_and_a_doubtful_one_held(site: Se
         assert not public(site, product_id)
         assert vendor.told(product_id) == ["product_held"]
     assert vendor.told(clean) == ["product_published"]
-    # Nothing of what was looked at is logged.
+    # The screened content is not logged.
     assert not [words for words in ("08031234567", "Money doubling", "Reading lamp") if words in site.logs()]
 
 
@@ -147,14 +147,14 @@ def _held(seen: Any) -> Any:
     return seen if seen["reviewState"] == "held" else None
 
 
-def test_a_worker_killed_while_the_provider_is_asked_leaves_nothing_undone(site: ServiceProcesses) -> None:
+def test_review_is_completed_after_worker_is_killed_during_provider_call(site: ServiceProcesses) -> None:
     site.web()
     vendor = Vendor(site)
     requests.post(f"{site.providers.ai_url}/sandbox/next", json={"outcome": "timeout"}, timeout=20)
     worker = site.worker(QUEUE)
     product_id = vendor.lists()
     site.until(lambda: site.providers.ai.asked()[0] == 1, worker)
-    # No transaction is open meanwhile.
+    # The worker holds no open transaction during the call.
     open_ones = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND xact_start IS NOT NULL"
     assert site.query(open_ones, NAME) == [(0,)]
 
@@ -168,7 +168,7 @@ def test_a_worker_killed_while_the_provider_is_asked_leaves_nothing_undone(site:
     assert site.providers.ai.asked()[0] == 2
 
 
-def test_a_worker_killed_while_it_settles_leaves_nothing_half_done(site: ServiceProcesses) -> None:
+def test_review_is_completed_after_worker_is_killed_while_applying_the_result(site: ServiceProcesses) -> None:
     site.web()
     vendor = Vendor(site)
     connection = psycopg2.connect(site.postgres.url)

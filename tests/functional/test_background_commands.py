@@ -1,4 +1,4 @@
-"""``marketplace periodic``, ``queues`` and ``workers``: what they say and do, and what they refuse and how."""
+"""Commands ``marketplace periodic``, ``queues`` and ``workers``: output, effects and refusals."""
 
 import re
 import subprocess
@@ -25,12 +25,12 @@ def installation(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses)
 
 @pytest.fixture(autouse=True)
 def no_task_states(installation: Installation) -> None:
-    """Begin each test without schedules and runs of others."""
+    """Remove the schedules and runs of other tests."""
     query(installation.database_url, "DELETE FROM periodic_tasks")
 
 
 def line(installation: Installation, name: str = TASK) -> dict[str, str]:
-    """Give a task's line of the list, by column."""
+    """Return the row of a task from `periodic list`, by column."""
     head, *lines = installation.ok("periodic", "list").splitlines()
     [found] = [one for one in lines if one.startswith(f"{name}\t")]
     return dict(zip(head.split("\t"), found.split("\t"), strict=True))
@@ -51,12 +51,12 @@ def refused(done: subprocess.CompletedProcess[str], *said: str, status: int) -> 
         assert words in " ".join(done.stderr.split()), done.stderr
 
 
-def test_before_any_worker_ran_the_list_says_so(installation: Installation) -> None:
+def test_task_list_reports_missing_worker(installation: Installation) -> None:
     assert line(installation)["Now"] == "no worker yet"
     assert line(installation)["When"] == "each hour at minute 47"
 
 
-def test_a_run_by_hand_is_told_and_noted(installation: Installation) -> None:
+def test_manual_run_is_reported_and_recorded(installation: Installation) -> None:
     told = installation.ok("periodic", "run", TASK)
 
     assert re.fullmatch(rf"{TASK} ran in \d+\.\d s: 0\n", told)
@@ -69,12 +69,12 @@ def test_a_run_by_hand_is_told_and_noted(installation: Installation) -> None:
     assert "result\t0\n" in shown
 
 
-def test_pausing_and_resuming(installation: Installation) -> None:
+def test_task_is_paused_and_resumed(installation: Installation) -> None:
     assert "is paused" in installation.ok("periodic", "pause", TASK)
     assert "is already paused" in installation.ok("periodic", "pause", TASK)
     assert (line(installation)["Now"], line(installation)["Next run"]) == ("paused", "")
 
-    # By hand it runs nevertheless.
+    # A manual run works also while the task is paused.
     installation.ok("periodic", "run", TASK)
     assert re.search(r"runs next at \d{4}-\d\d-\d\d \d\d:47:00Z", installation.ok("periodic", "resume", TASK))
     assert "is not paused" in installation.ok("periodic", "resume", TASK)
@@ -98,7 +98,7 @@ def test_pausing_and_resuming(installation: Installation) -> None:
         (("--default",), "each hour at minute 47", None),
     ],
 )
-def test_another_timetable(
+def test_schedule_is_overridden_and_reset(
     installation: Installation, when: tuple[str, ...], words: str, kept: str | None
 ) -> None:
     told = installation.ok("periodic", "schedule", TASK, *when)
@@ -124,7 +124,7 @@ def test_another_timetable(
         (("show", "'; DROP TABLE"), ("relay-inbox",)),
     ],
 )
-def test_what_can_not_be_is_refused_with_an_example(
+def test_invalid_arguments_are_refused_with_an_example(
     installation: Installation, arguments: tuple[str, ...], said: tuple[str, ...]
 ) -> None:
     refused(installation.run("periodic", *arguments), *said, status=2)
@@ -143,13 +143,13 @@ def test_running_periodic_task_is_not_started_twice(installation: Installation) 
     done = installation.run("periodic", "run", TASK, "--wait", "1")
     refused(done, "has been running on webhooks@elsewhere:7 since", "--wait", status=1)
 
-    # Whoever runs it does not beat: it is dead. That takes a while to be sure of.
+    # The recorded process sends no heartbeat and is dead, which takes a while to detect.
     told = installation.ok("periodic", "run", TASK, "--wait", "60")
     assert f"{TASK} ran in" in told
     assert row(installation)["run_id"] is None
 
 
-def test_a_task_that_fails_ends_with_status_1_and_says_why(installation: Installation) -> None:
+def test_failed_task_ends_with_status_1_and_the_cause(installation: Installation) -> None:
     query(installation.database_url, "ALTER TABLE product_statistics RENAME TO elsewhere")
     try:
         refused(installation.run("periodic", "run", TASK), "lacks a table", status=1)
@@ -161,7 +161,7 @@ def test_a_task_that_fails_ends_with_status_1_and_says_why(installation: Install
     assert "failed" in line(installation)["Outcome"]
 
 
-def test_queues_are_shown_with_and_without_the_cache(installation: Installation) -> None:
+def test_queues_are_listed_with_and_without_the_cache(installation: Installation) -> None:
     head, *lines = installation.ok("queues").splitlines()
     assert head.split("\t")[:5] == ["Queue", "Waiting", "Active", "Failed", "Completed"]
     assert [one.split("\t")[0] for one in lines] == [
@@ -177,7 +177,7 @@ def test_queues_are_shown_with_and_without_the_cache(installation: Installation)
     assert "current work of workers is unknown" in away.stderr
 
 
-def test_workers_are_shown_and_a_cache_that_is_away_is_told(installation: Installation) -> None:
+def test_workers_are_listed_and_unavailable_cache_is_reported(installation: Installation) -> None:
     done = installation.run("workers")
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
@@ -188,7 +188,7 @@ def test_workers_are_shown_and_a_cache_that_is_away_is_told(installation: Instal
     )
 
 
-def test_without_a_database_it_says_what_is_missing(installation: Installation) -> None:
+def test_unavailable_or_empty_database_is_reported(installation: Installation) -> None:
     away = "postgresql://nobody@127.0.0.1:1/nothing"
     for command in (("periodic", "list"), ("periodic", "pause", TASK), ("queues",)):
         refused(installation.run(*command, DATABASE_URL=away), "can't be reached", status=1)

@@ -1,4 +1,4 @@
-"""``marketplace``: what each command does, says and ends with."""
+"""Command ``marketplace``: effects, output and exit status of all subcommands."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses)
 
 @pytest.fixture
 def database(installation: Installation) -> Iterator[Database]:
-    """The installation's database, its inbox empty: a replay takes all that match."""
+    """The installation's database with an empty inbox, because a replay takes all matching events."""
     query(installation.database_url, "TRUNCATE webhook_inbox CASCADE")
     one = Database(installation.database_url, pool_size=1, application_name="tests")
     yield one
@@ -62,7 +62,7 @@ def fails(done: subprocess.CompletedProcess[str], *said: str, status: int = 1) -
 
 
 def on_a_terminal(installation: Installation, *arguments: str) -> tuple[int, str]:
-    """Run ``marketplace`` on a terminal of its own, and give its status and all that is shown there."""
+    """Run ``marketplace`` on a pseudo-terminal and return the exit status and all output."""
     ours, its = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "commands.main", *arguments],
@@ -74,18 +74,18 @@ def on_a_terminal(installation: Installation, *arguments: str) -> tuple[int, str
     )
     os.close(its)
     shown = b""
-    # The end of what a terminal shows is an error on Linux.
+    # Linux reports the end of a pseudo-terminal's output as an error.
     with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:
         while part := terminal.read(4096):
             shown += part
     return process.wait(60), shown.decode()
 
 
-# --- The command line itself
+# --- Command line
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["token", "--help"], ["config", "--help"]])
-def test_what_is_called_often_imports_little(arguments: list[str]) -> None:
+def test_frequent_commands_import_few_modules(arguments: list[str]) -> None:
     code = (
         "import sys\nfrom commands.main import main\n"
         f"main({arguments!r}, standalone_mode=False)\n"
@@ -97,26 +97,26 @@ def test_what_is_called_often_imports_little(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_slip_of_the_pen_gets_a_suggestion(installation: Installation) -> None:
+def test_misspelled_command_gets_a_suggestion(installation: Installation) -> None:
     fails(installation.run("tokn"), "Did you mean token?", status=2)
     fails(installation.run("frobnicate"), "Use one of: db, seed", status=2)
 
 
-def test_without_settings_it_says_how_to_get_some(tmp_path: Path) -> None:
+def test_missing_settings_are_explained(tmp_path: Path) -> None:
     done = marketplace("ledger", "verify", environment={"DATA_DIR": str(tmp_path)})
     fails(done, "DATABASE_URL is not set", "make run", str(tmp_path / "stack.env"))
 
 
-def test_default_data_directory_is_the_embedded_stacks() -> None:
+def test_default_data_directory_belongs_to_the_embedded_stack() -> None:
     assert read_layout({}).root == DEFAULT_DATA_DIRECTORY
 
 
-def test_bad_settings_are_named(installation: Installation) -> None:
+def test_invalid_settings_are_named(installation: Installation) -> None:
     done = installation.run("config", "show", LOG_LEVEL="LOUD", CURSOR_KEY="short")
     fails(done, "LOG_LEVEL must be one of")
 
 
-def test_the_embedded_stacks_settings_are_found(installation: Installation, tmp_path: Path) -> None:
+def test_settings_of_the_embedded_stack_are_found(installation: Installation, tmp_path: Path) -> None:
     lines = (f"{name}={value}\n" for name, value in installation.environment.items())
     (tmp_path / "stack.env").write_text("".join(lines), encoding="utf-8")
     done = marketplace("config", "get", "GATEWAY_URL", environment={"DATA_DIR": str(tmp_path)})
@@ -126,7 +126,7 @@ def test_the_embedded_stacks_settings_are_found(installation: Installation, tmp_
     assert done.stdout.strip() == "https://gateway.example.com"
 
 
-def test_a_database_that_is_away_is_no_trace(installation: Installation) -> None:
+def test_unavailable_database_is_reported_without_traceback(installation: Installation) -> None:
     away = "postgresql://marketplace@127.0.0.1:1/marketplace"
     for command in (["ledger", "verify"], ["db", "check"], ["db", "upgrade"], ["seed"], ["webhooks", "list"]):
         fails(installation.run(*command, DATABASE_URL=away), "can't be reached")
@@ -147,7 +147,7 @@ def test_config_masks_secrets(installation: Installation) -> None:
             assert value not in shown.values()
 
 
-def test_config_get_tells_secrets_of_the_embedded_stack_alone(installation: Installation) -> None:
+def test_config_get_shows_secrets_of_the_embedded_stack_only(installation: Installation) -> None:
     assert installation.ok("config", "get", "GATEWAY_SECRET_KEY") == f"{GATEWAY_KEY}\n"
     assert installation.ok("config", "get", "identity_algorithms") == "ES256\n"
     fails(installation.run("config", "get", "GATEWAY_SECRET_KEY", ENVIRONMENT="test"), "is a secret")
@@ -165,7 +165,7 @@ def claims_of(installation: Installation, *arguments: str) -> dict[str, Any]:
     return claims
 
 
-def test_token_prints_a_personas_token(installation: Installation) -> None:
+def test_token_prints_token_of_a_persona(installation: Installation) -> None:
     claims = claims_of(installation, "vendor2")
     assert claims["sub"] == str(persona_named("vendor2").user_id)
     assert claims["aal"] == "aal1"
@@ -176,7 +176,7 @@ def test_token_prints_a_personas_token(installation: Installation) -> None:
     assert changed["aud"] == "elsewhere"
 
 
-def test_token_refuses_what_it_can_not_do(installation: Installation) -> None:
+def test_token_refuses_invalid_arguments_and_issuers(installation: Installation) -> None:
     fails(installation.run("token", "bob"), *persona_names(), status=2)
     fails(installation.run("token", "buyer", "--claims", "[1]"), "must be an object", status=2)
     fails(installation.run("token", "buyer", "--claims", "{"), "not JSON", status=2)
@@ -195,7 +195,7 @@ def test_db_upgrade_through_a_pooler_is_refused(installation: Installation) -> N
     fails(installation.run("db", "upgrade", DATABASE_PREPARED_STATEMENTS="off"), "needs a direct connection")
 
 
-def test_db_upgrade_may_be_run_again_and_by_two_at_once(installation: Installation) -> None:
+def test_db_upgrade_can_be_repeated_and_run_concurrently(installation: Installation) -> None:
     url = installation.create_database("fresh")
     command = [sys.executable, "-m", "commands.main", "db", "upgrade"]
     environment = {**installation.environment, "DATABASE_URL": url}
@@ -211,7 +211,7 @@ def test_db_upgrade_may_be_run_again_and_by_two_at_once(installation: Installati
     assert lines["database"] == lines["latest"]
 
 
-def test_db_check_tells_what_differs(installation: Installation) -> None:
+def test_db_check_lists_differences(installation: Installation) -> None:
     assert "agrees with the models" in installation.ok("db", "check")
     url = installation.create_database("drifted")
     fails(installation.run("db", "check", DATABASE_URL=url), "no revision", "marketplace db upgrade")
@@ -244,7 +244,7 @@ def test_database_from_before_the_baseline_is_refused(installation: Installation
 
 
 def raised(database: Database, **values: Any) -> tuple[str, str]:
-    """Raise an alert, and give its id and subject."""
+    """Raise an alert and return the alert's id and subject."""
     subject = f"refund:{uuid4()}"
     given = {"identifier": "REFUND_CAME_BACK", "title": "A refund failed", "facts": {"amountMinor": 7}}
     alert_id = database.in_transaction(raise_alert, subject=subject, now=system_clock(), **given | values)
@@ -286,7 +286,7 @@ def test_alerts_are_listed_shown_and_resolved(installation: Installation, databa
     assert action == "alert.resolve"
 
 
-def test_an_alert_shows_who_was_told_and_which_channel_fails(
+def test_alert_shows_notified_recipients_and_failed_channels(
     installation: Installation, database: Database
 ) -> None:
     alert_id, _ = raised(database)
@@ -323,7 +323,7 @@ def test_an_alert_shows_who_was_told_and_which_channel_fails(
     assert "No message has been sent" not in shown
 
 
-def test_alerts_that_can_not_be_resolved(installation: Installation, database: Database) -> None:
+def test_invalid_resolutions_of_alerts_are_refused(installation: Installation, database: Database) -> None:
     alert_id, _ = raised(database)
     for note in ("", "ok", "x" * 501):
         fails(installation.run("alerts", "resolve", alert_id, "--note", note), "3 to 500", status=2)
@@ -343,7 +343,7 @@ def test_alerts_that_can_not_be_resolved(installation: Installation, database: D
 # --- ledger, audit
 
 
-def test_ledger_verify_names_the_rows_that_are_wrong(installation: Installation) -> None:
+def test_ledger_verify_names_the_inconsistent_rows(installation: Installation) -> None:
     assert installation.ok("ledger", "verify").endswith("The ledger is consistent.\n")
     url = installation.create_database("cooked")
     installation.ok("db", "upgrade", DATABASE_URL=url)
@@ -386,7 +386,7 @@ def receive(database: Database, body: bytes) -> UUID:
 
 
 def kill(installation: Installation, inbox_id: UUID) -> None:
-    """Have an event be as dead as five failed retries leave it."""
+    """Put an event into the state that five failed retries leave."""
     query(
         installation.database_url,
         "WITH dead AS (UPDATE webhook_inbox SET status = 'dead', attempts = 6, last_error = 'it failed',"
@@ -398,7 +398,7 @@ def kill(installation: Installation, inbox_id: UUID) -> None:
 
 
 def charge_for(installation: Installation, order_number: str) -> bytes:
-    """Make the event of an unpaid order's payment, with the intent that it is for."""
+    """Insert a payment intent for an unpaid order and return the event of a successful charge."""
     [(reference, total)] = query(
         installation.database_url,
         "WITH o AS (SELECT * FROM orders WHERE number = %s), i AS (INSERT INTO payment_intents"
@@ -421,7 +421,7 @@ def charge_for(installation: Installation, order_number: str) -> bytes:
     return json.dumps({"event": "charge.success", "data": data}).encode()
 
 
-def test_webhooks_are_replayed_once_after_a_rehearsal(installation: Installation, database: Database) -> None:
+def test_webhooks_are_replayed_once_after_a_dry_run(installation: Installation, database: Database) -> None:
     with database.transaction() as session:
         shop = make_shop(session)
         order_id = place(session, shop, make_product(session, shop), now=system_clock())
@@ -454,7 +454,7 @@ def test_webhooks_are_replayed_once_after_a_rehearsal(installation: Installation
     assert all(actor.startswith("operator") for actor, _ in acts)
 
 
-def test_a_replay_that_fails_again_says_so(installation: Installation, database: Database) -> None:
+def test_failed_replay_is_reported(installation: Installation, database: Database) -> None:
     inbox_id = receive(database, b'{"event": "charge.success", "data": {"reference": "none of ours"}}')
     kill(installation, inbox_id)
     for more in (["--dry-run"], []):
@@ -463,8 +463,8 @@ def test_a_replay_that_fails_again_says_so(installation: Installation, database:
         assert "data.status is not a string" in done.stdout
 
 
-def test_many_are_replayed_cause_by_cause(installation: Installation, database: Database) -> None:
-    """Two causes, one of which is mended: a table of how many fared how, and each that failed."""
+def test_replay_summarizes_webhooks_by_cause(installation: Installation, database: Database) -> None:
+    """With two causes, of which only the first is fixed, the table counts outcomes and lists failures."""
     good = [receive(database, b'{"event": "greeted", "data": {"id": %d}}' % number) for number in range(3)]
     bad = receive(database, b"neither JSON nor mended")
     for inbox_id in (*good, bad):
@@ -499,8 +499,10 @@ def test_many_are_replayed_cause_by_cause(installation: Installation, database: 
     assert (again.returncode, event["outcome"], event["before"]) == (1, "failed", "dead")
 
 
-def test_hopeless_ones_let_the_others_be_replayed(installation: Installation, database: Database) -> None:
-    """As many as one run takes fail each time; the same command goes on with those behind them."""
+def test_permanent_failures_do_not_block_other_replays(
+    installation: Installation, database: Database
+) -> None:
+    """Permanent failures fill the limit of a run. Repeating the same command continues with the rest."""
     event_type = f"kind.{uuid4()}"
     greeting = b'{"event": "greeted", "data": {"id": "%s"}}' % event_type.encode()
     for body in (b"hopeless", b"as hopeless", greeting):
@@ -528,14 +530,14 @@ def test_hopeless_ones_let_the_others_be_replayed(installation: Installation, da
 
 
 def transfer(installation: Installation, database: Database) -> UUID:
-    """Give a dead event that raises an alert when it is replayed."""
+    """Return a dead event that raises an alert when replayed."""
     body = orjson.dumps({"event": "transfer.success", "data": transfer_data("success")})
     inbox_id = receive(database, body)
     kill(installation, inbox_id)
     return inbox_id
 
 
-def test_what_a_replay_logs_is_json_and_a_terminal_gets_none_of_it(
+def test_replay_logs_json_to_a_pipe_but_not_to_a_terminal(
     installation: Installation, database: Database
 ) -> None:
     piped = installation.run("webhooks", "replay", "--id", str(transfer(installation, database)))
@@ -548,14 +550,14 @@ def test_what_a_replay_logs_is_json_and_a_terminal_gets_none_of_it(
     )
 
     assert status == 0
-    # The bar of those that failed alike, once it is full.
+    # The completed progress bar of events with the same error.
     assert re.search(r"it failed .*━.*1/1", shown)
     assert "alert raised: SEV-2 TRANSFER_UNKNOWN" in shown
     assert '"message"' not in shown
     assert "occurrences" not in shown
 
 
-def test_replay_of_webhook_leased_by_a_worker_is_no_failure(
+def test_replay_of_webhook_leased_by_a_worker_is_not_a_failure(
     installation: Installation, database: Database
 ) -> None:
     free, held = (transfer(installation, database) for _ in range(2))
@@ -571,10 +573,10 @@ def test_replay_of_webhook_leased_by_a_worker_is_no_failure(
     assert json.loads(installation.ok("webhooks", "show", str(held), "--json"))["state"] == "dead"
 
 
-def test_a_database_that_goes_away_amid_a_replay_is_told_in_words(
+def test_lost_database_connection_during_replay_is_explained(
     installation: Installation, database: Database
 ) -> None:
-    """What ends its connections stands in the way of the last event, so that it is met there."""
+    """A trigger on the last event ends the connection."""
     first, last = (transfer(installation, database) for _ in range(2))
     bad = receive(database, b"neither JSON nor mended")
     kill(installation, bad)
@@ -601,7 +603,7 @@ def test_a_database_that_goes_away_amid_a_replay_is_told_in_words(
     assert logged == ["alert raised"]
 
 
-def test_webhooks_show_redacts(installation: Installation, database: Database) -> None:
+def test_webhooks_show_redacts_secrets(installation: Installation, database: Database) -> None:
     inbox_id = receive(
         database,
         b'{"event": "x", "data": {"id": 1, "authorization": {"authorization_code": "AUTH_secret"}}}',
@@ -613,7 +615,7 @@ def test_webhooks_show_redacts(installation: Installation, database: Database) -
     fails(installation.run("webhooks", "show", str(uuid4())), "There is no webhook ")
 
 
-def test_replay_wants_to_know_what(installation: Installation) -> None:
+def test_replay_and_list_refuse_invalid_selections(installation: Installation) -> None:
     fails(installation.run("webhooks", "replay"), "--id", status=2)
     fails(installation.run("webhooks", "replay", "--all", "--id", str(uuid4())), "--id", status=2)
     fails(installation.run("webhooks", "list", "--since", "yesterday"), "90m", status=2)
@@ -628,7 +630,7 @@ def test_replay_wants_to_know_what(installation: Installation) -> None:
 # --- periodic
 
 
-def test_periodic_tasks_are_listed_and_run_as_of_a_time(installation: Installation) -> None:
+def test_periodic_tasks_are_listed_and_run_as_of_a_given_time(installation: Installation) -> None:
     assert re.search(r"^expire-checkouts\t", installation.ok("periodic", "list"), re.MULTILINE)
     unpaid = "SELECT count(*) FROM orders WHERE status = 'pending_payment'"
     [(before,)] = query(installation.database_url, unpaid)
@@ -639,7 +641,7 @@ def test_periodic_tasks_are_listed_and_run_as_of_a_time(installation: Installati
     assert "ledger is consistent" in installation.ok("ledger", "verify")
 
 
-def test_periodic_refuses_what_it_can_not_do(installation: Installation) -> None:
+def test_periodic_run_refuses_invalid_arguments(installation: Installation) -> None:
     fails(installation.run("periodic", "run", "nothing"), "expire-checkouts", status=2)
     fails(installation.run("periodic", "run", "relay-inbox", "--now", "soon"), "+31m", status=2)
     for moment in ("0001-01-02", "1999-12-31T23:59:59Z", "3000-01-01", "+999999d"):
@@ -657,12 +659,12 @@ def test_periodic_refuses_what_it_can_not_do(installation: Installation) -> None
 # --- proxy
 
 
-def test_the_caddyfile_is_the_one_that_the_contracts_give() -> None:
+def test_caddyfile_matches_the_route_contracts() -> None:
     written = (PROJECT / "deploy" / "Caddyfile").read_text(encoding="utf-8")
     assert written == render_caddyfile(contracts()), "run `marketplace proxy caddyfile > deploy/Caddyfile`"
 
 
-def test_the_caddyfile_sends_what_waits_to_those_that_wait() -> None:
+def test_caddyfile_sends_waiting_routes_to_waiting_processes() -> None:
     shown = render_caddyfile(contracts())
     blocks = re.findall(r"method ([A-Z ]+)\n\t\tpath_regexp (\S+)\n", shown)
     for contract in contracts():
@@ -679,7 +681,7 @@ def test_the_caddyfile_sends_what_waits_to_those_that_wait() -> None:
 # --- payouts
 
 
-def test_batches_are_listed_and_shown(installation: Installation, database: Database) -> None:
+def test_payout_batches_are_listed_and_shown(installation: Installation, database: Database) -> None:
     with database.transaction() as session:
         who = make_payees(session, 3)
         approved, staged = approved_batch(session, who[:1]), staged_batch(session, who[1:])

@@ -1,4 +1,4 @@
-"""``make demo`` names what is missing. tests/functional/test_stack.py plays the purchase."""
+"""Command ``make demo`` names the services that are missing. tests/functional/test_stack.py plays the purchase."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def play(**variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_demo_names_what_does_not_answer(tmp_path: Path) -> None:
+def test_demo_names_the_unavailable_service(tmp_path: Path) -> None:
     nowhere = {"GATEWAY_URL": "http://127.0.0.1:1/gateway", "IDENTITY_ISSUER": "http://127.0.0.1:1/identity"}
     done = play(DATA_DIR=str(tmp_path), PUBLIC_BASE_URL="http://127.0.0.1:1", **nowhere)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""The embedded servers: each starts, answers, keeps its data, stops, and dies with its parent."""
+"""Embedded servers: start, response, data retention, stop, and end with the parent process."""
 
 import os
 import signal
@@ -102,7 +102,7 @@ def query(address: str, sql: str) -> list[tuple[object, ...]]:
         connection.close()
 
 
-def test_postgres_keeps_data_and_has_its_extensions(
+def test_postgres_keeps_data_and_provides_extensions(
     tmp_path: Path, running: Callable[[Server], None]
 ) -> None:
     server = make_postgres(tmp_path)
@@ -117,7 +117,7 @@ def test_postgres_keeps_data_and_has_its_extensions(
     assert query(server.url, "SELECT id FROM kept") == [(7,)]
 
 
-def test_postgres_is_durable_unless_told_otherwise_and_wants_its_password(
+def test_postgres_is_durable_by_default_and_requires_password(
     tmp_path: Path, running: Callable[[Server], None]
 ) -> None:
     server = EmbeddedPostgres(tmp_path / "postgres", free_port("server"), password=PASSWORD)
@@ -131,20 +131,20 @@ def test_postgres_is_durable_unless_told_otherwise_and_wants_its_password(
         other.is_ready()
 
 
-def test_postgres_starts_past_the_lock_of_a_killed_run(
+def test_postgres_starts_despite_lock_of_a_killed_run(
     tmp_path: Path, running: Callable[[Server], None]
 ) -> None:
     server = make_postgres(tmp_path)
     running(server)
     assert server.stop()
-    # As if the number of the killed server were somebody else's process now: this one's.
+    # The lock contains the process id of this test, as if the system had reused the id of the killed server.
     lock = server.directory / "postmaster.pid"
     lock.write_text(f"{os.getpid()}\n{server.directory}\n1\n{server.port}\n\n127.0.0.1\n")
     running(server)
     assert query(server.url, "SELECT 1") == [(1,)]
 
 
-def test_postgres_that_can_not_start_says_why(tmp_path: Path) -> None:
+def test_postgres_reports_why_start_failed(tmp_path: Path) -> None:
     server = EmbeddedPostgres(
         tmp_path / "postgres", free_port("server"), password=PASSWORD, settings={"work_mem": "nonsense"}
     )
@@ -155,7 +155,7 @@ def test_postgres_that_can_not_start_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_valkey_answers_and_keeps_data_when_asked_to(
+def test_valkey_keeps_data_only_if_durable(
     tmp_path: Path, running: Callable[[Server], None], *, durable: bool
 ) -> None:
     server = EmbeddedValkey(tmp_path / "valkey", free_port("server"), password=PASSWORD, durable=durable)
@@ -175,7 +175,7 @@ def test_valkey_answers_and_keeps_data_when_asked_to(
         assert client.get("kept") == (b"7" if durable else None)
 
 
-def test_object_storage_shows_the_public_bucket_alone(
+def test_object_storage_serves_only_the_public_bucket(
     tmp_path: Path, running: Callable[[Server], None]
 ) -> None:
     server = make_object_storage(tmp_path)
@@ -203,7 +203,7 @@ def test_object_storage_shows_the_public_bucket_alone(
     assert requests.get(signed, timeout=5).content == b"picture"
 
 
-def test_object_storage_keeps_objects_when_its_ports_change(
+def test_object_storage_keeps_objects_when_ports_change(
     tmp_path: Path, running: Callable[[Server], None]
 ) -> None:
     first = make_object_storage(tmp_path)
@@ -245,7 +245,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_server_dies_with_its_parent(tmp_path: Path, kind: str) -> None:
+def test_server_ends_with_parent_process(tmp_path: Path, kind: str) -> None:
     command = [sys.executable, "-c", PARENT, kind, str(PROJECT), str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT) as parent:
         assert parent.stdout is not None
@@ -255,8 +255,8 @@ def test_a_server_dies_with_its_parent(tmp_path: Path, kind: str) -> None:
     assert wait_until(lambda: not Path(f"/proc/{server_id}").exists(), timeout_seconds=WAIT_SECONDS)
 
 
-def test_a_process_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
-    # A shell that ignores the request to stop, and whose child would outlive it.
+def test_process_is_stopped_with_all_child_processes(tmp_path: Path) -> None:
+    # The shell ignores SIGTERM, and the child would outlive the shell.
     script = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/child; wait; wait"
     process = Process("stubborn", ["/bin/sh", "-c", script], log_path=tmp_path / "log", directory=tmp_path)
     process.launch()
@@ -271,7 +271,7 @@ def test_a_process_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
     assert process.exit_status == -signal.SIGKILL
 
 
-def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_program_is_named(tmp_path: Path) -> None:
     process = Process("absent", ["/no/such/program"], log_path=tmp_path / "log", directory=tmp_path)
     process.launch()
     assert wait_until(lambda: not process.running, timeout_seconds=WAIT_SECONDS)

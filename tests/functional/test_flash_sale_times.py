@@ -1,4 +1,4 @@
-"""Flash sales in real processes: a beginning and an end are seen at once, although the list is cached for longer."""
+"""Flash sales in real processes: start and end are visible at once, although the list is cached for longer."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from sandbox.personas import persona_named
 from tests.support.market import Market
 from tests.support.service_processes import ServiceProcesses
 
-# The scheduler of the queue looks once a second; the rest is for a machine that is busy with other tests.
+# The scheduler checks once a second. The rest allows for a machine that is busy with other tests.
 SECONDS_TO_BE_SEEN = 15.0
 
 
@@ -21,7 +21,7 @@ def site(whole_site: ServiceProcesses) -> ServiceProcesses:
     return whole_site
 
 
-def test_a_beginning_and_an_end_are_seen_within_seconds(site: ServiceProcesses) -> None:
+def test_start_and_end_of_flash_sale_are_visible_within_seconds(site: ServiceProcesses) -> None:
     site.web()
     worker = site.worker(queues.ESCROW_RECONCILIATION)
     market = Market(site.database)

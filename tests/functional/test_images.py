@@ -1,4 +1,4 @@
-"""Pictures on a real web process and a real object storage: what browsers get of them, and what is left of them."""
+"""Product images on a real web process and object storage: served files, and removal."""
 
 import sys
 import threading
@@ -26,7 +26,7 @@ SECONDS = 30
 
 @dataclass
 class Site:
-    """A web process of those that wait, and what it needs."""
+    """A web process of the waiting group and the installation behind the process."""
 
     installation: Installation
     url: str
@@ -97,7 +97,7 @@ def web(directory: Path, installation: Installation, port: int) -> Process:
 
 
 def sign_in(site: Site) -> None:
-    """Be the vendor of the sandbox, whom the database knows as one."""
+    """Sign in as the sandbox's vendor, with a profile in the database."""
     vendor = persona_named("vendor")
     database = Database(site.installation.database_url, pool_size=1, application_name="tests")
     Market(database).person(id=vendor.user_id, role="vendor")
@@ -115,7 +115,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_browsers_get_every_size_as_what_it_is_and_keep_it(site: Site) -> None:
+def test_all_sizes_are_served_with_content_type_and_long_cache_lifetime(site: Site) -> None:
     for kind, content_type in {"JPEG": "image/jpeg", "PNG": "image/png", "GIF": "image/gif"}.items():
         content = encoded(gradient(2100, 1400), kind, comment=b"A secret")
         data = site.stored(content)
@@ -131,7 +131,7 @@ def test_browsers_get_every_size_as_what_it_is_and_keep_it(site: Site) -> None:
             assert b"secret" not in answer.content
 
 
-def test_a_photograph_of_a_telephone_loses_where_it_was_taken(site: Site) -> None:
+def test_location_is_removed_from_a_photograph(site: Site) -> None:
     exif = opened(photo(8, 8)).getexif()
     exif[0x0112] = 6
     exif[0x8825] = {1: "N", 2: (6.0, 27.0, 14.0), 3: "E", 4: (3.0, 23.0, 40.0)}
@@ -144,7 +144,7 @@ def test_a_photograph_of_a_telephone_loses_where_it_was_taken(site: Site) -> Non
         assert b"Exif" not in content
 
 
-def test_a_body_of_untold_length_is_taken_and_an_endless_one_cut_off(site: Site) -> None:
+def test_body_without_length_is_accepted_and_endless_body_is_refused(site: Site) -> None:
     content = photo(300, 200)
 
     assert site.chunked(iter([content[:1000], content[1000:]])).status_code == 201
@@ -153,7 +153,7 @@ def test_a_body_of_untold_length_is_taken_and_an_endless_one_cut_off(site: Site)
 
 
 @pytest.mark.parametrize("more", [1, MEGABYTE])
-def test_more_than_five_megabytes(site: Site, more: int) -> None:
+def test_file_over_five_megabytes_is_refused(site: Site, more: int) -> None:
     content = photo(30, 20)
 
     refused = site.post(content + bytes(5 * MEGABYTE + more - len(content)))
@@ -165,7 +165,7 @@ def test_more_than_five_megabytes(site: Site, more: int) -> None:
 @pytest.mark.parametrize(
     "name", ["PNG of 50,000 by 50,000", "JPEG of 1 by 65,000", "half a JPEG", "SVG", "ZIP"]
 )
-def test_attacks(site: Site, name: str) -> None:
+def test_attack_file_is_refused_as_a_problem(site: Site, name: str) -> None:
     make, status = ATTACKS[name]
 
     refused = site.post(make())
@@ -175,7 +175,7 @@ def test_attacks(site: Site, name: str) -> None:
 
 
 def test_other_requests_are_served_while_an_image_is_rendered(site: Site) -> None:
-    """One process serves all who wait: it must not be the one that decodes."""
+    """A single process serves all waiting requests, so another process must decode."""
     content = photo(7000, 6000, quality=40)
     done = threading.Event()
     statuses = []
@@ -193,11 +193,11 @@ def test_other_requests_are_served_while_an_image_is_rendered(site: Site) -> Non
     thread.join(SECONDS)
 
     assert statuses == [201]
-    # The drawing takes some hundred milliseconds, an answer a few.
+    # Rendering takes some hundred milliseconds, and a health check takes a few.
     assert served >= 5
 
 
-def test_orphans_are_swept_a_day_later(site: Site) -> None:
+def test_unused_images_are_swept_after_a_day(site: Site) -> None:
     data = site.stored(photo(640, 480))
     urls = [one["url"] for one in data["sizes"]]
 

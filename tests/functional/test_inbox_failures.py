@@ -1,4 +1,4 @@
-"""Faults under load, on real servers and processes: whatever is killed, each event has its effect, and has it once."""
+"""Inbox failures under load, on real servers and processes: every event is applied exactly once."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ SENDERS = 4
 
 
 def store(site: ServiceProcesses, body: bytes) -> None:
-    """Leave an event in the inbox, as ingest does when the queue is gone."""
+    """Insert an event into the inbox as the webhook route does without a queue."""
     site.query(
         "INSERT INTO webhook_inbox (provider, body, due_at) VALUES ('gateway', %s, now() - interval '1 minute')",
         body,
@@ -44,7 +44,7 @@ def store(site: ServiceProcesses, body: bytes) -> None:
 
 
 class Payments:
-    """Orders that wait for their payment, and the event of each."""
+    """Unpaid orders and the payment event of each order."""
 
     def __init__(self, site: ServiceProcesses, shop: Shop, count: int) -> None:
         self.site = site
@@ -53,7 +53,7 @@ class Payments:
         for _ in range(count):
             with site.database.transaction() as session:
                 buying = with_buyer(session, shop)
-                # The real time: else their time would be over, and a sweep would end them.
+                # The real time, because a sweep would expire older orders.
                 now = system_clock()
                 order_id = place(session, buying, make_product(session, buying), now=now)
                 intent = make_intent(session, buying, order_id, now=now)
@@ -61,12 +61,12 @@ class Payments:
             self.bodies[order_id], self.charges[order_id] = event_of(data), data["id"]
 
     def store(self, *, again: int = 1) -> None:
-        """Leave the events in the inbox."""
+        """Insert the events into the inbox."""
         for body in [body for body in self.bodies.values() for _ in range(again)]:
             store(self.site, body)
 
     def paid(self) -> int:
-        """Count the orders that are paid."""
+        """Count the paid orders."""
         [[count]] = self.site.query(
             "SELECT count(*) FROM orders WHERE id = ANY(%s::uuid[]) AND status = 'paid_escrow'",
             [str(order_id) for order_id in self.bodies],
@@ -74,11 +74,11 @@ class Payments:
         return int(count)
 
     def until_paid(self, seconds: float = BOUND_SECONDS) -> None:
-        """Wait until all are."""
+        """Wait until all orders are paid."""
         assert wait_until(lambda: self.paid() == len(self.bodies), timeout_seconds=seconds), self.site.logs()
 
     def assert_once(self) -> None:
-        """Hold each to its one step, its one posting and its one record; and the books to their rules."""
+        """Ensure that each payment has a single event, posting and record, and that the ledger is consistent."""
         ids = [str(order_id) for order_id in self.bodies]
         steps = self.site.query(
             "SELECT order_id FROM order_events WHERE trigger = 'pay' AND order_id = ANY(%s::uuid[])", ids
@@ -95,7 +95,7 @@ class Payments:
 
 
 def deliver_until_taken(site: ServiceProcesses, body: bytes, stop: threading.Event) -> Counter[int]:
-    """Deliver an event as the gateway does: again and again until it is acknowledged."""
+    """Deliver an event repeatedly, like the gateway, until the event is acknowledged."""
     answers: Counter[int] = Counter()
     while not stop.is_set():
         try:
@@ -115,7 +115,7 @@ def deliver_until_taken(site: ServiceProcesses, body: bytes, stop: threading.Eve
 
 
 def announce(site: ServiceProcesses, body: bytes) -> None:
-    """Have an event stored and its queue told, with no worker there yet."""
+    """Deliver an event before any worker runs, so that the wake-up waits in the queue."""
     web = site.web()
     assert deliver_until_taken(site, body, threading.Event()) == {200: 1}
     assert web.running
@@ -123,7 +123,7 @@ def announce(site: ServiceProcesses, body: bytes) -> None:
 
 @contextmanager
 def sending(site: ServiceProcesses, payments: Payments) -> Iterator[list[Counter[int]]]:
-    """Deliver all events from several senders at once, while the test does its worst."""
+    """Deliver all events from several senders while the test injects failures."""
     stop = threading.Event()
     answers: list[Counter[int]] = []
     with ThreadPoolExecutor(SENDERS) as pool:
@@ -141,10 +141,10 @@ def kill_server(process: Process | None) -> None:
     kill(process)
 
 
-def test_a_queue_server_that_is_killed_under_load_loses_and_doubles_nothing(
+def test_killed_queue_server_under_load_loses_and_duplicates_nothing(
     site: ServiceProcesses, shop: Shop
 ) -> None:
-    """It keeps nothing: all messages that waited are gone with it, and no sender is told of any of it."""
+    """The queue server persists nothing, so waiting messages are lost. Senders see no failure."""
     payments = Payments(site, shop, 60)
     site.web()
     site.worker()
@@ -159,7 +159,7 @@ def test_a_queue_server_that_is_killed_under_load_loses_and_doubles_nothing(
     payments.assert_once()
 
 
-def test_a_database_that_is_restarted_under_load_loses_and_doubles_nothing(
+def test_restarted_database_under_load_loses_and_duplicates_nothing(
     site: ServiceProcesses, shop: Shop
 ) -> None:
     payments = Payments(site, shop, 60)
@@ -172,13 +172,13 @@ def test_a_database_that_is_restarted_under_load_loses_and_doubles_nothing(
         site.restart_servers()
     payments.until_paid(SWEPT_SECONDS)
 
-    # Whoever was not told 200 was told, or saw, that it must try again.
+    # Senders without a 200 response got 503 or a broken connection, and retried.
     assert {status for one in answers for status in one} <= {200, 503, 0}
     payments.assert_once()
 
 
-def test_two_relays_at_once_share_the_work(site: ServiceProcesses, shop: Shop) -> None:
-    """Both sweep the same rows from their start, each stored three times."""
+def test_two_concurrent_relays_share_the_work(site: ServiceProcesses, shop: Shop) -> None:
+    """Both relays sweep the same rows from the start. Each event is stored three times."""
     payments = Payments(site, shop, 40)
     payments.store(again=3)
 
@@ -200,8 +200,8 @@ def test_two_relays_at_once_share_the_work(site: ServiceProcesses, shop: Shop) -
     payments.assert_once()
 
 
-def test_poison_and_slow_events_hold_up_nothing_behind_them(site: ServiceProcesses, shop: Shop) -> None:
-    """Some can never be read, some fail each time, and the order of one is held by somebody else."""
+def test_poison_and_slow_events_do_not_block_later_events(site: ServiceProcesses, shop: Shop) -> None:
+    """Unreadable events, events that always fail, and an event whose order is locked elsewhere."""
     payments = Payments(site, shop, 20)
     slow = next(iter(payments.bodies))
     unreadable = [b"{%d" % number for number in range(10)]
@@ -221,15 +221,15 @@ def test_poison_and_slow_events_hold_up_nothing_behind_them(site: ServiceProcess
         unreadable,
     )
     assert dead == [("the body is not JSON",)] * 10
-    # By its hundredth failure too it is somebody else's turn: those wait for their next try.
+    # Failed events are scheduled for a later retry, which gives other events a turn.
     waiting = site.query("SELECT last_error FROM webhook_inbox WHERE body = ANY(%s)", unknown)
     assert waiting == [("no payment has this reference",)] * 10
 
 
-def test_what_kills_its_worker_is_given_up_and_what_is_beside_it_is_done_once(
+def test_event_that_kills_workers_becomes_dead_letter_and_other_event_is_processed_once(
     site: ServiceProcesses, shop: Shop
 ) -> None:
-    """An event and work of the outbox, with two tries left each; the order of an event beside them is held."""
+    """An event and an outbox row have two tries left. The order of another event is locked."""
     payments = Payments(site, shop, 6)
     beside = next(iter(payments.bodies))
     fate = PoisonedQueue(site)
@@ -255,7 +255,7 @@ def test_what_kills_its_worker_is_given_up_and_what_is_beside_it_is_done_once(
         str(poison[1]),
     ) == [(outbox.MAX_TRIES, WORKER_CRASHED)]
     assert site.query("SELECT identifier FROM alerts WHERE subject = %s", TOPIC) == [("OUTBOX_GIVEN_UP",)]
-    # No worker more died than there were tries; and the one beside them lost a try by it.
+    # No more workers died than there were tries. The other event lost a try with each worker.
     assert len(fate.workers) <= 1 + 2 * 2
     assert fate.workers[-1].running
     payments.assert_once()
@@ -265,7 +265,7 @@ def test_what_kills_its_worker_is_given_up_and_what_is_beside_it_is_done_once(
 
 @contextmanager
 def holding(site: ServiceProcesses, sql: str, *parameters: object) -> Iterator[None]:
-    """Hold what a statement locks, or writes, in a transaction that is rolled back in the end."""
+    """Hold the locks or writes of a statement in a transaction that is rolled back at the end."""
     connection = psycopg2.connect(site.postgres.url)
     try:
         with connection.cursor() as cursor:
@@ -276,7 +276,7 @@ def holding(site: ServiceProcesses, sql: str, *parameters: object) -> Iterator[N
 
 
 def at_its_last_statement(site: ServiceProcesses) -> bool:
-    """Tell whether a worker waits to mark its row done; its sweep may wait beside it, before it has begun."""
+    """Return whether a worker waits to mark a row as done. A sweep may wait too, before its first statement."""
     return bool(
         site.query(
             "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
@@ -287,17 +287,17 @@ def at_its_last_statement(site: ServiceProcesses) -> bool:
 
 
 class TestKilledAt:
-    """A worker that is killed at each step of an event, and what the next one finds."""
+    """Worker killed at each step of processing an event, and recovery by the next worker."""
 
     def after_kill(self, site: ServiceProcesses, payments: Payments) -> None:
-        """The next worker finishes, and nothing is there twice."""
+        """Start the next worker and check that the payment is applied once."""
         site.until(lambda: site.connections(NAME) == 0)
         site.worker()
         payments.until_paid(SWEPT_SECONDS)
         payments.assert_once()
 
-    def test_after_the_claim(self, site: ServiceProcesses, shop: Shop) -> None:
-        """It has the row, and waits for another's record of the same event, before anything is written."""
+    def test_worker_killed_after_lease(self, site: ServiceProcesses, shop: Shop) -> None:
+        """The worker has the row and waits for another record of the same event, before any write."""
         payments = Payments(site, shop, 1)
         payments.store()
         [charge] = payments.charges.values()
@@ -312,8 +312,8 @@ class TestKilledAt:
         assert payments.paid() == 0
         self.after_kill(site, payments)
 
-    def test_after_the_effect_before_the_commit(self, site: ServiceProcesses, shop: Shop) -> None:
-        """All is written but that the row is done: the table is locked against changes alone."""
+    def test_worker_killed_after_effect_before_commit(self, site: ServiceProcesses, shop: Shop) -> None:
+        """All writes are done except the final status, because the table is locked against changes only."""
         payments = Payments(site, shop, 1)
         [body] = payments.bodies.values()
         announce(site, body)
@@ -321,7 +321,7 @@ class TestKilledAt:
         with holding(site, "LOCK TABLE webhook_inbox IN SHARE MODE"):
             victim = site.worker()
             site.until(lambda: at_its_last_statement(site), victim)
-            # Its record is written: another's waits for it.
+            # The record is written, so another insert of the same event waits.
             with pytest.raises(psycopg2.errors.LockNotAvailable):
                 site.query(
                     "SET lock_timeout = '100ms'; INSERT INTO processed_webhook_events (id, provider, event_type,"
@@ -333,8 +333,8 @@ class TestKilledAt:
         assert site.query("SELECT 1 FROM ledger_transactions WHERE source = %s", f"charge:{charge}") == []
         self.after_kill(site, payments)
 
-    def test_after_the_commit_before_the_nudge(self, site: ServiceProcesses, shop: Shop) -> None:
-        """A second charge goes back: a refund is handed on, and its queue is never told."""
+    def test_worker_killed_after_commit_before_wake_up(self, site: ServiceProcesses, shop: Shop) -> None:
+        """A duplicate charge creates a refund, and the wake-up for the refund is never sent."""
         with site.database.transaction() as session:
             order_id = paid_order(session, shop)
             [[reference, amount]] = session.connection().exec_driver_sql(
@@ -353,7 +353,7 @@ class TestKilledAt:
             site.until(lambda: at_its_last_statement(site), victim)
             os.kill(server, signal.SIGSTOP)
         try:
-            # The queue's server takes nothing: the commit is done, the nudge hangs.
+            # The queue server is stopped, so the wake-up hangs after the commit.
             site.until(lambda: site.query(refund, str(order_id)), victim)
             kill(victim)
         finally:
@@ -362,15 +362,17 @@ class TestKilledAt:
 
         site.worker("notifications")
         site.worker()
-        # The sweep leaves alone what became due in its last ten seconds.
+        # The sweep skips rows that became due in the last ten seconds.
         site.until(lambda: site.query(refund, str(order_id)) != [("pending",)], seconds=SWEPT_SECONDS)
 
         assert len(site.query("SELECT 1 FROM refunds WHERE order_id = %s", str(order_id))) == 1
         with site.database.reading() as session:
             assert_books_are_whole(session)
 
-    def test_after_a_failure_was_noted_before_its_retry_was_scheduled(self, site: ServiceProcesses) -> None:
-        """The row alone knows of the retry; the next worker takes it up when it is due."""
+    def test_worker_killed_after_recording_failure_before_scheduling_retry(
+        self, site: ServiceProcesses
+    ) -> None:
+        """Only the row records the retry. The next worker processes the row when due."""
         body = event_of(charge_data(f"checkout-{uuid4().hex}", 100))
         site.query(
             "INSERT INTO webhook_inbox (provider, body, status, attempts, due_at)"
@@ -384,5 +386,5 @@ class TestKilledAt:
             "SELECT status, extract(epoch FROM due_at - now()) FROM webhook_inbox WHERE body = %s", body
         )
         assert status == "retrying"
-        # 25 seconds, give or take a fifth, less what it took to look.
+        # 25 seconds, plus or minus a fifth, less the time of the query.
         assert 0 < ahead <= 30

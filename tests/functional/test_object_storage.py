@@ -1,4 +1,4 @@
-"""The S3 adapter on a real server: what is put can be read, links end, failures are one error."""
+"""S3 adapter on a real server: stored objects are readable, links expire, and all failures raise the same error."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ def status(link: str) -> int:
     return requests.get(link, timeout=10).status_code
 
 
-def test_what_is_private_is_read_through_a_link_alone(settings: Settings) -> None:
+def test_private_object_is_read_only_through_signed_link(settings: Settings) -> None:
     storage, bucket = S3ObjectStorage(settings), settings.s3_private_bucket
     storage.put(bucket=bucket, key="ids/1.webp", content=b"one", content_type="image/webp")
     assert status(f"{settings.s3_endpoint_url}/{bucket}/ids/1.webp") == 403
@@ -41,7 +41,7 @@ def test_what_is_private_is_read_through_a_link_alone(settings: Settings) -> Non
     assert status(link) == 404
 
 
-def test_what_is_public_is_read_by_anybody_and_kept(settings: Settings) -> None:
+def test_public_object_is_readable_without_link_and_cacheable(settings: Settings) -> None:
     storage, bucket = S3ObjectStorage(settings), settings.s3_public_bucket
     for content in (b"one", b"two"):
         storage.put(
@@ -57,7 +57,7 @@ def test_what_is_public_is_read_by_anybody_and_kept(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 3601])
-def test_a_link_is_not_good_for_long(settings: Settings, seconds: int) -> None:
+def test_link_lifetime_is_limited(settings: Settings, seconds: int) -> None:
     with pytest.raises(ValueError, match="1 to 3600"):
         S3ObjectStorage(settings).signed_link(bucket="b", key="k", seconds=seconds)
 
@@ -69,7 +69,7 @@ def test_a_link_is_not_good_for_long(settings: Settings, seconds: int) -> None:
         {"S3_SECRET_ACCESS_KEY": "another"},
     ],
 )
-def test_failures_are_one_error_that_tells_nothing(
+def test_failures_raise_provider_error_without_details(
     environment: dict[str, str], changes: dict[str, str]
 ) -> None:
     changed = load_settings(environment | changes)

@@ -1,4 +1,4 @@
-"""Payouts by real workers, a real web process and the sandbox's gateway: sent once, and settled by its events."""
+"""Payouts with real workers, a real web process and the sandbox gateway: sent once, and settled by events."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +20,7 @@ PAYEES = 3
 
 
 class Batch:
-    """A batch that was dispatched, as the gateway and the database know it."""
+    """A dispatched batch, seen by the gateway and by the database."""
 
     def __init__(self, site: ServiceProcesses) -> None:
         self.site = site
@@ -44,7 +44,7 @@ class Batch:
         return answer.json()["data"]
 
     def calls(self, operation: str) -> list[int]:
-        """How often the gateway was told of each reference."""
+        """Return the number of calls of an operation for each reference."""
         return [
             int(self.gateway("GET", "/sandbox/calls", reference=reference)["operations"].get(operation, 0))
             for reference in self.references
@@ -52,12 +52,12 @@ class Batch:
 
     @property
     def statuses(self) -> set[tuple[str, str]]:
-        """What we know of its payouts and of their transfers."""
+        """Status pairs of the batch's payouts and transfers in the database."""
         with self.site.database.reading() as session:
             return set(statuses_in(session, self.id))
 
     def assert_paid(self) -> None:
-        """Hold it, the gateway and the books to each having been paid once."""
+        """Ensure that the gateway and the ledger paid each payout exactly once."""
         self.site.until(lambda: self.statuses == {("success", "success")})
         listed = [
             one["reference"]
@@ -72,13 +72,13 @@ class Batch:
 
 
 def workers(site: ServiceProcesses) -> Forked:
-    """Start the worker that sends, and then the one that hands out what waits as it starts; give the first."""
+    """Start the sending worker, then a worker that sweeps waiting work at start, and return the first."""
     sender = site.worker()
     site.worker("notifications")
     return sender
 
 
-def test_a_worker_sends_a_batch_and_the_gateways_events_settle_it(site: ServiceProcesses) -> None:
+def test_batch_is_sent_by_worker_and_settled_by_gateway_events(site: ServiceProcesses) -> None:
     site.web()
     batch = Batch(site)
 
@@ -88,8 +88,8 @@ def test_a_worker_sends_a_batch_and_the_gateways_events_settle_it(site: ServiceP
     assert batch.calls("POST /transfer/bulk") == [1] * PAYEES
 
 
-def test_a_worker_that_is_killed_while_the_gateway_is_at_it_is_made_up_for(site: ServiceProcesses) -> None:
-    """No event comes, as nobody serves the webhook: the gateway is asked by the references, and nothing sent again."""
+def test_batch_is_not_sent_twice_after_worker_is_killed_during_gateway_call(site: ServiceProcesses) -> None:
+    """Without a web process no event arrives, so transfers are polled by reference and not sent again."""
     batch = Batch(site)
     batch.gateway("POST", "/sandbox/transfers/next", {"outcome": "timeout"})
     victim = workers(site)
@@ -98,7 +98,7 @@ def test_a_worker_that_is_killed_while_the_gateway_is_at_it_is_made_up_for(site:
     site.stop_processes()
     assert batch.statuses == {("pending", "pending")}
 
-    # The time has come to ask about them.
+    # Six minutes later the transfers are due for polling.
     transfers = HttpTransferGateway(load_settings(site.environment))
     done = poll_transfers(site.database, transfers, now=datetime.now(UTC) + timedelta(minutes=6))
     assert done.polled == PAYEES

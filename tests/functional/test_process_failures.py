@@ -1,4 +1,4 @@
-"""Faults of real processes: killed workers, a queue or a database that is gone; nothing paid twice or lost."""
+"""Process failures: killed workers, unavailable queue or database, without duplicate or lost payments."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -27,7 +27,7 @@ NAME = "worker webhooks"
 
 def unpaid(site: ServiceProcesses, shop: Shop) -> tuple[UUID, Intent]:
     with site.database.transaction() as session:
-        # The real time: else their time would be over, and a sweep would end them.
+        # The real time, because a sweep would expire older orders.
         now = system_clock()
         order_id = place(session, shop, make_product(session, shop), now=now)
         return order_id, make_intent(session, shop, order_id, now=now)
@@ -43,7 +43,7 @@ def deliver(site: ServiceProcesses, body: bytes) -> requests.Response:
 
 
 def store(site: ServiceProcesses, body: bytes) -> None:
-    """Leave an event in the inbox, as ingest does when the queue is gone."""
+    """Insert an event into the inbox as the webhook route does without a queue."""
     site.query(
         "INSERT INTO webhook_inbox (provider, body, due_at) VALUES ('gateway', %s, now() - interval '1 minute')",
         body,
@@ -66,17 +66,17 @@ def assert_paid_once(site: ServiceProcesses, order_id: UUID, charge_id: int) -> 
 
 @pytest.fixture
 def blocked(site: ServiceProcesses) -> Iterator[Blocker]:
-    """Holds a row, so that a worker stops in the middle of its work."""
+    """Lock on a row that stops a worker in the middle of a transaction."""
     with Blocker(site) as blocker:
         yield blocker
 
 
-# The first and the last step are those of TestKilledAt in test_inbox_failures.py too.
+# TestKilledAt in test_inbox_failures.py covers the first and last step too.
 @pytest.mark.parametrize("step", sample(["orders", "products", "ledger_accounts"], every=3, offset=1))
-def test_a_worker_killed_in_the_middle_leaves_nothing_and_the_next_one_finishes(
+def test_worker_killed_during_transaction_writes_nothing_and_next_worker_finishes(
     site: ServiceProcesses, shop: Shop, blocked: Blocker, step: str
 ) -> None:
-    """It is killed before anything is written, between order and stock, and right before the books."""
+    """The worker is killed before any write, between order and stock, and right before the ledger postings."""
     with site.database.transaction() as session:
         product_id = make_product(session, shop)
         now = system_clock()
@@ -100,7 +100,7 @@ def test_a_worker_killed_in_the_middle_leaves_nothing_and_the_next_one_finishes(
     site.until(lambda: site.connections(NAME, waiting=True), victim)
     kill(victim)
     blocked.let_go()
-    # The server notices that its client is gone, and rolls back.
+    # The server notices the closed connection and rolls back.
     site.until(lambda: site.connections(NAME) == 0)
     assert status(site, order_id) == "pending_payment"
     assert site.query("SELECT id FROM ledger_transactions WHERE source = %s", f"charge:{data['id']}") == []
@@ -111,7 +111,7 @@ def test_a_worker_killed_in_the_middle_leaves_nothing_and_the_next_one_finishes(
     assert_paid_once(site, order_id, data["id"])
 
 
-def test_a_worker_that_is_told_to_stop_finishes_what_it_has_begun(
+def test_worker_asked_to_stop_finishes_the_current_event(
     site: ServiceProcesses, shop: Shop, blocked: Blocker
 ) -> None:
     order_id, intent = unpaid(site, shop)
@@ -130,9 +130,7 @@ def test_a_worker_that_is_told_to_stop_finishes_what_it_has_begun(
     assert_paid_once(site, order_id, data["id"])
 
 
-def test_ingest_without_the_queue_is_still_200_and_processed_later(
-    site: ServiceProcesses, shop: Shop
-) -> None:
+def test_webhook_without_queue_is_accepted_and_processed_later(site: ServiceProcesses, shop: Shop) -> None:
     site.web()
     site.valkey.stop()
     order_id, intent = unpaid(site, shop)
@@ -150,8 +148,8 @@ def test_ingest_without_the_queue_is_still_200_and_processed_later(
     assert_paid_once(site, order_id, data["id"])
 
 
-def test_with_the_queue_it_is_processed_at_once(site: ServiceProcesses, shop: Shop) -> None:
-    """No sweep helps: it is the nudge."""
+def test_webhook_with_queue_is_processed_at_once(site: ServiceProcesses, shop: Shop) -> None:
+    """The sweep is paused, so only the wake-up can start the processing."""
     site.web()
     worker = site.worker()
     runs = "SELECT runs FROM periodic_tasks WHERE name = 'relay-inbox' AND run_id IS NULL"
@@ -167,9 +165,7 @@ def test_with_the_queue_it_is_processed_at_once(site: ServiceProcesses, shop: Sh
     assert_paid_once(site, order_id, data["id"])
 
 
-def test_without_the_database_the_sender_is_told_so_and_tries_again(
-    site: ServiceProcesses, shop: Shop
-) -> None:
+def test_webhook_without_database_is_answered_503_and_retried(site: ServiceProcesses, shop: Shop) -> None:
     site.web()
     order_id, intent = unpaid(site, shop)
     body = {"reference": intent.reference, "amount": intent.amount_minor, "email": "ada@example.com"}
@@ -198,9 +194,7 @@ def test_without_the_database_the_sender_is_told_so_and_tries_again(
     assert_paid_once(site, order_id, charge["id"])
 
 
-def test_web_processes_that_are_killed_lose_nothing_that_was_acknowledged(
-    site: ServiceProcesses, shop: Shop
-) -> None:
+def test_acknowledged_webhook_survives_killed_web_process(site: ServiceProcesses, shop: Shop) -> None:
     web = site.web()
     order_id, intent = unpaid(site, shop)
     data = charge_data(intent.reference, intent.amount_minor)

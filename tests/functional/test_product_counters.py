@@ -1,4 +1,4 @@
-"""Counts in real processes: web processes and a flush that are killed, a cache that is stopped."""
+"""Product counters in real processes: killed web processes, a killed flush and a stopped cache."""
 
 from uuid import UUID
 
@@ -25,7 +25,7 @@ def count(site: ServiceProcesses, product_id: UUID, times: int) -> None:
 
 
 def flush(site: ServiceProcesses) -> Forked:
-    """Start a flush in a process of its own."""
+    """Start a flush in a separate process."""
     return site._launch("flush", "commands.main", "periodic", "run", "flush-statistics")
 
 
@@ -40,7 +40,7 @@ def views(database: Database, site: ServiceProcesses, product_id: UUID) -> int:
     return int(rows[0][0]) if rows else 0
 
 
-def test_killed_web_processes_and_a_killed_flush_lose_nothing(
+def test_killed_web_processes_and_killed_flush_lose_no_counts(
     site: ServiceProcesses, product_id: UUID
 ) -> None:
     web = site.web()
@@ -63,7 +63,7 @@ def test_killed_web_processes_and_a_killed_flush_lose_nothing(
     assert views(site.database, site, product_id) == 11
 
 
-def test_while_the_cache_is_away_counts_go_on(site: ServiceProcesses, product_id: UUID) -> None:
+def test_counting_continues_without_the_cache(site: ServiceProcesses, product_id: UUID) -> None:
     site.web()
     count(site, product_id, 3)
     flush_whole(site)

@@ -1,4 +1,4 @@
-"""``marketplace payouts reconcile``, on the seed's own orders: what it prints, and what it ends with."""
+"""Command ``marketplace payouts reconcile`` on the seeded orders: output and exit status."""
 
 from collections.abc import Iterator
 
@@ -31,7 +31,7 @@ def at_gateway(installation: Installation, path: str, **body: object) -> None:
     assert answer.status_code == 200, answer.text
 
 
-def test_the_seed_agrees_with_the_gateway_until_somebody_refunds_by_hand(installation: Installation) -> None:
+def test_seed_matches_gateway_until_refund_outside_the_service(installation: Installation) -> None:
     shown = facts_of(installation.ok("payouts", "reconcile"))
     assert (shown["Status"], shown["Drift"]) == ("matched", "NGN 0.00")
     assert shown["Gateway balance"] == shown["Ledger balance"] != "NGN 0.00"
@@ -51,7 +51,7 @@ def test_the_seed_agrees_with_the_gateway_until_somebody_refunds_by_hand(install
     assert "ESCROW_DRIFT" in installation.ok("alerts", "list")
 
 
-def test_a_gateway_that_is_away_ends_with_two(installation: Installation) -> None:
+def test_unavailable_gateway_ends_with_status_2(installation: Installation) -> None:
     done = installation.run("payouts", "reconcile", GATEWAY_URL="http://127.0.0.1:1/gateway")
 
     assert done.returncode == 2
@@ -59,7 +59,7 @@ def test_a_gateway_that_is_away_ends_with_two(installation: Installation) -> Non
     assert "Traceback" not in done.stderr
 
 
-def test_a_window_that_is_none_is_refused(installation: Installation) -> None:
+def test_invalid_time_window_is_refused(installation: Installation) -> None:
     done = installation.run("payouts", "reconcile", "--from", "2026-03-02", "--to", "2026-03-01")
 
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""Refunds by real workers, a real web process and the sandbox's gateway: sent once, and settled by its events."""
+"""Refunds with real workers, a real web process and the sandbox gateway: sent once, and settled by events."""
 
 from typing import Any
 from uuid import UUID
@@ -27,14 +27,14 @@ from tests.support.service_processes import ServiceProcesses, kill
 
 
 def workers(site: ServiceProcesses) -> Forked:
-    """Start the worker that sends, and then the one that hands out what waits as it starts; give the first."""
+    """Start the sending worker, then a worker that sweeps waiting work at start, and return the first."""
     sender = site.worker()
     site.worker("notifications")
     return sender
 
 
 class Refund:
-    """A refund of an order that was called off, as the gateway and the database know it."""
+    """A refund of a cancelled order, seen by the gateway and by the database."""
 
     def __init__(self, site: ServiceProcesses, shop: Shop) -> None:
         self.site = site
@@ -68,19 +68,19 @@ class Refund:
 
     @property
     def calls(self) -> int:
-        """How often the gateway was told to send it."""
+        """Number of times the gateway was asked to send the refund."""
         told = self.gateway("GET", "/sandbox/calls", reference=self.reference)["data"]["operations"]
         return int(told.get("POST /refund", 0))
 
     @property
     def status(self) -> str:
-        """What we know of it."""
+        """The refund's status in the database."""
         with self.site.database.reading() as session:
             found: str = row_of(session, "refunds", id=self.id)["status"]
             return found
 
     def assert_sent(self, times: int = 1) -> None:
-        """Hold it, and the books, to having been sent."""
+        """Ensure that the refund was sent and that the ledger is consistent."""
         self.site.until(lambda: self.status == "processed")
         assert self.calls == times
         with self.site.database.reading() as session:
@@ -89,7 +89,7 @@ class Refund:
             assert_books_are_whole(session)
 
 
-def test_a_worker_sends_it_and_the_gateways_event_settles_it(site: ServiceProcesses, shop: Shop) -> None:
+def test_refund_is_sent_by_worker_and_settled_by_gateway_event(site: ServiceProcesses, shop: Shop) -> None:
     site.web()
     refund = Refund(site, shop)
 
@@ -119,10 +119,10 @@ def test_failed_refund_is_sent_again_when_finance_retries(site: ServiceProcesses
     refund.assert_sent(times=2)
 
 
-def test_a_worker_that_is_killed_while_the_gateway_is_at_it_is_made_up_for(
+def test_refund_is_not_sent_twice_after_worker_is_killed_during_gateway_call(
     site: ServiceProcesses, shop: Shop
 ) -> None:
-    """No event comes, as nobody serves the webhook: the next worker finds the refund by our note."""
+    """Without a web process no event arrives, so the next worker finds the refund by the note at the gateway."""
     refund = Refund(site, shop)
     refund.gateway("POST", "/sandbox/refunds/next", {"outcome": "timeout"})
     victim = workers(site)
@@ -131,14 +131,14 @@ def test_a_worker_that_is_killed_while_the_gateway_is_at_it_is_made_up_for(
     site.stop_processes()
     assert refund.status == "pending"
 
-    # The claim of the dead one runs out.
+    # The lease of the killed worker expires.
     site.query("UPDATE refunds SET asking_until = now() WHERE id = %s", str(refund.id))
     [[row_id]] = site.query(
         "UPDATE outbox_events SET due_at = now() WHERE payload ->> 'refundId' = %s AND done_at IS NULL RETURNING id",
         str(refund.id),
     )
     workers(site)
-    # No sweep need come: the next one may be 25 seconds away.
+    # A direct wake-up, because the next sweep may be 25 seconds away.
     site.tell(queues.WEBHOOKS, wakeups.OUTBOX, UUID(str(row_id)))
     site.until(lambda: refund.status in ("submitted", "processed"))
     site.web()

@@ -1,4 +1,4 @@
-"""``marketplace seed``: the same demo data every time, true books, and nothing where it does not belong."""
+"""Command ``marketplace seed``: deterministic demo data, a consistent ledger, and refusal on real data."""
 
 import hashlib
 import io
@@ -13,7 +13,7 @@ from tests.support.installation import Installation, installed, query
 from tests.support.servers import Addresses
 
 MANY = 3_001  # the first number that is spread over the stores of load tests
-# What a run makes must not differ from what another one makes; ids, times and references of orders may.
+# Columns that are equal in every run. Ids, times and references of orders may differ.
 CONTENT = {
     "campuses": "id, slug, name",
     "campus_email_domains": "domain, campus_id",
@@ -62,12 +62,12 @@ def gateway_balance(seeded: Installation) -> int:
 
 @pytest.fixture(scope="module", autouse=True)
 def first_balance(seeded: Installation) -> int:
-    """The gateway's balance after the first run, before any other database is filled."""
+    """The gateway balance after the first run, before other databases are seeded."""
     return gateway_balance(seeded)
 
 
 def content(url: str) -> dict[str, str]:
-    """Digest the content of each table."""
+    """Return a digest of the content of each table."""
     digests = {}
     for table, columns in CONTENT.items():
         rows = query(url, f"SELECT {columns} FROM {table} ORDER BY {columns}")
@@ -89,7 +89,7 @@ def test_seed_has_two_campuses_with_hubs_and_hostels(database: str) -> None:
     assert all(hours for (hours,) in query(database, "SELECT opening_hours FROM hubs"))
 
 
-def test_the_category_tree_has_levels_and_true_lineages(database: str) -> None:
+def test_category_tree_has_three_levels_and_correct_lineages(database: str) -> None:
     rows = query(database, "SELECT id::text, parent_id::text, lineage::text[] FROM categories")
     lineages = {own: lineage for own, _, lineage in rows}
     assert 35 <= len(rows) <= 60
@@ -98,7 +98,7 @@ def test_the_category_tree_has_levels_and_true_lineages(database: str) -> None:
         assert lineage == ([*lineages[parent], own] if parent else [own])
 
 
-def test_the_personas_are_as_the_sandbox_issues_their_tokens(database: str) -> None:
+def test_personas_match_sandbox_tokens_and_have_stores(database: str) -> None:
     rows = query(
         database,
         "SELECT p.id::text, p.email, p.role, p.staff_role, p.account_status, c.slug"
@@ -119,9 +119,7 @@ def test_the_personas_are_as_the_sandbox_issues_their_tokens(database: str) -> N
     assert stores == [(12, 12)]
 
 
-def test_products_are_in_stock_and_have_pictures_that_browsers_can_read(
-    seeded: Installation, database: str
-) -> None:
+def test_products_are_in_stock_and_have_readable_pictures(seeded: Installation, database: str) -> None:
     rows = query(
         database,
         "SELECT count(*), count(DISTINCT title), count(DISTINCT cover_key), min(available), min(price_minor % 5000),"
@@ -153,7 +151,7 @@ def test_seed_has_orders_in_each_status_and_a_consistent_ledger(seeded: Installa
         "SELECT count(*) FROM orders WHERE status = 'pending_payment' AND buyer_id = ANY(%s::uuid[])",
         [str(persona.user_id) for persona in PERSONAS],
     )
-    assert unpaid_personas == 0  # they may have only a few, and want to try that themselves
+    assert unpaid_personas == 0  # few unpaid orders are allowed, and the personas need that limit
     [(late,)] = query(
         database, "SELECT count(*) FROM order_events e WHERE at > now() OR at < now() - interval '60 days'"
     )
@@ -179,7 +177,7 @@ def test_second_seed_adds_nothing(seeded: Installation, database: str) -> None:
 def test_seed_is_deterministic_and_completes_an_interrupted_run(seeded: Installation, database: str) -> None:
     other = seeded.create_database("other")
     seeded.ok("db", "upgrade", DATABASE_URL=other)
-    # Without a gateway nobody can pay; the rest is there, and the next run goes on. Hashes differ from the first run.
+    # Without a gateway no order can be paid. The next run completes the data. String hashes differ from the first run.
     done = seeded.run("seed", DATABASE_URL=other, GATEWAY_URL="", PYTHONHASHSEED="1")
     assert done.returncode == 0, done.stderr
     assert "paid orders are left out" in done.stderr
@@ -187,7 +185,7 @@ def test_seed_is_deterministic_and_completes_an_interrupted_run(seeded: Installa
     assert paid == 0
     assert "Added 0 products" in seeded.ok("seed", DATABASE_URL=other)
     expected, found = content(database), content(other)
-    # Orders that were left out at first come later, so their numbers are others.
+    # Orders that were omitted at first are created later and get other numbers.
     for table in ("orders", "order_items"):
         del expected[table], found[table]
     assert found == expected
@@ -232,7 +230,7 @@ def test_seed_is_refused_in_production_and_on_real_data(seeded: Installation, da
     assert seeded.run("seed", "--products", "5").returncode == 2
 
 
-def test_without_object_storage_nothing_is_added(seeded: Installation) -> None:
+def test_seed_without_object_storage_adds_nothing(seeded: Installation) -> None:
     url = seeded.create_database("unstored")
     seeded.ok("db", "upgrade", DATABASE_URL=url)
     done = seeded.run("seed", DATABASE_URL=url, S3_ENDPOINT_URL="http://127.0.0.1:1")
@@ -242,7 +240,7 @@ def test_without_object_storage_nothing_is_added(seeded: Installation) -> None:
     assert count(url, "campuses") == count(url, "products") == 0
 
 
-def test_a_database_without_tables_says_what_to_do(seeded: Installation) -> None:
+def test_seed_of_database_without_tables_names_the_upgrade_command(seeded: Installation) -> None:
     url = seeded.create_database("bare")
     done = seeded.run("seed", "--if-empty", DATABASE_URL=url)
     assert done.returncode == 1

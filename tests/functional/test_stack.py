@@ -1,4 +1,4 @@
-"""The whole stack: it starts, shares a machine, survives what happens to it, and leaves nothing behind."""
+"""Embedded stack: start, sharing of a machine, recovery from failures, and clean stop."""
 
 import json
 import os
@@ -28,18 +28,18 @@ from tests.support.sample_images import photo
 from tests.support.servers import Addresses, create_database, drop_database
 
 PROJECT = Path(__file__).parents[2]
-# The stack needs the whole application: these tests run from the commit on that completes it.
+# The stack needs the complete application, so early commits skip these tests.
 pytestmark = pytest.mark.skipif(
     not all((PROJECT / name).exists() for name in ("wsgi.py", "tasks/worker.py", "commands/main.py")),
     reason="the application is not complete yet",
 )
-START_SECONDS = 180  # the first start makes the database and the demo data, maybe beside other tests
+START_SECONDS = 180  # the first start creates the database and the demo data, possibly beside other tests
 STOP_SECONDS = 60
-DEMO_SECONDS = 240  # with a first start in it, maybe beside other tests
+DEMO_SECONDS = 240  # includes a first start, possibly beside other tests
 
 
 class Stack:
-    """A stack of a test: its port, its directory, and its supervisor while it runs."""
+    """A stack under test: port, directory, and the supervisor process while running."""
 
     def __init__(self, directory: Path, port: int) -> None:
         self.directory = directory
@@ -114,7 +114,7 @@ def ask(stack: Stack, *arguments: str, **more: str) -> subprocess.CompletedProce
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Give the one stack of these tests; each test finds its data, and starts it when it is down."""
+    """The stack of this module. Tests share the data and start the stack when stopped."""
     made = Stack(tmp_path_factory.mktemp("stack") / "data", free_port("stack"))
     yield made
     if made.process is not None and made.process.poll() is None:
@@ -143,7 +143,7 @@ def database(stack: Stack) -> Iterator[Any]:
         connection.close()
 
 
-def test_started_stack_is_ready_and_prints_how_to_begin(running: Stack) -> None:
+def test_started_stack_is_ready_and_prints_next_steps(running: Stack) -> None:
     text = running.text()
     assert running.is_ready()
     for expected in (f"{running.base}/docs", f"{running.base}/admin", "/gateway", "/identity", "campus-rep"):
@@ -161,7 +161,7 @@ def test_started_stack_is_ready_and_prints_how_to_begin(running: Stack) -> None:
     assert expected_services <= set(running.services())
 
 
-def test_secret_files_are_readable_by_their_owner_only(running: Stack) -> None:
+def test_secret_files_are_readable_only_by_the_owner(running: Stack) -> None:
     for name in ("stack.env", "secrets.json"):
         assert stat.S_IMODE((running.directory / name).stat().st_mode) == 0o600
     for name in ("logs", "objects", "valkey", "postgresql"):
@@ -234,7 +234,7 @@ def test_proxy_serves_public_images_only(running: Stack) -> None:
         assert requests.request(method, f"{media}/tests/picture.png", timeout=5).status_code == 405
 
 
-def test_a_second_stack_on_the_same_directory_or_port_is_refused(running: Stack, tmp_path: Path) -> None:
+def test_second_stack_on_same_directory_or_port_is_refused(running: Stack, tmp_path: Path) -> None:
     assert running.process is not None
     same_directory = ask(running, "up", PORT=str(free_port("stack")))
     assert same_directory.returncode == 1
@@ -265,7 +265,7 @@ def test_killed_service_is_restarted(running: Stack) -> None:
     assert "restart 1 of 5" in running.text()
 
 
-def test_stopped_or_killed_stack_starts_again_with_its_data(running: Stack) -> None:
+def test_stopped_or_killed_stack_starts_again_with_the_same_data(running: Stack) -> None:
     with database(running) as cursor:
         cursor.execute("CREATE TABLE test_kept (id int)")
         cursor.execute("INSERT INTO test_kept VALUES (7)")
@@ -283,7 +283,7 @@ def test_stopped_or_killed_stack_starts_again_with_its_data(running: Stack) -> N
     children = list(running.services().values())
     running.process.kill()
     running.process.wait(STOP_SECONDS)
-    # At once, while children are still ending: the start waits for them.
+    # Restart at once, while child processes are still ending. The start waits for the end.
     running.start()
     assert "The last run was killed" in running.text()
     assert running.is_ready()
@@ -293,13 +293,13 @@ def test_stopped_or_killed_stack_starts_again_with_its_data(running: Stack) -> N
     with database(running) as cursor:
         cursor.execute("SELECT count(*) FROM products")
         assert cursor.fetchone()[0] == products
-        cursor.execute("DROP TABLE test_kept")  # fails if it is not there
+        cursor.execute("DROP TABLE test_kept")  # fails if the table does not exist
 
 
 def test_demo_plays_the_purchase_on_given_servers_beside_a_running_stack(
     running: Stack, addresses: Addresses, tmp_path: Path
 ) -> None:
-    """The demo starts a stack of its own, which starts none of the servers that are given, and stops it."""
+    """The demo starts a separate stack without the given servers, and stops that stack."""
     other = Stack(tmp_path / "other", free_port("stack"))
     mine = running.variables()
     storage = {name: mine[name] for name in ("S3_ENDPOINT_URL", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY")}
@@ -321,7 +321,7 @@ def test_demo_plays_the_purchase_on_given_servers_beside_a_running_stack(
     )
     assert played.returncode == 0, f"{played.stdout}\n{played.stderr}"
     assert played.stderr == ""
-    assert "\x1b" not in played.stdout  # plain in a pipe
+    assert "\x1b" not in played.stdout  # plain text in a pipe
     steps = [int(number) for number in re.findall(r"^(\d+)\. ", played.stdout, re.MULTILINE)]
     assert steps == list(range(1, 17))
     for told in (
@@ -334,7 +334,7 @@ def test_demo_plays_the_purchase_on_given_servers_beside_a_running_stack(
     assert re.search(
         r"^Order CM-\d+: the buyer paid NGN [\d,.]+ The store is owed NGN", played.stdout, re.MULTILINE
     )
-    assert not is_locked(other.lock)  # the demo stopped what it started
+    assert not is_locked(other.lock)  # the demo stopped the stack
     assert query(given["DATABASE_URL"], "SELECT count(*) >= 300 FROM products") == [(True,)]
     drop_database(addresses, name)
 
@@ -380,7 +380,7 @@ def test_database_from_before_the_baseline_is_refused_in_one_sentence(
     assert not is_locked(other.lock)
 
 
-def test_reset_keeps_a_directory_that_is_no_stack(stack: Stack, tmp_path: Path) -> None:
+def test_reset_keeps_a_directory_without_a_stack(stack: Stack, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").touch()

@@ -1,4 +1,4 @@
-"""Webhooks over real sockets, straight to gunicorn and through the proxy: odd, large, slow and broken bodies."""
+"""Webhooks over real sockets, to gunicorn directly and through the proxy: unusual, large, slow and broken bodies."""
 
 import gzip
 import hashlib
@@ -27,11 +27,11 @@ MEGABYTE = 1024 * 1024
 APP_SECRET = "of-these-tests-only"
 VERIFY_TOKEN = "agreed-on"
 SECONDS = 20
-SLOW_SENDERS = 5  # more than there are sync workers
+SLOW_SENDERS = 5  # more than the number of sync workers
 
 
 class Ingress:
-    """A site with the proxy before it, and raw requests to either."""
+    """A site behind a proxy, with raw requests to either."""
 
     def __init__(self, site: ServiceProcesses, proxy: EmbeddedProxy) -> None:
         self.site = site
@@ -44,7 +44,7 @@ class Ingress:
         return socket.create_connection(("127.0.0.1", self.ports[way]), timeout=SECONDS)
 
     def send(self, way: str, path: str, body: bytes, **headers: str) -> tuple[int, bytes]:
-        """Send headers and what follows them as they are given, and give status and body of the answer."""
+        """Send raw headers and a raw body, and return status and body of the response."""
         with closing(self.connect(way)) as connection:
             connection.sendall(head_of(path, **headers) + body)
             return answer_of(connection)
@@ -65,7 +65,7 @@ def head_of(path: str, **headers: str) -> bytes:
 
 
 def answer_of(connection: socket.socket) -> tuple[int, bytes]:
-    """Read an answer to its end; none, where the server only closed, is status 0."""
+    """Read a response to the end. A connection closed without a response has status 0."""
     received = b""
     try:
         while chunk := connection.recv(1 << 16):
@@ -86,7 +86,7 @@ def some_event(**more: str) -> bytes:
 
 
 def signed(path: str, body: bytes) -> dict[str, str]:
-    """Give the header that signs a body where it goes."""
+    """Return the signature header of a body for a path."""
     if path == MESSAGING:
         digest = hmac.digest(APP_SECRET.encode(), body, hashlib.sha256).hex()
         return {"X-Hub-Signature-256": f"sha256={digest}"}
@@ -95,7 +95,7 @@ def signed(path: str, body: bytes) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def ingress(whole_site: ServiceProcesses) -> Iterator[Ingress]:
-    """The site with its proxy."""
+    """The site with a proxy."""
     with ExitStack() as stack:
         site = whole_site
         site.environment |= {
@@ -133,7 +133,7 @@ paths = pytest.mark.parametrize("path", [GATEWAY, FUNCTION, MESSAGING])
 
 @ways
 @paths
-def test_bytes_are_stored_as_they_came_however_they_are_sent(ingress: Ingress, way: str, path: str) -> None:
+def test_body_is_stored_unchanged_for_any_transfer_encoding(ingress: Ingress, way: str, path: str) -> None:
     whole, parts = some_event(note="é\N{THUMBS UP SIGN}"), some_event(note="x" * 200_000)
 
     sent = [
@@ -148,7 +148,7 @@ def test_bytes_are_stored_as_they_came_however_they_are_sent(ingress: Ingress, w
 @ways
 @paths
 @pytest.mark.parametrize("size", [MEGABYTE + 1, 3 * MEGABYTE])
-def test_more_than_a_megabyte_is_refused_told_or_untold(
+def test_body_over_a_megabyte_is_refused_with_or_without_length(
     ingress: Ingress, way: str, path: str, size: int
 ) -> None:
     body = b"x" * size
@@ -164,12 +164,12 @@ def test_more_than_a_megabyte_is_refused_told_or_untold(
 
 
 @paths
-def test_refused_body_is_read_to_its_end_before_the_answer(ingress: Ingress, path: str) -> None:
+def test_refused_body_is_read_completely_before_the_response(ingress: Ingress, path: str) -> None:
     body = b"x" * (3 * MEGABYTE)
     with closing(ingress.connect("gunicorn")) as connection:
         head = head_of(path, Content_Length=str(len(body)), **signed(path, body))
         connection.sendall(head + body[:MEGABYTE])
-        time.sleep(0.3)  # a server that answered now would reset the connection under the rest
+        time.sleep(0.3)  # a server that responds now would reset the connection during the rest
         connection.sendall(body[MEGABYTE:])
         status, answer = answer_of(connection)
 
@@ -178,7 +178,7 @@ def test_refused_body_is_read_to_its_end_before_the_answer(ingress: Ingress, pat
 
 @ways
 @paths
-def test_a_megabyte_fits(ingress: Ingress, way: str, path: str) -> None:
+def test_body_of_a_megabyte_is_accepted(ingress: Ingress, way: str, path: str) -> None:
     told, untold = b"t" * MEGABYTE, b"u" * MEGABYTE
     before = ingress.total()
 
@@ -190,7 +190,7 @@ def test_a_megabyte_fits(ingress: Ingress, way: str, path: str) -> None:
 
 @ways
 @paths
-def test_a_compressed_body_is_refused(ingress: Ingress, way: str, path: str) -> None:
+def test_compressed_body_is_refused(ingress: Ingress, way: str, path: str) -> None:
     body = gzip.compress(some_event())
     before = ingress.total()
 
@@ -215,21 +215,21 @@ def test_a_compressed_body_is_refused(ingress: Ingress, way: str, path: str) -> 
     ],
     ids=["packed chunks", "chunks not last", "no size", "negative size", "negative length", "no length"],
 )
-def test_what_is_no_request_is_refused_and_nothing_stored(
+def test_malformed_request_is_refused_and_not_stored(
     ingress: Ingress, way: str, headers: dict[str, str], body: bytes
 ) -> None:
     before = ingress.total()
 
     status, _ = ingress.send(way, GATEWAY, body, **headers, **signed(GATEWAY, b"{}"))
 
-    # 501 is what the proxy says to an encoding that it does not know, and 503 where it fails to put chunks together.
+    # The proxy answers 501 to an unknown encoding, and 503 if chunks cannot be joined.
     assert status in ({400, 415} if way == "gunicorn" else {400, 501, 503})
     assert ingress.total() == before
     assert ingress.site.answers("/health/live")
 
 
 @ways
-def test_a_sender_that_breaks_off_leaves_nothing(ingress: Ingress, way: str) -> None:
+def test_request_that_breaks_off_is_not_stored(ingress: Ingress, way: str) -> None:
     body = some_event()
     before = ingress.total()
 
@@ -240,14 +240,14 @@ def test_a_sender_that_breaks_off_leaves_nothing(ingress: Ingress, way: str) -> 
         connection.shutdown(socket.SHUT_WR)
         status, _ = answer_of(connection)
 
-    # The proxy notes for itself that nobody waits any more.
+    # The proxy records 499 for a closed client connection.
     assert status == 400 if way == "gunicorn" else status in (0, 400, 499)
     assert ingress.total() == before
 
 
 @paths
-def test_slow_senders_hold_up_nobody_else(ingress: Ingress, path: str) -> None:
-    """The proxy gives a worker nothing but whole requests."""
+def test_slow_senders_do_not_block_other_requests(ingress: Ingress, path: str) -> None:
+    """The proxy forwards only complete requests to a worker."""
     bodies = [some_event() for _ in range(SLOW_SENDERS)]
     quick = some_event()
     with ExitStack() as stack:
@@ -267,7 +267,7 @@ def test_slow_senders_hold_up_nobody_else(ingress: Ingress, path: str) -> None:
 
 
 @ways
-def test_a_signature_in_upper_case_is_none(ingress: Ingress, way: str) -> None:
+def test_signature_in_upper_case_is_refused(ingress: Ingress, way: str) -> None:
     body = some_event()
 
     for path in (GATEWAY, FUNCTION):
@@ -282,7 +282,7 @@ def test_a_signature_in_upper_case_is_none(ingress: Ingress, way: str) -> None:
 
 
 @ways
-def test_the_messaging_provider_verifies_our_address(ingress: Ingress, way: str) -> None:
+def test_messaging_provider_verifies_the_webhook_address(ingress: Ingress, way: str) -> None:
     asked = {"hub.mode": "subscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1158201444"}
 
     answer = requests.get(ingress.url(way, MESSAGING), params=asked, timeout=SECONDS)
@@ -297,8 +297,8 @@ def test_the_messaging_provider_verifies_our_address(ingress: Ingress, way: str)
     assert VERIFY_TOKEN not in log
 
 
-def test_a_message_goes_from_the_socket_to_its_contact(ingress: Ingress) -> None:
-    """Nothing that the sender wrote, nor the number, is left in a log."""
+def test_message_is_stored_for_the_contact_and_not_logged(ingress: Ingress) -> None:
+    """No text or number of the sender appears in a log."""
     first, second = message(text={"body": "my-secret-words"}), message()
     body = envelope(first, second, names={first["from"]: "Ada Obi"})
 
@@ -373,7 +373,7 @@ def test_senders_are_asked_to_retry_while_the_database_is_stopped(ingress: Ingre
 
 @pytest.fixture
 def gateway_networks(ingress: Ingress) -> Iterator[None]:
-    """Have the web processes admit the gateway's networks alone, for one test."""
+    """Run web processes that admit only the gateway's networks, for one test."""
     ingress.site.stop_processes()
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(ingress.site.environment, "GATEWAY_WEBHOOK_ADDRESSES", "203.0.113.0/24")
@@ -384,7 +384,7 @@ def gateway_networks(ingress: Ingress) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("gateway_networks")
-def test_other_networks_than_the_gateways_are_refused_whatever_address_they_claim(ingress: Ingress) -> None:
+def test_forwarded_address_is_trusted_only_from_own_proxy(ingress: Ingress) -> None:
     body = some_event()
     claim = {"X-Forwarded-For": "203.0.113.7"}
 
@@ -396,7 +396,7 @@ def test_other_networks_than_the_gateways_are_refused_whatever_address_they_clai
     for path in (GATEWAY, FUNCTION):
         assert post("proxy", path) == 403
         assert post("proxy", path, **claim) == 403
-        # As one that our own proxy wrote, it is believed.
+        # The address is trusted here, because the request looks like a request of the proxy.
         assert post("gunicorn", path, **claim) == 200
     assert post("proxy", MESSAGING) == 200
     assert ingress.stored(body) == 3

@@ -1,4 +1,4 @@
-"""Real worker processes: who lives and what each does, what becomes of it when one is killed or must stop."""
+"""Real worker processes: heartbeats, work, and recovery after a kill or stop."""
 
 import re
 import time
@@ -25,7 +25,7 @@ from tests.support.installation import marketplace
 from tests.support.purchases import Shop, make_product
 from tests.support.service_processes import Blocker, ServiceProcesses, kill
 
-# What a killed worker was at is taken up again by then.
+# Limit for taking over the work of a killed worker.
 TAKEN_UP_SECONDS = 60.0
 
 
@@ -37,7 +37,7 @@ def whole_site(whole_site: ServiceProcesses) -> ServiceProcesses:
 
 @pytest.fixture
 def site(site: ServiceProcesses) -> Iterator[ServiceProcesses]:
-    """The site, no worker running, and nothing scheduled or left to do."""
+    """The site without running workers, schedules or waiting work."""
     yield site
     site.stop_processes()
     site.restart_servers()
@@ -47,7 +47,7 @@ def site(site: ServiceProcesses) -> Iterator[ServiceProcesses]:
 
 @pytest.fixture
 def blocked(site: ServiceProcesses) -> Iterator[Blocker]:
-    """Holds a row, so that a worker stops in the middle of its work."""
+    """Lock on a row that stops a worker in the middle of a transaction."""
     with Blocker(site) as blocker:
         yield blocker
 
@@ -65,7 +65,7 @@ def product(site: ServiceProcesses, shop: Shop) -> UUID:
 def store(
     site: ServiceProcesses, queue: str, product_id: UUID, topic: str = promotions.BOUNDARY_TOPIC
 ) -> UUID:
-    """Leave work in the outbox that locks a product, due for a while, its message lost."""
+    """Insert overdue outbox work that locks a product, without sending a wake-up."""
     [[row_id]] = site.query(
         "INSERT INTO outbox_events (queue, topic, payload, due_at)"
         " VALUES (%s, %s, json_build_object('productId', %s, 'tags', '[]'::json), now() - interval '1 minute')"
@@ -86,7 +86,7 @@ def names(cache: Cache) -> list[str]:
 
 
 def busy(cache: Cache, row_id: UUID) -> list[Worker]:
-    """Give the workers that tell that they are at a row."""
+    """List the workers that report an in-flight marker for a row."""
     found = workers.fetch_live_workers(cache).workers
     return [one for one in found if str(row_id) in {doing.row_id for doing in one.doing}]
 
@@ -108,7 +108,7 @@ def until(site: ServiceProcesses, look: Any, *processes: Forked, seconds: float 
 
 
 class TestHeartbeats:
-    def test_workers_tell_that_they_live_and_what_they_do(
+    def test_workers_report_heartbeats_and_current_work(
         self, site: ServiceProcesses, shop: Shop, blocked: Blocker, cache: Cache
     ) -> None:
         first, second = site.worker(), site.worker()
@@ -138,7 +138,7 @@ class TestHeartbeats:
         site.until(lambda: names(cache) == ["notifications", "webhooks"])
         second.request_stop()
         site.until(lambda: not second.running)
-        # One that ends in good order says so itself, and is not waited for.
+        # A worker that stops normally removes the heartbeat at once.
         assert names(cache) == ["notifications"]
         assert other.running
 
@@ -157,7 +157,7 @@ class TestKilled:
     def test_row_of_a_killed_worker_is_taken_over_within_a_minute(
         self, site: ServiceProcesses, shop: Shop, blocked: Blocker, queue: str
     ) -> None:
-        """Its message is gone with it. The sweep may be anybody's: that of the queue's own worker, or of another."""
+        """The message is lost with the worker. Any worker's sweep may take over the row."""
         product_id = product(site, shop)
         blocked.hold("products", id=product_id)
         victim = site.worker(queue)
@@ -174,10 +174,10 @@ class TestKilled:
         assert time.monotonic() - killed_at < TAKEN_UP_SECONDS
         print(f"taken up after {time.monotonic() - killed_at:.1f} s")
 
-    def test_a_periodic_run_that_it_was_at_is_noticed_and_runs_at_its_next_tick(
+    def test_interrupted_periodic_run_is_detected_and_runs_at_next_tick(
         self, site: ServiceProcesses, shop: Shop, blocked: Blocker
     ) -> None:
-        """The sweep of the outbox dies with its worker, at work on a row while the queues' server is away."""
+        """The outbox sweep dies with the worker, while processing a row without the queue server."""
         product_id = product(site, shop)
         blocked.hold("products", id=product_id)
         row_id = store(site, queues.NOTIFICATIONS, product_id)
@@ -207,7 +207,7 @@ class TestKilled:
 
 class TestStopped:
     def test_unfinished_row_is_requeued_on_stop(self, site: ServiceProcesses, shop: Shop) -> None:
-        """A provider keeps it longer than a stop may take. Sweeps are paused: it is the message that comes back."""
+        """The provider takes longer than a stop may take. Sweeps are paused, so only the requeued message can run."""
         product_id = product(site, shop)
         site.query(
             "UPDATE products SET status = 'in_review', published_at = NULL WHERE id = %s", str(product_id)
@@ -229,13 +229,15 @@ class TestStopped:
 
         site.until(lambda: is_done(site, row_id), heir)
         assert task(site, "relay-outbox")["runs"] == runs
-        # Its end was no death at the row, which would have cost a try.
+        # A stop is not a crash, which would have cost a try.
         assert site.query("SELECT attempts FROM outbox_events WHERE id = %s", str(row_id)) == [(1,)]
 
 
 class TestBesideOneAnother:
-    def test_slow_ones_hold_up_nothing(self, site: ServiceProcesses, shop: Shop, blocked: Blocker) -> None:
-        """Three are stuck; what comes after them goes on, whoever hands it on."""
+    def test_stuck_rows_do_not_block_other_rows(
+        self, site: ServiceProcesses, shop: Shop, blocked: Blocker
+    ) -> None:
+        """Three rows are stuck, and later rows still run."""
         slow, quick = product(site, shop), product(site, shop)
         blocked.hold("products", id=slow)
         stuck = [store(site, queues.WEBHOOKS, slow) for _ in range(3)]
@@ -251,7 +253,7 @@ class TestBesideOneAnother:
         site.until(lambda: all(is_done(site, row_id) for row_id in row_ids), worker)
         assert not any(is_done(site, row_id) for row_id in stuck)
 
-    def test_poison_holds_up_nothing(self, site: ServiceProcesses, shop: Shop) -> None:
+    def test_poison_rows_do_not_block_other_rows(self, site: ServiceProcesses, shop: Shop) -> None:
         quick = product(site, shop)
         worker = site.worker(queues.AI_MODERATION)
         poison = [
@@ -270,8 +272,8 @@ class TestBesideOneAnother:
         tries = "SELECT count(*) FROM outbox_events WHERE topic = 'nobody.knows' AND attempts >= 1"
         site.until(lambda: site.query(tries) == [(8,)], worker)
 
-    def test_without_the_queues_server_work_goes_on(self, site: ServiceProcesses, shop: Shop) -> None:
-        """More slowly: the sweeps do it themselves, since the schedule needs the database alone."""
+    def test_work_continues_without_the_queue_server(self, site: ServiceProcesses, shop: Shop) -> None:
+        """Sweeps process the rows more slowly, because the schedule needs only the database."""
         site.valkey.stop()
         row_ids = [store(site, queue, product(site, shop)) for queue in queues.NAMES]
 
@@ -281,7 +283,7 @@ class TestBesideOneAnother:
 
 
 class TestTheSchedule:
-    def test_however_many_workers_run_each_tick_is_fired_once(self, site: ServiceProcesses) -> None:
+    def test_each_tick_runs_once_with_several_workers(self, site: ServiceProcesses) -> None:
         running = [site.worker(), site.worker(), site.worker(queues.NOTIFICATIONS), site.worker()]
         site.until(lambda: task(site, "relay-inbox")["runs"] > 0, *running[:1])
         done = marketplace(

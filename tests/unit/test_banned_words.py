@@ -1,5 +1,5 @@
-# ruff: noqa: RUF001 - look-alike characters are what is tested
-"""What may not be sold is found however it is written, without false alarms; and prices far out of line."""
+# ruff: noqa: RUF001 - look-alike characters are the test data
+"""Listing screening: banned words are found in any spelling without false alarms, and extreme prices are flagged."""
 
 import importlib.util
 from dataclasses import replace
@@ -19,7 +19,7 @@ MIGRATION = Path(__file__).parents[2] / "migrations" / "versions" / "1014_refere
 
 
 def starting_set() -> list[BannedTerm]:
-    """Give the terms that every installation begins with."""
+    """Return the banned terms of a new installation."""
     spec = importlib.util.spec_from_file_location("reference_data", MIGRATION)
     assert spec is not None
     assert spec.loader is not None
@@ -79,7 +79,7 @@ def found(text: str) -> list[str]:
         ("Guns N Roses shirt and a gun", "gun"),
     ],
 )
-def test_it_is_found_however_it_is_written(text: str, term: str) -> None:
+def test_banned_term_is_found_in_any_spelling(text: str, term: str) -> None:
     assert term in found(text)
 
 
@@ -122,7 +122,7 @@ def test_it_is_found_however_it_is_written(text: str, term: str) -> None:
         "Forget-me-not mug",
     ],
 )
-def test_what_only_looks_like_it_passes(text: str) -> None:
+def test_harmless_text_that_resembles_banned_term_passes(text: str) -> None:
     assert found(text) == []
 
 
@@ -131,7 +131,9 @@ def test_what_only_looks_like_it_passes(text: str) -> None:
     st.sampled_from([str.upper, str.title, str.capitalize]),
     st.sampled_from(["{}", "{}s", "Buy {} here", "the {}, new", "({})", "{}!", "*{}*", "\u201c{}\u201d"]),
 )
-def test_every_term_of_the_starting_set_is_found(term: BannedTerm, write: Any, frame: str) -> None:
+def test_every_starting_term_is_found_in_any_case_and_punctuation(
+    term: BannedTerm, write: Any, frame: str
+) -> None:
     assert term.term in found(frame.format(write(term.term)))
 
 
@@ -139,25 +141,25 @@ def test_every_term_of_the_starting_set_is_found(term: BannedTerm, write: Any, f
     st.sampled_from([term for term in TERMS if len("".join(tokenize_phrase(term.term))) >= 4]),
     st.sampled_from(" .-_*"),
 )
-def test_every_term_is_found_spaced_out(term: BannedTerm, separator: str) -> None:
+def test_every_starting_term_is_found_when_spaced_out(term: BannedTerm, separator: str) -> None:
     assert term.term in found(separator.join("".join(tokenize_phrase(term.term))))
 
 
 @given(st.sampled_from([(term, phrase) for term in TERMS for phrase in term.exceptions]))
-def test_every_exception_holds_its_term_and_is_none(pair: tuple[BannedTerm, str]) -> None:
+def test_exception_phrase_contains_term_and_is_not_reported(pair: tuple[BannedTerm, str]) -> None:
     term, phrase = pair
     assert set(tokenize_phrase(term.term)) <= set(tokenize_phrase(phrase))
     assert term.term not in found(f"A {phrase} for sale")
 
 
-def test_the_starting_set_is_folded_and_names_nothing_twice() -> None:
+def test_starting_terms_are_folded_and_unique() -> None:
     terms = [term.term for term in TERMS]
     assert len(set(terms)) == len(terms) > 60
     assert all(" ".join(tokenize_phrase(term)) == term for term in terms)
 
 
-def test_nothing_that_students_are_seen_to_sell_is_taken_for_it() -> None:
-    """The whole catalogue that the demonstration is seeded with passes the rules of words."""
+def test_demo_catalogue_raises_no_violation() -> None:
+    """All product names of the demonstration seed pass the word rules."""
     names = [text for text in _texts([vars(category.node) for category in CATEGORIES]) if len(text) > 2]
     assert len(names) > 200
     alarms = {
@@ -167,7 +169,7 @@ def test_nothing_that_students_are_seen_to_sell_is_taken_for_it() -> None:
 
 
 def _texts(value: Any, depth: int = 0) -> list[str]:
-    """Give all texts within the seeding's data."""
+    """Collect all texts within the seed data."""
     if isinstance(value, str):
         return [value]
     if depth > 12:
@@ -189,7 +191,7 @@ def _texts(value: Any, depth: int = 0) -> list[str]:
 
 
 class TestFindings:
-    def test_the_words_that_are_meant_are_named_wherever_they_stand(self) -> None:
+    def test_banned_word_is_named_once_in_any_field(self) -> None:
         for change in ({"title": "Fresh weed"}, {"description": "Fresh weed"}, {"tags": ["weed"]}):
             [reason] = find_rule_violations(replace(FIT, **change), BANNED, [])  # type: ignore[arg-type]
             assert "\u201cweed\u201d" in reason
@@ -203,7 +205,7 @@ class TestFindings:
             == 1
         )
 
-    def test_contact_details_are_named_by_place_and_kind_and_not_repeated(self) -> None:
+    def test_contact_details_are_reported_by_field_and_kind_without_value(self) -> None:
         content = replace(
             FIT,
             title="Lamp 08031234567",
@@ -223,7 +225,7 @@ class TestFindings:
         ("price_minor", "word"),
         [(2_500_000, "above"), (4_000, "below"), (1_900_000, None), (6_000, None), (100_000, None)],
     )
-    def test_a_price_far_out_of_line_is_doubted(self, price_minor: int, word: str | None) -> None:
+    def test_price_far_outside_category_range_is_flagged(self, price_minor: int, word: str | None) -> None:
         prices = [80_000 + 2_000 * number for number in range(21)]
 
         reasons = find_rule_violations(
@@ -235,7 +237,7 @@ class TestFindings:
         assert [word in reason for reason in reasons if word] == ([True] if word else [])
         assert bool(reasons) == bool(word)
 
-    def test_few_prices_tell_nothing(self) -> None:
+    def test_price_is_not_judged_with_fewer_than_twenty_prices(self) -> None:
         assert (
             find_rule_violations(
                 replace(FIT, price_minor=10**9),
@@ -253,8 +255,8 @@ class TestFindings:
             != []
         )
 
-    def test_where_prices_lie_far_apart_by_nature_more_is_in_line(self) -> None:
-        """Cables and laptops in one category: its own spread is what counts."""
+    def test_wide_price_spread_accepts_higher_prices(self) -> None:
+        """A category of cables and laptops is compared with the category's own spread."""
         prices = [100_000] * 30 + [30_000_000] * 30 + [1_000_000] * 30
 
         assert find_rule_violations(replace(FIT, price_minor=50_000_000), BANNED, prices) == []
@@ -268,7 +270,9 @@ class TestFindings:
         )
 
     @given(st.lists(st.integers(100, 10**10), max_size=60), st.integers(100, 10**10))
-    def test_no_prices_break_it_and_the_median_is_in_line(self, prices: list[int], price_minor: int) -> None:
+    def test_any_prices_are_screened_and_median_price_passes(
+        self, prices: list[int], price_minor: int
+    ) -> None:
         assert len(find_rule_violations(replace(FIT, price_minor=price_minor), BANNED, prices)) <= 1
         if prices:
             usual = sorted(prices)[len(prices) // 2]

@@ -1,4 +1,4 @@
-"""Several rows worked on one after the other: one that fails keeps no other waiting, unless all would fail."""
+"""Batch processing: a failing row does not stop the other rows, an unavailable service does."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -7,7 +7,7 @@ from marketplace.infra.batches import process_each
 from marketplace.kernel.errors import ServiceUnavailableError
 
 
-def test_one_that_raises_is_logged_with_its_trace_and_the_others_are_done() -> None:
+def test_failing_row_is_logged_with_traceback_and_other_rows_are_processed() -> None:
     def work(row: int) -> int:
         return 12 // row
 
@@ -19,7 +19,7 @@ def test_one_that_raises_is_logged_with_its_trace_and_the_others_are_done() -> N
     assert entry["exc_info"]
 
 
-def test_what_is_away_for_all_ends_it() -> None:
+def test_unavailable_service_stops_the_batch() -> None:
     done = []
 
     def work(row: int) -> None:

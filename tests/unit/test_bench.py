@@ -1,4 +1,4 @@
-"""The arithmetic of the measurements, and the writing of what the floors run."""
+"""Benchmark arithmetic, and generation of the scripts for the floors."""
 
 from collections import Counter
 from dataclasses import replace
@@ -27,18 +27,18 @@ def test_a_percentile_is_the_nearest_rank(percent: float, expected: float) -> No
     assert percentile([10, 1, 9, 2, 8, 3, 7, 4, 6, 5], percent) == expected
 
 
-def test_a_percentile_of_one_value_is_that_value_and_of_none_zero() -> None:
+def test_percentile_of_single_value_is_that_value_and_of_none_is_zero() -> None:
     assert percentile([7.5], 99) == 7.5
     assert percentile([], 50) == 0
 
 
 @pytest.mark.parametrize("percent", [0, -1, 100.1])
-def test_a_percentile_has_its_bounds(percent: float) -> None:
+def test_percentile_out_of_range_is_refused(percent: float) -> None:
     with pytest.raises(ValueError, match="percentile"):
         percentile([1], percent)
 
 
-def test_spells_add_up() -> None:
+def test_runs_add_up() -> None:
     total = run_of(100, seconds=1, cpu=Cpu(0.1, 0.2, 0.3)) + run_of(300, seconds=3, cpu=Cpu(0.3, 0.2, 0.1))
     assert (total.requests, total.seconds, total.per_second) == (400, 4, 100)
     assert total.cpu_ms(total.cpu.web) == pytest.approx(1.0)
@@ -47,11 +47,11 @@ def test_spells_add_up() -> None:
     assert total.percentile_ms(99) == pytest.approx(1.0)
 
 
-def test_nothing_was_measured_in_no_time() -> None:
+def test_empty_run_has_zero_rates() -> None:
     assert (Run().per_second, Run().cpu_ms(1), share(Run(), Run()), cpu_share(Run(), Run())) == (0, 0, 0, 0)
 
 
-def test_shares_are_of_the_floor() -> None:
+def test_shares_are_relative_to_the_floor() -> None:
     floor = run_of(2_000, cpu=Cpu(web=0.4, database=0.4, cache=0.2))
     figure = run_of(1_000, cpu=Cpu(web=0.8, database=0.1, cache=0.1))
     assert share(figure, floor) == pytest.approx(0.5)
@@ -73,17 +73,17 @@ def test_shares_are_of_the_floor() -> None:
         (Target(own_p95_ms=24), False),
     ],
 )
-def test_a_target_is_met_in_all_its_parts(target: Target, *, met: bool) -> None:
+def test_target_is_met_only_if_all_parts_are_met(target: Target, *, met: bool) -> None:
     run = Run(1.0, [("", 0.001)] * 90 + [("", 0.012)] * 6 + [("", 0.020)] * 4)
     assert target.met(run, share=0.5, own_p95_ms=25) is met
 
 
-def test_what_was_not_measured_meets_no_target() -> None:
+def test_missing_measurement_meets_no_target() -> None:
     assert not Target(share=0.1).met(Run(), share=None, own_p95_ms=None)
     assert not Target(own_p95_ms=1).met(Run(), share=1, own_p95_ms=None)
 
 
-def test_memory_is_held_to_its_bounds() -> None:
+def test_memory_above_limit_or_growing_is_reported_as_missed() -> None:
     assert memory.line([(2_000, 100.0), (10_000, 104.9)]).endswith(" met")
     assert memory.line([(2_000, 100.0), (10_000, 105.1)]).endswith(" MISSED")
     assert memory.line([(2_000, 121.0), (10_000, 121.0)]).endswith(" MISSED")
@@ -95,7 +95,7 @@ def measured(figure: Run, floor: Run) -> Measured:
     return Measured(part, figure, (floor,), None)
 
 
-def test_a_table_has_floors_before_their_figure_and_says_what_is_met() -> None:
+def test_table_lists_floors_before_figure_and_marks_met_targets() -> None:
     rows = report.rows_of(measured(run_of(600), run_of(1_000)))
     assert [(row["title"], row["floor"], row.get("met")) for row in rows] == [
         ("floor", True, None),
@@ -109,14 +109,14 @@ def test_a_table_has_floors_before_their_figure_and_says_what_is_met() -> None:
     assert lines[3].endswith("met")
 
 
-def test_a_figure_of_refusals_meets_nothing() -> None:
+def test_figure_with_failed_requests_meets_no_target() -> None:
     refused = Run(1.0, [("", 0.001)] * 900, Counter({200: 100, 429: 800}))
     row = report.rows_of(measured(refused, run_of(1_000)))[1]
     assert row["met"] is False
     assert "FAILURES {429: 800}" in report.table([row])
 
 
-def test_what_stood_in_the_recorded_sql_becomes_a_value() -> None:
+def test_recorded_ids_become_values_of_the_floor() -> None:
     order = row_id("shipped", 7)
     recorded = Recorded([], ["BEGIN", f"SELECT '{order}', 'order:{order}', 'a%'", "COMMIT"], None)
     floor = floor_of(recorded, {order: "order"})
@@ -127,12 +127,12 @@ def test_what_stood_in_the_recorded_sql_becomes_a_value() -> None:
     ]
 
 
-def test_a_floor_that_would_not_do_the_same_is_refused() -> None:
+def test_floor_without_a_recorded_value_is_refused() -> None:
     with pytest.raises(LookupError, match="absent"):
         floor_of(Recorded([], ["SELECT 1"], None), {"absent": "value"})
 
 
-def test_a_made_id_is_captured_and_used_afterwards() -> None:
+def test_generated_id_is_captured_and_reused() -> None:
     statements = ["INSERT INTO orders RETURNING id", "INSERT INTO items VALUES ('new')"]
     floor = floor_of(Recorded([], statements, None, {"new": 0}), {}, new_id="new")
     assert floor.captures == 0
@@ -154,7 +154,7 @@ def test_a_made_id_is_captured_and_used_afterwards() -> None:
     ]
 
 
-def test_a_request_is_whole() -> None:
+def test_request_has_head_headers_and_body() -> None:
     head, _, body = request("POST", "/path?a=b", body=b"{}", headers={"X-Some": "thing"}).partition(
         b"\r\n\r\n"
     )
@@ -164,7 +164,7 @@ def test_a_request_is_whole() -> None:
     assert body == b"{}"
 
 
-def test_a_drain_is_sound_if_nothing_is_lost_doubled_or_wrong_in_the_books() -> None:
+def test_drain_is_sound_only_without_losses_duplicates_and_broken_rules() -> None:
     good = Drained(3_000, 100, 20.0, lost=0, doubled=0, broken_rules=0, processor_ms=8.0)
     assert (good.a_second, good.sound) == (150, True)
     assert "events a second      150 (target 150: met)" in good.lines()

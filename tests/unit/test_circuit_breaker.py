@@ -34,10 +34,10 @@ def passed(breaker: CircuitBreaker, clock: Callable[[], datetime] = now) -> bool
         return True
 
 
-def while_passing(
-    breaker: CircuitBreaker, meanwhile: Callable[[], None], *, fails: bool, patience_seconds: float
+def passes_during_first_request(
+    breaker: CircuitBreaker, meanwhile: Callable[[], None], *, fails: bool, turn_timeout_seconds: float
 ) -> bool:
-    """Have one go through in a thread, another come meanwhile, and tell whether that got through."""
+    """Send a second request while the first is inside, and return whether the second passed the breaker."""
     inside, leave = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -52,7 +52,7 @@ def while_passing(
         assert inside.wait(TIMEOUT_SECONDS)
         meanwhile()
         other = pool.submit(passed, breaker)
-        if patience_seconds < TIMEOUT_SECONDS:
+        if turn_timeout_seconds < TIMEOUT_SECONDS:
             with pytest.raises(CircuitOpenError):
                 other.result(TIMEOUT_SECONDS)
         leave.set()
@@ -65,7 +65,7 @@ def while_passing(
 
 
 @pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], float]:
+def set_turn_timeout(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], float]:
     def take(seconds: float) -> float:
         monkeypatch.setattr(circuit_breaker, "_TURN_TIMEOUT_SECONDS", seconds)
         return seconds
@@ -73,43 +73,51 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], float]:
     return take
 
 
-def test_where_all_is_well_one_waits_for_the_other(patience: Callable[[float], float]) -> None:
-    seconds = patience(TIMEOUT_SECONDS)
+def test_second_request_waits_for_a_successful_first_request(
+    set_turn_timeout: Callable[[float], float],
+) -> None:
+    seconds = set_turn_timeout(TIMEOUT_SECONDS)
 
-    assert while_passing(
+    assert passes_during_first_request(
         CircuitBreaker(response_errors=(ProviderRefusedError,)),
         lambda: None,
         fails=False,
-        patience_seconds=seconds,
+        turn_timeout_seconds=seconds,
     )
 
 
-def test_who_waited_for_one_that_failed_does_not_ask_as_well(patience: Callable[[float], float]) -> None:
-    seconds = patience(TIMEOUT_SECONDS)
+def test_request_that_waited_for_a_failed_request_is_refused(
+    set_turn_timeout: Callable[[float], float],
+) -> None:
+    seconds = set_turn_timeout(TIMEOUT_SECONDS)
 
-    assert not while_passing(
+    assert not passes_during_first_request(
         CircuitBreaker(response_errors=(ProviderRefusedError,)),
         lambda: None,
         fails=True,
-        patience_seconds=seconds,
+        turn_timeout_seconds=seconds,
     )
 
 
-def test_who_waits_in_vain_is_put_off_and_the_next_does_not_wait(patience: Callable[[float], float]) -> None:
+def test_timed_out_waiting_request_is_refused_and_next_does_not_wait(
+    set_turn_timeout: Callable[[float], float],
+) -> None:
     breaker = CircuitBreaker(response_errors=(ProviderRefusedError,))
 
-    def one_waits_in_vain() -> None:
-        patience(0.01)
+    def time_out_while_waiting() -> None:
+        set_turn_timeout(0.01)
         with pytest.raises(CircuitOpenError):
             passed(breaker)
-        # Whoever waited now would wait longer than this test does.
-        patience(10 * TIMEOUT_SECONDS)
+        # A request that still waited would wait longer than this test runs.
+        set_turn_timeout(10 * TIMEOUT_SECONDS)
 
-    assert not while_passing(breaker, one_waits_in_vain, fails=False, patience_seconds=0.01)
+    assert not passes_during_first_request(
+        breaker, time_out_while_waiting, fails=False, turn_timeout_seconds=0.01
+    )
     assert passed(breaker)
 
 
-def test_after_a_failure_nobody_asks_for_a_while() -> None:
+def test_breaker_stays_open_after_failure_until_delay_passes() -> None:
     breaker = CircuitBreaker(response_errors=(ProviderRefusedError,))
     fail(breaker)
 
@@ -120,10 +128,10 @@ def test_after_a_failure_nobody_asks_for_a_while() -> None:
     assert passed(breaker, later)
 
 
-def test_while_one_asks_whether_it_is_well_again_the_others_do_not_wait(
-    patience: Callable[[float], float],
+def test_requests_during_half_open_probe_are_refused_without_waiting(
+    set_turn_timeout: Callable[[float], float],
 ) -> None:
-    patience(10 * TIMEOUT_SECONDS)
+    set_turn_timeout(10 * TIMEOUT_SECONDS)
     breaker = CircuitBreaker(response_errors=(ProviderRefusedError,))
     fail(breaker)
     with breaker.guard(later), pytest.raises(CircuitOpenError):
@@ -132,7 +140,7 @@ def test_while_one_asks_whether_it_is_well_again_the_others_do_not_wait(
     assert passed(breaker)
 
 
-def test_a_refusal_is_an_answer() -> None:
+def test_refusal_by_provider_closes_the_breaker() -> None:
     breaker = CircuitBreaker(response_errors=(ProviderRefusedError,))
     fail(breaker)
 
@@ -142,7 +150,7 @@ def test_a_refusal_is_an_answer() -> None:
     assert passed(breaker)
 
 
-def test_whatever_happens_inside_the_next_has_his_turn() -> None:
+def test_unexpected_error_leaves_the_breaker_closed() -> None:
     breaker = CircuitBreaker(response_errors=(ProviderRefusedError,))
     with pytest.raises(ZeroDivisionError), breaker.guard(now):
         raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""What is given to commands on the command line: bytes that are no text are refused before any command is run."""
+"""Command-line arguments that are not valid UTF-8 are refused before any command runs."""
 
 import os
 
@@ -19,14 +19,14 @@ from commands.main import main
     ],
     ids=" ".join,
 )
-def test_bytes_that_are_not_utf_8_are_an_error_of_usage(arguments: tuple[str, ...]) -> None:
+def test_invalid_utf_8_argument_is_a_usage_error(arguments: tuple[str, ...]) -> None:
     done = CliRunner().invoke(main, [*arguments, os.fsdecode(b"bad \xff")])
 
     assert done.exit_code == 2
     assert "'bad \ufffd' is not valid UTF-8." in done.output
 
 
-def test_a_sign_that_stands_for_what_can_not_be_read_is_text() -> None:
+def test_replacement_character_is_accepted_as_text() -> None:
     done = CliRunner().invoke(main, ["bad \ufffd"])
 
     assert done.exit_code == 2

@@ -1,4 +1,4 @@
-"""What ``--help`` shows of each command."""
+"""Help texts of all commands."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ COMMANDS = (
 
 
 def every(group: click.Group, path: str = "marketplace") -> Iterator[tuple[str, click.Command]]:
-    """Give all commands below a group, each with how it is called."""
+    """List all commands below a group with full names."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -24,7 +24,7 @@ def every(group: click.Group, path: str = "marketplace") -> Iterator[tuple[str, 
             yield from every(command, f"{path} {name}")
 
 
-def test_each_command_says_what_it_does_and_each_example_has_a_line_of_its_own() -> None:
+def test_every_command_has_help_with_examples_on_separate_lines() -> None:
     seen = 0
     for path, command in every(main):
         shown = [

@@ -1,5 +1,5 @@
-# ruff: noqa: RUF001 - look-alike characters are what is tested
-"""Contact details are found however they are written; prices, sizes, models, ISBNs, dates and times are none."""
+# ruff: noqa: RUF001 - look-alike characters are the test data
+"""Contact details are found in any spelling. Prices, sizes, models, ISBNs, dates and times are not reported."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -157,7 +157,7 @@ def test_contact_details_are_found(text: str, kind: ContactKind) -> None:
         "N o . 5 perfume, 50 ml, 1 . 5 l",
     ],
 )
-def test_what_only_looks_like_them_passes(text: str) -> None:
+def test_harmless_text_that_resembles_contact_details_passes(text: str) -> None:
     assert detect_contacts(text) == frozenset()
 
 
@@ -183,7 +183,7 @@ def _spelled(digit: str, how: int) -> str:
     before=_PROSE,
     after=_PROSE,
 )
-def test_a_phone_number_is_found_whatever_separates_its_digits(
+def test_phone_number_is_found_with_any_separators(
     prefix: str, number: tuple[str, str, str], separators: list[str], before: str, after: str
 ) -> None:
     digits = prefix + "".join(number)
@@ -194,7 +194,7 @@ def test_a_phone_number_is_found_whatever_separates_its_digits(
 
 
 @given(number=_DIGITS, how=st.lists(st.integers(0, 3), min_size=11, max_size=11))
-def test_a_phone_number_is_found_in_words_and_other_digits(
+def test_phone_number_is_found_in_words_and_other_digits(
     number: tuple[str, str, str], how: list[int]
 ) -> None:
     digits = "0" + "".join(number)

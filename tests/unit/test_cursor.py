@@ -1,4 +1,4 @@
-"""Cursors: they come back as they were given out, and nothing else is taken for one."""
+"""Cursors decode to the encoded position, and any other text is refused."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ LISTINGS = st.text(max_size=60)
 
 
 @given(LISTINGS, POSITIONS)
-def test_a_cursor_comes_back_as_it_was_given_out(listing: str, position: list[Any]) -> None:
+def test_cursor_decodes_to_encoded_position(listing: str, position: list[Any]) -> None:
     cursor = encode_cursor(KEY, listing=listing, position=position)
 
     assert set(cursor) <= set(URL_SAFE)
@@ -29,7 +29,7 @@ def test_a_cursor_comes_back_as_it_was_given_out(listing: str, position: list[An
 
 
 @given(POSITIONS, st.data())
-def test_a_cursor_with_any_character_altered_is_refused(position: list[Any], data: st.DataObject) -> None:
+def test_cursor_with_any_character_altered_is_refused(position: list[Any], data: st.DataObject) -> None:
     cursor = encode_cursor(KEY, listing="products", position=position)
     index = data.draw(st.integers(0, len(cursor) - 1))
     other = data.draw(st.sampled_from(URL_SAFE + "=+/ é\0").filter(lambda one: one != cursor[index]))
@@ -39,7 +39,7 @@ def test_a_cursor_with_any_character_altered_is_refused(position: list[Any], dat
 
 
 @given(POSITIONS, st.data())
-def test_a_cursor_with_any_byte_altered_is_refused(position: list[Any], data: st.DataObject) -> None:
+def test_cursor_with_any_byte_altered_is_refused(position: list[Any], data: st.DataObject) -> None:
     cursor = encode_cursor(KEY, listing="products", position=position)
     parts = [bytearray(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))) for part in cursor.split(".")]
     content = data.draw(st.sampled_from(parts))
@@ -52,7 +52,7 @@ def test_a_cursor_with_any_byte_altered_is_refused(position: list[Any], data: st
 
 
 @given(POSITIONS, st.integers(0, 200), st.text(URL_SAFE, max_size=8))
-def test_a_cursor_cut_short_or_made_longer_is_refused(position: list[Any], kept: int, added: str) -> None:
+def test_truncated_or_extended_cursor_is_refused(position: list[Any], kept: int, added: str) -> None:
     cursor = encode_cursor(KEY, listing="products", position=position)
     altered = cursor[:kept] + added
     assume(altered != cursor)
@@ -62,7 +62,7 @@ def test_a_cursor_cut_short_or_made_longer_is_refused(position: list[Any], kept:
 
 
 @given(LISTINGS, LISTINGS, POSITIONS)
-def test_a_cursor_is_good_for_its_listing_and_key_alone(one: str, other: str, position: list[Any]) -> None:
+def test_cursor_is_invalid_for_another_listing_or_key(one: str, other: str, position: list[Any]) -> None:
     assume(one != other)
     cursor = encode_cursor(KEY, listing=one, position=position)
 
@@ -73,17 +73,17 @@ def test_a_cursor_is_good_for_its_listing_and_key_alone(one: str, other: str, po
 
 
 @given(st.text(max_size=2000))
-def test_what_is_no_cursor_is_refused(text: str) -> None:
+def test_text_that_is_not_a_cursor_is_refused(text: str) -> None:
     with pytest.raises(InvalidCursorError):
         decode_cursor(KEY, listing="products", cursor=text)
 
 
-def test_a_cursor_of_any_length_is_refused_before_it_is_read() -> None:
+def test_oversized_cursor_is_refused_before_decoding() -> None:
     with pytest.raises(InvalidCursorError):
         decode_cursor(KEY, listing="products", cursor="A" * 10_000_000)
 
 
-def test_a_cursor_is_hardly_longer_than_its_position() -> None:
+def test_cursor_is_hardly_longer_than_the_position() -> None:
     cursor = encode_cursor(KEY, listing="products", position=[TIME, ID])
 
     assert len(cursor) <= 4 * len(json.dumps([TIME, ID])) // 3 + 24
@@ -101,7 +101,7 @@ ID, TIME = "0190a5b2-7c3d-7e4f-8a1b-2c3d4e5f6071", "2026-11-20T09:30:00.000001Z"
     ],
     ids=repr,
 )
-def test_a_position_is_read_as_its_listing_is_sorted(
+def test_position_is_read_by_sort_order_of_the_listing(
     position: list[Any], parts: tuple[CursorValueType, ...]
 ) -> None:
     assert PageRequest(20, position).after(*parts) == position
@@ -127,7 +127,7 @@ def test_a_position_is_read_as_its_listing_is_sorted(
     ],
     ids=repr,
 )
-def test_a_position_of_another_shape_is_an_unknown_cursor(
+def test_position_of_another_shape_is_an_unknown_cursor(
     position: list[Any], parts: tuple[CursorValueType, ...]
 ) -> None:
     with pytest.raises(UnknownCursorError) as refused:

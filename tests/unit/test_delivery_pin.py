@@ -1,4 +1,4 @@
-"""The delivery PIN: six digits that nobody without the key can tell."""
+"""Delivery PIN: six digits that only the holder of the key can compute."""
 
 from collections import Counter
 from uuid import UUID, uuid4
@@ -12,7 +12,7 @@ KEY = "of-these-tests-only-0123456789abcdef"
 
 
 @given(order_id=st.uuids(), counter=st.integers(0, 10**6))
-def test_it_is_six_digits_and_always_the_same(order_id: UUID, counter: int) -> None:
+def test_pin_has_six_digits_and_is_deterministic(order_id: UUID, counter: int) -> None:
     pin = delivery_pin(key=KEY, order_id=order_id, counter=counter)
 
     assert len(pin) == 6
@@ -22,18 +22,18 @@ def test_it_is_six_digits_and_always_the_same(order_id: UUID, counter: int) -> N
     assert pin_matches(key=KEY, order_id=order_id, counter=counter, pin=pin)
 
 
-def test_order_counter_and_key_each_make_another() -> None:
+def test_order_counter_and_key_each_change_the_pin() -> None:
     orders = [uuid4() for _ in range(200)]
     pins = [delivery_pin(key=KEY, order_id=order, counter=0) for order in orders]
 
     assert pins != [delivery_pin(key=KEY, order_id=order, counter=1) for order in orders]
     assert pins != [delivery_pin(key=KEY[::-1], order_id=order, counter=0) for order in orders]
-    # Of 200 out of a million, more than a few equal ones would be a pattern.
+    # Of 200 PINs out of a million, more than a few equal ones would be a pattern.
     assert len(set(pins)) > 195
 
 
-def test_its_digits_are_evenly_spread() -> None:
-    """Were they not, a vendor would guess: each digit is about a tenth of 12,000."""
+def test_pin_digits_are_evenly_spread() -> None:
+    """Uneven digits would help a vendor guess. Each digit is about a tenth of 12,000."""
     digits = Counter(
         digit
         for index in range(2_000)
@@ -45,7 +45,7 @@ def test_its_digits_are_evenly_spread() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "00000", "0000000", " 00000", "abcdef"])
-def test_what_is_not_it_does_not_match(wrong: str) -> None:
+def test_wrong_pin_does_not_match(wrong: str) -> None:
     order = uuid4()
     pin = delivery_pin(key=KEY, order_id=order, counter=0)
     other = f"{(int(pin) + 1) % 10**6:06d}"

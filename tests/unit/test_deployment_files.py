@@ -1,4 +1,4 @@
-"""What deploys the service names the same processes everywhere."""
+"""Deployment files name the same processes everywhere."""
 
 import os
 import re
@@ -44,7 +44,7 @@ def test_every_queue_has_a_worker_everywhere() -> None:
         assert containers()[f"worker-{queue}"]["command"] == command
 
 
-def test_kubernetes_applies_every_file_and_asks_the_web_processes_for_their_health() -> None:
+def test_kubernetes_applies_every_file_and_probes_web_processes() -> None:
     [kustomization] = documents(KUBERNETES / "kustomization.yaml")
     named = {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
     assert set(kustomization["resources"]) == named
@@ -56,7 +56,7 @@ def test_kubernetes_applies_every_file_and_asks_the_web_processes_for_their_heal
 
 def test_migrate_job_can_override_the_database_address() -> None:
     sources = [source["secretRef"] for source in containers()["migrate"]["envFrom"]]
-    # The last one wins.
+    # The last source wins.
     assert sources == [{"name": "marketplace"}, {"name": "marketplace-migrate", "optional": True}]
 
 
@@ -69,16 +69,16 @@ def test_no_container_may_gain_privileges() -> None:
         assert security["capabilities"]["drop"] == ["ALL"]
 
 
-def test_secrets_come_from_outside() -> None:
+def test_deployment_files_contain_no_secret_values() -> None:
     for path in (PROJECT / "compose.yaml", *KUBERNETES.glob("*.yaml")):
         for line in path.read_text(encoding="utf-8").splitlines():
             assert not re.search(r"(SECRET|PASSWORD|_KEY|TOKEN)\w*: +(?!\$\{)\S", line), f"{path}: {line}"
 
 
-def test_the_caddyfile_is_valid_with_the_agreed_placeholders(tmp_path: Path) -> None:
+def test_caddyfile_is_valid_with_the_agreed_placeholders(tmp_path: Path) -> None:
     caddyfile = PROJECT / "deploy" / "Caddyfile"
     used = set(re.findall(r"\{\$(\w+)\}", caddyfile.read_text(encoding="utf-8")))
-    assert used == set(PLACEHOLDERS)  # others have defaults
+    assert used == set(PLACEHOLDERS)  # other placeholders have defaults
     done = subprocess.run(
         [script_path("caddy"), "validate", "--config", caddyfile, "--adapter", "caddyfile"],
         env=os.environ | PLACEHOLDERS | {"XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
@@ -91,6 +91,6 @@ def test_the_caddyfile_is_valid_with_the_agreed_placeholders(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["run", "test", "check", "demo", "bench", "reset"])
-def test_make_alone_lists_what_there_is(name: str) -> None:
+def test_make_without_target_lists_targets(name: str) -> None:
     listed = subprocess.run(["make"], cwd=PROJECT, capture_output=True, text=True, timeout=30, check=True)
     assert re.search(rf"^  make {name} +\S", listed.stdout, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The Dockerfile is kept honest where no engine can build it: it is read, and what it does is done here."""
+"""Dockerfile: parsed and replayed in a directory, because tests have no container engine."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from tests.support.ports import free_port
 PROJECT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
 LIMIT_SECONDS = 240
-# What the image copies must be there: these tests run from the commit on that completes the application.
+# The image copies the complete application, so early commits skip these tests.
 complete = pytest.mark.skipif(
     not all((PROJECT / name).exists() for name in ("wsgi.py", "tasks/worker.py", "commands/main.py")),
     reason="the application is not complete yet",
@@ -28,14 +28,14 @@ complete = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its word, and the rest of it in one line."""
+    """A Dockerfile instruction: the keyword, and the rest joined to a single line."""
 
     word: str
     rest: str
 
 
 def read_stages() -> list[list[Instruction]]:
-    """Read the Dockerfile: a list of instructions for each stage."""
+    """Parse the Dockerfile into a list of instructions for each stage."""
     text = (PROJECT / "Dockerfile").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
@@ -53,7 +53,7 @@ def instructions(stage: list[Instruction], word: str) -> list[str]:
 
 
 def copies(stage: list[Instruction]) -> list[tuple[list[str], str]]:
-    """List what a stage copies from the tree: the sources and the target of each COPY."""
+    """List the sources and the target of each COPY from the source tree."""
     words = [shlex.split(rest) for rest in instructions(stage, "COPY")]
     return [(sources, target) for *sources, target in words if not sources[0].startswith("--from")]
 
@@ -64,7 +64,7 @@ def pip_installs(stage: list[Instruction]) -> list[list[str]]:
     return [command[2:] for command in commands if command[:2] == ["pip", "install"]]
 
 
-def test_there_are_two_slim_stages_and_the_last_one_is_not_root() -> None:
+def test_dockerfile_has_two_slim_stages_and_final_user_is_not_root() -> None:
     build, final = read_stages()
     assert instructions(build, "FROM") == ["python:3.11-slim AS build"]
     assert instructions(final, "FROM") == ["python:3.11-slim"]
@@ -72,7 +72,7 @@ def test_there_are_two_slim_stages_and_the_last_one_is_not_root() -> None:
     assert pip_installs(final) == []
 
 
-def test_it_starts_gunicorn_and_looks_after_its_health() -> None:
+def test_image_starts_gunicorn_and_has_a_health_check() -> None:
     final = read_stages()[-1]
     assert instructions(final, "CMD") == ['["gunicorn", "-c", "gunicorn.conf.py", "wsgi:app"]']
     [health] = instructions(final, "HEALTHCHECK")
@@ -85,21 +85,21 @@ def test_it_starts_gunicorn_and_looks_after_its_health() -> None:
     }
 
 
-def test_requirements_are_installed_by_hash_and_the_project_without_more() -> None:
+def test_requirements_are_installed_by_hash_and_project_without_dependencies() -> None:
     assert pip_installs(read_stages()[0]) == [
         ["--require-hashes", "-r", "/build/requirements/production.txt"],
         ["--no-deps", "--no-build-isolation", "."],
     ]
 
 
-def test_it_holds_no_secret() -> None:
+def test_dockerfile_sets_no_secret() -> None:
     for stage in read_stages():
         for rest in instructions(stage, "ENV") + instructions(stage, "ARG"):
             assert not re.search(r"(SECRET|PASSWORD|TOKEN|_KEY|DSN|_URL)[A-Z_]*=", rest)
 
 
 @complete
-def test_what_it_copies_is_there_and_reaches_the_builder() -> None:
+def test_copied_sources_exist_and_are_not_ignored() -> None:
     sources = [source for stage in read_stages() for names, _ in copies(stage) for source in names]
     ignore_lines = (PROJECT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     let_through = {line.removeprefix("!") for line in ignore_lines if line.startswith("!")}
@@ -110,7 +110,7 @@ def test_what_it_copies_is_there_and_reaches_the_builder() -> None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Do what the Dockerfile does, below a directory in place of the root: its copies, its installs."""
+    """Replay the copies and installs of the Dockerfile below a directory."""
     root = tmp_path_factory.mktemp("image")
     environment = root / "opt" / "venv"
     run([str(UV), "venv", "--quiet", "--python", sys.executable, str(environment)], root)
@@ -127,7 +127,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copy_bytecode(environment: Path) -> None:
-    """Copy the bytecode of the libraries, which Python takes for files of the same size and time."""
+    """Copy the libraries' bytecode, which Python accepts for files of the same size and time."""
     below = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "site-packages")
     ours, its = Path(sys.prefix) / below, environment / below
     for compiled in ours.rglob("*.pyc"):
@@ -138,7 +138,7 @@ def copy_bytecode(environment: Path) -> None:
 
 
 def copy(source: str, root: Path, target: str) -> None:
-    """Copy as COPY does: a directory's content to the target, a file to it or into it."""
+    """Copy like COPY: a directory's content to the target, a file to the target or into the target directory."""
     origin, destination = PROJECT / source, root / target.lstrip("/")
     if origin.is_dir():
         shutil.copytree(origin, destination, ignore=shutil.ignore_patterns("__pycache__"))
@@ -164,7 +164,7 @@ def run(command: list[str], directory: Path, environment: dict[str, str] | None 
 
 
 def production_environment(root: Path, **more: str) -> dict[str, str]:
-    """Make the variables of a production process; nothing that they name has to be there to import it."""
+    """Return the variables of a production process. Imports do not need any of the named servers."""
     return {
         "PATH": f"{root / 'opt/venv/bin'}:{os.environ['PATH']}",
         "ENVIRONMENT": "production",
@@ -187,7 +187,7 @@ def production_environment(root: Path, **more: str) -> dict[str, str]:
 
 
 @complete
-def test_the_commands_of_all_processes_are_in_the_image(image: Path) -> None:
+def test_commands_of_all_processes_are_in_the_image(image: Path) -> None:
     directory, environment = image / "srv/marketplace", production_environment(image)
     assert {path.name for path in directory.iterdir()} - {"__pycache__"} == {"gunicorn.conf.py"}
     # gunicorn imports the worker class of the streaming processes by name.
@@ -198,7 +198,7 @@ def test_the_commands_of_all_processes_are_in_the_image(image: Path) -> None:
 
 @complete
 def test_all_files_of_the_packages_are_in_the_image(image: Path) -> None:
-    # Migrations, templates, scripts: data of a package are easily left out of what is installed.
+    # Migrations, templates and scripts are package data, which an install easily omits.
     [installed] = (image / "opt/venv/lib").glob("python*/site-packages")
     files = [
         path.relative_to(PROJECT)
@@ -211,7 +211,7 @@ def test_all_files_of_the_packages_are_in_the_image(image: Path) -> None:
 
 
 @complete
-def test_the_default_command_serves_and_the_health_check_sees_it(image: Path, tmp_path: Path) -> None:
+def test_default_command_serves_and_health_check_passes(image: Path, tmp_path: Path) -> None:
     port = free_port("image")
     environment = production_environment(image, WEB_BIND=f"127.0.0.1:{port}")
     final = read_stages()[-1]

@@ -1,4 +1,4 @@
-"""The documentation says what the code does, as far as a test can tell."""
+"""Documentation agrees with the code."""
 
 import re
 import runpy
@@ -33,19 +33,19 @@ def name_of(path: Path) -> str:
 
 
 def anchors(path: Path) -> set[str]:
-    """Give the anchors of a document's headings, as GitHub makes them."""
+    """Return the anchors of a document's headings in GitHub's format."""
     headings = HEADING.findall(FENCE.sub("", path.read_text(encoding="utf-8")))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def code_of(text: str) -> Iterator[str]:
-    """Give the lines of code blocks and the spans of code."""
+    """Yield the lines of code blocks and the inline code spans."""
     for block in FENCE.findall(text):
         yield from block.splitlines()[1:-1]
     yield from re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
 
 
-def booked(name: str) -> list[tuple[str, int, int]]:
+def postings_example(name: str) -> list[tuple[str, int, int]]:
     """Read a table of postings: account, debit and credit in kobo."""
     text = (PROJECT / "docs" / "ledger.md").read_text(encoding="utf-8")
     found = re.search(rf"<!-- checked:{name} -->\n(.*?)<!-- /checked -->", text, re.DOTALL)
@@ -56,18 +56,18 @@ def booked(name: str) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_generated_parts_are_what_the_code_says(path: Path) -> None:
+def test_generated_parts_match_the_code(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text == GENERATOR["generated"](text), "run: .venv/bin/python docs/generate.py"
 
 
-def test_every_part_is_shown_somewhere() -> None:
+def test_every_generated_part_is_used_in_a_document() -> None:
     shown = {found[1] for path in DOCUMENTS for found in GENERATOR["PART"].findall(path.read_text("utf-8"))}
     assert shown == set(GENERATOR["PARTS"])
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_have_existing_targets(path: Path) -> None:
     for link in LINK.findall(FENCE.sub("", path.read_text(encoding="utf-8"))):
         if ADDRESS.match(link):
             continue
@@ -85,7 +85,7 @@ def test_every_setting_is_documented() -> None:
         assert f"| `{variable_name(item.name)}` | {item.metadata['doc']}" in text
 
 
-def test_the_readme_gives_the_commands_that_ci_runs() -> None:
+def test_readme_lists_the_commands_of_ci() -> None:
     run = (PROJECT / ".ci" / "run").read_text(encoding="utf-8")
     commands = re.findall(r"^make \w+$", run, re.MULTILINE)
     assert commands == ["make check", "make test"]
@@ -95,7 +95,7 @@ def test_the_readme_gives_the_commands_that_ci_runs() -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_commands_that_are_named_exist(path: Path) -> None:
+def test_documented_commands_exist(path: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (PROJECT / "Makefile").read_text("utf-8"), re.MULTILINE))
     context = click.Context(marketplace)
     for line in code_of(path.read_text(encoding="utf-8")):
@@ -108,7 +108,7 @@ def test_commands_that_are_named_exist(path: Path) -> None:
                 assert command in found.commands, line
 
 
-def test_every_page_is_listed_for_its_readers() -> None:
+def test_every_page_is_listed_in_the_index() -> None:
     folder = PROJECT / "docs"
     listed = set(LINK.findall((folder / "README.md").read_text(encoding="utf-8")))
     assert {path.name for path in folder.glob("*.md")} - {"README.md"} <= listed
@@ -128,25 +128,25 @@ def test_every_decision_is_listed() -> None:
 
 def test_pictures_are_well_formed() -> None:
     for path in (PROJECT / "docs").glob("*.svg"):
-        assert ET.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314 - our own
+        assert ET.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314 - files of this repository
 
 
 @pytest.mark.parametrize("name", ["payment", "release", "quarantine"])
 def test_examples_of_postings_balance(name: str) -> None:
-    rows = booked(name)
+    rows = postings_example(name)
     assert sum(debit for _, debit, _ in rows) == sum(credit for _, _, credit in rows) > 0
     assert all((debit > 0) != (credit > 0) for _, debit, credit in rows)
 
 
-def test_the_example_of_a_purchase_is_what_the_code_reckons() -> None:
+def test_example_of_a_purchase_matches_computed_amounts() -> None:
     fees = Fees(commission_bps=500, service_fee_minor=10_000, delivery_fee_minor=50_000)
     line = OrderLine(170_000, 2, fees.commission_bps)
     price = price_order([line], fees=fees, is_delivery=True)
     share = split_escrow(price, commission_minor=line.commission_minor)
-    assert ("escrow", 0, price.total_minor) in booked("payment")
-    assert ("gateway_fees", fee_of(price.total_minor), 0) in booked("payment")
-    assert ("gateway_fees", fee_of(300_000), 0) in booked("quarantine")
-    assert booked("release") == [
+    assert ("escrow", 0, price.total_minor) in postings_example("payment")
+    assert ("gateway_fees", fee_of(price.total_minor), 0) in postings_example("payment")
+    assert ("gateway_fees", fee_of(300_000), 0) in postings_example("quarantine")
+    assert postings_example("release") == [
         ("escrow", price.total_minor, 0),
         ("vendor_payable:vendor", 0, share.vendor_minor),
         ("platform_revenue", 0, share.platform_minor),

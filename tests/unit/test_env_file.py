@@ -1,4 +1,4 @@
-"""Variables in a file: what is written is read back the same, by us and by a shell."""
+"""Environment files: written variables are read back unchanged by the parser and by a shell."""
 
 import subprocess
 from pathlib import Path
@@ -17,7 +17,7 @@ AWKWARD = {
 _values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0"), max_size=40)
 
 
-def test_a_shell_reads_what_is_written(tmp_path: Path) -> None:
+def test_shell_reads_written_variables_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "stack.env"
     path.write_text(format_variables(AWKWARD), encoding="utf-8")
 
@@ -36,18 +36,18 @@ def test_a_shell_reads_what_is_written(tmp_path: Path) -> None:
 
 
 @given(st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{0,9}", fullmatch=True), _values))
-def test_what_is_written_is_read_back_the_same(variables: dict[str, str]) -> None:
+def test_written_variables_are_read_back_unchanged(variables: dict[str, str]) -> None:
     assert parse_variables(format_variables(variables)) == variables
 
 
-def test_what_is_plain_stays_plain() -> None:
+def test_plain_value_is_written_without_quotes() -> None:
     assert (
         format_variables({"PUBLIC_BASE_URL": "http://127.0.0.1:8000"})
         == "PUBLIC_BASE_URL=http://127.0.0.1:8000\n"
     )
 
 
-def test_what_was_written_without_quotes_is_taken_as_it_stands() -> None:
+def test_unquoted_value_is_read_literally() -> None:
     text = "A=10.0.0.1, 10.0.0.2\nB=it's\n# C=1\n\nno variable\n D=a=b \n"
 
     assert parse_variables(text) == {"A": "10.0.0.1, 10.0.0.2", "B": "it's", "D": "a=b"}

@@ -1,4 +1,4 @@
-"""Reasons are public: clients decide by them, so they outlive the names of their classes."""
+"""Error reasons are public and stable: clients decide by reasons, so renamed classes keep the same reason."""
 
 import importlib
 import re
@@ -11,7 +11,7 @@ from marketplace.kernel.errors import MarketplaceError
 # Background work defines errors of its own.
 importlib.import_module("tasks.all_tasks")
 
-# Change a class's name as you like; change its reason only together with the API's clients.
+# Renaming a class is safe. Changing a reason needs a change of the API's clients.
 REASONS = {
     "AccountNotActiveError": "account-not-active",
     "AlertAlreadyResolvedError": "alert-already-resolved",
@@ -101,7 +101,7 @@ REASONS = {
     "WrongPinError": "wrong-pin",
 }
 
-# The code alone says enough: malformed requests, missing resources, tokens, and failures of the service.
+# The code alone is specific enough: malformed requests, missing resources, tokens, and failures of the service.
 WITHOUT_REASON = {
     "ConflictError",
     "ForbiddenError",
@@ -123,8 +123,8 @@ WITHOUT_REASON = {
     "ValidationError",
 }
 
-# Conditions that only background work meets, so far.
-IN_BACKGROUND = {
+# Conditions that so far occur only in background work.
+BACKGROUND_ONLY_REASONS = {
     "changed-while-polled",
     "delivery-in-progress",
     "reconciliation-leased",
@@ -140,19 +140,19 @@ def error_classes(base: type[MarketplaceError] = MarketplaceError) -> Iterator[t
         yield from error_classes(error)
 
 
-def test_reasons_stay_as_clients_know_them() -> None:
+def test_reasons_of_errors_are_unchanged() -> None:
     reasons = {error.__name__: error.reason for error in error_classes() if error.reason}
 
     assert reasons == REASONS
 
 
-def test_each_reason_is_declared_by_a_route_that_can_answer_it() -> None:
+def test_each_reason_is_declared_by_a_route() -> None:
     declared = {error.reason for contract in contracts() for error in contract.errors}
 
-    assert declared == set(REASONS.values()) - IN_BACKGROUND
+    assert declared == set(REASONS.values()) - BACKGROUND_ONLY_REASONS
 
 
-def test_each_reason_stands_for_one_condition() -> None:
+def test_each_reason_stands_for_a_single_condition() -> None:
     assert [reason for reason, count in Counter(REASONS.values()).items() if count > 1] == []
 
 
@@ -164,5 +164,5 @@ def test_each_error_has_a_reason_or_needs_none() -> None:
     assert {error.__name__ for error in error_classes() if not error.reason} == WITHOUT_REASON
 
 
-def test_reasons_are_constants_of_their_own_class() -> None:
+def test_reasons_are_declared_on_the_class_itself() -> None:
     assert [error.__name__ for error in error_classes() if error.reason and "reason" not in vars(error)] == []

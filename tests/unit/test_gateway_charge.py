@@ -1,4 +1,4 @@
-"""Charges off the wire, and signatures: what may be taken for money, and what may not."""
+"""Parsing of gateway charges, and verification of webhook signatures."""
 
 import hashlib
 import hmac
@@ -28,7 +28,7 @@ SECRET = "sk_test_unit"
 BODY = b'{"event":"charge.success"}'
 
 
-def test_a_charge_is_read_as_it_is() -> None:
+def test_charge_is_parsed() -> None:
     assert Charge.from_wire(WIRE) == Charge(
         id="4099260516",
         reference=WIRE["reference"],
@@ -42,7 +42,7 @@ def test_a_charge_is_read_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("amount", [0, 1, 10**15])
-def test_an_integer_amount_in_range_is_taken(amount: int) -> None:
+def test_integer_amount_in_range_is_accepted(amount: int) -> None:
     assert Charge.from_wire(WIRE | {"amount": amount}).amount_minor == amount
 
 
@@ -52,7 +52,7 @@ def test_an_integer_amount_in_range_is_taken(amount: int) -> None:
     ids=repr,
 )
 @pytest.mark.parametrize("field", ["amount", "fees"])
-def test_anything_else_is_no_amount(field: str, amount: Any) -> None:
+def test_other_values_are_refused_as_amount(field: str, amount: Any) -> None:
     if (field, amount) == ("fees", None):
         assert Charge.from_wire(WIRE | {"fees": None}).fees_minor == 0
         return
@@ -61,7 +61,7 @@ def test_anything_else_is_no_amount(field: str, amount: Any) -> None:
 
 
 @pytest.mark.parametrize("field", ["reference", "status", "amount", "currency"])
-def test_a_field_that_is_missing_is_named(field: str) -> None:
+def test_missing_field_is_named(field: str) -> None:
     with pytest.raises(MalformedGatewayDataError, match=f"data.{field} is not"):
         Charge.from_wire({name: value for name, value in WIRE.items() if name != field})
 
@@ -71,28 +71,28 @@ def test_a_field_that_is_missing_is_named(field: str) -> None:
     [{"id": "4099260516"}, {"id": 1.5}, {"id": True}, {"reference": 7}, {"status": None}, {"currency": 566}],
     ids=repr,
 )
-def test_a_field_of_another_type_is_refused(wrong: dict[str, Any]) -> None:
+def test_field_of_wrong_type_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(MalformedGatewayDataError):
         Charge.from_wire(WIRE | wrong)
 
 
 @pytest.mark.parametrize("data", [None, [], "charge", 7, [WIRE]], ids=repr)
-def test_what_is_no_object_is_no_charge(data: Any) -> None:
+def test_charge_that_is_not_an_object_is_refused(data: Any) -> None:
     with pytest.raises(MalformedGatewayDataError, match="not an object"):
         Charge.from_wire(data)
 
 
 @pytest.mark.parametrize("channel", [None, 7, ["card"]], ids=repr)
-def test_a_strange_channel_does_not_cost_the_charge(channel: Any) -> None:
+def test_unrecognized_channel_does_not_refuse_the_charge(channel: Any) -> None:
     assert Charge.from_wire(WIRE | {"channel": channel}).channel == "unknown"
 
 
 @pytest.mark.parametrize("paid_at", [None, 1_700_000_000, "2026-11-21T10:00:00"], ids=repr)
-def test_a_time_without_zone_is_none(paid_at: Any) -> None:
+def test_payment_time_without_zone_is_dropped(paid_at: Any) -> None:
     assert Charge.from_wire(WIRE | {"paid_at": paid_at}).paid_at is None
 
 
-def test_a_charge_without_id_is_known_by_its_reference() -> None:
+def test_charge_without_id_is_identified_by_reference() -> None:
     charge = Charge.from_wire({name: value for name, value in WIRE.items() if name != "id"})
 
     assert charge.id == charge.reference == WIRE["reference"]
@@ -108,11 +108,11 @@ def test_a_charge_without_id_is_known_by_its_reference() -> None:
         "2026-11-20T09:30:00",
     ],
 )
-def test_an_odd_time_costs_no_payment(odd: str) -> None:
+def test_implausible_payment_time_is_dropped(odd: str) -> None:
     assert Charge.from_wire(WIRE | {"paid_at": odd}).paid_at is None
 
 
-def test_a_time_is_given_in_utc() -> None:
+def test_payment_time_is_converted_to_utc() -> None:
     assert Charge.from_wire(WIRE | {"paid_at": "2026-11-20T10:30:00+01:00"}).paid_at == datetime(
         2026, 11, 20, 9, 30, tzinfo=UTC
     )
@@ -129,7 +129,7 @@ def test_a_time_is_given_in_utc() -> None:
         ("SUCCESS", False, False),
     ],
 )
-def test_only_success_is_money(status: str, settled: bool, failed: bool) -> None:
+def test_only_status_success_counts_as_paid(status: str, settled: bool, failed: bool) -> None:
     charge = Charge.from_wire(WIRE | {"status": status})
 
     assert (charge.is_successful, charge.has_failed) == (settled, failed)
@@ -142,7 +142,7 @@ def test_only_success_is_money(status: str, settled: bool, failed: bool) -> None
         max_leaves=12,
     )
 )
-def test_whatever_comes_it_is_a_charge_or_is_refused(data: Any) -> None:
+def test_any_data_is_parsed_in_range_or_refused(data: Any) -> None:
     try:
         charge = Charge.from_wire(data)
     except MalformedGatewayDataError:
@@ -159,7 +159,7 @@ def matches(secret: str, signature: str) -> bool:
     return signature_matches(secret=secret, body=BODY, signature=signature, algorithm="sha512")
 
 
-def test_the_right_signature_matches() -> None:
+def test_correct_signature_matches() -> None:
     assert matches(SECRET, signed(BODY))
 
 
@@ -178,12 +178,12 @@ def test_the_right_signature_matches() -> None:
     ],
     ids=["none", "short", "long", "upper", "other body", "sha256", "not hex", "not ascii", "padded"],
 )
-def test_no_other_does(signature: str) -> None:
+def test_wrong_signature_or_secret_does_not_match(signature: str) -> None:
     assert not matches(SECRET, signature)
     assert not matches("sk_test_other", signed(BODY))
 
 
-def test_a_person_without_email_has_one_for_providers() -> None:
+def test_user_without_email_has_placeholder_email_for_providers() -> None:
     user_id = UUID(int=7)
 
     assert customer_email("ada@example.com", user_id) == "ada@example.com"

@@ -1,4 +1,4 @@
-"""Hostile files: each is refused clearly, within a second of processor time and 200 MB of memory."""
+"""Hostile image files are refused clearly, within a second of processor time and 200 MB of memory."""
 
 import json
 import struct
@@ -28,7 +28,7 @@ from tests.support.sample_images import chunk, encoded, gradient, opened, photo
 SIZES = (320, 800, 1600)
 MOST_SECONDS = 1.0
 MOST_MEGABYTES = 200
-# Attacks on processor time and memory: a quick run measures these alone, and sends the others alone.
+# Attacks on processor time and memory. A quick run only measures these files and only refuses the others.
 HEAVY = (
     "PNG of 99 million pixels",
     "PNG with a profile of 300 MB",
@@ -40,7 +40,7 @@ HEAVY = (
     "PNG of 16 bits with half of its rows",
     "PNG of 23.5 million pixels without its last row",
 )
-# A process's peak counts what its parent held when it was forked: this parent is small.
+# The peak of a process includes the memory of the parent at the fork, so this parent is small.
 _MEASURE = """
 import json, os, subprocess, sys
 child = subprocess.Popen(sys.argv[1:], stdin=0, stdout=subprocess.PIPE)
@@ -53,7 +53,7 @@ print(json.dumps([os.waitstatus_to_exitcode(status), answer, usage.ru_utime + us
 
 @dataclass(frozen=True)
 class Measured:
-    """What the process that decodes did with a file, and what it took."""
+    """Result of the decoder process for a file, with processor time and peak memory."""
 
     status: int
     answer: str
@@ -89,7 +89,7 @@ def refused(content: bytes) -> MarketplaceError:
 
 
 @pytest.mark.parametrize("name", [name for name in ATTACKS if DEEP or name not in HEAVY])
-def test_hostile_file_is_refused_with_its_status(name: str) -> None:
+def test_hostile_file_is_refused_with_expected_status(name: str) -> None:
     make, status = ATTACKS[name]
 
     error = refused(make())
@@ -122,7 +122,7 @@ def test_hostile_file_takes_little_time_and_memory(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "size"),
-    # A quick run has the two that take most.
+    # A quick run has the two most expensive formats.
     [("JPEG", (8000, 6000)), ("WebP", (4080, 3060)), ("PNG", (6000, 4000)), ("GIF", (6000, 4000))][
         : case_count(2, deep=4)
     ],
@@ -139,7 +139,7 @@ def test_largest_accepted_image_takes_little_memory(kind: str, size: tuple[int, 
 
 @pytest.mark.parametrize("interlaced", [False, True])
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 5), (9, 7), (100, 60), (601, 599)])
-def test_a_png_with_all_its_rows_is_taken(size: tuple[int, int], interlaced: bool) -> None:
+def test_png_with_all_rows_is_accepted(size: tuple[int, int], interlaced: bool) -> None:
     passes = [
         (0, 0, 8, 8),
         (4, 0, 8, 8),
@@ -167,23 +167,25 @@ def test_a_png_with_all_its_rows_is_taken(size: tuple[int, int], interlaced: boo
 
 
 class TestLimits:
-    def test_decoding_that_takes_long_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_decoding_beyond_time_limit_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sandboxed_decode, "_DECODE_CPU_SECONDS", 0.002)
 
         assert "too complex" in refused(encoded(gradient(3000, 3000), "PNG")).detail
 
-    def test_decoding_that_takes_much_memory_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_decoding_beyond_memory_limit_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sandboxed_decode, "_MAX_ADDRESS_SPACE", 90 * 1024 * 1024)
 
         assert refused(encoded(gradient(5000, 4000), "PNG")).status == 422
 
-    def test_a_process_that_does_not_end_is_killed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_decoder_process_beyond_timeout_is_killed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sandboxed_decode, "_WORKER_TIMEOUT_SECONDS", 0.2)
         monkeypatch.setattr(sandboxed_decode, "decode_worker_command", lambda _kind, _sizes: ["sleep", "60"])
 
         assert isinstance(refused(photo(20, 20)), ServiceUnavailableError)
 
-    def test_a_fault_of_ours_is_no_fault_of_the_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_failure_of_decoder_process_is_not_blamed_on_the_file(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(
             sandboxed_decode, "decode_worker_command", lambda _kind, _sizes: [sys.executable, "-c", "1 / 0"]
         )
@@ -191,7 +193,7 @@ class TestLimits:
         with file_of(photo(20, 20)) as file, pytest.raises(sandboxed_decode.DecodeWorkerFailedError):
             sandboxed_decode.re_encode(file, name="file", sizes=SIZES)
 
-    def test_a_crash_is_the_files_fault(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_crash_of_decoder_process_refuses_the_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
         crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
         monkeypatch.setattr(
             sandboxed_decode, "decode_worker_command", lambda _kind, _sizes: [sys.executable, "-c", crash]
@@ -199,7 +201,9 @@ class TestLimits:
 
         assert refused(photo(20, 20)).status == 422
 
-    def test_too_many_at_once_are_told_to_come_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_decoding_with_all_slots_in_use_answers_retry_after(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(sandboxed_decode, "_QUEUE_TIMEOUT_SECONDS", 0.01)
         with sandboxed_decode._worker_slots, sandboxed_decode._worker_slots:
             error = refused(photo(20, 20))
@@ -207,7 +211,7 @@ class TestLimits:
         assert isinstance(error, ServiceUnavailableError)
         assert error.retry_after_seconds == 5
 
-    def test_the_process_is_given_nothing_of_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_decoder_process_gets_no_environment_variables(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("S3_SECRET_ACCESS_KEY", "a secret")
         tell = "import json, os; print(json.dumps({'refused': ' '.join(os.environ)}))"
         monkeypatch.setattr(
@@ -219,8 +223,8 @@ class TestLimits:
         assert refused(photo(20, 20)).detail.split()[1:] in (["LANG"], ["LANG", "LC_CTYPE"])
 
 
-def test_a_picture_that_is_also_something_else_is_a_picture_alone_afterwards() -> None:
-    """What stands behind the picture, or in its comment, is not in what is shown."""
+def test_content_hidden_in_image_is_removed() -> None:
+    """Content after the image data or in a comment does not appear in the renditions."""
     evil = b"<script>alert(1)</script>"
     for content in (
         photo(90, 60) + evil,

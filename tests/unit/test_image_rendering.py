@@ -1,4 +1,4 @@
-"""Pictures drawn anew: upright, in sRGB, without metadata, in several sizes, the same every time."""
+"""Image rendering: upright, in sRGB, without metadata, in several sizes, and deterministic."""
 
 import io
 import struct
@@ -27,7 +27,7 @@ from marketplace.infra.imaging.rendering import render
 from tests.support.sample_images import encoded, gradient, opened, photo
 
 SIZES = (320, 800, 1600)
-# Each orientation, and where the corner that is stored top left belongs.
+# Each EXIF orientation, and the upright position of the corner stored at the top left.
 CORNERS = {1: "tl", 2: "tr", 3: "br", 4: "bl", 5: "tl", 6: "tr", 7: "br", 8: "bl"}
 RED, BLUE = (254, 0, 0), (0, 0, 254)
 
@@ -53,7 +53,7 @@ def with_orientation(picture: Image.Image, orientation: int, kind: str) -> bytes
 
 
 class TestSizes:
-    def test_a_photograph(self) -> None:
+    def test_photograph_has_three_webp_sizes_and_a_jpeg(self) -> None:
         picture = drawn(photo(4000, 3000))
 
         assert (picture.width, picture.height, picture.format) == (4000, 3000, JPEG)
@@ -68,8 +68,8 @@ class TestSizes:
             assert (found.size, found.mode) == ((one.width, one.height), "RGB")
             assert found.format == ("JPEG" if one.name == "jpg" else "WEBP")
 
-    def test_it_shows_the_same(self) -> None:
-        """Reduced by the decoder, by strips and by resizing, it is still the same picture."""
+    def test_renditions_show_the_original_image(self) -> None:
+        """Reduction by the decoder, by strips and by resizing keeps the image content."""
         for kind in ("JPEG", "PNG", "WEBP"):
             for one in drawn(encoded(gradient(3700, 2900), kind)).renditions:
                 expected = gradient(one.width, one.height)
@@ -88,7 +88,7 @@ class TestSizes:
             ((801, 10 * 80), ["320", "800", "1600", "jpg"]),
         ],
     )
-    def test_none_is_enlarged_and_none_is_there_twice(
+    def test_renditions_are_not_enlarged_or_repeated(
         self, size: tuple[int, int], expected: list[str]
     ) -> None:
         picture = drawn(photo(*size))
@@ -96,7 +96,7 @@ class TestSizes:
         assert names(picture) == expected
         assert (picture.renditions[-1].width, picture.renditions[-1].height) == size
 
-    def test_upright_ones_are_measured_by_their_height(self) -> None:
+    def test_portrait_image_is_scaled_by_height(self) -> None:
         assert [(one.width, one.height) for one in drawn(photo(100, 2000)).renditions] == [
             (16, 320),
             (40, 800),
@@ -104,19 +104,19 @@ class TestSizes:
             (80, 1600),
         ]
 
-    def test_a_webp_is_in_its_own_format_already(self) -> None:
+    def test_webp_image_gets_no_jpeg_rendition(self) -> None:
         assert names(drawn(encoded(gradient(2000, 1000), "WEBP"))) == ["320", "800", "1600"]
 
-    def test_the_same_file_gives_the_same_bytes(self) -> None:
+    def test_same_file_gives_same_bytes(self) -> None:
         for kind in ("JPEG", "PNG", "WEBP", "GIF"):
             content = encoded(gradient(900, 500), kind)
             assert drawn(content) == drawn(content)
 
 
-class TestTurning:
+class TestOrientation:
     @pytest.mark.parametrize("orientation", CORNERS)
     @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
-    def test_what_was_taken_on_its_side_stands_upright(self, orientation: int, kind: str) -> None:
+    def test_image_with_orientation_is_rendered_upright(self, orientation: int, kind: str) -> None:
         picture = Image.new("RGB", (160, 80), BLUE)
         picture.paste(RED, (0, 0, 40, 40))
 
@@ -134,14 +134,14 @@ class TestTurning:
             assert red == [CORNERS[orientation]]
 
     @pytest.mark.parametrize("orientation", [0, 9, 77])
-    def test_an_orientation_that_there_is_none_of_is_none(self, orientation: int) -> None:
+    def test_unknown_orientation_is_ignored(self, orientation: int) -> None:
         assert drawn(with_orientation(gradient(30, 20), orientation, "JPEG")).width == 30
 
     @pytest.mark.parametrize(
         "exif", [b"Exif\x00\x00", b"Exif\x00\x00MM\x00*", b"Exif\x00\x00II*\x00\xff\xff\xff\xff", b"x"]
     )
     @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
-    def test_metadata_that_can_not_be_read_are_no_fault_of_the_picture(self, exif: bytes) -> None:
+    def test_unreadable_exif_is_ignored(self, exif: bytes) -> None:
         assert drawn(encoded(gradient(30, 20), "JPEG", exif=exif)).width == 30
 
 
@@ -178,7 +178,7 @@ class TestMetadata:
         return encoded(gradient(500, 300), kind, **options)
 
     @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
-    def test_nothing_of_them_is_left(self, kind: str) -> None:
+    def test_metadata_is_removed(self, kind: str) -> None:
         content = self.tainted(kind)
         assert any(mark in content for mark in self.MARKS)
         assert opened(content).getexif().get_ifd(0x8825)
@@ -189,7 +189,7 @@ class TestMetadata:
             assert dict(found.getexif()) == {}
             assert not {"exif", "icc_profile", "xmp", "comment", "Comment", "dpi"} & found.info.keys()
 
-    def test_a_gifs_comment_is_gone(self) -> None:
+    def test_gif_comment_is_removed(self) -> None:
         content = encoded(gradient(50, 30), "GIF", comment=b"A secret comment")
         assert b"A secret comment" in content
 
@@ -205,8 +205,8 @@ class TestColours:
                 assert found.getpixel((10, 1))[3] < 12
                 assert found.getpixel((10, one.height - 2))[3] > 240
 
-    def test_what_is_transparent_does_not_darken_its_surroundings(self) -> None:
-        """Black that nobody sees must not be mixed into the white beside it."""
+    def test_transparent_pixels_do_not_darken_the_edge(self) -> None:
+        """Invisible black pixels must not mix with adjacent white pixels."""
         picture = Image.new("RGBA", (3200, 1600), (0, 0, 0, 0))
         picture.paste((255, 255, 255, 255), (0, 0, 1601, 1600))
 
@@ -216,13 +216,13 @@ class TestColours:
         seen = [edge.getpixel((x, 80)) for x in range(150, 170)]
         assert all(min(pixel[:3]) > 200 for pixel in seen if pixel[3] > 100)
 
-    def test_transparency_that_hides_nothing_is_dropped(self) -> None:
+    def test_fully_opaque_alpha_channel_is_dropped(self) -> None:
         picture = gradient(50, 30)
         picture.putalpha(255)
 
         assert {opened(one.content).mode for one in drawn(encoded(picture, "PNG")).renditions} == {"RGB"}
 
-    def test_a_palette(self) -> None:
+    def test_palette_colours_are_kept(self) -> None:
         for kind in ("PNG", "GIF"):
             picture = Image.new("P", (900, 700))
             picture.putpalette([200, 30, 30, 30, 30, 200] + [0] * 762)
@@ -232,7 +232,7 @@ class TestColours:
                 assert near(found.getpixel((5, 5)), (200, 30, 30), by=20), (kind, one.name)
                 assert near(found.getpixel((one.width - 5, 5)), (30, 30, 200), by=20), (kind, one.name)
 
-    def test_a_palette_with_transparency(self) -> None:
+    def test_palette_with_transparency_keeps_alpha(self) -> None:
         picture = Image.new("P", (90, 70), 1)
         picture.putpalette([200, 30, 30, 30, 30, 200] + [0] * 762)
         picture.paste(0, (0, 0, 45, 70))
@@ -241,7 +241,7 @@ class TestColours:
                 found = opened(one.content).convert("RGBA")
                 assert (found.getpixel((5, 5))[3], found.getpixel((80, 5))[3]) == (0, 255), (kind, one.name)
 
-    def test_cmyk(self) -> None:
+    def test_cmyk_is_rendered_as_rgb(self) -> None:
         picture = Image.new("CMYK", (400, 300), (0, 255, 255, 0))
 
         for one in drawn(encoded(picture, "JPEG")).renditions:
@@ -250,7 +250,7 @@ class TestColours:
             assert near(found.getpixel((200, 150)), (255, 0, 0), by=20)
 
     @pytest.mark.parametrize("mode", ["L", "1", "LA", "I;16"])
-    def test_grey(self, mode: str) -> None:
+    def test_grey_image_keeps_brightness(self, mode: str) -> None:
         if mode == "I;16":
             picture = Image.new("I;16", (60, 40), 0xC0C0)
             expected = 0xC0
@@ -261,8 +261,8 @@ class TestColours:
         for one in drawn(encoded(picture, "PNG")).renditions:
             assert near(opened(one.content).convert("RGB").getpixel((30, 20)), (expected,) * 3, by=3)
 
-    def test_colours_of_another_profile_are_those_of_srgb_afterwards(self) -> None:
-        """A profile whose red and blue are exchanged: the picture is red for whoever heeds it."""
+    def test_other_colour_profile_is_converted_to_srgb(self) -> None:
+        """The profile exchanges red and blue, so a viewer that applies the profile shows red."""
         profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
         red, blue = profile.index(b"rXYZ"), profile.index(b"bXYZ")
         profile[red : red + 4], profile[blue : blue + 4] = b"bXYZ", b"rXYZ"
@@ -272,12 +272,12 @@ class TestColours:
             assert near(opened(one.content).getpixel((30, 20)), (255, 0, 0), by=12)
 
     @pytest.mark.parametrize("profile", [b"no profile at all", b"\x00" * 3000])
-    def test_a_profile_that_can_not_be_read_is_none(self, profile: bytes) -> None:
+    def test_unreadable_colour_profile_is_ignored(self, profile: bytes) -> None:
         content = encoded(Image.new("RGB", (60, 40), (200, 20, 20)), "PNG", icc_profile=profile)
 
         assert near(opened(drawn(content).renditions[0].content).getpixel((30, 20)), (200, 20, 20), by=12)
 
-    def test_a_grey_profile_is_left_alone(self) -> None:
+    def test_unsuitable_profile_of_grey_image_is_ignored(self) -> None:
         grey = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
         content = encoded(Image.new("L", (60, 40), 200), "PNG", icc_profile=grey)
 
@@ -286,7 +286,7 @@ class TestColours:
 
 class TestAnimations:
     @pytest.mark.parametrize("kind", ["GIF", "WEBP"])
-    def test_the_first_frame_is_the_picture(self, kind: str) -> None:
+    def test_first_frame_of_animation_is_rendered(self, kind: str) -> None:
         frames = [Image.new("RGB", (60, 40), RED), Image.new("RGB", (60, 40), BLUE)]
         content = encoded(frames[0], kind, save_all=True, append_images=frames[1:], duration=100)
         assert getattr(opened(content), "n_frames", 1) == 2
@@ -297,8 +297,8 @@ class TestAnimations:
             assert near(found.convert("RGB").getpixel((30, 20)), RED, by=12)
 
 
-class TestTellingFormats:
-    def test_by_the_first_bytes(self) -> None:
+class TestFormatDetection:
+    def test_format_is_detected_by_first_bytes(self) -> None:
         for kind, expected in {"JPEG": JPEG, "PNG": PNG, "WEBP": WEBP, "GIF": GIF}.items():
             assert detect_format(encoded(gradient(9, 9), kind)[:30]) is expected
         for other in (b"", b"\xff\xd8", b"RIFF....WAVE", b"GIF88a", b"\x89PNG\r\n", b"BM", b"<svg"):
@@ -308,14 +308,14 @@ class TestTellingFormats:
         }  # fmt: skip
 
     @pytest.mark.parametrize("options", [{}, {"lossless": True}, {"exif": b"Exif\x00\x00"}])
-    def test_a_webps_size(self, options: dict[str, Any]) -> None:
+    def test_size_of_webp_is_read_from_header(self, options: dict[str, Any]) -> None:
         content = encoded(gradient(345, 123), "WEBP", **options)
 
         assert read_webp_size(content[:30]) == (345, 123)
         assert read_webp_size(content[:29]) is None
         assert read_webp_size(b"RIFF....WEBPODD " + bytes(30)) is None
 
-    def test_a_file_is_read_as_what_it_begins_with_and_as_nothing_else(self) -> None:
+    def test_file_with_content_of_another_format_is_refused(self) -> None:
         with pytest.raises(UnacceptablePictureError, match="damaged or incomplete"):
             drawn(photo(30, 20), GIF)
         with pytest.raises(UnacceptablePictureError, match="damaged or incomplete"):
@@ -323,15 +323,15 @@ class TestTellingFormats:
 
     @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF"])
     @pytest.mark.parametrize("part", [0.05, 0.3, 0.6, 0.9, 0.99])
-    def test_a_file_that_is_cut_off(self, kind: str, part: float) -> None:
+    def test_truncated_file_is_refused(self, kind: str, part: float) -> None:
         content = encoded(gradient(700, 500), kind)
 
         with pytest.raises(UnacceptablePictureError, match="incomplete"):
             drawn(content[: int(len(content) * part)])
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
-    def test_a_file_whose_bytes_are_changed_is_refused_or_drawn(self) -> None:
-        """No byte that is exchanged leads to anything else."""
+    def test_file_with_changed_bytes_is_refused_or_rendered(self) -> None:
+        """A changed byte causes no other outcome."""
         for kind in ("JPEG", "PNG", "WEBP", "GIF"):
             content = bytearray(encoded(gradient(60, 40), kind))
             for place in range(12, min(len(content), 400), 3):
@@ -345,7 +345,7 @@ class TestTellingFormats:
 
 class TestBounds:
     @pytest.mark.parametrize(
-        ("size", "told"),
+        ("size", "message"),
         [
             ((0, 5), "no pixels"),
             ((12_001, 9_000), "at most 12,000 pixels"),
@@ -354,15 +354,15 @@ class TestBounds:
             ((5_000, 5_000), "25.0 megapixels"),
         ],
     )
-    def test_what_is_out_of_them(self, size: tuple[int, int], told: str) -> None:
-        with pytest.raises(UnacceptablePictureError, match=told):
+    def test_size_out_of_bounds_is_refused(self, size: tuple[int, int], message: str) -> None:
+        with pytest.raises(UnacceptablePictureError, match=message):
             ensure_acceptable_size(*size, max_pixels=24_000_000)
 
     @pytest.mark.parametrize("size", [(1, 1), (1, 20), (4_000, 200), (12_000, 2_000), (6_000, 4_000)])
-    def test_what_is_within_them(self, size: tuple[int, int]) -> None:
+    def test_size_within_bounds_is_accepted(self, size: tuple[int, int]) -> None:
         ensure_acceptable_size(*size, max_pixels=24_000_000)
 
-    def test_a_progressive_jpeg_may_have_fewer_pixels(self) -> None:
+    def test_progressive_jpeg_has_a_lower_pixel_limit(self) -> None:
         content = bytearray(photo(64, 64, progressive=True))
         start = content.index(b"\xff\xc2") + 5
         content[start : start + 4] = struct.pack(">HH", 6_000, 6_000)
@@ -371,8 +371,8 @@ class TestBounds:
             drawn(bytes(content))
 
 
-def test_web_processes_hold_neither_the_decoder_nor_the_storages_client() -> None:
-    """Both are large: the one is another process's, the other is loaded when it is first used."""
+def test_web_processes_load_neither_image_decoder_nor_storage_client() -> None:
+    """Both libraries are large. The decoder runs in a separate process, and the client is loaded at first use."""
     check = (
         "import sys, blueprints.areas, marketplace.services, tasks.all_tasks;"
         "sys.exit(', '.join({'PIL', 'boto3', 'botocore'} & sys.modules.keys()) or None)"

@@ -1,4 +1,4 @@
-"""The kernel's small parts: money as text, ids, times and pages."""
+"""Kernel utilities: money as text, ids, times and pages."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -26,7 +26,7 @@ def test_naira_are_written_in_the_fewest_digits(amount: int, text: str) -> None:
 
 
 @given(amount=AMOUNTS, rate=st.integers(0, BASIS_POINTS))
-def test_a_share_is_the_most_that_the_rate_allows(amount: int, rate: int) -> None:
+def test_share_is_rounded_down(amount: int, rate: int) -> None:
     share = share_in_basis_points(amount, rate)
 
     assert share * BASIS_POINTS <= amount * rate < (share + 1) * BASIS_POINTS
@@ -34,26 +34,26 @@ def test_a_share_is_the_most_that_the_rate_allows(amount: int, rate: int) -> Non
 
 
 @given(amount=AMOUNTS, weights=st.lists(st.integers(0, 1000), min_size=1, max_size=20).filter(any))
-def test_what_has_no_weight_gets_nothing(amount: int, weights: list[int]) -> None:
+def test_zero_weight_gets_zero(amount: int, weights: list[int]) -> None:
     parts = split_by_weights(amount, weights)
 
     assert all(part == 0 for part, weight in zip(parts, weights, strict=True) if weight == 0)
     assert split_by_weights(amount, weights) == split_by_weights(amount, [weight * 7 for weight in weights])
 
 
-def test_the_first_of_equals_gets_the_odd_kobo() -> None:
+def test_first_of_equal_weights_gets_the_odd_kobo() -> None:
     assert split_by_weights(100, [1, 1, 1]) == [34, 33, 33]
     assert split_by_weights(2, [1, 1, 1]) == [1, 1, 0]
     assert split_by_weights(10, [6, 3, 1]) == [6, 3, 1]
 
 
 @given(st.uuids())
-def test_a_uuid_is_read_in_either_case(value: UUID) -> None:
+def test_uuid_is_read_in_either_case(value: UUID) -> None:
     assert parse_uuid(str(value)) == value == parse_uuid(str(value).upper())
 
 
 @given(st.uuids(version=4))
-def test_a_uuid_has_the_version_asked_for(value: UUID) -> None:
+def test_uuid_of_another_version_is_refused(value: UUID) -> None:
     assert parse_uuid(str(value), version=4) == value
     assert parse_uuid(str(value), version=7) is None
 
@@ -64,12 +64,12 @@ def test_a_uuid_has_the_version_asked_for(value: UUID) -> None:
      lambda u: f"{u}"[:-1], lambda u: f"{u}0", lambda u: f"{u}".replace("-", "_"), lambda _u: "",
      lambda u: f"g{u}"[:36], lambda u: f"{u}"[:-1] + "٣"],
 )  # fmt: skip
-def test_any_other_spelling_of_a_uuid_is_none(write: Any) -> None:
+def test_any_other_spelling_of_uuid_is_refused(write: Any) -> None:
     assert parse_uuid(write(uuid4())) is None
 
 
 @given(st.datetimes(min_value=datetime(1900, 1, 1)), st.integers(-14 * 60, 14 * 60))  # noqa: DTZ001 - the zone follows
-def test_a_time_is_written_in_utc_to_the_microsecond(moment: datetime, offset_minutes: int) -> None:
+def test_time_is_written_in_utc_to_the_microsecond(moment: datetime, offset_minutes: int) -> None:
     there = moment.replace(tzinfo=UTC).astimezone(timezone(timedelta(minutes=offset_minutes)))
     written = iso(there)
 
@@ -78,12 +78,12 @@ def test_a_time_is_written_in_utc_to_the_microsecond(moment: datetime, offset_mi
     assert datetime.fromisoformat(written) == there
 
 
-def test_a_time_without_its_zone_is_refused() -> None:
+def test_time_without_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="has no time zone"):
-        iso(datetime(2026, 1, 1))  # noqa: DTZ001 - what is tested
+        iso(datetime(2026, 1, 1))  # noqa: DTZ001 - the missing zone is the test data
 
 
-def test_the_clock_tells_the_time_in_utc() -> None:
+def test_system_clock_is_in_utc() -> None:
     assert system_clock().utcoffset() == timedelta(0)
     assert abs(system_clock() - datetime.now(UTC)) < timedelta(seconds=5)
 
@@ -93,7 +93,7 @@ def test_the_clock_tells_the_time_in_utc() -> None:
     [(0, 0, None), (1, 1, None), (3, 3, None), (4, 3, [2])],
     ids=["none", "fewer", "as many", "one more"],
 )
-def test_a_page_goes_on_only_where_one_more_row_was_found(
+def test_page_has_next_position_only_if_another_row_was_found(
     fetched: int, shown: int, position: list[int] | None
 ) -> None:
     rows = [{"n": number} for number in range(fetched)]
@@ -106,16 +106,16 @@ def test_a_page_goes_on_only_where_one_more_row_was_found(
 
 def errors_below(base: type[MarketplaceError]) -> list[type[MarketplaceError]]:
     found = {base, *(error for child in base.__subclasses__() for error in errors_below(child))}
-    # In one order in each process of tests, whichever module each of them imports first.
+    # Sorted, because parallel test processes import modules in different orders.
     return sorted(found, key=lambda error: (error.__module__, error.__qualname__))
 
 
 @pytest.mark.parametrize("error", errors_below(MarketplaceError), ids=lambda error: error.__name__)
-def test_every_error_is_of_the_catalog(error: type[MarketplaceError]) -> None:
+def test_every_error_code_is_in_the_catalog(error: type[MarketplaceError]) -> None:
     assert error.code in CATALOG
 
 
-def test_an_error_says_what_the_catalog_says_unless_told_otherwise() -> None:
+def test_error_has_catalog_meaning_unless_given_a_detail() -> None:
     assert MarketplaceError().detail == CATALOG["INTERNAL_ERROR"].meaning
     assert str(ValidationError.of("items[0].quantity", "must be at least 1")) == (
         "items[0].quantity: must be at least 1"

@@ -1,4 +1,4 @@
-"""The rules of a listing that need no database: its states, and what the screening looks at."""
+"""Listing rules without a database: status transitions and screening."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ FIT = ListingContent(
         ("in_review", None, True, False, None),
     ],
 )
-def test_a_wish_becomes_a_trigger(
+def test_requested_status_becomes_trigger(
     status: str, wanted: str | None, material: bool, screened: bool, trigger: str | None
 ) -> None:
     assert (
@@ -52,12 +52,12 @@ def test_a_wish_becomes_a_trigger(
 
 
 @pytest.mark.parametrize("status", ["in_review", "published", "paused", "rejected"])
-def test_nothing_becomes_a_draft_again(status: str) -> None:
+def test_listing_cannot_become_draft_again(status: str) -> None:
     with pytest.raises(ConflictError, match=status):
         trigger_for(status, requested_status="draft", screened_content_changed=False, is_screened=False)
 
 
-def test_changed_content_never_reaches_the_public_unscreened() -> None:
+def test_changed_content_is_never_public_unscreened() -> None:
     into_public = {row.trigger for row in PRODUCT.transitions if row.target == "published"}
     for status in PRODUCT.states:
         for wanted in (None, "published"):
@@ -68,11 +68,11 @@ def test_changed_content_never_reaches_the_public_unscreened() -> None:
             assert status != "published" or trigger == "revise"
 
 
-def test_deleted_is_the_only_end() -> None:
+def test_deleted_is_the_only_final_state() -> None:
     assert PRODUCT.final_states == {"deleted"}
 
 
-def test_nothing_is_found_in_a_fit_listing() -> None:
+def test_fit_listing_has_no_violations() -> None:
     assert find_rule_violations(FIT, NO_TERMS, []) == []
 
 
@@ -98,7 +98,7 @@ def test_ordinary_titles_pass(title: str) -> None:
         ({"image_count": 9}, "images"),
     ],
 )
-def test_each_fault_is_named(change: dict[str, object], word: str) -> None:
+def test_each_violation_is_named(change: dict[str, object], word: str) -> None:
     reasons = find_rule_violations(replace(FIT, **change), NO_TERMS, [])  # type: ignore[arg-type]
     assert len(reasons) == 1
     assert word in reasons[0]
@@ -112,7 +112,7 @@ def test_each_fault_is_named(change: dict[str, object], word: str) -> None:
         {"title": "Lamp, see t.me", "description": "slash ngozi"},
     ],
 )
-def test_contact_details_cut_up_over_the_texts_are_found(change: dict[str, object]) -> None:
+def test_contact_details_split_across_fields_are_found(change: dict[str, object]) -> None:
     [reason] = find_rule_violations(replace(FIT, **change), NO_TERMS, [])  # type: ignore[arg-type]
     assert reason.startswith("Read together")
     assert "0803" not in reason
@@ -127,11 +127,11 @@ def test_contact_details_cut_up_over_the_texts_are_found(change: dict[str, objec
         {"title": "Size 10", "description": "5000 naira for 2, 9000 for 4. 07/08/2026"},
     ],
 )
-def test_numbers_of_several_texts_make_no_phone(change: dict[str, object]) -> None:
+def test_numbers_across_fields_are_not_a_phone_number(change: dict[str, object]) -> None:
     assert find_rule_violations(replace(FIT, **change), NO_TERMS, []) == []  # type: ignore[arg-type]
 
 
-def test_all_faults_are_named_together() -> None:
+def test_all_violations_are_reported_together() -> None:
     assert (
         len(find_rule_violations(replace(FIT, title="?!?", price_minor=1, image_count=99), NO_TERMS, [])) == 3
     )

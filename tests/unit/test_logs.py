@@ -1,4 +1,4 @@
-"""Every sink: no kind of secret gets through a log line, an error event or a provider's call log."""
+"""Log and error-tracker sinks: no kind of secret passes through a log line, an error event or a provider call log."""
 
 import io
 import json
@@ -35,7 +35,7 @@ REQUIRED = {"timestamp", "level", "message", "service", "version"}
 
 
 class Output:
-    """Standard output, with the bytes below it that structlog writes to."""
+    """Standard output, with the underlying bytes that structlog writes to."""
 
     def __init__(self) -> None:
         self.bytes = io.BytesIO()
@@ -67,7 +67,7 @@ def output(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[Outp
 
 
 def assert_clean(written: str) -> None:
-    """Hold a sink's output to hold none of the secrets, in whichever form."""
+    """Ensure that the output of a sink contains no secret in any form."""
     leaked = [
         secret for secret in (*SECRETS.values(), *TEXTS.values()) if len(secret) > 4 and secret in written
     ]
@@ -92,7 +92,7 @@ def nested(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("sink", [by_structlog, by_bound_context, nested])
-def test_no_secret_gets_into_a_line(output: Output, sink: Callable[[dict[str, Any]], None]) -> None:
+def test_no_secret_appears_in_a_log_line(output: Output, sink: Callable[[dict[str, Any]], None]) -> None:
     sink(SECRETS | {f"text{number}": text for number, text in enumerate(TEXTS)})
 
     assert len(output.lines()) == 1
@@ -100,13 +100,13 @@ def test_no_secret_gets_into_a_line(output: Output, sink: Callable[[dict[str, An
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_a_secret_field_of_a_line_is_the_marker(output: Output, name: str) -> None:
+def test_secret_field_of_log_line_is_masked(output: Output, name: str) -> None:
     structlog.get_logger("probe").warning("probe", **{name: SECRETS[name]})
     assert output.lines()[0][name] == MARKER
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_no_secret_gets_through_the_standard_library(output: Output, text: str) -> None:
+def test_no_secret_passes_through_standard_library_logging(output: Output, text: str) -> None:
     log = logging.getLogger("some.library")
     log.info(text)
     log.warning("it said %s", text)
@@ -119,11 +119,11 @@ def test_no_secret_gets_through_the_standard_library(output: Output, text: str) 
 
     assert len(output.lines()) == 5
     for line in output.lines():
-        # The time's digits may be anybody's.
+        # The digits of the timestamp may match a secret by chance.
         assert TEXTS[text] not in json.dumps(line | {"timestamp": ""})
 
 
-def test_a_record_that_cannot_be_formatted_is_told_without_its_arguments(
+def test_log_record_that_cannot_be_formatted_is_logged_without_arguments(
     output: Output, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Not through the logger: pytest's own handler would raise.
@@ -141,7 +141,7 @@ def test_a_record_that_cannot_be_formatted_is_told_without_its_arguments(
     assert capsys.readouterr().err == ""
 
 
-def test_no_secret_gets_through_gunicorns_own_logger(
+def test_no_secret_passes_through_gunicorn_logger(
     output: Output, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("WORKER_CLASS", "WEB_CONCURRENCY", "WEB_BIND", "WEB_GRACEFUL_SECONDS"):
@@ -165,7 +165,7 @@ def test_no_secret_gets_through_gunicorns_own_logger(
     assert lines[-1]["message"] == "Worker (pid:31518) was sent SIGKILL!"
 
 
-def test_no_secret_gets_into_what_a_library_says_of_its_calls(output: Output, provider: str) -> None:
+def test_no_secret_appears_in_urllib3_log_lines(output: Output, provider: str) -> None:
     client = ProviderClient("payment gateway", provider, timeout_seconds=5)
     with pytest.raises(ProviderUnavailableError):
         client.get("/bank/resolve", params={"account_number": "0123456789", "phone": "+2348031234567"})
@@ -176,7 +176,7 @@ def test_no_secret_gets_into_what_a_library_says_of_its_calls(output: Output, pr
     assert "8031234567" not in written
 
 
-def test_ids_amounts_and_times_survive(output: Output) -> None:
+def test_ids_amounts_and_times_are_not_masked(output: Output) -> None:
     structlog.get_logger("probe").info("probe", **PLAIN)
 
     line = output.lines()[0]
@@ -187,7 +187,7 @@ def test_ids_amounts_and_times_survive(output: Output) -> None:
     assert line["userId"] == str(PLAIN["userId"])
 
 
-def test_lines_are_json_on_one_line_with_the_fields_that_all_have(output: Output) -> None:
+def test_log_lines_are_single_line_json_with_required_fields(output: Output) -> None:
     structlog.contextvars.bind_contextvars(requestId="r-1", path="/api/orders", method="POST")
     structlog.get_logger("probe").info("two\nlines", note="three\r\nmore\u2028lines")
     logging.getLogger("library").warning("two\nlines %s", "é\0")
@@ -208,7 +208,7 @@ def test_lines_are_json_on_one_line_with_the_fields_that_all_have(output: Output
     assert "RuntimeError: a\nb" in output.lines()[2]["exception"]
 
 
-def test_what_json_does_not_know_is_written_all_the_same(output: Output) -> None:
+def test_values_that_json_cannot_represent_are_still_logged(output: Output) -> None:
     structlog.get_logger("probe").info(
         "probe",
         huge=2**70,
@@ -235,7 +235,7 @@ def test_lines_below_the_level_are_not_written(
     assert [line["message"] for line in output.lines()] == ["loud"]
 
 
-def test_what_libraries_say_of_their_every_step_is_not_written(output: Output) -> None:
+def test_step_by_step_logs_of_libraries_are_not_written(output: Output) -> None:
     for name in TALKATIVE:
         logging.getLogger(f"{name}.part").info("a step")
     logging.getLogger("library").info("something")
@@ -243,7 +243,7 @@ def test_what_libraries_say_of_their_every_step_is_not_written(output: Output) -
 
 
 class Kept(Transport):
-    """Keeps what would be sent to the error tracker."""
+    """Transport that keeps the events for the error tracker."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -259,7 +259,7 @@ def tracker(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kep
     started = sentry_sdk.init
 
     def init(**options: Any) -> Any:
-        # Integrations patch libraries for good; what passes through the scrubber is the same without them.
+        # Integrations patch libraries permanently and do not change the scrubber's output.
         return started(**options | {"transport": kept, "default_integrations": False})
 
     monkeypatch.setattr(sentry_sdk, "init", init)
@@ -269,7 +269,7 @@ def tracker(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kep
     sentry_sdk.get_global_scope().set_client(None)
 
 
-def test_no_secret_gets_into_an_error_event(tracker: Kept) -> None:
+def test_no_secret_appears_in_an_error_event(tracker: Kept) -> None:
     with sentry_sdk.isolation_scope() as scope:
         scope.set_context("order", SECRETS)
         scope.set_extra("body", {"items": [SECRETS]})
@@ -327,7 +327,7 @@ def test_queries_addresses_headers_and_bodies_are_scrubbed_from_an_error_event()
     assert "took 5 ms" in written
 
 
-def test_without_an_address_nothing_is_reported(settings: Settings) -> None:
+def test_error_tracking_is_off_without_dsn(settings: Settings) -> None:
     configure_error_tracking(settings)
     assert not sentry_sdk.get_client().is_active()
 
@@ -355,7 +355,7 @@ def provider() -> Iterator[str]:
     server.server_close()
 
 
-def test_no_secret_gets_into_the_log_of_a_providers_calls(output: Output, provider: str) -> None:
+def test_no_secret_appears_in_the_log_of_provider_calls(output: Output, provider: str) -> None:
     client = ProviderClient(
         "payment gateway", provider, timeout_seconds=5, headers={"Authorization": "Bearer sk_test_4f0c9d1e77"}
     )

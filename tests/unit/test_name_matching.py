@@ -1,4 +1,4 @@
-"""Whether a bank account's name may be the payee's."""
+"""Plausibility check of a bank account name against the payee's names."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from marketplace.payouts.payees.name_matching import is_plausible_account_name
         ("OKAFOR CHIDI", (None, "Chidi Okafor")),
     ],
 )
-def test_names_that_may_be_the_same(account: str, names: tuple[str | None, ...]) -> None:
+def test_similar_name_is_plausible(account: str, names: tuple[str | None, ...]) -> None:
     assert is_plausible_account_name(account, *names)
 
 
@@ -33,5 +33,5 @@ def test_names_that_may_be_the_same(account: str, names: tuple[str | None, ...])
         ("CHIDIOKAFOR", ("Chidi Okafor",)),
     ],
 )
-def test_names_that_are_not(account: str, names: tuple[str | None, ...]) -> None:
+def test_different_name_is_not_plausible(account: str, names: tuple[str | None, ...]) -> None:
     assert not is_plausible_account_name(account, *names)

@@ -1,4 +1,4 @@
-"""Phone numbers are kept in one form, and only those of Nigerian mobiles."""
+"""Phone numbers are normalized to a single form. Only Nigerian mobile numbers are accepted."""
 
 import pytest
 
@@ -16,12 +16,12 @@ from marketplace.kernel.phones import normalise_phone
         "(0803) 123.4567",
     ],
 )
-def test_every_spelling_of_a_number_is_kept_alike(written: str) -> None:
+def test_every_spelling_of_a_number_is_normalized_alike(written: str) -> None:
     assert normalise_phone(written) == "+2348031234567"
 
 
 @pytest.mark.parametrize("prefix", ["70", "71", "80", "81", "90", "91"])
-def test_mobile_prefixes_are_known(prefix: str) -> None:
+def test_mobile_prefixes_are_accepted(prefix: str) -> None:
     assert normalise_phone(f"0{prefix}12345678") == f"+234{prefix}12345678"
 
 
@@ -43,5 +43,5 @@ def test_mobile_prefixes_are_known(prefix: str) -> None:
         "08031234567\n",
     ],
 )
-def test_what_is_no_such_number_is_refused(written: str) -> None:
+def test_invalid_phone_number_is_refused(written: str) -> None:
     assert normalise_phone(written) is None

@@ -1,4 +1,4 @@
-"""Words of sentences that are put together."""
+"""Singular and plural of counted nouns."""
 
 import pytest
 
@@ -9,5 +9,5 @@ from marketplace.kernel.pluralize import format_count
     ("number", "expected"),
     [(0, "0 payments"), (1, "1 payment"), (2, "2 payments"), (5_000, "5,000 payments")],
 )
-def test_what_is_counted_is_one_or_several(number: int, expected: str) -> None:
+def test_count_has_singular_or_plural_noun(number: int, expected: str) -> None:
     assert format_count(number, "payment") == expected

@@ -1,4 +1,4 @@
-"""Polling goes on behind a row that fails, and ends where the provider is down."""
+"""Polling continues after a failed row and stops when the provider is unavailable."""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ class Row:
 ROWS = [Row(number) for number in range(4)]
 
 
-def test_failing_and_changed_rows_keep_no_other_waiting() -> None:
+def test_failed_and_changed_rows_do_not_stop_the_run() -> None:
     applied: list[int] = []
 
     def apply(row: Row, response: str) -> None:
@@ -34,7 +34,7 @@ def test_failing_and_changed_rows_keep_no_other_waiting() -> None:
     assert (run.polled, run.failed, run.is_provider_down) == (4, 1, False)
 
 
-def test_run_ends_with_the_first_row_that_the_provider_does_not_answer_about() -> None:
+def test_run_stops_at_first_row_without_provider_response() -> None:
     applied: list[int] = []
     unanswered: list[int] = []
 
@@ -55,7 +55,7 @@ def test_run_ends_with_the_first_row_that_the_provider_does_not_answer_about() -
     assert (run.polled, run.is_provider_down) == (2, True)
 
 
-def test_response_that_cannot_be_read_keeps_no_other_waiting() -> None:
+def test_unreadable_response_does_not_stop_the_run() -> None:
     def fetch(row: Row) -> str:
         if row.id == 0:
             raise KeyError("status")
@@ -66,7 +66,7 @@ def test_response_that_cannot_be_read_keeps_no_other_waiting() -> None:
     assert (run.polled, run.failed, run.is_provider_down) == (4, 1, False)
 
 
-def test_run_ends_when_the_database_is_away() -> None:
+def test_unavailable_database_stops_the_run() -> None:
     def apply(_row: Row, _response: str) -> None:
         raise ServiceUnavailableError("Away.")
 
@@ -74,7 +74,7 @@ def test_run_ends_when_the_database_is_away() -> None:
         poll_each(ROWS, fetch=lambda _row: "sent", apply=apply, log_field="id")
 
 
-def test_row_that_changed_since_it_was_read_is_refused() -> None:
+def test_row_changed_since_read_is_refused() -> None:
     row = Row(1)
 
     ensure_unchanged(row, replace(row), ("status", "attempts"))

@@ -7,7 +7,7 @@ from sandbox.ports import HOST, is_free, reserve_ports
 from tests.support.ports import free_ports
 
 
-def test_remembered_ports_are_reserved_until_their_release() -> None:
+def test_remembered_ports_are_reserved_until_released() -> None:
     remembered = free_ports("server", "web", "database")
     with closing(reserve_ports(["web", "database"], first=14_300, remembered=remembered)) as reservation:
         assert reservation.ports == remembered

@@ -1,4 +1,4 @@
-"""What orders cost and who gets what of it: whatever the numbers, not a kobo is made or lost."""
+"""Order prices and escrow splits: no kobo is gained or lost for any numbers."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -33,7 +33,7 @@ FEES = st.builds(
 
 
 @given(lines=LINES, fees=FEES, delivered=st.booleans())
-def test_a_price_is_the_sum_of_its_parts(lines: list[OrderLine], fees: Fees, delivered: bool) -> None:
+def test_order_total_is_the_sum_of_all_parts(lines: list[OrderLine], fees: Fees, delivered: bool) -> None:
     price = price_order(lines, fees=fees, is_delivery=delivered)
 
     assert price.subtotal_minor == sum(line.unit_price_minor * line.quantity for line in lines)
@@ -52,7 +52,7 @@ def test_a_price_is_the_sum_of_its_parts(lines: list[OrderLine], fees: Fees, del
 
 
 @given(lines=LINES, fees=FEES, delivered=st.booleans())
-def test_a_release_gives_away_what_was_paid_and_takes_no_more_than_the_rate(
+def test_escrow_split_is_complete_and_commission_is_within_rate(
     lines: list[OrderLine], fees: Fees, delivered: bool
 ) -> None:
     price = price_order(lines, fees=fees, is_delivery=delivered)
@@ -71,7 +71,7 @@ def test_a_release_gives_away_what_was_paid_and_takes_no_more_than_the_rate(
 
 
 @given(amount=AMOUNTS, weights=st.lists(st.integers(0, 10**9), min_size=1, max_size=50).filter(any))
-def test_a_split_adds_up_and_is_fair_to_a_kobo(amount: int, weights: list[int]) -> None:
+def test_split_by_weights_adds_up_and_is_fair_to_a_kobo(amount: int, weights: list[int]) -> None:
     parts = split_by_weights(amount, weights)
 
     assert sum(parts) == amount
@@ -81,7 +81,7 @@ def test_a_split_adds_up_and_is_fair_to_a_kobo(amount: int, weights: list[int]) 
 
 
 @given(vendor=AMOUNTS, platform=AMOUNTS, data=st.data())
-def test_what_is_left_after_a_part_was_refunded_is_shared_as_all_of_it_would_be(
+def test_remaining_escrow_is_split_in_original_proportion(
     vendor: int, platform: int, data: st.DataObject
 ) -> None:
     total = vendor + platform
@@ -92,13 +92,13 @@ def test_what_is_left_after_a_part_was_refunded_is_shared_as_all_of_it_would_be(
     assert left.vendor_minor + left.platform_minor == held
     assert 0 <= left.vendor_minor <= vendor
     assert 0 <= left.platform_minor <= platform
-    # Neither side bears more than its share, to the kobo.
+    # Neither side bears more than a proportional share, to the kobo.
     assert abs(left.vendor_minor * total - vendor * held) < max(total, 1)
     assert held < total or left == EscrowSplit(vendor, platform)
 
 
 @given(capacities=st.lists(AMOUNTS, max_size=8), data=st.data())
-def test_what_is_poured_fills_one_after_the_other(capacities: list[int], data: st.DataObject) -> None:
+def test_amount_fills_capacities_in_order(capacities: list[int], data: st.DataObject) -> None:
     amount = data.draw(st.integers(0, sum(capacities)))
 
     parts = allocate_in_order(amount, capacities)
@@ -110,7 +110,7 @@ def test_what_is_poured_fills_one_after_the_other(capacities: list[int], data: s
 
 
 @pytest.mark.parametrize(("amount", "capacities"), [(-1, [5]), (6, [5]), (1, []), (1, [5, -1])])
-def test_nonsense_is_not_poured(amount: int, capacities: list[int]) -> None:
+def test_amount_beyond_capacities_is_refused(amount: int, capacities: list[int]) -> None:
     with pytest.raises(ValueError, match="the amount must be between"):
         allocate_in_order(amount, capacities)
 
@@ -124,12 +124,12 @@ def test_naira_are_written_without_rounding(amount: int) -> None:
 
 
 @pytest.mark.parametrize(("amount", "rate"), [(-1, 500), (100, -1), (100, BASIS_POINTS + 1)])
-def test_a_share_of_nonsense_is_refused(amount: int, rate: int) -> None:
+def test_share_of_invalid_amount_or_rate_is_refused(amount: int, rate: int) -> None:
     with pytest.raises(ValueError, match="the amount must be at least 0"):
         share_in_basis_points(amount, rate)
 
 
 @pytest.mark.parametrize(("amount", "weights"), [(-1, [1]), (1, []), (1, [0, 0]), (1, [2, -1])])
-def test_a_split_of_nonsense_is_refused(amount: int, weights: list[int]) -> None:
+def test_split_of_invalid_amount_or_weights_is_refused(amount: int, weights: list[int]) -> None:
     with pytest.raises(ValueError, match=r"the amount and the weights must|iterable argument is empty"):
         split_by_weights(amount, weights)

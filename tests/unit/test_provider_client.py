@@ -1,4 +1,4 @@
-"""The client of all providers: what it tries again, and what it does not."""
+"""Retries of the HTTP client of all providers."""
 
 import socket
 import threading
@@ -15,11 +15,11 @@ SILENCE = b""
 
 
 class Provider:
-    """A provider that answers one connection after the other as it is told, and counts them."""
+    """A provider that sends the given answers in order, one per connection, and counts the requests."""
 
     def __init__(self) -> None:
         self.answers: list[bytes] = []
-        self.asked = 0
+        self.request_count = 0
         self._held: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -33,8 +33,8 @@ class Provider:
             except OSError:
                 return
             connection.recv(65_536)
-            answer = self.answers[min(self.asked, len(self.answers) - 1)]
-            self.asked += 1
+            answer = self.answers[min(self.request_count, len(self.answers) - 1)]
+            self.request_count += 1
             if answer == SILENCE:
                 self._held.append(connection)
             else:
@@ -60,27 +60,27 @@ def client(provider: Provider, timeout_seconds: float = 5) -> ProviderClient:
     return ProviderClient("provider", provider.url, timeout_seconds=timeout_seconds)
 
 
-def test_a_read_is_tried_again_where_the_provider_was_busy(provider: Provider) -> None:
+def test_read_is_retried_if_provider_was_busy(provider: Provider) -> None:
     provider.answers = [BUSY, GOOD]
 
     assert client(provider).get("/thing") == {"data": 1}
 
-    assert provider.asked == 2
+    assert provider.request_count == 2
 
 
-def test_a_read_that_took_too_long_is_not_made_to_take_twice_as_long(provider: Provider) -> None:
+def test_read_that_timed_out_is_not_retried(provider: Provider) -> None:
     provider.answers = [SILENCE]
 
     with pytest.raises(ProviderUnavailableError):
         client(provider, timeout_seconds=0.1).get("/thing")
 
-    assert provider.asked == 1
+    assert provider.request_count == 1
 
 
-def test_what_may_have_been_done_is_not_sent_again(provider: Provider) -> None:
+def test_write_is_not_retried(provider: Provider) -> None:
     provider.answers = [BUSY, GOOD]
 
     with pytest.raises(ProviderUnavailableError):
         client(provider).post("/thing", {})
 
-    assert provider.asked == 1
+    assert provider.request_count == 1

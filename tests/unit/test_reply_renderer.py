@@ -1,4 +1,4 @@
-"""Replies rendered in the API's names."""
+"""Rendering of replies with the API's field names."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class StoreReply(Schema):
 
 
 class OrderReply(Schema):
-    """An order with everything that can be below a field."""
+    """An order with all kinds of nested fields."""
 
     id = fields.Integer(required=True)
     total_amount = fields.Integer(required=True, data_key="total_amount")
@@ -36,7 +36,7 @@ class CategoryReply(Schema):
 
 @dataclass(frozen=True)
 class Store:
-    """A row of a store, with a column that clients do not see."""
+    """A store row, with a column that clients do not see."""
 
     display_name: str
     phone: str = "+2348031234567"
@@ -44,7 +44,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Sale:
-    """A row with a row in it."""
+    """A row that contains a row."""
 
     store: Store
 
@@ -65,7 +65,7 @@ def test_partial_replies_may_lack_required_fields() -> None:
     }
 
 
-def test_fields_of_dicts_and_dataclasses_get_their_public_names_at_every_level() -> None:
+def test_fields_of_dicts_and_dataclasses_get_public_names_at_every_level() -> None:
     order = {
         "id": 1,
         "total_amount": 500,
@@ -86,7 +86,7 @@ def test_fields_of_dicts_and_dataclasses_get_their_public_names_at_every_level()
     }
 
 
-def test_null_and_missing_optional_fields_stay_as_they_are() -> None:
+def test_null_and_missing_optional_fields_are_kept() -> None:
     order = {
         "id": 1, "total_amount": 5, "sold_by": None, "other_stores": [], "stores_by_code": {}, "shipping_address": {}
     }  # fmt: skip
@@ -95,7 +95,7 @@ def test_null_and_missing_optional_fields_stay_as_they_are() -> None:
     assert "trackingNote" not in rendered
 
 
-def test_fields_that_the_schema_does_not_name_are_left_out() -> None:
+def test_fields_missing_from_the_schema_are_left_out() -> None:
     assert compile_renderer(StoreReply())(Store("Ada's")) == {"displayName": "Ada's"}
 
 
@@ -104,7 +104,7 @@ def test_missing_required_field_is_an_error() -> None:
         compile_renderer(StoreReply())({"phone": "+2348031234567"})
 
 
-def test_lists_and_schemas_within_themselves_are_rendered() -> None:
+def test_lists_and_recursive_schemas_are_rendered() -> None:
     tree = [{"category_id": 1, "child_nodes": [{"category_id": 2, "child_nodes": []}]}]
     assert compile_renderer(CategoryReply(many=True))(tree) == [
         {"categoryId": 1, "childNodes": [{"categoryId": 2, "childNodes": []}]}

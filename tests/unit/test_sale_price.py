@@ -1,4 +1,4 @@
-"""The terms of flash sales: prices that are rounded to the kobo, percentages as they are shown."""
+"""Flash sale terms: prices rounded to the kobo, and displayed percentages."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
@@ -14,7 +14,7 @@ PRICES = st.integers(100, 10**10)
 
 
 @given(price=PRICES, percent=st.integers(1, 90))
-def test_a_percentage_off_is_rounded_to_the_nearest_kobo(price: int, percent: int) -> None:
+def test_percentage_off_is_rounded_to_the_nearest_kobo(price: int, percent: int) -> None:
     sale = price_at_percent_off(price, percent=percent)
 
     exact = Decimal(price) * (100 - percent) / 100
@@ -23,12 +23,12 @@ def test_a_percentage_off_is_rounded_to_the_nearest_kobo(price: int, percent: in
 
 
 @given(price=st.integers(10_000, 10**10), percent=st.integers(1, 90))
-def test_what_was_taken_off_is_what_is_shown(price: int, percent: int) -> None:
+def test_displayed_percentage_equals_applied_percentage(price: int, percent: int) -> None:
     assert percent_off(price, sale_price_minor=price_at_percent_off(price, percent=percent)) == percent
 
 
 @given(price=PRICES, data=st.data())
-def test_no_sale_is_shown_as_nothing_or_everything_off(price: int, data: st.DataObject) -> None:
+def test_displayed_percentage_is_never_zero_or_hundred(price: int, data: st.DataObject) -> None:
     sale = data.draw(st.integers(1, price - 1))
     assert 1 <= percent_off(price, sale_price_minor=sale) <= 99
 
@@ -45,7 +45,7 @@ def test_no_sale_is_shown_as_nothing_or_everything_off(price: int, data: st.Data
         (None, 1, 1_001, 60, False),
     ],
 )
-def test_a_line_is_honoured_in_time_whole_and_if_it_is_cheaper(
+def test_sale_price_applies_in_time_to_whole_quantity_and_if_cheaper(
     *, left: int | None, quantity: int, regular: int, seconds: int, honoured: bool
 ) -> None:
     row = PricedRow(regular, UUID(int=1), 1_000, NOW, NOW + timedelta(seconds=60), left)
@@ -55,5 +55,5 @@ def test_a_line_is_honoured_in_time_whole_and_if_it_is_cheaper(
     assert (row.unit_price(quantity=quantity, now=now) == 1_000) is (honoured or regular == 1_000)
 
 
-def test_no_sale_shows_as_none() -> None:
+def test_missing_sale_has_no_view() -> None:
     assert sale_view(None, price_minor=1_000) is None

@@ -1,4 +1,4 @@
-"""Timetables: what they are read from, when they tick, and what is told of those that are none."""
+"""Schedules: parsing, tick times and error messages."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -33,7 +33,7 @@ numbers = some.integers(0, 59)
         ("5,35 9-10 * * *", "2026-11-21 09:05"),
         ("10/20 12 * * *", "2026-11-20 12:10"),
         ("0 12 * * *", "2026-11-21 12:00"),
-        # Either day will do, as cron has it.
+        # Cron combines the day of the month and the day of the week with OR.
         ("0 0 25 * sat", "2026-11-21 00:00"),
         ("0 0 25 * *", "2026-11-25 00:00"),
         ("0 0 */2 * mon", "2026-11-23 00:00"),
@@ -44,16 +44,16 @@ numbers = some.integers(0, 59)
         ("every 7m", "2026-11-20 12:03"),
     ],
 )
-def test_the_first_tick_after_noon(text: str, following: str) -> None:
+def test_first_tick_after_noon(text: str, following: str) -> None:
     assert parse_schedule(text).next_after(NOON) == datetime.fromisoformat(f"{following}+00:00")
 
 
-def test_leap_days_are_found_across_a_century_that_has_none() -> None:
+def test_leap_day_is_found_across_a_century_without_leap_year() -> None:
     after = datetime(2096, 3, 1, tzinfo=UTC)
     assert parse_schedule("0 0 29 2 *").next_after(after) == datetime(2104, 2, 29, tzinfo=UTC)
 
 
-def test_times_of_other_zones_are_taken_as_what_they_are_in_utc() -> None:
+def test_times_of_other_zones_are_converted_to_utc() -> None:
     lagos = timezone(timedelta(hours=1))
     assert parse_schedule("30 2 * * *").next_after(datetime(2026, 11, 20, 3, 15, tzinfo=lagos)) == datetime(
         2026, 11, 20, 2, 30, tzinfo=UTC
@@ -71,7 +71,7 @@ def test_huey_agrees_on_ticks(moment: datetime, minute: int, hour: int) -> None:
         fires = crontab(**theirs)
         assert tick > moment
         assert fires(tick)
-        # And on none in between, as far as that can be looked through.
+        # Huey has no earlier tick, within the minutes that are checked.
         between = tick - timedelta(minutes=1)
         while between > max(moment, tick - timedelta(minutes=90)):
             assert not fires(between)
@@ -79,7 +79,7 @@ def test_huey_agrees_on_ticks(moment: datetime, minute: int, hour: int) -> None:
 
 
 @given(moment=moments, seconds=some.integers(5, 100_000))
-def test_ticks_of_an_interval_come_evenly_whoever_asks_when(moment: datetime, seconds: int) -> None:
+def test_interval_ticks_are_evenly_spaced_from_any_start(moment: datetime, seconds: int) -> None:
     timetable = parse_schedule(f"every {seconds}s")
     tick = timetable.next_after(moment)
 
@@ -89,7 +89,7 @@ def test_ticks_of_an_interval_come_evenly_whoever_asks_when(moment: datetime, se
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "has 0 fields, but a crontab expression has 5"),
         ("* * * *", "has 4 fields, but a crontab expression has 5"),
@@ -121,11 +121,11 @@ def test_ticks_of_an_interval_come_evenly_whoever_asks_when(moment: datetime, se
         ("x" * 5000, "has 1 fields"),
     ],
 )
-def test_what_is_none_is_told_with_an_example(text: str, told: str) -> None:
+def test_invalid_schedule_is_refused_with_an_example(text: str, message: str) -> None:
     with pytest.raises(InvalidScheduleError) as refused:
         parse_schedule(text)
 
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "every 15s" in str(refused.value)
     assert "*/5 * * * *" in str(refused.value)
     assert len(str(refused.value)) < 400
@@ -150,11 +150,11 @@ def test_what_is_none_is_told_with_an_example(text: str, told: str) -> None:
         ("every 15s", "every 15 seconds"),
     ],
 )
-def test_it_is_said_in_words(text: str, words: str) -> None:
+def test_schedule_is_described_in_words(text: str, words: str) -> None:
     assert parse_schedule(text).description == words
 
 
-def test_what_it_is_written_as_reads_the_same() -> None:
+def test_normalized_text_of_schedule_parses_to_same_schedule() -> None:
     for text in ("EVERY 05m", "  30  2 * * MON-FRI "):
         first = parse_schedule(text)
         assert isinstance(first, Interval | Crontab)

@@ -1,5 +1,5 @@
-# ruff: noqa: RUF001 - characters of many scripts are what is tested
-"""Fields of schemas that are asked for a form."""
+# ruff: noqa: RUF001 - characters of many scripts are the test data
+"""Schema fields with a required format."""
 
 import marshmallow
 import pytest
@@ -9,21 +9,21 @@ from blueprints.http.fields import FullMatch, SingleLineText, Text
 PIN = FullMatch("[0-9]{6}", error="Must be 6 digits.")
 
 
-def test_a_text_that_matches_is_taken_as_it_is() -> None:
+def test_matching_text_is_accepted_unchanged() -> None:
     assert PIN("012345") == "012345"
-    assert PIN.regex.pattern == "^[0-9]{6}$"  # as the OpenAPI document has it
+    assert PIN.regex.pattern == "^[0-9]{6}$"  # the pattern of the OpenAPI document
 
 
 @pytest.mark.parametrize(
     "text", ["", "12345", "1234567", "123456\n", "\n123456", "12345a", "١٢٣٤٥٦", " 123456"]
 )
-def test_a_text_that_matches_in_part_is_refused(text: str) -> None:
+def test_partially_matching_text_is_refused(text: str) -> None:
     with pytest.raises(marshmallow.ValidationError, match="Must be 6 digits"):
         PIN(text)
 
 
 @pytest.mark.parametrize("field", [SingleLineText(max_length=40), Text(max_length=40)])
-class TestWhatCanNotBeSeen:
+class TestInvisibleCharacters:
     @pytest.mark.parametrize(
         ("text", "kept"),
         [
@@ -36,7 +36,7 @@ class TestWhatCanNotBeSeen:
         ],
         ids=ascii,
     )
-    def test_is_left_out(self, field: Text, text: str, kept: str) -> None:
+    def test_invisible_characters_are_removed(self, field: Text, text: str, kept: str) -> None:
         assert field.deserialize(text) == kept
 
     @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ class TestWhatCanNotBeSeen:
         ],
         ids=ascii,
     )
-    def test_what_scripts_are_written_with_stays(self, field: Text, text: str) -> None:
+    def test_joiners_that_scripts_need_are_kept(self, field: Text, text: str) -> None:
         assert field.deserialize(text) == text
 
     @pytest.mark.parametrize("text", ["\u200b", "\u202e\u202c", " \ufeff "], ids=ascii)
-    def test_nothing_else_is_no_text(self, field: Text, text: str) -> None:
+    def test_text_of_only_invisible_characters_is_refused(self, field: Text, text: str) -> None:
         with pytest.raises(marshmallow.ValidationError):
             field.deserialize(text)
 

@@ -1,4 +1,4 @@
-"""Words, spellings and queries of the search, without a database."""
+"""Search parsing without a database: words, spelling corrections and queries."""
 
 import pytest
 
@@ -32,12 +32,12 @@ from marketplace.catalog.search.tokenizer import (
         (" ".join("abcdefghijkl"), list("abcdefghij")),
     ],
 )
-def test_a_text_is_folded_to_words(typed: str, expected: list[str]) -> None:
+def test_text_is_folded_to_words(typed: str, expected: list[str]) -> None:
     assert tokenize(typed) == expected
     assert len(tokenize(typed)) <= MAX_WORDS
 
 
-def test_parts_and_forms() -> None:
+def test_words_are_split_and_inflected() -> None:
     assert split_letters_and_digits("fx991es") == ["fx", "991", "es"]
     assert split_letters_and_digits("lamp") == ["lamp"]
     assert fold("É") == "e"
@@ -46,7 +46,7 @@ def test_parts_and_forms() -> None:
     assert word_forms("lamp") == ["lamp", "lamps"]
 
 
-def test_phrases_know_their_places() -> None:
+def test_phrases_are_found_with_positions() -> None:
     found = find_phrases(["cheap", "power", "banks"])
 
     assert found["power bank"] == found["power banks"] == (1, 3)
@@ -72,7 +72,7 @@ def test_phrases_know_their_places() -> None:
         ("la", "lamp", 2),
     ],
 )
-def test_faults_are_counted(one: str, other: str, faults: int) -> None:
+def test_corrections_are_limited_by_edit_distance(one: str, other: str, faults: int) -> None:
     for typed, meant in ((one, other), (other, one)):
         candidates = [SpellingCandidate(meant, 900)]
         expected_of_unknown = [meant] if faults <= max_edits(typed) else []
@@ -80,7 +80,7 @@ def test_faults_are_counted(one: str, other: str, faults: int) -> None:
         assert choose_corrections(typed, candidates, word_documents=1) == ([meant] if faults == 1 else [])
 
 
-def test_the_nearest_and_most_usual_spelling_is_chosen() -> None:
+def test_nearest_and_most_frequent_spelling_is_chosen() -> None:
     near = [
         SpellingCandidate("lamp", 5),
         SpellingCandidate("lamb", 50),
@@ -100,14 +100,14 @@ def test_the_nearest_and_most_usual_spelling_is_chosen() -> None:
     assert choose_corrections("kettl", []) == []
 
 
-def test_a_known_word_is_corrected_to_a_far_more_usual_one_alone() -> None:
+def test_known_word_is_corrected_only_to_a_far_more_frequent_word() -> None:
     near = [SpellingCandidate("laptop", 24), SpellingCandidate("lapdog", 900)]
 
     assert choose_corrections("labtop", near, word_documents=1) == []
     assert choose_corrections("labtop", [SpellingCandidate("laptop", 25)], word_documents=1) == ["laptop"]
 
 
-def test_a_query_needs_every_word_that_says_something() -> None:
+def test_query_requires_every_meaningful_word() -> None:
     query = query_builder.build_query(["lamp", "for", "my", "desk"], Lexicon())
 
     assert query.exact == "('lamp' & 'desk')"
@@ -117,7 +117,7 @@ def test_a_query_needs_every_word_that_says_something() -> None:
     assert query_builder.build_query(["lamp"], Lexicon()).partial is None
 
 
-def test_synonyms_stand_for_words_and_phrases() -> None:
+def test_synonyms_are_alternatives_of_words_and_phrases() -> None:
     lexicon = Lexicon(synonyms=[["iphone charger", "lightning cable"], ["gen", "generator"]])
 
     query = query_builder.build_query(["iphone", "chargers", "gen"], lexicon)
@@ -127,7 +127,7 @@ def test_synonyms_stand_for_words_and_phrases() -> None:
     assert query.exact == "(('iphone' & 'chargers') & 'gen')"
 
 
-def test_spellings_and_halves_are_alternatives() -> None:
+def test_corrections_and_joined_words_are_alternatives() -> None:
     lexicon = Lexicon(documents={"earbuds": 3})
     corrected = {"lapotp": ["laptop", "lap top"]}
 
@@ -137,11 +137,11 @@ def test_spellings_and_halves_are_alternatives() -> None:
     assert query_builder.corrected_words(["lapotp", "bag"], corrected) == ["laptop", "bag"]
 
 
-def test_models_are_taken_apart() -> None:
+def test_model_names_are_split() -> None:
     assert query_builder.build_query(["fx991"], Lexicon()).exact == "('fx991' | ('fx' & '991'))"
 
 
-def test_what_is_common_is_known_to_be() -> None:
+def test_query_estimates_matching_shares_from_frequencies() -> None:
     lexicon = Lexicon(
         documents={"lamp": 40},
         frequent={"new": LexemeFrequency(100, 5_000)},
@@ -157,7 +157,7 @@ def test_what_is_common_is_known_to_be() -> None:
     assert query.share_partial == pytest.approx(0.506)
 
 
-def test_recall_is_of_what_fits_on_the_page() -> None:
+def test_recall_counts_only_listings_that_fit_on_the_page() -> None:
     label = Label("lamp", "exact", ("Lamp",))
     hits = Outcome(label, relevant=20, titles=("Fan", *["Lamp, red"] * 9))
     few = Outcome(label, relevant=2, titles=("Lamp, red", "Fan"))

@@ -1,4 +1,4 @@
-"""Data files of the demo: a file that does not hold what its record declares is refused with its name."""
+"""Demo data files: a file that does not match the record class is refused by name."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from commands.seeding.loading import InvalidDataError, parse_data
 
 @dataclass(frozen=True)
 class Stall:
-    """A record within another one."""
+    """A nested record."""
 
     name: str
     pieces: int | None = None
@@ -21,14 +21,14 @@ class Stall:
 
 @dataclass(frozen=True)
 class Market:
-    """A file's content."""
+    """Content of a data file."""
 
     stalls: tuple[Stall, ...]
     days: tuple[str, ...] = ("mon",)
     open: bool = True
 
 
-def test_a_file_becomes_records() -> None:
+def test_data_file_is_parsed_into_records() -> None:
     content = b'{"stalls": [{"name": "A", "pieces": 3}, {"name": "B", "pieces": null}], "days": ["tue"]}'
 
     assert parse_data(content, Market, name="market") == Market((Stall("A", 3), Stall("B")), ("tue",))
@@ -48,7 +48,7 @@ def test_a_file_becomes_records() -> None:
         (b'{"stalls": [{"name": ""}]}', "a stall needs a name"),
     ],
 )
-def test_a_file_with_a_fault_is_refused(content: bytes, fault: str) -> None:
+def test_invalid_data_file_is_refused_by_name(content: bytes, fault: str) -> None:
     with pytest.raises(InvalidDataError, match=fault) as refused:
         parse_data(content, Market, name="market")
 

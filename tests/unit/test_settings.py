@@ -1,4 +1,4 @@
-"""Settings: what is refused, with which words, and what the embedded stack's file gives to commands."""
+"""Settings: refused values with messages, and the variables that commands read from the embedded stack's file."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -89,7 +89,7 @@ def refusal(environ: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize(("name", "value", "reason"), BAD, ids=[f"{name}={value}" for name, value, _ in BAD])
-def test_a_bad_value_is_refused_by_its_name_and_not_repeated(name: str, value: str, reason: str) -> None:
+def test_invalid_value_is_refused_by_name_and_not_repeated(name: str, value: str, reason: str) -> None:
     message = refusal(PRODUCTION | {name: value})
 
     assert message.startswith(name)
@@ -100,7 +100,7 @@ def test_a_bad_value_is_refused_by_its_name_and_not_repeated(name: str, value: s
         assert value not in message.removeprefix(name)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_invalid_settings_are_reported_at_once() -> None:
     message = refusal(PRODUCTION | {"LOG_LEVEL": "LOUD", "DATABASE_POOL_SIZE": "many", "GATEWAY_NAME": "!"})
 
     assert [line.split()[0] for line in message.splitlines()] == [
@@ -113,26 +113,26 @@ def test_all_faults_are_told_at_once() -> None:
 REQUIRED = [
     variable_name(item.name)
     for item in fields(Settings)
-    if item.metadata["required"] and not item.default  # the others have one that serves
+    if item.metadata["required"] and not item.default  # the others have a default
 ]
 
 
 @pytest.mark.parametrize("name", REQUIRED)
 @pytest.mark.parametrize("empty", [True, False], ids=["empty", "missing"])
-def test_production_demands_what_it_cannot_do_without(name: str, empty: bool) -> None:
+def test_production_requires_settings_without_default(name: str, empty: bool) -> None:
     given = {key: value for key, value in PRODUCTION.items() if key != name} | ({name: ""} if empty else {})
 
     assert refusal(given).startswith(f"{name} is missing. Set this variable: ")
 
 
-def test_production_is_what_runs_when_nothing_is_said() -> None:
+def test_environment_defaults_to_production() -> None:
     assert load_settings(
         {key: PRODUCTION[key] for key in PRODUCTION if key != "ENVIRONMENT"}
     ).environment == ("production")
     assert len(refusal({}).splitlines()) > 5
 
 
-def test_production_takes_keys_of_the_identity_provider_or_a_shared_secret() -> None:
+def test_production_requires_identity_keys_or_a_shared_secret() -> None:
     without = {key: value for key, value in PRODUCTION.items() if key != "IDENTITY_JWKS_URL"}
     assert refusal(without).startswith("IDENTITY_JWKS_URL is missing")
 
@@ -143,7 +143,7 @@ def test_production_takes_keys_of_the_identity_provider_or_a_shared_secret() -> 
     assert load_settings(shared | {"IDENTITY_SHARED_SECRET": LONG}).identity_algorithms == ("HS256",)
 
 
-def test_alerts_by_e_mail_take_a_mail_server() -> None:
+def test_alerts_by_e_mail_require_a_mail_server() -> None:
     to = PRODUCTION | {"ALERT_EMAIL_TO": "night@ops.example, finance@ops.example"}
     assert refusal(to) == "SMTP_URL is missing. Set it, or leave ALERT_EMAIL_TO empty."
 
@@ -158,14 +158,14 @@ def test_alerts_by_e_mail_take_a_mail_server() -> None:
 
 
 @pytest.mark.parametrize("environment", ["embedded", "test"])
-def test_elsewhere_defaults_serve_and_limits_may_be_scaled(environment: str) -> None:
+def test_embedded_and_test_have_defaults_and_allow_rate_limit_scale(environment: str) -> None:
     settings = load_settings({"ENVIRONMENT": environment, "RATE_LIMIT_SCALE": "1000"})
 
     assert settings.rate_limit_scale == 1000
     assert settings.public_base_url == "http://127.0.0.1:8000"
 
 
-def test_values_are_read_into_their_types() -> None:
+def test_values_are_converted_to_declared_types() -> None:
     settings = load_settings(
         PRODUCTION
         | {
@@ -182,18 +182,18 @@ def test_values_are_read_into_their_types() -> None:
     assert settings.cors_origins == ("https://shop.example", "http://127.0.0.1:3000")
     assert settings.trusted_proxy_hops == 2
     assert settings.gateway_webhook_addresses == ("203.0.113.7/32", "198.51.100.0/24", "2001:db8::/32")
-    # Tokens name it to the letter, its last slash included.
+    # Tokens contain the issuer exactly, with the final slash.
     assert settings.identity_issuer == "https://identity.example/"
     assert settings.media_base_url == "https://market.example/media"
 
 
-def test_pictures_may_be_read_elsewhere() -> None:
+def test_media_base_url_can_be_overridden() -> None:
     settings = load_settings(PRODUCTION | {"S3_PUBLIC_URL": "https://media.example/bucket/"})
 
     assert settings.media_base_url == "https://media.example/bucket"
 
 
-def test_every_setting_is_documented_and_what_opens_something_is_secret() -> None:
+def test_every_setting_is_documented_and_credentials_are_marked_secret() -> None:
     for item in fields(Settings):
         assert item.metadata["doc"].endswith((".", "://…"))
         opens = any(word in item.name for word in ("secret", "key", "dsn", "token"))
@@ -205,7 +205,7 @@ def write(directory: Path, *lines: str) -> None:
     (directory / "stack.env").write_text("\n".join(lines), encoding="utf-8")
 
 
-def test_a_command_reads_what_the_stack_wrote(tmp_path: Path) -> None:
+def test_command_reads_variables_of_the_stack_file(tmp_path: Path) -> None:
     write(
         tmp_path,
         "# of the embedded stack",
@@ -221,7 +221,7 @@ def test_a_command_reads_what_the_stack_wrote(tmp_path: Path) -> None:
     }
 
 
-def test_the_stack_file_counts_for_nothing_once_a_database_is_named(tmp_path: Path) -> None:
+def test_stack_file_is_ignored_if_a_database_is_set(tmp_path: Path) -> None:
     write(tmp_path, "DATABASE_URL=postgresql://m@h/d")
 
     named = {"DATA_DIR": str(tmp_path), "DATABASE_URL": "postgresql://elsewhere/d"}
@@ -229,7 +229,7 @@ def test_the_stack_file_counts_for_nothing_once_a_database_is_named(tmp_path: Pa
     assert read_embedded_environment({"DATA_DIR": str(tmp_path / "other")}) == {}
 
 
-def test_the_stack_is_looked_for_in_the_data_directory_below(
+def test_stack_file_is_read_from_data_directory_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

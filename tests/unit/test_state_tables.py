@@ -1,4 +1,4 @@
-"""The tables of states: what they allow, and that they refuse all else with a reason that helps."""
+"""State machines: allowed transitions, and helpful refusals of all others."""
 
 import itertools
 
@@ -20,7 +20,7 @@ ILLEGAL = [
 @pytest.mark.parametrize(
     ("machine", "state", "trigger"), ILLEGAL, ids=[f"{m.name}-{s}-{t}" for m, s, t in ILLEGAL]
 )
-def test_an_illegal_transition_is_refused_naming_the_state_and_what_it_takes(
+def test_illegal_transition_is_refused_with_current_and_required_states(
     machine: StateMachine, state: str, trigger: str
 ) -> None:
     with pytest.raises(IllegalTransitionError) as refused:
@@ -35,7 +35,7 @@ def test_an_illegal_transition_is_refused_naming_the_state_and_what_it_takes(
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
-def test_every_row_leads_where_it_says(machine: StateMachine) -> None:
+def test_every_transition_leads_to_declared_target(machine: StateMachine) -> None:
     for row in machine.transitions:
         for source in row.sources:
             assert machine.allows(source, row.trigger)
@@ -43,7 +43,7 @@ def test_every_row_leads_where_it_says(machine: StateMachine) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
-def test_every_state_can_be_reached(machine: StateMachine) -> None:
+def test_every_state_is_reachable(machine: StateMachine) -> None:
     reached, found = set(), {machine.initial}
     while found - reached:
         reached |= found
@@ -52,16 +52,16 @@ def test_every_state_can_be_reached(machine: StateMachine) -> None:
     assert reached == machine.states
 
 
-def test_an_unknown_trigger_is_refused() -> None:
+def test_unknown_trigger_is_refused() -> None:
     with pytest.raises(IllegalTransitionError, match="teleport is not one of its actions"):
         order_states.ORDER.target("shipped", "teleport")
 
 
-def test_a_finished_order_stays_as_it_is() -> None:
+def test_final_states_of_order_are_listed() -> None:
     assert order_states.ORDER.final_states == {"delivered", "cancelled", "expired", "refunded"}
 
 
-def test_each_party_is_offered_its_own_triggers() -> None:
+def test_each_role_is_offered_only_allowed_triggers() -> None:
     offered = {
         (state, role): order_states.ORDER.triggers_for(state, [role])
         for state in order_states.ORDER.states
@@ -80,18 +80,18 @@ def test_each_party_is_offered_its_own_triggers() -> None:
     }
 
 
-def test_every_state_has_a_delivery_status_and_the_pin_only_where_it_is_of_use() -> None:
-    told = {
+def test_every_state_has_a_delivery_status_and_pin_is_visible_only_before_delivery() -> None:
+    delivery_statuses = {
         status: order_states.delivery_status(status, was_shipped=True) for status in order_states.ORDER.states
     }
-    assert set(told.values()) == order_states.DELIVERY_STATUSES
-    assert (told["refunded"], told["disputed"]) == ("returned", "in_transit")
+    assert set(delivery_statuses.values()) == order_states.DELIVERY_STATUSES
+    assert (delivery_statuses["refunded"], delivery_statuses["disputed"]) == ("returned", "in_transit")
     assert order_states.delivery_status("refunded", was_shipped=False) == "not_started"
     assert order_states.delivery_status("disputed", was_shipped=False) == "not_started"
     assert {"paid_escrow", "processing", "shipped"} == order_states.PIN_VISIBLE_STATES
 
 
-def test_a_table_that_contradicts_itself_is_refused() -> None:
+def test_contradicting_transitions_are_refused() -> None:
     machine = StateMachine(
         name="lamp",
         initial="off",
@@ -102,7 +102,7 @@ def test_a_table_that_contradicts_itself_is_refused() -> None:
         machine.target("off", "press")
 
 
-def test_the_diagram_shows_each_row() -> None:
+def test_diagram_shows_each_transition() -> None:
     lines = order_states.ORDER.diagram().splitlines()
 
     assert lines[:2] == ["stateDiagram-v2", "    [*] --> pending_payment"]

@@ -1,4 +1,4 @@
-"""The stack's supervisor gives up when a server ends."""
+"""Supervisor of the embedded stack: the stack stops when a server ends."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ class SleepingServer(Server):
         return True
 
 
-def test_killed_database_ends_the_stack_and_everything_else_stops(tmp_path: Path) -> None:
+def test_killed_database_ends_the_stack_and_stops_other_processes(tmp_path: Path) -> None:
     supervisor = Supervisor(Console(), pause=time.sleep)
     log_path = tmp_path / "log"
     supervisor.add_server(SleepingServer(tmp_path, log_path=log_path), before_binding=lambda: None)

@@ -1,4 +1,4 @@
-"""A token that was checked is remembered, as far as checking it again would come to the same."""
+"""Token cache: a verified token is remembered only as long as verification would give the same result."""
 
 import time
 from typing import Any
@@ -23,7 +23,7 @@ def token_of(user_id: UUID, **changes: Any) -> str:
     return jwt.encode(claims | {"exp": int(time.time()) + 600} | changes, SECRET, algorithm="HS256")
 
 
-def test_the_second_time_says_the_same() -> None:
+def test_second_verification_returns_the_cached_result() -> None:
     verifier, user_id = TokenVerifier(SETTINGS), uuid4()
     token = token_of(user_id, aal="aal2", name="Ada")
     first = verifier.verify(token)
@@ -31,7 +31,7 @@ def test_the_second_time_says_the_same() -> None:
     assert (first.user_id, first.aal, first.name) == (user_id, "aal2", "Ada")
 
 
-def test_a_remembered_token_expires_all_the_same() -> None:
+def test_cached_token_still_expires() -> None:
     verifier = TokenVerifier(SETTINGS)
     expires = int(time.time()) - LEEWAY_SECONDS + 2
     token = token_of(uuid4(), exp=expires)
@@ -41,13 +41,13 @@ def test_a_remembered_token_expires_all_the_same() -> None:
         while time.time() < expires + LEEWAY_SECONDS + 1:
             verifier.verify(token)
 
-    # Its time may end between a look at the clock and the check, so any of these may be the one refused.
+    # The token may expire between the clock check and the call, so any call may be the refused one.
     with pytest.raises(TokenExpiredError):
         verify_on()
     assert time.time() >= expires + LEEWAY_SECONDS
 
 
-def test_a_changed_token_is_another_one() -> None:
+def test_altered_token_is_not_found_in_cache() -> None:
     verifier = TokenVerifier(SETTINGS)
     token = token_of(uuid4())
     verifier.verify(token)
@@ -57,7 +57,7 @@ def test_a_changed_token_is_another_one() -> None:
         verifier.verify(f"{head}.{claims}.{signature}")
 
 
-def test_what_was_refused_is_refused_again() -> None:
+def test_refused_token_is_refused_again() -> None:
     verifier = TokenVerifier(SETTINGS)
     token = token_of(uuid4(), aud="another")
     for _ in range(2):
@@ -65,7 +65,7 @@ def test_what_was_refused_is_refused_again() -> None:
             verifier.verify(token)
 
 
-def test_the_oldest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oldest_token_is_evicted_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "_MAX_CACHED_TOKENS", 3)
     verifier = TokenVerifier(SETTINGS)
     tokens = [token_of(uuid4()) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""Webhook bodies: parsed into an event with a name of its own, or hopeless."""
+"""Webhook bodies: parsed into an event with a deduplication id, or refused as permanent failures."""
 
 import orjson
 import pytest
@@ -11,7 +11,7 @@ def body(event: object = "charge.success", data: object = None) -> bytes:
     return orjson.dumps({"event": event, "data": {"id": 7, "reference": "r"} if data is None else data})
 
 
-def test_the_id_of_the_data_names_an_event() -> None:
+def test_event_is_identified_by_id_of_data() -> None:
     event = parse_gateway_event(body())
 
     assert (event.type, event.dedupe_id) == ("charge.success", "charge.success:7")
@@ -31,12 +31,12 @@ def test_the_id_of_the_data_names_an_event() -> None:
     ],
     ids=repr,
 )
-def test_the_reference_names_it_where_there_is_no_id(data: dict[str, object], name: str) -> None:
+def test_event_without_id_is_identified_by_reference(data: dict[str, object], name: str) -> None:
     assert parse_gateway_event(body(data=data)).dedupe_id == f"charge.success:{name}"
 
 
 @pytest.mark.parametrize("data", [{"amount": 1}, {"id": 1.5}, {"id": [1], "reference": 7}, {}], ids=repr)
-def test_what_it_says_names_it_where_there_is_neither(data: dict[str, object]) -> None:
+def test_event_without_id_and_reference_is_identified_by_content(data: dict[str, object]) -> None:
     one, again, other = (parse_gateway_event(body(data=each)) for each in (data, data, data | {"more": 1}))
 
     assert one.dedupe_id == again.dedupe_id != other.dedupe_id
@@ -44,7 +44,7 @@ def test_what_it_says_names_it_where_there_is_neither(data: dict[str, object]) -
 
 
 @pytest.mark.parametrize("rest", ["", ',"data":null', ',"data":[]', ',"data":"x"'])
-def test_the_type_is_kept_of_one_without_data(rest: str) -> None:
+def test_event_without_data_keeps_the_type(rest: str) -> None:
     one, other = (
         parse_gateway_event(f'{{"event":"charge.success","domain":"{word}"{rest}}}'.encode()) for word in "ab"
     )
@@ -55,7 +55,7 @@ def test_the_type_is_kept_of_one_without_data(rest: str) -> None:
 
 @pytest.mark.parametrize("event", ["invoice.create", "subscription." + "x" * 300])
 @pytest.mark.parametrize("length", [7, 400])
-def test_a_name_that_is_too_long_is_replaced_by_a_digest(event: str, length: int) -> None:
+def test_too_long_id_is_replaced_by_a_digest(event: str, length: int) -> None:
     one, again, other = (
         parse_gateway_event(body(event, {"id": letter * length, "reference": "r"}))
         for letter in ("x", "x", "y")
@@ -82,7 +82,7 @@ def test_a_name_that_is_too_long_is_replaced_by_a_digest(event: str, length: int
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_what_can_never_be_processed_is_hopeless(raw: bytes, reason: str) -> None:
+def test_unprocessable_body_is_a_permanent_error(raw: bytes, reason: str) -> None:
     with pytest.raises(PermanentEventError, match=reason):
         parse_gateway_event(raw)
 
@@ -97,15 +97,15 @@ def test_what_can_never_be_processed_is_hopeless(raw: bytes, reason: str) -> Non
         (rb"\\\\u0000", "\\\\u0000"),
     ],
 )
-def test_a_nul_in_a_customers_name_is_left_out(written: bytes, read: str) -> None:
-    """The database keeps none, and it must not cost a payment; the six characters alone are no NUL."""
+def test_nul_character_in_customer_name_is_removed(written: bytes, read: str) -> None:
+    """The database cannot store NUL, which must not lose a payment. The six characters alone are not NUL."""
     event = parse_gateway_event(b'{"event":"charge.success","data":{"id":1,"name":"' + written + b'"}}')
 
     assert event.data["name"] == read
 
 
 @given(raw=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_whatever_comes_it_is_an_event_or_hopeless(raw: bytes) -> None:
+def test_any_body_is_parsed_or_a_permanent_error(raw: bytes) -> None:
     try:
         event = parse_gateway_event(raw)
     except PermanentEventError:
@@ -113,7 +113,7 @@ def test_whatever_comes_it_is_an_event_or_hopeless(raw: bytes) -> None:
     assert event.dedupe_id.startswith(f"{event.type}:")
 
 
-def test_half_a_surrogate_pair_costs_no_payment() -> None:
+def test_lone_surrogate_is_replaced_and_payment_is_kept() -> None:
     event = parse_gateway_event(b'{"event":"charge.success","data":{"id":1,"metadata":{"note":"\\ud800"}}}')
 
     assert (event.dedupe_id, event.data["metadata"]) == ("charge.success:1", {"note": "?"})
