@@ -1,4 +1,4 @@
-"""The pages of the API itself, its documentation and its explained errors, in a real browser."""
+"""The API's documentation and error pages in a real browser."""
 
 import re
 import threading
@@ -19,7 +19,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 WIDE = {"width": 1280, "height": 900}
 NARROW = {"width": 320, "height": 640}
 TIMEOUT_MILLISECONDS = 20_000
-# The page reads the whole document at its start, which takes long beside other tests.
+# The page reads the complete document at start, which is slow beside other tests.
 expect.set_options(timeout=TIMEOUT_MILLISECONDS)
 
 pytestmark = pytest.mark.skipif(
@@ -28,10 +28,10 @@ pytestmark = pytest.mark.skipif(
 
 
 class QuietHandler(WSGIRequestHandler):
-    """Serves without a line for each request."""
+    """Request handler without access logs."""
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - the parent's name
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,13 @@ def browser() -> Iterator[Browser]:
 
 
 class Visit:
-    """A page, with all that a developer's console would complain about."""
+    """A page that collects all console complaints."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
         self.address = address
         self.complaints: list[str] = []
-        self.asked: list[str] = []
+        self.requested_urls: list[str] = []
         page.set_default_timeout(TIMEOUT_MILLISECONDS)
         page.on("console", self._note_console)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -80,16 +80,16 @@ class Visit:
 
     def _note_request(self, request: Request) -> None:
         if not request.url.startswith("data:"):
-            self.asked.append(request.url)
+            self.requested_urls.append(request.url)
 
     def go(self, path: str) -> int:
-        """Open a path and give the answer's status."""
+        """Open a path and return the status of the response."""
         response = self.page.goto(f"{self.address}{path}")
         assert response is not None
         return response.status
 
     def fits(self) -> bool:
-        """Tell whether the page can be read without scrolling to the side."""
+        """Return whether the page fits without horizontal scrolling."""
         return bool(
             self.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         )
@@ -106,13 +106,15 @@ def visit(browser: Browser, address: str) -> Iterator[Callable[..., Visit]]:
 
     yield make
     for one in visits:
-        complaints, asked = one.complaints, one.asked
+        complaints, requested_urls = one.complaints, one.requested_urls
         one.page.context.close()
         assert complaints == []
-        assert all(url.startswith(f"{address}/") for url in asked), "the page asks a stranger for something"
+        assert all(url.startswith(f"{address}/") for url in requested_urls), (
+            "the page sends a request to another server"
+        )
 
 
-def test_the_documentation_shows_every_operation(visit: Callable[..., Visit]) -> None:
+def test_documentation_lists_every_operation(visit: Callable[..., Visit]) -> None:
     docs = visit()
     assert docs.go("/docs") == 200
     page = docs.page
@@ -123,7 +125,7 @@ def test_the_documentation_shows_every_operation(visit: Callable[..., Visit]) ->
         tag.click()
     expect(page.locator(".opblock")).to_have_count(len(contracts()))
     methods = page.locator(".opblock-summary-method").all_inner_texts()
-    # The page puts an invisible character where a path may be broken.
+    # The page inserts an invisible character at possible line breaks of a path.
     paths = [
         path.replace("\u200b", "").strip() for path in page.locator(".opblock-summary-path").all_inner_texts()
     ]
@@ -134,13 +136,13 @@ def test_the_documentation_shows_every_operation(visit: Callable[..., Visit]) ->
 
 
 def open_operation(page: Page, tag: str, path: str) -> Locator:
-    """Unfold a tag and its first GET operation with a path, and return the operation's block."""
+    """Unfold a tag and the first GET operation with a path, and return the operation's block."""
     page.locator(f'.opblock-tag[data-tag="{tag}"]').click()
     page.locator(".opblock-get", has_text=path).first.click()
     return page.locator(".opblock.is-open")
 
 
-def test_an_operation_unfolds_to_its_parameters_and_answers(visit: Callable[..., Visit]) -> None:
+def test_operation_unfolds_to_parameters_and_responses(visit: Callable[..., Visit]) -> None:
     docs = visit()
     docs.go("/docs")
     block = open_operation(docs.page, "catalog", "/api/products/{product_id}")
@@ -149,7 +151,7 @@ def test_an_operation_unfolds_to_its_parameters_and_answers(visit: Callable[...,
     expect(block.locator(".responses-table").first).to_contain_text("Problem details")
 
 
-def test_the_documentation_tries_an_operation_out(visit: Callable[..., Visit]) -> None:
+def test_operation_can_be_tried_out_in_the_documentation(visit: Callable[..., Visit]) -> None:
     docs = visit()
     docs.go("/docs")
     block = open_operation(docs.page, "health", "/health/live")
@@ -159,7 +161,7 @@ def test_the_documentation_tries_an_operation_out(visit: Callable[..., Visit]) -
     expect(block.locator(".live-responses-table")).to_contain_text('"live"')
 
 
-def test_without_scripts_the_documentation_leads_to_the_document(visit: Callable[..., Visit]) -> None:
+def test_documentation_without_scripts_links_to_the_document(visit: Callable[..., Visit]) -> None:
     docs = visit(java_script_enabled=False)
     docs.go("/docs")
     docs.page.get_by_role("link", name="/openapi.json").click()
@@ -177,14 +179,14 @@ def test_each_error_is_explained_on_a_narrow_screen_without_scripts(visit: Calla
         expect(page.get_by_text(entry.meaning)).to_be_visible()
 
 
-def test_an_explained_error_fits_its_screen_and_leads_to_the_documentation(
+def test_error_page_fits_narrow_screen_and_links_to_documentation(
     visit: Callable[..., Visit],
 ) -> None:
     explained = visit(viewport=NARROW)
     explained.go("/errors/service-unavailable")
     page = explained.page
     assert explained.fits()
-    # The page's own style was let in by its policy.
+    # The page's content security policy admits the page's own style.
     assert page.evaluate("getComputedStyle(document.querySelector('main')).maxWidth") == "640px"
     page.get_by_role("link", name="API documentation").click()
     expect(page).to_have_url(f"{explained.address}/docs")

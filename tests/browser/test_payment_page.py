@@ -1,4 +1,4 @@
-"""The sandbox's payment page as a person uses it, in a real browser."""
+"""The sandbox's payment page in a real browser, used like a person would."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,13 +48,13 @@ def page(browser: Browser) -> Iterator[Page]:
     refused: list[str] = []
 
     def note(request: Request) -> None:
-        # What a page was still asking for when it was left is given up by the browser itself.
+        # The browser aborts requests that are still open when the page is left.
         if request.failure != "net::ERR_ABORTED":
             refused.append(request.url)
 
     one.on("requestfailed", note)
     yield one
-    assert refused == [], "the page asks for something that it does not get"
+    assert refused == [], "a request of the page failed"
     context.close()
 
 
@@ -76,7 +76,7 @@ def state_of(server: ProvidersServer, reference: str) -> str:
 
 
 @pytest.mark.parametrize("label", ["Pay by card", "Pay by bank transfer", "Pay by USSD"])
-def test_a_person_pays_and_returns_to_the_shop(server: ProvidersServer, page: Page, label: str) -> None:
+def test_customer_pays_and_returns_to_the_shop(server: ProvidersServer, page: Page, label: str) -> None:
     reference = f"checkout-{label.lower().replace(' ', '-')}"
     page.goto(started(server, reference, callback_url=f"{server.url}/health?order=7"))
     expect(page.get_by_text("₦12,500.50")).to_be_visible()
@@ -86,7 +86,7 @@ def test_a_person_pays_and_returns_to_the_shop(server: ProvidersServer, page: Pa
     assert state_of(server, reference) == "success"
 
 
-def test_without_a_shop_to_return_to_the_page_shows_the_result(server: ProvidersServer, page: Page) -> None:
+def test_payment_without_return_address_shows_the_result(server: ProvidersServer, page: Page) -> None:
     page.goto(started(server, "checkout-result"))
     page.get_by_role("button", name="Pay by card").press("Enter")
     expect(page.get_by_role("heading", name="Payment successful")).to_be_visible()
@@ -95,7 +95,7 @@ def test_without_a_shop_to_return_to_the_page_shows_the_result(server: Providers
     expect(page.get_by_role("button")).to_have_count(0)
 
 
-def test_paying_twice_shows_that_it_is_paid(server: ProvidersServer, page: Page) -> None:
+def test_second_payment_shows_already_paid(server: ProvidersServer, page: Page) -> None:
     address = started(server, "checkout-twice", callback_url=f"{server.url}/health")
     page.goto(address)
     call(server, "POST", "/sandbox/pay/checkout-twice")
@@ -108,7 +108,7 @@ def test_paying_twice_shows_that_it_is_paid(server: ProvidersServer, page: Page)
     )
 
 
-def test_a_declined_payment_can_be_tried_again(server: ProvidersServer, page: Page) -> None:
+def test_declined_payment_can_be_retried(server: ProvidersServer, page: Page) -> None:
     page.goto(started(server, "checkout-declined"))
     page.get_by_role("button", name="Decline the payment").click()
     expect(page.get_by_role("alert")).to_contain_text("The payment was declined.")
@@ -117,7 +117,7 @@ def test_a_declined_payment_can_be_tried_again(server: ProvidersServer, page: Pa
     expect(page.get_by_role("heading", name="Payment successful")).to_be_visible()
 
 
-def test_cancelling_leads_back_unpaid(server: ProvidersServer, page: Page) -> None:
+def test_cancelled_payment_returns_unpaid(server: ProvidersServer, page: Page) -> None:
     metadata = {"cancel_action": f"{server.url}/health?cancelled=1"}
     page.goto(started(server, "checkout-cancelled", metadata=metadata))
     page.get_by_role("button", name="Cancel").click()
@@ -125,21 +125,21 @@ def test_cancelling_leads_back_unpaid(server: ProvidersServer, page: Page) -> No
     assert state_of(server, "checkout-cancelled") == "abandoned"
 
 
-def test_only_the_channels_that_the_shop_allows_are_offered(server: ProvidersServer, page: Page) -> None:
+def test_only_channels_allowed_by_the_shop_are_offered(server: ProvidersServer, page: Page) -> None:
     page.goto(started(server, "checkout-channels", channels=["ussd"]))
     expect(page.get_by_role("group", name="Choose a payment method").get_by_role("button")).to_have_text(
         ["Pay by USSD"]
     )
 
 
-def test_an_unknown_payment_says_so(server: ProvidersServer, page: Page) -> None:
+def test_unknown_payment_is_reported(server: ProvidersServer, page: Page) -> None:
     response = page.goto(f"{server.gateway_url}/pay/none")
     assert response is not None
     assert response.status == 404
     expect(page.get_by_role("heading", name="Payment not found")).to_be_visible()
 
 
-def test_nothing_is_wider_than_a_phone(server: ProvidersServer, browser: Browser) -> None:
+def test_payment_page_fits_a_phone_screen(server: ProvidersServer, browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 320, "height": 640})
     page.goto(started(server, f"checkout-{'0123456789abcdef' * 2}", callback_url=f"{server.url}/health"))
     assert page.evaluate("document.documentElement.scrollWidth") == 320
@@ -148,7 +148,7 @@ def test_nothing_is_wider_than_a_phone(server: ProvidersServer, browser: Browser
     page.close()
 
 
-def test_a_persona_signs_in(server: ProvidersServer, page: Page) -> None:
+def test_persona_signs_in(server: ProvidersServer, page: Page) -> None:
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     page.goto(
         f"{server.identity_issuer}/authorize?response_type=code&client_id=back-office&scope=openid&state=s"

@@ -30,11 +30,11 @@ def test_concurrent_raises_of_same_alert_are_a_single_alert(database: Database) 
     assert unforeseen(results) == []
     with database.reading() as session:
         [row] = alerts_about(session, subject)
-        told = messages_of(session, row["id"])
+        messages = messages_of(session, row["id"])
     assert set(results) == {row["id"]}
     assert row["occurrences"] == RAISERS
     assert row["last_raised_at"] == NOW + timedelta(seconds=RAISERS - 1)
-    assert told == [("chat", "raised"), ("email", "raised")]
+    assert messages == [("chat", "raised"), ("email", "raised")]
 
 
 def test_alert_raised_during_resolution_is_counted_or_reopened(database: Database) -> None:

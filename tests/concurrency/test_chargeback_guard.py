@@ -98,16 +98,16 @@ def test_refund_is_requested_before_the_chargeback_or_not_at_all(database: Datab
         assert len(claimed) <= 1
         assert not any(found.has_chargeback for found in claimed)
         with database.reading() as session:
-            asked = row_of(session, "refunds", id=case.refund_id)["asked_at"] is not None
-        assert asked == bool(claimed)
+            is_requested = row_of(session, "refunds", id=case.refund_id)["asked_at"] is not None
+        assert is_requested == bool(claimed)
 
 
 def test_lost_chargeback_during_refund_dispatch_pays_the_buyer_once(database: Database, shop: Shop) -> None:
     for _ in range(ROUNDS):
         case = Case(database, shop)
 
-        def lose(it: Case = case) -> UUID:
-            return it.dispute(LOST)
+        def lose(current_case: Case = case) -> UUID:
+            return current_case.dispute(LOST)
 
         results = at_once(lambda act: act(), [case.claim, lose, case.claim])
 
@@ -129,10 +129,10 @@ def test_lost_chargeback_with_concurrent_finance_actions_credits_once(
         case = Case(database, shop)
         case.say("failed")
         acts = [
-            lambda it=case: it.dispute(LOST),
-            lambda it=case: it.mend(officer, "credit"),
-            lambda it=case: it.mend(officer, "retry"),
-            lambda it=case: it.collect(),
+            lambda current_case=case: current_case.dispute(LOST),
+            lambda current_case=case: current_case.mend(officer, "credit"),
+            lambda current_case=case: current_case.mend(officer, "retry"),
+            lambda current_case=case: current_case.collect(),
         ]
 
         results = at_once(lambda act: act(), acts)
@@ -155,13 +155,13 @@ def test_chargeback_resolution_during_gateway_lookup_leaves_no_stuck_refund(
         assert found is not None
         case.dispute()
 
-        def unknown(it: Case = case, to_send: PendingGatewayRefund = found) -> None:
-            it.database.in_transaction(
+        def unknown(current_case: Case = case, to_send: PendingGatewayRefund = found) -> None:
+            current_case.database.in_transaction(
                 gateway_refund.record_refund_unknown_to_gateway, pending_refund=to_send, now=NOW
             )
 
-        def end(it: Case = case, word: str = resolution) -> UUID:
-            return it.dispute(word)
+        def end(current_case: Case = case, word: str = resolution) -> UUID:
+            return current_case.dispute(word)
 
         results = at_once(lambda act: act(), [unknown, end])
 

@@ -87,7 +87,7 @@ def orders_of(database: Database, buyer_id: UUID) -> list[dict[str, Any]]:
         return [dict(row) for row in rows.mappings()]
 
 
-class TestTheCart:
+class TestCart:
     def test_concurrent_checkouts_with_different_keys_order_the_cart_once(
         self, database: Database, crowded_app: Flask, shops: list[Shop], bearer: Bearer
     ) -> None:
@@ -151,7 +151,7 @@ class TestStock:
         assert_whole(database)
 
 
-class TestTheWallet:
+class TestWallet:
     def test_wallet_balance_is_spent_once(self, database: Database, shops: list[Shop]) -> None:
         buyer_id = shops[0].buyer.id
         products = products_of(database, shops)
@@ -221,7 +221,7 @@ class TestTheWallet:
         assert_whole(database)
 
 
-class TestOneCheckoutFromAllSides:
+class TestConcurrentActionsOnCheckout:
     """Concurrent payments and cancellations of a whole checkout and of single orders."""
 
     def test_checkout_is_paid_once_and_surplus_is_returned(
@@ -231,10 +231,12 @@ class TestOneCheckoutFromAllSides:
         for _ in range(4):
             with database.transaction() as session:
                 buyer = with_buyer(session, shops[0])
-            self.storm(database, buyer, wishes)
+            self.pay_and_cancel_concurrently(database, buyer, wishes)
         assert_whole(database)
 
-    def storm(self, database: Database, shop: Shop, wishes: list[RequestedItem]) -> None:
+    def pay_and_cancel_concurrently(
+        self, database: Database, shop: Shop, wishes: list[RequestedItem]
+    ) -> None:
         done = database.in_transaction(check_out, shop, wishes)
         charged: list[Charge] = []
         lock = threading.Lock()
@@ -318,7 +320,7 @@ class TestDelivery:
         assert_whole(database)
 
 
-class _OpensMeanwhile:
+class _ReopeningGateway:
     """A gateway without the charge, which lets the buyer open the payment page again during the request."""
 
     def __init__(self, work: Callable[[], None]) -> None:
@@ -347,7 +349,7 @@ def test_order_does_not_expire_if_payment_page_opens_during_sweep(
             text("UPDATE payment_intents SET opening_until = :until WHERE id = :id"),
             {"until": NOW, "id": intent.id},
         )
-    gateway: Any = _OpensMeanwhile(lambda: database.in_transaction(open_page))
+    gateway: Any = _ReopeningGateway(lambda: database.in_transaction(open_page))
     sweep_abandoned_checkouts(database, gateway, fee_bearer="platform", now=later(minutes=30))
 
     with database.reading() as session:

@@ -46,7 +46,7 @@ def test_concurrent_full_clawbacks_of_an_order_take_the_amount_once(database: Da
     for _ in range(ROUNDS):
         order_id = database.in_transaction(delivered_order, shop)
         results = at_once(
-            lambda officer, it=order_id: database.in_transaction(claw_back, it, officer), officers
+            lambda officer, order_id=order_id: database.in_transaction(claw_back, order_id, officer), officers
         )
         assert unforeseen(results, EscrowDeficitError) == []
         assert sum(not isinstance(result, Exception) for result in results) == 1
@@ -77,10 +77,10 @@ def test_concurrent_clawback_and_chargeback_take_no_more_than_released(
     for _ in range(ROUNDS):
         order_id = database.in_transaction(delivered_order, shop)
 
-        def act(by: str, it: UUID = order_id) -> object:
+        def act(by: str, order_id: UUID = order_id) -> object:
             if by == "bank":
-                return database.in_transaction(lose_dispute, it, amount_minor=None)
-            return database.in_transaction(claw_back, it, officer)
+                return database.in_transaction(lose_dispute, order_id, amount_minor=None)
+            return database.in_transaction(claw_back, order_id, officer)
 
         results = at_once(act, ["bank", "officer"])
         assert unforeseen(results, ChargedBackError) == []

@@ -1,4 +1,4 @@
-"""Pages while others write: of what was there before, nothing is skipped and nothing is shown twice."""
+"""Pages during concurrent writes: no listing that existed before is skipped or repeated."""
 
 import random
 import threading
@@ -43,7 +43,7 @@ LISTINGS = (
 
 
 class Shelf:
-    """A store with products, to which others are added at any place of any order."""
+    """A store with products, to which more products are added at random positions."""
 
     def __init__(self, database: Database, *, promoted: bool) -> None:
         self._promoted = promoted
@@ -64,7 +64,7 @@ class Shelf:
         self.written = 0
 
     def add(self) -> UUID:
-        """Add a product somewhere."""
+        """Add a product with random sort values."""
         draw, now = self._draw, self.market.now
         product_id = self.market.product(
             self.store,
@@ -84,7 +84,7 @@ class Shelf:
         return product_id
 
     def _promote(self, product_id: UUID) -> None:
-        """Put it forward, at any place."""
+        """Promote a product at a random position."""
         draw, now = self._draw, self.market.now
         window = {
             "product_id": product_id,
@@ -111,20 +111,20 @@ class Shelf:
 @pytest.mark.parametrize(
     ("path", "query"), LISTINGS, ids=[f"{path} {' '.join(query.values())}" for path, query in LISTINGS]
 )
-def test_pages_skip_and_repeat_nothing(
+def test_pages_during_writes_skip_and_repeat_nothing(
     database: Database, crowded_app: Flask, bearer: Bearer, path: str, query: dict[str, Any]
 ) -> None:
     shelf = Shelf(database, promoted="featured" in path or "flash" in path)
     ended = threading.Event()
     writer = threading.Thread(target=shelf.write, args=(ended,))
     headers = bearer(shelf.store.user_id)
-    asked = {"limit": 3} | query
+    parameters = {"limit": 3} | query
     if "vendor" not in path:
-        asked["campus"] = str(shelf.market.campus_id)
+        parameters["campus"] = str(shelf.market.campus_id)
     path = path.format(store=shelf.store.id)
     writer.start()
     try:
-        seen = _read_all(crowded_app, path, asked, headers, between=shelf.add)
+        seen = _read_all(crowded_app, path, parameters, headers, between=shelf.add)
     finally:
         ended.set()
         writer.join(60)
@@ -143,18 +143,18 @@ def _read_all(
     *,
     between: Callable[[], Any],
 ) -> list[UUID]:
-    """Page to the end of what was there at the beginning, with a product more after each page."""
+    """Read pages to the end of the initial listing, and add a product after each page."""
     client, seen = app.test_client(), []
-    asked = dict(query)
+    parameters = dict(query)
     for _ in range(3_000):
-        response = client.get(path, query_string=asked, headers=headers)
+        response = client.get(path, query_string=parameters, headers=headers)
         assert response.status_code == 200, response.text
         body: Any = response.json
         found = body["data"]["products"] if "q" in query else body["data"]
         seen += [UUID(item.get("product", item)["id"]) for item in found]
         if not body["meta"]["has_more"]:
             return seen
-        asked = query | {"cursor": body["meta"]["next_cursor"]}
+        parameters = query | {"cursor": body["meta"]["next_cursor"]}
         if len(seen) < 3 * BEFORE:
             between()
     raise AssertionError("the listing does not end")

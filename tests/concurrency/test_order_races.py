@@ -1,4 +1,4 @@
-"""Two at the same order at once: exactly one of them has an effect, and the books are whole."""
+"""Two concurrent actions on an order: exactly one takes effect, and the ledger stays consistent."""
 
 from collections.abc import Callable
 from typing import Any
@@ -85,7 +85,7 @@ def processing_order(session: Session, shop: Shop) -> UUID:
 
 
 def refund_whole(session: Session, shop: Shop, order_id: UUID) -> None:
-    """Each time by another officer."""
+    """Refund the full order by a new officer each time."""
     refund(session, order_id, make_officer(session))
 
 
@@ -120,7 +120,7 @@ def shop(database: Database) -> Shop:
 
 
 def race(database: Database, shop: Shop, order_id: UUID, *works: Work) -> list[Any]:
-    # Not retried: a deadlock would show.
+    # Without retries, so that a deadlock is visible.
     def run(work: Work) -> Any:
         with database.transaction() as session:
             return work(session, shop, order_id)
@@ -129,7 +129,7 @@ def race(database: Database, shop: Shop, order_id: UUID, *works: Work) -> list[A
 
 
 @pytest.mark.parametrize("name", RACES)
-def test_one_of_two_concurrent_actions_takes_effect(database: Database, shop: Shop, name: str) -> None:
+def test_only_first_of_two_concurrent_actions_takes_effect(database: Database, shop: Shop, name: str) -> None:
     prepare, one, other, ends = RACES[name]
     for _ in range(ROUNDS):
         order_id = database.in_transaction(prepare, shop)
@@ -153,8 +153,8 @@ def test_one_of_two_concurrent_actions_takes_effect(database: Database, shop: Sh
         assert_books_are_whole(session)
 
 
-def test_accepting_what_is_being_cancelled_loses_no_money(database: Database, shop: Shop) -> None:
-    """Accepted first, it is cancelled all the same: an order can be called off until it is shipped."""
+def test_order_accepted_during_cancellation_is_cancelled_and_refunded(database: Database, shop: Shop) -> None:
+    """An accepted order can still be cancelled until shipment."""
 
     def accept(session: Session, shop: Shop, order_id: UUID) -> None:
         orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
@@ -176,7 +176,7 @@ def test_accepting_what_is_being_cancelled_loses_no_money(database: Database, sh
 @pytest.mark.parametrize(
     ("ending", "status"), [(cancel, "cancelled"), (expire, "expired")], ids=["cancel", "expire"]
 )
-def test_a_charge_that_meets_an_end_is_applied_or_goes_back(
+def test_charge_during_cancellation_or_expiry_is_applied_or_returned(
     database: Database, shop: Shop, ending: Work, status: str
 ) -> None:
     for _ in range(ROUNDS):
@@ -194,7 +194,7 @@ def test_a_charge_that_meets_an_end_is_applied_or_goes_back(
             balances = balances_of_order(session, order_id)
         if outcome is ChargeOutcome.RETURNED or status == "cancelled":
             assert ended is None
-            # Sent back either way: as a late charge, or because a paid order was cancelled.
+            # Refunded either way: as a late charge, or because a paid order was cancelled.
             assert now == status
             assert balances["refunds_in_transit"] == charge.amount_minor
             assert "escrow" not in balances
@@ -212,7 +212,7 @@ def officers(database: Database) -> list[Caller]:
 
 
 def failed_refund(session: Session, shop: Shop, word: str = "failed") -> UUID:
-    """Make a refund that the gateway could not send."""
+    """Insert a refund that the gateway could not send."""
     order_id = paid_order(session, shop)
     cancel(session, shop, order_id)
     [made] = refunds_of(session, order_id)
@@ -221,7 +221,7 @@ def failed_refund(session: Session, shop: Shop, word: str = "failed") -> UUID:
     return refund_id
 
 
-def test_a_credit_and_a_retry_at_once_give_the_money_once(
+def test_concurrent_credit_and_retry_of_failed_refund_pay_once(
     database: Database, shop: Shop, officers: list[Caller]
 ) -> None:
     works = {states.CREDIT: recovery.credit_failed_refund, states.RETRY: recovery.retry_failed_refund}
@@ -257,10 +257,10 @@ def test_a_credit_and_a_retry_at_once_give_the_money_once(
         assert_books_are_whole(session)
 
 
-def test_a_credit_and_the_gateway_sending_it_after_all_at_once_are_both_booked(
+def test_credit_and_late_gateway_success_are_both_posted(
     database: Database, shop: Shop, officers: list[Caller]
 ) -> None:
-    """Meanwhile the buyer spends what they get: no wallet is negative, and what is missing is owed."""
+    """The buyer spends the credit meanwhile. The wallet stays at zero or above, and the rest is buyer debt."""
     for _ in range(ROUNDS):
         buying = database.in_transaction(with_buyer, shop)
         refund_id = database.in_transaction(failed_refund, buying)
@@ -300,13 +300,13 @@ def test_a_credit_and_the_gateway_sending_it_after_all_at_once_are_both_booked(
                 assert isinstance(results[0], ConflictError)
             else:
                 assert (row["status"], row["paid_twice_minor"]) == ("credited", amount)
-                # The wallet got it once; it was spent on the order, or given back, and what is missing is owed.
+                # The wallet was credited once, then spent or offset, and the missing amount is buyer debt.
                 assert wallet + spent - owed == 0
     with database.reading() as session:
         assert_books_are_whole(session)
 
 
-def test_a_held_charge_that_is_accepted_and_sent_back_at_once_is_one_of_both(
+def test_quarantined_charge_is_either_accepted_or_refunded_by_concurrent_officers(
     database: Database, shop: Shop, officers: list[Caller]
 ) -> None:
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Orders under load: the last piece is sold once, a PIN has five tries, one key is one order."""
+"""Concurrent orders: the last unit is sold once, a PIN has five tries, an idempotency key creates a single order."""
 
 import random
 import threading
@@ -69,8 +69,8 @@ def place_committed(database: Database, shop: Shop, *arguments: Any, **more: Any
     return database.in_transaction(place, shop, *arguments, **more)
 
 
-class TestPlacing:
-    def test_the_last_piece_wanted_by_twenty_is_sold_once(self, database: Database, shop: Shop) -> None:
+class TestPlacingOrders:
+    def test_last_unit_is_sold_once_to_twenty_concurrent_buyers(self, database: Database, shop: Shop) -> None:
         with database.transaction() as session:
             product_id = make_product(session, shop, quantity=1)
             buyers = [with_buyer(session, shop) for _ in range(20)]
@@ -82,7 +82,7 @@ class TestPlacing:
             assert stock_of(session, product_id) == (1, 1)
         assert_whole(database)
 
-    def test_baskets_of_the_same_things_in_any_order_do_not_deadlock(
+    def test_orders_of_same_products_in_any_sequence_do_not_deadlock(
         self, database: Database, shop: Shop
     ) -> None:
         with database.transaction() as session:
@@ -101,7 +101,7 @@ class TestPlacing:
             assert sum(stock_of(session, product_id)[1] for product_id in products) == 200
         assert_whole(database)
 
-    def test_cart_is_ordered_once(self, database: Database, shop: Shop) -> None:
+    def test_cart_is_ordered_once_by_concurrent_requests(self, database: Database, shop: Shop) -> None:
         with database.transaction() as session:
             product_id = make_product(session, shop, quantity=50)
             session.add(
@@ -128,7 +128,7 @@ class TestPlacing:
         }
 
 
-class TestTheSameKeyAtOnce:
+class TestSameIdempotencyKey:
     def ask(
         self, app: Flask, shop: Shop, product_id: UUID, bearer: Bearer, key: str
     ) -> Callable[[int], TestResponse]:
@@ -150,12 +150,12 @@ class TestTheSameKeyAtOnce:
 
         assert unforeseen(answers) == []
         made = [answer for answer in answers if answer.status_code == 201]  # type: ignore[union-attr]
-        told = [answer for answer in answers if answer.status_code == 409]  # type: ignore[union-attr]
-        assert len(made) + len(told) == 12
+        refused = [answer for answer in answers if answer.status_code == 409]  # type: ignore[union-attr]
+        assert len(made) + len(refused) == 12
         assert made
         assert len({answer.data for answer in made}) == 1  # type: ignore[union-attr]
         assert sum("X-Cache-Lookup" not in answer.headers for answer in made) == 1  # type: ignore[union-attr]
-        for answer in told:
+        for answer in refused:
             assert answer.json["code"] == "CONCURRENCY_CONFLICT"  # type: ignore[union-attr,index]
             assert int(answer.headers["Retry-After"]) > 0  # type: ignore[union-attr]
         with database.reading() as session:
@@ -163,14 +163,14 @@ class TestTheSameKeyAtOnce:
         assert ask(0).headers["X-Cache-Lookup"] == "HIT"
 
 
-class TestThePin:
+class TestPin:
     def submit(self, app: Flask, shop: Shop, order_id: UUID, bearer: Bearer) -> Callable[[str], TestResponse]:
         headers = bearer(shop.vendor.id)
         return lambda pin: app.test_client().post(
             f"/api/orders/{order_id}/verify-code", json={"pin": pin}, headers=headers
         )
 
-    def test_wrong_ones_at_once_have_five_tries_together(
+    def test_concurrent_wrong_pins_share_five_tries(
         self, database: Database, crowded_app: Flask, shop: Shop, bearer: Bearer
     ) -> None:
         order_id = database.in_transaction(shipped_order, shop)
@@ -186,7 +186,7 @@ class TestThePin:
         with database.reading() as session:
             assert status_of(session, order_id) == "shipped"
 
-    def test_the_right_one_twice_at_once_releases_once(self, database: Database, shop: Shop) -> None:
+    def test_concurrent_correct_pins_release_escrow_once(self, database: Database, shop: Shop) -> None:
         placed = [database.in_transaction(shipped_order, shop) for _ in range(6)]
 
         results = at_once(
@@ -208,8 +208,8 @@ class TestThePin:
 
 
 @dataclass
-class Storm:
-    """Several buyers and shops, and threads that do whatever comes to their minds to the same orders."""
+class RandomActions:
+    """Random actions of several buyers and shops on the same orders, from several threads."""
 
     database: Database
     shops: list[Shop]
@@ -218,7 +218,7 @@ class Storm:
     lock: threading.Lock
 
     def act(self, seed: int) -> Counter[str]:
-        """Do 45 things, none of them retried, and count what became of them."""
+        """Run 45 random actions without retries and count the outcomes."""
         draw = random.Random(seed)  # noqa: S311 - the same in every run
         done: Counter[str] = Counter()
         steps = (
@@ -241,7 +241,7 @@ class Storm:
 
     def some(self, draw: random.Random) -> tuple[Shop, UUID]:
         with self.lock:
-            # The latest ones, so that several threads are at the same order.
+            # Only the latest orders, so that several threads act on the same order.
             return draw.choice(self.placed[-10:])
 
     def place(self, draw: random.Random) -> None:
@@ -291,7 +291,7 @@ class Storm:
             orders.expire_order(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
 
     def advance(self, draw: random.Random) -> None:
-        """Take the vendor's next step, as it looked a moment ago."""
+        """Take the vendor's next step for the status read before."""
         shop, order_id = self.some(draw)
         with self.database.reading() as session:
             status = status_of(session, order_id)
@@ -304,8 +304,8 @@ class Storm:
                 release(session, shop, order_id)
 
 
-def test_a_storm_of_everything_neither_deadlocks_nor_loses_a_kobo(database: Database) -> None:
-    """Locks are taken in one order everywhere: no transaction here is retried, so a deadlock would show."""
+def test_random_concurrent_actions_neither_deadlock_nor_lose_money(database: Database) -> None:
+    """Locks have a global order. No transaction is retried, so a deadlock is visible."""
     with database.transaction() as session:
         first = make_shop(session)
         other_store, other_vendor = make_store(session, campus_id=first.campus_id)
@@ -316,9 +316,9 @@ def test_a_storm_of_everything_neither_deadlocks_nor_loses_a_kobo(database: Data
             for shop in (first, second)
         }
         seeded = [(shop, paid_order(session, shop)) for shop in shops[:3]]
-    storm = Storm(database, shops, products, seeded, threading.Lock())
+    random_actions = RandomActions(database, shops, products, seeded, threading.Lock())
 
-    results = at_once(storm.act, range(8))
+    results = at_once(random_actions.act, range(8))
 
     deadlocks = [
         found
@@ -332,7 +332,7 @@ def test_a_storm_of_everything_neither_deadlocks_nor_loses_a_kobo(database: Data
     assert done.keys() >= {"place", "pay", "advance", "refused"}
     assert_whole(database)
     with database.reading() as session:
-        for _, order_id in storm.placed:
+        for _, order_id in random_actions.placed:
             order = row_of(session, "orders", id=order_id)
             escrow = row_of(session, "escrows", order_id=order_id)
             held = balances_of_order(session, order_id).get("escrow", 0)

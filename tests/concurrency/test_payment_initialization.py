@@ -1,4 +1,4 @@
-"""Ways to pay that are asked for at once, over HTTP: whoever comes, the gateway is asked once for one order."""
+"""Concurrent requests for a payment method over HTTP: the gateway is called once for an order."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -18,7 +18,7 @@ from tests.support.purchases import Shop, check_out, make_product, make_shop, ne
 from tests.support.threads import at_once
 
 ACCOUNT, PAGE = "/api/payments/virtual-account", "/api/payments/initialize"
-ASKED = {ACCOUNT: "POST /gateway/charge", PAGE: "POST /gateway/transaction/initialize"}
+GATEWAY_CALLS = {ACCOUNT: "POST /gateway/charge", PAGE: "POST /gateway/transaction/initialize"}
 MANY = 6
 
 
@@ -27,16 +27,16 @@ def shop(database: Database) -> Shop:
     return database.in_transaction(make_shop)
 
 
-def ask(
+def post_concurrently(
     app: Flask, headers: dict[str, str], path: str, target: dict[str, str]
 ) -> list[TestResponse | Exception]:
-    """Ask many times at once, each time under a key of its own, as several tabs would."""
+    """Send concurrent requests with different idempotency keys, like several browser tabs."""
     keyed = [headers | {"Idempotency-Key": str(uuid4())} for _ in range(MANY)]
     return at_once(lambda given: app.test_client().post(path, json=target, headers=given), keyed)
 
 
-def told(answers: list[TestResponse | Exception]) -> list[dict[str, Any]]:
-    """Give what was answered, each time with 200."""
+def successful_data(answers: list[TestResponse | Exception]) -> list[dict[str, Any]]:
+    """Return the data of all responses, which must have status 200."""
     found = []
     for answer in answers:
         assert isinstance(answer, TestResponse), answer
@@ -46,7 +46,7 @@ def told(answers: list[TestResponse | Exception]) -> list[dict[str, Any]]:
 
 
 def intents_of(database: Database, order_id: UUID) -> list[tuple[str, bool]]:
-    """Give the payments that were made for an order, and whether each is the live one."""
+    """Return the reference of each payment intent of an order, and whether the intent is live."""
     query = text(
         "SELECT i.reference, a.live FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id"
         " WHERE a.order_id = :id"
@@ -56,15 +56,17 @@ def intents_of(database: Database, order_id: UUID) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("path", [ACCOUNT, PAGE])
-def test_many_requests_for_one_order_open_one_way_to_pay(
+def test_concurrent_requests_for_an_order_open_a_single_payment_method(
     database: Database, crowded_app: Flask, gateway: TestGateway, shop: Shop, bearer: Bearer, path: str
 ) -> None:
     with database.transaction() as session:
         order_id = place(session, shop, make_product(session, shop), now=system_clock())
 
-    opened = told(ask(crowded_app, bearer(shop.buyer.id), path, {"orderId": str(order_id)}))
+    opened = successful_data(
+        post_concurrently(crowded_app, bearer(shop.buyer.id), path, {"orderId": str(order_id)})
+    )
 
-    assert gateway.line.calls == [ASKED[path]]
+    assert gateway.line.calls == [GATEWAY_CALLS[path]]
     shown = (
         {"reference", "accountNumber", "bankName"} if path == ACCOUNT else {"reference", "authorizationUrl"}
     )
@@ -73,29 +75,33 @@ def test_many_requests_for_one_order_open_one_way_to_pay(
 
 
 @pytest.mark.parametrize("path", [ACCOUNT, PAGE])
-def test_many_requests_for_one_checkout_open_one_way_to_pay(
+def test_concurrent_requests_for_a_checkout_open_a_single_payment_method(
     database: Database, crowded_app: Flask, gateway: TestGateway, shop: Shop, bearer: Bearer, path: str
 ) -> None:
     with database.transaction() as session:
         wishes = [RequestedItem(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
         made = check_out(session, shop, wishes, now=system_clock())
 
-    opened = told(ask(crowded_app, bearer(shop.buyer.id), path, {"checkoutId": str(made.checkout_id)}))
+    opened = successful_data(
+        post_concurrently(crowded_app, bearer(shop.buyer.id), path, {"checkoutId": str(made.checkout_id)})
+    )
 
-    assert gateway.line.calls == [ASKED[path]]
+    assert gateway.line.calls == [GATEWAY_CALLS[path]]
     for order_id in made.order_ids:
         assert intents_of(database, order_id) == [(opened[0]["reference"], True)]
     assert len({one["reference"] for one in opened}) == 1
 
 
-def test_the_accounts_are_one_row(
+def test_concurrent_requests_store_a_single_transfer_account(
     database: Database, crowded_app: Flask, gateway: TestGateway, shop: Shop, bearer: Bearer
 ) -> None:
     with database.transaction() as session:
         order_id = place(session, shop, make_product(session, shop), now=system_clock())
     [number] = {
         one["accountNumber"]
-        for one in told(ask(crowded_app, bearer(shop.buyer.id), ACCOUNT, {"orderId": str(order_id)}))
+        for one in successful_data(
+            post_concurrently(crowded_app, bearer(shop.buyer.id), ACCOUNT, {"orderId": str(order_id)})
+        )
     }
 
     stored = (

@@ -1,4 +1,4 @@
-"""Money under load: whatever comes at once, nothing is paid twice and nothing is lost."""
+"""Concurrent payments: no charge is applied twice, and no money is lost."""
 
 import random
 from collections import Counter
@@ -73,7 +73,7 @@ def assert_whole(database: Database) -> None:
 
 
 class TestWebhooks:
-    def test_the_same_event_fifty_times_is_one_payment(
+    def test_event_delivered_fifty_times_is_applied_once(
         self, database: Database, order_id: UUID, intent: Intent
     ) -> None:
         data = charge_data(intent.reference, intent.amount_minor)
@@ -96,7 +96,7 @@ class TestWebhooks:
         assert count(database, "order_events", order_id=order_id, trigger="pay") == 1
         assert_whole(database)
 
-    def test_one_delivery_is_processed_by_one_worker(self, database: Database, intent: Intent) -> None:
+    def test_delivery_is_processed_by_a_single_worker(self, database: Database, intent: Intent) -> None:
         body = event_of(charge_data(intent.reference, intent.amount_minor))
         inbox_id = database.in_transaction(webhooks.receive_event, provider="gateway", body=body, now=NOW)
 
@@ -113,8 +113,8 @@ class TestWebhooks:
         with database.reading() as session:
             assert row_of(session, "webhook_inbox", id=inbox_id)["attempts"] == 1
 
-    def test_events_of_many_orders_in_any_order_and_number(self, database: Database, shop: Shop) -> None:
-        """Short, exact, excessive and repeated charges, each delivered several times, shuffled."""
+    def test_shuffled_events_of_many_orders_pay_each_order_once(self, database: Database, shop: Shop) -> None:
+        """Short, exact, excessive and repeated charges, each delivered several times in random order."""
         shuffle = random.Random(7)  # noqa: S311 - the same order in every run
         placed, bodies = [], []
         with database.transaction() as session:
@@ -152,14 +152,14 @@ class TestWebhooks:
                 ),
                 {"ids": placed},
             ).all()
-        # Of each pair one pays; the other is held back as too little if it came first, or goes back.
+        # Of each pair one charge pays. A short charge that came first is quarantined, and any other is returned.
         assert dict(map(tuple, outcomes))["applied"] == 12
         assert sum(number for _, number in outcomes) == 24
         assert {outcome for outcome, _ in outcomes} <= {"applied", "quarantined", "returned"}
         assert_whole(database)
 
 
-class TestOpening:
+class TestHostedPage:
     def open(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
     ) -> tuple[str, PaymentPage | None]:
@@ -175,7 +175,7 @@ class TestOpening:
         opened = database.in_transaction(lifecycle.record_hosted_page, intent=intent, page=page, now=NOW)
         return opened.reference, opened.page
 
-    def test_many_at_once_get_the_same_page_of_one_call(
+    def test_concurrent_openings_share_the_hosted_page_of_a_single_call(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
     ) -> None:
         pages = at_once(lambda _: self.open(database, gateway, settings, shop, order_id), range(8))
@@ -187,7 +187,7 @@ class TestOpening:
         assert count(database, "payment_allocations", order_id=order_id) == 1
 
     @pytest.mark.parametrize("fault", ["hang", "lose", "garble"])
-    def test_an_answer_that_is_lost_leaves_the_way_open(
+    def test_lost_gateway_response_allows_a_new_attempt(
         self,
         database: Database,
         gateway: TestGateway,
@@ -196,7 +196,7 @@ class TestOpening:
         order_id: UUID,
         fault: str,
     ) -> None:
-        """The gateway knows the reference then, and would refuse it: the next try takes a fresh one."""
+        """The gateway knows the lost reference and would refuse a repeat, so the next attempt has a new reference."""
         gateway.line.fault = fault
         with pytest.raises(ProviderUnavailableError):
             self.open(database, gateway, settings, shop, order_id)
@@ -213,13 +213,13 @@ class TestOpening:
             "POST /transaction/initialize": 2,
             "GET /transaction/verify": 1,
         }
-        # Should the lost page be paid after all, its order is found.
+        # A payment on the lost page is still matched to the order.
         with database.transaction() as session:
             apply(session, gateway.charge_of_paid(lost["reference"]))
             assert status_of(session, order_id) == "paid_escrow"
         assert_whole(database)
 
-    def test_a_refusal_that_a_new_reference_would_not_mend_uses_none_up(
+    def test_refusal_unrelated_to_reference_keeps_the_reference(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
     ) -> None:
         for _ in range(2):
@@ -238,7 +238,7 @@ class TestOpening:
             intent = row_of(session, "payment_intents", id=_only_intent(database, order_id))
         assert (intent["status"], intent["opening_until"]) == ("initialized", None)
 
-    def test_a_call_that_was_refused_for_now_is_made_again_under_its_reference(
+    def test_temporarily_refused_call_is_repeated_with_same_reference(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
     ) -> None:
         gateway.line.fault = "refuse"
@@ -252,8 +252,8 @@ class TestOpening:
         assert gateway.calls(reference) == {"POST /transaction/initialize": 1}
 
 
-class TestAgainstACharge:
-    """Whichever comes first, the order and the money agree."""
+class TestConcurrentCharge:
+    """The order and the money agree, whichever transaction commits first."""
 
     ROUNDS = 12
 
@@ -267,7 +267,9 @@ class TestAgainstACharge:
                 made.append((buying, order_id, make_intent(session, buying, order_id)))
             return made
 
-    def test_a_cancellation(self, database: Database, shop: Shop) -> None:
+    def test_cancellation_with_concurrent_charge_refunds_the_money(
+        self, database: Database, shop: Shop
+    ) -> None:
         made = self.unpaid(database, shop, self.ROUNDS)
 
         def act(job: tuple[str, Shop, UUID, Intent]) -> object:
@@ -284,17 +286,17 @@ class TestAgainstACharge:
 
         assert unforeseen(results) == []
         for (_, order_id, _), charged, cancelled in zip(made, results[::2], results[1::2], strict=True):
-            # Cancelled it is in any case; the money is sent back out of escrow, or straight from the charge.
+            # The order is cancelled in any case. The money is refunded from escrow or returned from the charge.
             assert statuses(database, [order_id]) == ["cancelled"]
             assert charged in (ChargeOutcome.APPLIED, ChargeOutcome.RETURNED)
             assert cancelled is None
             assert count(database, "refunds", order_id=order_id, destination="gateway", status="pending") == 1
         assert_whole(database)
 
-    def test_the_sweep(
+    def test_sweep_with_concurrent_charge_and_verification_keeps_orders_consistent(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop
     ) -> None:
-        """The webhook of a late payment, two sweeps and the buyer's own question, all at once."""
+        """The webhook of a late payment, two sweeps and the buyer's verification run at the same time."""
         made = self.unpaid(database, shop, 6)
         adapter = gateway.adapter(settings)
         for _, _, intent in made:
@@ -342,7 +344,7 @@ class TestAgainstACharge:
         assert count(database, "quarantined_charges", intent_id=made[0][2].id) == 0
         assert_whole(database)
 
-    def test_two_charges_at_once_pay_once(self, database: Database, shop: Shop) -> None:
+    def test_two_concurrent_charges_pay_the_order_once(self, database: Database, shop: Shop) -> None:
         made = self.unpaid(database, shop, self.ROUNDS)
 
         def charge(intent: Intent) -> ChargeOutcome:

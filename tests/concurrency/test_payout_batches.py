@@ -1,4 +1,4 @@
-"""Batches by many hands at once: each balance is claimed once, two officers decide, and one decision wins."""
+"""Concurrent payout batch actions: each balance is reserved once, two officers approve, one decision wins."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -68,8 +68,8 @@ def batch_of(database: Database, batch_id: UUID) -> dict[str, object]:
         return row_of(session, "payout_batches", id=batch_id)
 
 
-def as_the_edge_does(database: Database, job: Callable[[Session], object]) -> object:
-    """Do a job in a transaction that is committed too where it is refused with changes to keep."""
+def run_like_the_edge(database: Database, job: Callable[[Session], object]) -> object:
+    """Run a job in a transaction that also commits if the error keeps changes, like the HTTP edge."""
     with database.transaction() as session:
         try:
             return job(session)
@@ -89,11 +89,11 @@ def begin(session: Session, batch_id: UUID, officer: Caller) -> str:
     return "dispatching"
 
 
-def test_stagings_at_once_claim_each_balance_once(database: Database) -> None:
+def test_concurrent_staging_reserves_each_balance_once(database: Database) -> None:
     for _ in range(ROUNDS):
-        who = payees(database, 8)
-        # Overlapping, and each in another order.
-        parts = [who, who[::-1], who[:5], who[3:]]
+        batch_payees = payees(database, 8)
+        # Overlapping payees in different order.
+        parts = [batch_payees, batch_payees[::-1], batch_payees[:5], batch_payees[3:]]
 
         results = at_once(lambda part: database.in_transaction(stage, part), parts)
 
@@ -101,17 +101,17 @@ def test_stagings_at_once_claim_each_balance_once(database: Database) -> None:
         made = [result for result in results if isinstance(result, StagingResult)]
         assert sum(staged.amount_minor for staged in made) == 8 * OWED_MINOR
         with database.reading() as session:
-            for payee in who:
+            for payee in batch_payees:
                 assert [row["amount_minor"] for row in intents_of(session, payee)] == [OWED_MINOR]
                 assert owed(session, payee) == 0
     assert_whole(database)
 
 
-def test_staging_while_payees_ask_withdraw_and_earn_claims_no_kobo_twice(database: Database) -> None:
+def test_staging_with_concurrent_withdrawals_and_earnings_reserves_each_kobo_once(database: Database) -> None:
     for _ in range(ROUNDS):
-        who = payees(database, 5)
+        batch_payees = payees(database, 5)
         with database.transaction() as session:
-            waiting = {payee: ask(session, payee, 150_000) for payee in who[:3]}
+            waiting = {payee: ask(session, payee, 150_000) for payee in batch_payees[:3]}
 
         def withdraw(session: Session, payee: Payee, waiting: dict[Payee, UUID] = waiting) -> object:
             rows = session.execute(
@@ -126,24 +126,24 @@ def test_staging_while_payees_ask_withdraw_and_earn_claims_no_kobo_twice(databas
                 return "in a batch"
             return accounting.cancel_reservations(session, payouts=[Reservation(*intent)], now=NOW)
 
-        def wish(session: Session, payee: Payee) -> ReservationResult:
+        def request_withdrawal(session: Session, payee: Payee) -> ReservationResult:
             wanted = PayoutRequest(accounting.Payee(payee.user.id, payee.store_id), payee.account_id, 120_000)
             return accounting.reserve_payouts(
                 session, requests=[wanted], batch_id=None, minimum_minor=1, requested_by_payee=True, now=NOW
             )
 
         jobs: list[Callable[[Session], object]] = [
-            *(lambda session, who=who: stage(session, who) for _ in range(3)),
-            *(lambda session, payee=payee: withdraw(session, payee) for payee in who[:3]),
-            *(lambda session, payee=payee: wish(session, payee) for payee in who),
-            *(lambda session, payee=payee: owe(session, payee, 7_000) for payee in who),
-            *(lambda session, payee=payee: owes(session, payee, 3_000) for payee in who),
+            *(lambda session, batch_payees=batch_payees: stage(session, batch_payees) for _ in range(3)),
+            *(lambda session, payee=payee: withdraw(session, payee) for payee in batch_payees[:3]),
+            *(lambda session, payee=payee: request_withdrawal(session, payee) for payee in batch_payees),
+            *(lambda session, payee=payee: owe(session, payee, 7_000) for payee in batch_payees),
+            *(lambda session, payee=payee: owes(session, payee, 3_000) for payee in batch_payees),
         ]
         results = at_once(database.in_transaction, jobs)
 
         assert unforeseen(results, InsufficientFundsError) == []
         with database.reading() as session:
-            for payee in who:
+            for payee in batch_payees:
                 rows = [row for row in intents_of(session, payee) if row["status"] == "pending"]
                 assert len(rows) <= 1
                 collected = session.execute(
@@ -159,11 +159,15 @@ def test_staging_while_payees_ask_withdraw_and_earn_claims_no_kobo_twice(databas
     assert_whole(database)
 
 
-def test_of_many_approvers_at_once_two_approve_it(database: Database, officers: list[Caller]) -> None:
+def test_two_of_many_concurrent_approvers_approve_the_batch(
+    database: Database, officers: list[Caller]
+) -> None:
     for _ in range(ROUNDS):
         batch_id = database.in_transaction(staged_batch, payees(database, 2))
 
-        results = at_once(lambda who, one=batch_id: database.in_transaction(approve, one, who), officers)
+        results = at_once(
+            lambda officer, one=batch_id: database.in_transaction(approve, one, officer), officers
+        )
 
         assert unforeseen(results, IllegalTransitionError) == []
         assert sorted(result for result in results if isinstance(result, str)) == ["approved", "staged"]
@@ -176,7 +180,7 @@ def test_concurrent_approvals_of_one_officer_count_once(database: Database, offi
         batch_id = database.in_transaction(staged_batch, payees(database, 1))
 
         results = at_once(
-            lambda who, one=batch_id: database.in_transaction(approve, one, who), [officers[0]] * 4
+            lambda officer, one=batch_id: database.in_transaction(approve, one, officer), [officers[0]] * 4
         )
 
         assert unforeseen(results, DuplicateApprovalError) == []
@@ -184,12 +188,12 @@ def test_concurrent_approvals_of_one_officer_count_once(database: Database, offi
         assert batch_of(database, batch_id)["status"] == "staged"
 
 
-def test_an_approver_and_a_rejecter_at_once_end_in_a_rejection_that_gives_all_back_once(
+def test_concurrent_approval_and_rejection_reject_batch_and_release_balances_once(
     database: Database, officers: list[Caller]
 ) -> None:
     for _ in range(ROUNDS):
-        who = payees(database, 3)
-        batch_id = database.in_transaction(staged_batch, who, officer=officers[0])
+        batch_payees = payees(database, 3)
+        batch_id = database.in_transaction(staged_batch, batch_payees, officer=officers[0])
         jobs: list[Callable[[Session], object]] = [
             lambda session, one=batch_id: approve(session, one, officers[1]),
             lambda session, one=batch_id: reject(session, one, officers[2]),
@@ -202,15 +206,17 @@ def test_an_approver_and_a_rejecter_at_once_end_in_a_rejection_that_gives_all_ba
         assert results.count("rejected") == 1
         assert batch_of(database, batch_id)["status"] == "rejected"
         with database.reading() as session:
-            assert [owed(session, payee) for payee in who] == [OWED_MINOR] * 3
+            assert [owed(session, payee) for payee in batch_payees] == [OWED_MINOR] * 3
     assert_whole(database)
 
 
-def test_of_dispatches_and_rejections_at_once_one_wins(database: Database, officers: list[Caller]) -> None:
+def test_first_of_concurrent_dispatches_and_rejections_wins(
+    database: Database, officers: list[Caller]
+) -> None:
     won = set()
     for number in range(2 * ROUNDS):
-        who = payees(database, 2)
-        batch_id = database.in_transaction(approved_batch, who)
+        batch_payees = payees(database, 2)
+        batch_id = database.in_transaction(approved_batch, batch_payees)
         jobs: list[Callable[[Session], object]] = [
             lambda session, one=batch_id: begin(session, one, officers[0]),
             lambda session, one=batch_id: begin(session, one, officers[1]),
@@ -227,19 +233,21 @@ def test_of_dispatches_and_rejections_at_once_one_wins(database: Database, offic
         with database.reading() as session:
             statuses = {row["status"] for row in intents_in(session, batch_id)}
             assert statuses == {"pending" if winner == "dispatching" else "cancelled"}
-            assert {owed(session, payee) for payee in who} == {0 if winner == "dispatching" else OWED_MINOR}
+            assert {owed(session, payee) for payee in batch_payees} == {
+                0 if winner == "dispatching" else OWED_MINOR
+            }
     assert won <= {"dispatching", "rejected"}
     assert_whole(database)
 
 
-def test_an_account_that_changes_during_approval_and_dispatch_is_never_paid_unapproved(
+def test_account_changed_during_approval_and_dispatch_is_never_paid_unapproved(
     database: Database, officers: list[Caller]
 ) -> None:
     for _ in range(2 * ROUNDS):
-        who = payees(database, 2)
-        batch_id = database.in_transaction(staged_batch, who, officer=officers[0])
+        batch_payees = payees(database, 2)
+        batch_id = database.in_transaction(staged_batch, batch_payees, officer=officers[0])
 
-        def change(session: Session, payee: Payee = who[0]) -> object:
+        def change(session: Session, payee: Payee = batch_payees[0]) -> object:
             return make_account(session, payee.user.id, created_at=NOW - timedelta(days=2))
 
         jobs: list[Callable[[Session], object]] = [
@@ -248,23 +256,23 @@ def test_an_account_that_changes_during_approval_and_dispatch_is_never_paid_unap
             change,
             lambda session, one=batch_id: begin(session, one, officers[3]),
         ]
-        results = at_once(partial(as_the_edge_does, database), jobs)
+        results = at_once(partial(run_like_the_edge, database), jobs)
 
         assert unforeseen(results, IllegalTransitionError, ChangedSinceApprovalError) == []
         batch = batch_of(database, batch_id)
         with database.reading() as session:
-            [intent] = intents_of(session, who[0])
+            [intent] = intents_of(session, batch_payees[0])
             current = row_of(session, "payout_accounts", id=results[2])
         if batch["status"] == "dispatching" and intent["account_id"] == current["id"]:
-            # Whoever approved it saw the new account: two did so besides the stager, who saw the old one.
+            # Two officers besides the stager approved the new account. The stager saw the old account.
             assert batch["approved_hash"] != batch["content_hash"]
-        if batch["status"] == "dispatching" and intent["account_id"] == who[0].account_id:
+        if batch["status"] == "dispatching" and intent["account_id"] == batch_payees[0].account_id:
             assert batch["approved_hash"] == batch["content_hash"]
     assert_whole(database)
 
 
-def test_whoever_begins_the_call_first_or_gives_it_up_first_wins(database: Database) -> None:
-    """A worker that claims a payout, and one that finds its account replaced, each with the row in their hands."""
+def test_first_of_payout_lease_and_void_wins(database: Database) -> None:
+    """A worker leases a payout while another voids payouts to replaced accounts. Each holds the row lock first once."""
 
     def give_up(session: Session, batch_id: UUID) -> int:
         return void.void_payouts_to_replaced_accounts(session, batch_id=batch_id, now=NOW)
@@ -284,7 +292,7 @@ def test_whoever_begins_the_call_first_or_gives_it_up_first_wins(database: Datab
         assert len(submit.lease_payouts(session, batch_id=batch_id, now=NOW).claimed) == 1
         with database.transaction() as payee:
             make_account(payee, claimed.user.id)
-        # It finds the payout unsent as yet, and waits for who has it.
+        # The second worker finds the payout unsent and waits for the row lock.
         second = pool.submit(database.in_transaction, give_up, batch_id)
         assert wait_until(waiting, timeout_seconds=BOUND_SECONDS)
         session.commit()

@@ -1,4 +1,4 @@
-"""Promotions under load: the last piece is sold once at its price, and no two acts undo one another."""
+"""Concurrent promotions: the last unit is sold once at the sale price, and no change is overwritten."""
 
 import random
 from collections import Counter
@@ -59,7 +59,7 @@ def assert_whole(database: Database) -> None:
         assert_books_are_whole(session)
 
 
-def test_the_last_piece_is_sold_once_at_the_sale_price(database: Database, shop: Shop) -> None:
+def test_last_sale_unit_is_sold_once_at_sale_price(database: Database, shop: Shop) -> None:
     product_id, sale_id = make_sale(database, shop, quantity=1)
 
     placed = at_once(
@@ -89,7 +89,7 @@ def test_late_buyer_gets_price_changed_error(database: Database, shop: Shop) -> 
     assert_whole(database)
 
 
-def test_of_two_officers_who_overlap_one_is_first(database: Database, shop: Shop) -> None:
+def test_only_first_of_overlapping_concurrent_sales_is_created(database: Database, shop: Shop) -> None:
     with database.transaction() as session:
         product_id = make_product(session, shop)
 
@@ -103,7 +103,7 @@ def test_of_two_officers_who_overlap_one_is_first(database: Database, shop: Shop
     assert Counter(type(result) for result in results) == {UUID: 1, OverlappingSaleError: 7}
 
 
-def test_of_changes_to_one_revision_one_is_made(database: Database, shop: Shop) -> None:
+def test_only_first_concurrent_change_to_same_revision_is_applied(database: Database, shop: Shop) -> None:
     _, sale_id = make_sale(database, shop)
 
     def change(percent: int) -> None:
@@ -124,7 +124,7 @@ def test_of_changes_to_one_revision_one_is_made(database: Database, shop: Shop) 
         assert row_of(session, "flash_sales", id=sale_id)["revision"] == 2
 
 
-def test_a_sale_is_ended_once(database: Database, shop: Shop) -> None:
+def test_sale_is_ended_once_by_concurrent_requests(database: Database, shop: Shop) -> None:
     _, sale_id = make_sale(database, shop)
 
     def end(_: int) -> None:
@@ -136,7 +136,7 @@ def test_a_sale_is_ended_once(database: Database, shop: Shop) -> None:
     assert Counter(type(result) for result in results) == {type(None): 1, PromotionEndedError: 5}
 
 
-def test_a_product_is_featured_once_however_many_ask(database: Database, shop: Shop) -> None:
+def test_product_is_featured_once_by_concurrent_requests(database: Database, shop: Shop) -> None:
     with database.transaction() as session:
         product_id = make_product(session, shop)
 
@@ -151,7 +151,7 @@ def test_a_product_is_featured_once_however_many_ask(database: Database, shop: S
     assert Counter(type(result) for result in results) == {UUID: 1, AlreadyFeaturedError: 5}
 
 
-def test_a_slug_is_taken_once_however_many_ask(database: Database) -> None:
+def test_slug_is_taken_once_by_concurrent_requests(database: Database) -> None:
     fields = {"slug": f"vibe-{uuid4().hex[:12]}", "title": "Exams"}
 
     def make(_: int) -> UUID:
@@ -163,8 +163,8 @@ def test_a_slug_is_taken_once_however_many_ask(database: Database) -> None:
     assert Counter(type(result) for result in results) == {UUID: 1, SlugTakenError: 5}
 
 
-def test_a_storm_over_sales_neither_deadlocks_nor_loses_a_piece(database: Database, shop: Shop) -> None:
-    """Orders, cancellations, officers and the worker are at the same two products; nothing is retried."""
+def test_random_actions_on_sales_neither_deadlock_nor_oversell(database: Database, shop: Shop) -> None:
+    """Orders, cancellations, officers and the worker act on the same two products without retries."""
     made = [make_sale(database, shop, quantity=10) for _ in range(2)]
     crowd = buyers(database, shop, 8)
 

@@ -1,4 +1,4 @@
-"""Proposals that several officers decide on at once: one decision wins, and nothing is overwritten unseen."""
+"""Concurrent decisions on proposals: one decision wins, and no change is overwritten."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -19,7 +19,7 @@ KEY = "service_fee_minor"
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was(database: Database) -> Iterator[None]:
+def _restore_platform_settings(database: Database) -> Iterator[None]:
     yield
     with database.transaction() as session:
         session.execute(
@@ -36,23 +36,25 @@ def status(database: Database, proposal_id: UUID) -> str:
         return found
 
 
-def test_four_approvers_are_one(database: Database) -> None:
+def test_only_first_of_concurrent_approvals_takes_effect(database: Database) -> None:
     for _ in range(ROUNDS):
         proposal_id = database.in_transaction(propose)
-        results = at_once(lambda _, it=proposal_id: database.in_transaction(approve, it), range(4))
+        results = at_once(
+            lambda _, proposal_id=proposal_id: database.in_transaction(approve, proposal_id), range(4)
+        )
         assert unforeseen(results, IllegalTransitionError) == []
         assert results.count(None) == 1
         assert status(database, proposal_id) == "active"
 
 
-def test_of_approver_and_rejecter_one_wins(database: Database) -> None:
+def test_only_first_of_approvals_and_rejections_takes_effect(database: Database) -> None:
     for _ in range(ROUNDS):
         with database.reading() as session:
             before = setting(session, KEY)
         payload = {"key": KEY, "value": before + 1}
         proposal_id = database.in_transaction(propose, "fee", payload)
         results = at_once(
-            lambda decide, it=proposal_id: database.in_transaction(decide, it),
+            lambda decide, proposal_id=proposal_id: database.in_transaction(decide, proposal_id),
             [approve, reject, approve, reject],
         )
         assert unforeseen(results, IllegalTransitionError) == []
@@ -62,20 +64,20 @@ def test_of_approver_and_rejecter_one_wins(database: Database) -> None:
             assert setting(session, KEY) == before + carried
 
 
-def test_two_changes_of_one_fee_at_once_are_one(database: Database) -> None:
+def test_only_first_concurrent_change_of_same_fee_is_applied(database: Database) -> None:
     for round_number in range(ROUNDS):
         made = [
             database.in_transaction(propose, "fee", {"key": KEY, "value": 100 * round_number + number})
             for number in range(3)
         ]
-        results = at_once(lambda it: database.in_transaction(approve, it), made)
+        results = at_once(lambda proposal_id: database.in_transaction(approve, proposal_id), made)
         assert unforeseen(results, StaleProposalError) == []
         assert results.count(None) == 1
         with database.reading() as session:
             assert setting(session, KEY) == 100 * round_number + results.index(None)
 
 
-def test_the_schedule_of_two_workers_applies_each_once(database: Database) -> None:
+def test_concurrent_schedulers_apply_each_due_proposal_once(database: Database) -> None:
     for round_number in range(ROUNDS):
         payload = {"key": KEY, "value": 5_000 + round_number}
 
@@ -87,16 +89,16 @@ def test_the_schedule_of_two_workers_applies_each_once(database: Database) -> No
         assert status(database, proposal_id) == "active"
 
 
-def test_of_a_resume_and_a_further_drift_payouts_stand_still_whichever_is_first(database: Database) -> None:
+def test_new_finding_during_resume_keeps_payouts_halted(database: Database) -> None:
     for round_number in range(ROUNDS):
         first, second = f"{round_number}: one", f"{round_number}: two"
         database.in_transaction(halt_payouts, "ESCROW_DRIFT: a rule", NOW, finding=first)
         proposal_id = database.in_transaction(propose, "payout_resume", {"reason": "Mended."})
 
-        def decide(drift: bool, it: UUID = proposal_id, finding: str = second) -> object:
+        def decide(drift: bool, proposal_id: UUID = proposal_id, finding: str = second) -> object:
             if drift:
                 return database.in_transaction(halt_payouts, "ESCROW_DRIFT: another", NOW, finding=finding)
-            return database.in_transaction(approve, it)
+            return database.in_transaction(approve, proposal_id)
 
         results = at_once(decide, [True, False])
         assert unforeseen(results, StaleProposalError) == []
@@ -104,7 +106,7 @@ def test_of_a_resume_and_a_further_drift_payouts_stand_still_whichever_is_first(
             halt = fetch_current_halt(session)
         assert halt is not None
         assert "ESCROW_DRIFT: another" in [item["reason"] for item in list_findings(halt)]
-        # Either it was resumed and halted anew, or what was found stopped it.
+        # Either payouts were resumed and halted again, or the new finding made the proposal stale.
         if status(database, proposal_id) == "active":
             assert results == [True, None]
         else:
@@ -115,7 +117,7 @@ def test_of_a_resume_and_a_further_drift_payouts_stand_still_whichever_is_first(
         )
 
 
-def test_many_halts_at_once_are_one(database: Database) -> None:
+def test_concurrent_halts_create_a_single_halt(database: Database) -> None:
     results = at_once(
         lambda number: database.in_transaction(
             halt_payouts, "ESCROW_DRIFT: a rule", NOW, finding=str(number % 2)

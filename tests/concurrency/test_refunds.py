@@ -1,4 +1,4 @@
-"""Refunds by many hands at once: no kobo goes back twice, nothing deadlocks, and one decision wins."""
+"""Concurrent refunds: no kobo is refunded twice, no deadlock, and one decision wins."""
 
 from collections import Counter
 from uuid import UUID
@@ -71,7 +71,7 @@ def status(database: Database, order_id: UUID) -> str:
         return status_of(session, order_id)
 
 
-def test_two_whole_refunds_of_an_order_are_one(
+def test_concurrent_full_refunds_of_an_order_refund_once(
     database: Database, shop: Shop, officers: list[Caller]
 ) -> None:
     for _ in range(ROUNDS):
@@ -89,7 +89,7 @@ def test_two_whole_refunds_of_an_order_are_one(
     assert_whole(database)
 
 
-def test_parts_at_once_never_exceed_what_escrow_holds(
+def test_concurrent_partial_refunds_never_exceed_escrow(
     database: Database, shop: Shop, officers: list[Caller]
 ) -> None:
     with database.transaction() as session:
@@ -116,7 +116,9 @@ def test_parts_at_once_never_exceed_what_escrow_holds(
     assert_whole(database)
 
 
-def test_a_refund_and_a_release_at_once(database: Database, shop: Shop, officers: list[Caller]) -> None:
+def test_concurrent_refund_and_release_exclude_each_other(
+    database: Database, shop: Shop, officers: list[Caller]
+) -> None:
     for _ in range(ROUNDS):
         with database.transaction() as session:
             order_id = shipped_order(session, shop)
@@ -134,8 +136,10 @@ def test_a_refund_and_a_release_at_once(database: Database, shop: Shop, officers
     assert_whole(database)
 
 
-def test_cancelling_and_accepting_at_once(database: Database, shop: Shop) -> None:
-    """Either comes first: an accepted order can be cancelled, a cancelled one not accepted."""
+def test_concurrent_cancellation_and_acceptance_cancel_and_refund_once(
+    database: Database, shop: Shop
+) -> None:
+    """An accepted order can be cancelled, and a cancelled order cannot be accepted."""
     for _ in range(ROUNDS):
         with database.transaction() as session:
             order_id = paid_order(session, shop, stock=3)
@@ -160,7 +164,7 @@ def test_cancelling_and_accepting_at_once(database: Database, shop: Shop) -> Non
     assert_whole(database)
 
 
-def test_buyer_and_vendor_cancel_and_an_officer_refunds_at_once(
+def test_concurrent_cancellations_and_refund_refund_once(
     database: Database, shop: Shop, officers: list[Caller]
 ) -> None:
     for _ in range(ROUNDS):
@@ -186,8 +190,10 @@ def test_buyer_and_vendor_cancel_and_an_officer_refunds_at_once(
     assert_whole(database)
 
 
-def test_orders_of_one_charge_are_cancelled_at_once(database: Database, shop: Shop) -> None:
-    """They share the charge, the buyer's wallet, and some products: no two wait for each other."""
+def test_concurrent_cancellations_of_orders_of_a_charge_do_not_deadlock(
+    database: Database, shop: Shop
+) -> None:
+    """The orders share the charge, the buyer's wallet and products."""
     for _ in range(3):
         with database.transaction() as session:
             shops = neighbours(session, shop, 4)
@@ -210,7 +216,7 @@ def test_orders_of_one_charge_are_cancelled_at_once(database: Database, shop: Sh
     assert_whole(database)
 
 
-class TestOnTheirWay:
+class TestInTransit:
     @pytest.fixture
     def refund_id(self, database: Database, shop: Shop, gateway: TestGateway) -> UUID:
         with database.transaction() as session:
@@ -225,19 +231,19 @@ class TestOnTheirWay:
             found: UUID = made["id"]
             return found
 
-    def test_many_workers_ask_the_gateway_once(
+    def test_concurrent_workers_send_the_refund_once(
         self, database: Database, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
         adapter = gateway.adapter(settings)
 
         def work(_number: int) -> str | None:
             found = database.in_transaction(gateway_refund.lease_refund, refund_id=refund_id, now=NOW)
-            told = gateway_refund.send_refund(adapter, found)
-            assert told is None or found is not None
-            if told is None:
+            reported = gateway_refund.send_refund(adapter, found)
+            assert reported is None or found is not None
+            if reported is None:
                 return None
             return database.in_transaction(
-                gateway_refund.apply_gateway_status, refund_id=refund_id, reported=told, now=NOW
+                gateway_refund.apply_gateway_status, refund_id=refund_id, reported=reported, now=NOW
             )
 
         results = at_once(work, range(8))
@@ -253,7 +259,9 @@ class TestOnTheirWay:
             ).scalar_one()
         assert gateway.calls(reference)["POST /refund"] == 1
 
-    def test_the_event_and_our_own_answer_at_once(self, database: Database, refund_id: UUID) -> None:
+    def test_concurrent_events_and_responses_settle_the_refund_once(
+        self, database: Database, refund_id: UUID
+    ) -> None:
         words = ["pending", "processed", "processed", "processing", "processed", "failed"]
 
         results = at_once(lambda word: database.in_transaction(say, refund_id, word, id="4711"), words[:5])
@@ -264,7 +272,7 @@ class TestOnTheirWay:
             row_of(session, "ledger_transactions", kind="refund_sent", source=f"refund:{refund_id}")
         assert_whole(database)
 
-    def test_two_officers_see_to_one_that_failed_and_one_wins(
+    def test_failed_refund_is_either_retried_or_credited_by_concurrent_officers(
         self, database: Database, shop: Shop, officers: list[Caller], refund_id: UUID
     ) -> None:
         database.in_transaction(say, refund_id, "failed")
@@ -296,10 +304,10 @@ class TestOnTheirWay:
 
 
 @pytest.mark.parametrize("with_the_rest", [False, True])
-def test_a_held_charge_is_decided_on_once(
+def test_quarantined_charge_is_resolved_once(
     database: Database, shop: Shop, officers: list[Caller], with_the_rest: bool
 ) -> None:
-    """While officers decide, the buyer may pay the whole, or call the order off."""
+    """While officers decide, the buyer may pay in full or cancel the order."""
     actions = ("accept_rest", "refund", "wallet", "accept_rest")
     for number in range(ROUNDS):
         with database.transaction() as session:
@@ -344,7 +352,7 @@ def test_a_held_charge_is_decided_on_once(
     assert_whole(database)
 
 
-def test_a_storm_of_refunds_cancels_and_events_neither_deadlocks_nor_loses_a_kobo(
+def test_random_refunds_cancellations_and_charges_neither_deadlock_nor_lose_money(
     database: Database, shop: Shop, officers: list[Caller]
 ) -> None:
     with database.transaction() as session:

@@ -1,4 +1,4 @@
-"""Counts under load: many writers, flushes meanwhile, a cache that goes away; the sums are exact."""
+"""Concurrent product counts with flushes and an unavailable cache: totals are exact."""
 
 import threading
 from uuid import UUID
@@ -23,7 +23,7 @@ def totals(database: Database, product_id: UUID) -> tuple[int, int, int]:
     return found["views"], found["cart_adds"], found["shares"]
 
 
-def test_eight_writers_on_two_products_while_three_flush(
+def test_counts_are_exact_with_concurrent_writers_and_flushes(
     database: Database, services: Services, crowded_app: Flask
 ) -> None:
     market = Market(database)
@@ -58,7 +58,7 @@ def test_eight_writers_on_two_products_while_three_flush(
     assert totals(database, other) == (0, THREADS * EACH // 6, 0)
 
 
-def test_writers_to_the_cache_and_past_it_and_flushes_neither_deadlock_nor_lose(
+def test_counts_with_and_without_cache_neither_deadlock_nor_get_lost(
     database: Database, services: Services
 ) -> None:
     market = Market(database)

@@ -1,4 +1,4 @@
-"""Webhooks at once: the same message from many threads, all messages of one sender, disputes against releases."""
+"""Concurrent webhooks: repeated messages, many messages of a sender, and chargebacks during release."""
 
 from collections import Counter
 from uuid import UUID
@@ -44,7 +44,7 @@ def process(database: Database, inbox_id: UUID) -> str | None:
     return result.status if result else None
 
 
-def test_a_message_delivered_eight_times_at_once_is_kept_once(database: Database) -> None:
+def test_message_delivered_concurrently_eight_times_is_stored_once(database: Database) -> None:
     sender = some_number()
     body = envelope(message(sender=sender), names={sender: "Ada"})
     inbox = [receive(database, body) for _ in range(THREADS)]
@@ -57,7 +57,7 @@ def test_a_message_delivered_eight_times_at_once_is_kept_once(database: Database
         assert len(messages_of(session, sender)) == 1
 
 
-def test_one_delivery_taken_up_eight_times_at_once_is_processed_once(database: Database) -> None:
+def test_delivery_processed_concurrently_eight_times_is_applied_once(database: Database) -> None:
     sender = some_number()
     inbox_id = receive(database, envelope(message(sender=sender)))
 
@@ -68,7 +68,7 @@ def test_one_delivery_taken_up_eight_times_at_once_is_processed_once(database: D
         assert len(messages_of(session, sender)) == 1
 
 
-def test_an_envelope_taken_up_eight_times_at_once_is_taken_apart_once(database: Database) -> None:
+def test_envelope_processed_concurrently_is_split_once(database: Database) -> None:
     sender = some_number()
     inbox_id = receive(database, envelope(*(message(sender=sender) for _ in range(3))))
 
@@ -85,7 +85,7 @@ def test_an_envelope_taken_up_eight_times_at_once_is_taken_apart_once(database: 
         assert len(parts.all()) == 3
 
 
-def test_all_messages_of_one_sender_at_once_have_one_contact(database: Database) -> None:
+def test_concurrent_messages_of_a_sender_have_a_single_contact(database: Database) -> None:
     sender = some_number()
     inbox = [
         receive(database, envelope(message(sender=sender, timestamp=str(1763631000 + number))))
@@ -102,7 +102,7 @@ def test_all_messages_of_one_sender_at_once_have_one_contact(database: Database)
 
 
 @pytest.mark.parametrize("_round", range(5))
-def test_all_statuses_of_a_message_at_once_leave_the_last_one(database: Database, _round: int) -> None:
+def test_concurrent_statuses_of_a_message_leave_the_last_status(database: Database, _round: int) -> None:
     ours = database.in_transaction(log_delivery)
     words = ["sent", "failed", "delivered", "read"] * 2
     inbox = [receive(database, envelope(status(ours, word))) for word in words]
@@ -116,7 +116,7 @@ def test_all_statuses_of_a_message_at_once_leave_the_last_one(database: Database
 
 
 @pytest.mark.parametrize("_round", range(5))
-def test_a_dispute_and_a_release_at_once_one_of_them_wins(database: Database, _round: int) -> None:
+def test_concurrent_chargeback_and_release_exclude_each_other(database: Database, _round: int) -> None:
     with database.transaction() as session:
         shop = make_shop(session)
         order_id = shipped_order(session, shop)
@@ -134,9 +134,9 @@ def test_a_dispute_and_a_release_at_once_one_of_them_wins(database: Database, _r
         for word in ("create", "remind")
     ]
 
-    def do(what: UUID | None) -> str | None:
-        if what is not None:
-            return process(database, what)
+    def do(inbox_id: UUID | None) -> str | None:
+        if inbox_id is not None:
+            return process(database, inbox_id)
         with database.transaction() as session:
             release(session, shop, order_id)
         return "released"

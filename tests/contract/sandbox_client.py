@@ -1,4 +1,4 @@
-"""Both sides of the sandbox gateway for tests: a caller with the key, and a receiver of webhooks."""
+"""Both sides of the sandbox gateway: a client with the secret key, and a receiver of webhooks."""
 
 import json
 import threading
@@ -21,21 +21,21 @@ VENDOR_ACCOUNT = {"account_number": "2234567890", "bank_code": "058"}
 
 
 def wait_until(look: Callable[[], Found]) -> Found:
-    """Poll until what is looked for is there, with a bound."""
+    """Poll until a value is found, within a time limit."""
     pause = threading.Event()
     deadline = time.monotonic() + BOUND_SECONDS
     while not (found := look()):
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "the expected value did not appear in time"
         pause.wait(0.02)
     return found
 
 
 class Receiver:
-    """The merchant's side: takes webhooks and answers as told."""
+    """The merchant's side: receives webhooks and returns the planned status codes."""
 
     def __init__(self) -> None:
         self.received: list[tuple[dict[str, str], bytes]] = []
-        self.answers: list[int] = []  # used up one by one, then 200
+        self.answers: list[int] = []  # consumed in order, then 200
         self.hang_seconds = 0.0
         self.released = threading.Event()
         receiver = self
@@ -71,7 +71,7 @@ class Receiver:
 
 
 class Client:
-    """A caller with the secret key."""
+    """A client with the secret key."""
 
     def __init__(self, gateway_url: str, key: str = SECRET_KEY) -> None:
         self.url = gateway_url

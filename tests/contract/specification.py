@@ -1,8 +1,7 @@
-"""All rows of the interface specification, and what is promised of each.
+"""All rows of the interface specification.
 
-A row says who may call a route, how often, how long its answer is kept, what becomes of an Idempotency-Key,
-and whether it is built. ``test_route_contracts.py`` holds the contracts of the routes against these rows; whoever
-builds a row takes ``built=False`` off it.
+A row defines access, rate limit, cache lifetime and idempotency of a route, and whether the route is built.
+``test_route_contracts.py`` compares route contracts with these rows. Remove ``built=False`` when you build a row.
 """
 
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 
 @dataclass(frozen=True)
-class Who:
-    """Who may call: what the token must be, and of whom.
+class RowAccess:
+    """Access to a route: the token policy, roles and permission.
 
-    ``permission`` is what staff need; ``restricted`` lets restricted and suspended accounts in.
+    ``permission`` applies to staff. ``restricted`` admits restricted and suspended accounts.
     """
 
     token: Literal["none", "ignored if bad", "checked if given", "required"] = "required"
@@ -27,15 +26,16 @@ class Who:
 
 @dataclass(frozen=True)
 class Row:
-    """One row. ``limit`` is a quota, or ``global`` (the caller's tier), ``vendor`` or ``unlimited``.
+    """A route of the specification.
 
-    Rows that name the same ``shares`` count together. ``waits`` says that it waits for others, so that the
-    processes that wait serve it. A parameter in ``path`` is written ``:name``.
+    ``limit`` is a quota, ``global`` (the caller's tier), ``vendor`` or ``unlimited``. Rows with the same ``shares``
+    count together. ``waits`` marks a route that waits for other services and runs in the waiting processes. A
+    parameter in ``path`` is written ``:name``.
     """
 
     method: Method
     path: str
-    who: Who
+    access: RowAccess
     limit: str = "global"
     cache: int = 0  # seconds
     idempotency: Literal["not read", "honoured", "required"] = "not read"
@@ -45,23 +45,23 @@ class Row:
 
 
 # Webhooks, probes and functions authenticate by other means or not at all.
-UNCHECKED = Who("none")
-PUBLIC = Who("ignored if bad")
-OPTIONAL = Who("checked if given")
-AUTHENTICATED = Who()
-# Whose row it is (the buyer's, the vendor's, the participant's) is scope: others are told 404.
+UNCHECKED = RowAccess("none")
+PUBLIC = RowAccess("ignored if bad")
+OPTIONAL = RowAccess("checked if given")
+AUTHENTICATED = RowAccess()
+# Ownership of a row (buyer, vendor or participant) is a scope: other callers get 404.
 PARTIES = AUTHENTICATED
-ANY_STATUS = Who(restricted=True)
-VENDOR = Who(roles=frozenset({"vendor"}))
-VENDOR_OR_STAFF = Who(roles=frozenset({"vendor", "staff"}))
-BUYER_OR_VENDOR = Who(roles=frozenset({"buyer", "vendor"}))
-STAFF = Who(roles=frozenset({"staff"}))
-STAFF_AAL2 = Who(roles=frozenset({"staff"}), aal2=True)
+ANY_STATUS = RowAccess(restricted=True)
+VENDOR = RowAccess(roles=frozenset({"vendor"}))
+VENDOR_OR_STAFF = RowAccess(roles=frozenset({"vendor", "staff"}))
+BUYER_OR_VENDOR = RowAccess(roles=frozenset({"buyer", "vendor"}))
+STAFF = RowAccess(roles=frozenset({"staff"}))
+STAFF_AAL2 = RowAccess(roles=frozenset({"staff"}), aal2=True)
 
 
-def staff_with(permission: str, *, aal2: bool = False) -> Who:
-    """Give the access of staff who hold a permission."""
-    return Who(roles=frozenset({"staff"}), permission=permission, aal2=aal2)
+def staff_with(permission: str, *, aal2: bool = False) -> RowAccess:
+    """Return the access of staff with a permission."""
+    return RowAccess(roles=frozenset({"staff"}), permission=permission, aal2=aal2)
 
 
 FINANCE = staff_with("canManageFinances")
@@ -109,7 +109,7 @@ CART_AND_ORDERS = (
     Row("GET", "/api/orders/admin", staff_with("canManageOrders"), "60/minute"),
 )
 
-# Paths that the specification names beside its tables.
+# Paths that the specification names outside of the tables.
 NAMED_ALONGSIDE = (
     Row(
         "POST", "/api/orders/checkout", AUTHENTICATED, "30/minute",
@@ -118,7 +118,7 @@ NAMED_ALONGSIDE = (
     Row("POST", "/api/orders/:id/verify-delivery", VENDOR, "10/minute", idempotency="required", shares="PIN"),
     Row("GET", "/api/orders/:id/items", PARTIES),
     Row("POST", "/api/payments/intent", AUTHENTICATED, "15/minute", idempotency="required"),
-    # An officer with two factors sends a batch, a vendor asks for an early withdrawal: the body decides.
+    # The body decides: an officer with AAL2 dispatches a batch, and a vendor requests an early withdrawal.
     Row("POST", "/api/payouts/dispatch", VENDOR_OR_STAFF, "5/minute", idempotency="required"),
     Row("GET", "/api/payouts", VENDOR_OR_STAFF),
     Row("GET", "/api/campus-orders", STAFF),
@@ -160,7 +160,7 @@ USERS_AND_VENDORS = (
     Row("DELETE", "/api/users/me/addresses/:id", AUTHENTICATED, "20/minute"),
     Row("GET", "/api/users/favorites", AUTHENTICATED, built=False),
     Row("POST", "/api/users/favorites/toggle", AUTHENTICATED, "60/minute", built=False),
-    # The specification's own spelling, and the one that was meant.
+    # The specification's misspelling, and the intended path.
     Row("POST", "/api/users/content-flagsu", AUTHENTICATED, "20/hour", shares="flags", built=False),
     Row("POST", "/api/users/content-flags", AUTHENTICATED, "20/hour", shares="flags", built=False),
     Row("GET", "/api/users/me/account-status", ANY_STATUS, built=False),
@@ -186,7 +186,7 @@ ASSISTANT_CHAT_NOTIFICATIONS = (
     Row("PUT", "/api/notifications/:id/read", ANY_STATUS, built=False),
 )
 
-# A restricted account may open and follow its own tickets.
+# A restricted account may open and follow own tickets.
 SUPPORT_AND_DISPUTES = (
     Row("POST", "/api/support", ANY_STATUS, "10/hour", built=False),
     Row("GET", "/api/support/:id/messages", ANY_STATUS, built=False),
@@ -240,7 +240,7 @@ FUNCTIONS = (
     Row("POST", "/functions/v1/create-user", UNCHECKED, "unlimited", built=False),
 )
 
-# What the specification leaves open how it is done, such as how staff make what the public is shown.
+# Routes for behaviour that the specification leaves open, such as how staff edit public content.
 PRODUCTS = "canManageProducts"
 ADDITIONS = (
     Row("GET", "/api/flash-sales/all", staff_with(PRODUCTS)),
@@ -344,6 +344,6 @@ ROWS: tuple[Row, ...] = (
 
 
 def summary() -> str:
-    """Tell in one line how much of the specification is built."""
+    """Return a line with the number of built rows."""
     built = sum(row.built for row in ROWS)
     return f"specification: {built} of {len(ROWS)} rows built, {len(ROWS) - built} to come"

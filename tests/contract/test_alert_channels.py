@@ -1,4 +1,4 @@
-"""The channels of alerts at their real other ends: the sandbox's chat over HTTP, and a mail server over SMTP."""
+"""Alert channels against real servers: the sandbox's chat over HTTP, and a mail server over SMTP."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -55,16 +55,16 @@ class TestChat:
         answer = requests.post(f"{address}/sandbox/next", json={"outcome": outcome}, timeout=TIMEOUT_SECONDS)
         assert answer.status_code == 200, answer.text
 
-    def told(self, address: str) -> dict[str, Any]:
+    def received(self, address: str) -> dict[str, Any]:
         data: dict[str, Any] = requests.get(f"{address}/sandbox/messages", timeout=TIMEOUT_SECONDS).json()[
             "data"
         ]
         return data
 
-    def test_a_message_arrives_with_its_markup_escaped(self, chat: ChatChannel, address: str) -> None:
+    def test_chat_message_arrives_with_escaped_markup(self, chat: ChatChannel, address: str) -> None:
         chat.send(MESSAGE)
 
-        [message] = self.told(address)["messages"]
+        [message] = self.received(address)["messages"]
         assert message["text"] == (
             "*[SEV-1] ESCROW_DRIFT: &lt;the&gt; books &amp; all*\nAbout: naïve €\nFirst: stop."
         )
@@ -73,15 +73,15 @@ class TestChat:
         assert page.headers["Content-Type"].startswith("text/plain")
 
     @pytest.mark.parametrize("outcome", ["error", "limited", "timeout"])
-    def test_what_may_pass_is_for_another_try(self, chat: ChatChannel, address: str, outcome: str) -> None:
+    def test_temporary_chat_failure_is_retryable(self, chat: ChatChannel, address: str, outcome: str) -> None:
         self.plan(address, outcome)
 
         with pytest.raises(ProviderUnavailableError):
             chat.send(MESSAGE)
 
-        assert self.told(address)["calls"] == 1
+        assert self.received(address)["calls"] == 1
 
-    def test_a_webhook_that_was_taken_away_is_refused(self, chat: ChatChannel, address: str) -> None:
+    def test_removed_chat_webhook_is_refused(self, chat: ChatChannel, address: str) -> None:
         self.plan(address, "refused")
 
         with pytest.raises(ProviderRefusedError) as refused:
@@ -90,7 +90,7 @@ class TestChat:
         assert refused.value.status == 404
 
     def test_chat_address_is_not_disclosed(self, settings: Settings) -> None:
-        """It is the secret: who has it may post."""
+        """The address is the secret: any holder may post."""
         url = f"http://127.0.0.1:{closed_port()}/services/T000/B000/SECRETPART"
         chat = ChatChannel(replace(settings, alert_chat_url=url))
 
@@ -102,17 +102,17 @@ class TestChat:
         assert "SECRETPART" not in shown
 
     @pytest.mark.parametrize("body", [b"{}", b'{"text": ""}', b"[]", b"no json"])
-    def test_the_stand_in_refuses_what_is_no_message(self, address: str, body: bytes) -> None:
+    def test_sandbox_chat_refuses_invalid_messages(self, address: str, body: bytes) -> None:
         answer = requests.post(f"{address}/hook", data=body, timeout=TIMEOUT_SECONDS)
 
         assert (answer.status_code, answer.text) in {(400, "no_text"), (400, "invalid_payload")}
-        assert self.told(address)["messages"] == []
+        assert self.received(address)["messages"] == []
 
 
 class TestMail:
     @pytest.fixture
     def certificate(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-        """A certificate of the server's, which this process trusts."""
+        """A server certificate that this process trusts."""
         made = make_certificate(tmp_path)
         monkeypatch.setenv("SSL_CERT_FILE", str(made[1]))
         return made
@@ -137,13 +137,13 @@ class TestMail:
         given = {"smtp_url": url, "alert_email_to": TO, "alert_email_from": "alerts@shop.test"}
         return EmailChannel(replace(settings, **given), recipient=to)
 
-    def test_a_mail_arrives_whole(self, settings: Settings, serve: Callable[..., MailServer]) -> None:
+    def test_mail_arrives_complete(self, settings: Settings, serve: Callable[..., MailServer]) -> None:
         server = serve()
 
         self.channel(settings, server).send(MESSAGE)
 
         [mail] = server.mails
-        # It names all receivers, and is this one's.
+        # The header names all recipients, and the envelope only this recipient.
         assert server.receivers == [[TO[0]]]
         assert (mail["From"], mail["To"]) == ("alerts@shop.test", ", ".join(TO))
         assert mail["Subject"] == MESSAGE.headline
@@ -153,7 +153,7 @@ class TestMail:
         assert mail.get_content().splitlines() == MESSAGE.text.splitlines()
 
     @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
-    def test_mail_connection_is_encrypted_before_the_password_is_sent(
+    def test_mail_connection_is_encrypted_before_password_is_sent(
         self,
         settings: Settings,
         serve: Callable[..., MailServer],
@@ -168,7 +168,7 @@ class TestMail:
         assert server.encrypted == [True]
         assert server.logins == [(USER, PASSWORD)]
 
-    def test_a_password_is_not_sent_in_the_clear(
+    def test_password_is_not_sent_unencrypted(
         self, settings: Settings, serve: Callable[..., MailServer]
     ) -> None:
         server = serve(password=True)
@@ -180,7 +180,7 @@ class TestMail:
         assert "AUTH" not in server.commands
 
     @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
-    def test_a_server_that_is_not_who_it_says_gets_nothing(
+    def test_mail_server_with_wrong_certificate_gets_nothing(
         self, settings: Settings, serve: Callable[..., MailServer], tmp_path: Path, scheme: str
     ) -> None:
         server = serve(certificate=make_certificate(tmp_path), tls=scheme == "smtps", password=True)
@@ -199,7 +199,7 @@ class TestMail:
             ("hang", ProviderUnavailableError),
         ],
     )
-    def test_what_is_not_taken_is_for_another_try(
+    def test_rejected_or_interrupted_mail_raises_an_error(
         self, settings: Settings, serve: Callable[..., MailServer], fault: str, error: type[Exception]
     ) -> None:
         server = serve()
@@ -213,7 +213,7 @@ class TestMail:
         assert not any(address in shown for address in TO)
 
     @pytest.mark.parametrize("fault", ["sulk", "vanish"])
-    def test_what_is_taken_is_sent_whatever_is_said_to_a_farewell(
+    def test_accepted_mail_counts_as_sent_despite_error_on_quit(
         self, settings: Settings, serve: Callable[..., MailServer], fault: str
     ) -> None:
         server = serve()
@@ -224,7 +224,7 @@ class TestMail:
         assert len(server.mails) == 1
         assert server.commands[-1] == "QUIT"
 
-    def test_a_receiver_who_is_refused_is_told_of_by_the_status_alone(
+    def test_refused_recipient_is_logged_by_status_only(
         self, settings: Settings, serve: Callable[..., MailServer]
     ) -> None:
         channel = self.channel(settings, serve(), to="gone@refused.test")
@@ -235,13 +235,13 @@ class TestMail:
         assert [(entry["event"], entry["status"]) for entry in logs] == [("mail refused", 450)]
         assert "gone@" not in "".join(traceback.format_exception(refused.value)) + str(logs)
 
-    def test_a_server_that_is_gone(self, settings: Settings) -> None:
+    def test_unreachable_mail_server_is_unavailable(self, settings: Settings) -> None:
         url = f"smtp://127.0.0.1:{closed_port()}"
         with pytest.raises(ProviderUnavailableError):
             EmailChannel(replace(settings, smtp_url=url, alert_email_to=TO), recipient=TO[0]).send(MESSAGE)
 
 
-def test_channels_are_those_that_are_configured(settings: Settings) -> None:
+def test_alert_channels_match_the_settings(settings: Settings) -> None:
     assert make_alert_channels(settings) == {}
     given = replace(
         settings,

@@ -1,4 +1,4 @@
-"""The OpenAPI document: it is valid, it covers every contract, and the service behaves as it says."""
+"""OpenAPI document: valid, complete for all contracts, and consistent with the service's behaviour."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 from sqlalchemy.orm import Session
 
-import marketplace.models  # noqa: F401 - rows that refer to any table can be made
+import marketplace.models  # noqa: F401 - registers all tables for foreign keys
 from blueprints.areas import AREAS, contracts
 from blueprints.http.application import build_app
 from blueprints.http.contract import Contract, Idempotency, TokenPolicy
@@ -39,7 +39,7 @@ from tests.support.payouts import make_account, make_payees, staged_batch
 from tests.support.proposals import propose
 from tests.support.purchases import fill_wallet
 
-# So many requests of each kind, well formed and not, to each operation as each caller.
+# Requests of each kind, valid and invalid, for each operation and caller.
 _EXAMPLES = case_count(5, deep=30)
 _CONTRACTS = contracts()
 every_contract = pytest.mark.parametrize(
@@ -49,7 +49,7 @@ every_contract = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def document(app: Flask) -> dict[str, Any]:
-    """The document as it is served."""
+    """The document as served."""
     response = app.test_client().get("/openapi.json")
     assert response.status_code == 200
     assert response.content_type == "application/json"
@@ -75,7 +75,7 @@ def resolved(document: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
     return dict(found)
 
 
-def test_the_document_is_valid_and_names_its_version(app: Flask, document: dict[str, Any]) -> None:
+def test_document_is_valid_and_names_the_api_version(app: Flask, document: dict[str, Any]) -> None:
     schema = schemathesis.openapi.from_wsgi("/openapi.json", app)
 
     schema.validate()
@@ -84,7 +84,7 @@ def test_the_document_is_valid_and_names_its_version(app: Flask, document: dict[
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
 
 
-def test_the_document_describes_the_contracts_and_nothing_else(document: dict[str, Any]) -> None:
+def test_document_describes_exactly_the_contracts(document: dict[str, Any]) -> None:
     methods = {"get", "put", "post", "delete", "patch", "head", "options", "trace"}
     described = {
         (method.upper(), path) for path, item in document["paths"].items() for method in item.keys() & methods
@@ -94,9 +94,7 @@ def test_the_document_describes_the_contracts_and_nothing_else(document: dict[st
 
 
 @every_contract
-def test_an_operation_is_described_as_its_contract_has_it(
-    document: dict[str, Any], contract: Contract
-) -> None:
+def test_operation_is_described_like_the_contract(document: dict[str, Any], contract: Contract) -> None:
     operation = operation_of(document, contract)
 
     assert operation["summary"][0].isupper()
@@ -112,7 +110,9 @@ def test_an_operation_is_described_as_its_contract_has_it(
 
 
 @every_contract
-def test_an_operation_answers_its_status_and_problems(document: dict[str, Any], contract: Contract) -> None:
+def test_operation_describes_success_and_problem_responses(
+    document: dict[str, Any], contract: Contract
+) -> None:
     responses = operation_of(document, contract)["responses"]
 
     success = resolved(document, responses[str(contract.status)])
@@ -126,7 +126,7 @@ def test_an_operation_answers_its_status_and_problems(document: dict[str, Any], 
 
 
 @every_contract
-def test_an_operation_names_its_reasons(document: dict[str, Any], contract: Contract) -> None:
+def test_operation_lists_the_reasons_of_problems(document: dict[str, Any], contract: Contract) -> None:
     responses = operation_of(document, contract)["responses"]
 
     named = {
@@ -139,12 +139,12 @@ def test_an_operation_names_its_reasons(document: dict[str, Any], contract: Cont
 
 
 def problem_parts(document: dict[str, Any], response: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give the schemas that a problem must satisfy, resolved; none for a response that is no problem."""
+    """Return the resolved schemas of a problem response, or none for other responses."""
     problem = resolved(document, response)["content"].get("application/problem+json", {"schema": {}})
     return [resolved(document, part) for part in problem["schema"].get("allOf", ())]
 
 
-def test_a_refusal_with_a_reason_is_described_as_a_problem(document: dict[str, Any]) -> None:
+def test_refusal_with_a_reason_is_described_as_a_problem(document: dict[str, Any]) -> None:
     refusal = document["paths"]["/api/orders/{order_id}/verify-code"]["post"]["responses"]["400"]
 
     problem, reasons = problem_parts(document, refusal)
@@ -153,11 +153,11 @@ def test_a_refusal_with_a_reason_is_described_as_a_problem(document: dict[str, A
     assert "`wrong-pin`" in refusal["description"]
 
 
-# Sorted by, and in no answer: how often a listing was bought is between its vendor and us.
+# A sort column without a field: only the vendor and the platform know how often a listing was bought.
 _SORTED_UNSEEN = {"/api/products/vendor/paginated": {"popularity"}}
 
 
-def test_what_a_table_is_sorted_by_is_named_as_in_its_answer(document: dict[str, Any]) -> None:
+def test_sort_columns_are_named_like_response_fields(document: dict[str, Any]) -> None:
     tables = 0
     for contract in _CONTRACTS:
         operation = operation_of(document, contract)
@@ -174,7 +174,7 @@ def test_what_a_table_is_sorted_by_is_named_as_in_its_answer(document: dict[str,
 
 
 def test_every_component_is_described_once(document: dict[str, Any]) -> None:
-    """A name that collided would have been given a number."""
+    """A colliding name would get a number."""
     schemas = document["components"]["schemas"]
 
     assert [name for name in schemas if re.search(r"\d+$", name)] == []
@@ -186,7 +186,7 @@ def test_every_component_is_described_once(document: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Cast:
-    """A buyer, a vendor and two officers, and what is theirs."""
+    """A buyer, a vendor, two officers, and the ids of related records."""
 
     buyer: UUID
     vendor: UUID
@@ -197,7 +197,7 @@ class Cast:
 
 @pytest.fixture(scope="module")
 def paying_app(settings: Settings, gateway_server: TestGateway) -> Iterator[Flask]:
-    """The application, with the sandbox's gateway at its other end."""
+    """The application, connected to the sandbox's gateway."""
     made = replace(settings, **gateway_server.settings())
     services = replace(Services.from_settings(made, application_name="tests"), storage=InMemoryStorage())
     yield build_app(services, AREAS)
@@ -206,7 +206,7 @@ def paying_app(settings: Settings, gateway_server: TestGateway) -> Iterator[Flas
 
 @pytest.fixture(scope="module")
 def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
-    """A buyer with an address and an unpaid order, of a vendor with a product that an officer promotes."""
+    """A buyer with an address and an unpaid order, of a vendor with a promoted product."""
     market = Market(services.database)
     store = market.store()
     buyer = market.person()
@@ -227,7 +227,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "gateway": "gateway",
         "product_id": str(product),
         "order_id": order.get_json()["data"]["id"],
-        # There is none: nothing here is held back, or failed.
+        # Random ids: no charge is quarantined and no refund has failed here.
         "refund_id": str(uuid4()),
         "held_id": str(uuid4()),
         "webhook_id": str(
@@ -238,7 +238,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "alert_id": str(raised(services)),
         "proposal_id": str(services.database.in_transaction(propose)),
         **reconciled(services),
-        "payout_id": str(services.database.in_transaction(asked_for_by, buyer)),
+        "payout_id": str(services.database.in_transaction(requested_cash_out, buyer)),
         "batch_id": str(services.database.in_transaction(staged)),
         "address_id": address.get_json()["data"]["id"],
         "category_id": str(market.category_id),
@@ -251,7 +251,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
 
 
 def staged(session: Session) -> UUID:
-    """Leave a batch of payouts for officers to decide on."""
+    """Insert a staged payout batch."""
     return staged_batch(session, make_payees(session, 2))
 
 
@@ -267,8 +267,8 @@ def raised(services: Services) -> UUID:
     )
 
 
-def asked_for_by(session: Session, buyer_id: UUID) -> UUID:
-    """Have the buyer, who has money in the wallet and a bank account, ask for some of it, and give the payout."""
+def requested_cash_out(session: Session, buyer_id: UUID) -> UUID:
+    """Request a cash-out for a buyer with wallet balance and bank account, and return the payout's id."""
     fill_wallet(session, buyer_id, 900_000)
     make_account(session, buyer_id)
     caller = find_caller(session, user_id=buyer_id, aal="aal1")
@@ -279,7 +279,7 @@ def asked_for_by(session: Session, buyer_id: UUID) -> UUID:
 
 
 def reconciled(services: Services) -> dict[str, str]:
-    """Leave a reconciliation that found something, and give the ids of both."""
+    """Insert a reconciliation with a difference and return the ids of both."""
     now = datetime.now(UTC)
     with services.database.transaction() as session:
         run = Reconciliation(
@@ -298,7 +298,7 @@ def reconciled(services: Services) -> dict[str, str]:
 
 
 def promoted(client: FlaskClient, headers: dict[str, str], product_id: str) -> dict[str, str]:
-    """Promote a product, and give the ids of what promotes it."""
+    """Promote a product and return the ids of the promotions."""
     ends_at = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     made: dict[str, tuple[str, dict[str, Any]]] = {
         "sale_id": ("/api/flash-sales", {"percentOff": 10, "productId": product_id, "endsAt": ends_at}),
@@ -327,7 +327,7 @@ def promoted(client: FlaskClient, headers: dict[str, str], product_id: str) -> d
 
 @pytest.fixture
 def on_sale(cast: Cast, services: Services) -> None:
-    """Have the product on sale again, whatever an operation did to it before."""
+    """Publish the product again, because earlier operations may have changed the status."""
     Market(services.database).change(
         Product, UUID(cast.ids["product_id"]), status="published", held=False, deleted_at=None
     )
@@ -335,12 +335,12 @@ def on_sale(cast: Cast, services: Services) -> None:
 
 @pytest.fixture(scope="module")
 def schema(paying_app: Flask) -> BaseSchema:
-    """The document, as Schemathesis reads it."""
+    """The document, loaded by Schemathesis."""
     return schemathesis.openapi.from_wsgi("/openapi.json", paying_app)
 
 
 def with_real_ids(value: Any, ids: dict[str, str]) -> Any:
-    """Name what there is, where a body names something: made-up ids would get no further than 404."""
+    """Replace ids in a body by existing ids, because random ids would always cause 404."""
     if isinstance(value, dict):
         known = {re.sub(r"_id$", "Id", name): one for name, one in ids.items()}
         return {
@@ -352,14 +352,14 @@ def with_real_ids(value: Any, ids: dict[str, str]) -> Any:
 
 def takes_something(contract: Contract) -> bool:
     keyed = contract.idempotency is not Idempotency.NONE
-    # Of a path's parameters, any text is a word, known or not.
+    # A path parameter of type string accepts any text.
     narrow = re.search(r"<(?!string:)", contract.path) is not None
-    asked = contract.query is not None and contract.query.fields
-    return bool(narrow or contract.body or contract.upload or asked or keyed)
+    has_query = contract.query is not None and contract.query.fields
+    return bool(narrow or contract.body or contract.upload or has_query or keyed)
 
 
 def callers(contract: Contract) -> tuple[str, ...]:
-    """Name who of the cast calls an operation: in a quick run the caller who gets furthest, else all of them."""
+    """Return the roles that call an operation: only the most privileged role in a quick run, else several."""
     staff = bool(contract.access.permission) or contract.access.roles == {"staff"}
     if DEEP:
         return ("buyer", "vendor", "moderator") if staff else ("buyer", "vendor")
@@ -382,7 +382,7 @@ REQUESTS = [
 def test_responses_match_the_openapi_document(
     schema: BaseSchema, cast: Cast, bearer: Bearer, contract: Contract, mode: GenerationMode, role: str
 ) -> None:
-    """Whatever is sent, well formed or not, is answered as described, and never with a fault of ours."""
+    """Any valid or invalid request gets a described response and never a server error."""
     operation = schema[documented_path(contract)][contract.method]
     headers = bearer(getattr(cast, role), "aal2" if contract.access.aal2 else "aal1")
     positive = mode is GenerationMode.POSITIVE
@@ -390,10 +390,10 @@ def test_responses_match_the_openapi_document(
     fixed = {name: cast.ids[name] for name in re.findall(r":(\w+)>", contract.path)}
     if fixed and (positive or contract.body is not None):
         strategy = operation.as_strategy(mode, headers=headers, path_parameters=fixed) | strategy
-    # Well formed is not all that is asked: two vendors' goods in one order are refused with 422.
+    # A valid body can still break a rule: an order with items of two vendors is refused with 422.
     excluded = [positive_data_acceptance]
     if contract.upload is not None:
-        # Schemathesis may give the form's field its right name again when it encodes a malformed form.
+        # Schemathesis may restore the correct name of the form's field when encoding an invalid form.
         excluded.append(negative_data_rejection)
     statuses = []
 
@@ -405,8 +405,8 @@ def test_responses_match_the_openapi_document(
                 case.body = with_real_ids(case.body, cast.ids)
             if IDEMPOTENCY_KEY_HEADER in case.headers:
                 case.headers[IDEMPOTENCY_KEY_HEADER] = str(uuid4())
-        # The headers are passed as the caller's own: Schemathesis may take a token that is only part of the
-        # generated request for an invented one, and an accepted request for ignored authentication.
+        # The headers are passed as the caller's own. Schemathesis may otherwise take the token for an invented token,
+        # and report an accepted request as ignored authentication.
         response = case.call(headers=headers)
         statuses.append(response.status_code)
         case.validate_response(response, headers=headers, excluded_checks=excluded)

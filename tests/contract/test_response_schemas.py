@@ -1,4 +1,4 @@
-"""Replies as they are described: whole, so that a field which is missing is noticed."""
+"""Response schemas are complete, so a missing field is noticed."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from marshmallow import Schema, fields
 from blueprints.areas import contracts
 from blueprints.http.contract import Contract
 
-# Shown to a listing's owner and to staff; others are not shown that there is such a field.
+# Shown only to a listing's owner and to staff. Other callers get no such fields.
 OF_OWNERS = {
     *(
         "status",
@@ -27,19 +27,19 @@ _MOST_LEVELS = 8
 
 
 def loose_fields(schema: Schema, levels: int = 0) -> Iterator[tuple[str, str]]:
-    """Give the fields that a reply may leave out, each with its schema's name."""
+    """Yield the fields that a response may omit, with the name of the schema."""
     assert levels < _MOST_LEVELS
     for name, field in schema.fields.items():
         if not field.required:
             yield type(schema).__name__, field.data_key or name
         inner = field.inner if isinstance(field, fields.List) else field
-        # A tree's nodes are described by their own schema.
+        # The nodes of a tree have the schema of the tree.
         if isinstance(inner, fields.Nested) and type(inner.schema) is not type(schema):
             yield from loose_fields(inner.schema, levels + 1)
 
 
 @pytest.mark.parametrize("contract", contracts(), ids=lambda contract: f"{contract.method} {contract.path}")
-def test_a_reply_is_described_and_its_fields_are_always_there(contract: Contract) -> None:
+def test_reply_schema_requires_all_fields(contract: Contract) -> None:
     assert (contract.reply is None) == contract.plain
     if contract.reply is None:
         return

@@ -1,4 +1,4 @@
-"""The contracts of all routes, held against the rows of the specification."""
+"""Route contracts compared with the rows of the specification."""
 
 import inspect
 import re
@@ -11,15 +11,15 @@ from limits import parse
 from blueprints.areas import contracts
 from blueprints.http import ContractBlueprint
 from blueprints.http.contract import Access, Contract, ProcessGroup, RouteLimit, SharedLimit
-from tests.contract.specification import ROWS, Row, Who, summary
+from tests.contract.specification import ROWS, Row, RowAccess, summary
 
 TIERS = {
     SharedLimit.CALLER_TIER: "global",
     SharedLimit.MERCHANT_TIER: "vendor",
     SharedLimit.UNLIMITED: "unlimited",
 }
-# Routes that no row describes and no contract covers: documents and pages of the edge itself. Each of them
-# counts on the caller's tier in its own view, but files, which are not limited.
+# Routes of the HTTP edge without row and contract: documents and pages. Each view counts on the caller's tier, except
+# for files, which are not limited.
 WITHOUT_CONTRACT = {
     "/openapi.json",
     "/docs",
@@ -30,7 +30,7 @@ WITHOUT_CONTRACT = {
 
 
 def pattern(path: str) -> str:
-    """Write a path with its parameters' names and types taken out."""
+    """Return a path without names and types of parameters."""
     return re.sub(r"<[^<>]+>|:\w+", ":", path)
 
 
@@ -38,10 +38,10 @@ def key_of(one: Row | Contract) -> tuple[str, str]:
     return one.method, pattern(one.path)
 
 
-def who_of(access: Access) -> Who:
-    """Write a contract's access as a row does: whoever needs a staff's permission is staff."""
+def row_access_of(access: Access) -> RowAccess:
+    """Convert a contract's access to a row's access. A permission implies the staff role."""
     roles = access.roles or frozenset()
-    return Who(
+    return RowAccess(
         token=access.token.value,
         roles=frozenset({"staff"}) if access.permission else roles,
         permission=access.permission,
@@ -55,20 +55,20 @@ BUILT = [row for row in ROWS if row.built]
 built_rows = pytest.mark.parametrize("row", BUILT, ids=[f"{row.method} {row.path}" for row in BUILT])
 
 
-def test_no_row_and_no_contract_stands_twice() -> None:
+def test_rows_and_contracts_are_unique() -> None:
     assert len({key_of(row) for row in ROWS}) == len(ROWS)
     assert len(CONTRACTS) == len(contracts())
 
 
-def test_every_contract_is_a_row_that_is_marked_as_built() -> None:
+def test_every_contract_has_a_row_marked_as_built() -> None:
     assert CONTRACTS.keys() - {key_of(row) for row in BUILT} == set()
 
 
 @built_rows
-def test_a_built_row_has_its_contract(row: Row) -> None:
+def test_built_row_matches_the_contract(row: Row) -> None:
     contract = CONTRACTS[key_of(row)]
 
-    assert who_of(contract.access) == row.who
+    assert row_access_of(contract.access) == row.access
     assert contract.cache_seconds == row.cache
     assert contract.idempotency.value == row.idempotency
     assert (contract.group is ProcessGroup.WAITING) == row.waits
@@ -78,7 +78,7 @@ def test_a_built_row_has_its_contract(row: Row) -> None:
         assert TIERS[contract.limit] == row.limit
 
 
-def test_routes_share_a_limit_where_the_rows_say_so_and_nowhere_else() -> None:
+def test_routes_share_a_limit_exactly_as_the_rows_declare() -> None:
     scopes = defaultdict(set)
     for row in BUILT:
         limit = CONTRACTS[key_of(row)].limit
@@ -89,7 +89,7 @@ def test_routes_share_a_limit_where_the_rows_say_so_and_nowhere_else() -> None:
     assert len(of_shares) == len(set(of_shares)), scopes
 
 
-def test_rows_that_share_a_limit_have_the_same_one() -> None:
+def test_rows_that_share_a_limit_have_the_same_limit() -> None:
     limits = defaultdict(set)
     for row in ROWS:
         if row.shares:
@@ -99,13 +99,13 @@ def test_rows_that_share_a_limit_have_the_same_one() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.method} {row.path}")
-def test_a_row_does_not_contradict_itself(row: Row) -> None:
-    """What the service can't promise at once, no row may ask for."""
+def test_row_is_consistent(row: Row) -> None:
+    """No row may request a combination that the service cannot provide."""
     assert row.limit in TIERS.values() or parse(row.limit).amount > 0
-    assert not row.cache or (row.method == "GET" and row.who.token != "required")
-    assert row.idempotency == "not read" or (row.method == "POST" and row.who.token == "required")
-    assert not (row.who.aal2 or row.who.permission) or "staff" in row.who.roles
-    assert row.who.token == "required" or not (row.who.roles or row.who.restricted)
+    assert not row.cache or (row.method == "GET" and row.access.token != "required")
+    assert row.idempotency == "not read" or (row.method == "POST" and row.access.token == "required")
+    assert not (row.access.aal2 or row.access.permission) or "staff" in row.access.roles
+    assert row.access.token == "required" or not (row.access.roles or row.access.restricted)
 
 
 def test_every_route_has_a_contract_or_is_a_page_of_the_edge(app: Flask) -> None:
@@ -120,7 +120,7 @@ def test_every_route_has_a_contract_or_is_a_page_of_the_edge(app: Flask) -> None
     assert {method for method, path in served - declared} == {"GET"}
 
 
-def test_a_contract_has_to_decide_who_may_call_and_how_often() -> None:
+def test_contract_requires_access_and_limit() -> None:
     parameters = inspect.signature(ContractBlueprint.route_under_contract).parameters
     for name in ("auth", "limit"):
         assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
@@ -130,6 +130,6 @@ def test_a_contract_has_to_decide_who_may_call_and_how_often() -> None:
         ContractBlueprint("undecided", "/undecided", "").get("", auth=contracts()[0].access)
 
 
-def test_the_summary_counts_what_is_to_come() -> None:
+def test_summary_counts_rows_to_come() -> None:
     to_come = len(ROWS) - len(CONTRACTS)
     assert summary() == f"specification: {len(CONTRACTS)} of {len(ROWS)} rows built, {to_come} to come"

@@ -1,4 +1,4 @@
-"""The sandbox AI provider over real HTTP, and the service's adapter at its other end."""
+"""The sandbox AI provider over real HTTP, and the service's adapter for the provider."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -46,11 +46,11 @@ def plan(address: str, **body: Any) -> requests.Response:
     return requests.post(f"{address}/sandbox/next", json=body, timeout=TIMEOUT_SECONDS)
 
 
-def asked(address: str) -> Any:
+def received_calls(address: str) -> Any:
     return requests.get(f"{address}/sandbox/calls", timeout=TIMEOUT_SECONDS).json()["data"]
 
 
-class TestTheProvider:
+class TestProvider:
     def test_provider_answers_in_the_wire_format(self, address: str) -> None:
         answer = call(address, {"model": "omni", "input": "A reading lamp"})
 
@@ -73,17 +73,17 @@ class TestTheProvider:
         "body",
         [{"input": "x"}, {"model": "omni"}, {"model": "omni", "input": [7]}, {"model": "omni", "input": []}],
     )
-    def test_a_wrong_body_is_refused(self, address: str, body: Any) -> None:
+    def test_invalid_body_is_refused(self, address: str, body: Any) -> None:
         answer = call(address, body)
 
         assert answer.status_code == 400
         assert answer.json()["error"]["type"] == "invalid_request_error"
 
-    def test_a_wrong_key_is_refused(self, address: str) -> None:
+    def test_wrong_key_is_refused(self, address: str) -> None:
         for key in (None, "another"):
             assert call(address, {"model": "omni", "input": "x"}, key).status_code == 401
 
-    def test_scripts_set_what_comes_next_and_see_what_was_asked(self, address: str) -> None:
+    def test_script_plans_outcomes_and_reads_received_texts(self, address: str) -> None:
         assert (
             plan(address, outcome="flagged", categories=["hate"], count=2).json()["data"]
             == [{"outcome": "flagged", "categories": ["hate"]}] * 2
@@ -93,10 +93,10 @@ class TestTheProvider:
             for number in range(3)
         ]
         assert flags == [True, True, False]
-        assert asked(address) == {"count": 3, "texts": ["text 0", "text 1", "text 2"]}
+        assert received_calls(address) == {"count": 3, "texts": ["text 0", "text 1", "text 2"]}
         plan(address, outcome="error")
         requests.delete(f"{address}/sandbox/next", timeout=TIMEOUT_SECONDS)
-        assert asked(address)["count"] == 0
+        assert received_calls(address)["count"] == 0
         assert call(address, {"model": "omni", "input": "x"}).status_code == 200
 
     @pytest.mark.parametrize(
@@ -109,20 +109,20 @@ class TestTheProvider:
             {"outcome": "clean", "count": 1001},
         ],
     )
-    def test_controls_refuse_what_they_do_not_know(self, address: str, body: Any) -> None:
+    def test_controls_refuse_invalid_plans(self, address: str, body: Any) -> None:
         assert plan(address, **body).status_code == 400
 
 
-class TestTheAdapter:
+class TestAdapter:
     def test_adapter_returns_the_classification(self, address: str, moderator: HttpContentModerator) -> None:
         assert moderator.check("A reading lamp") == ModerationResult(flagged=False)
         assert moderator.check("Money doubling, sex tape") == ModerationResult(
             flagged=True, categories=("illicit", "sexual")
         )
-        assert asked(address)["texts"][0] == "A reading lamp"
+        assert received_calls(address)["texts"][0] == "A reading lamp"
 
     @pytest.mark.parametrize("outcome", ["error", "garbled", "timeout"])
-    def test_what_is_no_answer_is_no_verdict(
+    def test_failed_or_garbled_response_is_unavailable(
         self, address: str, moderator: HttpContentModerator, outcome: str
     ) -> None:
         plan(address, outcome=outcome)
@@ -132,17 +132,17 @@ class TestTheAdapter:
 
         assert not moderator.check("A reading lamp").flagged
 
-    def test_a_refusal_is_told_apart(self, settings: Settings, address: str) -> None:
+    def test_refusal_is_distinguished_from_unavailability(self, settings: Settings, address: str) -> None:
         plan(address, outcome="refused")
         with pytest.raises(ProviderRefusedError):
             adapter(settings, ai_url=address).check("x")
         with pytest.raises(ProviderRefusedError):
             adapter(settings, ai_url=address, ai_key="another").check("x")
 
-    def test_a_provider_that_is_not_there_is_unavailable(self, settings: Settings) -> None:
+    def test_unreachable_provider_is_unavailable(self, settings: Settings) -> None:
         with pytest.raises(ProviderUnavailableError):
             adapter(settings, ai_url=f"http://127.0.0.1:{closed_port()}/ai").check("x")
 
-    def test_without_an_address_there_is_none(self, settings: Settings) -> None:
+    def test_missing_address_disables_the_moderator(self, settings: Settings) -> None:
         assert make_content_moderator(settings) is None
         assert make_content_moderator(replace(settings, ai_url="http://127.0.0.1:9/ai")) is not None

@@ -1,4 +1,4 @@
-"""The sandbox gateway over real HTTP: what clients of the real one rely on when they charge."""
+"""The sandbox gateway over real HTTP: charge behaviour that clients of the real gateway rely on."""
 
 import hashlib
 import hmac
@@ -19,7 +19,7 @@ from tests.contract.sandbox_client import (
 )
 
 
-def test_a_paid_charge_is_verified_listed_booked_and_told_by_a_signed_event(
+def test_paid_charge_is_verified_listed_credited_and_sent_as_signed_event(
     gateway: Client, receiver: Receiver
 ) -> None:
     metadata = {"userId": "u", "orderId": "o", "settlement": "platform_escrow"}
@@ -49,17 +49,17 @@ def test_a_paid_charge_is_verified_listed_booked_and_told_by_a_signed_event(
 
 
 @pytest.mark.parametrize("channel", ["card", "bank_transfer", "ussd"])
-def test_a_charge_is_paid_by_the_channel_asked_for(gateway: Client, channel: str) -> None:
+def test_charge_is_paid_by_the_requested_channel(gateway: Client, channel: str) -> None:
     paid = gateway.paid("checkout-channel", channel=channel)
     assert (paid["channel"], paid["authorization"]["channel"]) == (channel, channel)
 
 
-def test_metadata_comes_back_as_the_text_it_was_sent_as(gateway: Client) -> None:
+def test_metadata_sent_as_text_is_returned_as_text(gateway: Client) -> None:
     gateway.initialize("checkout-text", metadata='{"orderId":"o"}')
     assert gateway.ok("GET", "/transaction/verify/checkout-text")["metadata"] == '{"orderId":"o"}'
 
 
-def test_a_reference_is_used_once(gateway: Client) -> None:
+def test_reference_can_be_used_only_once(gateway: Client) -> None:
     gateway.initialize("checkout-once")
     body = {"email": "a@b.co", "amount": 100, "reference": "checkout-once"}
     again = gateway.call("POST", "/transaction/initialize", json=body)
@@ -68,7 +68,7 @@ def test_a_reference_is_used_once(gateway: Client) -> None:
     assert gateway.ok("GET", "/transaction/verify/checkout-once")["amount"] == 500_000
 
 
-def test_fifty_at_once_make_one_charge(gateway: Client) -> None:
+def test_fifty_concurrent_initializations_create_a_single_charge(gateway: Client) -> None:
     body = {"email": "a@b.co", "amount": 100, "reference": "checkout-race"}
     with ThreadPoolExecutor(50) as pool:
         answers = list(
@@ -100,7 +100,7 @@ def test_fifty_at_once_make_one_charge(gateway: Client) -> None:
         {"channels": ["carrier pigeon"]},
     ],
 )
-def test_a_wrong_field_is_refused(gateway: Client, wrong: dict[str, object]) -> None:
+def test_invalid_field_is_refused(gateway: Client, wrong: dict[str, object]) -> None:
     body = {"email": "a@b.co", "amount": 100, "reference": "checkout-wrong", **wrong}
     response = gateway.call("POST", "/transaction/initialize", json=body)
     assert response.status_code == 400
@@ -110,18 +110,18 @@ def test_a_wrong_field_is_refused(gateway: Client, wrong: dict[str, object]) -> 
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"null", b"\xff"])
-def test_a_body_that_is_no_object_is_refused(gateway: Client, raw: bytes) -> None:
+def test_body_that_is_not_an_object_is_refused(gateway: Client, raw: bytes) -> None:
     assert gateway.call("POST", "/transaction/initialize", data=raw).status_code == 400
 
 
 @pytest.mark.parametrize("key", ["", "sk_test_other", "Ünicode".encode().decode("latin-1")])
-def test_a_wrong_key_is_refused(gateway: Client, key: str) -> None:
+def test_wrong_key_is_refused(gateway: Client, key: str) -> None:
     response = Client(gateway.url, key).call("GET", "/balance")
     assert response.status_code == 401
     assert (response.json()["status"], response.json()["message"]) == (False, "Invalid key")
 
 
-def test_an_unknown_reference_and_an_unknown_route(gateway: Client) -> None:
+def test_unknown_reference_and_route_are_refused(gateway: Client) -> None:
     missing = gateway.call("GET", "/transaction/verify/checkout-none")
     assert (missing.status_code, missing.json()["message"]) == (400, "Transaction reference not found.")
     assert gateway.call("GET", "/nowhere").json()["status"] is False
@@ -129,7 +129,7 @@ def test_an_unknown_reference_and_an_unknown_route(gateway: Client) -> None:
     assert gateway.call("DELETE", "/balance").status_code == 405
 
 
-def test_a_charge_by_bank_transfer_gets_an_account_once(gateway: Client, receiver: Receiver) -> None:
+def test_charge_by_bank_transfer_gets_a_single_account(gateway: Client, receiver: Receiver) -> None:
     body = {"email": "a@b.co", "amount": 90_000, "reference": "checkout-bank", "bank_transfer": {}}
     first = gateway.ok("POST", "/charge", json=body)
     assert first["status"] == "pending_bank_transfer"
@@ -142,7 +142,7 @@ def test_a_charge_by_bank_transfer_gets_an_account_once(gateway: Client, receive
     assert (event["data"]["reference"], event["data"]["channel"]) == ("checkout-bank", "bank_transfer")
 
 
-def test_lists_come_in_pages_and_by_time(gateway: Client) -> None:
+def test_lists_are_paginated_and_filtered_by_time(gateway: Client) -> None:
     for number in range(5):
         gateway.initialize(f"checkout-page-{number}")
     seen = []
@@ -168,18 +168,18 @@ def test_lists_come_in_pages_and_by_time(gateway: Client) -> None:
         (10**12, 200_000),
     ],
 )
-def test_the_fee_follows_the_price_list(amount: int, fee: int) -> None:
+def test_fee_follows_the_price_list(amount: int, fee: int) -> None:
     assert fee_of(amount) == fee
 
 
-def test_with_fees_borne_by_the_customer_the_amount_holds_them(receiver: Receiver, tmp_path: Path) -> None:
+def test_amount_includes_fees_if_customer_bears_fees(receiver: Receiver, tmp_path: Path) -> None:
     with providers(receiver, tmp_path, fee_bearer="customer") as server:
         paid = Client(server.gateway_url).paid("checkout-bearer", 100_000)
         assert (paid["requested_amount"], paid["fees"], paid["amount"]) == (100_000, 1_500, 101_500)
         assert Client(server.gateway_url).balance() == 100_000
 
 
-def test_banks_and_the_names_of_accounts(gateway: Client) -> None:
+def test_banks_are_listed_and_account_names_are_resolved(gateway: Client) -> None:
     banks = gateway.ok("GET", "/bank")
     assert {"name": "Guaranty Trust Bank", "code": "058"}.items() <= next(
         bank for bank in banks if bank["code"] == "058"
@@ -200,13 +200,13 @@ def test_banks_and_the_names_of_accounts(gateway: Client) -> None:
         assert wrong.status_code == status
 
 
-def test_bank_account_has_one_recipient(gateway: Client) -> None:
+def test_bank_account_has_a_single_recipient(gateway: Client) -> None:
     assert gateway.recipient() == gateway.recipient()
     body = {"type": "nuban", "name": "X", "account_number": "0000000000", "bank_code": "058"}
     assert gateway.call("POST", "/transferrecipient", json=body).status_code == 422
 
 
-def test_a_customer_gets_an_account_of_its_own(gateway: Client, receiver: Receiver) -> None:
+def test_customer_gets_a_single_dedicated_account(gateway: Client, receiver: Receiver) -> None:
     customer = gateway.ok("POST", "/customer", json={"email": "ada@example.com", "first_name": "Ada"})
     assert gateway.ok("GET", "/customer/ADA@example.com")["id"] == customer["id"]
     body = {"customer": customer["customer_code"]}
@@ -221,7 +221,7 @@ def test_a_customer_gets_an_account_of_its_own(gateway: Client, receiver: Receiv
     wait_until(lambda: receiver.events("dedicatedaccount.assign.success"))
 
 
-def test_settlements_take_the_balance_to_the_bank(gateway: Client) -> None:
+def test_settlement_moves_the_balance_to_the_bank(gateway: Client) -> None:
     gateway.paid("checkout-settle")
     assert gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 482_501}).status_code == 400
     settled = gateway.ok("POST", "/sandbox/settlements")

@@ -1,4 +1,4 @@
-"""Transfers and refunds at the sandbox gateway: by themselves, as set, and when nobody hears of them."""
+"""Transfers and refunds at the sandbox gateway: default outcomes, planned outcomes, and lost responses."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ from tests.contract.sandbox_client import (
 )
 
 
-def test_a_transfer_succeeds_by_itself_and_leaves_the_balance(gateway: Client, receiver: Receiver) -> None:
+def test_transfer_succeeds_and_is_deducted_from_the_balance(gateway: Client, receiver: Receiver) -> None:
     gateway.paid("checkout-funds")
     sent = gateway.transfer("payout-0123456789abcdef", 100_000)
     assert (sent["status"], sent["amount"]) == ("pending", 100_000)
@@ -33,7 +33,7 @@ def test_a_transfer_succeeds_by_itself_and_leaves_the_balance(gateway: Client, r
     assert gateway.call("GET", "/transfer/verify/payout-none").status_code == 404
 
 
-def test_the_same_reference_is_the_same_transfer(gateway: Client) -> None:
+def test_same_reference_creates_a_single_transfer(gateway: Client) -> None:
     gateway.paid("checkout-funds")
     with ThreadPoolExecutor(10) as pool:
         sent = list(pool.map(lambda _: gateway.transfer("payout-same-reference")["id"], range(10)))
@@ -50,7 +50,7 @@ def test_the_same_reference_is_the_same_transfer(gateway: Client) -> None:
     assert gateway.call("POST", "/transfer", json=other).status_code == 400
 
 
-def test_more_than_the_balance_is_refused(gateway: Client) -> None:
+def test_transfer_beyond_the_balance_is_refused(gateway: Client) -> None:
     body = {
         "source": "balance",
         "amount": 1,
@@ -63,7 +63,7 @@ def test_more_than_the_balance_is_refused(gateway: Client) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["failed", "reversed"])
-def test_the_next_transfers_end_as_set_and_the_money_comes_back(
+def test_next_transfer_ends_as_planned_and_money_is_returned(
     gateway: Client, receiver: Receiver, outcome: str
 ) -> None:
     gateway.paid("checkout-funds")
@@ -76,7 +76,7 @@ def test_the_next_transfers_end_as_set_and_the_money_comes_back(
     assert gateway.balance() == 472_500
 
 
-def test_a_timeout_takes_effect_though_nobody_hears_of_it(gateway: Client, receiver: Receiver) -> None:
+def test_transfer_with_timed_out_response_still_takes_effect(gateway: Client, receiver: Receiver) -> None:
     gateway.paid("checkout-funds")
     recipient = gateway.recipient()
     gateway.ok("POST", "/sandbox/transfers/next", json={"outcome": "timeout"})
@@ -89,7 +89,7 @@ def test_a_timeout_takes_effect_though_nobody_hears_of_it(gateway: Client, recei
     assert gateway.balance() == 477_500
 
 
-def test_a_hanging_call_does_not_hold_up_a_stop(receiver: Receiver, tmp_path: Path) -> None:
+def test_hanging_call_does_not_delay_the_stop(receiver: Receiver, tmp_path: Path) -> None:
     server = providers(receiver, tmp_path, hang_seconds=120.0)
     server.start()
     client = Client(server.gateway_url)
@@ -104,7 +104,7 @@ def test_a_hanging_call_does_not_hold_up_a_stop(receiver: Receiver, tmp_path: Pa
     assert time.monotonic() - started < 10
 
 
-def test_a_bulk_call_sends_all_or_none(gateway: Client, receiver: Receiver) -> None:
+def test_bulk_transfer_sends_all_or_none(gateway: Client, receiver: Receiver) -> None:
     gateway.paid("checkout-funds")
     recipient = gateway.recipient()
     items = [
@@ -118,7 +118,7 @@ def test_a_bulk_call_sends_all_or_none(gateway: Client, receiver: Receiver) -> N
     wanted = {one["reference"] for one in items[:100]}
     assert [one["reference"] for one in sent] == [one["reference"] for one in items[:100]]
     assert gateway.balance() == 382_500
-    # Each arrives at least once: on a busy machine an answer may be too late, and the event comes again.
+    # Delivery is at least once: on a busy machine a response may be late, and the event is repeated.
     wait_until(lambda: {one["data"]["reference"] for one in receiver.events("transfer.success")} >= wanted)
     again = gateway.call("POST", "/transfer/bulk", json={"source": "balance", "transfers": items[99:]})
     assert again.status_code == 404
@@ -128,7 +128,7 @@ def test_a_bulk_call_sends_all_or_none(gateway: Client, receiver: Receiver) -> N
     assert gateway.call("POST", "/transfer/bulk", json={"transfers": wrong}).status_code == 400
 
 
-def test_a_refund_goes_from_pending_to_processed(gateway: Client, receiver: Receiver) -> None:
+def test_refund_goes_from_pending_to_processed(gateway: Client, receiver: Receiver) -> None:
     gateway.paid("checkout-back")
     body = {"transaction": "checkout-back", "amount": 200_000, "merchant_note": "ours-1"}
     made = gateway.ok("POST", "/refund", json=body)
@@ -144,7 +144,7 @@ def test_a_refund_goes_from_pending_to_processed(gateway: Client, receiver: Rece
     assert gateway.balance() == 282_500
 
 
-def test_no_more_is_refunded_than_was_paid(gateway: Client, receiver: Receiver) -> None:
+def test_refunds_never_exceed_the_paid_amount(gateway: Client, receiver: Receiver) -> None:
     gateway.paid("checkout-limit")
     body = {"transaction": "checkout-limit", "amount": 300_000}
     with ThreadPoolExecutor(5) as pool:
@@ -169,7 +169,7 @@ def test_no_more_is_refunded_than_was_paid(gateway: Client, receiver: Receiver) 
         ("needs-attention", "needs-attention", -17_500),
     ],
 )
-def test_the_next_refunds_end_as_set(
+def test_next_refund_ends_as_planned(
     gateway: Client, receiver: Receiver, outcome: str, status: str, balance: int
 ) -> None:
     gateway.paid("checkout-odd")

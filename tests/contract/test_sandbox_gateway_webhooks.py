@@ -1,4 +1,4 @@
-"""The sandbox gateway's events, its controls for scripts, and what restarts and kills leave."""
+"""The sandbox gateway's events, controls for scripts, and state after restarts and kills."""
 
 import json
 import os
@@ -18,14 +18,14 @@ from sandbox.providers.store import Store, StoreVersionError
 from tests.contract.sandbox_client import BOUND_SECONDS, SECRET_KEY, Client, Receiver, providers, wait_until
 
 
-def test_a_script_can_pay_another_amount_or_currency(gateway: Client) -> None:
+def test_script_can_pay_another_amount_or_currency(gateway: Client) -> None:
     less = gateway.paid("checkout-less", amountMinor=499_999)
     assert (less["amount"], less["requested_amount"]) == (499_999, 500_000)
     assert gateway.paid("checkout-dollars", currency="USD")["currency"] == "USD"
     assert [one["currency"] for one in gateway.ok("GET", "/balance")] == ["NGN", "USD"]
 
 
-def test_a_failed_charge_moves_nothing_and_can_be_paid_later(gateway: Client, receiver: Receiver) -> None:
+def test_failed_charge_moves_no_money_and_can_be_paid_later(gateway: Client, receiver: Receiver) -> None:
     assert gateway.paid("checkout-fails", outcome="failed")["status"] == "failed"
     assert gateway.balance() == 0
     assert gateway.ok("GET", "/sandbox/deliveries?reference=checkout-fails") == []
@@ -33,7 +33,7 @@ def test_a_failed_charge_moves_nothing_and_can_be_paid_later(gateway: Client, re
     wait_until(receiver.events)
 
 
-def test_a_charge_is_paid_once(gateway: Client) -> None:
+def test_charge_can_be_paid_only_once(gateway: Client) -> None:
     gateway.paid("checkout-twice")
     again = gateway.call("POST", "/sandbox/pay/checkout-twice")
     assert (again.status_code, again.json()["code"]) == (409, "already_paid")
@@ -41,7 +41,7 @@ def test_a_charge_is_paid_once(gateway: Client) -> None:
     assert gateway.call("POST", "/sandbox/pay/checkout-none").status_code == 404
 
 
-def test_duplicates_are_the_same_event_to_the_letter(gateway: Client, receiver: Receiver) -> None:
+def test_duplicate_events_are_identical(gateway: Client, receiver: Receiver) -> None:
     gateway.paid("checkout-many", duplicates=49)
     wait_until(lambda: len(receiver.received) == 50)
     assert len({body for _, body in receiver.received}) == 1
@@ -53,7 +53,7 @@ def test_duplicates_are_the_same_event_to_the_letter(gateway: Client, receiver: 
     )
 
 
-def test_a_delay_holds_back_the_event_only(gateway: Client, receiver: Receiver) -> None:
+def test_delay_holds_back_only_the_event(gateway: Client, receiver: Receiver) -> None:
     gateway.paid("checkout-late", delaySeconds=600)
     assert gateway.ok("GET", "/transaction/verify/checkout-late")["status"] == "success"
     delivery = gateway.ok("GET", "/sandbox/deliveries?reference=checkout-late")[0]
@@ -83,7 +83,7 @@ def test_a_delay_holds_back_the_event_only(gateway: Client, receiver: Receiver) 
         ("/balance", {}),
     ],
 )
-def test_a_script_is_told_its_mistake(gateway: Client, path: str, wrong: object) -> None:
+def test_invalid_control_request_names_the_field(gateway: Client, path: str, wrong: object) -> None:
     gateway.initialize("checkout-x")
     response = gateway.call("POST", f"/sandbox{path}", json=wrong)
     assert response.status_code == 422
@@ -91,7 +91,7 @@ def test_a_script_is_told_its_mistake(gateway: Client, path: str, wrong: object)
     assert response.json()["field"]
 
 
-def test_an_event_is_sent_again_until_it_is_answered_200(gateway: Client, receiver: Receiver) -> None:
+def test_event_is_repeated_until_answered_200(gateway: Client, receiver: Receiver) -> None:
     receiver.answers = [500, 302, 201]
     gateway.paid("checkout-again")
     wait_until(lambda: len(receiver.received) == 4)
@@ -107,7 +107,7 @@ def test_an_event_is_sent_again_until_it_is_answered_200(gateway: Client, receiv
     assert gateway.balance() == 482_500
 
 
-def test_an_answer_that_takes_too_long_counts_as_none(gateway: Client, receiver: Receiver) -> None:
+def test_slow_webhook_response_counts_as_timeout(gateway: Client, receiver: Receiver) -> None:
     receiver.hang_seconds = 5.0
     gateway.paid("checkout-slow")
     wait_until(receiver.events)
@@ -125,7 +125,7 @@ def test_an_answer_that_takes_too_long_counts_as_none(gateway: Client, receiver:
     assert delivery["answers"][-1]["status"] == 200
 
 
-def test_the_schedule_is_the_real_one_scaled_and_ends() -> None:
+def test_retry_schedule_matches_the_real_gateway_and_ends() -> None:
     waits = [wait_before_next_try(tries, scale=1.0) for tries in range(1, MAXIMUM_TRIES + 1)]
     assert waits[:3] == [180.0] * 3
     assert waits[3:-1] == [3_600.0] * 72
@@ -133,7 +133,7 @@ def test_the_schedule_is_the_real_one_scaled_and_ends() -> None:
     assert wait_before_next_try(1, scale=1 / 60) == pytest.approx(3.0)
 
 
-def test_what_was_not_sent_is_sent_after_a_restart(receiver: Receiver, tmp_path: Path) -> None:
+def test_unsent_event_is_sent_after_restart(receiver: Receiver, tmp_path: Path) -> None:
     with providers(receiver, tmp_path, webhook_url="http://127.0.0.1:9/refused", retry_scale=1.0) as server:
         client = Client(server.gateway_url)
         client.paid("checkout-restart", delaySeconds=0.5)
@@ -157,7 +157,7 @@ def started_process(
     return process, json.loads(process.stderr.readline())
 
 
-def test_a_kill_loses_nothing_and_a_sigterm_ends_cleanly(receiver: Receiver, tmp_path: Path) -> None:
+def test_kill_loses_no_event_and_sigterm_ends_cleanly(receiver: Receiver, tmp_path: Path) -> None:
     process, ready = started_process(tmp_path, receiver.url)
     try:
         Client(ready["gateway"]).paid("checkout-kill", delaySeconds=1)
@@ -179,7 +179,7 @@ def test_a_kill_loses_nothing_and_a_sigterm_ends_cleanly(receiver: Receiver, tmp
     assert json.loads(rest.splitlines()[-1])["event"] == "sandbox providers stopped"
 
 
-def test_a_taken_port_and_bad_settings_are_told_clearly(receiver: Receiver, tmp_path: Path) -> None:
+def test_taken_port_and_invalid_settings_are_reported(receiver: Receiver, tmp_path: Path) -> None:
     with (
         providers(receiver, tmp_path / "one") as server,
         pytest.raises(PortUnavailableError, match=f"127.0.0.1:{server.port}: Address already in use"),
@@ -195,7 +195,7 @@ def test_a_taken_port_and_bad_settings_are_told_clearly(receiver: Receiver, tmp_
             providers(receiver, tmp_path / "three", **settings)
 
 
-def test_the_command_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:
+def test_command_reports_missing_setting_in_a_single_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sandbox.providers", "--port", "0", "--data", str(tmp_path)]
     environment = {name: value for name, value in os.environ.items() if name != "GATEWAY_SECRET_KEY"}
     done = subprocess.run(
@@ -205,7 +205,7 @@ def test_the_command_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:
     assert done.stderr.startswith("sandbox providers: GATEWAY_SECRET_KEY must be set")
 
 
-def test_a_file_of_another_version_is_not_touched(tmp_path: Path) -> None:
+def test_store_file_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "some.sqlite3"
     Store(path, schema="CREATE TABLE a (b);", version=1).close()
     assert path.stat().st_mode & 0o777 == 0o600

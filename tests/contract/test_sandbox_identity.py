@@ -1,4 +1,4 @@
-"""The sandbox identity provider over real HTTP: tokens that verifiers accept, and the sign-in of browsers."""
+"""The sandbox identity provider over real HTTP: verifiable tokens, and sign-in with a browser."""
 
 import base64
 import hashlib
@@ -49,7 +49,7 @@ def token_for(issuer: str, persona: str, **more: object) -> str:
 
 
 def verified(issuer: str, token: str, audience: str = AUDIENCE) -> dict[str, Any]:
-    """Verify as a client of any OpenID Connect provider would: by what discovery says."""
+    """Verify a token by discovery, like a client of any OpenID Connect provider."""
     discovery = get(f"{issuer}/.well-known/openid-configuration").json()
     assert discovery["issuer"] == issuer
     keys = jwt.PyJWKSet.from_dict(get(discovery["jwks_uri"]).json())
@@ -57,7 +57,7 @@ def verified(issuer: str, token: str, audience: str = AUDIENCE) -> dict[str, Any
     return dict(jwt.decode(token, key, algorithms=["ES256"], audience=audience, issuer=issuer))
 
 
-def test_each_persona_has_a_token_that_verifies(issuer: str) -> None:
+def test_each_persona_has_a_verifiable_token(issuer: str) -> None:
     for persona in PERSONAS:
         claims = verified(issuer, token_for(issuer, persona.name))
         assert claims["sub"] == str(persona.user_id)
@@ -65,7 +65,7 @@ def test_each_persona_has_a_token_that_verifies(issuer: str) -> None:
         assert claims["exp"] - claims["iat"] == 3_600
 
 
-def test_personas_are_distinct_and_named_as_decided() -> None:
+def test_personas_are_distinct_and_have_the_agreed_names() -> None:
     names = (
         "buyer buyer2 vendor vendor2 admin admin2 finance finance2 orders support moderator compliance"
         " campus-rep restricted suspended nobody"
@@ -81,13 +81,13 @@ def test_personas_are_distinct_and_named_as_decided() -> None:
         persona_named("somebody")
 
 
-def test_a_second_factor_and_an_expired_token(issuer: str) -> None:
+def test_token_can_have_second_factor_or_be_expired(issuer: str) -> None:
     assert verified(issuer, token_for(issuer, "admin", aal2=True))["aal"] == "aal2"
     with pytest.raises(jwt.ExpiredSignatureError):
         verified(issuer, token_for(issuer, "buyer", expired=True))
 
 
-def test_claims_can_be_replaced_and_dropped(issuer: str) -> None:
+def test_claims_can_be_replaced_and_removed(issuer: str) -> None:
     claims = verified(issuer, token_for(issuer, "buyer", claims={"email": None, "aal": 7, "extra": ["x"]}))
     assert "email" not in claims
     assert (claims["aal"], claims["extra"]) == (7, ["x"])
@@ -98,7 +98,7 @@ def test_claims_can_be_replaced_and_dropped(issuer: str) -> None:
     token_for(issuer, "buyer", claims={"sub": 12, "iss": [], "exp": "soon"})
 
 
-def test_an_unknown_persona_is_answered_with_the_known_ones(issuer: str) -> None:
+def test_unknown_persona_is_answered_with_known_personas(issuer: str) -> None:
     response = post(f"{issuer}/sandbox/token", json={"persona": "somebody"})
     assert response.status_code == 404
     assert response.json()["personas"] == [persona.name for persona in PERSONAS]
@@ -115,13 +115,13 @@ def test_an_unknown_persona_is_answered_with_the_known_ones(issuer: str) -> None
         [],
     ],
 )
-def test_a_wrong_request_for_a_token_is_told(issuer: str, wrong: object) -> None:
+def test_invalid_token_request_names_the_field(issuer: str, wrong: object) -> None:
     response = post(f"{issuer}/sandbox/token", json=wrong)
     assert response.status_code == 422
     assert response.json()["field"]
 
 
-def test_rotation_keeps_what_was_signed_before_valid(issuer: str) -> None:
+def test_key_rotation_keeps_earlier_tokens_valid(issuer: str) -> None:
     old = token_for(issuer, "buyer")
     rotated = post(f"{issuer}/sandbox/rotate").json()["kid"]
     new = token_for(issuer, "buyer")
@@ -134,7 +134,7 @@ def test_rotation_keeps_what_was_signed_before_valid(issuer: str) -> None:
     assert all("d" not in key for key in keys)
 
 
-def test_keys_outlive_a_restart(tmp_path: Path) -> None:
+def test_keys_survive_a_restart(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         before = get(f"{server.identity_issuer}/.well-known/jwks.json").json()
     with served(tmp_path) as server:
@@ -142,7 +142,7 @@ def test_keys_outlive_a_restart(tmp_path: Path) -> None:
     assert (tmp_path / "identity.sqlite3").stat().st_mode & 0o777 == 0o600
 
 
-# Signing in from a browser
+# Sign-in with a browser
 
 
 def parameters(**changes: str | None) -> dict[str, str]:
@@ -182,7 +182,7 @@ def exchange(issuer: str, code: str, **changes: str) -> requests.Response:
     return post(f"{issuer}/token", data=form)
 
 
-def test_a_browser_signs_in_with_a_code(issuer: str) -> None:
+def test_browser_signs_in_with_a_code(issuer: str) -> None:
     page = get(f"{issuer}/authorize", params=parameters())
     assert page.status_code == 200
     assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
@@ -198,7 +198,7 @@ def test_a_browser_signs_in_with_a_code(issuer: str) -> None:
     assert (known["sub"], known["phone_number"]) == (access["sub"], persona_named("finance").phone)
 
 
-def test_a_code_works_once_and_for_its_request_only(issuer: str) -> None:
+def test_code_works_once_and_only_for_the_same_request(issuer: str) -> None:
     code = code_for(issuer, "orders")
     assert exchange(issuer, code).status_code == 200
     assert exchange(issuer, code).json()["error"] == "invalid_grant"
@@ -224,7 +224,7 @@ def test_a_code_works_once_and_for_its_request_only(issuer: str) -> None:
         {"client_id": None},
     ],
 )
-def test_a_wrong_sign_in_is_refused_and_redirects_nowhere(
+def test_invalid_sign_in_request_is_refused_without_redirect(
     issuer: str, changes: dict[str, str | None]
 ) -> None:
     response = get(f"{issuer}/authorize", params=parameters(**changes))
@@ -233,14 +233,14 @@ def test_a_wrong_sign_in_is_refused_and_redirects_nowhere(
     assert post(f"{issuer}/authorize", data={**parameters(**changes), "persona": "admin"}).status_code == 400
 
 
-def test_userinfo_wants_a_token_from_here(issuer: str) -> None:
+def test_userinfo_requires_a_valid_token(issuer: str) -> None:
     for header in ({}, {"Authorization": "Bearer nonsense"}, {"Authorization": "Basic eA=="}):
         assert get(f"{issuer}/userinfo", headers=header).status_code == 401
     expired = token_for(issuer, "buyer", expired=True)
     assert get(f"{issuer}/userinfo", headers={"Authorization": f"Bearer {expired}"}).status_code == 401
 
 
-def test_signing_out_leads_back_to_this_machine_only(issuer: str) -> None:
+def test_logout_redirects_only_to_local_addresses(issuer: str) -> None:
     assert "signed out" in get(f"{issuer}/logout").text
     back = get(f"{issuer}/logout", params={"post_logout_redirect_uri": CALLBACK, "state": "s"})
     assert back.headers["Location"] == f"{CALLBACK}?state=s"

@@ -12,7 +12,7 @@ from tests.support.service_processes import ServiceProcesses, SiteServers, runni
 def site_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiteServers]:
     """The database and cache servers of all sites, which tests may stop and restart."""
     directory = tmp_path_factory.mktemp("site-servers")
-    # The database server runs as another user, who needs to enter the directory.
+    # The database server runs as another user with access to the directory.
     directory.chmod(0o711)
     servers = SiteServers(directory)
     yield servers

@@ -92,7 +92,7 @@ class Vendor:
         answer = requests.get(f"{self.site.url}/api/products/{product_id}", headers=self.headers, timeout=20)
         return answer.json()["data"]
 
-    def told(self, product_id: str) -> list[str]:
+    def notification_types(self, product_id: str) -> list[str]:
         rows = self.site.query(
             "SELECT type FROM notifications WHERE user_id = %s AND link = %s ORDER BY id",
             str(self.user_id),
@@ -137,8 +137,8 @@ def test_clean_listing_is_public_within_seconds_and_doubtful_listing_is_held(sit
         held = site.until(lambda product_id=product_id: _held(vendor.sees(product_id)))  # type: ignore[misc]
         assert len(held["reviewReasons"]) == 1
         assert not public(site, product_id)
-        assert vendor.told(product_id) == ["product_held"]
-    assert vendor.told(clean) == ["product_published"]
+        assert vendor.notification_types(product_id) == ["product_held"]
+    assert vendor.notification_types(clean) == ["product_published"]
     # The screened content is not logged.
     assert not [words for words in ("08031234567", "Money doubling", "Reading lamp") if words in site.logs()]
 
@@ -155,8 +155,10 @@ def test_review_is_completed_after_worker_is_killed_during_provider_call(site: S
     product_id = vendor.lists()
     site.until(lambda: site.providers.ai.asked()[0] == 1, worker)
     # The worker holds no open transaction during the call.
-    open_ones = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND xact_start IS NOT NULL"
-    assert site.query(open_ones, NAME) == [(0,)]
+    open_transactions = (
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND xact_start IS NOT NULL"
+    )
+    assert site.query(open_transactions, NAME) == [(0,)]
 
     kill(worker)
 
@@ -164,7 +166,7 @@ def test_review_is_completed_after_worker_is_killed_during_provider_call(site: S
     site.worker(QUEUE)
     sweep(site)
     site.until(lambda: public(site, product_id))
-    assert vendor.told(product_id) == ["product_published"]
+    assert vendor.notification_types(product_id) == ["product_published"]
     assert site.providers.ai.asked()[0] == 2
 
 
@@ -185,8 +187,8 @@ def test_review_is_completed_after_worker_is_killed_while_applying_the_result(si
     finally:
         connection.close()
     assert vendor.sees(product_id)["reviewState"] == "screening"
-    assert vendor.told(product_id) == []
+    assert vendor.notification_types(product_id) == []
     site.worker(QUEUE)
     sweep(site)
     site.until(lambda: public(site, product_id))
-    assert vendor.told(product_id) == ["product_published"]
+    assert vendor.notification_types(product_id) == ["product_published"]

@@ -57,9 +57,9 @@ def test_task_list_reports_missing_worker(installation: Installation) -> None:
 
 
 def test_manual_run_is_reported_and_recorded(installation: Installation) -> None:
-    told = installation.ok("periodic", "run", TASK)
+    output = installation.ok("periodic", "run", TASK)
 
-    assert re.fullmatch(rf"{TASK} ran in \d+\.\d s: 0\n", told)
+    assert re.fullmatch(rf"{TASK} ran in \d+\.\d s: 0\n", output)
     found = line(installation)
     assert (found["Outcome"], found["Now"]) == ("succeeded", "")
     assert found["Last run"].endswith("Z")
@@ -101,9 +101,9 @@ def test_task_is_paused_and_resumed(installation: Installation) -> None:
 def test_schedule_is_overridden_and_reset(
     installation: Installation, when: tuple[str, ...], words: str, kept: str | None
 ) -> None:
-    told = installation.ok("periodic", "schedule", TASK, *when)
+    output = installation.ok("periodic", "schedule", TASK, *when)
 
-    assert f"{TASK} runs {words}, next at " in told
+    assert f"{TASK} runs {words}, next at " in output
     assert row(installation)["timetable"] == kept
     assert line(installation)["When"] == (f"{words} (override)" if kept else words)
 
@@ -144,8 +144,8 @@ def test_running_periodic_task_is_not_started_twice(installation: Installation) 
     refused(done, "has been running on webhooks@elsewhere:7 since", "--wait", status=1)
 
     # The recorded process sends no heartbeat and is dead, which takes a while to detect.
-    told = installation.ok("periodic", "run", TASK, "--wait", "60")
-    assert f"{TASK} ran in" in told
+    output = installation.ok("periodic", "run", TASK, "--wait", "60")
+    assert f"{TASK} ran in" in output
     assert row(installation)["run_id"] is None
 
 

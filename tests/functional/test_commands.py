@@ -63,19 +63,19 @@ def fails(done: subprocess.CompletedProcess[str], *said: str, status: int = 1) -
 
 def on_a_terminal(installation: Installation, *arguments: str) -> tuple[int, str]:
     """Run ``marketplace`` on a pseudo-terminal and return the exit status and all output."""
-    ours, its = pty.openpty()
+    output_fd, terminal_fd = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "commands.main", *arguments],
         cwd=PROJECT,
         env={**os.environ, "DATA_DIR": "/nonexistent", "COLUMNS": "300", **installation.environment},
-        stdin=its,
-        stdout=its,
-        stderr=its,
+        stdin=terminal_fd,
+        stdout=terminal_fd,
+        stderr=terminal_fd,
     )
-    os.close(its)
+    os.close(terminal_fd)
     shown = b""
     # Linux reports the end of a pseudo-terminal's output as an error.
-    with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:
+    with contextlib.suppress(OSError), os.fdopen(output_fd, "rb", buffering=0) as terminal:
         while part := terminal.read(4096):
             shown += part
     return process.wait(60), shown.decode()
@@ -331,9 +331,9 @@ def test_invalid_resolutions_of_alerts_are_refused(installation: Installation, d
     installation.ok("alerts", "resolve", alert_id, "--note", "Seen to.")
 
     fails(installation.run("alerts", "resolve", alert_id, "--note", "Seen to."), "already resolved")
-    nobody = str(uuid4())
-    fails(installation.run("alerts", "resolve", nobody, "--note", "Seen to."), "alerts list --state all")
-    fails(installation.run("alerts", "show", nobody), "alerts list --state all")
+    unknown_id = str(uuid4())
+    fails(installation.run("alerts", "resolve", unknown_id, "--note", "Seen to."), "alerts list --state all")
+    fails(installation.run("alerts", "show", unknown_id), "alerts list --state all")
     for command in (["show"], ["resolve", "--note", "Seen to."]):
         fails(installation.run("alerts", command[0], str(uuid4()), *command[1:]), "There is no alert ")
     none = installation.run("alerts", "list", "--identifier", "GATEWAY_UNREACHABLE")
@@ -683,9 +683,9 @@ def test_caddyfile_sends_waiting_routes_to_waiting_processes() -> None:
 
 def test_payout_batches_are_listed_and_shown(installation: Installation, database: Database) -> None:
     with database.transaction() as session:
-        who = make_payees(session, 3)
-        approved, staged = approved_batch(session, who[:1]), staged_batch(session, who[1:])
-        number = row_of(session, "payout_accounts", id=who[0].account_id)["account_number"]
+        payees = make_payees(session, 3)
+        approved, staged = approved_batch(session, payees[:1]), staged_batch(session, payees[1:])
+        number = row_of(session, "payout_accounts", id=payees[0].account_id)["account_number"]
 
     head, *lines = installation.ok("payouts", "list").splitlines()
     assert head.split("\t")[:4] == ["ID", "Status", "Payments", "Kobo"]
@@ -702,7 +702,7 @@ def test_payout_batches_are_listed_and_shown(installation: Installation, databas
     assert f"058 ******{number[-4:]}" in shown
     assert number not in shown
     shown = installation.ok("payouts", "show", str(staged), "--limit", "1")
-    assert [str(payee.store_id) in shown for payee in who] == [False, False, False]
+    assert [str(payee.store_id) in shown for payee in payees] == [False, False, False]
     assert "approvalsMissing\t2" in shown
     fails(installation.run("payouts", "show", str(uuid4())), "Payout batch not found.")
     fails(installation.run("payouts", "show", "none"), "'none' is not a valid UUID", status=2)

@@ -203,9 +203,9 @@ def test_unused_images_are_swept_after_a_day(site: Site) -> None:
 
     site.installation.ok("periodic", "run", "sweep-images", "--now", "+23h")
     assert {requests.get(url, timeout=SECONDS).status_code for url in urls} == {200}
-    told = site.installation.ok("periodic", "run", "sweep-images", "--now", "+25h")
+    output = site.installation.ok("periodic", "run", "sweep-images", "--now", "+25h")
 
-    assert "marked" in told
+    assert "marked" in output
     assert {requests.get(url, timeout=SECONDS).status_code for url in urls} == {404}
 
 

@@ -201,7 +201,7 @@ def test_two_concurrent_relays_share_the_work(site: ServiceProcesses, shop: Shop
 
 
 def test_poison_and_slow_events_do_not_block_later_events(site: ServiceProcesses, shop: Shop) -> None:
-    """Unreadable events, events that always fail, and an event whose order is locked elsewhere."""
+    """Unreadable events, events that always fail, and an event of an order that is locked elsewhere."""
     payments = Payments(site, shop, 20)
     slow = next(iter(payments.bodies))
     unreadable = [b"{%d" % number for number in range(10)]
@@ -275,8 +275,8 @@ def holding(site: ServiceProcesses, sql: str, *parameters: object) -> Iterator[N
         connection.close()
 
 
-def at_its_last_statement(site: ServiceProcesses) -> bool:
-    """Return whether a worker waits to mark a row as done. A sweep may wait too, before its first statement."""
+def waits_at_last_statement(site: ServiceProcesses) -> bool:
+    """Return whether a worker waits to mark a row as done. A sweep may wait too, before the first statement."""
     return bool(
         site.query(
             "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
@@ -320,7 +320,7 @@ class TestKilledAt:
         [charge] = payments.charges.values()
         with holding(site, "LOCK TABLE webhook_inbox IN SHARE MODE"):
             victim = site.worker()
-            site.until(lambda: at_its_last_statement(site), victim)
+            site.until(lambda: waits_at_last_statement(site), victim)
             # The record is written, so another insert of the same event waits.
             with pytest.raises(psycopg2.errors.LockNotAvailable):
                 site.query(
@@ -350,7 +350,7 @@ class TestKilledAt:
         assert server is not None
         with holding(site, "LOCK TABLE webhook_inbox IN SHARE MODE"):
             victim = site.worker()
-            site.until(lambda: at_its_last_statement(site), victim)
+            site.until(lambda: waits_at_last_statement(site), victim)
             os.kill(server, signal.SIGSTOP)
         try:
             # The queue server is stopped, so the wake-up hangs after the commit.

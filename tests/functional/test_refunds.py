@@ -69,8 +69,8 @@ class Refund:
     @property
     def calls(self) -> int:
         """Number of times the gateway was asked to send the refund."""
-        told = self.gateway("GET", "/sandbox/calls", reference=self.reference)["data"]["operations"]
-        return int(told.get("POST /refund", 0))
+        operations = self.gateway("GET", "/sandbox/calls", reference=self.reference)["data"]["operations"]
+        return int(operations.get("POST /refund", 0))
 
     @property
     def status(self) -> str:

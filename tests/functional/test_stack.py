@@ -100,7 +100,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "sandbox.stack", *arguments]
 
 
-def ask(stack: Stack, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run_stack(stack: Stack, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*arguments),
         env=environment(stack, **more),
@@ -122,7 +122,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         assert made.text().rstrip().endswith("Stopped.")
         assert "killed" not in made.text().rpartition("Stopping")[2]
         assert all(is_free(port) for port in (made.port, *made.ports().values()))
-        assert ask(made, "status").returncode == 3
+        assert run_stack(made, "status").returncode == 3
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_started_stack_is_ready_and_prints_next_steps(running: Stack) -> None:
     for expected in (f"{running.base}/docs", f"{running.base}/admin", "/gateway", "/identity", "campus-rep"):
         assert expected in text
     assert "marketplace token buyer" in text
-    answered = ask(running, "status")
+    answered = run_stack(running, "status")
     assert (answered.returncode, "is ready" in answered.stdout) == (0, True)
     expected_services = {
         "web",
@@ -236,14 +236,14 @@ def test_proxy_serves_public_images_only(running: Stack) -> None:
 
 def test_second_stack_on_same_directory_or_port_is_refused(running: Stack, tmp_path: Path) -> None:
     assert running.process is not None
-    same_directory = ask(running, "up", PORT=str(free_port("stack")))
+    same_directory = run_stack(running, "up", PORT=str(free_port("stack")))
     assert same_directory.returncode == 1
     assert f"(process {running.process.pid})" in same_directory.stderr
-    same_port = ask(running, "up", DATA_DIR=str(tmp_path / "other"))
+    same_port = run_stack(running, "up", DATA_DIR=str(tmp_path / "other"))
     assert same_port.returncode == 1
     assert f"Port {running.port} is taken" in same_port.stderr
     assert f"PORT={running.port + 1} make run" in same_port.stderr
-    refused = ask(running, "reset")
+    refused = run_stack(running, "reset")
     assert (refused.returncode, "Stop it first" in refused.stderr) == (1, True)
     assert running.is_ready()
 
@@ -301,14 +301,16 @@ def test_demo_plays_the_purchase_on_given_servers_beside_a_running_stack(
 ) -> None:
     """The demo starts a separate stack without the given servers, and stops that stack."""
     other = Stack(tmp_path / "other", free_port("stack"))
-    mine = running.variables()
-    storage = {name: mine[name] for name in ("S3_ENDPOINT_URL", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY")}
-    refused = ask(other, "up", S3_ENDPOINT_URL=mine["S3_ENDPOINT_URL"])
+    variables = running.variables()
+    storage = {
+        name: variables[name] for name in ("S3_ENDPOINT_URL", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY")
+    }
+    refused = run_stack(other, "up", S3_ENDPOINT_URL=variables["S3_ENDPOINT_URL"])
     assert (refused.returncode, "S3_SECRET_ACCESS_KEY must be set" in refused.stderr) == (1, True)
     name = f"guest_{other.port}"
     given = {
         "DATABASE_URL": create_database(addresses, name, template="template1"),
-        "REDIS_URL": f"{mine['REDIS_URL'][:-1]}1",
+        "REDIS_URL": f"{variables['REDIS_URL'][:-1]}1",
     }
     played = subprocess.run(
         [sys.executable, "-m", "sandbox.demo"],
@@ -324,13 +326,13 @@ def test_demo_plays_the_purchase_on_given_servers_beside_a_running_stack(
     assert "\x1b" not in played.stdout  # plain text in a pipe
     steps = [int(number) for number in re.findall(r"^(\d+)\. ", played.stdout, re.MULTILINE)]
     assert steps == list(range(1, 17))
-    for told in (
+    for expected in (
         "POST /api/orders ",
         '"status": "paid_escrow", "escrowStatus": "held"',
         '"status": "delivered", "escrowStatus": "released"',
         "ledger debit escrow",
     ):
-        assert told in played.stdout
+        assert expected in played.stdout
     assert re.search(
         r"^Order CM-\d+: the buyer paid NGN [\d,.]+ The store is owed NGN", played.stdout, re.MULTILINE
     )
@@ -338,11 +340,11 @@ def test_demo_plays_the_purchase_on_given_servers_beside_a_running_stack(
     assert query(given["DATABASE_URL"], "SELECT count(*) >= 300 FROM products") == [(True,)]
     drop_database(addresses, name)
 
-    its = other.variables()
-    assert mine["GATEWAY_URL"] != its["GATEWAY_URL"]
+    other_variables = other.variables()
+    assert variables["GATEWAY_URL"] != other_variables["GATEWAY_URL"]
     assert {"providers.log", "web.log"} <= {path.name for path in (other.directory / "logs").iterdir()}
     assert not any((other.directory / name).exists() for name in ("postgresql", "valkey", "objects"))
-    assert ask(other, "reset").returncode == 0
+    assert run_stack(other, "reset").returncode == 0
     assert not other.directory.exists()
     assert running.is_ready()
 
@@ -351,27 +353,25 @@ def test_demo_plays_the_purchase_on_given_servers_beside_a_running_stack(
 def test_unwritable_data_directory_is_named(stack: Stack, tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("not a directory", encoding="utf-8")
     directory = tmp_path / where
-    answered = ask(stack, "up", DATA_DIR=str(directory), PORT=str(free_port("stack")))
+    answered = run_stack(stack, "up", DATA_DIR=str(directory), PORT=str(free_port("stack")))
     assert answered.returncode == 1
     assert f"{directory} is not writable" in answered.stderr
 
 
-def test_failed_start_stops_its_servers_and_shows_the_cause(stack: Stack, tmp_path: Path) -> None:
+def test_failed_start_stops_servers_and_shows_the_cause(stack: Stack, tmp_path: Path) -> None:
     other = Stack(tmp_path / "failing", free_port("stack"))
-    answered = ask(other, "up", CURSOR_KEY="too short")
+    answered = run_stack(other, "up", CURSOR_KEY="too short")
     assert answered.returncode == 1
     assert "CURSOR_KEY must have at least 32 characters" in answered.stderr
     assert not is_locked(other.lock)
     assert "ready in" not in answered.stdout.lower()
 
 
-def test_database_from_before_the_baseline_is_refused_in_one_sentence(
-    addresses: Addresses, tmp_path: Path
-) -> None:
+def test_database_from_before_the_baseline_is_refused_in_a_line(addresses: Addresses, tmp_path: Path) -> None:
     other = Stack(tmp_path / "old", free_port("stack"))
     url = create_database(addresses, f"old_{other.port}")
     query(url, "UPDATE alembic_version SET version_num = '0029'")
-    answered = ask(other, "up", DATABASE_URL=url)
+    answered = run_stack(other, "up", DATABASE_URL=url)
     drop_database(addresses, f"old_{other.port}")
     assert answered.returncode == 1
     [line] = answered.stderr.strip().splitlines()
@@ -384,6 +384,6 @@ def test_reset_keeps_a_directory_without_a_stack(stack: Stack, tmp_path: Path) -
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").touch()
-    answered = ask(stack, "reset", DATA_DIR=str(precious))
+    answered = run_stack(stack, "reset", DATA_DIR=str(precious))
     assert answered.returncode == 1
     assert (precious / "file").exists()

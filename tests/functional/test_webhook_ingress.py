@@ -37,15 +37,15 @@ class Ingress:
         self.site = site
         self.ports = {"gunicorn": int(site.url.rsplit(":", 1)[1]), "proxy": proxy.port}
 
-    def url(self, way: str, path: str) -> str:
-        return f"http://127.0.0.1:{self.ports[way]}{path}"
+    def url(self, entry: str, path: str) -> str:
+        return f"http://127.0.0.1:{self.ports[entry]}{path}"
 
-    def connect(self, way: str) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.ports[way]), timeout=SECONDS)
+    def connect(self, entry: str) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.ports[entry]), timeout=SECONDS)
 
-    def send(self, way: str, path: str, body: bytes, **headers: str) -> tuple[int, bytes]:
+    def send(self, entry: str, path: str, body: bytes, **headers: str) -> tuple[int, bytes]:
         """Send raw headers and a raw body, and return status and body of the response."""
-        with closing(self.connect(way)) as connection:
+        with closing(self.connect(entry)) as connection:
             connection.sendall(head_of(path, **headers) + body)
             return answer_of(connection)
 
@@ -127,43 +127,45 @@ def proxy_before(site: ServiceProcesses) -> EmbeddedProxy:
     )
 
 
-ways = pytest.mark.parametrize("way", ["gunicorn", "proxy"])
-paths = pytest.mark.parametrize("path", [GATEWAY, FUNCTION, MESSAGING])
+via_gunicorn_and_proxy = pytest.mark.parametrize("entry", ["gunicorn", "proxy"])
+all_paths = pytest.mark.parametrize("path", [GATEWAY, FUNCTION, MESSAGING])
 
 
-@ways
-@paths
-def test_body_is_stored_unchanged_for_any_transfer_encoding(ingress: Ingress, way: str, path: str) -> None:
+@via_gunicorn_and_proxy
+@all_paths
+def test_body_is_stored_unchanged_for_any_transfer_encoding(ingress: Ingress, entry: str, path: str) -> None:
     whole, parts = some_event(note="é\N{THUMBS UP SIGN}"), some_event(note="x" * 200_000)
 
     sent = [
-        ingress.send(way, path, whole, Content_Length=str(len(whole)), **signed(path, whole)),
-        ingress.send(way, path, chunked(parts), Transfer_Encoding="chunked", **signed(path, parts)),
+        ingress.send(entry, path, whole, Content_Length=str(len(whole)), **signed(path, whole)),
+        ingress.send(entry, path, chunked(parts), Transfer_Encoding="chunked", **signed(path, parts)),
     ]
 
     assert sent == [(200, b'{"received":true}')] * 2
     assert (ingress.stored(whole), ingress.stored(parts)) == (1, 1)
 
 
-@ways
-@paths
+@via_gunicorn_and_proxy
+@all_paths
 @pytest.mark.parametrize("size", [MEGABYTE + 1, 3 * MEGABYTE])
 def test_body_over_a_megabyte_is_refused_with_or_without_length(
-    ingress: Ingress, way: str, path: str, size: int
+    ingress: Ingress, entry: str, path: str, size: int
 ) -> None:
     body = b"x" * size
     before = ingress.total()
 
-    told = ingress.send(way, path, body, Content_Length=str(size), **signed(path, body))
-    untold = ingress.send(way, path, chunked(body), Transfer_Encoding="chunked", **signed(path, body))
+    with_length = ingress.send(entry, path, body, Content_Length=str(size), **signed(path, body))
+    without_length = ingress.send(
+        entry, path, chunked(body), Transfer_Encoding="chunked", **signed(path, body)
+    )
 
-    for status, answer in (told, untold):
+    for status, answer in (with_length, without_length):
         assert status == 413
         assert json.loads(answer)["code"] == "PAYLOAD_TOO_LARGE"
     assert ingress.total() == before
 
 
-@paths
+@all_paths
 def test_refused_body_is_read_completely_before_the_response(ingress: Ingress, path: str) -> None:
     body = b"x" * (3 * MEGABYTE)
     with closing(ingress.connect("gunicorn")) as connection:
@@ -176,33 +178,33 @@ def test_refused_body_is_read_completely_before_the_response(ingress: Ingress, p
     assert (status, json.loads(answer)["code"]) == (413, "PAYLOAD_TOO_LARGE")
 
 
-@ways
-@paths
-def test_body_of_a_megabyte_is_accepted(ingress: Ingress, way: str, path: str) -> None:
-    told, untold = b"t" * MEGABYTE, b"u" * MEGABYTE
+@via_gunicorn_and_proxy
+@all_paths
+def test_body_of_a_megabyte_is_accepted(ingress: Ingress, entry: str, path: str) -> None:
+    whole, parts = b"t" * MEGABYTE, b"u" * MEGABYTE
     before = ingress.total()
 
-    assert ingress.send(way, path, told, Content_Length=str(MEGABYTE), **signed(path, told))[0] == 200
-    answer = ingress.send(way, path, chunked(untold), Transfer_Encoding="chunked", **signed(path, untold))
+    assert ingress.send(entry, path, whole, Content_Length=str(MEGABYTE), **signed(path, whole))[0] == 200
+    answer = ingress.send(entry, path, chunked(parts), Transfer_Encoding="chunked", **signed(path, parts))
     assert answer[0] == 200
     assert ingress.total() == before + 2
 
 
-@ways
-@paths
-def test_compressed_body_is_refused(ingress: Ingress, way: str, path: str) -> None:
+@via_gunicorn_and_proxy
+@all_paths
+def test_compressed_body_is_refused(ingress: Ingress, entry: str, path: str) -> None:
     body = gzip.compress(some_event())
     before = ingress.total()
 
     status, answer = ingress.send(
-        way, path, body, Content_Encoding="gzip", Content_Length=str(len(body)), **signed(path, body)
+        entry, path, body, Content_Encoding="gzip", Content_Length=str(len(body)), **signed(path, body)
     )
 
     assert (status, json.loads(answer)["code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")
     assert ingress.total() == before
 
 
-@ways
+@via_gunicorn_and_proxy
 @pytest.mark.parametrize(
     ("headers", "body"),
     [
@@ -216,24 +218,24 @@ def test_compressed_body_is_refused(ingress: Ingress, way: str, path: str) -> No
     ids=["packed chunks", "chunks not last", "no size", "negative size", "negative length", "no length"],
 )
 def test_malformed_request_is_refused_and_not_stored(
-    ingress: Ingress, way: str, headers: dict[str, str], body: bytes
+    ingress: Ingress, entry: str, headers: dict[str, str], body: bytes
 ) -> None:
     before = ingress.total()
 
-    status, _ = ingress.send(way, GATEWAY, body, **headers, **signed(GATEWAY, b"{}"))
+    status, _ = ingress.send(entry, GATEWAY, body, **headers, **signed(GATEWAY, b"{}"))
 
     # The proxy answers 501 to an unknown encoding, and 503 if chunks cannot be joined.
-    assert status in ({400, 415} if way == "gunicorn" else {400, 501, 503})
+    assert status in ({400, 415} if entry == "gunicorn" else {400, 501, 503})
     assert ingress.total() == before
     assert ingress.site.answers("/health/live")
 
 
-@ways
-def test_request_that_breaks_off_is_not_stored(ingress: Ingress, way: str) -> None:
+@via_gunicorn_and_proxy
+def test_request_that_breaks_off_is_not_stored(ingress: Ingress, entry: str) -> None:
     body = some_event()
     before = ingress.total()
 
-    with closing(ingress.connect(way)) as connection:
+    with closing(ingress.connect(entry)) as connection:
         connection.sendall(
             head_of(GATEWAY, Content_Length=str(len(body)), **signed(GATEWAY, body)) + body[:40]
         )
@@ -241,11 +243,11 @@ def test_request_that_breaks_off_is_not_stored(ingress: Ingress, way: str) -> No
         status, _ = answer_of(connection)
 
     # The proxy records 499 for a closed client connection.
-    assert status == 400 if way == "gunicorn" else status in (0, 400, 499)
+    assert status == 400 if entry == "gunicorn" else status in (0, 400, 499)
     assert ingress.total() == before
 
 
-@paths
+@all_paths
 def test_slow_senders_do_not_block_other_requests(ingress: Ingress, path: str) -> None:
     """The proxy forwards only complete requests to a worker."""
     bodies = [some_event() for _ in range(SLOW_SENDERS)]
@@ -266,13 +268,13 @@ def test_slow_senders_do_not_block_other_requests(ingress: Ingress, path: str) -
     assert [ingress.stored(body) for body in bodies] == [1] * SLOW_SENDERS
 
 
-@ways
-def test_signature_in_upper_case_is_refused(ingress: Ingress, way: str) -> None:
+@via_gunicorn_and_proxy
+def test_signature_in_upper_case_is_refused(ingress: Ingress, entry: str) -> None:
     body = some_event()
 
     for path in (GATEWAY, FUNCTION):
         answer = requests.post(
-            ingress.url(way, path),
+            ingress.url(entry, path),
             data=body,
             headers={"x-gateway-signature": sign(body).upper()},
             timeout=SECONDS,
@@ -281,13 +283,13 @@ def test_signature_in_upper_case_is_refused(ingress: Ingress, way: str) -> None:
     assert ingress.stored(body) == 0
 
 
-@ways
-def test_messaging_provider_verifies_the_webhook_address(ingress: Ingress, way: str) -> None:
-    asked = {"hub.mode": "subscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1158201444"}
+@via_gunicorn_and_proxy
+def test_messaging_provider_verifies_the_webhook_address(ingress: Ingress, entry: str) -> None:
+    parameters = {"hub.mode": "subscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1158201444"}
 
-    answer = requests.get(ingress.url(way, MESSAGING), params=asked, timeout=SECONDS)
+    answer = requests.get(ingress.url(entry, MESSAGING), params=parameters, timeout=SECONDS)
     refused = requests.get(
-        ingress.url(way, MESSAGING), params=asked | {"hub.verify_token": "x"}, timeout=SECONDS
+        ingress.url(entry, MESSAGING), params=parameters | {"hub.verify_token": "x"}, timeout=SECONDS
     )
 
     assert (answer.status_code, answer.text) == (200, "1158201444")
@@ -350,12 +352,14 @@ def stopped_database(ingress: Ingress) -> Iterator[None]:
     ingress.site.web()
 
 
-@ways
+@via_gunicorn_and_proxy
 @pytest.mark.usefixtures("stopped_database")
-def test_senders_are_asked_to_retry_while_the_database_is_stopped(ingress: Ingress, way: str) -> None:
+def test_senders_are_asked_to_retry_while_the_database_is_stopped(ingress: Ingress, entry: str) -> None:
     body = some_event()
     for path in (GATEWAY, FUNCTION, MESSAGING):
-        answer = requests.post(ingress.url(way, path), data=body, headers=signed(path, body), timeout=SECONDS)
+        answer = requests.post(
+            ingress.url(entry, path), data=body, headers=signed(path, body), timeout=SECONDS
+        )
         assert (answer.status_code, answer.json()["code"]) == (503, "SERVICE_UNAVAILABLE")
         assert int(answer.headers["Retry-After"]) > 0
 
@@ -364,7 +368,7 @@ def test_senders_are_asked_to_retry_while_the_database_is_stopped(ingress: Ingre
     ingress.site.until(
         lambda: (
             requests.post(
-                ingress.url(way, GATEWAY), data=body, headers=signed(GATEWAY, body), timeout=SECONDS
+                ingress.url(entry, GATEWAY), data=body, headers=signed(GATEWAY, body), timeout=SECONDS
             ).status_code
             == 200
         )
@@ -388,9 +392,9 @@ def test_forwarded_address_is_trusted_only_from_own_proxy(ingress: Ingress) -> N
     body = some_event()
     claim = {"X-Forwarded-For": "203.0.113.7"}
 
-    def post(way: str, path: str, **headers: str) -> int:
+    def post(entry: str, path: str, **headers: str) -> int:
         return requests.post(
-            ingress.url(way, path), data=body, headers=signed(path, body) | headers, timeout=SECONDS
+            ingress.url(entry, path), data=body, headers=signed(path, body) | headers, timeout=SECONDS
         ).status_code
 
     for path in (GATEWAY, FUNCTION):

@@ -120,13 +120,13 @@ class TestHeartbeats:
         before = figures_of(site, cache, queues.WEBHOOKS)
         site.tell(queues.WEBHOOKS, wakeups.OUTBOX, row_id)
 
-        [at_it] = site.until(lambda: busy(cache, row_id))
+        [busy_worker] = site.until(lambda: busy(cache, row_id))
         now = figures_of(site, cache, queues.WEBHOOKS)
         assert (now.active, now.waiting) == (1, before.waiting - 1)
         shown = marketplace("workers", environment=site.environment).stdout
-        assert f"{at_it.process_id}\t" in shown
+        assert f"{busy_worker.process_id}\t" in shown
         assert f"outbox {row_id}" in shown
-        assert at_it.process_id in {first.process_id, second.process_id}
+        assert busy_worker.process_id in {first.process_id, second.process_id}
 
         blocked.let_go()
         site.until(lambda: is_done(site, row_id))
@@ -233,7 +233,7 @@ class TestStopped:
         assert site.query("SELECT attempts FROM outbox_events WHERE id = %s", str(row_id)) == [(1,)]
 
 
-class TestBesideOneAnother:
+class TestIndependence:
     def test_stuck_rows_do_not_block_other_rows(
         self, site: ServiceProcesses, shop: Shop, blocked: Blocker
     ) -> None:
@@ -282,7 +282,7 @@ class TestBesideOneAnother:
         site.until(lambda: all(is_done(site, row_id) for row_id in row_ids), worker)
 
 
-class TestTheSchedule:
+class TestSchedule:
     def test_each_tick_runs_once_with_several_workers(self, site: ServiceProcesses) -> None:
         running = [site.worker(), site.worker(), site.worker(queues.NOTIFICATIONS), site.worker()]
         site.until(lambda: task(site, "relay-inbox")["runs"] > 0, *running[:1])

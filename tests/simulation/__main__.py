@@ -1,4 +1,4 @@
-"""``python -m tests.simulation SEEDS``: lives of orders at random; ``7``, ``0-999`` or ``1,5,9`` are seeds."""
+"""Command ``python -m tests.simulation SEEDS``: random order scenarios for seeds like ``7``, ``0-999`` or ``1,5,9``."""
 
 import logging
 import sys
@@ -6,13 +6,13 @@ import time
 
 import structlog
 
-from tests.simulation.crashing_database import MortalDatabase
-from tests.simulation.scenario_runner import LifeFailedError, run_lives
+from tests.simulation.crashing_database import CrashingDatabase
+from tests.simulation.scenario_runner import ScenarioFailedError, run_scenarios
 from tests.support.servers import Servers
 
 
 def seeds_of(written: str) -> list[int]:
-    """Read seeds: numbers and ranges, with commas between."""
+    """Parse numbers and ranges of seeds, separated by commas."""
     seeds: list[int] = []
     for part in written.split(","):
         first, _, last = part.partition("-")
@@ -21,24 +21,26 @@ def seeds_of(written: str) -> list[int]:
 
 
 def main(written: str) -> int:
-    """Live the lives, and tell what was done in them; 1 if something did not hold."""
+    """Run the scenarios, print the number of actions, and return 1 if a rule was broken."""
     seeds = seeds_of(written)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     servers = Servers()
     try:
         addresses = servers.start()
-        database = MortalDatabase(addresses.database_url, pool_size=3, application_name="simulation")
+        database = CrashingDatabase(addresses.database_url, pool_size=3, application_name="simulation")
         began = time.monotonic()
         try:
-            done = run_lives(database, seeds)
-        except LifeFailedError as error:
+            done = run_scenarios(database, seeds)
+        except ScenarioFailedError as error:
             sys.stderr.write(f"{error}\n")
             return 1
         finally:
             database.close()
         for name, times in sorted(done.items()):
             sys.stdout.write(f"{times:8} {name}\n")
-        sys.stdout.write(f"{len(seeds)} lives in {time.monotonic() - began:.1f} s: all books whole\n")
+        sys.stdout.write(
+            f"{len(seeds)} scenarios in {time.monotonic() - began:.1f} s: all ledgers consistent\n"
+        )
         return 0
     finally:
         servers.stop()

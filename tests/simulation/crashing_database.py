@@ -1,4 +1,4 @@
-"""A database whose process may die at any boundary of a commit: just before it, or just after."""
+"""Database with simulated process crashes just before or just after a commit."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,37 +9,37 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Database
 
 
-class DiedError(BaseException):
-    """Stands for the death of a process: nothing but the simulation may catch it."""
+class ProcessCrashedError(BaseException):
+    """A simulated process crash, which only the simulation may catch."""
 
 
-class MortalDatabase(Database):
-    """Commits as the real one does, unless the process dies before, or after, it did.
+class CrashingDatabase(Database):
+    """A database that may crash around each commit.
 
-    ``chance`` is how likely that is at each boundary; reading sessions commit each statement, so that they have
-    a boundary after them alone.
+    ``crash_probability`` applies to each boundary. Reading sessions commit each statement, so only the end of such a
+    session is a boundary.
     """
 
-    chance = 0.0
-    deaths = 0
+    crash_probability = 0.0
+    crashes = 0
     draw: Random
 
-    def _may_die(self) -> None:
-        if self.chance and self.draw.random() < self.chance:
-            self.deaths += 1
-            raise DiedError
+    def _maybe_crash(self) -> None:
+        if self.crash_probability and self.draw.random() < self.crash_probability:
+            self.crashes += 1
+            raise ProcessCrashedError
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """Open a transaction that may not live to its commit, or that nobody hears the commit of."""
+        """Open a transaction that may crash before or after the commit."""
         with super().transaction() as session:
             yield session
-            self._may_die()
-        self._may_die()
+            self._maybe_crash()
+        self._maybe_crash()
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """Give a session in autocommit whose holder may die after it."""
+        """Open a session in autocommit that may crash at the end."""
         with super().reading() as session:
             yield session
-        self._may_die()
+        self._maybe_crash()

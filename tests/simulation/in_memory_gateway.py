@@ -1,4 +1,4 @@
-"""The gateway of a simulated life: in memory, its answers lost on demand, its events delivered by the life."""
+"""In-memory gateway of the simulation: responses can be lost, and the scenario delivers the events."""
 
 from dataclasses import dataclass, field
 from itertools import count
@@ -13,20 +13,20 @@ from tests.support.gateway import event_of
 
 @dataclass
 class InMemoryGateway:
-    """Pages, charges and refunds, and the events that tell of them. ``fault`` is ``down``, ``lost`` or none."""
+    """Hosted pages, charges, refunds and events. ``fault`` is ``down``, ``lost`` or empty."""
 
     pages: dict[str, int] = field(default_factory=dict)
     charges: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     refunds: list[dict[str, Any]] = field(default_factory=list)
     events: list[bytes] = field(default_factory=list)
-    told: dict[int, set[str]] = field(default_factory=dict)
+    reported: dict[int, set[str]] = field(default_factory=dict)
     fault: str = ""
     _ids: "count[int]" = field(default_factory=lambda: count(10**9))
 
     def initialize_payment(
         self, *, reference: str, amount_minor: int, email: str, callback_url: str | None, metadata: Any
     ) -> PaymentPage:
-        """Open a page; a reference that it knows is refused, as the gateway does."""
+        """Open a hosted page, or refuse a known reference like the gateway."""
         self._may_be_down()
         if reference in self.pages:
             raise ProviderRefusedError("till", 400, "Duplicate Transaction Reference")
@@ -35,7 +35,7 @@ class InMemoryGateway:
         return PaymentPage(f"https://till.example/{reference}", reference)
 
     def fetch_charge(self, reference: str) -> Charge | None:
-        """Tell of a reference: its first charge, an unpaid page, or nothing."""
+        """Return the first charge of a reference, an unpaid charge for a page, or None."""
         self._may_be_down()
         self._may_lose()
         if reference not in self.pages:
@@ -44,13 +44,13 @@ class InMemoryGateway:
         return Charge.from_wire(made[0] if made else self._charge(reference, 0, "abandoned"))
 
     def pay(self, reference: str, difference: int) -> None:
-        """Have a customer pay on a page: the amount asked for, more or less."""
+        """Pay on a hosted page: the requested amount plus a difference."""
         data = self._charge(reference, max(self.pages[reference] + difference, 1), "success")
         self.charges.setdefault(reference, []).append(data)
         self.events.append(event_of(data))
 
     def create_refund(self, *, charge_reference: str, amount_minor: int, merchant_note: str) -> GatewayRefund:
-        """Begin a refund: a second call is a second refund, as with the gateway."""
+        """Create a refund. A repeated call creates a second refund, like at the gateway."""
         self._may_be_down()
         data = {
             "id": next(self._ids),
@@ -64,7 +64,7 @@ class InMemoryGateway:
         return GatewayRefund.from_wire(data)
 
     def list_refunds(self, reference: str) -> list[GatewayRefund]:
-        """Tell of a reference's refunds."""
+        """List the refunds of a reference."""
         self._may_be_down()
         self._may_lose()
         return [
@@ -74,21 +74,21 @@ class InMemoryGateway:
         ]
 
     def decide(self, data: dict[str, Any], status: str) -> None:
-        """Settle a refund, or leave it to somebody; what is over stays as it is, and is told of once more.
+        """Change the status of a refund and emit an event. A final status stays and is emitted again.
 
-        ``after all`` sends one that had failed, or that waited for somebody; one that ``came back`` was sent before,
-        and is over for good. Each is told of in one event, which comes any number of times.
+        ``late success`` sends a refund that failed or needed attention. ``returned`` fails a refund that was sent, for
+        good.
         """
-        told = self.told.setdefault(data["id"], set())
-        if status == "after all":
+        reported = self.reported.setdefault(data["id"], set())
+        if status == "late success":
             status = "processed" if data["status"] != "pending" else data["status"]
-            data["status"] = data["status"] if {"processed", "failed"} <= told else status
-        elif status == "came back":
-            if data["status"] == "processed" and "failed" not in told:
+            data["status"] = data["status"] if {"processed", "failed"} <= reported else status
+        elif status == "returned":
+            if data["status"] == "processed" and "failed" not in reported:
                 data["status"] = "failed"
         elif data["status"] not in ("processed", "failed"):
             data["status"] = status
-        told.add(data["status"])
+        reported.add(data["status"])
         self.events.append(event_of(dict(data), f"refund.{data['status']}"))
 
     def _may_be_down(self) -> None:

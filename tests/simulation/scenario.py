@@ -1,4 +1,4 @@
-"""One life of a few shops and buyers, drawn from a seed: the same seed is the same life, step by step."""
+"""A random scenario of shops and buyers. The same seed gives the same scenario, step by step."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from marketplace.payments.refunds import gateway_refund, gateway_reports, order_
 from marketplace.payments.refunds.buyer_accounts import offset_buyer_debts
 from marketplace.payments.refunds.gateway_reports import poll_refunds
 from marketplace.webhooks import inbox as webhooks
-from tests.simulation.crashing_database import DiedError, MortalDatabase
+from tests.simulation.crashing_database import CrashingDatabase, ProcessCrashedError
 from tests.simulation.in_memory_gateway import InMemoryGateway
 from tests.support.finance import act_of, claw_back, make_officer, refund
 from tests.support.purchases import (
@@ -45,10 +45,10 @@ from tests.support.purchases import (
 )
 
 STEPS = 18
-DEATH = 0.04
+CRASH_PROBABILITY = 0.04
 DEPOSIT_MINOR = 700_000
 STOCKED = 9
-# Nobody else sends a refund than who works off its event.
+# Only the worker of the outbox event sends the refund.
 _WAITING = """
     SELECT id, payload ->> 'refundId' AS refund_id FROM outbox_events
     WHERE topic = 'refund.send' AND done_at IS NULL AND failed_at IS NULL ORDER BY id
@@ -61,12 +61,12 @@ _LIVE = "id, status, buyer_id, vendor_id, total_minor, checkout_id"
 
 
 class Scenario:
-    """A few people, what they do, and what must hold of it in the end."""
+    """Shops, buyers, random actions, and the rules that must hold at the end."""
 
-    def __init__(self, database: MortalDatabase, seed: int) -> None:
-        self.database, self.draw = database, Random(seed)  # noqa: S311 - it is to be the same again
+    def __init__(self, database: CrashingDatabase, seed: int) -> None:
+        self.database, self.draw = database, Random(seed)  # noqa: S311 - reproducible
         database.draw = self.draw
-        self.till, self.now = InMemoryGateway(), NOW
+        self.gateway, self.now = InMemoryGateway(), NOW
         self.done: Counter[str] = Counter()
         self.trace: list[str] = []
         with database.transaction() as session:
@@ -84,33 +84,33 @@ class Scenario:
             }
             self.officer = make_officer(session)
             fill_wallet(session, first.buyer.id, DEPOSIT_MINOR)
-            self.money_before = self._at_the_gateway(session)
+            self.money_before = self._gateway_balance(session)
 
     def run(self, steps: int = STEPS) -> None:
-        """Live so many steps, see all work through that was left behind, and hold all to the rules."""
+        """Run random steps, finish all waiting work, and check the rules."""
         acts: dict[Callable[[], None], int] = {
-            self.place: 4, self.check_out: 3, self.open: 6, self.pay: 7, self.deliver: 9, self.ask: 2,
+            self.place: 4, self.check_out: 3, self.open: 6, self.pay: 7, self.deliver: 9, self.verify: 2,
             self.cancel: 4, self.advance: 9, self.pin: 4, self.confirm: 2, self.freeze: 1, self.refund: 4,
-            self.claw_back: 2, self.send: 7, self.decide: 9, self.look_into: 3, self.mend: 4,
-            self.resolve: 2, self.sweep: 2, self.wait: 2,
+            self.claw_back: 2, self.send: 7, self.decide: 9, self.poll_unclear_refunds: 3,
+            self.resolve_failed_refund: 4, self.resolve: 2, self.sweep: 2, self.wait: 2,
         }  # fmt: skip
-        # Most lives get as far as money; what is drawn then comes upon that.
+        # Most scenarios start with a paid order, and the random actions follow.
         begun = (self.draw.choice([self.place, self.check_out]), self.open, self.pay, self.deliver)
         for act in (*begun, *self.draw.choices(list(acts), list(acts.values()), k=steps)):
-            self.database.chance = DEATH
+            self.database.crash_probability = CRASH_PROBABILITY
             try:
                 self.trace.append(act.__name__)
                 act()
             finally:
-                self.database.chance = 0.0
-                self.till.fault = ""
+                self.database.crash_probability = 0.0
+                self.gateway.fault = ""
         self.finish()
         self.check()
 
-    # How things are done
+    # Execution of actions
 
     def attempt(self, name: str, work: Callable[..., Any], **arguments: Any) -> None:
-        """Do something in a transaction as the edge does; a client that hears of no answer asks again."""
+        """Run work in a transaction like the HTTP edge. A client without a response repeats the request."""
 
         def once() -> None:
             with self.database.transaction() as session:
@@ -123,35 +123,35 @@ class Scenario:
                     return
             self.done[name] += 1
 
-        self.insist(name, once)
+        self.retry_after_crash(name, once)
 
-    def insist(self, name: str, work: Callable[[], Any]) -> None:
-        """Do work again as long as the process dies of it; what is refused is counted."""
+    def retry_after_crash(self, name: str, work: Callable[[], Any]) -> None:
+        """Repeat work while the process crashes, and count refusals."""
         try:
-            while self._dies_of(work):
-                self.done["died"] += 1
+            while self._crashes(work):
+                self.done["crashed"] += 1
         except MarketplaceError as error:
             self.done[f"{name} refused"] += 1
             self.trace.append(f"  {type(error).__name__}")
 
     @staticmethod
-    def _dies_of(work: Callable[[], Any]) -> bool:
+    def _crashes(work: Callable[[], Any]) -> bool:
         try:
             work()
-        except DiedError:
+        except ProcessCrashedError:
             return True
         return False
 
     def rows(self, sql: str, **values: Any) -> list[dict[str, Any]]:
-        """Read, without dying of it."""
-        chance, self.database.chance = self.database.chance, 0.0
+        """Read rows without a crash."""
+        crash_probability, self.database.crash_probability = self.database.crash_probability, 0.0
         with self.database.reading() as session:
             found = [dict(row) for row in session.execute(text(sql), values).mappings()]
-        self.database.chance = chance
+        self.database.crash_probability = crash_probability
         return found
 
-    def one_of(self, where: str = "true") -> tuple[Shop, dict[str, Any]] | None:
-        """Draw an order, and give it with its shop and its buyer."""
+    def random_order(self, where: str = "true") -> tuple[Shop, dict[str, Any]] | None:
+        """Choose a random order and return the order with shop and buyer."""
         found = self.rows(f"SELECT {_LIVE} FROM orders WHERE {where} ORDER BY id")
         if not found:
             return None
@@ -162,36 +162,41 @@ class Scenario:
         shop = self.shops[store_id]
         return Shop(shop.campus_id, shop.category_id, shop.store_id, shop.vendor, self.buyers[buyer_id])
 
-    # What buyers do
+    # Actions of buyers
 
     def _wallet(self) -> WalletUse:
         return self.draw.choice(
             [WalletUse(), WalletUse(), WalletUse(1_000), WalletUse(as_much_as_possible=True)]
         )
 
-    def _wish(self, store_id: UUID) -> RequestedItem:
+    def _random_item(self, store_id: UUID) -> RequestedItem:
         return RequestedItem(self.draw.choice(self.products[store_id]), self.draw.randint(1, 2))
 
-    def _somebody(self) -> UUID:
+    def _random_buyer_id(self) -> UUID:
         return self.draw.choice(list(self.buyers))
 
     def place(self) -> None:
-        """Place an order with one vendor, perhaps paid from the wallet in part or whole."""
+        """Place an order with a single vendor, paid from the wallet not at all, partially or fully."""
         store_id = self.draw.choice(list(self.shops))
-        shop = self._shop(store_id, self._somebody())
+        shop = self._shop(store_id, self._random_buyer_id())
         self.attempt(
-            "place", place, shop=shop, wishes=[self._wish(store_id)], wallet=self._wallet(), now=self.now
+            "place",
+            place,
+            shop=shop,
+            wishes=[self._random_item(store_id)],
+            wallet=self._wallet(),
+            now=self.now,
         )
 
     def check_out(self) -> None:
-        """Check out wishes of several vendors."""
-        wishes = [self._wish(store_id) for store_id in self.shops]
-        shop = self._shop(next(iter(self.shops)), self._somebody())
+        """Check out items of several vendors."""
+        wishes = [self._random_item(store_id) for store_id in self.shops]
+        shop = self._shop(next(iter(self.shops)), self._random_buyer_id())
         self.attempt("check out", check_out, shop=shop, wishes=wishes, wallet=self._wallet(), now=self.now)
 
     def open(self) -> None:
-        """Open a payment page of an order, or of its checkout; the gateway's answer may be lost."""
-        found = self.one_of("status = 'pending_payment'")
+        """Open a hosted page for an order or the checkout. The gateway's response may be lost."""
+        found = self.random_order("status = 'pending_payment'")
         if found is None:
             return
         shop, row = found
@@ -199,39 +204,39 @@ class Scenario:
         target = (
             PaymentTarget(checkout_id=row["checkout_id"]) if checkout else PaymentTarget(order_id=row["id"])
         )
-        self.till.fault = self.draw.choice(["", "", "", "", "lost", "down"])
+        self.gateway.fault = self.draw.choice(["", "", "", "", "lost", "down"])
 
         def work() -> None:
             intent, page = open_hosted_page(
                 self.database,
-                self.till,
+                self.gateway,
                 buyer_id=shop.buyer.id,
                 email="ada@example.com",
                 target=target,
                 callback_url=None,
                 clock=lambda: self.now,
-                # Whoever waits for a process that died does so on this clock.
+                # Waiting for a crashed process advances the simulated clock.
                 sleep=lambda seconds: setattr(self, "now", self.now + timedelta(seconds=seconds + 15)),
             )
             self.database.in_transaction(payments.record_hosted_page, intent=intent, page=page, now=self.now)
             self.done["open"] += 1
 
-        self.insist("open", work)
+        self.retry_after_crash("open", work)
 
     def pay(self) -> None:
-        """Pay on any page there ever was: in full, short, too much, or once more."""
-        if self.till.pages:
-            reference = self.draw.choice(sorted(self.till.pages, key=list(self.till.pages).index)[-5:])
-            self.till.pay(reference, self.draw.choice([0, 0, 0, 0, 0, 700, -1, -50_000]))
+        """Pay on any recent page: the exact amount, too little, too much, or again."""
+        if self.gateway.pages:
+            reference = self.draw.choice(sorted(self.gateway.pages, key=list(self.gateway.pages).index)[-5:])
+            self.gateway.pay(reference, self.draw.choice([0, 0, 0, 0, 0, 700, -1, -50_000]))
             self.done["pay"] += 1
 
-    def ask(self) -> None:
-        """Have a client ask what became of a payment."""
-        if self.till.pages:
-            reference = self.draw.choice(list(self.till.pages))
-            charge = self.till.fetch_charge(reference)
+    def verify(self) -> None:
+        """Verify a payment like a client."""
+        if self.gateway.pages:
+            reference = self.draw.choice(list(self.gateway.pages))
+            charge = self.gateway.fetch_charge(reference)
             self.attempt(
-                "ask",
+                "verify",
                 payments.apply_reported_charge,
                 reference=reference,
                 charge=charge,
@@ -240,8 +245,8 @@ class Scenario:
             )
 
     def cancel(self) -> None:
-        """Cancel, by either side, whatever state the order is in."""
-        found = self.one_of()
+        """Cancel an order in any state, by the buyer or the vendor."""
+        found = self.random_order()
         if found is not None:
             shop, row = found
             caller = self.draw.choice([shop.buyer, shop.vendor])
@@ -255,21 +260,21 @@ class Scenario:
             )
 
     def confirm(self) -> None:
-        """Confirm the receipt, shipped or not."""
-        found = self.one_of("paid_at IS NOT NULL")
+        """Confirm receipt of a paid order in any state."""
+        found = self.random_order("paid_at IS NOT NULL")
         if found is not None:
             shop, row = found
             self.attempt(
                 "confirm", orders.confirm_receipt, order_id=row["id"], caller=shop.buyer, now=self.now
             )
 
-    # What vendors do
+    # Actions of vendors
 
     def advance(self) -> None:
-        """Accept, or ship."""
-        found = self.one_of("status IN ('paid_escrow', 'processing')")
+        """Accept or ship an order."""
+        found = self.random_order("status IN ('paid_escrow', 'processing')")
         if found is None or self.draw.random() < 0.1:
-            found = self.one_of()
+            found = self.random_order()
         if found is None:
             return
         shop, row = found
@@ -280,8 +285,8 @@ class Scenario:
             self.attempt("accept", orders.accept_order, **given)
 
     def pin(self) -> None:
-        """Submit a PIN, more often the right one."""
-        found = self.one_of("status = 'shipped'") or self.one_of()
+        """Submit a PIN, more often the correct PIN."""
+        found = self.random_order("status = 'shipped'") or self.random_order()
         if found is not None:
             shop, row = found
             right = self.draw.random() < 0.7
@@ -289,24 +294,24 @@ class Scenario:
             name = "right pin" if right else "wrong pin"
             self.attempt(name, release, shop=shop, order_id=row["id"], pin=pin, now=self.now)
 
-    # What the gateway, its bank and the workers do
+    # Actions of the gateway, the bank and the workers
 
     def freeze(self) -> None:
-        """Freeze an order, as a dispute or a chargeback does."""
-        found = self.one_of("paid_at IS NOT NULL")
+        """Freeze an order, like a dispute or a chargeback."""
+        found = self.random_order("paid_at IS NOT NULL")
         if found is not None:
             self.attempt("freeze", freeze, order_id=found[1]["id"], now=self.now)
 
     def deliver(self) -> None:
         """Deliver any event, for the first time or again, in any order."""
-        if self.till.events:
-            recent = self.till.events[-3:] if self.draw.random() < 0.7 else self.till.events
+        if self.gateway.events:
+            recent = self.gateway.events[-3:] if self.draw.random() < 0.7 else self.gateway.events
             self.take(self.draw.choice(recent))
 
     def take(self, body: bytes) -> None:
-        """Take an event in, and have a worker process it."""
+        """Receive an event and process the event in a worker."""
         received: list[UUID] = []
-        self.insist(
+        self.retry_after_crash(
             "receive",
             lambda: received.append(
                 self.database.in_transaction(
@@ -314,7 +319,7 @@ class Scenario:
                 )
             ),
         )
-        self.insist("process", lambda: self._process(received[-1]))
+        self.retry_after_crash("process", lambda: self._process(received[-1]))
 
     def _process(self, inbox_id: UUID) -> None:
         webhooks.process_event(
@@ -323,72 +328,74 @@ class Scenario:
         self.done["deliver"] += 1
 
     def send(self) -> None:
-        """Have a worker send a refund that waits; the gateway's answer may be lost."""
+        """Send a pending refund in a worker. The gateway's response may be lost."""
         waiting = self.rows(_WAITING)
         if waiting:
-            self.till.fault = self.draw.choice(["", "", "", "lost", "down"])
+            self.gateway.fault = self.draw.choice(["", "", "", "lost", "down"])
             event = self.draw.choice(waiting)
-            self.insist("send", lambda: self._send(event))
+            self.retry_after_crash("send", lambda: self._send(event))
 
     def _send(self, event: dict[str, Any]) -> None:
-        """Work an event of the outbox off, as the worker's phases do."""
+        """Process an outbox event in the same phases as the worker."""
         with self.database.transaction() as session:
             found = gateway_refund.lease_refund(session, refund_id=UUID(event["refund_id"]), now=self.now)
-        told = gateway_refund.send_refund(self.till, found)
+        reported = gateway_refund.send_refund(self.gateway, found)
         with self.database.transaction() as session:
-            if found is not None and told is not None:
-                gateway_refund.apply_gateway_status(session, refund_id=found.id, reported=told, now=self.now)
+            if found is not None and reported is not None:
+                gateway_refund.apply_gateway_status(
+                    session, refund_id=found.id, reported=reported, now=self.now
+                )
                 self.done["send"] += 1
             session.execute(
                 text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
                 {"now": self.now, "id": event["id"]},
             )
 
-    def look_into(self) -> None:
-        """Have a worker ask the gateway about refunds that an event left unclear."""
+    def poll_unclear_refunds(self) -> None:
+        """Poll the gateway for refunds that an event left unclear."""
         for event in self.rows(_UNCLEAR):
-            self.insist("ask about a refund", lambda event=event: self._look_into(event))
+            self.retry_after_crash("poll refund", lambda event=event: self._poll_unclear_refund(event))
 
-    def _look_into(self, event: dict[str, Any]) -> None:
+    def _poll_unclear_refund(self, event: dict[str, Any]) -> None:
         with self.database.reading() as session:
             found = gateway_reports.find_refund(session, refund_id=UUID(event["refund_id"]))
-        known = gateway_reports.fetch_status(self.till, found)
+        known = gateway_reports.fetch_status(self.gateway, found)
         with self.database.transaction() as session:
             gateway_reports.record_status(session, found, known, self.now)
             session.execute(
                 text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
                 {"now": self.now, "id": event["id"]},
             )
-        self.done["asked about a refund"] += 1
+        self.done["polled refund"] += 1
 
     def decide(self) -> None:
-        """Have the gateway make up its mind about a refund, or send one that it had given up."""
-        if self.till.refunds:
-            status = self.draw.choice(["processed", "failed", "needs-attention", "after all", "came back"])
-            self.till.decide(self.draw.choice(self.till.refunds), status)
+        """Decide a refund at the gateway, or send a failed refund after all."""
+        if self.gateway.refunds:
+            status = self.draw.choice(["processed", "failed", "needs-attention", "late success", "returned"])
+            self.gateway.decide(self.draw.choice(self.gateway.refunds), status)
             self.done[status] += 1
 
     def sweep(self) -> None:
-        """Run the sweeps of unpaid orders and of refunds that nothing was heard of."""
-        self.till.fault = self.draw.choice(["", "", "down"])
-        self.insist("sweep", self._sweep)
+        """Run the sweeps of unpaid orders and of refunds without a final status."""
+        self.gateway.fault = self.draw.choice(["", "", "down"])
+        self.retry_after_crash("sweep", self._sweep)
 
     def _sweep(self) -> None:
-        done = sweep_abandoned_checkouts(self.database, self.till, fee_bearer="platform", now=self.now)
+        done = sweep_abandoned_checkouts(self.database, self.gateway, fee_bearer="platform", now=self.now)
         assert done.failed == 0
         self.done["expired"] += done.expired
-        poll_refunds(self.database, self.till, now=self.now)
+        poll_refunds(self.database, self.gateway, now=self.now)
         self.done["debts collected"] += offset_buyer_debts(self.database, now=self.now)
 
     def wait(self) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += timedelta(minutes=self.draw.choice([1, 5, 20, 70]))
 
-    # What finance does
+    # Actions of finance
 
     def refund(self) -> None:
-        """Refund an order out of its escrow: a part, or all that is held."""
-        found = self.one_of("paid_at IS NOT NULL")
+        """Refund an order from escrow, partially or fully."""
+        found = self.random_order("paid_at IS NOT NULL")
         if found is not None:
             given = {
                 "destination": self.draw.choice(["gateway", "gateway", "wallet"]),
@@ -397,8 +404,8 @@ class Scenario:
             self.attempt("refund", refund, order_id=found[1]["id"], officer=self.officer, **given)
 
     def claw_back(self) -> None:
-        """Refund an order after its release: a part, or all that was released."""
-        found = self.one_of("status = 'delivered'")
+        """Refund an order after release, partially or fully."""
+        found = self.random_order("status = 'delivered'")
         if found is not None:
             given = {
                 "destination": self.draw.choice(["gateway", "wallet"]),
@@ -406,8 +413,8 @@ class Scenario:
             }
             self.attempt("claw back", claw_back, order_id=found[1]["id"], officer=self.officer, **given)
 
-    def mend(self) -> None:
-        """Try a failed refund again, or give its money to the wallet."""
+    def resolve_failed_refund(self) -> None:
+        """Retry a failed refund, or credit the wallet."""
         stuck = self.rows("SELECT id FROM refunds WHERE status IN ('failed', 'needs_attention') ORDER BY id")
         if not stuck:
             return
@@ -419,7 +426,7 @@ class Scenario:
                 found = recovery.find_failed_refund(
                     session, refund_id=refund_id, trigger=trigger, officer_id=self.officer.id
                 )
-            known = gateway_reports.fetch_status(self.till, found)
+            known = gateway_reports.fetch_status(self.gateway, found)
             self.attempt(
                 trigger,
                 recovery.retry_failed_refund if retries else recovery.credit_failed_refund,
@@ -428,10 +435,10 @@ class Scenario:
                 act=act_of(self.officer, now=self.now),
             )
 
-        self.insist(trigger, work)
+        self.retry_after_crash(trigger, work)
 
     def resolve(self) -> None:
-        """Decide on a charge that is held back."""
+        """Resolve a quarantined charge."""
         held = self.rows("SELECT id FROM quarantined_charges WHERE status = 'open' ORDER BY id")
         if held:
             action = self.draw.choice(["accept_rest", "refund", "wallet"])
@@ -444,45 +451,45 @@ class Scenario:
                 act=act_of(self.officer, now=self.now),
             )
 
-    # The end
+    # Final checks
 
     def finish(self) -> None:
-        """See through what was left behind: the outbox is worked off, and every event comes, at last or once more."""
+        """Finish all waiting work: process the outbox and deliver every event."""
         self.now += timedelta(hours=2)
         seen = 0
         for _ in range(4):
-            seen = self._see_through(seen, ["processed", "failed", "needs-attention"])
-            self.mend()
-            if self.till.refunds and self.draw.random() < 0.3:
-                self.till.decide(self.draw.choice(self.till.refunds), "after all")
-        self._see_through(seen, ["processed"])
+            seen = self._finish_refunds_and_events(seen, ["processed", "failed", "needs-attention"])
+            self.resolve_failed_refund()
+            if self.gateway.refunds and self.draw.random() < 0.3:
+                self.gateway.decide(self.draw.choice(self.gateway.refunds), "late success")
+        self._finish_refunds_and_events(seen, ["processed"])
         self._sweep()
 
-    def _see_through(self, seen: int, words: list[str]) -> int:
-        """Have all refunds sent and decided on, and the events after the first so many delivered; give their number."""
+    def _finish_refunds_and_events(self, seen: int, words: list[str]) -> int:
+        """Send and decide all refunds, deliver events from an index on, and return the number of events."""
         for event in self.rows(_WAITING):
-            self.insist("send", lambda event=event: self._send(event))
-        for data in self.till.refunds:
+            self.retry_after_crash("send", lambda event=event: self._send(event))
+        for data in self.gateway.refunds:
             if data["status"] == "pending":
-                self.till.decide(data, self.draw.choice(words))
-        for body in self.till.events[seen:]:
+                self.gateway.decide(data, self.draw.choice(words))
+        for body in self.gateway.events[seen:]:
             self.take(body)
-        self.look_into()
-        return len(self.till.events)
+        self.poll_unclear_refunds()
+        return len(self.gateway.events)
 
     def check(self) -> None:
-        """Hold all to the rules."""
+        """Check all rules."""
         with self.database.reading() as session:
             assert_books_are_whole(session)
-            held = self._at_the_gateway(session) - self.money_before
-        self._check_the_gateway(held)
+            held = self._gateway_balance(session) - self.money_before
+        self._check_gateway(held)
         both = self.rows(
             """
             SELECT o.number FROM orders o JOIN ledger_transactions t ON t.kind = 'release'
                 AND t.source = 'order:' || o.id WHERE o.status IN ('refunded', 'cancelled')
             """
         )
-        assert both == [], "what was released was refunded too"
+        assert both == [], "a released order was refunded or cancelled"
         after = self.rows(
             """
             SELECT r.cause FROM refunds r JOIN ledger_transactions t ON t.kind = 'release'
@@ -491,39 +498,42 @@ class Scenario:
             """
         )
         assert after == [], "an order was refunded after its release"
-        self.done["paid twice"] += len(self.rows("SELECT id FROM refunds WHERE paid_twice_minor > 0"))
+        self.done["duplicate refund"] += len(self.rows("SELECT id FROM refunds WHERE paid_twice_minor > 0"))
         self._check_stock()
         self._check_trails()
 
     def _check_stock(self) -> None:
-        """What is left of each product is what there was, less what was paid for and did not come back."""
+        """Check that the stock is the initial stock less the units that were paid and not returned."""
         torn = self.rows(
             """
-            SELECT p.id, p.quantity, sold.pieces FROM products p CROSS JOIN LATERAL (
-                SELECT coalesce(sum(i.quantity), 0)::int AS pieces
+            SELECT p.id, p.quantity, sold.units FROM products p CROSS JOIN LATERAL (
+                SELECT coalesce(sum(i.quantity), 0)::int AS units
                 FROM order_items i JOIN orders o ON o.id = i.order_id
                 WHERE i.product_id = p.id AND o.paid_at IS NOT NULL AND o.status <> 'cancelled'
                     AND (o.status <> 'refunded' OR o.shipped_at IS NOT NULL)
-            ) sold WHERE p.quantity <> :stocked - sold.pieces
+            ) sold WHERE p.quantity <> :stocked - sold.units
             """,
             stocked=STOCKED,
         )
-        assert torn == [], "pieces were lost, or sold twice"
+        assert torn == [], "units were lost or sold twice"
 
-    def _check_the_gateway(self, held: int) -> None:
-        """Each kobo that was paid is in the books once, and each that was sent back left them once."""
-        paid = sum(data["amount"] for made in self.till.charges.values() for data in made)
-        sent = [data for data in self.till.refunds if data["status"] == "processed"]
+    def _check_gateway(self, held: int) -> None:
+        """Check that each paid kobo is in the ledger once, and that each refunded kobo left once."""
+        paid = sum(data["amount"] for made in self.gateway.charges.values() for data in made)
+        sent = [data for data in self.gateway.refunds if data["status"] == "processed"]
         assert held == paid - sum(data["amount"] for data in sent)
-        notes = [data["merchant_note"] for data in self.till.refunds]
-        assert len(notes) == len(set(notes)), "the gateway was asked twice for one refund"
-        # All is worked off: what is to be sent is with the gateway, which was heard of, or with finance.
-        known = {note: data["status"] for note, data in zip(notes, self.till.refunds, strict=True)}
+        notes = [data["merchant_note"] for data in self.gateway.refunds]
+        assert len(notes) == len(set(notes)), "the gateway received a duplicate refund request"
+        # All work is done, so every refund is known to the gateway and has the same status here, or was credited.
+        known = {note: data["status"] for note, data in zip(notes, self.gateway.refunds, strict=True)}
         for row in self.rows("SELECT id, status, attempt FROM refunds WHERE destination = 'gateway'"):
-            told = known.get(gateway_refund.refund_reference(row["id"], row["attempt"]))
-            assert told is not None, f"a refund that is {row['status']} here never reached the gateway"
+            reported = known.get(gateway_refund.refund_reference(row["id"], row["attempt"]))
+            assert reported is not None, f"a refund with status {row['status']} never reached the gateway"
             expected = {"failed": "failed", "needs_attention": "needs-attention", "processed": "processed"}
-            assert row["status"] == "credited" or told == expected.get(row["status"]), (row["status"], told)
+            assert row["status"] == "credited" or reported == expected.get(row["status"]), (
+                row["status"],
+                reported,
+            )
 
     def _check_trails(self) -> None:
         reached: dict[UUID, str] = {}
@@ -541,7 +551,7 @@ class Scenario:
         assert reached == {row["id"]: row["status"] for row in self.rows("SELECT id, status FROM orders")}
 
     @staticmethod
-    def _at_the_gateway(session: Session) -> int:
+    def _gateway_balance(session: Session) -> int:
         balances = fetch_balances_by_kind(session)
         return balances["gateway_clearing"] + balances["gateway_fees"]
 

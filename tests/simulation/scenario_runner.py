@@ -1,4 +1,4 @@
-"""Lives one after the other, each on a database that holds nothing else."""
+"""Runner of scenarios, one after another on an empty database."""
 
 import traceback
 from collections import Counter
@@ -6,42 +6,42 @@ from collections.abc import Iterable
 
 from sqlalchemy import text
 
-from tests.simulation.crashing_database import MortalDatabase
+from tests.simulation.crashing_database import CrashingDatabase
 from tests.simulation.scenario import Scenario
 from tests.support.empty_database import EmptiedDatabase
 
 _VACUUM_EVERY = 100
 
-# What a few hundred lives must have known, or they prove little.
+# Actions that a few hundred scenarios must include to be meaningful.
 ACTS = (
-    *("died", "place", "check out", "pay", "deliver", "accept", "ship", "right pin", "confirm", "freeze"),
-    *("cancel", "expired", "refund", "send", "retry", "credit", "paid twice"),
+    *("crashed", "place", "check out", "pay", "deliver", "accept", "ship", "right pin", "confirm", "freeze"),
+    *("cancel", "expired", "refund", "send", "retry", "credit", "duplicate refund"),
 )
 
 
-class LifeFailedError(AssertionError):
-    """A rule did not hold in some life; the message names its seed, and how to live it again."""
+class ScenarioFailedError(AssertionError):
+    """A rule was broken in a scenario. The message has the seed and the command for a repeat."""
 
 
-def run_lives(database: MortalDatabase, seeds: Iterable[int]) -> Counter[str]:
-    """Live a life for each seed, and count what was done in them.
+def run_scenarios(database: CrashingDatabase, seeds: Iterable[int]) -> Counter[str]:
+    """Run a scenario for each seed and count the actions.
 
-    :raises LifeFailedError: at the first in which something does not hold
+    :raises ScenarioFailedError: at the first broken rule
     """
     done: Counter[str] = Counter()
     emptied = EmptiedDatabase(database)
     for number, seed in enumerate(seeds, 1):
-        life = Scenario(database, seed)
+        scenario = Scenario(database, seed)
         try:
-            life.run()
+            scenario.run()
         except Exception as error:
-            steps = "\n  ".join(life.trace)
+            steps = "\n  ".join(scenario.trace)
             where = traceback.extract_tb(error.__traceback__)[-1]
-            raise LifeFailedError(
-                f"{type(error).__name__} in life {seed}: {error}\n  at {where.name}: {where.line}\n  {steps}\n"
-                f"Live it again: make simulate SEEDS={seed}"
+            raise ScenarioFailedError(
+                f"{type(error).__name__} in scenario {seed}: {error}\n  at {where.name}: {where.line}\n  {steps}\n"
+                f"Repeat: make simulate SEEDS={seed}"
             ) from error
-        done.update(life.done)
+        done.update(scenario.done)
         emptied.empty()
         if number % _VACUUM_EVERY == 0:
             with database.reading() as session:

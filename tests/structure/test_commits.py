@@ -1,4 +1,4 @@
-"""Commit subjects since the rule was made read `area: imperative summary`, in at most 72 characters."""
+"""Commit subjects since the introduction of the rule read `area: imperative summary`, in at most 72 characters."""
 
 import re
 import shutil
@@ -37,7 +37,7 @@ def git(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_subjects_of_commits_follow_the_rule() -> None:
     if shutil.which("git") is None or git("rev-parse", "--is-inside-work-tree").returncode:
         pytest.skip("not a git checkout")
-    # A shallow clone may not reach the base: its commits are then as new as they look.
+    # A shallow clone may lack the base commit, and then all known commits are checked.
     known = git("cat-file", "-e", f"{BASE}^{{commit}}").returncode == 0
     log = git("log", "--no-merges", "--format=%h %s", f"{BASE}..HEAD" if known else "HEAD")
     assert log.returncode == 0, log.stderr

@@ -1,4 +1,4 @@
-"""Docstrings, comments, texts and test names are plain: few pronouns, no riddles, sentences in one place.
+"""Language of docstrings, comments, texts and test names: few pronouns, no riddles, long texts in text modules.
 
 The limits are those of code bases that read well: 1.1 to 1.7 % pronouns, 0.02 to 0.1 % of the word "what".
 """
@@ -17,7 +17,7 @@ FOLDERS = ("marketplace", "blueprints", "tasks", "commands")
 PRONOUNS = re.compile(
     "its?|they|them|theirs?|he|she|him|hers?|his|ones?|who|whom|whose|what|whoever|whatever|somebody|nobody|everybody"
 )
-# A sentence that starts with one of these has its subject somewhere else.
+# The subject of a sentence that starts with such a word is elsewhere.
 RIDDLES = re.compile("What|Whose|Who|How|It|One|Those|Some|There|Whoever|Where")
 MOST_PRONOUNS = 0.02
 MOST_WHATS = 0.001
@@ -25,13 +25,13 @@ MOST_WHATS = 0.001
 IDLE_PARAMETERS = re.compile(
     r":param (now: when\b|now: (the )?(current )?time\.?$|(session|services|database|clock): (the|an?) \w+\.?$)"
 )
-# Two sentences: the end of the first, and a capital letter that starts the next.
+# Two sentences: the end of the first, and a capital letter at the start of the next.
 TWO_SENTENCES = re.compile(r"[\w)`}][.!?] [A-Z`{]")
 
 
 @dataclass(frozen=True)
 class Prose:
-    """A docstring or a comment, and the place of its first line."""
+    """A docstring or a comment, and the place of the first line."""
 
     place: str
     text: str
@@ -68,7 +68,7 @@ def all_prose() -> tuple[Prose, ...]:
 
 
 def share_of(words: re.Pattern[str]) -> tuple[float, list[str]]:
-    """Return the share of words among all words of the prose, and the places that have most of them."""
+    """Return the share of words among all words of the prose, and the places with the most matches."""
     total = found = 0
     places: list[tuple[int, str]] = []
     for prose in all_prose():
@@ -91,7 +91,7 @@ def test_the_word_what_is_rare() -> None:
     assert share <= MOST_WHATS, "Name the thing:\n" + "\n".join(places)
 
 
-def test_no_docstring_starts_with_a_riddle() -> None:
+def test_docstrings_do_not_start_with_a_riddle() -> None:
     riddles = [
         f"{prose.place}: {prose.text.splitlines()[0]}"
         for prose in all_prose()
@@ -100,7 +100,7 @@ def test_no_docstring_starts_with_a_riddle() -> None:
     assert not riddles, "Start with the verb or the noun:\n" + "\n".join(riddles)
 
 
-def test_parameters_that_explain_themselves_have_no_sentence() -> None:
+def test_self_explanatory_parameters_have_no_description() -> None:
     idle = [
         f"{prose.place}: {line.strip()}"
         for prose in all_prose()
@@ -139,7 +139,7 @@ LONG_TEXTS_ELSEWHERE = {
 }
 
 
-def test_texts_of_two_sentences_stand_in_texts_modules() -> None:
+def test_domain_texts_of_two_sentences_are_in_texts_modules() -> None:
     scattered = [
         f"{name}:{line}: {text}"
         for path in list_modules("marketplace")
@@ -150,7 +150,7 @@ def test_texts_of_two_sentences_stand_in_texts_modules() -> None:
     assert not scattered, "Move to the area's texts.py:\n" + "\n".join(scattered)
 
 
-def test_error_texts_of_two_sentences_of_the_edge_stand_in_texts_modules() -> None:
+def test_error_texts_of_two_sentences_are_in_texts_modules() -> None:
     scattered = [
         f"{path.relative_to(PROJECT)}:{line}: {text}"
         for path in list_modules("blueprints")
@@ -161,7 +161,7 @@ def test_error_texts_of_two_sentences_of_the_edge_stand_in_texts_modules() -> No
     assert not scattered, "Move to the area's texts.py:\n" + "\n".join(scattered)
 
 
-def test_names_of_tests_say_the_behaviour() -> None:
+def test_test_names_have_few_pronouns() -> None:
     names = [
         f"{path.relative_to(PROJECT)}::{node.name}"
         for path in list_modules("tests")
@@ -169,5 +169,5 @@ def test_names_of_tests_say_the_behaviour() -> None:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
     ]
     riddles = [name for name in names if any(map(PRONOUNS.fullmatch, name.rpartition("::")[2].split("_")))]
-    # A number ("one_officer") and a possessive beside its noun are right.
+    # A number ("one_officer") and a possessive beside a noun are correct.
     assert len(riddles) <= MOST_PRONOUNS * len(names), "Name the thing:\n" + "\n".join(riddles)

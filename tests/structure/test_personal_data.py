@@ -1,4 +1,4 @@
-"""Columns with personal data say so in their model, and logs show none of them."""
+"""Columns with personal data are marked in the model, and logs redact all of these columns."""
 
 import re
 
@@ -30,7 +30,7 @@ PERSONAL = {f"{column.table.name}.{column.name}": column for column in COLUMNS i
 LOOKS_PERSONAL = re.compile(
     r"(?:^|_)(?:phone|mobile|e?mail|name|surname|address|hostel|hall|room_number|latitude|longitude|contact|sender"
     r"|account_number|bvn|nin|passport|birth\w*|gender|avatar_url|ip|ip_address|user_agent|device|token|password|pin"
-    # Free text, and ids that the messaging provider makes of phone numbers.
+    # Free text, and ids that the messaging provider derives from phone numbers.
     r"|body|comment|instructions|label|note|reason|text|dedupe_id|provider_message_id|replies_to)$"
 )
 # Columns whose names look personal, and the reason why they are not.
@@ -52,8 +52,7 @@ NOT_PERSONAL = {
     "transfer_accounts.bank_name": "a bank",
     "vendor_profiles.display_name": "the public name of a store",
 }
-# Names that also stand for other things in logs. Values are redacted by their shape, names of people under the
-# names of their roles.
+# Names with other meanings in logs. Values are redacted by shape, and names of people under the names of roles.
 AMBIGUOUS = {
     *("body", "comment", "contact", "content", "id", "instructions", "label", "note"),
     *("payload", "reason", "sender", "text"),
@@ -75,7 +74,7 @@ def camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def test_kinds_are_known() -> None:
+def test_marked_kinds_of_personal_data_are_known() -> None:
     assert {column.info["personal"] for column in PERSONAL.values()} == KINDS
 
 
@@ -109,7 +108,7 @@ def test_bank_accounts_are_encrypted() -> None:
     }
 
 
-def test_encrypted_values_are_bound_to_their_own_column() -> None:
+def test_encrypted_values_are_bound_to_the_own_column() -> None:
     encrypted = [column for column in COLUMNS if isinstance(column.type, EncryptedText | BlindIndex)]
     places = {
         f"{column.table.name}.{column.name}".removesuffix("_index"): column.type.context

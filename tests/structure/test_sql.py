@@ -1,6 +1,6 @@
-"""The SQL of the domain: where text may stand, what it is made of, and that it fits the migrated schema.
+"""SQL of the domain: allowed places of text, allowed interpolation, and agreement with the migrated schema.
 
-The rules are those of docs/decisions/0005.
+The rules are in docs/decisions/0005.
 """
 
 import ast
@@ -45,7 +45,7 @@ from marketplace.orders import admin_table, transitions
 PROJECT = Path(__file__).parents[2]
 PACKAGES = (marketplace, commands)
 CONSTANT_NAME = re.compile(r"_?[A-Z][A-Z0-9_]*")
-# Functions that build SQL from their parameters, and the reason why no request's data can be among these.
+# Functions that build SQL from parameters, and the reason why parameters cannot be request data.
 SQL_BUILDERS = {
     "commands.seed.seed_database": "takes the names of the models' tables",
     "commands.seeding.loading.copy_rows": "takes the names of a model's table and columns",
@@ -66,12 +66,12 @@ BUILDERS_OF_CONSTANTS = {
     "marketplace.ledger.queries.build_invariants",
     "marketplace.payouts.payees.payout_history._build_page_statement",
 }
-# Types of parameters that PostgreSQL cannot infer: the driver sends typed literals in their place.
+# Parameter types that PostgreSQL cannot infer, because the driver sends typed literals.
 PARAMETER_TYPES = {"now": "timestamptz", "first": "interval"}
 CAMEL_CASE_LABEL = re.compile(r'\bAS "[a-z]+[A-Z]\w*"')
 STATEMENT_CLASSES = ("Prepared", "Statement")
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
-# A statement with any of these is more than a plain one of a single table.
+# Constructs beyond a plain statement on a single table.
 BEYOND_PLAIN = re.compile(
     r"\bwith\b|\bfor (no key )?(update|share)\b|\bfor key share\b|\bunnest\b|\bon conflict\b|\bjoin\b|\bexists\b"
     r"|\blateral\b|\bunion\b|\bfilter\b|\(\s*select\b|\bgroup by\b|\badvisory"
@@ -91,7 +91,7 @@ def parsed_modules() -> dict[str, ast.Module]:
 
 
 def is_constant(node: ast.expr) -> bool:
-    """Whether an expression is made of literals and names in capitals only."""
+    """Return whether an expression consists only of literals and names in capitals."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return CONSTANT_NAME.fullmatch(name) is not None
@@ -107,10 +107,10 @@ def is_constant(node: ast.expr) -> bool:
 
 
 def is_interpolation(call: ast.Call) -> bool:
-    """Whether a call takes SQL text that is more than constants."""
+    """Return whether a call takes SQL text with more than constants."""
     called = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", None)
     sql = call.args[0] if call.args else ast.Constant(None)
-    # Core statements, which execute() takes as well, have no text.
+    # Core statements, also accepted by execute(), have no text.
     is_text = called in ("text", "literal_column") or (
         called == "execute" and isinstance(sql, ast.JoinedStr | ast.BinOp)
     )
@@ -144,7 +144,7 @@ def test_sql_text_has_no_camel_case_labels() -> None:
 
 
 def is_statement(node: ast.stmt) -> bool:
-    """Whether a module-level assignment makes a statement."""
+    """Return whether a module-level assignment makes a statement."""
     return isinstance(node, ast.Assign | ast.AnnAssign) and any(
         isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in STATEMENT_CLASSES
         for call in ast.walk(node)
@@ -152,7 +152,7 @@ def is_statement(node: ast.stmt) -> bool:
 
 
 def misplaced_statements() -> Iterator[str]:
-    """Name the statements that are not followed by the first function or class of their module that uses them."""
+    """Yield the names of statements that are not directly above the first function or class that uses the statement."""
     for name, module in parsed_modules().items():
         for position, node in enumerate(module.body):
             if not is_statement(node):
@@ -169,12 +169,12 @@ def uses(node: ast.AST, constant: str) -> bool:
     return any(isinstance(name, ast.Name) and name.id == constant for name in ast.walk(node))
 
 
-def test_statements_stand_above_their_first_use() -> None:
+def test_statements_stand_directly_above_the_first_use() -> None:
     assert set(misplaced_statements()) == set()
 
 
 def module_statements() -> Iterator[tuple[str, Statement[Any]]]:
-    """Name and give each statement that stands in a module, alone or in a dict or sequence."""
+    """Yield each module-level statement with a label, alone or in a dict or sequence."""
     seen: set[int] = set()
     names = (
         module.name
@@ -200,12 +200,12 @@ def nested_statements(label: str, value: Any) -> Iterator[tuple[str, Statement[A
 
 
 def conditions(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Give no condition, and each alone."""
+    """Return no condition, and each condition alone."""
     return [(), *((name,) for name in names)]
 
 
 def transition_columns() -> list[tuple[str, ...]]:
-    """List the sets of columns that transitions of orders set besides the status."""
+    """List the sets of columns that order transitions set besides the status."""
     functions = {
         node.name: node
         for node in parsed_modules()["marketplace.orders.operations"].body
@@ -236,7 +236,7 @@ def transition_columns() -> list[tuple[str, ...]]:
 
 
 def built_statements() -> Iterator[tuple[str, Statement[Any]]]:
-    """Name and give the statements of functions that build them, for the choices that make their SQL differ."""
+    """Yield the statements of builder functions for all arguments that change the SQL."""
     flags = (False, True)
     steps = [SearchStep(vector, scans_by_popularity=scans) for vector in ("title", "body") for scans in flags]
     promotions = [table.select for table in (BANNER_TABLE, FEATURED_TABLE, VIBE_TABLE)]
@@ -272,7 +272,7 @@ def statements() -> dict[str, Statement[Any]]:
 
 
 def statement_builders() -> Iterator[str]:
-    """Name the functions that return statements."""
+    """Yield the names of functions that return statements."""
     for name, module in parsed_modules().items():
         for function in ast.walk(module):
             if isinstance(function, ast.FunctionDef) and function.returns is not None:
@@ -288,7 +288,7 @@ def test_statements_of_each_builder_are_prepared() -> None:
 
 
 def prepare(cursor: Any, statement: Statement[Any]) -> int:
-    """Prepare a statement as ``checked`` and count its parameters."""
+    """Prepare a statement as ``checked`` and return the number of parameters."""
     names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement.sql)))
     body = statement.sql % {name: f"${number}" for number, name in enumerate(names, start=1)}
     types = ", ".join(PARAMETER_TYPES.get(name, "unknown") for name in names)
@@ -297,15 +297,15 @@ def prepare(cursor: Any, statement: Statement[Any]) -> int:
 
 
 def is_plain(statement: Statement[Any]) -> bool:
-    """Whether a statement reads or writes one table without locks, joins or further effects."""
+    """Return whether a statement reads or writes a single table without locks, joins or further effects."""
     sql = re.sub(r"\bdistinct from\b|\bextract\(\w+ from\b", " ", re.sub(r"\s+", " ", statement.sql.lower()))
     return not BEYOND_PLAIN.search(sql) and len(TABLE.findall(sql)) == 1
 
 
-def test_plain_statements_stand_as_text_only_where_they_are_hot(
+def test_plain_statements_are_text_only_on_hot_paths(
     statements: dict[str, Statement[Any]],
 ) -> None:
-    """Tables that people sort (``SortedTable``) are not plain: they have a statement for each order."""
+    """Sortable tables (``SortedTable``) are not plain, because each order has a separate statement."""
     rules = (PROJECT / "docs" / "decisions" / "0005-core-statements-on-hot-paths.md").read_text(
         encoding="utf-8"
     )
@@ -321,7 +321,7 @@ def test_plain_statements_stand_as_text_only_where_they_are_hot(
 
 @pytest.fixture
 def connection(database_url: str) -> Iterator[psycopg2.extensions.connection]:
-    """A connection of the test's own: others know which statements are prepared on theirs."""
+    """A separate connection, because the shared connections record prepared statements."""
     with closing(psycopg2.connect(database_url)) as one:
         yield one
 
@@ -344,10 +344,10 @@ def test_statements_fit_the_schema(
     assert errors == {}
 
 
-def test_row_classes_fit_their_statements(
+def test_row_classes_match_the_statement_columns(
     statements: dict[str, Statement[Any]], connection: psycopg2.extensions.connection
 ) -> None:
-    """Run each statement with NULL for all parameters and compare the labels of its columns."""
+    """Run each statement with NULL for all parameters and compare the column labels."""
     differences = {}
     with connection.cursor() as cursor:
         for label, statement in statements.items():
@@ -357,7 +357,7 @@ def test_row_classes_fit_their_statements(
             try:
                 cursor.execute(f"EXECUTE checked {f'({nulls})' if nulls else ''}")
             except psycopg2.errors.NotNullViolation:
-                pass  # An INSERT names its columns only when it succeeds.
+                pass  # An INSERT returns column names only on success.
             except psycopg2.Error as error:
                 differences[label] = str(error)
             else:
@@ -371,10 +371,10 @@ def test_row_classes_fit_their_statements(
     assert differences == {}
 
 
-def test_statements_declare_their_encrypted_columns(
+def test_statements_declare_all_encrypted_columns(
     statements: dict[str, Statement[Any]], connection: psycopg2.extensions.connection
 ) -> None:
-    """Find each column of an answer by its origin, whatever its label, and compare its declared type."""
+    """Find the origin of each result column, independent of the label, and compare the declared type."""
     encrypted = {
         (column.table.name, column.name): column.type
         for table in metadata.tables.values()
@@ -394,7 +394,7 @@ def test_statements_declare_their_encrypted_columns(
             if SETTINGS.match(statement.sql) or not any(table in statement.sql for table, _ in encrypted):
                 continue
             nulls = ", ".join(["NULL"] * prepare(cursor, statement))
-            # A refused NULL is found before the answer: these statements give none.
+            # A refused NULL stops the statement before a result.
             with contextlib.suppress(psycopg2.IntegrityError):
                 cursor.execute(f"EXECUTE checked {f'({nulls})' if nulls else ''}")
             wanted = {

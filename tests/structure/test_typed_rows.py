@@ -1,4 +1,4 @@
-"""Rows and views of the money areas are typed where they cross a module's boundary."""
+"""Rows and views of the money areas are typed at module boundaries."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ DOMAIN = Path(__file__).parents[2] / "marketplace"
 MONEY_AREAS = ("ledger", "orders", "payments", "payouts", "reconciliation", "webhooks")
 # Any, object, dicts by str, and dicts of unnamed types.
 UNTYPED = re.compile(r"\b(Any|object)\b|(dict|Dict|Mapping)\w*(\[str\b|(?!\w*\[))")
-# The reasons why no class describes the values: JSON has keys of its own, and a lookup is no row.
+# Reasons why no class describes the values: JSON has free keys, and a lookup is not a row.
 _STORED = "JSON as it is stored"
 _FACTS = "facts of an alert or an audit entry, stored as they are"
 _RECEIVED = "a provider's JSON"
@@ -42,7 +42,7 @@ UNTYPED_BY_DESIGN = {
 
 
 def parse_modules(areas: Iterable[str]) -> dict[str, ast.Module]:
-    """Parse the modules of areas apart from models, whose columns may be JSON."""
+    """Parse the modules of areas without models, because model columns may be JSON."""
     return {
         ".".join(path.relative_to(DOMAIN).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
         for area in areas
@@ -52,9 +52,9 @@ def parse_modules(areas: Iterable[str]) -> dict[str, ast.Module]:
 
 
 def find_untyped(modules: dict[str, ast.Module], aliases: set[str]) -> set[str]:
-    """Name the functions, methods, classes and fields whose annotations do not describe their values.
+    """Return the functions, methods, classes and fields with untyped annotations.
 
-    :param aliases: names that stand for such annotations
+    :param aliases: names that stand for untyped annotations
     """
     return {
         name
@@ -65,7 +65,7 @@ def find_untyped(modules: dict[str, ast.Module], aliases: set[str]) -> set[str]:
 
 
 def find_untyped_aliases(modules: Iterable[ast.Module]) -> set[str]:
-    """Find the names that modules give to untyped annotations, also in steps and in imports."""
+    """Return the names that modules assign to untyped annotations, also indirectly and by import."""
     values = [pair for tree in modules for node in tree.body for pair in _named_values(node)]
     aliases: set[str] = set()
     while found := {name for name, value in values if _is_untyped(value, aliases)} - aliases:
@@ -99,7 +99,7 @@ def _named_values(node: ast.stmt) -> Iterator[tuple[str, str]]:
 
 
 def _exposed_annotations(module: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Name and give the annotations that other modules see; those of private classes if public code names these."""
+    """Yield the annotations that other modules see, including private classes named by public code."""
     private = {
         node.name: node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.startswith("_")
     }
@@ -133,7 +133,7 @@ def _annotations(owner: str, node: ast.stmt) -> Iterator[tuple[str, str]]:
             yield f"{owner}.{name}", ast.unparse(annotation)
 
 
-def test_rows_of_money_cross_modules_as_types() -> None:
+def test_money_rows_cross_modules_as_types() -> None:
     aliases = find_untyped_aliases(parse_modules([""]).values())
 
     assert find_untyped(parse_modules(MONEY_AREAS), aliases) == set(UNTYPED_BY_DESIGN)

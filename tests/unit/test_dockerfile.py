@@ -129,9 +129,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copy_bytecode(environment: Path) -> None:
     """Copy the libraries' bytecode, which Python accepts for files of the same size and time."""
     below = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "site-packages")
-    ours, its = Path(sys.prefix) / below, environment / below
-    for compiled in ours.rglob("*.pyc"):
-        copied = its / compiled.relative_to(ours)
+    source, target = Path(sys.prefix) / below, environment / below
+    for compiled in source.rglob("*.pyc"):
+        copied = target / compiled.relative_to(source)
         if copied.parents[1].is_dir():
             copied.parent.mkdir(exist_ok=True)
             shutil.copyfile(compiled, copied)

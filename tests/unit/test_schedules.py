@@ -62,13 +62,13 @@ def test_times_of_other_zones_are_converted_to_utc() -> None:
 
 @given(moment=moments, minute=numbers, hour=some.integers(0, 23))
 def test_huey_agrees_on_ticks(moment: datetime, minute: int, hour: int) -> None:
-    for ours, theirs in (
+    for expression, huey_fields in (
         (f"{minute} {hour} * * *", {"minute": str(minute), "hour": str(hour)}),
         (f"*/{minute + 1} * * * *", {"minute": f"*/{minute + 1}"}),
         (f"{minute} * * * {hour % 7}", {"minute": str(minute), "day_of_week": str(hour % 7)}),
     ):
-        tick = parse_schedule(ours).next_after(moment)
-        fires = crontab(**theirs)
+        tick = parse_schedule(expression).next_after(moment)
+        fires = crontab(**huey_fields)
         assert tick > moment
         assert fires(tick)
         # Huey has no earlier tick, within the minutes that are checked.

@@ -1,4 +1,4 @@
-"""The rooms of the code base: their size, the direction of their imports, their names, and the map of them."""
+"""Packages of the code base: size, import direction, class names, and the map in the documentation."""
 
 import ast
 from collections import defaultdict
@@ -11,7 +11,7 @@ import pytest
 PROJECT = Path(__file__).parents[2]
 PACKAGES = ("blueprints", "commands", "marketplace", "sandbox", "tasks")
 MAX_MODULES = 16
-# The HTTP edge and the command line are one concern each. The kernel has 16 modules and its texts.
+# The HTTP edge and the command line each have a single concern. The kernel has 16 modules and a texts module.
 MAX_MODULES_OF = {"blueprints/http": 24, "commands": 24, "marketplace/kernel": 17}
 
 
@@ -36,13 +36,13 @@ def imported_modules(path: Path, known: set[str]) -> set[str]:
     return found
 
 
-def test_no_folder_holds_too_many_modules() -> None:
+def test_package_has_a_limited_number_of_modules() -> None:
     counts: dict[str, int] = defaultdict(int)
     for path in modules():
         if path.name != "__init__.py":
             counts[path.parent.relative_to(PROJECT).as_posix()] += 1
 
-    # The sandbox exists to run on one machine; its gateway speaks one provider's whole API.
+    # The sandbox exists to run on a single machine. The sandbox gateway implements a provider's complete API.
     crowded = {
         folder: count
         for folder, count in counts.items()
@@ -52,7 +52,7 @@ def test_no_folder_holds_too_many_modules() -> None:
     assert crowded == {}
 
 
-def test_no_module_imports_itself_through_others() -> None:
+def test_modules_have_no_import_cycle() -> None:
     known = {dotted(path) for path in modules()}
     graph = {dotted(path): imported_modules(path, known) - {dotted(path)} for path in modules()}
 
@@ -62,7 +62,7 @@ def test_no_module_imports_itself_through_others() -> None:
         pytest.fail(f"import circle: {' -> '.join(error.args[1])}")
 
 
-def test_no_class_name_stands_twice_in_the_domain() -> None:
+def test_class_names_are_unique_in_the_domain() -> None:
     places = defaultdict(list)
     for path in modules():
         if path.is_relative_to(PROJECT / "marketplace"):
@@ -73,19 +73,19 @@ def test_no_class_name_stands_twice_in_the_domain() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-def test_the_map_names_every_room() -> None:
+def test_architecture_map_lists_every_package() -> None:
     text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    map_of_rooms = text[text.index("## The map") : text.index("## Follow one payment")]
-    rooms = {
+    map_of_packages = text[text.index("## The map") : text.index("## Follow one payment")]
+    packages = {
         path.name
         for path in (PROJECT / "marketplace").iterdir()
         if path.is_dir() and (path / "__init__.py").exists()
     }
 
-    assert {room for room in rooms if f"`{room}/`" not in map_of_rooms} == set()
+    assert {room for room in packages if f"`{room}/`" not in map_of_packages} == set()
 
 
-def test_the_walk_names_files_that_exist() -> None:
+def test_architecture_walk_names_existing_files() -> None:
     text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
     walk = text[text.index("## Follow one payment") : text.index("## Follow a request")]
     named = {part for part in walk.split("`") if part.endswith(".py") and "/" in part}
