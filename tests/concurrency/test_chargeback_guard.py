@@ -68,7 +68,7 @@ class Case:
     def dispute(self, resolution: str | None = None) -> UUID:
         return self.database.in_transaction(dispute_charge, self.charge_id, resolution, refund_amount=TOTAL)
 
-    def mend(self, officer: Caller, trigger: str) -> object:
+    def resolve_failed_refund(self, officer: Caller, trigger: str) -> object:
         return self.database.in_transaction(mend_refund, self.refund_id, officer, trigger)
 
     def collect(self) -> bool:
@@ -80,7 +80,7 @@ class Case:
             status: str = row_of(session, "refunds", id=self.refund_id)["status"]
         return status
 
-    def has(self) -> tuple[int, int]:
+    def fetch_wallet_and_debt(self) -> tuple[int, int]:
         """Return the buyer's wallet balance and debt."""
         with self.database.reading() as session:
             assert_books_are_whole(session)
@@ -116,10 +116,10 @@ def test_lost_chargeback_during_refund_dispatch_pays_the_buyer_once(database: Da
             # The refund was in transit when the bank took the money, so the buyer was paid twice and owes the amount.
             assert case.status == "pending"
             case.say("processed")
-            assert case.has() == (0, TOTAL)
+            assert case.fetch_wallet_and_debt() == (0, TOTAL)
         else:
             assert case.status == "credited"
-            assert case.has() == (0, 0)
+            assert case.fetch_wallet_and_debt() == (0, 0)
 
 
 def test_lost_chargeback_with_concurrent_finance_actions_credits_once(
@@ -130,8 +130,8 @@ def test_lost_chargeback_with_concurrent_finance_actions_credits_once(
         case.say("failed")
         acts = [
             lambda current_case=case: current_case.dispute(LOST),
-            lambda current_case=case: current_case.mend(officer, "credit"),
-            lambda current_case=case: current_case.mend(officer, "retry"),
+            lambda current_case=case: current_case.resolve_failed_refund(officer, "credit"),
+            lambda current_case=case: current_case.resolve_failed_refund(officer, "retry"),
             lambda current_case=case: current_case.collect(),
         ]
 
@@ -143,7 +143,7 @@ def test_lost_chargeback_with_concurrent_finance_actions_credits_once(
             # The refund was retried first and not requested: the lease finds the charge lost.
             assert case.claim() is None
         assert case.status == "credited"
-        assert case.has() == (0, 0)
+        assert case.fetch_wallet_and_debt() == (0, 0)
 
 
 def test_chargeback_resolution_during_gateway_lookup_leaves_no_stuck_refund(
@@ -173,7 +173,7 @@ def test_chargeback_resolution_during_gateway_lookup_leaves_no_stuck_refund(
             if again is not None:
                 unknown()
             assert case.status == "credited"
-            assert case.has() == (0, 0)
+            assert case.fetch_wallet_and_debt() == (0, 0)
         else:
             assert again is not None
             assert not again.has_chargeback

@@ -95,12 +95,12 @@ class TestCart:
         buyer_id = shops[0].buyer.id
         database.in_transaction(put_into_cart, buyer_id, *((product_id, 2) for product_id in products))
 
-        def ask(_: int) -> TestResponse:
+        def post_checkout(_: int) -> TestResponse:
             headers = {**bearer(buyer_id), "Idempotency-Key": str(uuid4())}
             body = {"shippingAddress": {"hostel": "Moremi"}}
             return crowded_app.test_client().post("/api/orders/checkout", json=body, headers=headers)
 
-        answers = at_once(ask, range(8))
+        answers = at_once(post_checkout, range(8))
 
         assert unforeseen(answers) == []
         assert Counter(answer.status_code for answer in answers) == {201: 1, 422: 7}  # type: ignore[union-attr]

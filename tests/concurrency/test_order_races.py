@@ -279,7 +279,7 @@ def test_credit_and_late_gateway_success_are_both_posted(
                 act=act_of(officers[0], now=NOW),
             )
 
-        def tell(refund_id: UUID = refund_id) -> object:
+        def report_processed(refund_id: UUID = refund_id) -> object:
             return database.in_transaction(say, refund_id, "processed", id="")
 
         def spend(buying: Shop = buying, product_id: UUID = product_id) -> object:
@@ -287,7 +287,7 @@ def test_credit_and_late_gateway_success_are_both_posted(
                 place, buying, product_id, wallet=WalletUse(as_much_as_possible=True)
             )
 
-        results = at_once(lambda work: work(), [credit, tell, spend, tell])
+        results = at_once(lambda work: work(), [credit, report_processed, spend, report_processed])
 
         assert unforeseen(results, ConflictError) == []
         with database.reading() as session:

@@ -129,7 +129,7 @@ class TestPlacingOrders:
 
 
 class TestSameIdempotencyKey:
-    def ask(
+    def make_order_request(
         self, app: Flask, shop: Shop, product_id: UUID, bearer: Bearer, key: str
     ) -> Callable[[int], TestResponse]:
         body = {
@@ -144,9 +144,9 @@ class TestSameIdempotencyKey:
     ) -> None:
         with database.transaction() as session:
             product_id = make_product(session, shop, quantity=50)
-        ask = self.ask(crowded_app, shop, product_id, bearer, str(uuid4()))
+        make_order_request = self.make_order_request(crowded_app, shop, product_id, bearer, str(uuid4()))
 
-        answers = at_once(ask, range(12))
+        answers = at_once(make_order_request, range(12))
 
         assert unforeseen(answers) == []
         made = [answer for answer in answers if answer.status_code == 201]  # type: ignore[union-attr]
@@ -160,7 +160,7 @@ class TestSameIdempotencyKey:
             assert int(answer.headers["Retry-After"]) > 0  # type: ignore[union-attr]
         with database.reading() as session:
             assert stock_of(session, product_id) == (50, 1)
-        assert ask(0).headers["X-Cache-Lookup"] == "HIT"
+        assert make_order_request(0).headers["X-Cache-Lookup"] == "HIT"
 
 
 class TestPin:
@@ -239,7 +239,7 @@ class RandomActions:
                 done["refused"] += 1
         return done
 
-    def some(self, draw: random.Random) -> tuple[Shop, UUID]:
+    def random_placed_order(self, draw: random.Random) -> tuple[Shop, UUID]:
         with self.lock:
             # Only the latest orders, so that several threads act on the same order.
             return draw.choice(self.placed[-10:])
@@ -253,7 +253,7 @@ class RandomActions:
             self.placed.append((shop, order_id))
 
     def pay(self, draw: random.Random) -> None:
-        shop, order_id = self.some(draw)
+        shop, order_id = self.random_placed_order(draw)
         with self.database.transaction() as session:
             intent = make_intent(session, shop, order_id)
         charge = make_charge(intent, amount_minor=intent.amount_minor + draw.choice((0, 0, 0, 5, -5)))
@@ -262,7 +262,7 @@ class RandomActions:
                 apply(session, charge)
 
     def open(self, draw: random.Random) -> None:
-        shop, order_id = self.some(draw)
+        shop, order_id = self.random_placed_order(draw)
         with self.database.transaction() as session:
             intent = make_intent(session, shop, order_id)
             payments.lease_initialization(session, intent=intent, now=NOW)
@@ -272,27 +272,27 @@ class RandomActions:
             )
 
     def fail(self, draw: random.Random) -> None:
-        shop, order_id = self.some(draw)
+        shop, order_id = self.random_placed_order(draw)
         with self.database.transaction() as session:
             intent = make_intent(session, shop, order_id)
         with self.database.transaction() as session:
             payments.record_failed_attempt(session, reference=intent.reference, now=NOW)
 
     def cancel(self, draw: random.Random) -> None:
-        shop, order_id = self.some(draw)
+        shop, order_id = self.random_placed_order(draw)
         with self.database.transaction() as session:
             order_cancellation.cancel_order(
                 session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
             )
 
     def expire(self, draw: random.Random) -> None:
-        _, order_id = self.some(draw)
+        _, order_id = self.random_placed_order(draw)
         with self.database.transaction() as session:
             orders.expire_order(session, order=lock_order(session, order_id=order_id), actor=SYSTEM, now=NOW)
 
     def advance(self, draw: random.Random) -> None:
         """Take the vendor's next step for the status read before."""
-        shop, order_id = self.some(draw)
+        shop, order_id = self.random_placed_order(draw)
         with self.database.reading() as session:
             status = status_of(session, order_id)
         with self.database.transaction() as session:

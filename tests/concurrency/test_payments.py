@@ -317,7 +317,7 @@ class TestConcurrentCharge:
             with database.transaction() as session:
                 return apply(session, charges[number])
 
-        def ask(number: int) -> object:
+        def verify(number: int) -> object:
             reference = made[number][2].reference
             found = adapter.fetch_charge(reference)
             return database.in_transaction(
@@ -332,7 +332,7 @@ class TestConcurrentCharge:
             sweep,
             sweep,
             *(lambda n=n: charge(n) for n in range(3)),
-            *(lambda n=n: ask(n) for n in range(6)),
+            *(lambda n=n: verify(n) for n in range(6)),
         ]
         results = at_once(lambda job: job(), jobs)
 

@@ -44,7 +44,7 @@ FIT = ListingContent(
 )
 
 
-def found(text: str) -> list[str]:
+def found_terms(text: str) -> list[str]:
     return [term.term for term in BANNED.find_phrases(text)]
 
 
@@ -80,7 +80,7 @@ def found(text: str) -> list[str]:
     ],
 )
 def test_banned_term_is_found_in_any_spelling(text: str, term: str) -> None:
-    assert term in found(text)
+    assert term in found_terms(text)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_banned_term_is_found_in_any_spelling(text: str, term: str) -> None:
     ],
 )
 def test_harmless_text_that_resembles_banned_term_passes(text: str) -> None:
-    assert found(text) == []
+    assert found_terms(text) == []
 
 
 @given(
@@ -134,7 +134,7 @@ def test_harmless_text_that_resembles_banned_term_passes(text: str) -> None:
 def test_every_starting_term_is_found_in_any_case_and_punctuation(
     term: BannedTerm, write: Any, frame: str
 ) -> None:
-    assert term.term in found(frame.format(write(term.term)))
+    assert term.term in found_terms(frame.format(write(term.term)))
 
 
 @given(
@@ -142,14 +142,14 @@ def test_every_starting_term_is_found_in_any_case_and_punctuation(
     st.sampled_from(" .-_*"),
 )
 def test_every_starting_term_is_found_when_spaced_out(term: BannedTerm, separator: str) -> None:
-    assert term.term in found(separator.join("".join(tokenize_phrase(term.term))))
+    assert term.term in found_terms(separator.join("".join(tokenize_phrase(term.term))))
 
 
 @given(st.sampled_from([(term, phrase) for term in TERMS for phrase in term.exceptions]))
 def test_exception_phrase_contains_term_and_is_not_reported(pair: tuple[BannedTerm, str]) -> None:
     term, phrase = pair
     assert set(tokenize_phrase(term.term)) <= set(tokenize_phrase(phrase))
-    assert term.term not in found(f"A {phrase} for sale")
+    assert term.term not in found_terms(f"A {phrase} for sale")
 
 
 def test_starting_terms_are_folded_and_unique() -> None:

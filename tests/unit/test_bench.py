@@ -23,7 +23,7 @@ def run_of(requests: int, *, seconds: float = 1.0, each: float = 0.001, cpu: Cpu
 @pytest.mark.parametrize(
     ("percent", "expected"), [(50, 5), (90, 9), (95, 10), (99, 10), (100, 10), (10, 1), (0.1, 1)]
 )
-def test_a_percentile_is_the_nearest_rank(percent: float, expected: float) -> None:
+def test_percentile_is_the_nearest_rank(percent: float, expected: float) -> None:
     assert percentile([10, 1, 9, 2, 8, 3, 7, 4, 6, 5], percent) == expected
 
 

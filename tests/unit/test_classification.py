@@ -41,7 +41,7 @@ def payout(here_minor: int, there_minor: int, **facts: Any) -> Difference:
 
 SENT = {"gateway_id": "7", "moved_at": LONG_AGO}
 LOOK_UP_PAYOUT = Classification(MISSING_AT_GATEWAY, "look_up_payout")
-ASK = Classification(STATUS_DIFFERS, "ask_about_payout")
+POLL_PAYOUT = Classification(STATUS_DIFFERS, "ask_about_payout")
 COMPARE = Classification(AMOUNTS_DIFFER, "compare_amounts")
 SETTLEMENT = Classification(MISSING_IN_LEDGER, "look_up_settlement")
 UNRECOGNIZED_REFUND = Classification(MISSING_IN_LEDGER, "look_up_refund")
@@ -94,7 +94,7 @@ LOOK_UP = Classification(MISSING_AT_GATEWAY, "look_up_booking")
         (payout(-500, 0), LOOK_UP_PAYOUT),
         (payout(-500, 0, gateway_id="7", moved_at=NOW), LOOK_UP_PAYOUT),
         (payout(-500, 0, gateway_id="7", moved_at=NOW, there_status="reversed"), None),
-        (payout(-500, 0, gateway_id="7", there_status="reversed"), ASK),
+        (payout(-500, 0, gateway_id="7", there_status="reversed"), POLL_PAYOUT),
         # A difference that finance accepted stays accepted until amounts differ as well.
         (payout(-500, -500, there_amount_minor=600, there_status="success", **SENT), COMPARE),
         (payout(-500, -600, there_amount_minor=600, there_status="success", accepted=True, **SENT), COMPARE),

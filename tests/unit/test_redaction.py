@@ -74,7 +74,7 @@ def test_secrets_are_found_at_any_depth_and_in_any_container() -> None:
     assert all(secret not in shown for secret in SECRETS.values())
 
 
-def test_deeply_nested_value_is_masked_whole() -> None:
+def test_too_deeply_nested_value_is_masked_completely() -> None:
     value: Any = "deep"
     for _ in range(50):
         value = [value]
