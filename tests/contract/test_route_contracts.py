@@ -99,7 +99,7 @@ def test_rows_that_share_a_limit_have_the_same_limit() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.method} {row.path}")
-def test_row_is_consistent(row: Row) -> None:
+def test_specification_row_is_consistent(row: Row) -> None:
     """No row may request a combination that the service cannot provide."""
     assert row.limit in TIERS.values() or parse(row.limit).amount > 0
     assert not row.cache or (row.method == "GET" and row.access.token != "required")
