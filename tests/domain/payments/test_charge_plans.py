@@ -1,4 +1,4 @@
-"""Plans of statements about charges: which paid an order is found by the order, however many charges there are."""
+"""Query plans: the charges of an order are found by index, however many charges exist."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -15,7 +15,7 @@ from marketplace.payments.refunds import create
 from tests.support.purchases import make_shop, paid_order
 from tests.support.query_plans import bulk_load
 
-# Each with an entry of its own, as a payment of an order has.
+# Each charge has a ledger entry, like the payment of an order.
 _CHARGES = text(
     """
     WITH made AS (
@@ -49,9 +49,9 @@ def order_id(session: Session) -> Iterator[UUID]:
         (create._LOCK_CHARGES, "order_id"),
         (create._SELECT_CHARGES_OF_ORDER, "order_id"),
     ],
-    ids=["whether it is disputed", "locked", "what is left of them"],
+    ids=["chargeback state", "lock charges", "select charges"],
 )
-def test_which_charges_paid_an_order_is_not_sought_among_all(
+def test_charges_of_order_are_found_without_sequential_scan(
     session: Session, order_id: UUID, statement: Statement, name: str
 ) -> None:
     with driver_cursor(session) as cursor:

@@ -1,4 +1,4 @@
-"""Charges: applied once, or held back with a reason; what comes of each kobo."""
+"""Charges: applied once or quarantined with a reason, with each kobo in the ledger."""
 
 from uuid import UUID, uuid4
 
@@ -40,21 +40,21 @@ def intent(session: Session, shop: Shop, order_id: UUID) -> Intent:
     return make_intent(session, shop, order_id)
 
 
-def changed(session: Session, before: dict[str, int]) -> dict[str, int]:
+def balance_changes(session: Session, before: dict[str, int]) -> dict[str, int]:
     after = fetch_balances_by_kind(session)
     return {
         kind: minor - before.get(kind, 0) for kind, minor in after.items() if minor != before.get(kind, 0)
     }
 
 
-def held_back(session: Session, intent: Intent) -> list[dict[str, object]]:
+def quarantined_rows(session: Session, intent: Intent) -> list[dict[str, object]]:
     rows = session.execute(
         text("SELECT * FROM quarantined_charges WHERE intent_id = :id ORDER BY id"), {"id": intent.id}
     )
     return [dict(row) for row in rows.mappings()]
 
 
-def test_the_right_amount_goes_through_the_wallet_to_escrow(
+def test_exact_charge_goes_through_the_wallet_to_escrow(
     session: Session, order_id: UUID, intent: Intent
 ) -> None:
     before, total = fetch_balances_by_kind(session), intent.amount_minor
@@ -64,7 +64,7 @@ def test_the_right_amount_goes_through_the_wallet_to_escrow(
     )
 
     assert outcome is ChargeOutcome.APPLIED
-    assert changed(session, before) == {"gateway_clearing": total, "escrow": total}
+    assert balance_changes(session, before) == {"gateway_clearing": total, "escrow": total}
     assert balances_of_order(session, order_id) == {"wallet": -total, "escrow": total}
     order = row_of(session, "orders", id=order_id)
     assert (order["status"], order["paid_at"]) == ("paid_escrow", later(minutes=3))
@@ -75,7 +75,7 @@ def test_the_right_amount_goes_through_the_wallet_to_escrow(
     assert_books_are_whole(session)
 
 
-def test_a_charge_without_a_time_was_paid_when_we_learnt_of_it(
+def test_charge_without_paid_at_uses_processing_time(
     session: Session, order_id: UUID, intent: Intent
 ) -> None:
     apply(session, make_charge(intent, paid_at=None), now=later(minutes=4))
@@ -83,24 +83,26 @@ def test_a_charge_without_a_time_was_paid_when_we_learnt_of_it(
     assert row_of(session, "orders", id=order_id)["paid_at"] == later(minutes=4)
 
 
-def test_the_same_charge_again_changes_nothing(session: Session, order_id: UUID, intent: Intent) -> None:
+def test_repeated_charge_is_duplicate_and_changes_nothing(
+    session: Session, order_id: UUID, intent: Intent
+) -> None:
     charge = make_charge(intent)
     apply(session, charge)
     before, revision = fetch_balances_by_kind(session), row_of(session, "orders", id=order_id)["revision"]
 
     assert [apply(session, charge, now=later(days=1)) for _ in range(3)] == [ChargeOutcome.DUPLICATE] * 3
 
-    assert changed(session, before) == {}
+    assert balance_changes(session, before) == {}
     assert row_of(session, "orders", id=order_id)["revision"] == revision
 
 
-def test_what_is_above_the_total_stays_in_the_wallet(session: Session, shop: Shop, intent: Intent) -> None:
+def test_excess_above_order_total_stays_in_the_wallet(session: Session, shop: Shop, intent: Intent) -> None:
     before = fetch_balances_by_kind(session)
 
     outcome = apply(session, make_charge(intent, amount_minor=intent.amount_minor + 700))
 
     assert outcome is ChargeOutcome.APPLIED
-    assert changed(session, before) == {
+    assert balance_changes(session, before) == {
         "gateway_clearing": intent.amount_minor + 700,
         "escrow": intent.amount_minor,
         "wallet": 700,
@@ -111,19 +113,19 @@ def test_what_is_above_the_total_stays_in_the_wallet(session: Session, shop: Sho
 
 
 class TestFees:
-    def test_the_platform_bears_them_as_a_cost(self, session: Session, intent: Intent) -> None:
+    def test_fees_borne_by_platform_are_posted_as_cost(self, session: Session, intent: Intent) -> None:
         before, total = fetch_balances_by_kind(session), intent.amount_minor
 
         apply(session, make_charge(intent, fees_minor=1_500))
 
-        assert changed(session, before) == {
+        assert balance_changes(session, before) == {
             "gateway_clearing": total - 1_500,
             "gateway_fees": 1_500,
             "escrow": total,
         }
         assert_books_are_whole(session)
 
-    def test_the_customer_pays_them_on_top(self, session: Session, intent: Intent) -> None:
+    def test_fees_borne_by_customer_are_paid_on_top(self, session: Session, intent: Intent) -> None:
         before, total = fetch_balances_by_kind(session), intent.amount_minor
 
         outcome = apply(
@@ -133,16 +135,19 @@ class TestFees:
         )
 
         assert outcome is ChargeOutcome.APPLIED
-        assert changed(session, before) == {"gateway_clearing": total, "escrow": total}
+        assert balance_changes(session, before) == {"gateway_clearing": total, "escrow": total}
         assert_books_are_whole(session)
 
-    def test_a_customer_who_did_not_pay_them_paid_too_little(self, session: Session, intent: Intent) -> None:
+    def test_charge_without_the_customer_fees_is_quarantined(self, session: Session, intent: Intent) -> None:
         before, total = fetch_balances_by_kind(session), intent.amount_minor
 
         outcome = apply(session, make_charge(intent, fees_minor=1_500), fee_bearer="customer")
 
         assert outcome is ChargeOutcome.QUARANTINED
-        assert changed(session, before) == {"gateway_clearing": total - 1_500, "quarantine": total - 1_500}
+        assert balance_changes(session, before) == {
+            "gateway_clearing": total - 1_500,
+            "quarantine": total - 1_500,
+        }
         assert_books_are_whole(session)
 
     def test_fees_of_a_quarantined_charge_are_posted(self, session: Session, intent: Intent) -> None:
@@ -150,7 +155,7 @@ class TestFees:
 
         apply(session, make_charge(intent, amount_minor=5_000, fees_minor=75))
 
-        assert changed(session, before) == {
+        assert balance_changes(session, before) == {
             "gateway_clearing": 4_925,
             "gateway_fees": 75,
             "quarantine": 5_000,
@@ -158,9 +163,9 @@ class TestFees:
         assert_books_are_whole(session)
 
 
-class TestHeldBack:
+class TestQuarantine:
     @pytest.mark.parametrize("missing", [1, 100_000])
-    def test_less_than_the_total(
+    def test_charge_below_total_is_quarantined(
         self, session: Session, order_id: UUID, intent: Intent, missing: int
     ) -> None:
         before, short = fetch_balances_by_kind(session), intent.amount_minor - missing
@@ -169,8 +174,8 @@ class TestHeldBack:
         assert apply(session, charge) is ChargeOutcome.QUARANTINED
         assert apply(session, charge) is ChargeOutcome.DUPLICATE
 
-        assert changed(session, before) == {"gateway_clearing": short, "quarantine": short}
-        [row] = held_back(session, intent)
+        assert balance_changes(session, before) == {"gateway_clearing": short, "quarantine": short}
+        [row] = quarantined_rows(session, intent)
         assert (row["reason"], row["amount_minor"], row["status"]) == ("amount_below_total", short, "open")
         assert row["ledger_transaction_id"] is not None
         assert row["details"]["expectedMinor"] == intent.amount_minor  # type: ignore[index]
@@ -179,28 +184,28 @@ class TestHeldBack:
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "quarantined"
         assert_books_are_whole(session)
 
-    def test_nothing_at_all_is_shown_and_not_booked(self, session: Session, intent: Intent) -> None:
+    def test_zero_charge_is_quarantined_without_posting(self, session: Session, intent: Intent) -> None:
         before = fetch_balances_by_kind(session)
 
         assert apply(session, make_charge(intent, amount_minor=0)) is ChargeOutcome.QUARANTINED
 
-        assert changed(session, before) == {}
-        [row] = held_back(session, intent)
+        assert balance_changes(session, before) == {}
+        [row] = quarantined_rows(session, intent)
         assert (row["amount_minor"], row["ledger_transaction_id"]) == (0, None)
 
-    def test_another_currency_is_shown_and_not_booked(
+    def test_charge_in_another_currency_is_quarantined_without_posting(
         self, session: Session, order_id: UUID, intent: Intent
     ) -> None:
         before = fetch_balances_by_kind(session)
 
         assert apply(session, make_charge(intent, currency="USD")) is ChargeOutcome.QUARANTINED
 
-        assert changed(session, before) == {}
-        [row] = held_back(session, intent)
+        assert balance_changes(session, before) == {}
+        [row] = quarantined_rows(session, intent)
         assert (row["reason"], row["currency"], row["ledger_transaction_id"]) == ("currency", "USD", None)
         assert status_of(session, order_id) == "pending_payment"
 
-    def test_the_rest_after_too_little_pays_when_it_is_the_whole(
+    def test_full_charge_after_quarantined_charge_pays_the_order(
         self, session: Session, order_id: UUID, intent: Intent
     ) -> None:
         apply(session, make_charge(intent, amount_minor=100))
@@ -209,10 +214,10 @@ class TestHeldBack:
 
         assert status_of(session, order_id) == "paid_escrow"
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
-        assert [row["status"] for row in held_back(session, intent)] == ["open"]
+        assert [row["status"] for row in quarantined_rows(session, intent)] == ["open"]
         assert_books_are_whole(session)
 
-    def test_a_second_charge_in_another_currency_leaves_the_payment_a_success(
+    def test_second_charge_in_another_currency_leaves_payment_succeeded(
         self, session: Session, order_id: UUID, intent: Intent
     ) -> None:
         apply(session, make_charge(intent))
@@ -223,7 +228,7 @@ class TestHeldBack:
         assert row_of(session, "orders", id=order_id)["payment_status"] == "succeeded"
 
 
-def sent_back(session: Session, intent: Intent) -> list[dict[str, object]]:
+def refund_rows(session: Session, intent: Intent) -> list[dict[str, object]]:
     rows = session.execute(
         text(
             "SELECT r.*, c.gateway_charge_id, c.outcome, c.refunded_minor FROM refunds r"
@@ -234,7 +239,7 @@ def sent_back(session: Session, intent: Intent) -> list[dict[str, object]]:
     return [dict(row) for row in rows.mappings()]
 
 
-def told(session: Session, user_id: UUID) -> list[str]:
+def notification_types(session: Session, user_id: UUID) -> list[str]:
     rows = session.execute(
         text("SELECT type FROM notifications WHERE user_id = :id ORDER BY id"), {"id": user_id}
     )
@@ -242,14 +247,14 @@ def told(session: Session, user_id: UUID) -> list[str]:
 
 
 class TestFeesAboveTheAmount:
-    """What a gateway in order can't tell: nothing is paid with it, and no fee of it is booked."""
+    """Charges with fees above the amount: quarantined without paying an order or posting a fee."""
 
     @pytest.mark.parametrize("bearer", ["platform", "customer"])
-    @pytest.mark.parametrize("over", [False, True])
-    def test_the_charge_is_held_back_whole(
-        self, session: Session, shop: Shop, order_id: UUID, intent: Intent, bearer: str, over: bool
+    @pytest.mark.parametrize("cancelled", [False, True])
+    def test_charge_with_fees_above_amount_is_fully_quarantined(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent, bearer: str, cancelled: bool
     ) -> None:
-        if over:
+        if cancelled:
             order_cancellation.cancel_order(
                 session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
             )
@@ -263,19 +268,19 @@ class TestFeesAboveTheAmount:
         after = fetch_balances_by_kind(session)
         moved = {kind: after[kind] - before[kind] for kind in after if after[kind] != before[kind]}
         assert moved == {"gateway_clearing": intent.amount_minor, "quarantine": intent.amount_minor}
-        assert status_of(session, order_id) == ("cancelled" if over else "pending_payment")
-        told = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_held")
-        assert "incorrect fee data" in told["body"]
+        assert status_of(session, order_id) == ("cancelled" if cancelled else "pending_payment")
+        notification = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_held")
+        assert "incorrect fee data" in notification["body"]
         assert_books_are_whole(session)
 
-    def test_fees_as_high_as_the_amount_are_a_cost_of_ours(
+    def test_charge_with_fees_equal_to_amount_is_applied(
         self, session: Session, order_id: UUID, intent: Intent
     ) -> None:
         assert apply(session, make_charge(intent, fees_minor=intent.amount_minor)) is ChargeOutcome.APPLIED
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("fees", [0, 1])
-    def test_no_money_at_all_pays_nothing(
+    def test_zero_charge_with_or_without_fees_is_quarantined(
         self, session: Session, order_id: UUID, intent: Intent, fees: int
     ) -> None:
         charge = make_charge(intent, amount_minor=0, fees_minor=fees)
@@ -287,8 +292,8 @@ class TestFeesAboveTheAmount:
         assert_books_are_whole(session)
 
 
-class TestSentBack:
-    def test_a_second_charge_of_what_is_paid(
+class TestReturned:
+    def test_second_charge_for_paid_order_is_returned(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
         apply(session, make_charge(intent))
@@ -297,11 +302,11 @@ class TestSentBack:
         assert apply(session, again) is ChargeOutcome.RETURNED
         assert apply(session, again) is ChargeOutcome.DUPLICATE
 
-        assert changed(session, before) == {
+        assert balance_changes(session, before) == {
             "gateway_clearing": intent.amount_minor,
             "refunds_in_transit": intent.amount_minor,
         }
-        [refund] = sent_back(session, intent)
+        [refund] = refund_rows(session, intent)
         assert (refund["gateway_charge_id"], refund["outcome"]) == (again.id, "returned")
         assert (refund["amount_minor"], refund["status"]) == (intent.amount_minor, "pending")
         assert (refund["order_id"], refund["buyer_id"]) == (order_id, shop.buyer.id)
@@ -309,8 +314,8 @@ class TestSentBack:
         order = row_of(session, "orders", id=order_id)
         assert (order["status"], order["payment_status"]) == ("paid_escrow", "succeeded")
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
-        assert told(session, shop.buyer.id) == ["order_paid", "payment_returned"]
-        assert held_back(session, intent) == []
+        assert notification_types(session, shop.buyer.id) == ["order_paid", "payment_returned"]
+        assert quarantined_rows(session, intent) == []
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("end", ["cancelled", "expired"])
@@ -328,20 +333,20 @@ class TestSentBack:
 
         assert apply(session, make_charge(intent, amount_minor=paid, fees_minor=75)) is ChargeOutcome.RETURNED
 
-        # The gateway keeps its fee: it is our cost.
-        assert changed(session, before) == {
+        # The gateway keeps the fee, so the platform bears that cost.
+        assert balance_changes(session, before) == {
             "gateway_clearing": paid - 75,
             "gateway_fees": 75,
             "refunds_in_transit": paid,
         }
-        [refund] = sent_back(session, intent)
+        [refund] = refund_rows(session, intent)
         assert (refund["amount_minor"], refund["refunded_minor"]) == (paid, paid)
         assert "payment arrived" in str(refund["reason"])
         assert status_of(session, order_id) == end
         assert row_of(session, "escrows", order_id=order_id)["status"] == "pending"
         assert_books_are_whole(session)
 
-    def test_fees_that_the_customer_bore_are_not_ours_to_give(
+    def test_late_charge_is_returned_without_the_customer_fees(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
@@ -350,12 +355,12 @@ class TestSentBack:
         charge = make_charge(intent, amount_minor=total + 1_500, fees_minor=1_500)
         assert apply(session, charge, fee_bearer="customer") is ChargeOutcome.RETURNED
 
-        assert changed(session, before) == {"gateway_clearing": total, "refunds_in_transit": total}
-        assert [refund["amount_minor"] for refund in sent_back(session, intent)] == [total]
+        assert balance_changes(session, before) == {"gateway_clearing": total, "refunds_in_transit": total}
+        assert [refund["amount_minor"] for refund in refund_rows(session, intent)] == [total]
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("amount", [0, 50])
-    def test_what_fees_eat_up_is_kept_without_a_refund(
+    def test_late_charge_consumed_by_fees_creates_no_refund(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent, amount: int
     ) -> None:
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
@@ -364,7 +369,7 @@ class TestSentBack:
         assert apply(session, charge, fee_bearer="customer") is ChargeOutcome.RETURNED
 
         assert row_of(session, "gateway_charges", gateway_charge_id=charge.id)["outcome"] == "returned"
-        assert sent_back(session, intent) == []
+        assert refund_rows(session, intent) == []
         assert_books_are_whole(session)
 
 
@@ -377,10 +382,10 @@ def test_charge_for_overdue_unexpired_order_is_applied(
 
 @pytest.mark.parametrize("missing", [0, 100])
 @pytest.mark.parametrize("first_has_id", [True, False])
-def test_a_charge_told_of_with_and_without_its_id_is_one(
+def test_charge_reported_with_and_without_id_is_duplicate(
     session: Session, intent: Intent, missing: int, first_has_id: bool
 ) -> None:
-    """The gateway may leave the id out of an event and give it when asked: it is the same money."""
+    """The gateway may omit the charge id in an event and report the id when polled."""
     before, amount = fetch_balances_by_kind(session), intent.amount_minor - missing
     named = make_charge(intent, amount_minor=amount)
     nameless = make_charge(intent, amount_minor=amount, id=intent.reference)
@@ -390,11 +395,11 @@ def test_a_charge_told_of_with_and_without_its_id_is_one(
     assert apply(session, second) is ChargeOutcome.DUPLICATE
     assert apply(session, first) is ChargeOutcome.DUPLICATE
 
-    assert changed(session, before)["gateway_clearing"] == amount
+    assert balance_changes(session, before)["gateway_clearing"] == amount
     assert_books_are_whole(session)
 
 
-def test_once_a_charge_has_its_id_another_is_other_money(session: Session, intent: Intent) -> None:
+def test_charge_with_different_id_is_returned_as_second_payment(session: Session, intent: Intent) -> None:
     nameless, named = make_charge(intent, id=intent.reference), make_charge(intent)
     assert apply(session, nameless) is ChargeOutcome.APPLIED
     assert apply(session, named) is ChargeOutcome.DUPLICATE
@@ -405,14 +410,14 @@ def test_once_a_charge_has_its_id_another_is_other_money(session: Session, inten
     assert_books_are_whole(session)
 
 
-def test_an_unknown_reference_is_worth_another_try(session: Session, intent: Intent) -> None:
+def test_charge_with_unknown_reference_is_refused(session: Session, intent: Intent) -> None:
     charge = make_charge(intent, reference=f"checkout-{'0' * 32}")
 
     with pytest.raises(UnknownReferenceError):
         apply(session, charge)
 
 
-def test_money_for_an_attempt_given_up_pays_its_order(
+def test_charge_of_abandoned_attempt_pays_the_order(
     session: Session, shop: Shop, order_id: UUID, intent: Intent
 ) -> None:
     lifecycle.abandon_intent(session, intent_id=intent.id, now=NOW)
@@ -424,12 +429,12 @@ def test_money_for_an_attempt_given_up_pays_its_order(
 
     assert status_of(session, order_id) == "paid_escrow"
     assert row_of(session, "orders", id=order_id)["payment_reference"] == intent.reference
-    assert [refund["amount_minor"] for refund in sent_back(session, fresh)] == [fresh.amount_minor]
+    assert [refund["amount_minor"] for refund in refund_rows(session, fresh)] == [fresh.amount_minor]
     assert_books_are_whole(session)
 
 
 def checkout(session: Session, shop: Shop, number: int = 3) -> tuple[list[UUID], list[UUID], UUID]:
-    """Place orders of one checkout; give their products, them, and it."""
+    """Place orders of a checkout and return the product ids, order ids and checkout id."""
     products = [make_product(session, shop, quantity=3) for _ in range(number)]
     placed, checkout_id = [place(session, shop, product) for product in products], uuid4()
     session.execute(
@@ -456,35 +461,33 @@ def test_charge_pays_several_orders_of_a_checkout(session: Session, shop: Shop) 
 
     assert apply(session, make_charge(intent, amount_minor=intent.amount_minor + 9)) is ChargeOutcome.APPLIED
 
-    assert changed(session, before)["escrow"] == intent.amount_minor
+    assert balance_changes(session, before)["escrow"] == intent.amount_minor
     assert [status_of(session, order_id) for order_id in placed] == ["paid_escrow"] * 3
     assert [stock_of(session, product) for product in products] == [(2, 0)] * 3
-    assert told(session, shop.buyer.id) == ["order_paid"] * 3 + ["wallet_credited"]
+    assert notification_types(session, shop.buyer.id) == ["order_paid"] * 3 + ["wallet_credited"]
     assert_books_are_whole(session)
 
 
 @pytest.mark.parametrize("short", [False, True])
-def test_the_part_of_an_order_that_was_called_off_goes_back(
-    session: Session, shop: Shop, short: bool
-) -> None:
+def test_checkout_charge_returns_share_of_cancelled_order(session: Session, shop: Shop, short: bool) -> None:
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
     order_cancellation.cancel_order(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
     before, each = fetch_balances_by_kind(session), intent.amount_minor // 3
 
-    # What is missing is missing of what goes back: the orders that wait can be paid.
+    # A shortfall reduces the returned amount, so the waiting orders can still be paid.
     missing = 50 if short else 0
     assert (
         apply(session, make_charge(intent, amount_minor=intent.amount_minor - missing))
         is ChargeOutcome.APPLIED
     )
 
-    assert changed(session, before) == {
+    assert balance_changes(session, before) == {
         "gateway_clearing": 3 * each - missing,
         "escrow": 2 * each,
         "refunds_in_transit": each - missing,
     }
-    [refund] = sent_back(session, intent)
+    [refund] = refund_rows(session, intent)
     assert (refund["order_id"], refund["amount_minor"]) == (placed[1], each - missing)
     assert [status_of(session, order_id) for order_id in placed] == [
         "paid_escrow",
@@ -494,7 +497,7 @@ def test_the_part_of_an_order_that_was_called_off_goes_back(
     assert_books_are_whole(session)
 
 
-def test_too_little_for_those_that_wait_pays_none_of_them(session: Session, shop: Shop) -> None:
+def test_charge_below_due_total_of_checkout_pays_no_order(session: Session, shop: Shop) -> None:
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
     order_cancellation.cancel_order(session, order_id=placed[1], caller=shop.buyer, reason=None, now=NOW)
@@ -510,7 +513,7 @@ def test_too_little_for_those_that_wait_pays_none_of_them(session: Session, shop
     assert_books_are_whole(session)
 
 
-def test_the_part_of_an_order_that_was_paid_otherwise_goes_back(session: Session, shop: Shop) -> None:
+def test_checkout_charge_returns_share_of_separately_paid_order(session: Session, shop: Shop) -> None:
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
     lifecycle.abandon_intent(session, intent_id=intent.id, now=NOW)
@@ -520,13 +523,13 @@ def test_the_part_of_an_order_that_was_paid_otherwise_goes_back(session: Session
     assert apply(session, make_charge(intent)) is ChargeOutcome.APPLIED
 
     assert [status_of(session, order_id) for order_id in placed] == ["paid_escrow"] * 3
-    [refund] = sent_back(session, intent)
+    [refund] = refund_rows(session, intent)
     assert (refund["order_id"], refund["amount_minor"]) == (placed[0], alone.amount_minor)
-    assert sent_back(session, alone) == []
+    assert refund_rows(session, alone) == []
     assert_books_are_whole(session)
 
 
-def test_a_whole_checkout_that_comes_too_late_goes_back_order_by_order(session: Session, shop: Shop) -> None:
+def test_charge_for_fully_cancelled_checkout_is_returned_per_order(session: Session, shop: Shop) -> None:
     _, placed, checkout_id = checkout(session, shop)
     intent = intent_of_checkout(session, shop, checkout_id)
     for order_id in placed:
@@ -536,7 +539,7 @@ def test_a_whole_checkout_that_comes_too_late_goes_back_order_by_order(session: 
     charge = make_charge(intent, amount_minor=intent.amount_minor + 9)
     assert apply(session, charge) is ChargeOutcome.RETURNED
 
-    refunds = sent_back(session, intent)
+    refunds = refund_rows(session, intent)
     assert {refund["order_id"]: refund["amount_minor"] for refund in refunds} == {
         placed[0]: each,
         placed[1]: each,

@@ -1,4 +1,4 @@
-"""Money that goes back after its release: vendor and platform bear it, the buyer has it, nothing is borne twice."""
+"""Clawbacks after release: vendor and platform bear the amount, and the buyer receives each kobo once."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -56,26 +56,26 @@ from tests.support.purchases import (
 
 @pytest.fixture
 def delivered(session: Session, shop: Shop) -> UUID:
-    """An order whose money was released."""
+    """A delivered order with released escrow."""
     return delivered_order(session, shop)
 
 
 @pytest.fixture(autouse=True)
-def _books_stay_whole(session: Session) -> Any:
+def _check_invariants(session: Session) -> Any:
     yield
     assert_books_are_whole(session)
 
 
-def owed(session: Session, shop: Shop) -> int:
+def vendor_debt(session: Session, shop: Shop) -> int:
     return fetch_balance(session, account=accounts.vendor_receivable(shop.store_id))
 
 
-def payable(session: Session, shop: Shop) -> int:
+def vendor_balance(session: Session, shop: Shop) -> int:
     return fetch_balance(session, account=accounts.vendor_payable(shop.store_id))
 
 
-class TestByAnOfficer:
-    def test_a_part_is_the_vendors_to_bear(
+class TestOfficerClawback:
+    def test_partial_clawback_is_charged_to_vendor(
         self, session: Session, shop: Shop, officer: Caller, delivered: UUID
     ) -> None:
         done = claw_back(session, delivered, officer, amount_minor=100_000)
@@ -86,13 +86,13 @@ class TestByAnOfficer:
             "released",
             0,
         )
-        assert (owed(session, shop), payable(session, shop)) == (100_000, VENDORS)
+        assert (vendor_debt(session, shop), vendor_balance(session, shop)) == (100_000, VENDORS)
         assert wallet_of(session, shop.buyer.id) == 100_000
         assert sums_of(session, delivered) == [("wallet", "processed", 100_000)]
         assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == 100_000
         assert trail_of(session, delivered)[-1] == ("delivered", "delivered", "clawback", "staff")
 
-    def test_all_of_it_is_borne_by_each_with_what_they_had(
+    def test_full_clawback_charges_vendor_and_platform_the_released_shares(
         self, session: Session, shop: Shop, officer: Caller, delivered: UUID
     ) -> None:
         done = claw_back(session, delivered, officer)
@@ -102,7 +102,7 @@ class TestByAnOfficer:
         assert balances_of_order(session, delivered) == BOTH_HAD
         assert wallet_of(session, shop.buyer.id) == TOTAL
 
-    def test_clawbacks_add_up_to_the_released_amount_at_most(
+    def test_sum_of_clawbacks_cannot_exceed_released_amount(
         self, session: Session, shop: Shop, officer: Caller, delivered: UUID
     ) -> None:
         first = claw_back(session, delivered, officer, amount_minor=VENDORS - 10)
@@ -121,7 +121,7 @@ class TestByAnOfficer:
             with pytest.raises(EscrowDeficitError):
                 claw_back(session, delivered, officer, amount_minor=amount)
 
-    def test_by_the_gateway_it_goes_where_it_came_from(
+    def test_gateway_clawback_refunds_the_original_charge(
         self, session: Session, shop: Shop, officer: Caller, delivered: UUID
     ) -> None:
         claw_back(session, delivered, officer, destination="gateway")
@@ -132,7 +132,7 @@ class TestByAnOfficer:
         assert balances_of_order(session, delivered) == BOTH_HAD | GONE
         assert row_of(session, "gateway_charges", id=row["charge_id"])["refunded_minor"] == TOTAL
 
-    def test_what_the_wallet_had_paid_goes_back_to_the_wallet(
+    def test_gateway_clawback_returns_wallet_part_to_wallet(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         fill_wallet(session, shop.buyer.id, 60_000)
@@ -146,15 +146,15 @@ class TestByAnOfficer:
             ("gateway", "pending", TOTAL - 60_000),
             ("wallet", "processed", 60_000),
         ]
-        assert owed(session, shop) == VENDORS
+        assert vendor_debt(session, shop) == VENDORS
 
-    def test_of_an_order_refunded_in_part_before_what_was_released_can_go_back(
+    def test_clawback_after_partial_refund_covers_only_released_amount(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         order_id = shipped_order(session, shop)
         refund(session, order_id, officer, amount_minor=100_000)
         release(session, shop, order_id)
-        had = payable(session, shop)
+        had = vendor_balance(session, shop)
 
         done = claw_back(session, order_id, officer, destination="gateway")
 
@@ -162,7 +162,7 @@ class TestByAnOfficer:
         assert done.clawback.vendor_minor == had
         assert sum(row["amount_minor"] for row in refunds_of(session, order_id)) == TOTAL
 
-    def test_for_pieces_each_goes_back_once(
+    def test_clawback_of_unit_cannot_repeat_and_leaves_stock_unchanged(
         self, session: Session, shop: Shop, officer: Caller, delivered: UUID
     ) -> None:
         product_id = row_of(session, "order_items", order_id=delivered)["product_id"]
@@ -175,7 +175,7 @@ class TestByAnOfficer:
         with pytest.raises(ValidationError, match="items left to refund"):
             claw_back(session, delivered, officer, items=[RefundItem(product_id, 1)])
 
-    def test_both_are_told_and_it_is_audited(
+    def test_clawback_notifies_both_parties_and_is_audited(
         self, session: Session, shop: Shop, officer: Caller, delivered: UUID
     ) -> None:
         done = claw_back(session, delivered, officer, amount_minor=100_000)
@@ -195,14 +195,14 @@ class TestByAnOfficer:
         )
         assert after["refundIds"] == [str(done.refunds[0].id)]
 
-    def test_while_escrow_holds_the_money_there_is_nothing_to_claw_back(
-        self, session: Session, shop: Shop, officer: Caller
-    ) -> None:
+    def test_clawback_before_release_is_refused(self, session: Session, shop: Shop, officer: Caller) -> None:
         for order_id in (paid_order(session, shop), shipped_order(session, shop)):
             with pytest.raises(ValidationError, match="clawback"):
                 claw_back(session, order_id, officer)
 
-    def test_what_is_not_paid_or_over_is_refused(self, session: Session, shop: Shop, officer: Caller) -> None:
+    def test_clawback_of_unpaid_cancelled_or_refunded_order_is_refused(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
         unpaid = place(session, shop, make_product(session, shop))
         cancelled, refunded = paid_order(session, shop), paid_order(session, shop)
         order_cancellation.cancel_order(session, order_id=cancelled, caller=shop.buyer, reason=None, now=NOW)
@@ -220,14 +220,16 @@ class TestByAnOfficer:
             with pytest.raises(ForbiddenError):
                 claw_back(session, delivered, party)
 
-    def test_the_database_holds_the_bound(self, session: Session, delivered: UUID) -> None:
+    def test_database_rejects_clawback_above_released_amount(self, session: Session, delivered: UUID) -> None:
         with pytest.raises(IntegrityError, match="clawed_back"), session.begin_nested():
             session.execute(
                 text("UPDATE escrows SET clawed_back_minor = released_minor + 1 WHERE order_id = :id"),
                 {"id": delivered},
             )
 
-    def test_finance_finds_it_by_its_cause(self, session: Session, officer: Caller, delivered: UUID) -> None:
+    def test_refund_list_filters_clawbacks_by_cause(
+        self, session: Session, officer: Caller, delivered: UUID
+    ) -> None:
         claw_back(session, delivered, officer, amount_minor=5)
         page = TableRequest(number=1, limit=100, sort="created_at", descending=True)
         found = list_refunds(session, cause="clawback", page=page, now=NOW)
@@ -236,9 +238,9 @@ class TestByAnOfficer:
         assert delivered not in {row.order_id for row in others.items}
 
 
-class TestShown:
+class TestMoneyTrail:
     @pytest.mark.parametrize("destination", ["wallet", "gateway"])
-    def test_each_is_told_where_the_money_is(
+    def test_money_trail_shows_clawback_to_buyer_and_vendor(
         self, session: Session, shop: Shop, officer: Caller, delivered: UUID, destination: str
     ) -> None:
         claw_back(session, delivered, officer, amount_minor=100_000, destination=destination)

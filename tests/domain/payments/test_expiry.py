@@ -1,4 +1,4 @@
-"""The sweep of abandoned checkouts: nobody's order expires before the gateway was asked."""
+"""Sweep of abandoned checkouts: no order expires before the gateway was polled."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def sweep(database: Database, gateway: TestGateway, settings: Settings) -> Sweep
 def opened(
     database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
 ) -> Intent:
-    """The order's intent, its page open at the gateway."""
+    """The order's intent with an open hosted page."""
     intent, page = open_hosted_page(
         database,
         gateway.adapter(settings),
@@ -96,7 +96,7 @@ def status(database: Database, order_id: UUID) -> str:
         return status_of(session, order_id)
 
 
-def test_what_nobody_paid_expires_and_frees_its_stock(
+def test_unpaid_order_expires_and_releases_stock(
     database: Database, sweep: SweepNow, order_id: UUID, product_id: UUID
 ) -> None:
     assert sweep().expired >= 1
@@ -115,7 +115,7 @@ def test_unpaid_order_is_not_expired_early(database: Database, sweep: SweepNow, 
     assert status(database, order_id) == "pending_payment"
 
 
-def test_a_page_that_nobody_paid_on_is_given_up(
+def test_unpaid_hosted_page_is_polled_once_and_abandoned(
     database: Database, gateway: TestGateway, sweep: SweepNow, order_id: UUID, opened: Intent
 ) -> None:
     sweep()
@@ -127,7 +127,7 @@ def test_a_page_that_nobody_paid_on_is_given_up(
         assert not row_of(session, "payment_allocations", intent_id=opened.id)["live"]
 
 
-def test_a_payment_that_we_were_not_told_of_is_applied(
+def test_payment_without_webhook_is_found_and_applied(
     database: Database, gateway: TestGateway, sweep: SweepNow, order_id: UUID, opened: Intent
 ) -> None:
     gateway.pay(opened.reference)
@@ -140,7 +140,7 @@ def test_a_payment_that_we_were_not_told_of_is_applied(
         assert_books_are_whole(session)
 
 
-def test_an_attempt_that_failed_expires(
+def test_order_with_failed_payment_expires(
     database: Database, gateway: TestGateway, sweep: SweepNow, order_id: UUID, opened: Intent
 ) -> None:
     gateway.pay(opened.reference, outcome="failed")
@@ -150,7 +150,7 @@ def test_an_attempt_that_failed_expires(
     assert status(database, order_id) == "expired"
 
 
-def test_an_older_attempt_that_was_paid_after_all_counts(
+def test_paid_earlier_attempt_pays_the_order(
     database: Database,
     gateway: TestGateway,
     sweep: SweepNow,
@@ -168,7 +168,7 @@ def test_an_older_attempt_that_was_paid_after_all_counts(
     assert status(database, order_id) == "paid_escrow"
 
 
-def test_while_the_gateway_is_undecided_it_is_kept(
+def test_order_with_pending_charge_is_kept_until_paid(
     database: Database, gateway: TestGateway, sweep: SweepNow, order_id: UUID, opened: Intent
 ) -> None:
     body = {
@@ -189,7 +189,7 @@ def test_while_the_gateway_is_undecided_it_is_kept(
 
 
 @pytest.mark.parametrize("fault", ["refuse", "lose", "garble"])
-def test_while_the_gateway_does_not_answer_what_was_taken_to_it_is_kept(
+def test_order_with_open_page_is_kept_while_gateway_is_down(
     database: Database,
     gateway: TestGateway,
     sweep: SweepNow,
@@ -199,25 +199,25 @@ def test_while_the_gateway_does_not_answer_what_was_taken_to_it_is_kept(
     fault: str,
 ) -> None:
     with database.transaction() as session:
-        never_taken = place(session, shop, product_id)
+        order_without_page = place(session, shop, product_id)
     gateway.line.fault = fault
 
     done = sweep()
 
     assert done.gateway_down
     assert status(database, opened.order_ids[0]) == "pending_payment"
-    assert status(database, never_taken) == "expired"
-    # It is asked once (and once more by the client itself) about three payments at most.
-    asked = Counter(call for call in gateway.line.calls if "verify" in call)
-    assert asked[f"GET /gateway/transaction/verify/{opened.reference}"] in (1, 2)
-    assert sum(asked.values()) <= 6
+    assert status(database, order_without_page) == "expired"
+    # The sweep polls at most three payments, and the client repeats each request once.
+    polled = Counter(call for call in gateway.line.calls if "verify" in call)
+    assert polled[f"GET /gateway/transaction/verify/{opened.reference}"] in (1, 2)
+    assert sum(polled.values()) <= 6
 
     gateway.line.fault = None
     sweep()
     assert status(database, opened.order_ids[0]) == "expired"
 
 
-def test_a_reference_that_never_reached_the_gateway_expires(
+def test_order_with_reference_unknown_to_gateway_expires(
     database: Database, gateway: TestGateway, sweep: SweepNow, shop: Shop, order_id: UUID
 ) -> None:
     with database.transaction() as session:
@@ -230,7 +230,7 @@ def test_a_reference_that_never_reached_the_gateway_expires(
     assert status(database, order_id) == "expired"
 
 
-def test_the_gateway_is_asked_once_about_a_checkout(
+def test_unpaid_checkout_is_polled_once_and_expires(
     database: Database, gateway: TestGateway, sweep: SweepNow, settings: Settings, shop: Shop
 ) -> None:
     order_ids, intent = opened_checkout(database, gateway, settings, shop)
@@ -243,7 +243,7 @@ def test_the_gateway_is_asked_once_about_a_checkout(
         assert_books_are_whole(session)
 
 
-def test_a_checkout_that_was_paid_untold_is_asked_about_once_and_paid_whole(
+def test_paid_checkout_without_webhook_is_polled_once_and_fully_paid(
     database: Database, gateway: TestGateway, sweep: SweepNow, settings: Settings, shop: Shop
 ) -> None:
     order_ids, intent = opened_checkout(database, gateway, settings, shop)
@@ -255,7 +255,7 @@ def test_a_checkout_that_was_paid_untold_is_asked_about_once_and_paid_whole(
     assert [status(database, order_id) for order_id in order_ids] == ["paid_escrow"] * 3
 
 
-def test_no_order_of_a_checkout_expires_while_the_gateway_does_not_answer(
+def test_no_order_of_checkout_expires_while_gateway_is_down(
     database: Database, gateway: TestGateway, sweep: SweepNow, settings: Settings, shop: Shop
 ) -> None:
     order_ids, intent = opened_checkout(database, gateway, settings, shop)
@@ -263,17 +263,17 @@ def test_no_order_of_a_checkout_expires_while_the_gateway_does_not_answer(
 
     assert sweep().gateway_down
 
-    asked = [call for call in gateway.line.calls if intent.reference in call]
-    # The client itself tries once more; the other orders take what came of that.
-    assert 1 <= len(asked) <= 2
+    polled = [call for call in gateway.line.calls if intent.reference in call]
+    # The client repeats the request once. The other orders reuse the result.
+    assert 1 <= len(polled) <= 2
     assert [status(database, order_id) for order_id in order_ids] == ["pending_payment"] * 3
     gateway.line.fault = None
     sweep()
     assert [status(database, order_id) for order_id in order_ids] == ["expired"] * 3
 
 
-class Clerk:
-    """A gateway that answers about a payment what it is told to, or nothing, and that nobody paid the others."""
+class FakeGateway:
+    """Fake gateway with a fixed answer for a given reference and an abandoned charge for all others."""
 
     def __init__(self, reference: str, answer: Charge | type[Exception] | None, other: Charge) -> None:
         self.reference, self.answer, self.other = reference, answer, other
@@ -287,13 +287,15 @@ class Clerk:
 
 
 def sweep_with(database: Database, opened: Intent, answer: Charge | type[Exception] | None) -> ExpiryResult:
-    clerk = Clerk(opened.reference, answer, make_charge(opened))
-    return sweep_abandoned_checkouts(database, clerk, fee_bearer="platform", now=DUE)  # type: ignore[arg-type]
+    fake = FakeGateway(opened.reference, answer, make_charge(opened))
+    return sweep_abandoned_checkouts(database, fake, fee_bearer="platform", now=DUE)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("word", ["ongoing", "queued", "send_otp", "", "something new"])
-def test_what_the_gateway_is_not_clear_about_is_kept(database: Database, opened: Intent, word: str) -> None:
-    done = sweep_with(database, opened, replace(make_charge(opened), status=word))
+@pytest.mark.parametrize("charge_status", ["ongoing", "queued", "send_otp", "", "something new"])
+def test_order_without_final_charge_status_is_kept(
+    database: Database, opened: Intent, charge_status: str
+) -> None:
+    done = sweep_with(database, opened, replace(make_charge(opened), status=charge_status))
 
     assert done.undecided == 1
     assert status(database, opened.order_ids[0]) == "pending_payment"
@@ -301,7 +303,7 @@ def test_what_the_gateway_is_not_clear_about_is_kept(database: Database, opened:
     assert status(database, opened.order_ids[0]) == "expired"
 
 
-def test_an_open_page_that_the_gateway_says_it_does_not_know_is_kept(
+def test_order_with_open_page_unknown_to_gateway_is_kept_and_logged(
     database: Database, sweep: SweepNow, opened: Intent
 ) -> None:
     with capture_logs() as logs:
@@ -315,7 +317,7 @@ def test_an_open_page_that_the_gateway_says_it_does_not_know_is_kept(
     assert status(database, opened.order_ids[0]) == "expired"
 
 
-def test_an_answer_that_is_missing_for_one_does_not_hold_up_the_others(
+def test_unanswered_poll_does_not_block_other_checkouts(
     database: Database,
     gateway: TestGateway,
     settings: Settings,
@@ -337,10 +339,10 @@ def test_an_answer_that_is_missing_for_one_does_not_hold_up_the_others(
 def opened_checkout(
     database: Database, gateway: TestGateway, settings: Settings, shop: Shop
 ) -> tuple[tuple[UUID, ...], Intent]:
-    """Check out with three vendors, and open the one page for it."""
+    """Check out with three vendors and open the hosted page of the checkout."""
     with database.transaction() as session:
-        wishes = [RequestedItem(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
-        done = check_out(session, shop, wishes)
+        items = [RequestedItem(make_product(session, one), 1) for one in neighbours(session, shop, 3)]
+        done = check_out(session, shop, items)
     intent, page = open_hosted_page(
         database,
         gateway.adapter(settings),
@@ -354,7 +356,7 @@ def opened_checkout(
     return done.order_ids, intent
 
 
-def test_what_is_held_back_is_not_expired(
+def test_order_with_quarantined_charge_does_not_expire(
     database: Database, gateway: TestGateway, sweep: SweepNow, order_id: UUID, opened: Intent
 ) -> None:
     with database.transaction() as session:
@@ -368,19 +370,19 @@ def test_what_is_held_back_is_not_expired(
 def test_failing_expiry_does_not_block_other_orders(
     database: Database, gateway: TestGateway, sweep: SweepNow, shop: Shop, product_id: UUID, opened: Intent
 ) -> None:
-    """What the first one reserved is not reserved any more: its charge can't be applied."""
+    """The first order's charge cannot be applied, because the product has no reserved units left."""
     gateway.pay(opened.reference)
     reserved = text("UPDATE products SET reserved = :pieces WHERE id = :id")
     with database.transaction() as session:
-        behind = place(session, shop, make_product(session, shop), now=later(seconds=1))
+        next_order_id = place(session, shop, make_product(session, shop), now=later(seconds=1))
         session.execute(reserved, {"pieces": 0, "id": product_id})
 
     done = sweep(later(minutes=31))
 
     assert done.failed == 1
     assert status(database, opened.order_ids[0]) == "pending_payment"
-    assert status(database, behind) == "expired"
-    # Let it not be in the way of other tests.
+    assert status(database, next_order_id) == "expired"
+    # Clean up: other tests share this database.
     with database.transaction() as session:
         session.execute(reserved, {"pieces": 1, "id": product_id})
     database.in_transaction(
@@ -388,7 +390,7 @@ def test_failing_expiry_does_not_block_other_orders(
     )
 
 
-def test_the_payment_of_a_cancelled_order_is_given_up(
+def test_payment_of_cancelled_order_is_abandoned(
     database: Database, sweep: SweepNow, shop: Shop, order_id: UUID, opened: Intent
 ) -> None:
     database.in_transaction(
@@ -401,7 +403,7 @@ def test_the_payment_of_a_cancelled_order_is_given_up(
         assert row_of(session, "payment_intents", id=opened.id)["status"] == "abandoned"
 
 
-def test_many_are_swept_in_batches(database: Database, sweep: SweepNow, shop: Shop) -> None:
+def test_sweep_continues_over_several_batches(database: Database, sweep: SweepNow, shop: Shop) -> None:
     with database.transaction() as session:
         product_id = make_product(session, shop, quantity=500)
         template = place(session, shop, product_id)

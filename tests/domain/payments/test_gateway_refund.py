@@ -1,4 +1,4 @@
-"""Refunds on their way: asked of the gateway once whatever goes wrong, and settled by its word, however it comes."""
+"""Refunds in transit: requested from the gateway once despite faults, and settled by polls and events."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -39,7 +39,7 @@ AMOUNT = 310_050
 
 @pytest.fixture
 def refund_id(session: Session, shop: Shop, gateway: TestGateway) -> UUID:
-    """A refund that waits to be sent, of a charge that the gateway knows."""
+    """A pending refund of a charge that the gateway knows."""
     order_id = place(session, shop, make_product(session, shop))
     intent = make_intent(session, shop, order_id)
     gateway.open(intent.reference, intent.amount_minor)
@@ -51,7 +51,7 @@ def refund_id(session: Session, shop: Shop, gateway: TestGateway) -> UUID:
     return found
 
 
-def claimed(session: Session, refund_id: UUID, **delta: float) -> PendingGatewayRefund:
+def lease(session: Session, refund_id: UUID, **delta: float) -> PendingGatewayRefund:
     found = gateway_refund.lease_refund(session, refund_id=refund_id, now=later(**delta))
     assert found is not None
     return found
@@ -62,12 +62,12 @@ def status_of(session: Session, refund_id: UUID) -> str:
     return status
 
 
-def sent(gateway: TestGateway, found: PendingGatewayRefund) -> int:
-    """Tell how often the gateway was asked to send."""
+def count_send_requests(gateway: TestGateway, found: PendingGatewayRefund) -> int:
+    """Count the requests to send the refund."""
     return gateway.calls(found.reference).get("POST /refund", 0)
 
 
-def word(found: PendingGatewayRefund, status: str, **values: Any) -> GatewayRefund:
+def make_report(found: PendingGatewayRefund, status: str, **values: Any) -> GatewayRefund:
     given = {
         "id": "77",
         "amount_minor": found.amount_minor,
@@ -77,28 +77,28 @@ def word(found: PendingGatewayRefund, status: str, **values: Any) -> GatewayRefu
     return GatewayRefund(**{"status": status} | given | values)
 
 
-def settle(session: Session, told: GatewayRefund | None, refund_id: UUID) -> str:
-    assert told is not None
+def apply_status(session: Session, report: GatewayRefund | None, refund_id: UUID) -> str:
+    assert report is not None
     return gateway_refund.apply_gateway_status(
-        session, refund_id=refund_id, reported=told, now=later(minutes=5)
+        session, refund_id=refund_id, reported=report, now=later(minutes=5)
     )
 
 
 class TestSending:
-    def test_the_gateway_is_asked_once_and_the_books_follow_its_word(
+    def test_refund_is_requested_once_and_ledger_follows_gateway_status(
         self, session: Session, shop: Shop, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
         before = fetch_balances_by_kind(session)
-        found = claimed(session, refund_id)
+        found = lease(session, refund_id)
         assert not found.may_be_known_to_gateway
 
-        told = gateway_refund.send_refund(gateway.adapter(settings), found)
+        report = gateway_refund.send_refund(gateway.adapter(settings), found)
 
-        assert settle(session, told, refund_id) == "submitted"
+        assert apply_status(session, report, refund_id) == "submitted"
         assert fetch_balances_by_kind(session) == before
-        assert sent(gateway, found) == 1
+        assert count_send_requests(gateway, found) == 1
         assert gateway_refund.lease_refund(session, refund_id=refund_id, now=later(hours=1)) is None
-        assert settle(session, word(found, "processed", id=told.id), refund_id) == "processed"  # type: ignore[union-attr]
+        assert apply_status(session, make_report(found, "processed", id=report.id), refund_id) == "processed"  # type: ignore[union-attr]
         after = fetch_balances_by_kind(session)
         assert after["refunds_in_transit"] == before["refunds_in_transit"] - AMOUNT
         assert after["gateway_clearing"] == before["gateway_clearing"] - AMOUNT
@@ -106,72 +106,74 @@ class TestSending:
         assert row_of(session, "notifications", user_id=shop.buyer.id, type="refund_processed")
         assert_books_are_whole(session)
 
-    def test_one_worker_requests_a_refund_at_a_time(self, session: Session, refund_id: UUID) -> None:
-        claimed(session, refund_id)
+    def test_refund_is_leased_by_a_single_worker_until_lease_expires(
+        self, session: Session, refund_id: UUID
+    ) -> None:
+        lease(session, refund_id)
 
         with pytest.raises(RefundInProgressError):
             gateway_refund.lease_refund(session, refund_id=refund_id, now=later(seconds=119))
 
-        assert claimed(session, refund_id, seconds=SENDING_LEASE.total_seconds()).may_be_known_to_gateway
+        assert lease(session, refund_id, seconds=SENDING_LEASE.total_seconds()).may_be_known_to_gateway
 
-    def test_a_worker_that_died_before_it_asked_is_made_up_for(
+    def test_refund_is_sent_after_worker_died_before_request(
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
-        claimed(session, refund_id)
+        lease(session, refund_id)
 
-        found = claimed(session, refund_id, minutes=3)
-        told = gateway_refund.send_refund(gateway.adapter(settings), found)
+        found = lease(session, refund_id, minutes=3)
+        report = gateway_refund.send_refund(gateway.adapter(settings), found)
 
-        assert settle(session, told, refund_id) == "submitted"
-        assert sent(gateway, found) == 1
+        assert apply_status(session, report, refund_id) == "submitted"
+        assert count_send_requests(gateway, found) == 1
 
     @pytest.mark.parametrize("fault", ["lose", "hang", "garble"])
-    def test_an_answer_that_was_lost_is_found_again_by_our_note(
+    def test_refund_with_lost_response_is_found_by_merchant_note(
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID, fault: str
     ) -> None:
-        found = claimed(session, refund_id)
+        found = lease(session, refund_id)
         gateway.line.fault = fault
         with pytest.raises(ProviderUnavailableError):
             gateway_refund.send_refund(gateway.adapter(settings), found)
         assert status_of(session, refund_id) == "pending"
 
-        # While the gateway can't be asked whether it knows of it, it is not sent.
-        again = claimed(session, refund_id, minutes=3)
+        # The refund is not sent again while the gateway cannot be polled for the first request.
+        again = lease(session, refund_id, minutes=3)
         with pytest.raises(ProviderUnavailableError):
             gateway_refund.send_refund(gateway.adapter(settings), again)
         gateway.line.fault = None
-        told = gateway_refund.send_refund(gateway.adapter(settings), again)
+        report = gateway_refund.send_refund(gateway.adapter(settings), again)
 
-        # By then it may be through with it.
-        assert settle(session, told, refund_id) in ("submitted", "processed")
-        assert sent(gateway, found) == 1
+        # The gateway may have processed the refund by then.
+        assert apply_status(session, report, refund_id) in ("submitted", "processed")
+        assert count_send_requests(gateway, found) == 1
         assert_books_are_whole(session)
 
-    def test_a_gateway_that_is_down_is_asked_again(
+    def test_refund_is_sent_after_gateway_was_down(
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
         gateway.line.fault = "refuse"
         with pytest.raises(ProviderUnavailableError):
-            gateway_refund.send_refund(gateway.adapter(settings), claimed(session, refund_id))
+            gateway_refund.send_refund(gateway.adapter(settings), lease(session, refund_id))
         gateway.line.fault = None
 
-        found = claimed(session, refund_id, minutes=3)
+        found = lease(session, refund_id, minutes=3)
         assert (
-            settle(session, gateway_refund.send_refund(gateway.adapter(settings), found), refund_id)
+            apply_status(session, gateway_refund.send_refund(gateway.adapter(settings), found), refund_id)
             == "submitted"
         )
-        assert sent(gateway, found) == 1
+        assert count_send_requests(gateway, found) == 1
 
     def test_refund_refused_by_the_gateway_needs_finance_and_stays_in_transit(
         self, session: Session, shop: Shop, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
-        before, found = fetch_balances_by_kind(session), claimed(session, refund_id)
+        before, found = fetch_balances_by_kind(session), lease(session, refund_id)
         elsewhere = {"transaction": found.reference, "amount": found.amount_minor}
         gateway.call("POST", "/refund", json=elsewhere)
 
-        told = gateway_refund.send_refund(gateway.adapter(settings), found)
+        report = gateway_refund.send_refund(gateway.adapter(settings), found)
 
-        assert settle(session, told, refund_id) == "failed"
+        assert apply_status(session, report, refund_id) == "failed"
         assert fetch_balances_by_kind(session) == before
         assert (
             session.execute(
@@ -182,24 +184,24 @@ class TestSending:
         )
         assert_books_are_whole(session)
 
-    def test_a_key_that_is_refused_says_nothing_of_the_refund(
+    def test_rejected_api_key_counts_as_gateway_unavailable(
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
         other = gateway.adapter(settings)
-        other._client._client._session.headers["Authorization"] = "Bearer sk_test_of_somebody_else"
+        other._client._client._session.headers["Authorization"] = "Bearer sk_test_of_another_account"
 
         with pytest.raises(ProviderUnavailableError):
-            gateway_refund.send_refund(other, claimed(session, refund_id))
+            gateway_refund.send_refund(other, lease(session, refund_id))
 
 
-def test_all_pages_of_the_gateways_refunds_are_read(
+def test_refund_list_reads_all_pages_up_to_the_limit(
     session: Session,
     gateway: TestGateway,
     settings: Settings,
     refund_id: UUID,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = claimed(session, refund_id)
+    found = lease(session, refund_id)
     for _ in range(5):
         gateway.call("POST", "/refund", json={"transaction": found.reference, "amount": 1})
     adapter = gateway.adapter(settings)
@@ -213,13 +215,13 @@ def test_all_pages_of_the_gateways_refunds_are_read(
         adapter.list_refunds(found.reference)
 
 
-def hear(session: Session, told: GatewayRefund) -> bool:
-    return gateway_reports.handle_refund_event(session, reported=told, now=later(minutes=5))
+def handle_event(session: Session, report: GatewayRefund) -> bool:
+    return gateway_reports.handle_refund_event(session, reported=report, now=later(minutes=5))
 
 
-class TestTheGatewaysWord:
+class TestReportedStatus:
     @pytest.mark.parametrize(
-        ("words", "status"),
+        ("statuses", "status"),
         [
             (["processed", "processed", "pending", "processing"], "processed"),
             (["pending", "processing", "processed", "failed"], "failed"),
@@ -232,13 +234,13 @@ class TestTheGatewaysWord:
             (["something-new"], "pending"),
         ],
     )
-    def test_what_it_says_when_asked_is_noted_whatever_it_said_before(
-        self, session: Session, refund_id: UUID, words: list[str], status: str
+    def test_polled_final_status_overrides_earlier_status_but_pending_does_not(
+        self, session: Session, refund_id: UUID, statuses: list[str], status: str
     ) -> None:
-        before, found = fetch_balances_by_kind(session), claimed(session, refund_id)
+        before, found = fetch_balances_by_kind(session), lease(session, refund_id)
 
-        for said in words:
-            settle(session, word(found, said), refund_id)
+        for reported_status in statuses:
+            apply_status(session, make_report(found, reported_status), refund_id)
 
         assert status_of(session, refund_id) == status
         left = 0 if status == "processed" else AMOUNT
@@ -246,27 +248,32 @@ class TestTheGatewaysWord:
         assert moved == AMOUNT - left
         assert_books_are_whole(session)
 
-    def test_another_amount_needs_attention(self, session: Session, refund_id: UUID) -> None:
-        found = claimed(session, refund_id)
+    def test_refund_with_amount_mismatch_needs_attention(self, session: Session, refund_id: UUID) -> None:
+        found = lease(session, refund_id)
 
-        assert settle(session, word(found, "processed", amount_minor=1), refund_id) == "needs_attention"
+        assert (
+            apply_status(session, make_report(found, "processed", amount_minor=1), refund_id)
+            == "needs_attention"
+        )
         assert_books_are_whole(session)
 
-    def test_what_the_gateway_calls_it_stays(self, session: Session, refund_id: UUID) -> None:
-        found = claimed(session, refund_id)
-        settle(session, word(found, "pending", id="4711"), refund_id)
+    def test_report_with_different_refund_id_is_ignored_and_alerted(
+        self, session: Session, refund_id: UUID
+    ) -> None:
+        found = lease(session, refund_id)
+        apply_status(session, make_report(found, "pending", id="4711"), refund_id)
 
-        assert settle(session, word(found, "processed", id="7777594"), refund_id) == "submitted"
+        assert apply_status(session, make_report(found, "processed", id="7777594"), refund_id) == "submitted"
 
         assert row_of(session, "refunds", id=refund_id)["gateway_refund_id"] == "4711"
         assert open_about(session, f"refund:{refund_id}") == {"REFUND_ID_DIFFERS": "SEV-2"}
-        assert settle(session, word(found, "failed", id="4711"), refund_id) == "failed"
+        assert apply_status(session, make_report(found, "failed", id="4711"), refund_id) == "failed"
 
-    def test_what_was_told_of_an_earlier_try_says_nothing_of_this_one(
+    def test_report_of_earlier_attempt_leaves_requested_retry_pending(
         self, session: Session, refund_id: UUID
     ) -> None:
-        first = claimed(session, refund_id)
-        settle(session, word(first, "failed"), refund_id)
+        first = lease(session, refund_id)
+        apply_status(session, make_report(first, "failed"), refund_id)
         session.execute(
             text(
                 "UPDATE refunds SET status = 'pending', attempt = 2, tries = 2, asked_at = NULL,"
@@ -274,25 +281,27 @@ class TestTheGatewaysWord:
             ),
             {"id": refund_id},
         )
-        second = claimed(session, refund_id, minutes=9)
+        second = lease(session, refund_id, minutes=9)
         assert (second.may_be_known_to_gateway, second.refund_reference) == (
             False,
             f"marketplace refund {refund_id} try 2",
         )
 
-        for said in ("failed", "processed", "pending"):
-            assert settle(session, word(first, said), refund_id) == "pending"
-        assert settle(session, word(second, "processed", id="78"), refund_id) == "processed"
+        for reported_status in ("failed", "processed", "pending"):
+            assert apply_status(session, make_report(first, reported_status), refund_id) == "pending"
+        assert apply_status(session, make_report(second, "processed", id="78"), refund_id) == "processed"
         assert_books_are_whole(session)
 
 
 class TestEvents:
     def test_refund_event_matches_by_id_or_note(self, session: Session, refund_id: UUID) -> None:
-        found = claimed(session, refund_id)
+        found = lease(session, refund_id)
 
-        assert hear(session, word(found, "pending", id="4711", charge_reference=""))
+        assert handle_event(session, make_report(found, "pending", id="4711", charge_reference=""))
         assert status_of(session, refund_id) == "submitted"
-        assert hear(session, word(found, "processed", id="4711", merchant_note="", charge_reference=""))
+        assert handle_event(
+            session, make_report(found, "processed", id="4711", merchant_note="", charge_reference="")
+        )
 
         assert status_of(session, refund_id) == "processed"
         assert times_to_ask(session, refund_id) == 0
@@ -302,11 +311,11 @@ class TestEvents:
     def test_refund_event_naming_only_the_charge_polls_the_gateway(
         self, session: Session, refund_id: UUID, status: str, gateway_id: str
     ) -> None:
-        """It may be one that was made by hand, of the same charge and amount."""
-        found = claimed(session, refund_id)
-        settle(session, word(found, "pending", id="4711"), refund_id)
+        """The event may be about a manual refund of the same charge and amount."""
+        found = lease(session, refund_id)
+        apply_status(session, make_report(found, "pending", id="4711"), refund_id)
 
-        assert hear(session, word(found, status, id=gateway_id, merchant_note=""))
+        assert handle_event(session, make_report(found, status, id=gateway_id, merchant_note=""))
 
         row = row_of(session, "refunds", id=refund_id)
         assert (row["status"], row["gateway_refund_id"]) == ("submitted", "4711")
@@ -316,30 +325,30 @@ class TestEvents:
     def test_event_contradicting_a_final_refund_may_be_older(
         self, session: Session, refund_id: UUID, first: str, then: str
     ) -> None:
-        found = claimed(session, refund_id)
-        hear(session, word(found, first))
+        found = lease(session, refund_id)
+        handle_event(session, make_report(found, first))
 
-        for said in (then, "pending", first):
-            assert hear(session, word(found, said))
+        for reported_status in (then, "pending", first):
+            assert handle_event(session, make_report(found, reported_status))
 
         assert status_of(session, refund_id) == first
         assert times_to_ask(session, refund_id) == 1
         row = gateway_reports.find_refund(session, refund_id=refund_id)
-        assert not gateway_reports.record_status(session, row, [word(found, first)], later(minutes=6))
+        assert not gateway_reports.record_status(session, row, [make_report(found, first)], later(minutes=6))
         row = gateway_reports.find_refund(session, refund_id=refund_id)
-        assert gateway_reports.record_status(session, row, [word(found, then)], later(minutes=7))
+        assert gateway_reports.record_status(session, row, [make_report(found, then)], later(minutes=7))
         assert status_of(session, refund_id) == then
         assert_books_are_whole(session)
 
-    def test_an_answer_is_not_noted_that_may_be_older_than_what_was_learnt_meanwhile(
+    def test_poll_result_is_rejected_when_refund_changed_during_poll(
         self, session: Session, refund_id: UUID
     ) -> None:
-        found = claimed(session, refund_id)
+        found = lease(session, refund_id)
         row = gateway_reports.find_refund(session, refund_id=refund_id)
-        settle(session, word(found, "failed"), refund_id)
+        apply_status(session, make_report(found, "failed"), refund_id)
 
         with pytest.raises(ChangedWhilePolledError):
-            gateway_reports.record_status(session, row, [word(found, "processed")], later(minutes=6))
+            gateway_reports.record_status(session, row, [make_report(found, "processed")], later(minutes=6))
 
         assert status_of(session, refund_id) == "failed"
 
@@ -349,7 +358,7 @@ class TestEvents:
             {"id": "1", "merchant_note": "by hand", "charge_reference": ""},
             {"id": "1", "merchant_note": f"marketplace refund {uuid4()}", "charge_reference": ""},
             {"id": "1", "merchant_note": f"marketplace refund {'-' * 36}", "charge_reference": ""},
-            {"id": "", "merchant_note": "", "charge_reference": "checkout-of-somebody-else"},
+            {"id": "", "merchant_note": "", "charge_reference": "checkout-of-another-buyer"},
             {"id": "", "merchant_note": "", "amount_minor": 1},
             {"id": "", "merchant_note": "Refund for a transaction"},
         ],
@@ -357,13 +366,13 @@ class TestEvents:
     def test_unrecognized_refund_event_is_ignored(
         self, session: Session, refund_id: UUID, values: dict[str, Any]
     ) -> None:
-        found = claimed(session, refund_id)
+        found = lease(session, refund_id)
 
-        assert not hear(session, word(found, "processed", **values))
+        assert not handle_event(session, make_report(found, "processed", **values))
 
         assert (status_of(session, refund_id), times_to_ask(session, refund_id)) == ("pending", 0)
 
-    def test_none_is_about_a_refund_that_was_never_asked_for(self, session: Session, refund_id: UUID) -> None:
+    def test_event_about_never_requested_refund_is_ignored(self, session: Session, refund_id: UUID) -> None:
         reference = session.execute(
             text(
                 "SELECT i.reference FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id"
@@ -372,18 +381,18 @@ class TestEvents:
             {"id": refund_id},
         ).scalar_one()
 
-        assert not hear(session, GatewayRefund("7777594", "processed", AMOUNT, "", reference))
+        assert not handle_event(session, GatewayRefund("7777594", "processed", AMOUNT, "", reference))
 
 
 BODY = {"id": 5, "status": "processed", "amount": 700, "merchant_note": "ours", "currency": "NGN"}
 
 
-class TestReading:
-    def test_an_event_may_write_its_amount_as_digits_and_have_no_id(self) -> None:
-        told = GatewayRefund.from_wire(
+class TestParsing:
+    def test_refund_event_accepts_amount_as_digits_and_missing_id(self) -> None:
+        report = GatewayRefund.from_wire(
             BODY | {"id": None, "amount": "700", "transaction_reference": "checkout-x"}
         )
-        assert told == GatewayRefund("", "processed", 700, "ours", "checkout-x")
+        assert report == GatewayRefund("", "processed", 700, "ours", "checkout-x")
 
     @pytest.mark.parametrize(
         "values",
@@ -393,6 +402,6 @@ class TestReading:
             {"id": "x"},
         ],
     )
-    def test_what_is_no_refund_is_refused(self, values: dict[str, Any]) -> None:
+    def test_malformed_refund_is_refused(self, values: dict[str, Any]) -> None:
         with pytest.raises(MalformedGatewayDataError):
             GatewayRefund.from_wire(BODY | values)
