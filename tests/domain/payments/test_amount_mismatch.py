@@ -1,4 +1,4 @@
-"""A refund that the gateway sent with another amount: finance credits it, and what has left is booked as it is."""
+"""Refunds sent with a different amount: finance credits the refund, and the ledger records the sent amount."""
 
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from tests.support.purchases import (
     wallet_of,
 )
 
-WANTED = 1_000
+REQUESTED = 1_000
 
 
 @pytest.fixture
@@ -35,21 +35,21 @@ def order_id(session: Session, shop: Shop) -> UUID:
 
 @pytest.fixture
 def refund_id(session: Session, officer: Caller, order_id: UUID) -> UUID:
-    refund(session, order_id, officer, amount_minor=WANTED)
+    refund(session, order_id, officer, amount_minor=REQUESTED)
     [row] = refunds_of(session, order_id)
     found: UUID = row["id"]
     return found
 
 
-def said(refund_id: UUID, minor: int, status: str = "processed", *, attempt: int = 1) -> GatewayRefund:
+def make_report(refund_id: UUID, minor: int, status: str = "processed", *, attempt: int = 1) -> GatewayRefund:
     return GatewayRefund(f"7{attempt}", status, minor, gateway_refund.refund_reference(refund_id, attempt))
 
 
-def settle(session: Session, refund_id: UUID, told: GatewayRefund) -> str:
-    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=told, now=NOW)
+def apply_report(session: Session, refund_id: UUID, report: GatewayRefund) -> str:
+    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=report, now=NOW)
 
 
-def told_of(session: Session, user_id: UUID) -> list[str]:
+def notification_texts(session: Session, user_id: UUID) -> list[str]:
     found = session.execute(
         text("SELECT title || ': ' || body FROM notifications WHERE user_id = :id ORDER BY id"),
         {"id": user_id},
@@ -61,7 +61,7 @@ def told_of(session: Session, user_id: UUID) -> list[str]:
     ("sent", "before", "wallet", "owed"),
     [(400, 0, 600, 0), (1_500, 0, 0, 500), (1_500, 200, 0, 300), (1_500, 700, 200, 0)],
 )
-def test_the_difference_is_in_the_wallet_or_owed(
+def test_difference_is_credited_to_the_wallet_or_owed(
     session: Session,
     shop: Shop,
     officer: Caller,
@@ -74,23 +74,23 @@ def test_the_difference_is_in_the_wallet_or_owed(
     buyer_id = shop.buyer.id
     if before:
         fill_wallet(session, buyer_id, before)
-    assert settle(session, refund_id, said(refund_id, sent)) == "needs_attention"
-    books = fetch_balances_by_kind(session)
+    assert apply_report(session, refund_id, make_report(refund_id, sent)) == "needs_attention"
+    balances = fetch_balances_by_kind(session)
 
-    done = mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, sent))
+    done = mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, sent))
 
     assert done.status == "credited"
     assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (wallet, owed)
     after = fetch_balances_by_kind(session)
-    assert after["gateway_clearing"] == books["gateway_clearing"] - sent
-    assert after["refunds_in_transit"] == books["refunds_in_transit"] - WANTED
+    assert after["gateway_clearing"] == balances["gateway_clearing"] - sent
+    assert after["refunds_in_transit"] == balances["refunds_in_transit"] - REQUESTED
     row = row_of(session, "refunds", id=refund_id)
     assert row["paid_twice_minor"] == sent
     assert row_of(session, "gateway_charges", id=row["charge_id"])["refunded_minor"] == sent
     assert open_about(session, f"refund:{refund_id}") == {}
     assert [entry[0] for entry in audited(session, refund_id)] == ["refund.credit"]
-    # The gateway tells of it for ever.
-    assert settle(session, refund_id, said(refund_id, sent)) == "credited"
+    # The gateway keeps reporting the same refund.
+    assert apply_report(session, refund_id, make_report(refund_id, sent)) == "credited"
     assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (wallet, owed)
     assert_books_are_whole(session)
 
@@ -103,65 +103,65 @@ OWED = f"You owe us {format_naira(300)}. We will deduct the debt from future cre
     ("sent", "words"),
     [(400, f"The remaining {format_naira(600)} is in your wallet."), (1_500, f"{TAKEN} {OWED}")],
 )
-def test_the_buyer_is_told_where_it_is(
+def test_buyer_is_notified_about_the_difference(
     session: Session, shop: Shop, officer: Caller, refund_id: UUID, sent: int, words: str
 ) -> None:
     fill_wallet(session, shop.buyer.id, 200)
-    settle(session, refund_id, said(refund_id, sent))
+    apply_report(session, refund_id, make_report(refund_id, sent))
 
-    mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, sent))
+    mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, sent))
 
-    assert told_of(session, shop.buyer.id)[-1] == (
+    assert notification_texts(session, shop.buyer.id)[-1] == (
         f"Your refund was sent with a different amount: {format_naira(sent)} was sent to your original payment method"
-        f" instead of {format_naira(WANTED)}. {words}"
+        f" instead of {format_naira(REQUESTED)}. {words}"
     )
 
 
-def test_what_comes_back_is_in_the_wallet(
+def test_returned_mismatched_refund_is_fully_credited(
     session: Session, shop: Shop, officer: Caller, refund_id: UUID
 ) -> None:
-    settle(session, refund_id, said(refund_id, 400))
-    mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, 400))
+    apply_report(session, refund_id, make_report(refund_id, 400))
+    mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400))
 
-    assert settle(session, refund_id, said(refund_id, 400, "failed")) == "credited"
+    assert apply_report(session, refund_id, make_report(refund_id, 400, "failed")) == "credited"
 
-    assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (WANTED, 0)
+    assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (REQUESTED, 0)
     assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
     assert_books_are_whole(session)
 
 
-def test_an_earlier_try_may_have_been_sent_so(
+def test_mismatched_earlier_attempt_is_credited_with_the_difference(
     session: Session, shop: Shop, officer: Caller, refund_id: UUID
 ) -> None:
-    settle(session, refund_id, said(refund_id, WANTED, "failed"))
+    apply_report(session, refund_id, make_report(refund_id, REQUESTED, "failed"))
     mend_refund(session, refund_id, officer, states.RETRY)
-    second = said(refund_id, WANTED, "failed", attempt=2)
-    settle(session, refund_id, second)
+    second = make_report(refund_id, REQUESTED, "failed", attempt=2)
+    apply_report(session, refund_id, second)
 
-    mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, 400), second)
+    mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400), second)
 
     assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (600, 0)
     assert_books_are_whole(session)
 
 
 @pytest.mark.parametrize("status", ["pending", "processing"])
-def test_nothing_is_done_before_it_is_sent(
+def test_mismatched_refund_in_transit_cannot_be_credited(
     session: Session, shop: Shop, officer: Caller, refund_id: UUID, status: str
 ) -> None:
-    settle(session, refund_id, said(refund_id, 400, status))
+    apply_report(session, refund_id, make_report(refund_id, 400, status))
 
     with pytest.raises(RefundStillInFlightError, match=f"gateway status: {status}, amount: 400 kobo"):
-        mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, 400, status))
+        mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400, status))
 
     assert row_of(session, "refunds", id=refund_id)["status"] == "needs_attention"
     assert wallet_of(session, shop.buyer.id) == 0
 
 
-def test_a_second_refund_with_our_note_is_not_taken_for_it(
+def test_second_gateway_refund_with_same_note_blocks_credit(
     session: Session, shop: Shop, officer: Caller, refund_id: UUID
 ) -> None:
-    """That it may be sent twice is an alert of its own."""
-    settle(session, refund_id, said(refund_id, WANTED, "needs-attention"))
+    """A separate alert reports the possible duplicate."""
+    apply_report(session, refund_id, make_report(refund_id, REQUESTED, "needs-attention"))
     other = GatewayRefund("99", "processed", 400, gateway_refund.refund_reference(refund_id, 1))
 
     with pytest.raises(RefundStillInFlightError):
@@ -171,17 +171,17 @@ def test_a_second_refund_with_our_note_is_not_taken_for_it(
     assert "REFUND_ID_DIFFERS" in open_about(session, f"refund:{refund_id}")
 
 
-def test_what_the_bank_gave_as_well_is_taken_or_owed(
+def test_credit_after_lost_dispute_is_offset_against_buyer_debt(
     session: Session, shop: Shop, officer: Caller, order_id: UUID, refund_id: UUID
 ) -> None:
-    settle(session, refund_id, said(refund_id, 400))
+    apply_report(session, refund_id, make_report(refund_id, 400))
     charge_id = charge_of(session, order_id)
     dispute_charge(session, charge_id)
     dispute_charge(session, charge_id, resolution="merchant-accepted")
-    assert owed_by(session, shop.buyer.id) == WANTED
+    assert owed_by(session, shop.buyer.id) == REQUESTED
 
-    mend_refund(session, refund_id, officer, states.CREDIT, said(refund_id, 400))
+    mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400))
 
-    # Of what the bank gave they had 400 from the gateway, and the 600 of the wallet went to the debt.
+    # The credit of 600 offsets the debt of 1,000. The 400 sent by the gateway remain owed.
     assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 400)
     assert_books_are_whole(session)

@@ -1,4 +1,4 @@
-"""Refunds that wait to be sent while the buyer's bank disputes their charge, and what becomes of them."""
+"""Chargeback guard: a pending refund waits while the buyer's bank disputes the charge."""
 
 from typing import Any
 from uuid import UUID
@@ -63,13 +63,13 @@ def order_id(session: Session, shop: Shop) -> UUID:
 
 @pytest.fixture
 def refund_id(session: Session, order_id: UUID) -> UUID:
-    """A refund that waits to be sent."""
+    """A pending refund of a cancelled order."""
     found: UUID = refunds_of(session, order_id)[0]["id"]
     return found
 
 
 @pytest.fixture(autouse=True)
-def _books_stay_whole(session: Session) -> Any:
+def _check_invariants(session: Session) -> Any:
     yield
     assert_books_are_whole(session)
 
@@ -79,8 +79,8 @@ def status_of(session: Session, refund_id: UUID) -> str:
     return status
 
 
-def handed_on(session: Session, refund_id: UUID) -> int:
-    """Tell how often a worker was told to see to a refund."""
+def count_send_events(session: Session, refund_id: UUID) -> int:
+    """Count the events that ask a worker to send the refund."""
     found: int = session.execute(
         text(
             "SELECT count(*) FROM outbox_events WHERE topic = 'refund.send' AND payload ->> 'refundId' = :id"
@@ -95,18 +95,22 @@ def body_of(session: Session, shop: Shop, kind: str) -> str:
     return body
 
 
-def work_off(session: Session, refund_id: UUID, gateway: Any) -> gateway_refund.PendingGatewayRefund | None:
-    """Do what a worker does whose event it is."""
+def process_refund(
+    session: Session, refund_id: UUID, gateway: Any
+) -> gateway_refund.PendingGatewayRefund | None:
+    """Send a refund like a worker that received the refund's event."""
     found = gateway_refund.lease_refund(session, refund_id=refund_id, now=later(minutes=3))
-    told = gateway_refund.send_refund(gateway, found)
-    if found is not None and told is None:
+    report = gateway_refund.send_refund(gateway, found)
+    if found is not None and report is None:
         gateway_refund.record_refund_unknown_to_gateway(session, pending_refund=found, now=later(minutes=3))
-    elif found is not None and told is not None:
-        gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=told, now=later(minutes=3))
+    elif found is not None and report is not None:
+        gateway_refund.apply_gateway_status(
+            session, refund_id=refund_id, reported=report, now=later(minutes=3)
+        )
     return found
 
 
-class TestWhileItIsOpen:
+class TestOpenDispute:
     @pytest.fixture(autouse=True)
     def dispute_id(self, session: Session, order_id: UUID, refund_id: UUID) -> UUID:
         assert status_of(session, refund_id) == "pending"
@@ -118,7 +122,7 @@ class TestWhileItIsOpen:
         row = row_of(session, "refunds", id=refund_id)
         assert (row["status"], row["asked_at"], row["asking_until"]) == ("pending", None, None)
 
-    def test_finance_and_the_buyer_see_why(
+    def test_delayed_refund_is_explained_to_finance_and_buyer(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, refund_id: UUID, dispute_id: UUID
     ) -> None:
         page = TableRequest(number=1, limit=100, sort="created_at", descending=True)
@@ -132,7 +136,7 @@ class TestWhileItIsOpen:
         assert "bank was asked" in holder.why
 
     @pytest.mark.parametrize("resolution", ["", "auto-something"])
-    def test_an_end_that_does_not_say_who_won_is_none(
+    def test_unrecognized_outcome_keeps_the_dispute_open(
         self, session: Session, order_id: UUID, refund_id: UUID, resolution: str
     ) -> None:
         dispute_charge(session, charge_of(session, order_id), resolution)
@@ -145,16 +149,16 @@ class TestWhileItIsOpen:
     def test_refund_is_sent_when_the_dispute_is_won(
         self, session: Session, order_id: UUID, refund_id: UUID
     ) -> None:
-        before = handed_on(session, refund_id)
+        before = count_send_events(session, refund_id)
 
         dispute_charge(session, charge_of(session, order_id), WON)
 
-        assert handed_on(session, refund_id) == before + 1
+        assert count_send_events(session, refund_id) == before + 1
         found = gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         assert found is not None
         assert (found.may_be_known_to_gateway, found.has_chargeback) == (False, False)
 
-    def test_of_two_disputes_both_must_be_won(
+    def test_refund_waits_until_both_disputes_are_won(
         self, session: Session, order_id: UUID, refund_id: UUID
     ) -> None:
         charge_id = charge_of(session, order_id)
@@ -165,7 +169,7 @@ class TestWhileItIsOpen:
         dispute_charge(session, charge_id, WON, id="another")
         assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is not None
 
-    def test_the_amount_told_first_counts_if_the_end_names_none(
+    def test_outcome_without_amount_uses_amount_reported_first(
         self, session: Session, shop: Shop, order_id: UUID, refund_id: UUID
     ) -> None:
         charge_id = charge_of(session, order_id)
@@ -177,14 +181,14 @@ class TestWhileItIsOpen:
         assert wallet_of(session, shop.buyer.id) == TOTAL - 50_000
 
 
-class TestWhatItIsAbout:
-    def test_an_order_of_the_checkout_that_the_wallet_paid_is_not_held_up(
+class TestAffectedOrders:
+    def test_dispute_does_not_affect_checkout_order_paid_by_wallet(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL)
         shops = neighbours(session, shop, 2)
-        wishes = [RequestedItem(make_product(session, one), 1) for one in shops]
-        done = check_out(session, shop, wishes, wallet=WalletUse(TOTAL))
+        items = [RequestedItem(make_product(session, one), 1) for one in shops]
+        done = check_out(session, shop, items, wallet=WalletUse(TOTAL))
         assert done.payment is not None
         charge = make_charge(done.payment)
         apply(session, charge)
@@ -199,15 +203,13 @@ class TestWhatItIsAbout:
         refund(session, by_wallet["id"], officer)
         assert wallet_of(session, shop.buyer.id) == TOTAL
 
-    def test_a_charge_that_was_told_of_without_its_id_is_meant_by_any(
-        self, session: Session, shop: Shop
-    ) -> None:
+    def test_dispute_matches_charge_that_was_reported_without_id(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         intent = make_intent(session, shop, order_id)
         apply(session, make_charge(intent, id=intent.reference))
-        told = GatewayDispute.from_wire(dispute_data(intent.reference, 4711))
+        report = GatewayDispute.from_wire(dispute_data(intent.reference, 4711))
 
-        assert record_chargeback(session, reported=told, is_final=False, now=NOW)
+        assert record_chargeback(session, reported=report, is_final=False, now=NOW)
 
         assert row_of(session, "orders", id=order_id)["status"] == "disputed"
         apply(session, make_charge(intent, id="4711"))
@@ -215,14 +217,14 @@ class TestWhatItIsAbout:
         assert find_chargeback_state(session, charge_id=charge["id"]) == "open"
 
 
-class TestThatWasAskedFor:
-    """The answer was lost: whether the gateway sends it is not known."""
+class TestRequestedRefund:
+    """Refunds with a lost response: the gateway may or may not have received the request."""
 
     @pytest.fixture
-    def lost_answer(
+    def lost_response(
         self, session: Session, gateway: TestGateway, settings: Settings, order_id: UUID, refund_id: UUID
     ) -> str:
-        """Open its page at the gateway, pay there, and lose the answer to our call."""
+        """Request the refund, lose the response, and return the payment reference."""
         reference: str = row_of(session, "orders", id=order_id)["payment_reference"]
         gateway.open(reference, TOTAL)
         gateway.pay(reference)
@@ -234,8 +236,8 @@ class TestThatWasAskedFor:
         return reference
 
     @pytest.fixture
-    def never_arrived(self, session: Session, gateway: TestGateway, order_id: UUID, refund_id: UUID) -> str:
-        """Have a worker die before its call."""
+    def unsent_request(self, session: Session, gateway: TestGateway, order_id: UUID, refund_id: UUID) -> str:
+        """Lease the refund without a request, like a dying worker, and return the payment reference."""
         reference: str = row_of(session, "orders", id=order_id)["payment_reference"]
         gateway.open(reference, TOTAL)
         gateway.pay(reference)
@@ -249,16 +251,16 @@ class TestThatWasAskedFor:
         settings: Settings,
         order_id: UUID,
         refund_id: UUID,
-        lost_answer: str,
+        lost_response: str,
     ) -> None:
         dispute_charge(session, charge_of(session, order_id))
 
-        found = work_off(session, refund_id, gateway.adapter(settings))
+        found = process_refund(session, refund_id, gateway.adapter(settings))
 
         assert found is not None
         assert found.has_chargeback
         assert status_of(session, refund_id) in ("submitted", "processed")
-        assert gateway.calls(lost_answer)["POST /refund"] == 1
+        assert gateway.calls(lost_response)["POST /refund"] == 1
 
     def test_refund_unknown_to_the_gateway_is_not_sent_again(
         self,
@@ -267,20 +269,20 @@ class TestThatWasAskedFor:
         settings: Settings,
         order_id: UUID,
         refund_id: UUID,
-        never_arrived: str,
+        unsent_request: str,
     ) -> None:
         dispute_charge(session, charge_of(session, order_id))
 
         for _ in range(2):
-            assert work_off(session, refund_id, gateway.adapter(settings)) is not None
+            assert process_refund(session, refund_id, gateway.adapter(settings)) is not None
             assert status_of(session, refund_id) == "pending"
-        assert "POST /refund" not in gateway.calls(never_arrived)
+        assert "POST /refund" not in gateway.calls(unsent_request)
 
         dispute_charge(session, charge_of(session, order_id), WON)
-        work_off(session, refund_id, gateway.adapter(settings))
-        assert gateway.calls(never_arrived)["POST /refund"] == 1
+        process_refund(session, refund_id, gateway.adapter(settings))
+        assert gateway.calls(unsent_request)["POST /refund"] == 1
 
-    def test_of_a_lost_charge_it_pays_what_the_buyer_owes_by_then(
+    def test_unsent_refund_of_lost_charge_settles_buyer_debt(
         self,
         session: Session,
         shop: Shop,
@@ -288,48 +290,48 @@ class TestThatWasAskedFor:
         settings: Settings,
         order_id: UUID,
         refund_id: UUID,
-        never_arrived: str,
+        unsent_request: str,
     ) -> None:
-        before = handed_on(session, refund_id)
+        before = count_send_events(session, refund_id)
         dispute_charge(session, charge_of(session, order_id), LOST, refund_amount=TOTAL)
-        # It may have been sent, so for all that is known its buyer has it twice.
+        # The refund may have been sent, so the buyer may have the money twice.
         assert owed_by(session, shop.buyer.id) == TOTAL
-        assert handed_on(session, refund_id) == before + 1
+        assert count_send_events(session, refund_id) == before + 1
 
-        work_off(session, refund_id, gateway.adapter(settings))
+        process_refund(session, refund_id, gateway.adapter(settings))
 
         assert status_of(session, refund_id) == "credited"
         assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
-        assert "POST /refund" not in gateway.calls(never_arrived)
+        assert "POST /refund" not in gateway.calls(unsent_request)
         assert "Your bank has already returned this payment" in body_of(session, shop, "wallet_credited")
 
-    def test_a_dispute_that_ends_while_the_gateway_is_asked_has_it_handed_on(
-        self, session: Session, gateway: TestGateway, order_id: UUID, refund_id: UUID, never_arrived: str
+    def test_dispute_won_during_poll_enqueues_the_refund_again(
+        self, session: Session, gateway: TestGateway, order_id: UUID, refund_id: UUID, unsent_request: str
     ) -> None:
         dispute_charge(session, charge_of(session, order_id))
         found = gateway_refund.lease_refund(session, refund_id=refund_id, now=later(minutes=3))
         assert found is not None
         dispute_charge(session, charge_of(session, order_id), WON)
-        before = handed_on(session, refund_id)
+        before = count_send_events(session, refund_id)
 
         gateway_refund.record_refund_unknown_to_gateway(session, pending_refund=found, now=later(minutes=3))
 
-        assert handed_on(session, refund_id) == before + 1
+        assert count_send_events(session, refund_id) == before + 1
         assert gateway_refund.lease_refund(session, refund_id=refund_id, now=later(minutes=3)) is not None
 
 
-class TestAfterALoss:
+class TestLostDispute:
     def test_refund_after_a_loss_goes_to_the_wallet(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
-        """A charge was accepted as a part of an order, taken by the bank, and the order called off."""
+        """The charge was accepted as a partial payment and lost in a dispute. Then the order was cancelled."""
         order_id = place(session, shop, make_product(session, shop))
         charge = make_charge(make_intent(session, shop, order_id), amount_minor=1_000)
         apply(session, charge)
-        held_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
-        decided = {"action": "accept_rest", "note": "Part of it."}
+        quarantined_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
+        decision = {"action": "accept_rest", "note": "Part of it."}
         quarantine.resolve_quarantined_charge(
-            session, quarantined_charge_id=held_id, act=act_of(officer, now=NOW), **decided
+            session, quarantined_charge_id=quarantined_id, act=act_of(officer, now=NOW), **decision
         )
         dispute_charge(session, charge.id, LOST, refund_amount=1_000)
         assert owed_by(session, shop.buyer.id) == 1_000

@@ -1,4 +1,4 @@
-"""Disputes that the buyer's bank decided against us: who bears what it took, and that the buyer has it once."""
+"""Lost chargebacks: vendor, platform or buyer bears the loss, and the buyer receives the money once."""
 
 from typing import Any
 from uuid import UUID
@@ -53,29 +53,29 @@ from tests.support.purchases import (
 
 @pytest.fixture
 def delivered(session: Session, shop: Shop) -> UUID:
-    """An order whose money was released."""
+    """A delivered order with released escrow."""
     return delivered_order(session, shop)
 
 
 @pytest.fixture(autouse=True)
-def _books_stay_whole(session: Session) -> Any:
+def _check_invariants(session: Session) -> Any:
     yield
     assert_books_are_whole(session)
 
 
-def owed(session: Session, shop: Shop) -> int:
-    """Give what the vendor owes."""
+def vendor_debt(session: Session, shop: Shop) -> int:
+    """Return the vendor debt in kobo."""
     return fetch_balance(session, account=accounts.vendor_receivable(shop.store_id))
 
 
-def test_a_lost_dispute_after_the_release_is_borne_like_a_clawback(
+def test_lost_dispute_after_release_is_charged_like_a_clawback(
     session: Session, shop: Shop, delivered: UUID
 ) -> None:
     dispute_id = lose_dispute(session, delivered, amount_minor=TOTAL)
 
     assert status_of(session, delivered) == "delivered"
     assert balances_of_order(session, delivered) == BOTH_HAD | GONE
-    assert owed(session, shop) == VENDORS
+    assert vendor_debt(session, shop) == VENDORS
     assert trail_of(session, delivered)[-1] == ("delivered", "delivered", "clawback", "gateway")
     assert told(session, shop.vendor.id)[-1] == "order_clawed_back"
     [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
@@ -94,47 +94,45 @@ def test_a_lost_dispute_after_the_release_is_borne_like_a_clawback(
 
 
 @pytest.mark.parametrize("resolution", ["declined", "", "odd"])
-def test_what_was_not_lost_is_not_borne(
+def test_dispute_without_lost_outcome_creates_no_vendor_debt(
     session: Session, shop: Shop, delivered: UUID, resolution: str
 ) -> None:
     lose_dispute(session, delivered, amount_minor=TOTAL, resolution=resolution)
-    assert owed(session, shop) == 0
+    assert vendor_debt(session, shop) == 0
 
 
-def test_without_an_amount_it_is_all_that_the_charge_brought(
+def test_lost_dispute_without_amount_covers_the_full_charge(
     session: Session, shop: Shop, delivered: UUID
 ) -> None:
     lose_dispute(session, delivered, amount_minor=None)
-    assert owed(session, shop) == VENDORS
+    assert vendor_debt(session, shop) == VENDORS
 
 
-def test_more_than_the_charge_brought_is_not_booked(session: Session, shop: Shop, delivered: UUID) -> None:
+def test_lost_dispute_is_capped_at_the_charged_amount(session: Session, shop: Shop, delivered: UUID) -> None:
     lose_dispute(session, delivered, amount_minor=TOTAL * 2)
     assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == TOTAL
 
 
-def test_what_was_clawed_back_before_reached_the_buyer_twice(
+def test_clawback_before_lost_dispute_is_taken_back_from_the_wallet(
     session: Session, shop: Shop, officer: Caller, delivered: UUID
 ) -> None:
     claw_back(session, delivered, officer, amount_minor=100_000)
     lose_dispute(session, delivered, amount_minor=TOTAL)
 
-    assert owed(session, shop) == VENDORS
-    # The wallet had it, and gave it back.
+    assert vendor_debt(session, shop) == VENDORS
+    # The credit of the clawback was taken from the wallet again.
     assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
     assert "We took NGN 1,000.00 from your wallet" in body
 
 
-def test_what_was_sent_before_is_the_buyers_to_give_back(
-    session: Session, shop: Shop, officer: Caller
-) -> None:
+def test_refund_sent_before_lost_dispute_is_buyer_debt(session: Session, shop: Shop, officer: Caller) -> None:
     order_id = paid_order(session, shop)
     refund(session, order_id, officer)
     say(session, refunds_of(session, order_id)[0]["id"], "processed")
     lose_dispute(session, order_id, amount_minor=TOTAL)
 
-    assert (owed(session, shop), owed_by(session, shop.buyer.id)) == (0, TOTAL)
+    assert (vendor_debt(session, shop), owed_by(session, shop.buyer.id)) == (0, TOTAL)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
     assert f"You owe us {format_naira(TOTAL)}" in body
     entry = build_money_trail(session, order_id=order_id, caller=shop.buyer).entries[-1]
@@ -143,7 +141,7 @@ def test_what_was_sent_before_is_the_buyers_to_give_back(
 
 
 @pytest.mark.parametrize("status", ["pending", "failed"])
-def test_what_was_not_sent_is_given_once_by_the_bank(
+def test_lost_dispute_cancels_unsent_refund(
     session: Session, shop: Shop, officer: Caller, status: str
 ) -> None:
     order_id = paid_order(session, shop)
@@ -166,7 +164,7 @@ def test_what_was_not_sent_is_given_once_by_the_bank(
     assert [(one.holder, one.amount_minor) for one in held] == [("buyer", TOTAL)]
 
 
-def test_what_the_bank_did_not_give_of_it_is_in_the_wallet(
+def test_unsent_refund_above_disputed_amount_goes_to_the_wallet(
     session: Session, shop: Shop, officer: Caller
 ) -> None:
     order_id = paid_order(session, shop)
@@ -181,10 +179,10 @@ def test_what_the_bank_did_not_give_of_it_is_in_the_wallet(
     )
 
 
-def test_what_was_about_to_go_back_comes_before_what_escrow_holds(
+def test_lost_dispute_consumes_unsent_refund_before_escrow(
     session: Session, shop: Shop, officer: Caller
 ) -> None:
-    """The bank gave the buyer what we were about to: not that and its refund."""
+    """The bank's payment replaces the pending refund. Escrow bears only the rest."""
     order_id = paid_order(session, shop)
     refund(session, order_id, officer, amount_minor=100_000)
     lose_dispute(session, order_id, amount_minor=150_000)
@@ -193,22 +191,22 @@ def test_what_was_about_to_go_back_comes_before_what_escrow_holds(
     assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
 
 
-def test_what_vendors_bear_of_it_is_not_borne_twice(
+def test_lost_dispute_after_gateway_clawback_charges_vendor_once(
     session: Session, shop: Shop, officer: Caller, delivered: UUID
 ) -> None:
     claw_back(session, delivered, officer, amount_minor=100_000, destination="gateway")
     lose_dispute(session, delivered, amount_minor=TOTAL)
 
-    assert owed(session, shop) == VENDORS
+    assert vendor_debt(session, shop) == VENDORS
     assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
     assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == TOTAL
 
 
-class TestChargesThatNothingTook:
-    """The bank takes money back that paid for no order: it has left the gateway all the same."""
+class TestUnappliedCharges:
+    """Lost disputes of charges that paid for no order: the money still leaves the gateway."""
 
     def second_charge(self, session: Session, shop: Shop) -> tuple[UUID, str]:
-        """Pay an order twice; the second charge goes back."""
+        """Pay an order twice, so that the second charge is returned."""
         order_id = place(session, shop, make_product(session, shop))
         intent = make_intent(session, shop, order_id)
         apply(session, make_charge(intent))
@@ -237,7 +235,7 @@ class TestChargesThatNothingTook:
         assert owed_by(session, shop.buyer.id) == TOTAL
         assert status_of(session, order_id) == "paid_escrow"
 
-    def test_the_other_charge_of_the_payment_is_not_held_up(
+    def test_lost_second_charge_does_not_block_refund_of_the_first(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         order_id, charge_id = self.second_charge(session, shop)
@@ -256,12 +254,12 @@ class TestChargesThatNothingTook:
         apply(session, charge)
         dispute_charge(session, charge.id, "merchant-accepted", refund_amount=None)
         assert owed_by(session, shop.buyer.id) == 1_000
-        held_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
+        quarantined_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
 
         def decide(action: str) -> None:
             quarantine.resolve_quarantined_charge(
                 session,
-                quarantined_charge_id=held_id,
+                quarantined_charge_id=quarantined_id,
                 action=action,
                 note="The bank took it.",
                 act=act_of(officer, now=NOW),
@@ -275,9 +273,7 @@ class TestChargesThatNothingTook:
         assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
         assert row_of(session, "orders", id=order_id)["payment_status"] is None
 
-    def test_what_was_more_than_due_is_in_the_wallet_and_taken_from_there(
-        self, session: Session, shop: Shop
-    ) -> None:
+    def test_excess_of_lost_charge_is_taken_from_the_wallet(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         charge = make_charge(make_intent(session, shop, order_id), amount_minor=TOTAL + 700)
         apply(session, charge)
@@ -289,7 +285,7 @@ class TestChargesThatNothingTook:
         assert balances_of_order(session, order_id)["lost_disputes"] == TOTAL
 
 
-def test_what_escrow_holds_waits_for_a_ruling(session: Session, shop: Shop) -> None:
+def test_lost_dispute_before_release_leaves_escrow_for_a_ruling(session: Session, shop: Shop) -> None:
     order_id = paid_order(session, shop)
     lose_dispute(session, order_id, amount_minor=TOTAL)
 
@@ -300,7 +296,7 @@ def test_what_escrow_holds_waits_for_a_ruling(session: Session, shop: Shop) -> N
         "gateway_clearing": -TOTAL,
         "lost_disputes": TOTAL,
     }
-    assert owed(session, shop) == 0
+    assert vendor_debt(session, shop) == 0
     last = build_money_trail(session, order_id=order_id, caller=shop.buyer).entries[-1]
     assert (last.from_, last.to, last.amount_minor) == ("gateway", "buyer", TOTAL)
     held = build_money_trail(session, order_id=order_id, caller=shop.vendor)
@@ -308,7 +304,7 @@ def test_what_escrow_holds_waits_for_a_ruling(session: Session, shop: Shop) -> N
     assert {entry.kind for entry in held.entries} == {"payment"}
 
 
-def test_more_than_escrow_holds_reached_the_buyer_twice(
+def test_lost_amount_above_escrow_balance_is_buyer_debt(
     session: Session, shop: Shop, officer: Caller
 ) -> None:
     order_id = paid_order(session, shop)
@@ -317,21 +313,17 @@ def test_more_than_escrow_holds_reached_the_buyer_twice(
     lose_dispute(session, order_id, amount_minor=5_000)
 
     assert balances_of_order(session, order_id)["lost_disputes"] == TOTAL - 100_000
-    # Of what reached them twice the wallet gave what it had.
+    # The wallet covers the duplicate as far as possible. The rest is buyer debt.
     assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 4_000)
 
 
-def test_what_a_bank_took_is_not_clawed_back_as_well(
-    session: Session, officer: Caller, delivered: UUID
-) -> None:
+def test_clawback_after_lost_dispute_is_refused(session: Session, officer: Caller, delivered: UUID) -> None:
     lose_dispute(session, delivered, amount_minor=1_000)
     with pytest.raises(ChargedBackError):
         claw_back(session, delivered, officer)
 
 
-def test_two_lost_disputes_of_one_charge_are_two_losses(
-    session: Session, shop: Shop, delivered: UUID
-) -> None:
+def test_two_lost_disputes_of_same_charge_add_up(session: Session, shop: Shop, delivered: UUID) -> None:
     lose_dispute(session, delivered, amount_minor=1_000)
     lose_dispute(session, delivered, amount_minor=2_000)
-    assert owed(session, shop) == 3_000
+    assert vendor_debt(session, shop) == 3_000

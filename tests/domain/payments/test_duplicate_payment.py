@@ -1,4 +1,4 @@
-"""A refund whose buyer has the money, and that the gateway sends after all: booked, and owed."""
+"""Duplicate refunds: the gateway sends money that the buyer already has, and the buyer owes the duplicate."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -51,11 +51,11 @@ def order_id(session: Session, shop: Shop) -> UUID:
 
 
 @pytest.fixture
-def made(session: Session, officer: Caller, order_id: UUID) -> GatewayRefund:
-    """A refund that needed attention, and that its buyer's wallet got; as the gateway tells that it sent it."""
+def late_report(session: Session, officer: Caller, order_id: UUID) -> GatewayRefund:
+    """The late success report of a refund that was already credited to the wallet."""
     [row] = refunds_of(session, order_id)
     say(session, row["id"], "needs-attention", id="77")
-    mend(session, row["id"], officer, states.CREDIT, "needs-attention")
+    resolve_refund(session, row["id"], officer, states.CREDIT, "needs-attention")
     return GatewayRefund(
         "77", "processed", row["amount_minor"], gateway_refund.refund_reference(row["id"], 1)
     )
@@ -68,20 +68,20 @@ def refund_id(session: Session, order_id: UUID) -> UUID:
     return found
 
 
-def mend(session: Session, refund_id: UUID, officer: Caller, trigger: str, word: str) -> None:
+def resolve_refund(session: Session, refund_id: UUID, officer: Caller, trigger: str, status: str) -> None:
     row = row_of(session, "refunds", id=refund_id)
-    said = GatewayRefund(
-        "77", word, row["amount_minor"], gateway_refund.refund_reference(refund_id, row["attempt"])
+    report = GatewayRefund(
+        "77", status, row["amount_minor"], gateway_refund.refund_reference(refund_id, row["attempt"])
     )
-    mend_refund(session, refund_id, officer, trigger, said)
+    mend_refund(session, refund_id, officer, trigger, report)
 
 
-def settle(session: Session, refund_id: UUID, told: GatewayRefund) -> str:
-    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=told, now=NOW)
+def apply_report(session: Session, refund_id: UUID, report: GatewayRefund) -> str:
+    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=report, now=NOW)
 
 
 def spend(session: Session, shop: Shop, minor: int) -> UUID:
-    """Have a buyer put money of their wallet into an order."""
+    """Spend an amount of the buyer's wallet on a new order."""
     return place(session, shop, make_product(session, shop, price_minor=1_000_000), wallet=WalletUse(minor))
 
 
@@ -93,19 +93,19 @@ def bodies_of(session: Session, user_id: UUID, kind: str) -> list[str]:
     return list(found.scalars())
 
 
-class TestAfterTheCredit:
-    def test_a_wallet_that_has_it_gives_it_back(
-        self, session: Session, shop: Shop, refund_id: UUID, made: GatewayRefund
+class TestCreditedRefundSentLater:
+    def test_duplicate_is_taken_from_the_wallet(
+        self, session: Session, shop: Shop, refund_id: UUID, late_report: GatewayRefund
     ) -> None:
         before = fetch_balances_by_kind(session)["gateway_clearing"]
         fill_wallet(session, shop.buyer.id, 500)
 
-        assert settle(session, refund_id, made) == "credited"
+        assert apply_report(session, refund_id, late_report) == "credited"
 
-        amount = made.amount_minor
+        amount = late_report.amount_minor
         assert wallet_of(session, shop.buyer.id) == 500
         assert owed_by(session, shop.buyer.id) == 0
-        # What was filled in came by the gateway too.
+        # The initial 500 kobo of the wallet came through the gateway too.
         assert fetch_balances_by_kind(session)["gateway_clearing"] == before + 500 - amount
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == amount
         assert open_about(session, f"refund:{refund_id}") == {"REFUND_SENT_TWICE": "SEV-1"}
@@ -114,66 +114,72 @@ class TestAfterTheCredit:
         assert "owe" not in body
         assert_books_are_whole(session)
 
-    def test_what_was_spent_is_owed(
-        self, session: Session, shop: Shop, refund_id: UUID, made: GatewayRefund
+    def test_spent_part_of_duplicate_is_buyer_debt(
+        self, session: Session, shop: Shop, refund_id: UUID, late_report: GatewayRefund
     ) -> None:
-        spend(session, shop, made.amount_minor - 1_000)
+        spend(session, shop, late_report.amount_minor - 1_000)
 
-        settle(session, refund_id, made)
+        apply_report(session, refund_id, late_report)
 
-        owed = made.amount_minor - 1_000
-        assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, owed)
+        debt = late_report.amount_minor - 1_000
+        assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, debt)
         [body] = bodies_of(session, shop.buyer.id, "refund_paid_twice")
-        assert f"You owe us {format_naira(owed)}" in body
+        assert f"You owe us {format_naira(debt)}" in body
         assert_books_are_whole(session)
 
-    def test_however_often_it_is_told_it_is_booked_once(
-        self, session: Session, shop: Shop, refund_id: UUID, made: GatewayRefund
+    def test_repeated_report_posts_duplicate_once(
+        self, session: Session, shop: Shop, refund_id: UUID, late_report: GatewayRefund
     ) -> None:
         for _ in range(3):
-            settle(session, refund_id, made)
+            apply_report(session, refund_id, late_report)
 
-        assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == made.amount_minor
+        assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == late_report.amount_minor
         assert wallet_of(session, shop.buyer.id) == 0
         assert len(bodies_of(session, shop.buyer.id, "refund_paid_twice")) == 1
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("named", [True, False])
-    def test_an_event_has_the_gateway_asked_before_the_wallet_gives_anything_back(
-        self, session: Session, shop: Shop, order_id: UUID, refund_id: UUID, made: GatewayRefund, named: bool
+    def test_event_polls_the_gateway_before_debiting_the_wallet(
+        self,
+        session: Session,
+        shop: Shop,
+        order_id: UUID,
+        refund_id: UUID,
+        late_report: GatewayRefund,
+        named: bool,
     ) -> None:
         session.execute(
             text("UPDATE refunds SET asked_at = :now WHERE id = :id"), {"now": NOW, "id": refund_id}
         )
         reference = row_of(session, "orders", id=order_id)["payment_reference"]
-        bare = GatewayRefund("", "processed", made.amount_minor, "", reference)
+        bare = GatewayRefund("", "processed", late_report.amount_minor, "", reference)
 
-        assert gateway_reports.handle_refund_event(session, reported=made if named else bare, now=NOW)
+        assert gateway_reports.handle_refund_event(session, reported=late_report if named else bare, now=NOW)
 
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
         assert times_to_ask(session, refund_id) == 1
         found = gateway_reports.find_refund(session, refund_id=refund_id)
-        assert not gateway_reports.record_status(session, found, [made], NOW)
-        assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == made.amount_minor
+        assert not gateway_reports.record_status(session, found, [late_report], NOW)
+        assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == late_report.amount_minor
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("spent", [False, True])
-    def test_what_comes_back_is_the_buyers_again(
-        self, session: Session, shop: Shop, refund_id: UUID, made: GatewayRefund, spent: bool
+    def test_returned_duplicate_is_credited_to_the_buyer_again(
+        self, session: Session, shop: Shop, refund_id: UUID, late_report: GatewayRefund, spent: bool
     ) -> None:
-        amount = made.amount_minor
+        amount = late_report.amount_minor
         if spent:
             spend(session, shop, amount - 100)
         before = {"buyer_receivable": 0} | fetch_balances_by_kind(session)
         charge_id = row_of(session, "refunds", id=refund_id)["charge_id"]
         left = row_of(session, "gateway_charges", id=charge_id)["refunded_minor"]
-        settle(session, refund_id, made)
-        failed = replace(made, status="failed")
+        apply_report(session, refund_id, late_report)
+        failure = replace(late_report, status="failed")
 
-        assert gateway_reports.handle_refund_event(session, reported=failed, now=NOW)
+        assert gateway_reports.handle_refund_event(session, reported=failure, now=NOW)
         assert times_to_ask(session, refund_id) == 1
         for _ in range(2):
-            assert settle(session, refund_id, failed) == "credited"
+            assert apply_report(session, refund_id, failure) == "credited"
         buyer_accounts.offset_against_wallet(session, buyer_id=shop.buyer.id, now=NOW)
 
         assert wallet_of(session, shop.buyer.id) == (100 if spent else amount)
@@ -184,35 +190,35 @@ class TestAfterTheCredit:
         assert len(bodies_of(session, shop.buyer.id, "wallet_credited")) == 2
         assert_books_are_whole(session)
 
-    def test_nothing_else_that_is_told_changes_anything(
-        self, session: Session, refund_id: UUID, made: GatewayRefund
+    def test_reports_other_than_success_change_nothing(
+        self, session: Session, refund_id: UUID, late_report: GatewayRefund
     ) -> None:
         before = fetch_balances_by_kind(session)
 
-        for word in ("pending", "processing", "failed", "needs-attention"):
-            assert say(session, refund_id, word) == "credited"
+        for status in ("pending", "processing", "failed", "needs-attention"):
+            assert say(session, refund_id, status) == "credited"
 
         assert fetch_balances_by_kind(session) == before
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
 
-    def test_the_charge_has_nothing_left_to_refund(
-        self, session: Session, refund_id: UUID, made: GatewayRefund
+    def test_duplicate_uses_up_refundable_amount_of_charge(
+        self, session: Session, refund_id: UUID, late_report: GatewayRefund
     ) -> None:
         charge_id = row_of(session, "refunds", id=refund_id)["charge_id"]
         assert row_of(session, "gateway_charges", id=charge_id)["refunded_minor"] == 0
 
-        settle(session, refund_id, made)
+        apply_report(session, refund_id, late_report)
 
         charge = row_of(session, "gateway_charges", id=charge_id)
         assert charge["refunded_minor"] == charge["principal_minor"]
 
-    def test_finance_sees_it_and_what_is_owed(
-        self, session: Session, shop: Shop, officer: Caller, refund_id: UUID, made: GatewayRefund
+    def test_refund_list_shows_duplicate_and_buyer_debt(
+        self, session: Session, shop: Shop, officer: Caller, refund_id: UUID, late_report: GatewayRefund
     ) -> None:
-        spend(session, shop, made.amount_minor)
+        spend(session, shop, late_report.amount_minor)
         other = paid_order(session, shop)
         refund(session, other, officer, amount_minor=1_000)
-        settle(session, refund_id, made)
+        apply_report(session, refund_id, late_report)
 
         listed = admin_queries.list_refunds(
             session,
@@ -223,124 +229,146 @@ class TestAfterTheCredit:
 
         mine = [row for row in listed.items if row.buyer.id == shop.buyer.id]
         assert [(row.id, row.paid_twice_minor, row.buyer_owes_minor) for row in mine] == [
-            (refund_id, made.amount_minor, made.amount_minor)
+            (refund_id, late_report.amount_minor, late_report.amount_minor)
         ]
 
-    def test_the_order_tells_where_the_money_is(
-        self, session: Session, shop: Shop, order_id: UUID, refund_id: UUID, made: GatewayRefund
+    def test_money_trail_shows_duplicate_as_last_entry(
+        self, session: Session, shop: Shop, order_id: UUID, refund_id: UUID, late_report: GatewayRefund
     ) -> None:
-        spend(session, shop, made.amount_minor - 1_000)
-        settle(session, refund_id, made)
+        spend(session, shop, late_report.amount_minor - 1_000)
+        apply_report(session, refund_id, late_report)
 
         found = build_money_trail(session, order_id=order_id, caller=shop.buyer)
 
         last = found.entries[-1]
         assert (last.kind, last.amount_minor, last.from_, last.to) == (
             "refund_sent_twice",
-            made.amount_minor,
+            late_report.amount_minor,
             "gateway",
             "buyer",
         )
 
 
-class TestAnEarlierTry:
-    """The gateway had told that it failed; it was sent all the same."""
+class TestEarlierAttemptSentLate:
+    """Attempts that the gateway first reports as failed and later as sent."""
 
     @pytest.fixture
-    def failed(self, session: Session, officer: Caller, refund_id: UUID) -> GatewayRefund:
-        """Its second try waits; as the gateway tells that it sent the first one."""
+    def first_attempt_report(self, session: Session, officer: Caller, refund_id: UUID) -> GatewayRefund:
+        """The late success report of the first attempt, while the second attempt is pending."""
         say(session, refund_id, "failed", id="77")
-        mend(session, refund_id, officer, states.RETRY, "failed")
+        resolve_refund(session, refund_id, officer, states.RETRY, "failed")
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
         return GatewayRefund("77", "processed", amount, gateway_refund.refund_reference(refund_id, 1))
 
-    def test_is_the_refund_if_the_next_one_was_not_asked_for(
-        self, session: Session, shop: Shop, refund_id: UUID, failed: GatewayRefund
+    def test_first_attempt_counts_if_second_was_not_requested(
+        self, session: Session, shop: Shop, refund_id: UUID, first_attempt_report: GatewayRefund
     ) -> None:
-        assert settle(session, refund_id, failed) == "processed"
+        assert apply_report(session, refund_id, first_attempt_report) == "processed"
 
         assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is None
-        assert settle(session, refund_id, failed) == "processed"
+        assert apply_report(session, refund_id, first_attempt_report) == "processed"
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
         assert_books_are_whole(session)
 
-    @pytest.mark.parametrize("word", ["failed", "needs-attention"])
-    def test_is_the_refund_if_the_next_one_did_not_succeed(
-        self, session: Session, refund_id: UUID, failed: GatewayRefund, word: str
+    @pytest.mark.parametrize("status", ["failed", "needs-attention"])
+    def test_first_attempt_counts_if_second_did_not_succeed(
+        self, session: Session, refund_id: UUID, first_attempt_report: GatewayRefund, status: str
     ) -> None:
         gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
-        say(session, refund_id, word, id="78")
+        say(session, refund_id, status, id="78")
 
-        assert settle(session, refund_id, failed) == "processed"
+        assert apply_report(session, refund_id, first_attempt_report) == "processed"
 
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
         assert_books_are_whole(session)
 
-    @pytest.mark.parametrize("first", ["the present one", "the earlier one"])
-    def test_is_owed_if_both_are_sent(
-        self, session: Session, shop: Shop, refund_id: UUID, failed: GatewayRefund, first: str
+    @pytest.mark.parametrize("first", ["second attempt", "first attempt"])
+    def test_buyer_owes_duplicate_if_both_attempts_are_sent(
+        self, session: Session, shop: Shop, refund_id: UUID, first_attempt_report: GatewayRefund, first: str
     ) -> None:
         gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         second = GatewayRefund(
-            "78", "processed", failed.amount_minor, gateway_refund.refund_reference(refund_id, 2)
+            "78",
+            "processed",
+            first_attempt_report.amount_minor,
+            gateway_refund.refund_reference(refund_id, 2),
         )
-        told = [second, failed] if first == "the present one" else [failed, second]
+        reports = (
+            [second, first_attempt_report] if first == "second attempt" else [first_attempt_report, second]
+        )
 
-        for said in [*told, *told]:
-            settle(session, refund_id, said)
+        for report in [*reports, *reports]:
+            apply_report(session, refund_id, report)
 
         row = row_of(session, "refunds", id=refund_id)
-        assert (row["status"], row["paid_twice_minor"]) == ("processed", failed.amount_minor)
-        assert owed_by(session, shop.buyer.id) == failed.amount_minor
+        assert (row["status"], row["paid_twice_minor"]) == ("processed", first_attempt_report.amount_minor)
+        assert owed_by(session, shop.buyer.id) == first_attempt_report.amount_minor
         assert_books_are_whole(session)
 
-    def test_once_it_is_owed_it_stays_so_though_the_next_one_fails(
-        self, session: Session, shop: Shop, officer: Caller, refund_id: UUID, failed: GatewayRefund
+    def test_duplicate_stays_recorded_when_second_attempt_fails(
+        self,
+        session: Session,
+        shop: Shop,
+        officer: Caller,
+        refund_id: UUID,
+        first_attempt_report: GatewayRefund,
     ) -> None:
-        """Then finance has the refund still to give, which makes good what is owed."""
+        """Finance then credits the failed refund, and the credit settles the buyer debt."""
         gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         say(session, refund_id, "pending", id="78")
-        settle(session, refund_id, failed)
+        apply_report(session, refund_id, first_attempt_report)
         say(session, refund_id, "failed", id="78")
 
-        assert settle(session, refund_id, failed) == "failed"
-        mend(session, refund_id, officer, states.CREDIT, "failed")
-        assert settle(session, refund_id, failed) == "credited"
+        assert apply_report(session, refund_id, first_attempt_report) == "failed"
+        resolve_refund(session, refund_id, officer, states.CREDIT, "failed")
+        assert apply_report(session, refund_id, first_attempt_report) == "credited"
 
-        assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == failed.amount_minor
+        assert (
+            row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == first_attempt_report.amount_minor
+        )
         assert buyer_accounts.offset_against_wallet(session, buyer_id=shop.buyer.id, now=NOW)
         assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 0)
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
-    def test_once_it_is_owed_it_does_not_keep_the_next_one_from_being_mended(
-        self, session: Session, officer: Caller, refund_id: UUID, failed: GatewayRefund, trigger: str
+    def test_second_attempt_can_be_retried_or_credited_after_duplicate(
+        self,
+        session: Session,
+        officer: Caller,
+        refund_id: UUID,
+        first_attempt_report: GatewayRefund,
+        trigger: str,
     ) -> None:
-        """The gateway tells of it for ever as sent."""
+        """The gateway keeps reporting the first attempt as sent."""
         gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
         say(session, refund_id, "pending", id="78")
-        settle(session, refund_id, failed)
+        apply_report(session, refund_id, first_attempt_report)
         second = replace(
-            failed, id="78", status="failed", merchant_note=gateway_refund.refund_reference(refund_id, 2)
+            first_attempt_report,
+            id="78",
+            status="failed",
+            merchant_note=gateway_refund.refund_reference(refund_id, 2),
         )
-        settle(session, refund_id, second)
+        apply_report(session, refund_id, second)
 
-        done = mend_refund(session, refund_id, officer, trigger, failed, second)
+        done = mend_refund(session, refund_id, officer, trigger, first_attempt_report, second)
 
         assert done.status == ("pending" if trigger == states.RETRY else "credited")
         assert_books_are_whole(session)
 
 
-class TestCollecting:
+class TestDebtCollection:
     @pytest.fixture
-    def owed(self, session: Session, shop: Shop, refund_id: UUID, made: GatewayRefund) -> int:
-        spend(session, shop, made.amount_minor)
-        settle(session, refund_id, made)
-        return made.amount_minor
+    def debt(self, session: Session, shop: Shop, refund_id: UUID, late_report: GatewayRefund) -> int:
+        spend(session, shop, late_report.amount_minor)
+        apply_report(session, refund_id, late_report)
+        return late_report.amount_minor
 
-    def test_what_the_wallet_receives_goes_to_the_debt(self, session: Session, shop: Shop, owed: int) -> None:
+    def test_wallet_credits_are_offset_against_buyer_debt(
+        self, session: Session, shop: Shop, debt: int
+    ) -> None:
         buyer_id = shop.buyer.id
-        fill_wallet(session, buyer_id, owed - 300)
+        fill_wallet(session, buyer_id, debt - 300)
 
         assert buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
         assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (0, 300)
@@ -364,11 +392,11 @@ def move(session: Session, source: str, debit: accounts.Account, credit: account
     )
 
 
-def test_a_debt_that_can_not_be_collected_keeps_no_other_waiting(database: Database) -> None:
-    """The set-off of the first one is posted already, which no set-off of theirs ever was."""
+def test_failed_debt_collection_does_not_block_other_buyers(database: Database) -> None:
+    """The first buyer's offset fails, because a transaction with the same source already exists."""
     with database.transaction() as session:
-        first, behind = sorted((make_person(session).id for _ in range(2)), key=str)
-        for buyer_id in (first, behind):
+        first, second = sorted((make_person(session).id for _ in range(2)), key=str)
+        for buyer_id in (first, second):
             fill_wallet(session, buyer_id, 500)
             move(session, f"test:{buyer_id}", accounts.buyer_receivable(buyer_id), accounts.GATEWAY_CLEARING)
         move(session, f"debt:{first}:0", accounts.GATEWAY_CLEARING, accounts.OWN_FUNDS)
@@ -377,16 +405,16 @@ def test_a_debt_that_can_not_be_collected_keeps_no_other_waiting(database: Datab
 
     with database.transaction() as session:
         assert collected == 1
-        assert [owed_by(session, buyer_id) for buyer_id in (first, behind)] == [500, 0]
-        assert [wallet_of(session, buyer_id) for buyer_id in (first, behind)] == [500, 0]
-        # Let it not be in the way of other tests.
+        assert [owed_by(session, buyer_id) for buyer_id in (first, second)] == [500, 0]
+        assert [wallet_of(session, buyer_id) for buyer_id in (first, second)] == [500, 0]
+        # Clean up: other tests share this database.
         move(session, f"test:{first}:over", accounts.wallet(first), accounts.buyer_receivable(first))
 
 
-def test_the_gateway_is_asked_about_credited_ones_for_a_month(
-    session: Session, refund_id: UUID, made: GatewayRefund
+def test_credited_refund_is_polled_for_30_days(
+    session: Session, refund_id: UUID, late_report: GatewayRefund
 ) -> None:
-    def quiet(days: int) -> bool:
+    def is_due_for_poll(days: int) -> bool:
         now = later(days=days)
         rows = gateway_reports._SELECT_REFUNDS_TO_POLL.all(
             session,
@@ -397,7 +425,7 @@ def test_the_gateway_is_asked_about_credited_ones_for_a_month(
         )
         return refund_id in {row.id for row in rows}
 
-    assert [quiet(days) for days in (0, 1, 29, 30)] == [False, True, True, False]
+    assert [is_due_for_poll(days) for days in (0, 1, 29, 30)] == [False, True, True, False]
 
-    settle(session, refund_id, made)
-    assert not quiet(1)
+    apply_report(session, refund_id, late_report)
+    assert not is_due_for_poll(1)

@@ -1,4 +1,4 @@
-"""Payment intents: one live one for an order, given up and made anew, never undone by old news."""
+"""Payment intents: a single live intent per order, replaced after failure, never reverted by late reports."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -49,7 +49,7 @@ def cancel(session: Session, shop: Shop, order_id: UUID) -> None:
     order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
 
-def test_an_order_has_one_live_intent(session: Session, shop: Shop, order_id: UUID, intent: Intent) -> None:
+def test_order_has_a_single_live_intent(session: Session, shop: Shop, order_id: UUID, intent: Intent) -> None:
     order = row_of(session, "orders", id=order_id)
 
     assert intent.amount_minor == order["total_minor"]
@@ -79,7 +79,7 @@ def test_buyer_cannot_pay_for_another_buyers_order(
         )
 
 
-def test_an_order_is_payable_until_its_time_is_over(session: Session, shop: Shop, order_id: UUID) -> None:
+def test_order_is_payable_until_the_payment_deadline(session: Session, shop: Shop, order_id: UUID) -> None:
     make_intent(session, shop, order_id, now=later(minutes=29, seconds=59))
 
     with pytest.raises(NotPayableError, match="time to pay for this order is over"):
@@ -87,7 +87,9 @@ def test_an_order_is_payable_until_its_time_is_over(session: Session, shop: Shop
 
 
 @pytest.mark.parametrize("end", ["cancelled", "paid_escrow"])
-def test_what_is_over_or_paid_is_not_payable(session: Session, shop: Shop, order_id: UUID, end: str) -> None:
+def test_cancelled_or_paid_order_is_not_payable(
+    session: Session, shop: Shop, order_id: UUID, end: str
+) -> None:
     if end == "cancelled":
         cancel(session, shop, order_id)
     else:
@@ -98,23 +100,23 @@ def test_what_is_over_or_paid_is_not_payable(session: Session, shop: Shop, order
     assert refused.value.status == 409
 
 
-class TestOpening:
-    def test_initialization_lease_belongs_to_one_caller_until_it_expires(
-        self, session: Session, intent: Intent
-    ) -> None:
-        def claim(seconds: float) -> bool:
+class TestInitialization:
+    def test_initialization_lease_is_exclusive_until_expiry(self, session: Session, intent: Intent) -> None:
+        def lease(seconds: float) -> bool:
             until = row_of(session, "payment_intents", id=intent.id)["opening_until"]
             fresh = replace(intent, opening_until=until)
             return lifecycle.lease_initialization(session, intent=fresh, now=later(seconds=seconds))
 
-        assert claim(0)
-        assert not claim(1)
-        assert not claim(INITIALIZATION_LEASE / timedelta(seconds=1) - 0.001)
-        assert claim(INITIALIZATION_LEASE / timedelta(seconds=1))
+        assert lease(0)
+        assert not lease(1)
+        assert not lease(INITIALIZATION_LEASE / timedelta(seconds=1) - 0.001)
+        assert lease(INITIALIZATION_LEASE / timedelta(seconds=1))
         lifecycle.release_initialization(session, intent_id=intent.id)
-        assert claim(46)
+        assert lease(46)
 
-    def test_the_page_is_kept(self, session: Session, shop: Shop, order_id: UUID, intent: Intent) -> None:
+    def test_hosted_page_is_stored(
+        self, session: Session, shop: Shop, order_id: UUID, intent: Intent
+    ) -> None:
         answer = lifecycle.record_hosted_page(session, intent=intent, page=PAGE, now=NOW)
 
         assert (answer.reference, answer.amount_minor) == (intent.reference, intent.amount_minor)
@@ -139,8 +141,8 @@ class TestOpening:
         assert row_of(session, "payment_intents", id=intent.id)["authorization_url"] is None
 
 
-class TestGivingUp:
-    def test_a_failed_attempt_makes_room_for_another(
+class TestFailedAttempts:
+    def test_failed_attempt_allows_a_new_intent(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
         lifecycle.record_failed_attempt(session, reference=intent.reference, now=NOW)
@@ -148,7 +150,7 @@ class TestGivingUp:
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "failed"
         assert make_intent(session, shop, order_id).reference != intent.reference
 
-    def test_a_late_word_of_failure_does_not_undo_a_success(self, session: Session, intent: Intent) -> None:
+    def test_late_failure_report_does_not_undo_success(self, session: Session, intent: Intent) -> None:
         apply(session, make_charge(intent))
 
         lifecycle.record_failed_attempt(session, reference=intent.reference, now=NOW)
@@ -156,7 +158,7 @@ class TestGivingUp:
 
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
 
-    def test_a_late_word_of_failure_does_not_free_what_is_held_back(
+    def test_late_failure_report_keeps_quarantined_intent_live(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
         apply(session, make_charge(intent, amount_minor=100))
@@ -168,7 +170,7 @@ class TestGivingUp:
         with pytest.raises(NotPayableError, match="under review"):
             make_intent(session, shop, order_id)
 
-    def test_too_little_for_an_older_attempt_holds_the_order_back_too(
+    def test_quarantined_charge_of_earlier_attempt_blocks_new_payments(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
         lifecycle.record_failed_attempt(session, reference=intent.reference, now=NOW)
@@ -183,15 +185,17 @@ class TestGivingUp:
         assert row_of(session, "orders", id=order_id)["payment_status"] == "quarantined"
 
 
-class TestSettling:
-    def settle(self, session: Session, intent: Intent, **charge: object) -> lifecycle.PaymentStatus:
+class TestReportedCharge:
+    def apply_report(self, session: Session, intent: Intent, **charge: object) -> lifecycle.PaymentStatus:
         given = make_charge(intent, **charge) if charge else None
         return lifecycle.apply_reported_charge(
             session, reference=intent.reference, charge=given, fee_bearer="platform", now=NOW
         )
 
-    def test_a_success_is_applied_and_shown(self, session: Session, order_id: UUID, intent: Intent) -> None:
-        shown = self.settle(session, intent, channel="bank_transfer")
+    def test_successful_charge_is_applied_and_shown(
+        self, session: Session, order_id: UUID, intent: Intent
+    ) -> None:
+        shown = self.apply_report(session, intent, channel="bank_transfer")
 
         assert (shown.status, shown.channel, shown.paid_at) == ("succeeded", "bank_transfer", NOW)
         number = row_of(session, "orders", id=order_id)["number"]
@@ -201,19 +205,17 @@ class TestSettling:
         ("status", "shown"),
         [("failed", "failed"), ("pending", "initialized"), ("abandoned", "initialized")],
     )
-    def test_anything_else_moves_no_money(
+    def test_unsuccessful_charge_moves_no_money(
         self, session: Session, order_id: UUID, intent: Intent, status: str, shown: str
     ) -> None:
-        assert self.settle(session, intent, status=status).status == shown
+        assert self.apply_report(session, intent, status=status).status == shown
         assert row_of(session, "orders", id=order_id)["status"] == "pending_payment"
 
-    def test_a_reference_unknown_to_the_gateway_changes_nothing(
-        self, session: Session, intent: Intent
-    ) -> None:
-        assert self.settle(session, intent).status == "initialized"
+    def test_reference_unknown_to_the_gateway_changes_nothing(self, session: Session, intent: Intent) -> None:
+        assert self.apply_report(session, intent).status == "initialized"
 
 
-def test_the_database_allows_one_live_intent_for_an_order(
+def test_database_rejects_second_live_intent_of_order(
     session: Session, order_id: UUID, intent: Intent
 ) -> None:
     with pytest.raises(Exception, match="uq_payment_allocations_live"), session.begin_nested():

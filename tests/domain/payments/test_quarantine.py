@@ -1,4 +1,4 @@
-"""Charges that are held back, and what becomes of them when an officer has decided."""
+"""Quarantined charges and the effects of an officer's decision."""
 
 from uuid import UUID, uuid4
 
@@ -72,8 +72,8 @@ def order_id(session: Session, shop: Shop) -> UUID:
     return place(session, shop, make_product(session, shop))
 
 
-def hold_back(session: Session, intent: Intent, amount_minor: int, **charge: object) -> UUID:
-    """Have a charge held back, and give its row's id."""
+def quarantine_charge(session: Session, intent: Intent, amount_minor: int, **charge: object) -> UUID:
+    """Quarantine a charge and return the id of the quarantined charge."""
     made = make_charge(intent, amount_minor=amount_minor, **charge)
     assert apply(session, made) is ChargeOutcome.QUARANTINED
     found: UUID = row_of(session, "quarantined_charges", gateway_charge_id=made.id)["id"]
@@ -81,11 +81,11 @@ def hold_back(session: Session, intent: Intent, amount_minor: int, **charge: obj
 
 
 def resolve(
-    session: Session, held_id: UUID, officer: Caller, action: str, **delta: float
+    session: Session, quarantined_id: UUID, officer: Caller, action: str, **delta: float
 ) -> quarantine.ResolvedCharge:
     return quarantine.resolve_quarantined_charge(
         session,
-        quarantined_charge_id=held_id,
+        quarantined_charge_id=quarantined_id,
         action=action,  # type: ignore[arg-type]
         note=NOTE,
         act=act_of(officer, now=later(**delta)),
@@ -98,27 +98,27 @@ def intent(session: Session, shop: Shop, order_id: UUID) -> Intent:
 
 
 @pytest.mark.parametrize("action", ["accept_rest", "refund", "wallet"])
-def test_what_the_bank_may_give_back_is_not_decided_on(
+def test_charge_with_open_dispute_cannot_be_resolved(
     session: Session, officer: Caller, intent: Intent, action: str
 ) -> None:
-    held_id = hold_back(session, intent, 1_000)
-    dispute_charge(session, row_of(session, "quarantined_charges", id=held_id)["gateway_charge_id"])
+    quarantined_id = quarantine_charge(session, intent, 1_000)
+    dispute_charge(session, row_of(session, "quarantined_charges", id=quarantined_id)["gateway_charge_id"])
 
     with pytest.raises(ChargedBackError, match="retry after the dispute is won"):
-        resolve(session, held_id, officer, action)
+        resolve(session, quarantined_id, officer, action)
 
-    assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"
+    assert row_of(session, "quarantined_charges", id=quarantined_id)["status"] == "open"
 
 
-class TestAcceptingTheRest:
-    def test_accepted_charge_is_a_partial_payment_and_a_new_page_asks_the_difference(
+class TestAcceptance:
+    def test_accepted_charge_is_partial_payment_and_new_intent_covers_difference(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
-        held_id = hold_back(session, intent, intent.amount_minor - 500)
+        quarantined_id = quarantine_charge(session, intent, intent.amount_minor - 500)
         with pytest.raises(NotPayableError, match="under review"):
             make_intent(session, shop, order_id)
 
-        done = resolve(session, held_id, officer, "accept_rest", hours=5)
+        done = resolve(session, quarantined_id, officer, "accept_rest", hours=5)
 
         assert done.amount_minor == intent.amount_minor - 500
         order = row_of(session, "orders", id=order_id)
@@ -136,22 +136,22 @@ class TestAcceptingTheRest:
         assert status_of(session, order_id) == "paid_escrow"
         assert balances_of_order(session, order_id)["escrow"] == intent.amount_minor
         assert_books_are_whole(session)
-        # Called off, each charge goes back to where it came from.
+        # Cancellation refunds each charge separately through the gateway.
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
-        assert back_by_charge(session, order_id) == {
+        assert refunded_by_charge(session, order_id) == {
             charge_of(session, intent): intent.amount_minor - 500,
             charge_of(session, fresh): 500,
         }
         assert wallet_of(session, shop.buyer.id) == 0
         assert_books_are_whole(session)
 
-    def test_several_that_suffice_together_pay_the_order(
+    def test_accepted_charges_that_cover_the_total_pay_the_order(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
-        one = hold_back(session, intent, intent.amount_minor - 500)
-        other = hold_back(session, intent, 700)
+        one = quarantine_charge(session, intent, intent.amount_minor - 500)
+        other = quarantine_charge(session, intent, 700)
         resolve(session, one, officer, "accept_rest")
-        # Something is held back of it still.
+        # Another charge of the order is still quarantined.
         assert row_of(session, "orders", id=order_id)["payment_status"] == "quarantined"
 
         done = resolve(session, other, officer, "accept_rest")
@@ -163,7 +163,7 @@ class TestAcceptingTheRest:
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
         assert_books_are_whole(session)
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
-        # Both came by the gateway for this order, and go back by it.
+        # Both charges came through the gateway, so both are refunded through the gateway.
         assert [part for part in sums_of(session, order_id) if part[0] == "gateway"] == [
             ("gateway", "pending", intent.amount_minor - 500),
             ("gateway", "pending", 500),
@@ -171,7 +171,7 @@ class TestAcceptingTheRest:
         assert wallet_of(session, shop.buyer.id) == 200
         assert_books_are_whole(session)
 
-    def test_what_is_more_than_the_order_costs_is_told_of_with_what_it_took(
+    def test_excess_of_accepted_charge_is_credited_and_notified(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         done = check_out(
@@ -180,15 +180,15 @@ class TestAcceptingTheRest:
             [RequestedItem(make_product(session, one), 1) for one in neighbours(session, shop, 2)],
         )
         assert done.payment is not None
-        held_id = hold_back(session, done.payment, done.payment.amount_minor - 1)
+        quarantined_id = quarantine_charge(session, done.payment, done.payment.amount_minor - 1)
         first, second = (row_of(session, "orders", id=order_id) for order_id in done.order_ids)
         order_cancellation.cancel_order(
             session, order_id=first["id"], caller=shop.buyer, reason=None, now=NOW
         )
 
-        resolve(session, held_id, officer, "accept_rest")
+        resolve(session, quarantined_id, officer, "accept_rest")
 
-        [body] = [body for body in news_of(session, shop.buyer.id) if "accepted" in body]
+        [body] = [body for body in notification_bodies(session, shop.buyer.id) if "accepted" in body]
         assert body == (
             f"We accepted {format_naira(second['total_minor'])}. Your payment for {second['number']} is complete."
             f" The extra {format_naira(first['total_minor'] - 1)} is in your wallet."
@@ -196,13 +196,13 @@ class TestAcceptingTheRest:
         assert wallet_of(session, shop.buyer.id) == first["total_minor"] - 1
         assert_books_are_whole(session)
 
-    def test_what_the_wallet_paid_goes_back_to_it_and_what_was_accepted_to_its_channel(
+    def test_cancellation_refunds_wallet_part_and_accepted_charge_separately(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         fill_wallet(session, shop.buyer.id, 3_000)
         order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(3_000))
         first = make_intent(session, shop, order_id)
-        resolve(session, hold_back(session, first, 7_000), officer, "accept_rest")
+        resolve(session, quarantine_charge(session, first, 7_000), officer, "accept_rest")
         assert apply(session, make_charge(make_intent(session, shop, order_id))) is ChargeOutcome.APPLIED
 
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
@@ -215,7 +215,7 @@ class TestAcceptingTheRest:
         assert wallet_of(session, shop.buyer.id) == 3_000
         assert_books_are_whole(session)
 
-    def test_of_a_checkout_each_orders_share_of_it_goes_back_to_its_channel(
+    def test_cancelled_checkout_refunds_accepted_shares_to_payment_method(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         done = check_out(
@@ -226,7 +226,7 @@ class TestAcceptingTheRest:
         assert done.payment is not None
         resolve(
             session,
-            hold_back(session, done.payment, done.payment.amount_minor - 100_001),
+            quarantine_charge(session, done.payment, done.payment.amount_minor - 100_001),
             officer,
             "accept_rest",
         )
@@ -238,8 +238,8 @@ class TestAcceptingTheRest:
                 session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
             )
             assert {destination for destination, *_ in sums_of(session, order_id)} == {"gateway"}
-            assert "to your original payment method" in news_of(session, shop.buyer.id)[-1]
-            assert "wallet" not in news_of(session, shop.buyer.id)[-1]
+            assert "to your original payment method" in notification_bodies(session, shop.buyer.id)[-1]
+            assert "wallet" not in notification_bodies(session, shop.buyer.id)[-1]
             assert_books_are_whole(session)
 
         for intent in (done.payment, fresh):
@@ -247,13 +247,16 @@ class TestAcceptingTheRest:
             assert charge["refunded_minor"] == charge["principal_minor"]
 
     @pytest.mark.parametrize("party", ["buyer", "vendor"])
-    def test_what_was_accepted_for_an_order_that_is_called_off_unpaid_goes_back_to_its_channel(
+    def test_cancelled_unpaid_order_refunds_accepted_charge_to_payment_method(
         self, session: Session, shop: Shop, officer: Caller, party: str
     ) -> None:
         fill_wallet(session, shop.buyer.id, 3_000)
         order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(3_000))
         resolve(
-            session, hold_back(session, make_intent(session, shop, order_id), 700), officer, "accept_rest"
+            session,
+            quarantine_charge(session, make_intent(session, shop, order_id), 700),
+            officer,
+            "accept_rest",
         )
 
         order_cancellation.cancel_order(
@@ -263,12 +266,15 @@ class TestAcceptingTheRest:
         assert sums_of(session, order_id) == [("gateway", "pending", 700)]
         assert wallet_of(session, shop.buyer.id) == 3_000
         assert "escrow" not in balances_of_order(session, order_id)
-        assert "NGN 7.00 is going back to your original payment method" in news_of(session, shop.buyer.id)[-1]
-        assert "NGN 30.00 is back in your wallet" in news_of(session, shop.buyer.id)[-1]
+        assert (
+            "NGN 7.00 is going back to your original payment method"
+            in notification_bodies(session, shop.buyer.id)[-1]
+        )
+        assert "NGN 30.00 is back in your wallet" in notification_bodies(session, shop.buyer.id)[-1]
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("missing", [1, 100_001])
-    def test_orders_of_a_checkout_are_paid_in_part_and_then_all_at_once(
+    def test_checkout_with_accepted_charge_is_paid_by_the_difference(
         self, session: Session, shop: Shop, officer: Caller, missing: int
     ) -> None:
         done: CheckoutResult = check_out(
@@ -278,9 +284,9 @@ class TestAcceptingTheRest:
         )
         assert done.payment is not None
         total = done.payment.amount_minor
-        held_id = hold_back(session, done.payment, total - missing)
+        quarantined_id = quarantine_charge(session, done.payment, total - missing)
 
-        resolve(session, held_id, officer, "accept_rest")
+        resolve(session, quarantined_id, officer, "accept_rest")
 
         rows = [row_of(session, "orders", id=order_id) for order_id in done.order_ids]
         assert [row["status"] for row in rows] == ["pending_payment"] * 2
@@ -291,34 +297,34 @@ class TestAcceptingTheRest:
         assert [status_of(session, order_id) for order_id in done.order_ids] == ["paid_escrow"] * 2
         assert_books_are_whole(session)
 
-    def test_no_order_that_waits_for_it(
+    def test_acceptance_without_awaiting_order_is_refused(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
-        held_id = hold_back(session, intent, 500)
+        quarantined_id = quarantine_charge(session, intent, 500)
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
         with pytest.raises(QuarantineActionNotAllowedError, match="No order is awaiting"):
-            resolve(session, held_id, officer, "accept_rest")
+            resolve(session, quarantined_id, officer, "accept_rest")
 
-        assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"
+        assert row_of(session, "quarantined_charges", id=quarantined_id)["status"] == "open"
 
-    def test_money_that_is_in_no_book_pays_nothing(
+    def test_acceptance_of_charge_without_ledger_amount_is_refused(
         self, session: Session, officer: Caller, intent: Intent
     ) -> None:
-        foreign = hold_back(session, intent, intent.amount_minor, currency="USD")
-        nothing = hold_back(session, intent, 0)
+        in_dollars = quarantine_charge(session, intent, intent.amount_minor, currency="USD")
+        zero = quarantine_charge(session, intent, 0)
 
-        for held_id in (foreign, nothing):
+        for quarantined_id in (in_dollars, zero):
             with pytest.raises(QuarantineActionNotAllowedError, match="no amount"):
-                resolve(session, held_id, officer, "accept_rest")
+                resolve(session, quarantined_id, officer, "accept_rest")
 
-    def test_what_is_not_paid_in_the_end_goes_back_to_its_channel(
+    def test_expired_order_refunds_accepted_charge_to_payment_method(
         self,
         database: Database,
         gateway: TestGateway,
         settings: Settings,
     ) -> None:
-        """The sweep asks the gateway, which tells of the charge that was held back: that is old news."""
+        """The sweep polls the gateway, which reports the resolved charge again as a duplicate."""
         with database.transaction() as session:
             shop, officer = make_shop(session), make_officer(session)
             order_id = place(session, shop, make_product(session, shop))
@@ -328,8 +334,8 @@ class TestAcceptingTheRest:
         charge = gateway.charge_of_paid(intent.reference, amountMinor=intent.amount_minor - 500)
         with database.transaction() as session:
             assert apply(session, charge) is ChargeOutcome.QUARANTINED
-            held = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
-            resolve(session, held["id"], officer, "accept_rest")
+            quarantined = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
+            resolve(session, quarantined["id"], officer, "accept_rest")
 
         for hours in (23, 25):
             sweep_abandoned_checkouts(
@@ -341,22 +347,22 @@ class TestAcceptingTheRest:
         with database.reading() as session:
             assert sums_of(session, order_id) == [("gateway", "pending", intent.amount_minor - 500)]
             assert wallet_of(session, shop.buyer.id) == 0
-            assert "is being returned the way you paid it" in news_of(session, shop.buyer.id)[-1]
+            assert "is being returned the way you paid it" in notification_bodies(session, shop.buyer.id)[-1]
             assert_books_are_whole(session)
 
 
 def charge_of(session: Session, intent: Intent) -> UUID:
-    """Give the row of the one charge of a payment."""
+    """Return the charge id of a payment with a single charge."""
     found: UUID = row_of(session, "gateway_charges", intent_id=intent.id)["id"]
     return found
 
 
-def back_by_charge(session: Session, order_id: UUID) -> dict[UUID | None, int]:
+def refunded_by_charge(session: Session, order_id: UUID) -> dict[UUID | None, int]:
     return {refund["charge_id"]: refund["amount_minor"] for refund in refunds_of(session, order_id)}
 
 
-def news_of(session: Session, user_id: UUID) -> list[str]:
-    """Give what somebody was told, the earliest first."""
+def notification_bodies(session: Session, user_id: UUID) -> list[str]:
+    """Return the notification bodies of a user, oldest first."""
     find = text("SELECT body FROM notifications WHERE user_id = :user_id ORDER BY id")
     return list(session.execute(find, {"user_id": user_id}).scalars())
 
@@ -371,14 +377,14 @@ def make_intent_of_checkout(session: Session, shop: Shop, done: CheckoutResult) 
     )
 
 
-class TestGivingBack:
-    def test_by_the_gateway(
+class TestReturn:
+    def test_charge_is_refunded_through_the_gateway(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
-        held_id = hold_back(session, intent, intent.amount_minor - 500, fees_minor=75)
+        quarantined_id = quarantine_charge(session, intent, intent.amount_minor - 500, fees_minor=75)
         before = fetch_balances_by_kind(session)
 
-        resolve(session, held_id, officer, "refund", minutes=50)
+        resolve(session, quarantined_id, officer, "refund", minutes=50)
 
         [made] = refunds_of(session, order_id)
         assert (made["destination"], made["status"]) == ("gateway", "pending")
@@ -386,83 +392,85 @@ class TestGivingBack:
         after = fetch_balances_by_kind(session)
         assert after["quarantine"] == before["quarantine"] - made["amount_minor"]
         assert after["refunds_in_transit"] == before["refunds_in_transit"] + made["amount_minor"]
-        # The order can be paid anew, and there is time for it.
+        # The buyer can pay again until the extended deadline.
         assert row_of(session, "orders", id=order_id)["expires_at"] == later(minutes=80)
         assert make_intent(session, shop, order_id, now=later(minutes=51)).amount_minor == intent.amount_minor
         assert say(session, made["id"], "processed") == "processed"
         assert_books_are_whole(session)
 
-    def test_to_the_wallet(
+    def test_charge_is_credited_to_the_wallet(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
-        held_id = hold_back(session, intent, intent.amount_minor - 500)
+        quarantined_id = quarantine_charge(session, intent, intent.amount_minor - 500)
 
-        resolve(session, held_id, officer, "wallet")
+        resolve(session, quarantined_id, officer, "wallet")
 
         assert sums_of(session, order_id) == [("wallet", "processed", intent.amount_minor - 500)]
         assert wallet_of(session, shop.buyer.id) == intent.amount_minor - 500
         assert_books_are_whole(session)
 
-    def test_fees_that_the_customer_bore_are_not_given_back(
+    def test_customer_fees_are_not_refunded(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
         charge = make_charge(intent, fees_minor=1_500)
         assert apply(session, charge, fee_bearer="customer") is ChargeOutcome.QUARANTINED
-        held = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
+        quarantined = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
 
-        resolve(session, held["id"], officer, "refund")
+        resolve(session, quarantined["id"], officer, "refund")
 
         assert sums_of(session, order_id) == [("gateway", "pending", intent.amount_minor - 1_500)]
         assert_books_are_whole(session)
 
-    def test_money_of_an_order_that_was_paid_otherwise(
+    def test_refund_leaves_order_paid_by_other_charge_unchanged(
         self, session: Session, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
-        held_id = hold_back(session, intent, 500)
+        quarantined_id = quarantine_charge(session, intent, 500)
         assert apply(session, make_charge(intent)) is ChargeOutcome.APPLIED
 
-        resolve(session, held_id, officer, "refund")
+        resolve(session, quarantined_id, officer, "refund")
 
         order = row_of(session, "orders", id=order_id)
         assert (order["status"], order["payment_status"]) == ("paid_escrow", "succeeded")
         assert_books_are_whole(session)
 
-    def test_what_is_in_no_book_is_noted_alone(
+    def test_refund_of_foreign_currency_charge_is_recorded_without_posting(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
-        held_id = hold_back(session, intent, intent.amount_minor, currency="USD")
+        quarantined_id = quarantine_charge(session, intent, intent.amount_minor, currency="USD")
 
-        assert resolve(session, held_id, officer, "refund").amount_minor == 0
+        assert resolve(session, quarantined_id, officer, "refund").amount_minor == 0
 
         assert refunds_of(session, order_id) == []
         assert wallet_of(session, shop.buyer.id) == 0
-        assert "We returned your payment in another currency" in news_of(session, shop.buyer.id)[-1]
+        assert (
+            "We returned your payment in another currency" in notification_bodies(session, shop.buyer.id)[-1]
+        )
 
-    def test_what_is_in_no_book_is_none_for_the_wallet(
+    def test_foreign_currency_charge_cannot_be_credited_to_the_wallet(
         self, session: Session, shop: Shop, officer: Caller, intent: Intent
     ) -> None:
-        held_id = hold_back(session, intent, intent.amount_minor, currency="USD")
-        before = news_of(session, shop.buyer.id)
+        quarantined_id = quarantine_charge(session, intent, intent.amount_minor, currency="USD")
+        before = notification_bodies(session, shop.buyer.id)
 
         with pytest.raises(QuarantineActionNotAllowedError, match="in the gateway's dashboard"):
-            resolve(session, held_id, officer, "wallet")
+            resolve(session, quarantined_id, officer, "wallet")
 
-        assert row_of(session, "quarantined_charges", id=held_id)["status"] == "open"
-        assert news_of(session, shop.buyer.id) == before
+        assert row_of(session, "quarantined_charges", id=quarantined_id)["status"] == "open"
+        assert notification_bodies(session, shop.buyer.id) == before
 
 
-class TestDeciding:
+class TestDecision:
     def test_quarantine_decision_is_recorded_with_officer_and_reason(
         self, session: Session, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
-        held_id = hold_back(session, intent, 500)
+        quarantined_id = quarantine_charge(session, intent, 500)
 
-        resolve(session, held_id, officer, "accept_rest")
+        resolve(session, quarantined_id, officer, "accept_rest")
 
-        row = row_of(session, "quarantined_charges", id=held_id)
+        row = row_of(session, "quarantined_charges", id=quarantined_id)
         assert (row["status"], row["resolution"], row["resolution_note"]) == ("resolved", "accept_rest", NOTE)
         assert (row["resolved_by"], row["resolved_at"]) == (officer.id, NOW)
-        [(action, before, after)] = audited(session, held_id)
+        [(action, before, after)] = audited(session, quarantined_id)
         assert action == "quarantine.resolve"
         order = {"id": str(order_id), "status": "pending_payment", "acceptedMinor": 0}
         assert before == {"status": "open", "orders": [order]}
@@ -476,47 +484,52 @@ class TestDeciding:
 
     @pytest.mark.parametrize("first", ["accept_rest", "refund", "wallet"])
     @pytest.mark.parametrize("second", ["accept_rest", "refund", "wallet"])
-    def test_once(self, session: Session, officer: Caller, intent: Intent, first: str, second: str) -> None:
-        held_id = hold_back(session, intent, 500)
-        resolve(session, held_id, officer, first)
+    def test_charge_cannot_be_resolved_twice(
+        self, session: Session, officer: Caller, intent: Intent, first: str, second: str
+    ) -> None:
+        quarantined_id = quarantine_charge(session, intent, 500)
+        resolve(session, quarantined_id, officer, first)
         before = fetch_balances_by_kind(session)
 
         with pytest.raises(ChargeAlreadyResolvedError):
-            resolve(session, held_id, make_officer(session), second)
+            resolve(session, quarantined_id, make_officer(session), second)
 
         assert fetch_balances_by_kind(session) == before
 
     @pytest.mark.parametrize("party", ["buyer", "vendor"])
-    def test_by_nobody_who_is_a_party(self, session: Session, shop: Shop, intent: Intent, party: str) -> None:
-        held_id = hold_back(session, intent, 500)
+    def test_party_of_the_order_cannot_resolve_the_charge(
+        self, session: Session, shop: Shop, intent: Intent, party: str
+    ) -> None:
+        quarantined_id = quarantine_charge(session, intent, 500)
 
         with pytest.raises(ForbiddenError):
-            resolve(session, held_id, getattr(shop, party), "wallet")
+            resolve(session, quarantined_id, getattr(shop, party), "wallet")
 
-    def test_what_there_is(self, session: Session, officer: Caller) -> None:
+    def test_unknown_charge_is_not_found(self, session: Session, officer: Caller) -> None:
         with pytest.raises(NotFoundError):
             resolve(session, uuid4(), officer, "refund")
 
-    def test_a_charge_that_got_its_id_later_is_the_same(
+    def test_charge_reported_again_with_id_is_refunded_once(
         self, session: Session, officer: Caller, order_id: UUID, intent: Intent
     ) -> None:
-        held_id = hold_back(session, intent, 500, id=intent.reference)
+        quarantined_id = quarantine_charge(session, intent, 500, id=intent.reference)
         named = make_charge(intent, amount_minor=500)
         assert apply(session, named) is ChargeOutcome.DUPLICATE
 
-        resolve(session, held_id, officer, "refund")
+        resolve(session, quarantined_id, officer, "refund")
 
         [made] = refunds_of(session, order_id)
         charge = row_of(session, "gateway_charges", id=made["charge_id"])
         assert (charge["gateway_charge_id"], charge["refunded_minor"]) == (named.id, 500)
         assert_books_are_whole(session)
 
-    def test_the_database_knows_no_half_decision(
+    def test_database_rejects_resolved_status_without_resolution_time(
         self, session: Session, officer: Caller, intent: Intent
     ) -> None:
-        held_id = hold_back(session, intent, 500)
+        quarantined_id = quarantine_charge(session, intent, 500)
 
         with pytest.raises(Exception, match="resolved_at"), session.begin_nested():
             session.execute(
-                text("UPDATE quarantined_charges SET status = 'resolved' WHERE id = :id"), {"id": held_id}
+                text("UPDATE quarantined_charges SET status = 'resolved' WHERE id = :id"),
+                {"id": quarantined_id},
             )

@@ -1,4 +1,4 @@
-"""Refunds that failed: tried again, or given to the wallet, never both; and those that nothing was heard of."""
+"""Recovery of failed refunds: retried or credited to the wallet, never both."""
 
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -65,19 +65,21 @@ def order_id(session: Session, shop: Shop) -> UUID:
 
 @pytest.fixture
 def refund_id(session: Session, order_id: UUID) -> UUID:
-    """A refund that failed."""
+    """A failed refund."""
     [made] = refunds_of(session, order_id)
     found: UUID = made["id"]
     assert say(session, found, "failed") == "failed"
     return found
 
 
-def find(session: Session, refund_id: UUID, officer: Caller, trigger: str = states.CREDIT) -> PolledRefund:
+def find_failed(
+    session: Session, refund_id: UUID, officer: Caller, trigger: str = states.CREDIT
+) -> PolledRefund:
     return recovery.find_failed_refund(session, refund_id=refund_id, trigger=trigger, officer_id=officer.id)
 
 
 @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
-def test_what_the_bank_may_give_back_is_not_given_back_too(
+def test_refund_with_open_dispute_cannot_be_recovered(
     session: Session, officer: Caller, refund_id: UUID, trigger: str
 ) -> None:
     charge_id = row_of(session, "refunds", id=refund_id)["charge_id"]
@@ -119,7 +121,7 @@ class TestRetry:
         assert say(session, refund_id, "processed") == "processed"
         assert_books_are_whole(session)
 
-    def test_what_needs_attention_is_not_sent_again(
+    def test_refund_that_needs_attention_cannot_be_retried(
         self, session: Session, officer: Caller, order_id: UUID
     ) -> None:
         [made] = refunds_of(session, order_id)
@@ -130,16 +132,18 @@ class TestRetry:
 
 
 class TestCredit:
-    @pytest.mark.parametrize("word", ["failed", "needs-attention"])
-    def test_the_wallet_gets_it_and_the_charge_its_part_back(
-        self, session: Session, shop: Shop, officer: Caller, order_id: UUID, word: str
+    @pytest.mark.parametrize("gateway_status", ["failed", "needs-attention"])
+    def test_credit_moves_refund_to_wallet_and_restores_refundable_amount(
+        self, session: Session, shop: Shop, officer: Caller, order_id: UUID, gateway_status: str
     ) -> None:
         [made] = refunds_of(session, order_id)
-        say(session, made["id"], word)
+        say(session, made["id"], gateway_status)
         before = fetch_balances_by_kind(session)["refunds_in_transit"]
 
-        said = GatewayRefund("9", word, made["amount_minor"], gateway_refund.refund_reference(made["id"], 1))
-        done = mend_refund(session, made["id"], officer, states.CREDIT, said)
+        report = GatewayRefund(
+            "9", gateway_status, made["amount_minor"], gateway_refund.refund_reference(made["id"], 1)
+        )
+        done = mend_refund(session, made["id"], officer, states.CREDIT, report)
 
         amount = made["amount_minor"]
         assert done.status == "credited"
@@ -151,7 +155,7 @@ class TestCredit:
         assert [entry[0] for entry in audited(session, made["id"])] == ["refund.credit"]
         assert_books_are_whole(session)
 
-    def test_a_part_that_was_credited_may_go_by_the_gateway_with_the_rest_left(
+    def test_credited_partial_refund_leaves_charge_refundable_for_the_rest(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         order_id = paid_order(session, shop)
@@ -168,7 +172,7 @@ class TestCredit:
         assert charge["refunded_minor"] == total - 1_000
         assert_books_are_whole(session)
 
-    def test_credited_part_of_an_order_paid_partly_by_wallet_leaves_the_charge_to_the_gateway(
+    def test_credited_part_of_mixed_payment_leaves_charge_refundable_by_gateway(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         fill_wallet(session, shop.buyer.id, 2_000)
@@ -187,7 +191,7 @@ class TestCredit:
         assert wallet_of(session, shop.buyer.id) == 2_000
         assert_books_are_whole(session)
 
-    def test_what_the_gateway_had_and_does_not_tell_of_is_not_credited(
+    def test_refund_with_unknown_gateway_status_is_not_credited(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID
     ) -> None:
         [made] = refunds_of(session, order_id)
@@ -201,11 +205,11 @@ class TestCredit:
         assert_books_are_whole(session)
 
 
-class TestWhatCameBack:
-    """The gateway had sent it, and then says that it failed: the buyer's bank did not take it."""
+class TestReturnedRefund:
+    """Refunds that the gateway reports as failed after success, because the buyer's bank rejected the money."""
 
     @pytest.fixture
-    def came_back(self, session: Session, order_id: UUID) -> UUID:
+    def returned_refund_id(self, session: Session, order_id: UUID) -> UUID:
         [made] = refunds_of(session, order_id)
         assert say(session, made["id"], "processed") == "processed"
         assert say(session, made["id"], "failed") == "failed"
@@ -231,23 +235,23 @@ class TestWhatCameBack:
         listed = admin_queries.list_refunds(session, status="open", page=page, now=NOW)
         shown = {item.id: (item.status, item.times_returned) for item in listed.items}
         assert shown[made["id"]] == ("failed", 1)
-        # What becomes of it is for finance to decide; nobody is told before that.
+        # The buyer is notified only after finance decides.
         assert told(session, shop.buyer.id)[-1] == "refund_processed"
         assert_books_are_whole(session)
 
     def test_returned_refund_is_sent_again_each_time(
-        self, session: Session, shop: Shop, officer: Caller, came_back: UUID
+        self, session: Session, shop: Shop, officer: Caller, returned_refund_id: UUID
     ) -> None:
         before = fetch_balances_by_kind(session)["gateway_clearing"]
         for time in (2, 3):
-            mend_refund(session, came_back, officer, states.RETRY)
-            assert say(session, came_back, "processed") == "processed"
+            mend_refund(session, returned_refund_id, officer, states.RETRY)
+            assert say(session, returned_refund_id, "processed") == "processed"
             assert_books_are_whole(session)
             if time == 2:
-                assert say(session, came_back, "failed") == "failed"
+                assert say(session, returned_refund_id, "failed") == "failed"
                 assert_books_are_whole(session)
 
-        row = row_of(session, "refunds", id=came_back)
+        row = row_of(session, "refunds", id=returned_refund_id)
         assert (row["status"], row["attempt"], row["times_returned"]) == ("processed", 3, 2)
         assert fetch_balances_by_kind(session)["gateway_clearing"] == before - row["amount_minor"]
         titles = session.execute(
@@ -258,18 +262,18 @@ class TestWhatCameBack:
         )
         assert list(titles.scalars()) == ["Your refund was sent", *["Your refund was sent again"] * 2]
 
-    def test_a_try_after_an_earlier_one_counted_is_a_new_one(
+    def test_retry_after_late_first_attempt_gets_a_new_attempt_number(
         self, session: Session, officer: Caller, refund_id: UUID
     ) -> None:
-        """The first try failed, then the second, and the first was sent after all; then it comes back."""
+        """Both attempts fail, then the first attempt is sent late and returned."""
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
         mend_refund(session, refund_id, officer, states.RETRY)
         say(session, refund_id, "failed")
-        for word in ("processed", "failed"):
-            first = GatewayRefund("11", word, amount, gateway_refund.refund_reference(refund_id, 1))
+        for gateway_status in ("processed", "failed"):
+            first = GatewayRefund("11", gateway_status, amount, gateway_refund.refund_reference(refund_id, 1))
             assert (
                 gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=first, now=NOW)
-                == word
+                == gateway_status
             )
 
         done = mend_refund(session, refund_id, officer, states.RETRY)
@@ -277,39 +281,49 @@ class TestWhatCameBack:
         assert (done.status, done.attempt) == ("pending", 3)
         assert_books_are_whole(session)
 
-    def test_the_wallet_gets_it(self, session: Session, shop: Shop, officer: Caller, came_back: UUID) -> None:
-        mend_refund(session, came_back, officer, states.CREDIT)
+    def test_returned_refund_is_credited_to_the_wallet(
+        self, session: Session, shop: Shop, officer: Caller, returned_refund_id: UUID
+    ) -> None:
+        mend_refund(session, returned_refund_id, officer, states.CREDIT)
 
-        row = row_of(session, "refunds", id=came_back)
+        row = row_of(session, "refunds", id=returned_refund_id)
         assert (row["status"], wallet_of(session, shop.buyer.id)) == ("credited", row["amount_minor"])
         assert told(session, shop.buyer.id)[-1] == "wallet_credited"
         assert_books_are_whole(session)
 
 
-class TestBoth:
+class TestRetryAndCredit:
     @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
-    @pytest.mark.parametrize("word", ["pending", "processing", "processed"])
-    def test_nothing_is_done_while_the_gateway_may_have_sent_it(
-        self, session: Session, shop: Shop, officer: Caller, refund_id: UUID, trigger: str, word: str
+    @pytest.mark.parametrize("gateway_status", ["pending", "processing", "processed"])
+    def test_refund_possibly_sent_by_the_gateway_is_not_recovered(
+        self,
+        session: Session,
+        shop: Shop,
+        officer: Caller,
+        refund_id: UUID,
+        trigger: str,
+        gateway_status: str,
     ) -> None:
         row = row_of(session, "refunds", id=refund_id)
-        said = GatewayRefund("", word, row["amount_minor"], gateway_refund.refund_reference(refund_id, 1))
+        report = GatewayRefund(
+            "", gateway_status, row["amount_minor"], gateway_refund.refund_reference(refund_id, 1)
+        )
 
-        with pytest.raises(RefundStillInFlightError, match=f"gateway status: {word}") as refused:
-            mend_refund(session, refund_id, officer, trigger, said)
+        with pytest.raises(RefundStillInFlightError, match=f"gateway status: {gateway_status}") as refused:
+            mend_refund(session, refund_id, officer, trigger, report)
 
-        # What was learnt is kept.
+        # The reported status is kept despite the error.
         assert refused.value.keeps_changes
         status = row_of(session, "refunds", id=refund_id)["status"]
-        assert status == ("processed" if word == "processed" else "failed")
+        assert status == ("processed" if gateway_status == "processed" else "failed")
         assert wallet_of(session, shop.buyer.id) == 0
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
-    def test_the_second_of_two_officers_is_refused(
+    def test_second_decision_on_same_refund_is_refused(
         self, session: Session, officer: Caller, refund_id: UUID, trigger: str
     ) -> None:
-        stuck = find(session, refund_id, officer, trigger)
+        stuck = find_failed(session, refund_id, officer, trigger)
         mend_refund(session, refund_id, officer, trigger)
 
         for work in (recovery.retry_failed_refund, recovery.credit_failed_refund):
@@ -318,7 +332,7 @@ class TestBoth:
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
-    def test_what_did_not_fail_is_left_alone(
+    def test_refund_that_did_not_fail_cannot_be_recovered(
         self, session: Session, shop: Shop, officer: Caller, trigger: str
     ) -> None:
         order_id = paid_order(session, shop)
@@ -327,20 +341,20 @@ class TestBoth:
 
         for made in refunds_of(session, order_id):
             with pytest.raises(IllegalTransitionError):
-                find(session, made["id"], officer, trigger)
+                find_failed(session, made["id"], officer, trigger)
         with pytest.raises(NotFoundError):
-            find(session, uuid4(), officer, trigger)
+            find_failed(session, uuid4(), officer, trigger)
 
     @pytest.mark.parametrize("party", ["buyer", "vendor"])
     def test_officer_cannot_decide_on_own_refund(
         self, session: Session, shop: Shop, refund_id: UUID, party: str
     ) -> None:
         with pytest.raises(ForbiddenError):
-            find(session, refund_id, getattr(shop, party))
+            find_failed(session, refund_id, getattr(shop, party))
 
 
-class TestAskingTheGatewayFirst:
-    def test_gateway_reports_its_status_of_the_attempt(
+class TestGatewayPoll:
+    def test_poll_covers_all_attempts_and_blocks_credit_while_in_transit(
         self, session: Session, shop: Shop, officer: Caller, gateway: TestGateway, settings: Settings
     ) -> None:
         order_id = place(session, shop, make_product(session, shop))
@@ -354,12 +368,12 @@ class TestAskingTheGatewayFirst:
         gateway_refund.send_refund(adapter, found)
         say(session, made["id"], "failed")
 
-        known = gateway_reports.fetch_status(adapter, find(session, made["id"], officer))
+        known = gateway_reports.fetch_status(adapter, find_failed(session, made["id"], officer))
         assert [one.merchant_note for one in known] == [gateway_refund.refund_reference(made["id"], 1)]
         mend_refund(session, made["id"], officer, states.RETRY)
         say(session, made["id"], "failed")
-        # The second try is unknown to the gateway, but the first one is on its way after all.
-        stuck = find(session, made["id"], officer)
+        # The gateway does not know the second attempt, but the first attempt is in transit.
+        stuck = find_failed(session, made["id"], officer)
         assert gateway_reports.fetch_status(adapter, stuck) == known
         with pytest.raises(RefundStillInFlightError):
             recovery.credit_failed_refund(
@@ -368,10 +382,10 @@ class TestAskingTheGatewayFirst:
 
         gateway.line.fault = "lose"
         with pytest.raises(ProviderUnavailableError):
-            gateway_reports.fetch_status(adapter, find(session, made["id"], officer))
+            gateway_reports.fetch_status(adapter, find_failed(session, made["id"], officer))
 
 
-def test_a_claim_that_ran_out_is_taken_over(session: Session, officer: Caller, refund_id: UUID) -> None:
+def test_expired_lease_is_taken_over(session: Session, officer: Caller, refund_id: UUID) -> None:
     mend_refund(session, refund_id, officer, states.RETRY)
     gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
 

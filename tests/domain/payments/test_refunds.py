@@ -1,4 +1,4 @@
-"""Refunds out of escrow: of a cancelled order, and by an officer; what goes where, to the kobo."""
+"""Refunds from escrow by cancellation or by an officer, with exact destinations and amounts."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -67,10 +67,10 @@ def freeze(session: Session, order_id: UUID) -> None:
     )
 
 
-class TestCancellingWhatIsPaid:
+class TestCancellation:
     @pytest.mark.parametrize("by", ["buyer", "vendor"])
     @pytest.mark.parametrize("accepted", [False, True])
-    def test_all_of_it_goes_back_to_where_it_came_from(
+    def test_cancellation_refunds_full_amount_through_the_gateway(
         self, session: Session, shop: Shop, by: str, accepted: bool
     ) -> None:
         product_id = make_product(session, shop, quantity=5)
@@ -95,7 +95,7 @@ class TestCancellingWhatIsPaid:
         assert told(session, shop.vendor.id) == ["order_received", "order_cancelled"]
         assert_books_are_whole(session)
 
-    def test_a_worker_is_told_to_send_it(self, session: Session, shop: Shop) -> None:
+    def test_cancellation_enqueues_the_refund_for_sending(self, session: Session, shop: Shop) -> None:
         order_id = paid_order(session, shop)
         cancel(session, order_id, shop.buyer)
 
@@ -106,7 +106,7 @@ class TestCancellingWhatIsPaid:
         ).all()
         assert [tuple(event) for event in events] == [("webhooks", "refund.send")]
 
-    def test_what_the_wallet_paid_goes_back_to_the_wallet(self, session: Session, shop: Shop) -> None:
+    def test_wallet_part_is_refunded_to_the_wallet(self, session: Session, shop: Shop) -> None:
         fill_wallet(session, shop.buyer.id, 100_000)
         order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(100_000))
         pay(session, shop, order_id)
@@ -121,7 +121,9 @@ class TestCancellingWhatIsPaid:
         assert wallet_of(session, shop.buyer.id) == 100_000
         assert_books_are_whole(session)
 
-    def test_what_the_wallet_paid_whole_needs_no_gateway(self, session: Session, shop: Shop) -> None:
+    def test_order_fully_paid_by_wallet_is_refunded_without_gateway(
+        self, session: Session, shop: Shop
+    ) -> None:
         fill_wallet(session, shop.buyer.id, TOTAL)
         order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(TOTAL))
         assert status_of(session, order_id) == "paid_escrow"
@@ -132,9 +134,7 @@ class TestCancellingWhatIsPaid:
         assert wallet_of(session, shop.buyer.id) == TOTAL
         assert_books_are_whole(session)
 
-    def test_an_unpaid_one_gives_its_wallet_part_back_without_a_refund(
-        self, session: Session, shop: Shop
-    ) -> None:
+    def test_unpaid_order_returns_wallet_part_without_a_refund(self, session: Session, shop: Shop) -> None:
         fill_wallet(session, shop.buyer.id, 100_000)
         order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(100_000))
 
@@ -142,11 +142,11 @@ class TestCancellingWhatIsPaid:
 
         assert refunds_of(session, order_id) == []
         assert wallet_of(session, shop.buyer.id) == 100_000
-        # The vendor was never shown it.
+        # The vendor never saw the unpaid order.
         assert (told(session, shop.buyer.id), told(session, shop.vendor.id)) == (["order_cancelled"], [])
         assert_books_are_whole(session)
 
-    def test_an_excess_that_is_in_the_wallet_stays_there(self, session: Session, shop: Shop) -> None:
+    def test_excess_in_wallet_is_not_refunded(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         pay(session, shop, order_id, amount_minor=TOTAL + 700)
 
@@ -156,7 +156,7 @@ class TestCancellingWhatIsPaid:
         assert wallet_of(session, shop.buyer.id) == 700
         assert_books_are_whole(session)
 
-    def test_orders_of_one_charge_go_back_each_for_itself(self, session: Session, shop: Shop) -> None:
+    def test_orders_of_shared_charge_are_refunded_separately(self, session: Session, shop: Shop) -> None:
         shops = neighbours(session, shop, 3)
         done = check_out(session, shop, [RequestedItem(make_product(session, one), 1) for one in shops])
         assert done.payment is not None
@@ -171,7 +171,7 @@ class TestCancellingWhatIsPaid:
             assert left["refunded_minor"] == number * TOTAL
         assert_books_are_whole(session)
 
-    def test_the_rest_of_what_was_refunded_in_part(
+    def test_cancellation_after_partial_refund_returns_the_rest(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         order_id = paid_order(session, shop)
@@ -187,11 +187,11 @@ class TestCancellingWhatIsPaid:
         assert_books_are_whole(session)
 
 
-class TestByAnOfficer:
+class TestOfficerRefund:
     @pytest.mark.parametrize("destination", ["gateway", "wallet"])
     @pytest.mark.parametrize("shipped", [False, True])
     @pytest.mark.parametrize("frozen", [False, True])
-    def test_all_of_it_ends_the_order(
+    def test_full_refund_ends_the_order(
         self,
         session: Session,
         shop: Shop,
@@ -217,7 +217,7 @@ class TestByAnOfficer:
         assert sums_of(session, order_id) == [(destination, state, TOTAL)]
         assert [part.amount_minor for part in done.refunds] == [TOTAL]
         assert wallet_of(session, shop.buyer.id) == (TOTAL if destination == "wallet" else 0)
-        # What was shipped is out of the vendor's hands.
+        # Shipped units do not return to stock.
         assert stock_of(session, product_id) == (4 if shipped else 5, 0)
         assert trail_of(session, order_id)[-1] == (
             "disputed" if frozen else before,
@@ -229,7 +229,7 @@ class TestByAnOfficer:
         assert told(session, shop.buyer.id)[-1] == told(session, shop.vendor.id)[-1] == "order_refunded"
         assert_books_are_whole(session)
 
-    def test_a_part_leaves_the_order_where_it_is_and_each_side_bears_its_share(
+    def test_partial_refund_keeps_order_status_and_reduces_both_shares(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         order_id = shipped_order(session, shop)
@@ -248,7 +248,7 @@ class TestByAnOfficer:
         assert wallet_of(session, shop.buyer.id) == 10_001
         assert_books_are_whole(session)
 
-    def test_what_the_items_cost_without_an_amount(
+    def test_item_refund_without_amount_refunds_item_price(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         order_id = paid_order(session, shop, quantity=3)
@@ -261,7 +261,7 @@ class TestByAnOfficer:
         assert after["items"] == [{"productId": str(product_id), "quantity": 2}]
 
     @pytest.mark.parametrize("difference", [-5, 5])
-    def test_an_amount_that_the_items_do_not_cost_is_refused(
+    def test_amount_different_from_item_price_is_refused(
         self, session: Session, shop: Shop, officer: Caller, difference: int
     ) -> None:
         order_id = paid_order(session, shop)
@@ -280,7 +280,7 @@ class TestByAnOfficer:
         done = refund(session, order_id, officer, items=[RefundItem(product_id, 1)], amount_minor=PRICE_MINOR)
         assert done.amount_minor == PRICE_MINOR
 
-    def test_items_that_are_not_in_the_order_are_named(
+    def test_invalid_items_are_reported_by_position(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         order_id = paid_order(session, shop)
@@ -319,7 +319,7 @@ class TestByAnOfficer:
             "refundIds": [str(done.refunds[0].id)],
         }
 
-    def test_more_than_escrow_holds_is_refused_naming_the_amount(
+    def test_refund_above_escrow_balance_is_refused(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         order_id = paid_order(session, shop)
@@ -333,14 +333,18 @@ class TestByAnOfficer:
         refund(session, order_id, officer, amount_minor=TOTAL - 1_000)
         assert status_of(session, order_id) == "refunded"
 
-    def test_after_release_it_takes_a_clawback(self, session: Session, shop: Shop, officer: Caller) -> None:
+    def test_refund_after_release_requires_clawback(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
         order_id = shipped_order(session, shop)
         release(session, shop, order_id)
 
         with pytest.raises(AlreadyReleasedError, match="clawback: true"):
             refund(session, order_id, officer)
 
-    def test_what_is_not_paid_or_over_is_refused(self, session: Session, shop: Shop, officer: Caller) -> None:
+    def test_refund_of_unpaid_cancelled_or_refunded_order_is_refused(
+        self, session: Session, shop: Shop, officer: Caller
+    ) -> None:
         unpaid = place(session, shop, make_product(session, shop))
         cancelled, refunded = paid_order(session, shop), paid_order(session, shop)
         cancel(session, cancelled, shop.buyer)
@@ -359,10 +363,10 @@ class TestByAnOfficer:
         with pytest.raises(ForbiddenError, match="a party"):
             refund(session, order_id, getattr(shop, party))
 
-    def test_many_parts_never_exceed_what_came_by_each_way(
+    def test_partial_refunds_never_exceed_amount_paid_per_method(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
-        """To the gateway goes at most what came by it; the rest of the parts goes to the wallet."""
+        """The gateway receives at most the charged amount. The wallet receives the rest."""
         fill_wallet(session, shop.buyer.id, 100_000)
         order_id = place(session, shop, make_product(session, shop), wallet=WalletUse(100_000))
         pay(session, shop, order_id)
@@ -372,14 +376,14 @@ class TestByAnOfficer:
         refund(session, order_id, officer, amount_minor=20_000)
         refund(session, order_id, officer)
 
-        by_way: dict[str, int] = {}
+        by_destination: dict[str, int] = {}
         for destination, _, amount in sums_of(session, order_id):
-            by_way[destination] = by_way.get(destination, 0) + amount
-        assert by_way == {"gateway": TOTAL - 100_000, "wallet": 100_000}
+            by_destination[destination] = by_destination.get(destination, 0) + amount
+        assert by_destination == {"gateway": TOTAL - 100_000, "wallet": 100_000}
         assert status_of(session, order_id) == "refunded"
         assert_books_are_whole(session)
 
-    def test_a_refund_that_was_processed_leaves_the_books_whole(
+    def test_processed_refund_keeps_ledger_invariants(
         self, session: Session, shop: Shop, officer: Caller
     ) -> None:
         order_id = paid_order(session, shop)
@@ -392,8 +396,8 @@ class TestByAnOfficer:
         assert_books_are_whole(session)
 
 
-class TestPieces:
-    """Each piece is refunded once; what was not shipped is in stock again, once."""
+class TestRefundedUnits:
+    """Refunded units: refunded once and, unless shipped, restocked once."""
 
     @pytest.fixture
     def products(self, session: Session, shop: Shop) -> tuple[UUID, UUID]:
@@ -409,14 +413,14 @@ class TestPieces:
         pay(session, shop, order_id)
         return order_id
 
-    def refunded(self, session: Session, order_id: UUID) -> list[int]:
+    def refunded_quantities(self, session: Session, order_id: UUID) -> list[int]:
         rows = session.execute(
             text("SELECT refunded_quantity FROM order_items WHERE order_id = :id ORDER BY position"),
             {"id": order_id},
         )
         return list(rows.scalars())
 
-    def bodies(self, session: Session, user_id: UUID) -> list[str]:
+    def notification_bodies(self, session: Session, user_id: UUID) -> list[str]:
         rows = session.execute(
             text(
                 "SELECT body FROM notifications WHERE user_id = :id AND type = 'order_refunded' ORDER BY id"
@@ -425,7 +429,7 @@ class TestPieces:
         )
         return list(rows.scalars())
 
-    def test_none_is_refunded_twice(
+    def test_unit_cannot_be_refunded_twice(
         self,
         session: Session,
         shop: Shop,
@@ -442,14 +446,14 @@ class TestPieces:
         assert [(param.name, param.reason) for param in refused.value.invalid_params] == [
             ("items[1].quantity", "Must not exceed 0, the units left to refund.")
         ]
-        assert self.refunded(session, order_id) == [1, 0]
+        assert self.refunded_quantities(session, order_id) == [1, 0]
         assert sums_of(session, order_id) == [("gateway", "pending", 170_000)]
         refund(session, order_id, officer, items=[RefundItem(two, 1)])
         refund(session, order_id, officer, items=[RefundItem(two, 1)])
-        assert self.refunded(session, order_id) == [1, 2]
+        assert self.refunded_quantities(session, order_id) == [1, 2]
         assert_books_are_whole(session)
 
-    def test_both_sides_are_told_which_and_the_vendor_not_to_ship_them(
+    def test_item_refund_notifications_name_items_and_stop_vendor_shipment(
         self,
         session: Session,
         shop: Shop,
@@ -461,10 +465,10 @@ class TestPieces:
 
         refund(session, order_id, officer, items=[RefundItem(products[0], 1), RefundItem(products[1], 2)])
 
-        for person, told_stock in ((shop.buyer, False), (shop.vendor, True)):
-            [body] = self.bodies(session, person.id)
+        for person, is_vendor in ((shop.buyer, False), (shop.vendor, True)):
+            [body] = self.notification_bodies(session, person.id)
             assert f"Refunded items: 1 x {titles[0]}, 2 x {titles[1]}." in body
-            assert ("Do not ship the refunded items" in body) is told_stock
+            assert ("Do not ship the refunded items" in body) is is_vendor
 
     def test_refunded_units_return_to_stock(
         self,
@@ -481,11 +485,11 @@ class TestPieces:
         cancel(session, order_id, shop.buyer)
 
         assert (stock_of(session, one), stock_of(session, two)) == ((10, 0), (10, 0))
-        assert self.refunded(session, order_id) == [1, 2]
+        assert self.refunded_quantities(session, order_id) == [1, 2]
         assert_books_are_whole(session)
 
     @pytest.mark.parametrize("shipped", [False, True])
-    def test_what_is_shipped_is_out_of_the_vendors_hands(
+    def test_refunded_units_return_to_stock_only_before_shipment(
         self,
         session: Session,
         shop: Shop,
@@ -504,11 +508,11 @@ class TestPieces:
 
         left = ((9, 0), (8, 0)) if shipped else ((10, 0), (10, 0))
         assert (stock_of(session, one), stock_of(session, two)) == left
-        assert self.refunded(session, order_id) == [1, 2]
-        assert ("back in stock" in self.bodies(session, shop.vendor.id)[0]) is not shipped
+        assert self.refunded_quantities(session, order_id) == [1, 2]
+        assert ("back in stock" in self.notification_bodies(session, shop.vendor.id)[0]) is not shipped
         assert_books_are_whole(session)
 
-    def test_money_alone_leaves_the_pieces_as_they_are(
+    def test_refund_by_amount_leaves_units_unchanged(
         self,
         session: Session,
         shop: Shop,
@@ -518,11 +522,11 @@ class TestPieces:
     ) -> None:
         refund(session, order_id, officer, amount_minor=5)
 
-        assert self.refunded(session, order_id) == [0, 0]
+        assert self.refunded_quantities(session, order_id) == [0, 0]
         assert stock_of(session, products[0]) == (9, 0)
-        assert "Do not ship" not in self.bodies(session, shop.vendor.id)[0]
+        assert "Do not ship" not in self.notification_bodies(session, shop.vendor.id)[0]
 
-    def test_the_database_keeps_to_it(self, session: Session, order_id: UUID) -> None:
+    def test_database_rejects_refunded_quantity_out_of_range(self, session: Session, order_id: UUID) -> None:
         for change in ("quantity + 1", "-1"):
             with (
                 pytest.raises(Exception, match="ck_order_items_refunded_quantity"),
@@ -544,7 +548,7 @@ AMOUNT = st.integers(0, 10**9)
     commission=st.integers(0, 10_000),
     held=st.integers(0, 10_000),
 )
-def test_what_is_left_is_shared_to_the_kobo(
+def test_remaining_escrow_is_split_exactly(
     subtotal: int, delivery: int, service: int, commission: int, held: int
 ) -> None:
     price = Price(subtotal, delivery, service, 0)
@@ -558,12 +562,12 @@ def test_what_is_left_is_shared_to_the_kobo(
         (share.vendor_minor, whole.vendor_minor),
         (share.platform_minor, whole.platform_minor),
     ):
-        # Within a kobo of its exact share, and never more than it would have had.
+        # Each part is within a kobo of the exact share and never exceeds the original share.
         assert abs(part * price.total_minor - of_whole * left) < price.total_minor
         assert 0 <= part <= of_whole
 
 
-def test_what_came_by_the_gateway_is_bounded_by_the_database(session: Session, shop: Shop) -> None:
+def test_database_rejects_refunds_above_charged_amount(session: Session, shop: Shop) -> None:
     order_id = paid_order(session, shop)
     cancel(session, order_id, shop.buyer)
     [made] = refunds_of(session, order_id)
