@@ -1,4 +1,4 @@
-"""The statement that is measured: what is loaded for it is a ledger as the application itself would have written it."""
+"""Benchmark ledger: the loaded rows satisfy the invariants, like postings of the application."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -32,7 +32,7 @@ def database(addresses: Addresses) -> Iterator[Database]:
     drop_database(addresses, name)
 
 
-def test_the_books_are_whole_and_the_balance_runs(database: Database) -> None:
+def test_loaded_ledger_satisfies_invariants_and_running_balance(database: Database) -> None:
     with database.reading() as session:
         assert find_violations(session, INVARIANTS) == []
         page = fetch_statement_page(

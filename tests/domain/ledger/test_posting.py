@@ -1,4 +1,4 @@
-"""Posting: balanced, once for each cause, never into the red; and what the database itself refuses."""
+"""Posting: balanced, once per source, never below zero, and enforced by the database."""
 
 from uuid import UUID, uuid4
 
@@ -23,7 +23,7 @@ from tests.support.purchases import NOW, assert_books_are_whole, row_of
 RESTRICT_VIOLATION, CHECK_VIOLATION = "23001", "23514"
 
 
-def put(session: Session, *postings: Posting, source: str | None = None, kind: str = "test") -> UUID:
+def post(session: Session, *postings: Posting, source: str | None = None, kind: str = "test") -> UUID:
     return post_transaction(
         session,
         kind=kind,
@@ -34,16 +34,16 @@ def put(session: Session, *postings: Posting, source: str | None = None, kind: s
     )
 
 
-def fill(session: Session, account: Account, minor: int) -> UUID:
-    return put(
+def fund(session: Session, account: Account, minor: int) -> UUID:
+    return post(
         session,
         Posting(accounts.GATEWAY_CLEARING, "debit", minor),
         Posting(account, "credit", minor),
     )
 
 
-def refused(session: Session, sql: str, **parameters: object) -> DBAPIError:
-    """Run what the database must refuse, at once or at the end of the transaction, and give its error."""
+def execute_refused(session: Session, sql: str, **parameters: object) -> DBAPIError:
+    """Run a statement that the database must refuse, with immediate constraints, and return the error."""
     session.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
     with pytest.raises(DBAPIError) as error, session.begin_nested():
         session.execute(text(sql), parameters)
@@ -55,10 +55,10 @@ def sqlstate_of(error: DBAPIError) -> str | None:
     return state
 
 
-def test_a_balanced_transaction_moves_the_balances_of_owners(session: Session) -> None:
+def test_balanced_transaction_updates_owner_balances(session: Session) -> None:
     wallet, order_id = accounts.wallet(uuid4()), uuid4()
 
-    transaction_id = put(
+    transaction_id = post(
         session,
         Posting(accounts.GATEWAY_CLEARING, "debit", 700),
         Posting(wallet, "credit", 700),
@@ -93,26 +93,28 @@ def test_a_balanced_transaction_moves_the_balances_of_owners(session: Session) -
     ],
     ids=["none", "one side", "unequal", "zero", "negative"],
 )
-def test_what_does_not_balance_is_the_callers_fault(session: Session, postings: tuple[Posting, ...]) -> None:
+def test_unbalanced_or_non_positive_postings_raise_value_error(
+    session: Session, postings: tuple[Posting, ...]
+) -> None:
     with pytest.raises(ValueError, match=r"balance|at least 1 kobo"):
-        put(session, *postings)
+        post(session, *postings)
 
 
-def test_an_owner_can_not_go_below_zero(session: Session) -> None:
+def test_owner_balance_cannot_go_below_zero(session: Session) -> None:
     wallet = accounts.wallet(uuid4())
-    fill(session, wallet, 100)
+    fund(session, wallet, 100)
 
     with pytest.raises(InsufficientFundsError, match="wallet"):
-        put(session, Posting(wallet, "debit", 101), Posting(accounts.ESCROW, "credit", 101))
+        post(session, Posting(wallet, "debit", 101), Posting(accounts.ESCROW, "credit", 101))
 
     assert row_of(session, "ledger_accounts", id=wallet.id)["balance_minor"] == 100
 
 
-def test_an_owner_can_not_go_below_zero_on_the_way_either(session: Session) -> None:
+def test_owner_balance_cannot_go_below_zero_within_a_transaction(session: Session) -> None:
     wallet = accounts.wallet(uuid4())
 
     with pytest.raises(InsufficientFundsError):
-        put(
+        post(
             session,
             Posting(wallet, "debit", 100),
             Posting(accounts.ESCROW, "credit", 100),
@@ -121,37 +123,37 @@ def test_an_owner_can_not_go_below_zero_on_the_way_either(session: Session) -> N
         )
 
 
-def test_a_cause_is_posted_once_under_a_kind(session: Session) -> None:
+def test_source_is_posted_once_per_kind(session: Session) -> None:
     wallet, source = accounts.wallet(uuid4()), uuid4().hex
     sides = (Posting(accounts.GATEWAY_CLEARING, "debit", 10), Posting(wallet, "credit", 10))
-    put(session, *sides, source=source)
+    post(session, *sides, source=source)
 
     with pytest.raises(AlreadyPostedError):
-        put(session, *sides, source=source)
-    put(session, *sides, source=source, kind="another")
+        post(session, *sides, source=source)
+    post(session, *sides, source=source, kind="another")
 
     assert row_of(session, "ledger_accounts", id=wallet.id)["balance_minor"] == 20
     assert_books_are_whole(session)
 
 
-def moving(source: str, from_: Account, to: Account, minor: int) -> NewTransaction:
-    """Write a movement between two accounts that grow by credits."""
+def make_transfer(source: str, from_: Account, to: Account, minor: int) -> NewTransaction:
+    """Build a transfer between two accounts with a credit balance."""
     return NewTransaction(
         "test", source, "Of a test", [Posting(from_, "debit", minor), Posting(to, "credit", minor)]
     )
 
 
-def test_many_are_posted_at_once_in_their_order(session: Session) -> None:
+def test_several_transactions_are_posted_in_order(session: Session) -> None:
     first, second = accounts.wallet(uuid4()), accounts.wallet(uuid4())
-    fill(session, first, 1_000)
+    fund(session, first, 1_000)
     sources = [uuid4().hex for _ in range(3)]
 
     post_transactions(
         session,
         transactions=[
-            moving(sources[0], first, second, 700),
-            moving(sources[1], second, first, 200),
-            moving(sources[2], first, accounts.PAYOUTS_IN_TRANSIT, 500),
+            make_transfer(sources[0], first, second, 700),
+            make_transfer(sources[1], second, first, 200),
+            make_transfer(sources[2], first, accounts.PAYOUTS_IN_TRANSIT, 500),
         ],
         now=NOW,
     )
@@ -178,26 +180,28 @@ def test_many_are_posted_at_once_in_their_order(session: Session) -> None:
     assert row_of(session, "ledger_accounts", id=second.id)["balance_minor"] == 500
 
 
-def test_of_many_one_that_does_not_balance_is_the_callers_fault(session: Session) -> None:
+def test_unbalanced_transaction_in_bulk_raises_value_error(session: Session) -> None:
     wallet = accounts.wallet(uuid4())
-    torn = NewTransaction("test", uuid4().hex, "Of a test", [Posting(wallet, "credit", 5)])
+    unbalanced = NewTransaction("test", uuid4().hex, "Of a test", [Posting(wallet, "credit", 5)])
 
     with pytest.raises(ValueError, match="do not balance"):
         post_transactions(
-            session, transactions=[moving(uuid4().hex, accounts.ESCROW, wallet, 5), torn], now=NOW
+            session,
+            transactions=[make_transfer(uuid4().hex, accounts.ESCROW, wallet, 5), unbalanced],
+            now=NOW,
         )
 
 
-def test_of_many_none_may_take_an_owner_below_zero(session: Session) -> None:
+def test_bulk_posting_cannot_take_owner_below_zero(session: Session) -> None:
     first, second = accounts.wallet(uuid4()), accounts.wallet(uuid4())
-    fill(session, first, 100)
+    fund(session, first, 100)
 
     with pytest.raises(InsufficientFundsError):
         post_transactions(
             session,
             transactions=[
-                moving(uuid4().hex, first, second, 100),
-                moving(uuid4().hex, first, second, 1),
+                make_transfer(uuid4().hex, first, second, 100),
+                make_transfer(uuid4().hex, first, second, 1),
             ],
             now=NOW,
         )
@@ -205,27 +209,27 @@ def test_of_many_none_may_take_an_owner_below_zero(session: Session) -> None:
     assert row_of(session, "ledger_accounts", id=first.id)["balance_minor"] == 100
 
 
-def test_of_many_one_that_is_posted_already_has_none_move_a_balance(session: Session) -> None:
+def test_bulk_posting_with_known_source_moves_no_balance(session: Session) -> None:
     first, second = accounts.wallet(uuid4()), accounts.wallet(uuid4())
-    fill(session, first, 100)
+    fund(session, first, 100)
     known, new = uuid4().hex, uuid4().hex
-    post_transactions(session, transactions=[moving(known, first, second, 10)], now=NOW)
+    post_transactions(session, transactions=[make_transfer(known, first, second, 10)], now=NOW)
 
     with pytest.raises(AlreadyPostedError):
         post_transactions(
             session,
-            transactions=[moving(known, first, second, 10), moving(new, first, second, 20)],
+            transactions=[make_transfer(known, first, second, 10), make_transfer(new, first, second, 20)],
             now=NOW,
         )
 
     assert row_of(session, "ledger_accounts", id=first.id)["balance_minor"] == 90
     assert row_of(session, "ledger_accounts", id=second.id)["balance_minor"] == 10
-    # The caller rolls back; until then the new one is a transaction that has no entries.
+    # Until the caller rolls back, the new transaction has no entries.
     session.execute(text("SET CONSTRAINTS ALL DEFERRED"))
     session.rollback()
 
 
-def test_of_none_nothing_is_posted(session: Session) -> None:
+def test_empty_bulk_posting_posts_nothing(session: Session) -> None:
     before = session.execute(text("SELECT count(*) FROM ledger_transactions")).scalar_one()
 
     post_transactions(session, transactions=[], now=NOW)
@@ -233,17 +237,19 @@ def test_of_none_nothing_is_posted(session: Session) -> None:
     assert session.execute(text("SELECT count(*) FROM ledger_transactions")).scalar_one() == before
 
 
-def test_the_database_refuses_a_negative_balance(session: Session) -> None:
+def test_database_rejects_negative_balance(session: Session) -> None:
     wallet = accounts.wallet(uuid4())
-    fill(session, wallet, 100)
+    fund(session, wallet, 100)
 
-    error = refused(session, "UPDATE ledger_accounts SET balance_minor = -1 WHERE id = :id", id=wallet.id)
+    error = execute_refused(
+        session, "UPDATE ledger_accounts SET balance_minor = -1 WHERE id = :id", id=wallet.id
+    )
 
     assert violated_constraint(error) == "ck_ledger_accounts_balance_not_negative"
 
 
-def test_the_database_refuses_an_unbalanced_transaction(session: Session) -> None:
-    error = refused(
+def test_database_rejects_unbalanced_transaction(session: Session) -> None:
+    error = execute_refused(
         session,
         """
         WITH posted AS (
@@ -261,8 +267,8 @@ def test_the_database_refuses_an_unbalanced_transaction(session: Session) -> Non
     assert "does not balance" in str(error)
 
 
-def test_the_database_refuses_a_transaction_without_entries(session: Session) -> None:
-    error = refused(
+def test_database_rejects_transaction_without_entries(session: Session) -> None:
+    error = execute_refused(
         session, "INSERT INTO ledger_transactions (kind, source, description) VALUES ('test', 'empty', 'x')"
     )
 
@@ -271,10 +277,10 @@ def test_the_database_refuses_a_transaction_without_entries(session: Session) ->
 
 
 @pytest.mark.parametrize("minor", [0, -5])
-def test_the_database_refuses_an_entry_of_nothing(session: Session, minor: int) -> None:
-    transaction_id = fill(session, accounts.wallet(uuid4()), 10)
+def test_database_rejects_entry_without_positive_amount(session: Session, minor: int) -> None:
+    transaction_id = fund(session, accounts.wallet(uuid4()), 10)
 
-    error = refused(
+    error = execute_refused(
         session,
         "INSERT INTO ledger_entries (transaction_id, kind, account_id, direction, amount_minor)"
         " VALUES (:id, 'test', :account, 'debit', :minor)",
@@ -299,21 +305,21 @@ def test_the_database_refuses_an_entry_of_nothing(session: Session, minor: int) 
         "TRUNCATE {0} CASCADE",
     ],
 )
-def test_the_database_refuses_to_change_what_only_grows(session: Session, table: str, change: str) -> None:
-    fill(session, accounts.wallet(uuid4()), 10)
+def test_database_rejects_changes_to_append_only_tables(session: Session, table: str, change: str) -> None:
+    fund(session, accounts.wallet(uuid4()), 10)
 
-    error = refused(session, change.format(table))
+    error = execute_refused(session, change.format(table))
 
     assert sqlstate_of(error) == RESTRICT_VIOLATION
     assert "append-only" in str(error)
 
 
-def test_the_database_refuses_entries_that_come_later(committed_database: Database) -> None:
+def test_database_rejects_later_entries_of_posted_transaction(committed_database: Database) -> None:
     with committed_database.transaction() as session:
-        transaction_id = fill(session, accounts.wallet(uuid4()), 10)
+        transaction_id = fund(session, accounts.wallet(uuid4()), 10)
 
     with committed_database.transaction() as session:
-        error = refused(
+        error = execute_refused(
             session,
             """
             INSERT INTO ledger_entries (transaction_id, kind, account_id, direction, amount_minor)
@@ -328,7 +334,7 @@ def test_the_database_refuses_entries_that_come_later(committed_database: Databa
     assert "takes no further entries" in str(error)
 
 
-def test_an_account_has_one_id_and_one_name() -> None:
+def test_account_has_stable_id_and_name() -> None:
     owner = UUID(int=7)
 
     assert accounts.wallet(owner).name == f"wallet:{owner}"
@@ -337,7 +343,7 @@ def test_an_account_has_one_id_and_one_name() -> None:
     assert len({accounts.wallet(owner).id, accounts.vendor_payable(owner).id, accounts.ESCROW.id}) == 3
 
 
-def test_the_systems_accounts_in_the_database_are_the_codes_own(session: Session) -> None:
+def test_system_accounts_in_database_match_the_code(session: Session) -> None:
     rows = session.execute(
         text("SELECT id, kind, normal_side FROM ledger_accounts WHERE owner_id IS NULL")
     ).all()

@@ -1,4 +1,4 @@
-"""The plans of statements: a page of a long one, the first or deep inside, reads no more than the page."""
+"""Query plans of statements: any page of a long statement reads only the rows of that page."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -19,7 +19,7 @@ from tests.support.resource_usage import peak_memory
 
 ROWS = 20_000
 LIMIT = 20
-RARE = 4_000  # one entry in so many
+RARE = 4_000  # entries per entry of the rare kind
 
 _TRANSACTIONS = text(
     """
@@ -44,8 +44,8 @@ _ENTRIES = text(
 )
 
 
-class Long:
-    """Somebody with a long statement in two accounts, and a short one in a third."""
+class LongStatement:
+    """A user and a store with a long statement in two accounts."""
 
     def __init__(self, session: Session) -> None:
         self.session, self.owner, self.store = session, uuid4(), uuid4()
@@ -78,9 +78,9 @@ class Long:
 
 
 @pytest.fixture(scope="module")
-def long(own_database: Database) -> Iterator[Long]:
+def long_statement(own_database: Database) -> Iterator[LongStatement]:
     with own_database.engine.connect() as connection, Session(connection) as session:
-        yield Long(session)
+        yield LongStatement(session)
         session.rollback()
 
 
@@ -102,9 +102,11 @@ FILTERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("of_store", [False, True], ids=["one account", "two accounts"])
 @pytest.mark.parametrize("filtered", FILTERS)
-def test_the_first_page_reads_no_more_than_itself(long: Long, filtered: str, *, of_store: bool) -> None:
+def test_first_page_reads_only_the_rows_of_the_page(
+    long_statement: LongStatement, filtered: str, *, of_store: bool
+) -> None:
     wanted = FILTERS[filtered]
-    owners = [long.owner, long.store] if of_store else [long.owner]
+    owners = [long_statement.owner, long_statement.store] if of_store else [long_statement.owner]
     statement = (
         queries._SELECT_ENTRIES_BY_TIME
         if wanted.keys() & {"starts", "ends"}
@@ -113,7 +115,7 @@ def test_the_first_page_reads_no_more_than_itself(long: Long, filtered: str, *, 
     nothing = dict.fromkeys(("after", "at", "kind", "direction", "order_id", "starts", "ends"))
 
     found = read(
-        long.session,
+        long_statement.session,
         statement,
         nothing | wanted | {"owners": owners, "limit": LIMIT + 1},
         table="ledger_entries",
@@ -130,36 +132,39 @@ def test_the_first_page_reads_no_more_than_itself(long: Long, filtered: str, *, 
     "filtered", [name for name in FILTERS if "rare" not in name and "period" not in name]
 )
 @pytest.mark.parametrize("by_time", [False, True], ids=["by id", "by time"])
-def test_a_page_deep_inside_reads_as_much_as_the_first(
-    long: Long, filtered: str, *, of_store: bool, by_time: bool
+def test_deep_page_reads_no_more_than_the_first(
+    long_statement: LongStatement, filtered: str, *, of_store: bool, by_time: bool
 ) -> None:
-    last = long.session.execute(
+    last = long_statement.session.execute(
         text(
             "SELECT id, created_at FROM ledger_entries WHERE account_id = :id ORDER BY id OFFSET 9000 LIMIT 1"
         ),
-        {"id": accounts.wallet(long.owner).id},
+        {"id": accounts.wallet(long_statement.owner).id},
     ).one()
-    owners = [long.owner, long.store] if of_store else [long.owner]
+    owners = [long_statement.owner, long_statement.store] if of_store else [long_statement.owner]
     wanted = FILTERS[filtered] | ({"starts": NOW} if by_time else {})
     nothing = dict.fromkeys(("after", "at", "kind", "direction", "order_id", "starts", "ends"))
     values = nothing | wanted | {"owners": owners, "limit": LIMIT + 1}
     statement = queries._SELECT_ENTRIES_BY_TIME if by_time else queries._SELECT_ENTRIES_BY_ID
 
     first, deep = (
-        read(long.session, statement, values | place, table="ledger_entries")
+        read(long_statement.session, statement, values | place, table="ledger_entries")
         for place in ({}, {"after": last.id, "at": last.created_at})
     )
 
     assert deep.rows == first.rows
-    # By time, what another kind or direction has on the page is met on the way: the latest entry is such a one.
+    # A read by time also meets entries of other kinds and directions, such as the latest entry.
     assert deep.met <= (LIMIT + 1) * len(owners), deep.plan
     assert first.met <= (LIMIT + 1 + by_time) * len(owners), first.plan
-    # The page lies elsewhere in the same indexes: a block more or less at each of them.
+    # A deep page uses other blocks of the same indexes and may read a few more.
     assert deep.buffers <= first.buffers + 4 * len(owners), deep.plan
 
 
-def test_a_vendors_statement_reads_no_more_than_what_was_booked_since_it_begins(long: Long) -> None:
-    ids = [accounts.vendor_payable(long.store).id, accounts.vendor_receivable(long.store).id]
+def test_vendor_statement_reads_only_entries_since_period_start(long_statement: LongStatement) -> None:
+    ids = [
+        accounts.vendor_payable(long_statement.store).id,
+        accounts.vendor_receivable(long_statement.store).id,
+    ]
     since = 500
     period = {
         "starts": NOW + timedelta(seconds=ROWS - since + 1),
@@ -167,24 +172,27 @@ def test_a_vendors_statement_reads_no_more_than_what_was_booked_since_it_begins(
     }
 
     found = read(
-        long.session,
+        long_statement.session,
         statements._SELECT_ENTRIES,
         {"ids": ids, "limit": 1_001} | period,
         table="ledger_entries",
     )
 
     assert found.rows == since - 400 - 1
-    # Once for the balance that it begins with, and once for what stands in it.
+    # Entries are read once for the opening balance and once for the rows of the statement.
     assert found.met <= 2 * since, found.plan
 
 
-def test_a_long_file_is_never_held_as_rows(long: Long) -> None:
+def test_statement_export_uses_bounded_memory(long_statement: LongStatement) -> None:
     with peak_memory() as peak:
         rows = queries.iterate_statement_entries(
-            long.session, owners=[long.owner, long.store], entry_filter=queries.EntryFilter(), limit=10_000
+            long_statement.session,
+            owners=[long_statement.owner, long_statement.store],
+            entry_filter=queries.EntryFilter(),
+            limit=10_000,
         )
         ids = {row.id.bytes for row in rows}
 
     assert len(ids) == 10_000
-    # A batch of rows and the ids; all rows would be more than ten.
+    # A batch of rows plus the ids fit. All rows would take more than 10 MiB.
     assert peak.mebibytes < 5

@@ -1,4 +1,4 @@
-"""Statements: a person's own entries, by page, by period, by kind."""
+"""Statements: ledger entries of a user by page, period and kind."""
 
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -38,7 +38,7 @@ def amounts(
     return [(entry.direction, entry.amount_minor, entry.balance_after_minor) for entry in page.items]
 
 
-def test_a_buyer_sees_money_come_in_and_go_to_escrow(session: Session, shop: Shop) -> None:
+def test_buyer_statement_shows_charge_and_payment_to_escrow(session: Session, shop: Shop) -> None:
     order_id = paid_order(session, shop)
 
     [spent, received] = fetch_statement_page(
@@ -61,7 +61,7 @@ def test_a_buyer_sees_money_come_in_and_go_to_escrow(session: Session, shop: Sho
     assert spent.description.startswith("Payment for CM-")
 
 
-def test_a_vendor_sees_what_was_released(session: Session, shop: Shop) -> None:
+def test_vendor_statement_shows_released_amount(session: Session, shop: Shop) -> None:
     order_id = shipped_order(session, shop)
     release(session, shop, order_id)
 
@@ -73,14 +73,14 @@ def test_a_vendor_sees_what_was_released(session: Session, shop: Shop) -> None:
     assert (entry.direction, entry.order_id) == ("credit", order_id)
 
 
-def test_strangers_and_the_platforms_own_accounts_are_not_in_it(session: Session, shop: Shop) -> None:
+def test_statement_excludes_other_users_and_platform_accounts(session: Session, shop: Shop) -> None:
     paid_order(session, shop)
 
     assert amounts(session, uuid4()) == []
     assert len(amounts(session, shop.buyer.id)) == 2
 
 
-def test_the_balance_runs_from_entry_to_entry(session: Session) -> None:
+def test_running_balance_follows_each_entry(session: Session) -> None:
     owner = uuid4()
     for minor in (5, 7, 11):
         credit(session, owner, minor)
@@ -88,7 +88,7 @@ def test_the_balance_runs_from_entry_to_entry(session: Session) -> None:
     assert amounts(session, owner) == [("credit", 11, 23), ("credit", 7, 12), ("credit", 5, 5)]
 
 
-def test_a_period_takes_its_start_in_and_its_end_out(session: Session) -> None:
+def test_period_includes_start_and_excludes_end(session: Session) -> None:
     owner = uuid4()
     for minute in range(4):
         credit(session, owner, minute + 1, now=later(minutes=minute))
@@ -102,7 +102,7 @@ def test_a_period_takes_its_start_in_and_its_end_out(session: Session) -> None:
     assert minors(starts=later(minutes=3), ends=later(minutes=1)) == []
 
 
-def test_a_kind_is_a_filter(session: Session) -> None:
+def test_statement_filters_by_kind(session: Session) -> None:
     owner = uuid4()
     credit(session, owner, 5, kind="gift")
     credit(session, owner, 7, kind="prize")
@@ -111,7 +111,7 @@ def test_a_kind_is_a_filter(session: Session) -> None:
     assert amounts(session, owner, kind="none") == []
 
 
-def test_pages_join_without_gap_or_overlap_while_entries_come(session: Session) -> None:
+def test_pages_have_no_gap_or_overlap_while_entries_are_added(session: Session) -> None:
     owner = uuid4()
     for minor in range(1, 8):
         credit(session, owner, minor)

@@ -1,4 +1,4 @@
-"""Banks, whose account a number is, and paying by transfer to an account made for the payment."""
+"""Bank list, account name resolution and payment by transfer to a virtual account."""
 
 from datetime import timedelta
 from typing import Any
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("forgotten_banks")
 
 
 class TestBanks:
-    def test_the_gateways_list_is_asked_for_once_a_day(self, desk: ShopClient, gateway: TestGateway) -> None:
+    def test_bank_list_is_fetched_once_and_cached(self, desk: ShopClient, gateway: TestGateway) -> None:
         first = desk.get(BANKS, desk.buyer).json["data"]
 
         assert {"code": "058", "name": "Guaranty Trust Bank"} in first
@@ -48,7 +48,7 @@ class TestBanks:
         assert len(gateway.line.calls) == 1
 
     @pytest.mark.parametrize("fault", FAULTS)
-    def test_without_the_gateway_there_is_none_and_nothing_is_kept(
+    def test_bank_list_without_gateway_fails_and_failure_is_not_cached(
         self, desk: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
         gateway.line.fault = fault
@@ -57,7 +57,7 @@ class TestBanks:
         gateway.line.fault = None
         assert desk.get(BANKS, desk.buyer).status_code == 200
 
-    def test_nobody_without_a_token(self, desk: ShopClient) -> None:
+    def test_bank_list_requires_a_token(self, desk: ShopClient) -> None:
         assert_problem(desk.client.get(BANKS), 401, "AUTH_UNAUTHORIZED")
 
 
@@ -84,7 +84,9 @@ class TestResolve:
         ],
         ids=repr,
     )
-    def test_what_is_wrong_is_named(self, desk: ShopClient, body: dict[str, Any], named: list[str]) -> None:
+    def test_invalid_bank_account_fields_are_reported(
+        self, desk: ShopClient, body: dict[str, Any], named: list[str]
+    ) -> None:
         assert sorted(faults(desk.post(RESOLVE, desk.buyer, body))) == named
 
     def test_unknown_account_has_a_reason(self, desk: ShopClient) -> None:
@@ -93,7 +95,7 @@ class TestResolve:
         assert answer.json["reason"] == "unknown-bank-account"
 
     @pytest.mark.parametrize("fault", FAULTS)
-    def test_without_the_gateway_nothing_is_known(
+    def test_account_resolution_without_gateway_is_unavailable(
         self, desk: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
         assert desk.get(BANKS, desk.buyer).status_code == 200
@@ -117,7 +119,7 @@ def verify(desk: ShopClient, reference: str) -> dict[str, Any]:
 
 
 class TestVirtualAccount:
-    def test_a_transfer_to_it_pays_the_order(self, desk: ShopClient, gateway: TestGateway) -> None:
+    def test_transfer_to_virtual_account_pays_the_order(self, desk: ShopClient, gateway: TestGateway) -> None:
         order_id = desk.unpaid()
 
         account = account_for(desk, order_id)
@@ -138,7 +140,9 @@ class TestVirtualAccount:
             desk.post(ACCOUNT, desk.buyer, {"orderId": str(order_id)}), 409, "CONCURRENCY_CONFLICT"
         )
 
-    def test_a_checkout_has_one_for_all_its_orders(self, desk: ShopClient, gateway: TestGateway) -> None:
+    def test_checkout_shares_a_virtual_account_for_all_orders(
+        self, desk: ShopClient, gateway: TestGateway
+    ) -> None:
         with desk.database.transaction() as session:
             shops = neighbours(session, desk.shop, 2)
             made = check_out(
@@ -152,7 +156,7 @@ class TestVirtualAccount:
         assert {order["status"] for order in paid["orders"]} == {"paid_escrow"}
         assert len(paid["orders"]) == 2
 
-    def test_too_small_a_transfer_is_held_back(self, desk: ShopClient, gateway: TestGateway) -> None:
+    def test_transfer_below_total_is_quarantined(self, desk: ShopClient, gateway: TestGateway) -> None:
         order_id = desk.unpaid()
         account = account_for(desk, order_id)
 
@@ -160,7 +164,7 @@ class TestVirtualAccount:
 
         assert verify(desk, account["reference"])["status"] == "quarantined"
 
-    def test_a_page_may_be_opened_besides_and_either_pays(
+    def test_payment_on_hosted_page_after_transfer_is_refunded(
         self, desk: ShopClient, gateway: TestGateway
     ) -> None:
         order_id = desk.unpaid()
@@ -177,13 +181,13 @@ class TestVirtualAccount:
         verify(desk, first["reference"])
         with desk.database.reading() as session:
             assert status_of(session, order_id) == "paid_escrow"
-        # What is paid by the other way then goes back, all of it.
+        # The second payment is refunded in full.
         gateway.pay(page["reference"])
         verify(desk, page["reference"])
         [refund] = desk.get(f"/api/orders/{order_id}", desk.buyer).json["data"]["refunds"]
         assert (refund["destination"], refund["amountMinor"]) == ("gateway", first["amountMinor"])
 
-    def test_when_it_has_run_out_there_is_another(self, desk: ShopClient, clock: MovableClock) -> None:
+    def test_expired_virtual_account_is_replaced(self, desk: ShopClient, clock: MovableClock) -> None:
         order_id = desk.unpaid()
         first = account_for(desk, order_id)
         with desk.database.transaction() as session:
@@ -198,7 +202,7 @@ class TestVirtualAccount:
         assert second["accountNumber"] != first["accountNumber"]
 
     @pytest.mark.parametrize("fault", FAULTS)
-    def test_without_the_gateway_there_is_none_and_the_next_try_succeeds(
+    def test_virtual_account_request_succeeds_after_gateway_recovers(
         self, desk: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
         order_id = desk.unpaid()
@@ -212,7 +216,7 @@ class TestVirtualAccount:
 
         assert gateway.charge(account["reference"]).status == "pending"
 
-    def test_an_order_is_not_kept_for_a_transfer_that_does_not_come(
+    def test_order_expires_after_bank_transfer_grace_period(
         self, desk: ShopClient, gateway: TestGateway, paying_services: Services
     ) -> None:
         order_id = desk.unpaid()
@@ -238,7 +242,7 @@ class TestVirtualAccount:
             assert row_of(session, "refunds", order_id=order_id)["amount_minor"] == account["amountMinor"]
             assert_books_are_whole(session)
 
-    def test_the_sweep_finds_a_transfer_that_nobody_told_of(
+    def test_sweep_finds_transfer_without_webhook(
         self, desk: ShopClient, gateway: TestGateway, paying_services: Services
     ) -> None:
         order_id = desk.unpaid()
@@ -262,7 +266,7 @@ class TestVirtualAccount:
 
 
 class TestAdapter:
-    def test_an_account_of_another_payment_or_of_no_time_is_refused(self) -> None:
+    def test_malformed_transfer_account_is_refused(self) -> None:
         data = {
             "reference": "a",
             "bank": {"name": "Test Bank"},
@@ -281,7 +285,7 @@ class TestAdapter:
             with pytest.raises(MalformedGatewayDataError):
                 GatewayTransferAccount.from_wire(data | wrong, reference="a")
 
-    def test_banks_that_are_closed_are_left_out(self) -> None:
+    def test_inactive_banks_are_omitted_and_malformed_list_is_refused(self) -> None:
         row = {"code": "1", "name": "One"}
         listed = [row, row | {"active": False}, row | {"is_deleted": True}, "x"]
         assert Bank.list_from_wire(listed) == [Bank("1", "One")]
@@ -289,7 +293,9 @@ class TestAdapter:
             with pytest.raises(MalformedGatewayDataError):
                 Bank.list_from_wire(wrong)
 
-    def test_a_reference_that_was_paid_is_refused(self, gateway: TestGateway, settings: Settings) -> None:
+    def test_transfer_account_for_paid_reference_is_refused(
+        self, gateway: TestGateway, settings: Settings
+    ) -> None:
         reference = f"checkout-{uuid4().hex}"
         gateway.open(reference, 5_000)
         gateway.pay(reference)
@@ -299,7 +305,9 @@ class TestAdapter:
                 reference=reference, amount_minor=5_000, email="ada@example.com", expires_at=NOW, metadata={}
             )
 
-    def test_a_gateway_that_hangs_is_not_waited_for(self, gateway: TestGateway, settings: Settings) -> None:
+    def test_hanging_gateway_is_unavailable_after_timeout(
+        self, gateway: TestGateway, settings: Settings
+    ) -> None:
         gateway.line.fault = "hang"
         with pytest.raises(ProviderUnavailableError):
             gateway.adapter(settings).resolve_account_name(account_number="2234567890", bank_code="058")

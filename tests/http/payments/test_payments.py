@@ -1,4 +1,4 @@
-"""Payments over HTTP: an intent, the gateway's page, what the gateway says of it."""
+"""Payments over HTTP: payment intents, hosted pages and verification."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,8 +21,8 @@ from tests.support.shop_client import ShopClient, new_key
 
 INTENT, INITIALIZE, VERIFY = (f"/api/payments/{name}" for name in ("intent", "initialize", "verify"))
 TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
-UNKNOWN = f"checkout-{'0' * 32}"
-OWN = "http://127.0.0.1:8000/paid"
+UNKNOWN_REFERENCE = f"checkout-{'0' * 32}"
+OWN_CALLBACK_URL = "http://127.0.0.1:8000/paid"
 
 
 def status(database: Database, order_id: UUID) -> str:
@@ -62,24 +62,22 @@ class TestIntent:
             ({}, ["orderId"]),
             ({"orderId": str(UUID(int=1)), "checkoutId": str(UUID(int=2))}, ["orderId"]),
             ({"orderId": "17"}, ["orderId"]),
-            ({"reference": UNKNOWN}, ["reference"]),
+            ({"reference": UNKNOWN_REFERENCE}, ["reference"]),
             ({"orderId": str(UUID(int=1)), "amountMinor": 1}, ["amountMinor"]),
         ],
         ids=repr,
     )
-    def test_exactly_one_thing_is_paid(
+    def test_invalid_intent_target_is_reported(
         self, desk: ShopClient, body: dict[str, Any], named: list[str]
     ) -> None:
         assert set(named) <= set(faults(desk.post(INTENT, desk.buyer, body, key=new_key())))
 
 
 class TestInitialize:
-    def test_the_page_is_the_gateways_and_stays_the_same(
-        self, desk: ShopClient, gateway: TestGateway
-    ) -> None:
+    def test_hosted_page_is_opened_once_and_reused(self, desk: ShopClient, gateway: TestGateway) -> None:
         order_id = desk.unpaid()
 
-        page = initialize(desk, order_id, callbackUrl=OWN)
+        page = initialize(desk, order_id, callbackUrl=OWN_CALLBACK_URL)
 
         assert page["amountMinor"] == TOTAL
         assert page["authorizationUrl"].endswith(f"/pay/{page['accessCode']}")
@@ -97,7 +95,7 @@ class TestInitialize:
             "settlement": "platform_escrow",
         }
 
-    def test_a_key_gives_the_stored_answer(self, desk: ShopClient) -> None:
+    def test_repeated_idempotency_key_returns_stored_response(self, desk: ShopClient) -> None:
         order_id, key = desk.unpaid(), new_key()
         body = {"orderId": str(order_id)}
 
@@ -106,11 +104,11 @@ class TestInitialize:
 
         assert again.data == first.data
         assert again.headers["X-Cache-Lookup"] == "HIT"
-        assert faults(desk.post(INITIALIZE, desk.buyer, body | {"callbackUrl": OWN}, key=key)) == [
-            "Idempotency-Key"
-        ]
+        assert faults(
+            desk.post(INITIALIZE, desk.buyer, body | {"callbackUrl": OWN_CALLBACK_URL}, key=key)
+        ) == ["Idempotency-Key"]
 
-    def test_a_gateway_that_is_down_is_told_and_frees_the_key(
+    def test_unavailable_gateway_is_reported_and_idempotency_key_stays_usable(
         self, desk: ShopClient, gateway: TestGateway
     ) -> None:
         order_id, key = desk.unpaid(), new_key()
@@ -124,7 +122,7 @@ class TestInitialize:
         assert (answer.status_code, answer.headers.get("X-Cache-Lookup")) == (200, None)
         assert gateway.calls(answer.json["data"]["reference"]) == {"POST /transaction/initialize": 1}
 
-    def test_a_failed_attempt_gets_a_new_page(self, desk: ShopClient, gateway: TestGateway) -> None:
+    def test_failed_payment_gets_a_new_page(self, desk: ShopClient, gateway: TestGateway) -> None:
         order_id = desk.unpaid()
         page = initialize(desk, order_id)
         gateway.pay(page["reference"], outcome="failed")
@@ -151,11 +149,11 @@ class TestInitialize:
             "",
             "http://127.0.0.1:8000\\@evil.example/",
             "http://127.0.0.1:8000\n.evil.example/",
-            f"{OWN}?{'x' * 2000}",
+            f"{OWN_CALLBACK_URL}?{'x' * 2000}",
             7,
         ],
     )
-    def test_buyers_are_sent_back_to_our_own_address_alone(
+    def test_foreign_callback_url_is_refused(
         self, desk: ShopClient, gateway: TestGateway, address: Any
     ) -> None:
         order_id = desk.unpaid()
@@ -164,7 +162,7 @@ class TestInitialize:
             assert faults(desk.post(path, desk.buyer, body, key=new_key())) == ["callbackUrl"]
         assert gateway.line.calls == []
 
-    def test_what_is_over_is_not_opened(
+    def test_overdue_paid_or_cancelled_order_opens_no_page(
         self, desk: ShopClient, clock: MovableClock, gateway: TestGateway
     ) -> None:
         late, paid, cancelled = desk.unpaid(), desk.paid(), desk.unpaid()
@@ -178,7 +176,7 @@ class TestInitialize:
 
 
 class TestVerify:
-    def test_a_payment_is_found_without_any_webhook(
+    def test_verify_applies_payment_without_webhook(
         self, desk: ShopClient, gateway: TestGateway, database: Database
     ) -> None:
         order_id = desk.unpaid()
@@ -199,7 +197,7 @@ class TestVerify:
         again = desk.post(INITIALIZE, desk.buyer, {"reference": page["reference"]}, key=new_key())
         assert_problem(again, 409, "CONCURRENCY_CONFLICT")
 
-    def test_an_unpaid_page_is_pending(self, desk: ShopClient, database: Database) -> None:
+    def test_verify_of_unpaid_page_is_pending(self, desk: ShopClient, database: Database) -> None:
         order_id = desk.unpaid()
         page = initialize(desk, order_id)
 
@@ -208,7 +206,7 @@ class TestVerify:
         assert (payment["status"], payment["paidAt"]) == ("pending", None)
         assert status(database, order_id) == "pending_payment"
 
-    def test_a_payment_never_taken_to_the_gateway_is_as_it_was(self, desk: ShopClient) -> None:
+    def test_verify_of_payment_without_page_stays_initialized(self, desk: ShopClient) -> None:
         order_id = desk.unpaid()
         intent = desk.post(INTENT, desk.buyer, {"orderId": str(order_id)}, key=new_key()).json["data"]
 
@@ -221,7 +219,7 @@ class TestVerify:
         [({"amountMinor": 100}, "amount_below_total"), ({"currency": "USD"}, "currency")],
         ids=repr,
     )
-    def test_what_can_not_be_applied_is_held_back_and_the_order_kept(
+    def test_verify_quarantines_mismatched_charge_and_keeps_the_order(
         self, desk: ShopClient, gateway: TestGateway, database: Database, paid: dict[str, Any], reason: str
     ) -> None:
         order_id = desk.unpaid()
@@ -240,7 +238,7 @@ class TestVerify:
         assert "under review" in assert_problem(again, 409, "CONCURRENCY_CONFLICT")["detail"]
 
     @pytest.mark.parametrize("fault", ["refuse", "lose", "garble"])
-    def test_a_gateway_that_does_not_answer_is_told(
+    def test_verify_reports_unavailable_gateway(
         self, desk: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
         page = initialize(desk, desk.unpaid())
@@ -251,21 +249,22 @@ class TestVerify:
         assert_problem(answer, 502, "PROVIDER_UNAVAILABLE")
 
     @pytest.mark.parametrize(
-        "reference", ["", "x", UNKNOWN.upper(), f"{UNKNOWN}\n", None, 7, f"{UNKNOWN}/../.."]
+        "reference",
+        ["", "x", UNKNOWN_REFERENCE.upper(), f"{UNKNOWN_REFERENCE}\n", None, 7, f"{UNKNOWN_REFERENCE}/../.."],
     )
-    def test_the_reference_is_checked(self, desk: ShopClient, reference: Any) -> None:
+    def test_malformed_reference_is_refused(self, desk: ShopClient, reference: Any) -> None:
         assert faults(desk.post(VERIFY, desk.buyer, {"reference": reference})) == ["reference"]
         body = {"reference": reference}
         assert faults(desk.post(INITIALIZE, desk.buyer, body, key=new_key())) == ["reference"]
 
 
-class TestWhoMay:
+class TestAccess:
     @pytest.mark.parametrize("path", [INTENT, INITIALIZE, VERIFY])
-    def test_nobody_without_a_token(self, desk: ShopClient, path: str) -> None:
+    def test_payment_endpoints_require_a_token(self, desk: ShopClient, path: str) -> None:
         assert_problem(desk.client.post(path, json={}), 401, "AUTH_UNAUTHORIZED")
 
     @pytest.mark.parametrize("path", [INTENT, INITIALIZE])
-    def test_a_key_is_required(self, desk: ShopClient, path: str) -> None:
+    def test_idempotency_key_is_required(self, desk: ShopClient, path: str) -> None:
         answer = desk.post(path, desk.buyer, {"orderId": str(uuid4())})
         assert faults(answer) == ["Idempotency-Key"]
 
@@ -281,7 +280,7 @@ class TestWhoMay:
                 (INITIALIZE, {"reference": reference}),
                 (INITIALIZE, {"checkoutId": str(uuid4())}),
                 (VERIFY, {"reference": reference}),
-                (VERIFY, {"reference": UNKNOWN}),
+                (VERIFY, {"reference": UNKNOWN_REFERENCE}),
             ):
                 answer = desk.post(path, headers, body, key=new_key())
                 assert_problem(answer, 404, "RESOURCE_NOT_FOUND")

@@ -1,4 +1,4 @@
-"""Refunds over HTTP: what parties see of them, and finance's desk with its rights, tables and refusals."""
+"""Refunds over HTTP: views of buyer and vendor, and endpoints of finance with permissions, tables and errors."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -43,7 +43,7 @@ NOTE = {"note": "The buyer's bank took its fee out of it."}
 
 @pytest.fixture
 def officer(desk: ShopClient) -> dict[str, str]:
-    """The header of an officer of finance, signed in with two factors."""
+    """Headers of a finance officer with two-factor authentication."""
     return officer_of(desk)
 
 
@@ -77,12 +77,12 @@ def refund_ids(desk: ShopClient, order_id: UUID) -> list[UUID]:
         return [row["id"] for row in refunds_of(session, order_id)]
 
 
-def tell(desk: ShopClient, refund_id: UUID, word: str) -> None:
-    desk.database.in_transaction(say, refund_id, word)
+def report_status(desk: ShopClient, refund_id: UUID, status: str) -> None:
+    desk.database.in_transaction(say, refund_id, status)
 
 
-def failed(desk: ShopClient, gateway: TestGateway) -> tuple[UUID, UUID]:
-    """Make an order that was called off and whose refund the gateway could not send."""
+def make_failed_refund(desk: ShopClient, gateway: TestGateway) -> tuple[UUID, UUID]:
+    """Create a cancelled order with a failed refund and return the ids of both."""
     with desk.database.transaction() as session:
         order_id = place(session, desk.shop, make_product(session, desk.shop))
         intent = make_intent(session, desk.shop, order_id)
@@ -90,23 +90,23 @@ def failed(desk: ShopClient, gateway: TestGateway) -> tuple[UUID, UUID]:
         apply(session, gateway.charge_of_paid(intent.reference))
     assert desk.post(f"/api/orders/{order_id}/cancel", desk.buyer, {}).status_code == 200
     [refund_id] = refund_ids(desk, order_id)
-    tell(desk, refund_id, "failed")
+    report_status(desk, refund_id, "failed")
     return order_id, refund_id
 
 
-def held_back(desk: ShopClient, missing: int = 500) -> tuple[UUID, UUID]:
-    """Make an order whose payment is held back; give its id, and the held charge's."""
+def make_quarantined_charge(desk: ShopClient, missing: int = 500) -> tuple[UUID, UUID]:
+    """Create an order with a quarantined charge and return the ids of both."""
     with desk.database.transaction() as session:
         order_id = place(session, desk.shop, make_product(session, desk.shop))
         intent = make_intent(session, desk.shop, order_id)
         charge = make_charge(intent, amount_minor=intent.amount_minor - missing)
         assert apply(session, charge) is ChargeOutcome.QUARANTINED
-        held_id: UUID = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
-    return order_id, held_id
+        quarantined_id: UUID = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
+    return order_id, quarantined_id
 
 
-class TestWhatPartiesSee:
-    def test_a_cancelled_order_shows_its_refund_on_its_way_and_then_sent(self, desk: ShopClient) -> None:
+class TestPartyViews:
+    def test_cancelled_order_shows_refund_in_transit_and_then_processed(self, desk: ShopClient) -> None:
         order_id = desk.paid()
         assert order_of(desk, order_id)["refunds"] == []
 
@@ -124,19 +124,19 @@ class TestWhatPartiesSee:
             "createdAt": refund["createdAt"],
             "settledAt": None,
         }
-        tell(desk, UUID(refund["id"]), "processed")
+        report_status(desk, UUID(refund["id"]), "processed")
         order = order_of(desk, order_id)
         assert order["payment"]["status"] == "refunded"
         assert order["refunds"][0]["status"] == "processed"
         assert order["refunds"][0]["settledAt"] is not None
         for path, headers in (("", desk.buyer), ("/vendor", desk.vendor)):
             listed = desk.get(f"/api/orders{path}", headers).json["data"]
-            # Whether a buyer's wallet had its part in it is not for the vendor to see.
+            # The vendor must not see whether the buyer paid from a wallet.
             shown = order["refunds"][0] | ({"destination": None} if path else {})
             assert listed[0]["refunds"] == [shown]
             assert listed[0]["payment"]["status"] == "refunded"
 
-    def test_a_part_that_went_to_the_wallet_is_a_partial_refund(
+    def test_partial_wallet_refund_shows_partially_refunded_payment(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
         order_id = desk.paid()
@@ -147,7 +147,7 @@ class TestWhatPartiesSee:
         assert (order["status"], order["payment"]["status"]) == ("paid_escrow", "partially_refunded")
         assert [refund["status"] for refund in order["refunds"]] == ["processed"]
 
-    def test_a_second_payment_that_goes_back_leaves_the_first_a_success(self, desk: ShopClient) -> None:
+    def test_returned_second_charge_leaves_payment_succeeded(self, desk: ShopClient) -> None:
         with desk.database.transaction() as session:
             order_id = place(session, desk.shop, make_product(session, desk.shop))
             intent = make_intent(session, desk.shop, order_id)
@@ -165,8 +165,8 @@ class TestWhatPartiesSee:
         order_id = desk.paid()
         desk.post(f"/api/orders/{order_id}/cancel", desk.buyer, {})
         [refund_id] = refund_ids(desk, order_id)
-        for word in ("processed", "failed"):
-            tell(desk, refund_id, word)
+        for status in ("processed", "failed"):
+            report_status(desk, refund_id, status)
 
         assert order_of(desk, order_id)["payment"]["status"] == "refund_pending"
         money = desk.get(f"/api/orders/{order_id}/money", desk.buyer).json["data"]
@@ -177,7 +177,7 @@ class TestWhatPartiesSee:
         assert (row["timesReturned"], row["settledAt"]) == (1, None)
 
     @pytest.mark.parametrize("opened", [False, True])
-    def test_the_payment_of_one_that_ended_unpaid_waits_for_nothing(
+    def test_payment_of_cancelled_or_expired_unpaid_order_is_abandoned(
         self, desk: ShopClient, opened: bool
     ) -> None:
         with desk.database.transaction() as session:
@@ -196,9 +196,7 @@ class TestWhatPartiesSee:
         assert [order_of(desk, order_id)["payment"]["status"] for order_id in placed] == ["abandoned"] * 2
 
     @pytest.mark.parametrize("missing", [0, 1_000])
-    def test_what_came_too_late_is_a_refund_of_the_payment_if_it_is_all_of_it(
-        self, desk: ShopClient, missing: int
-    ) -> None:
+    def test_late_charge_counts_as_payment_refund_only_if_full(self, desk: ShopClient, missing: int) -> None:
         with desk.database.transaction() as session:
             order_id = place(session, desk.shop, make_product(session, desk.shop))
             intent = make_intent(session, desk.shop, order_id)
@@ -211,13 +209,11 @@ class TestWhatPartiesSee:
         assert [refund["amountMinor"] for refund in order["refunds"]] == [TOTAL - missing]
         assert order["payment"]["status"] == ("abandoned" if missing else "refund_pending")
         [refund_id] = refund_ids(desk, order_id)
-        tell(desk, refund_id, "processed")
+        report_status(desk, refund_id, "processed")
         assert order_of(desk, order_id)["payment"]["status"] == ("abandoned" if missing else "refunded")
 
-    def test_an_excess_that_goes_back_is_no_refund_of_an_order_that_nobody_paid(
-        self, desk: ShopClient
-    ) -> None:
-        """Of a checkout one order was called off; the charge pays the other, and is 1,000 more than that."""
+    def test_returned_excess_is_not_a_refund_of_unpaid_order(self, desk: ShopClient) -> None:
+        """The charge pays the remaining order of a checkout and exceeds the due amount by 1,000."""
         with desk.database.transaction() as session:
             shops = neighbours(session, desk.shop, 2)
             done = check_out(
@@ -237,7 +233,7 @@ class TestWhatPartiesSee:
         assert order["payment"]["status"] == "abandoned"
         assert order_of(desk, second)["payment"]["status"] == "succeeded"
 
-    def test_lists_take_as_many_queries_however_many_refunds_there_are(self, desk: ShopClient) -> None:
+    def test_order_list_query_count_is_independent_of_refund_count(self, desk: ShopClient) -> None:
         served = desk.client.application.extensions["marketplace"].database
         counts = []
         for _ in range(2):
@@ -253,7 +249,9 @@ class TestWhatPartiesSee:
 
 
 class TestProcessRefund:
-    def test_all_of_it(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_full_refund_ends_the_order_and_is_audited(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
         order_id = desk.shipped()
 
         answer = process(desk, order_id, officer)
@@ -273,7 +271,7 @@ class TestProcessRefund:
             assert (audit["ip_address"], audit["actor"]) == ("127.0.0.1", "finance")
             assert_books_are_whole(session)
 
-    def test_what_items_cost(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_item_refund_covers_item_price(self, desk: ShopClient, officer: dict[str, str]) -> None:
         order_id = desk.paid()
         product_id = order_of(desk, order_id)["items"][0]["productId"]
 
@@ -282,7 +280,7 @@ class TestProcessRefund:
         assert answer.json["data"]["amountMinor"] == PRICE_MINOR
         assert answer.json["data"]["heldMinor"] == TOTAL - PRICE_MINOR
 
-    def test_a_piece_is_refunded_once_and_the_order_shows_it(
+    def test_unit_is_refunded_once_and_shown_on_the_order(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
         order_id = desk.paid()
@@ -304,7 +302,9 @@ class TestProcessRefund:
             assert (item["quantity"], item["refundedQuantity"]) == (1, 1)
         assert len(refund_ids(desk, order_id)) == 1
 
-    def test_a_key_makes_it_once(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_refund_with_repeated_idempotency_key_is_made_once(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
         order_id, key = desk.paid(), new_key()
 
         answers = [process(desk, order_id, officer, amountMinor=700, key=key) for _ in range(2)]
@@ -314,13 +314,13 @@ class TestProcessRefund:
         assert answers[1].headers["X-Cache-Lookup"] == "HIT"
         assert len(refund_ids(desk, order_id)) == 1
 
-    def test_more_than_is_held_names_the_amount(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_refund_above_escrow_balance_is_refused(self, desk: ShopClient, officer: dict[str, str]) -> None:
         answer = process(desk, desk.paid(), officer, amountMinor=TOTAL + 1)
 
         assert problem(answer) == (409, "ESCROW_BALANCE_DEFICIT")
         assert [param["name"] for param in answer.json["invalid_params"]] == ["amountMinor"]
 
-    def test_a_second_whole_refund_is_refused(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_second_full_refund_is_refused(self, desk: ShopClient, officer: dict[str, str]) -> None:
         order_id = desk.paid()
         process(desk, order_id, officer)
 
@@ -333,7 +333,9 @@ class TestProcessRefund:
         assert problem(answer) == (422, "VALIDATION_FAILED")
         assert answer.json["reason"] == "escrow-not-released"
 
-    def test_after_release_it_tells_of_the_clawback(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_refund_after_release_is_refused_with_clawback_hint(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
         order_id = desk.shipped()
         assert desk.post(f"/api/orders/{order_id}/confirm", desk.buyer).status_code == 200
 
@@ -342,7 +344,7 @@ class TestProcessRefund:
         assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
         assert "clawback" in answer.json["detail"]
 
-    def test_a_clawback_takes_it_back_from_who_had_it(
+    def test_clawback_charges_the_vendor_and_is_shown(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
         order_id = desk.shipped()
@@ -370,7 +372,9 @@ class TestProcessRefund:
         assert {row["direction"] for row in owed} == {"debit"}
         assert owed[-1]["balanceAfterMinor"] == 100_000
 
-    def test_a_clawback_twice_with_one_key_is_one(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_clawback_with_repeated_idempotency_key_is_made_once(
+        self, desk: ShopClient, officer: dict[str, str]
+    ) -> None:
         order_id = desk.shipped()
         assert desk.post(f"/api/orders/{order_id}/confirm", desk.buyer).status_code == 200
         key = new_key()
@@ -378,7 +382,7 @@ class TestProcessRefund:
         assert [answer.status_code for answer in answers] == [200, 200]
         assert len(refund_ids(desk, order_id)) == 1
 
-    def test_an_unknown_order_is_not_found(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_refund_of_unknown_order_is_not_found(self, desk: ShopClient, officer: dict[str, str]) -> None:
         assert problem(process(desk, uuid4(), officer)) == (404, "RESOURCE_NOT_FOUND")
 
     @pytest.mark.parametrize(
@@ -400,7 +404,7 @@ class TestProcessRefund:
             ({"clawback": "yes"}, "clawback"),
         ],
     )
-    def test_wrong_input_is_named(
+    def test_invalid_refund_fields_are_reported(
         self, desk: ShopClient, officer: dict[str, str], body: dict[str, Any], name: str
     ) -> None:
         order_id = desk.paid()
@@ -411,9 +415,7 @@ class TestProcessRefund:
         assert name in [param["name"] for param in answer.json["invalid_params"]]
         assert refund_ids(desk, order_id) == []
 
-    def test_a_product_that_is_named_twice_is_refused(
-        self, desk: ShopClient, officer: dict[str, str]
-    ) -> None:
+    def test_repeated_product_in_items_is_refused(self, desk: ShopClient, officer: dict[str, str]) -> None:
         order_id = desk.paid()
         item = {"productId": order_of(desk, order_id)["items"][0]["productId"], "quantity": 1}
 
@@ -422,7 +424,7 @@ class TestProcessRefund:
         assert [param["name"] for param in answer.json["invalid_params"]] == ["items[1].productId"]
 
     @pytest.mark.parametrize("party", ["buyer", "vendor"])
-    def test_an_officer_who_is_a_party_is_refused(self, desk: ShopClient, party: str) -> None:
+    def test_officer_cannot_refund_own_order(self, desk: ShopClient, party: str) -> None:
         with desk.database.transaction() as session:
             made = make_shop(session)
             officer = make_person(session, role="staff", staff_role="finance")
@@ -440,19 +442,19 @@ class TestProcessRefund:
         assert problem(answer) == (403, "AUTH_FORBIDDEN")
 
 
-class TestRights:
+class TestPermissions:
     def paths(self) -> list[tuple[str, str, dict[str, Any] | None]]:
-        some = uuid4()
+        unknown_id = uuid4()
         return [
-            ("POST", f"/api/payments/order/{some}/process-refund", BODY),
-            ("POST", f"/api/payments/refunds/{some}/retry", None),
-            ("POST", f"/api/payments/refunds/{some}/credit", None),
-            ("POST", f"/api/payments/quarantine/{some}/resolve", {"action": "refund"} | NOTE),
+            ("POST", f"/api/payments/order/{unknown_id}/process-refund", BODY),
+            ("POST", f"/api/payments/refunds/{unknown_id}/retry", None),
+            ("POST", f"/api/payments/refunds/{unknown_id}/credit", None),
+            ("POST", f"/api/payments/quarantine/{unknown_id}/resolve", {"action": "refund"} | NOTE),
             ("GET", "/api/payments/refunds", None),
             ("GET", "/api/payments/quarantine", None),
         ]
 
-    def test_finance_alone(self, desk: ShopClient) -> None:
+    def test_refund_endpoints_require_finance_role(self, desk: ShopClient) -> None:
         others = [
             {},
             desk.buyer,
@@ -461,10 +463,12 @@ class TestRights:
             officer_of(desk, staff_role="orders"),
         ]
         for method, path, body in self.paths():
-            answers = [desk.client.open(path, method=method, headers=who, json=body) for who in others]
+            answers = [
+                desk.client.open(path, method=method, headers=headers, json=body) for headers in others
+            ]
             assert [answer.status_code for answer in answers] == [401, 403, 403, 403, 403], path
 
-    def test_what_changes_something_takes_two_factors(self, desk: ShopClient) -> None:
+    def test_state_changing_endpoints_require_two_factor_authentication(self, desk: ShopClient) -> None:
         officer = officer_of(desk, aal="aal1")
         for method, path, body in self.paths():
             answer = desk.client.open(path, method=method, headers=officer, json=body)
@@ -473,14 +477,14 @@ class TestRights:
             else:
                 assert problem(answer) == (403, "AUTH_AAL2_REQUIRED")
 
-    def test_what_there_is_not_is_not_found(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_unknown_resources_are_not_found(self, desk: ShopClient, officer: dict[str, str]) -> None:
         for method, path, body in self.paths():
             if method == "POST":
                 answer = desk.post(path, officer, body)
                 assert problem(answer) == (404, "RESOURCE_NOT_FOUND"), path
 
 
-class TestTheTableOfRefunds:
+class TestRefundTable:
     def listed(self, desk: ShopClient, officer: dict[str, str], **query: Any) -> list[dict[str, Any]]:
         answer = desk.get("/api/payments/refunds", officer, limit=100, **query)
         assert answer.status_code == 200, answer.data
@@ -490,7 +494,7 @@ class TestTheTableOfRefunds:
     def test_refund_table_shows_status_and_age(
         self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
     ) -> None:
-        order_id, refund_id = failed(desk, gateway)
+        order_id, refund_id = make_failed_refund(desk, gateway)
 
         [row] = [row for row in self.listed(desk, officer, status="failed") if row["id"] == str(refund_id)]
 
@@ -501,10 +505,10 @@ class TestTheTableOfRefunds:
         assert row["requestedBy"] == str(desk.shop.buyer.id)
         assert (row["ageSeconds"], row["settledAt"]) == (0, None)
 
-    def test_filters_and_orders(
+    def test_refund_table_filters_and_sorts(
         self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
     ) -> None:
-        _, failing = failed(desk, gateway)
+        _, failing = make_failed_refund(desk, gateway)
         order_id = desk.paid()
         process(desk, order_id, officer, amountMinor=300, destination="wallet")
         [credited] = refund_ids(desk, order_id)
@@ -521,9 +525,7 @@ class TestTheTableOfRefunds:
         amounts = [row["amountMinor"] for row in self.listed(desk, officer, sort="amountMinor", order="asc")]
         assert amounts == sorted(amounts)
 
-    def test_late_double_and_held_charges_are_told_from_refunds_of_orders(
-        self, desk: ShopClient, officer: dict[str, str]
-    ) -> None:
+    def test_refund_table_filters_by_cause(self, desk: ShopClient, officer: dict[str, str]) -> None:
         order_id = desk.paid()
         process(desk, order_id, officer, amountMinor=300)
         [of_order] = refund_ids(desk, order_id)
@@ -533,21 +535,21 @@ class TestTheTableOfRefunds:
             for _ in range(2):
                 apply(session, make_charge(intent))
         [of_charge] = refund_ids(desk, double)
-        held_order, held_id = held_back(desk)
+        quarantined_order, quarantined_id = make_quarantined_charge(desk)
         answer = desk.post(
-            f"/api/payments/quarantine/{held_id}/resolve",
+            f"/api/payments/quarantine/{quarantined_id}/resolve",
             officer,
             {"action": "refund", "note": "Of no use here."},
         )
         assert answer.status_code == 200
-        [of_held] = refund_ids(desk, held_order)
+        [of_quarantined] = refund_ids(desk, quarantined_order)
 
-        wanted = {"order": of_order, "unneeded_charge": of_charge, "held_charge": of_held}
+        wanted = {"order": of_order, "unneeded_charge": of_charge, "held_charge": of_quarantined}
         for cause in wanted:
             ids = {row["id"] for row in self.listed(desk, officer, cause=cause)}
             assert {name for name, refund_id in wanted.items() if str(refund_id) in ids} == {cause}
 
-    def test_pages(self, desk: ShopClient, officer: dict[str, str]) -> None:
+    def test_refund_table_is_paginated(self, desk: ShopClient, officer: dict[str, str]) -> None:
         for amount in (1, 2, 3):
             process(desk, desk.paid(), officer, amountMinor=amount)
 
@@ -575,7 +577,7 @@ class TestTheTableOfRefunds:
             {"colour": "red"},
         ],
     )
-    def test_wrong_parameters_are_refused(
+    def test_invalid_query_parameters_are_refused(
         self, desk: ShopClient, officer: dict[str, str], query: dict[str, Any]
     ) -> None:
         for path in ("refunds", "quarantine"):
@@ -583,11 +585,11 @@ class TestTheTableOfRefunds:
             assert problem(answer) == (422, "VALIDATION_FAILED")
 
 
-class TestMending:
-    def test_a_failed_one_is_tried_again(
+class TestRecovery:
+    def test_failed_refund_is_retried_once(
         self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
     ) -> None:
-        _, refund_id = failed(desk, gateway)
+        _, refund_id = make_failed_refund(desk, gateway)
 
         answer = desk.post(f"/api/payments/refunds/{refund_id}/retry", officer)
 
@@ -601,10 +603,10 @@ class TestMending:
         again = desk.post(f"/api/payments/refunds/{refund_id}/retry", officer)
         assert problem(again) == (409, "CONCURRENCY_CONFLICT")
 
-    def test_or_given_to_the_wallet_once(
+    def test_failed_refund_is_credited_to_the_wallet_once(
         self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
     ) -> None:
-        order_id, refund_id = failed(desk, gateway)
+        order_id, refund_id = make_failed_refund(desk, gateway)
         key = new_key()
 
         answers = [desk.post(f"/api/payments/refunds/{refund_id}/credit", officer, key=key) for _ in range(2)]
@@ -617,11 +619,11 @@ class TestMending:
         other = desk.post(f"/api/payments/refunds/{refund_id}/credit", officer_of(desk))
         assert problem(other) == (409, "CONCURRENCY_CONFLICT")
 
-    def test_the_gateway_is_asked_first_and_what_it_sent_is_kept(
+    def test_credit_is_refused_when_gateway_has_sent_the_refund(
         self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
     ) -> None:
-        """We hold it for failed, while the gateway has sent it: nothing is given twice."""
-        order_id, refund_id = failed(desk, gateway)
+        """The service has the refund as failed, but the gateway has sent the refund."""
+        order_id, refund_id = make_failed_refund(desk, gateway)
         with desk.database.reading() as session:
             reference = row_of(session, "orders", id=order_id)["payment_reference"]
         sent = {"transaction": reference, "merchant_note": f"marketplace refund {refund_id}"}
@@ -632,10 +634,10 @@ class TestMending:
         assert problem(answer) == (409, "CONCURRENCY_CONFLICT")
         assert desk.get("/api/wallet", desk.buyer).json["data"]["balanceMinor"] == 0
 
-    def test_without_the_gateways_answer_nothing_is_done(
+    def test_recovery_without_gateway_response_changes_nothing(
         self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
     ) -> None:
-        _, refund_id = failed(desk, gateway)
+        _, refund_id = make_failed_refund(desk, gateway)
         gateway.line.fault = "refuse"
 
         for act in ("retry", "credit"):
@@ -646,17 +648,17 @@ class TestMending:
             assert row_of(session, "refunds", id=refund_id)["status"] == "failed"
 
 
-class TestTheQuarantine:
+class TestQuarantine:
     def test_quarantined_charge_is_shown_with_orders_and_amounts(
         self, desk: ShopClient, officer: dict[str, str]
     ) -> None:
-        order_id, held_id = held_back(desk)
+        order_id, quarantined_id = make_quarantined_charge(desk)
 
         listed = desk.get(
             "/api/payments/quarantine", officer, status="open", reason="amount_below_total", limit=100
         ).json["data"]
 
-        [row] = [row for row in listed if row["id"] == str(held_id)]
+        [row] = [row for row in listed if row["id"] == str(quarantined_id)]
         assert (row["status"], row["reason"], row["currency"]) == ("open", "amount_below_total", "NGN")
         assert (row["amountMinor"], row["heldMinor"], row["dueMinor"]) == (TOTAL - 500, TOTAL - 500, TOTAL)
         assert row["buyer"]["id"] == str(desk.shop.buyer.id)
@@ -665,14 +667,14 @@ class TestTheQuarantine:
         assert (order["totalMinor"], order["dueMinor"]) == (TOTAL, TOTAL)
         assert (row["resolvedAt"], row["resolution"], row["resolvedBy"]) == (None, None, None)
 
-    def test_the_rest_is_accepted_and_the_buyer_pays_the_difference(
+    def test_accepted_charge_lets_the_buyer_pay_the_difference(
         self, desk: ShopClient, officer: dict[str, str], gateway: TestGateway
     ) -> None:
-        order_id, held_id = held_back(desk)
+        order_id, quarantined_id = make_quarantined_charge(desk)
         assert order_of(desk, order_id)["nextActions"] == ["cancel"]
 
         answer = desk.post(
-            f"/api/payments/quarantine/{held_id}/resolve", officer, {"action": "accept_rest"} | NOTE
+            f"/api/payments/quarantine/{quarantined_id}/resolve", officer, {"action": "accept_rest"} | NOTE
         )
 
         assert answer.status_code == 200, answer.data
@@ -690,20 +692,24 @@ class TestTheQuarantine:
             assert_books_are_whole(session)
 
     @pytest.mark.parametrize("action", ["refund", "wallet"])
-    def test_quarantined_charge_is_returned(
+    def test_quarantined_charge_is_refunded_or_credited_once(
         self, desk: ShopClient, officer: dict[str, str], action: str
     ) -> None:
-        order_id, held_id = held_back(desk)
+        order_id, quarantined_id = make_quarantined_charge(desk)
 
-        answer = desk.post(f"/api/payments/quarantine/{held_id}/resolve", officer, {"action": action} | NOTE)
+        answer = desk.post(
+            f"/api/payments/quarantine/{quarantined_id}/resolve", officer, {"action": action} | NOTE
+        )
 
         assert answer.json["data"]["amountMinor"] == TOTAL - 500
         [refund] = order_of(desk, order_id)["refunds"]
         assert refund["destination"] == ("gateway" if action == "refund" else "wallet")
-        again = desk.post(f"/api/payments/quarantine/{held_id}/resolve", officer, {"action": "wallet"} | NOTE)
+        again = desk.post(
+            f"/api/payments/quarantine/{quarantined_id}/resolve", officer, {"action": "wallet"} | NOTE
+        )
         assert problem(again) == (409, "CONCURRENCY_CONFLICT")
         resolved = desk.get("/api/payments/quarantine", officer, status="resolved", limit=100).json["data"]
-        [row] = [row for row in resolved if row["id"] == str(held_id)]
+        [row] = [row for row in resolved if row["id"] == str(quarantined_id)]
         assert (row["resolution"], row["resolutionNote"]) == (action, NOTE["note"])
 
     @pytest.mark.parametrize(
@@ -716,12 +722,12 @@ class TestTheQuarantine:
             ({"action": "refund", "amountMinor": 5} | NOTE, "amountMinor"),
         ],
     )
-    def test_wrong_input_is_named(
+    def test_invalid_resolution_fields_are_reported(
         self, desk: ShopClient, officer: dict[str, str], body: dict[str, Any], name: str
     ) -> None:
-        _, held_id = held_back(desk)
+        _, quarantined_id = make_quarantined_charge(desk)
 
-        answer = desk.post(f"/api/payments/quarantine/{held_id}/resolve", officer, body)
+        answer = desk.post(f"/api/payments/quarantine/{quarantined_id}/resolve", officer, body)
 
         assert problem(answer) == (422, "VALIDATION_FAILED")
         assert [param["name"] for param in answer.json["invalid_params"]] == [name]

@@ -1,4 +1,4 @@
-"""Statements over HTTP: one's own entries as JSON by page, or as one CSV file."""
+"""Statements over HTTP: ledger entries of the caller as JSON pages or a CSV file."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ COLUMNS = [
 ]
 
 
-def released(desk: ShopClient) -> UUID:
+def make_released_order(desk: ShopClient) -> UUID:
     order_id = desk.shipped()
     answer = desk.post(f"/api/orders/{order_id}/verify-code", desk.vendor, {"pin": pin_of(order_id)})
     assert answer.status_code == 200
@@ -60,8 +60,8 @@ def as_csv(desk: ShopClient, **query: Any) -> list[list[str]]:
     return list(csv.reader(io.StringIO(answer.text)))
 
 
-def test_both_sides_of_a_purchase(desk: ShopClient) -> None:
-    order_id = released(desk)
+def test_buyer_and_vendor_each_see_own_entries_of_purchase(desk: ShopClient) -> None:
+    order_id = make_released_order(desk)
 
     bought = desk.get(TRANSACTIONS, desk.buyer).json["data"]
     sold = desk.get(TRANSACTIONS, desk.vendor).json["data"]
@@ -79,7 +79,7 @@ def test_both_sides_of_a_purchase(desk: ShopClient) -> None:
     assert desk.get(TRANSACTIONS, desk.officer("finance")).json["data"] == []
 
 
-def test_pages_and_filters(desk: ShopClient) -> None:
+def test_statement_is_paginated_and_filtered(desk: ShopClient) -> None:
     for minute in range(5):
         credit(desk, minute + 1, minutes=minute)
 
@@ -117,12 +117,12 @@ def test_pages_and_filters(desk: ShopClient) -> None:
     ],
     ids=repr,
 )
-def test_parameters_are_checked(desk: ShopClient, query: dict[str, str], named: list[str]) -> None:
+def test_invalid_parameters_are_reported(desk: ShopClient, query: dict[str, str], named: list[str]) -> None:
     assert faults(desk.get(TRANSACTIONS, desk.buyer, **query)) == named
 
 
-def test_entries_of_one_order_or_direction(desk: ShopClient) -> None:
-    order_id = str(released(desk))
+def test_statement_filters_by_order_and_direction(desk: ShopClient) -> None:
+    order_id = str(make_released_order(desk))
     credit(desk, 5)
 
     def found(**query: str) -> list[tuple[str, str | None]]:
@@ -135,13 +135,13 @@ def test_entries_of_one_order_or_direction(desk: ShopClient) -> None:
     assert found(orderId=str(uuid4())) == []
 
 
-def test_nobody_without_a_token(desk: ShopClient) -> None:
+def test_statement_requires_a_token(desk: ShopClient) -> None:
     assert_problem(desk.client.get(TRANSACTIONS), 401, "AUTH_UNAUTHORIZED")
 
 
 class TestCsv:
     def test_statement_csv_has_the_rows_of_the_json(self, desk: ShopClient) -> None:
-        order_id = released(desk)
+        order_id = make_released_order(desk)
         shown = desk.get(TRANSACTIONS, desk.buyer).json["data"]
 
         head, *rows = as_csv(desk)
@@ -153,7 +153,7 @@ class TestCsv:
             assert datetime.fromisoformat(at) == datetime.fromisoformat(entry["createdAt"]) == NOW
         assert rows[0][COLUMNS.index("orderId")] == str(order_id)
 
-    def test_filters_hold_and_pages_do_not(self, desk: ShopClient) -> None:
+    def test_statement_csv_applies_filters_and_ignores_pagination(self, desk: ShopClient) -> None:
         for minute in range(25):
             credit(desk, minute + 1, minutes=minute)
 
@@ -175,7 +175,7 @@ class TestCsv:
         ],
         ids=repr,
     )
-    def test_a_cell_is_never_a_formula(self, desk: ShopClient, description: str, cell: str) -> None:
+    def test_csv_formula_cells_are_escaped(self, desk: ShopClient, description: str, cell: str) -> None:
         credit(desk, 5, description=description)
         answer = desk.client.get(TRANSACTIONS, headers={**desk.buyer, "Accept": "text/csv"})
 
